@@ -10,7 +10,7 @@ use std::{
 };
 
 use flyball_host::CommandKnob;
-use flyball_measure::{Arm, ArmError, ArmSetting, Hooks, Meaning, Program, SplitError, quote, split};
+use flyball_measure::{Arm, ArmError, ArmSetting, Hooks, Meaning, Program, Server, SplitError, quote, split};
 
 /// The options of `compare` that describe programs.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -53,6 +53,21 @@ pub struct ProgramArgs {
     /// Run programs without a shell, which is the default.
     #[arg(short = 'N', long, conflicts_with = "shell", hide_short_help = true)]
     pub no_shell: bool,
+
+    /// Server that runs during each round, started in the arm's directory. COMMAND after -- is the
+    /// load. {NAME} is replaced as in the command.
+    #[arg(long, value_name = "SERVER", hide_short_help = true)]
+    pub serve: Option<String>,
+
+    /// Load generator: its output is measured while a server runs. Without --serve, the programs
+    /// are the servers.
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["command", "shell", "workload"], hide_short_help = true)]
+    pub load: Option<String>,
+
+    /// The server is ready when this PORT or HOST:PORT accepts connections, when its output has
+    /// line:TEXT, or when this shell command succeeds [default: after half a second].
+    #[arg(long, value_name = "WHEN", hide_short_help = true)]
+    pub ready: Option<String>,
 
     /// Variable for the environment of the programs; may be repeated.
     #[arg(long, value_name = "NAME=VALUE", hide_short_help = true)]
@@ -116,6 +131,12 @@ pub enum ProgramError {
     UnusedParameter(String),
     #[error("there are {names} --command-name for {programs} programs")]
     Names { names: usize, programs: usize },
+    #[error(
+        "--load needs a server: --serve SERVER, or programs as in 'flyball compare ./old ./new --load wrk'"
+    )]
+    NoServer,
+    #[error("--ready needs a server: --serve or --load")]
+    NothingToAwait,
     #[error("--env '{0}': write NAME=VALUE")]
     Variable(String),
     #[error("--in {}: {cause}", .directory.display())]
@@ -162,12 +183,14 @@ struct Words {
 fn check_used(
     parameters: &[(String, Vec<String>)],
     programs: &[(String, Vec<String>)],
+    servers: &[Vec<String>],
     hooks: &Hooks,
 ) -> Result<(), ProgramError> {
     for (name, _) in parameters {
         let mark = format!("{{{name}}}");
         let texts = programs.iter().flat_map(|(_, argv)| argv).map(String::as_str);
         let hooks = flyball_measure::Hook::ALL.into_iter().filter_map(|hook| hooks.get(hook));
+        let texts = texts.chain(servers.iter().flatten().map(String::as_str));
         if !texts.chain(hooks).any(|text| text.contains(&mark)) {
             return Err(ProgramError::UnusedParameter(name.clone()));
         }
@@ -186,6 +209,8 @@ impl ProgramArgs {
             (self.conclude.is_some(), "--conclude"),
             (self.cleanup.is_some(), "--cleanup"),
             (self.same_output, "--same-output"),
+            (self.serve.is_some(), "--serve"),
+            (self.load.is_some(), "--load"),
         ];
         options.into_iter().find_map(|(given, option)| given.then_some(option))
     }
@@ -205,6 +230,8 @@ impl ProgramArgs {
     ) -> Result<Design, ProgramError> {
         let Words { settings, rows, mut programs } = self.words(typed, matrix, knobs)?;
         let shared = programs.is_empty();
+        let load = self.load.as_deref().map(words_of).transpose()?;
+        let command = load.as_deref().filter(|_| self.serve.is_some()).unwrap_or(command);
         if shared {
             let argv = match (&self.shell, command) {
                 (Some(shell), [line]) => in_shell(shell, line)?,
@@ -222,6 +249,7 @@ impl ProgramArgs {
         for (program, name) in programs.iter_mut().zip(&self.command_name) {
             program.0.clone_from(name);
         }
+        let servers = self.servers(&mut programs, load.as_deref(), shared)?;
         let environment = self.environment()?;
         self.check_files()?;
         let parameters = self.parameters()?;
@@ -231,22 +259,29 @@ impl ProgramArgs {
             conclude: self.conclude.clone(),
             cleanup: self.cleanup.clone(),
         };
-        check_used(&parameters, &programs, &hooks)?;
+        check_used(&parameters, &programs, &servers, &hooks)?;
         let sizes = parameters.iter().map(|(_, values)| values.len());
         let count =
             sizes.chain([programs.len(), self.directories.len().max(1)]).fold(1, usize::saturating_mul);
         if count > Arm::MAX {
             return Err(ArmError::Many(count).into());
         }
-        let plain = shared && parameters.is_empty() && self.directories.is_empty();
+        let plain = shared && servers.is_empty() && parameters.is_empty() && self.directories.is_empty();
         // A workload that all arms share is the comparison's, and arms are settings alone.
-        let variants =
-            if plain { vec![(String::new(), None)] } else { self.variants(&programs, &parameters, &hooks) };
+        let variants = if plain {
+            vec![(String::new(), None)]
+        } else {
+            self.variants(&programs, &servers, &parameters, &hooks)
+        };
         if plain && command.is_empty() && !self.command_name.is_empty() {
             return Err(ProgramError::NoProgram { option: "--command-name" });
         }
         if !plain && shared && command.is_empty() {
-            let option = if parameters.is_empty() { "--in" } else { "--parameter" };
+            let option = match (servers.is_empty(), parameters.is_empty()) {
+                (false, _) => "--serve",
+                (_, true) => "--in",
+                (_, false) => "--parameter",
+            };
             return Err(ProgramError::NoProgram { option });
         }
         let under = match (settings.is_empty() && rows.is_empty(), plain) {
@@ -274,6 +309,25 @@ impl ProgramArgs {
         Arm::check_all(&arms)?;
         let command = programs.into_iter().next().filter(|_| plain).map(|(_, argv)| argv);
         Ok(Design { arms, command: command.unwrap_or_default(), environment })
+    }
+
+    /// The server of each program. With `--load` alone, the programs are servers, and the load takes
+    /// their place.
+    fn servers(
+        &self,
+        programs: &mut [(String, Vec<String>)],
+        load: Option<&[String]>,
+        shared: bool,
+    ) -> Result<Vec<Vec<String>>, ProgramError> {
+        match (&self.serve, load) {
+            (Some(line), _) => Ok(vec![words_of(line)?; programs.len()]),
+            (None, Some(_)) if shared => Err(ProgramError::NoServer),
+            (None, Some(load)) => {
+                Ok(programs.iter_mut().map(|(_, argv)| std::mem::replace(argv, load.to_vec())).collect())
+            }
+            (None, None) if self.ready.is_some() => Err(ProgramError::NothingToAwait),
+            (None, None) => Ok(Vec::new()),
+        }
     }
 
     /// Sorts the words of the command line and the rows of `--matrix`.
@@ -315,6 +369,7 @@ impl ProgramArgs {
     fn variants(
         &self,
         programs: &[(String, Vec<String>)],
+        servers: &[Vec<String>],
         parameters: &[(String, Vec<String>)],
         hooks: &Hooks,
     ) -> Vec<(String, Option<Program>)> {
@@ -338,7 +393,7 @@ impl ProgramArgs {
         let mut all = Vec::new();
         for values in &values {
             for directory in &directories {
-                for (name, argv) in programs {
+                for (place, (name, argv)) in programs.iter().enumerate() {
                     let mut parts = Vec::new();
                     if programs.len() > 1 || (directories.len() == 1 && values.is_empty()) {
                         parts.push(name.clone());
@@ -357,6 +412,10 @@ impl ProgramArgs {
                         directory: directory.cloned(),
                         parameters: values.clone(),
                         hooks: if values.is_empty() { Hooks::default() } else { hooks.map(fill) },
+                        server: servers.get(place).map(|argv| Server {
+                            argv: argv.iter().map(|word| fill(word)).collect(),
+                            ready: self.ready.as_deref().map(fill),
+                        }),
                     };
                     all.push((parts.join(" "), Some(program)));
                 }
@@ -475,6 +534,10 @@ fn values_of(text: &str) -> Option<Vec<String>> {
     let decimals = |text: &str| text.split_once('.').map_or(0, |(_, decimals)| decimals.trim().len());
     let decimals = [low, high, step].map(decimals).into_iter().max().unwrap_or(0);
     Some((0..=count as u32).map(|n| format!("{:.decimals$}", from + f64::from(n) * by)).collect())
+}
+
+fn words_of(line: &str) -> Result<Vec<String>, ProgramError> {
+    split(line).map_err(|cause| ProgramError::Split { word: line.to_owned(), cause })
 }
 
 /// A line for a shell, as words.

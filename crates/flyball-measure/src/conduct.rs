@@ -1,12 +1,13 @@
 //! The comparison as it runs: block after block, arm after arm, with settings restored at the end.
 
 mod background;
+mod server;
 
 use std::time::Duration;
 
 use flyball_host::{CpuList, Host};
 
-use self::background::Background;
+use self::{background::Background, server::Served};
 use crate::{
     analyse::{disturbed_blocks, is_known},
     arm::Arm,
@@ -437,6 +438,8 @@ impl Conductor<'_> {
         };
         self.pause(schedule.pause())?;
         self.hook(Hook::Prepare, arm, schedule)?;
+        let user = self.hooks.and_then(|hooks| hooks.user.clone());
+        let mut served = Served::start(self.host, arm, user, self.stop)?;
         let mut background = Background::start(self.host, self.background)?;
         let failed = |cause| MeasureError::Trace { arm: arm.name.clone(), cause };
         // From here to the workload's start nothing may be slow: speed, tracer, then counters, then
@@ -480,7 +483,10 @@ impl Conductor<'_> {
             }
         };
         background.check(&arm.name)?;
-        drop(background);
+        if let Some(served) = &mut served {
+            served.check()?;
+        }
+        drop((background, served));
         attended.map_err(failed)?;
         let trace = tracer
             .map(|(tracer, (directory, name))| tracer.end(directory, &name).map_err(failed))

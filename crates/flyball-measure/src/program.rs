@@ -18,6 +18,22 @@ pub struct Program {
     /// Shell commands around its rounds; those of the comparison are used where it has none.
     #[serde(default, skip_serializing_if = "Hooks::is_empty")]
     pub hooks: Hooks,
+    /// A server that runs while the program puts load on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<Server>,
+}
+
+/// A server that runs during each round of an arm.
+#[derive(
+    Debug, Clone, Default, PartialEq, Eq, schemars::JsonSchema, serde::Serialize, serde::Deserialize,
+)]
+pub struct Server {
+    /// The program and its arguments.
+    pub argv: Vec<String>,
+    /// When it is ready: `PORT` or `HOST:PORT` that accepts connections, `line:TEXT` in its output,
+    /// or a shell command that succeeds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<String>,
 }
 
 /// Shell commands that run around rounds and are not measured.

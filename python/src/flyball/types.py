@@ -1373,6 +1373,7 @@ class Program(TypedDict):
     directory: NotRequired[str]
     hooks: NotRequired[Hooks]
     parameters: NotRequired[Dict[str, str]]
+    server: NotRequired[Server]
 
 
 class ProgramEffect(TypedDict):
@@ -1654,6 +1655,13 @@ class Searched(TypedDict):
     factors: List[Factor]
     left_out: List[SettingLeftOut]
     levels: List[Union[List[int], None]]
+
+
+class Server(TypedDict):
+    """A server that runs during each round of an arm."""
+
+    argv: List[str]
+    ready: NotRequired[str]
 
 
 class ServiceState(TypedDict):

@@ -112,6 +112,16 @@ impl Command {
         host.spawn(self.launch().silent()).map_err(|cause| self.not_started(cause))
     }
 
+    /// Starts it with all output in a file, and does not wait for it.
+    pub(crate) fn start_logged(&self, host: &dyn Host) -> Result<(Box<dyn Process>, File), WorkloadError> {
+        let io = |cause| WorkloadError::Io { what: "make a file for the output".to_owned(), cause };
+        let log = unnamed().map_err(io)?;
+        let (stdout, stderr) = (log.try_clone().map_err(io)?, log.try_clone().map_err(io)?);
+        let launch = self.launch().output_to(stdout, stderr);
+        let process = host.spawn(launch).map_err(|cause| self.not_started(cause))?;
+        Ok((process, log))
+    }
+
     fn not_started(&self, cause: std::io::Error) -> WorkloadError {
         let program = self.words().first().cloned().unwrap_or_default();
         let hint = match cause.kind() {

@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-use flyball_testing::{Ran, flyball};
+use flyball_testing::{Ran, flyball, skip};
 use serde_json::Value;
 
 /// A directory with scripts.
@@ -195,6 +195,78 @@ fn a_pipeline_compares_two_commits() {
     assert_eq!(equal.code, 0, "{}", equal.text());
     let trees = Command::new("git").args(["worktree", "list"]).current_dir(place.path()).output();
     assert_eq!(String::from_utf8_lossy(&trees.expect("git runs").stdout).lines().count(), 1);
+}
+
+/// A server in Python: it says that it listens, and answers each connection with its delay in ms.
+const SERVER: &str = "exec python3 -c '
+import socket, sys, time
+listener = socket.socket()
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listener.bind((\"127.0.0.1\", int(sys.argv[1])))
+listener.listen()
+print(\"listening\", flush=True)
+while True:
+    one, _ = listener.accept()
+    one.sendall(sys.argv[2].encode())
+    one.close()
+' \"$@\"";
+
+/// A load that prints what the server answers.
+const LOAD: &str = "exec python3 -c '
+import socket, sys
+one = socket.create_connection((\"127.0.0.1\", int(sys.argv[1])))
+print(\"p99\", one.recv(100).decode())
+' \"$@\"";
+
+/// A port that nobody uses.
+fn free_port() -> String {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    listener.local_addr().expect("it is bound").port().to_string()
+}
+
+#[test]
+fn servers_run_while_the_load_is_measured_and_end_with_the_round() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        skip(1, "servers under load", "there is no python3");
+        return;
+    }
+    let place = Place::new(&[("server", SERVER), ("load", LOAD), ("broken", "echo no such table; exit 7")]);
+    let port = free_port();
+    let (old, new) = (format!("./server {port} 100"), format!("./server {port} 125"));
+    let load = format!("./load {port}");
+    let metric =
+        ["--metric", "p99 ([0-9.]+)", "--unit", "ms", "--better", "lower", "--rounds", "2", "--warm-up", "0"];
+    for ready in [port.as_str(), "line:listening"] {
+        _ = fs::remove_dir_all(place.path().join("run"));
+        let words =
+            [&old, &new, "--load", &load, "--ready", ready, "--command-name", "old", "--command-name", "new"];
+        let ran = place.compare(&[&words[..], &metric].concat());
+        assert_eq!(ran.code, 0, "{ready}: {}", ran.text());
+        assert!(ran.out.contains("new"), "{}", ran.out);
+    }
+    let value = |round: &str| serde_json::from_str::<Value>(round).expect("JSON")["outcome"]["value"].clone();
+    let rounds = fs::read_to_string(place.path().join("run/rounds.jsonl")).expect("they are there");
+    let values: Vec<Value> = rounds.lines().map(value).collect();
+    assert!(values.contains(&100.0.into()) && values.contains(&125.0.into()), "{values:?}");
+    // The last server has ended with its round.
+    assert!(std::net::TcpStream::connect(format!("127.0.0.1:{port}")).is_err());
+    let serve = format!("./server {port} {{n}}");
+    let design = ["--serve", &serve, "--parameter", "n=100,125", "--ready", &port, "-n"];
+    let ran = place.compare(&[&design[..], &metric, &["--", "./load", &port]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.text());
+
+    let other = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let used = other.local_addr().expect("it is bound").port().to_string();
+    for (words, code, why) in [
+        (&["./broken", &old, "--load", "true"][..], 1, "no such table"),
+        (&[&old, &new, "--load", "true", "--ready", &used], 1, "is in use"),
+        (&["--load", "true"], 2, "--load needs a server"),
+        (&["true", "true", "--ready", "1"], 2, "--ready needs a server"),
+    ] {
+        _ = fs::remove_dir_all(place.path().join("run"));
+        let ran = place.compare(words);
+        assert_eq!((ran.code, ran.err.contains(why)), (code, true), "{words:?}: {}", ran.text());
+    }
 }
 
 /// A repository of `count` commits after the first. The speed of each is what `speed` says.

@@ -12,7 +12,7 @@ use crate::{
 
 /// Options that the file of `--experiment` may have, by their ids; on the command line they exclude
 /// `--experiment`.
-pub(super) const OPTIONS: [&str; 43] = [
+pub(super) const OPTIONS: [&str; 46] = [
     "matrix",
     "rounds",
     "until",
@@ -53,6 +53,9 @@ pub(super) const OPTIONS: [&str; 43] = [
     "cleanup",
     "aa",
     "same_output",
+    "serve",
+    "load",
+    "ready",
     "timeout",
     "fixed_layout",
     "min_rounds",
@@ -137,7 +140,7 @@ pub(crate) struct Args {
 
     /// Find the commit between these two that changed COMMAND's speed. Each commit that runs is
     /// checked out and built once, in a directory of its own below TMPDIR.
-    #[arg(long, value_name = "GOOD..BAD", requires = "command", conflicts_with_all = ["arm", "arms", "matrix", "in", "parameter", "aa", "same_output", "fail_if", "rounds", "until", "workload", "model", "dry_run", "setup", "cleanup"], hide_short_help = true)]
+    #[arg(long, value_name = "GOOD..BAD", requires = "command", conflicts_with_all = ["arm", "arms", "matrix", "in", "parameter", "aa", "same_output", "fail_if", "rounds", "until", "workload", "model", "dry_run", "setup", "cleanup", "serve", "load"], hide_short_help = true)]
     pub(super) bisect: Option<String>,
 
     /// With --bisect: shell command that builds a commit. Commits that do not build are skipped.

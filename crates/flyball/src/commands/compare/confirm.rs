@@ -22,6 +22,10 @@ pub(in crate::commands) fn confirm(directory: &RunDirectory, yes: bool) -> Resul
     }
     for program in own {
         eprintln!("note: this comparison runs: {}", program.title());
+        if let Some(server) = &program.server {
+            let ready = server.ready.as_ref().map_or(String::new(), |ready| format!(", ready when: {ready}"));
+            eprintln!("note: with the server: {}{ready}", quote(&server.argv));
+        }
     }
     if let Some(server) = &workload.server {
         eprintln!("note: with the server: {}", quote(server));
