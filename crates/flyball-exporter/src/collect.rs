@@ -26,6 +26,7 @@ use crate::{Exposition, Format, catalogue as names};
 
 /// Metrics that the user chose to export.
 #[derive(Debug, Clone, Copy)]
+#[allow(clippy::struct_excessive_bools, reason = "switches of the command line")]
 pub struct Options {
     pub per_cpu: bool,
     /// node_exporter's names too.
