@@ -4,7 +4,8 @@
 //! one transaction, [`BootedArms`] on a machine in software. [`user_knobs`] reads the files with
 //! the user's own knobs, [`RoundTraces`] records the driver's decisions in each round, and
 //! [`SpeedWatch`] explains how fast the CPUs ran. [`workloads`] are what runs, and [`programs`]
-//! makes arms of programs. [`bisect`] looks for the commit that made a program slower. [`RunSeeds`] are the random numbers of machines in software.
+//! makes arms of programs. [`bisect`] looks for the commit that made a program slower. [`RunSeeds`]
+//! are the random numbers of machines in software.
 
 pub mod arms;
 pub mod bisect;

@@ -311,8 +311,8 @@ impl ProgramArgs {
         Ok(Design { arms, command: command.unwrap_or_default(), environment })
     }
 
-    /// The server of each program. With `--load` alone, the programs are servers, and the load takes
-    /// their place.
+    /// The server of each program. With `--load` alone, the programs are servers, and the load
+    /// takes their place.
     fn servers(
         &self,
         programs: &mut [(String, Vec<String>)],

@@ -161,9 +161,9 @@ impl LivePrograms {
     pub(crate) fn open(events: &[(u32, u64)]) -> Result<LivePrograms, HostError> {
         let name = format!("{} events of programs", events.len());
         let open = |kernel| {
-            // PERF_FORMAT_TOTAL_TIME_ENABLED and PERF_FORMAT_TOTAL_TIME_RUNNING. Kernels before 6.13
-            // refuse PERF_FORMAT_GROUP for events that are inherited (perf_event_alloc), so that
-            // members are read one by one. They count together all the same.
+            // PERF_FORMAT_TOTAL_TIME_ENABLED and PERF_FORMAT_TOTAL_TIME_RUNNING. Kernels before
+            // 6.13 refuse PERF_FORMAT_GROUP for events that are inherited (perf_event_alloc), so
+            // that members are read one by one. They count together all the same.
             const TIMES: u64 = 1 | 2;
             let mut files: Vec<std::fs::File> = Vec::with_capacity(events.len());
             for &event in events {

@@ -126,8 +126,8 @@ impl Schedule {
         }
     }
 
-    /// Blocks at most that replace those in which other programs disturbed a round. Comparisons that
-    /// end when they know enough go on by themselves.
+    /// Blocks at most that replace those in which other programs disturbed a round. Comparisons
+    /// that end when they know enough go on by themselves.
     pub fn repeats(&self) -> usize {
         match self.length {
             Length::Rounds(rounds) => rounds.div_ceil(2),

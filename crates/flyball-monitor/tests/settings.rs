@@ -1,8 +1,8 @@
 //! Settings and other limits on every simulated machine with three kernels, alone and in pairs,
-//! under loads on one core, on both threads of a core, on several cores and on loads that sleep. The
-//! truth is the model's: each limit is added to those before it, in the order of [`Limiter::ALL`],
-//! and what the silicon's frequency falls by is what it took. Every kernel has a third of the loads,
-//! and all of them with FLYBALL_SITUATIONS=all.
+//! under loads on one core, on both threads of a core, on several cores and on loads that sleep.
+//! The truth is the model's: each limit is added to those before it, in the order of
+//! [`Limiter::ALL`], and what the silicon's frequency falls by is what it took. Every kernel has a
+//! third of the loads, and all of them with FLYBALL_SITUATIONS=all.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 

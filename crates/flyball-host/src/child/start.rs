@@ -319,8 +319,8 @@ fn become_user(user: &User) -> io::Result<()> {
     let check = |answer: libc::c_long| if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
     // Groups first, the user last: each step needs the root that the last one gives up. As system
     // calls, because the C library's functions change all threads of a process, and those of this
-    // one are its parent's. SAFETY: the pointer and the length are those of a live slice; the others
-    // are numbers.
+    // one are its parent's. SAFETY: the pointer and the length are those of a live slice; the
+    // others are numbers.
     unsafe {
         check(libc::syscall(libc::SYS_setgroups, user.groups.len(), user.groups.as_ptr()))?;
         check(libc::syscall(libc::SYS_setgid, user.gid))?;

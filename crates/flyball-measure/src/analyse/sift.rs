@@ -60,8 +60,8 @@ pub(super) fn sift<'a>(manifest: &Manifest, rounds: &[&'a Round], arm: usize) ->
     // The same for what else its settings can bring about.
     let usual = |source: Source| {
         let with = disturbed.iter().filter(|all| all.iter().any(|one| bad(one) && one.source == source));
-        // On a machine that was not made quiet, others are what it is like, too: rounds are left out
-        // only if most were better.
+        // On a machine that was not made quiet, others are what it is like, too: rounds are left
+        // out only if most were better.
         (source.may_be_own() || manifest.quiet.is_none()) && with.count() * 2 > own.len()
     };
     let runs_beside = !manifest.workload.background.is_empty() || manifest.workload.server.is_some();

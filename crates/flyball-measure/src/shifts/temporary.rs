@@ -35,8 +35,8 @@ pub(super) fn test(
     Some((finer(scores, &coarse, shortest, stride), p))
 }
 
-/// Three runs or a few more in a row that lie farther from all others than those do from each other,
-/// with the probability that so many runs are neighbours in a random order. Neighbours that
+/// Three runs or a few more in a row that lie farther from all others than those do from each
+/// other, with the probability that so many runs are neighbours in a random order. Neighbours that
 /// resemble each other do not make such a gap.
 pub(super) fn glitch(values: &[f64], options: &Options) -> Option<(Range<usize>, f64)> {
     let count = values.len();

@@ -33,7 +33,8 @@ pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
     Some(*low + (above - *low) * part)
 }
 
-/// Where a quantile lies among sorted values: after which one, and what part of the way to the next.
+/// Where a quantile lies among sorted values: after which one, and what part of the way to the
+/// next.
 fn place(count: usize, q: f64) -> Option<(usize, f64)> {
     let last = count.checked_sub(1)?;
     // Type 7 of Hyndman and Fan (1996), the default of NumPy and R.

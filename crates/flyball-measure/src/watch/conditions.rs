@@ -62,8 +62,8 @@ pub struct Moment {
     pub load_before: Option<f64>,
 }
 
-/// Tells moments. Between short rounds it counts on from the files that it read last: /proc/stat has
-/// a line for each CPU and a number for each interrupt.
+/// Tells moments. Between short rounds it counts on from the files that it read last: /proc/stat
+/// has a line for each CPU and a number for each interrupt.
 #[derive(Debug, Default)]
 pub struct Clock {
     /// What was read, and when on the host's clock.

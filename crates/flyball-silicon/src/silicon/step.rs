@@ -184,8 +184,8 @@ impl Core {
         // Idle states keep a share of leakage and, in C1, of clock activity.
         k.dynamic = self.dynamic * (act + st.activity * rest);
         k.leakage = (kind.leakage * self.quality, share + st.leakage * rest);
-        // Turbo limits count cores that are not in a deep state; in a shallow one a core counts like
-        // one that executes.
+        // Turbo limits count cores that are not in a deep state; in a shallow one a core counts
+        // like one that executes.
         (k.share, k.awake) = (share, if st.deep { share } else { 1.0 });
         k
     }

@@ -129,7 +129,8 @@ const OVERLAYS: [Overlay; 7] = [
     Overlay { path: "/sys/devices/virtual", machine: &["powercap"], fresh: &[] },
     Overlay { path: "/sys/devices/platform", machine: &["hwmon"], fresh: &[] },
     Overlay { path: "/sys/bus", machine: &["cpu"], fresh: &[] },
-    // The real kernel's log is hidden: without /dev/kmsg, programs ask by syslog(2), which is answered.
+    // The real kernel's log is hidden: without /dev/kmsg, programs ask by syslog(2), which is
+    // answered.
     Overlay { path: "/dev", machine: &["cpu", "cpu_dma_latency", "isst_interface", "kmsg"], fresh: &[] },
     Overlay { path: "/sys/fs", machine: &["cgroup"], fresh: &[] },
     Overlay { path: "/run", machine: &["isst_cpu_topology.dat"], fresh: &["flyball"] },

@@ -537,7 +537,8 @@ impl Engine {
         self.account_on(second, (task.share, task.share), g, (executing, memory), work);
     }
 
-    /// Counts what a task does on one CPU, which is busy for a part of it; `share` is that of a pair.
+    /// Counts what a task does on one CPU, which is busy for a part of it; `share` is that of a
+    /// pair.
     #[inline]
     fn account_on(
         &mut self,

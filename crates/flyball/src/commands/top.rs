@@ -50,8 +50,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", requires = "record", value_parser = span::parse)]
     keep: Option<Duration>,
 
-    /// Maximum size of a recording: 500MB, 2GB. flyball deletes the oldest day first. If the current file
-    /// reaches the size, the recording ends.
+    /// Maximum size of a recording: 500MB, 2GB. flyball deletes the oldest day first. If the
+    /// current file reaches the size, the recording ends.
     #[arg(long, value_name = "SIZE", requires = "record", value_parser = size)]
     size: Option<u64>,
 

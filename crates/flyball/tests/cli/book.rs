@@ -284,5 +284,5 @@ fn every_block_of_code_runs_or_says_why_not() {
         wrong.extend(run(&name, &commands));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(ran > 2 * left_out, "{ran} blocks run, {left_out} do not");
+    assert!(2 * ran > 3 * left_out, "{ran} blocks run, {left_out} do not");
 }

@@ -146,6 +146,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("t.dat", "a trace of the reader"),
     ("top.fbt", "records until a signal, or is a recording of the reader"),
     ("trace.txt", "a trace of the reader"),
+    ("-i 10 -n test", "an idle simulated machine makes no decisions: the tests of the drop-in run it"),
     ("selftest.", "a sheet of the reader"),
     ("flyball-compare-", "a run directory of the reader"),
     ("flyball guest", "starts an emulator: the tests of the laboratory run them"),

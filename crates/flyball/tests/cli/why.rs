@@ -190,7 +190,7 @@ fn one_situation_has_one_answer() {
 
         let facts = Facts::take(&host, sampler.layout(), |_| None).unwrap();
         let found = explain(sampler.layout(), &facts, &samples, Some(&cpus)).remove(0);
-        let answer = found.first().map(|step| step.name());
+        let answer = found.first().map(flyball_monitor::Step::name);
         let situation = format!("{machine} {settings:?} on {pin}: {found}");
 
         let first = note.losses.iter().max_by(|one, other| one.mhz.total_cmp(&other.mhz));

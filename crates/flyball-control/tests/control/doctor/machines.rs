@@ -190,7 +190,8 @@ pub(crate) fn tpmi() -> Files {
     files
 }
 
-/// Builds a Xeon whose firmware and command line are set up for low latency, without contradictions.
+/// Builds a Xeon whose firmware and command line are set up for low latency, without
+/// contradictions.
 pub(crate) fn for_latency() -> Files {
     let mut files = tpmi();
     let domain = format!("{CPU}/intel_uncore_frequency/uncore00");

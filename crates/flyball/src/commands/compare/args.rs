@@ -113,7 +113,8 @@ pub(crate) struct Args {
     pub(super) matrix: Vec<String>,
 
     /// Run the kernel's amd-pstate selftest: both drivers and governors, three traced rounds.
-    /// report.csv has its layout. The kernel's -t is --amount here, its -p is --jobs, -l is --rounds.
+    /// report.csv has its layout. The kernel's -t is --amount here, its -p is --jobs, -l is
+    /// --rounds.
     #[arg(long, value_enum, value_name = "TEST", conflicts_with_all = ["arm", "arms", "matrix", "workload", "model", "command", "observer"], hide_short_help = true)]
     pub(super) selftest: Option<Selftest>,
 
@@ -124,8 +125,8 @@ pub(crate) struct Args {
     pub(super) rounds: Option<u32>,
 
     /// Continue to this precision, or to 'decided'. The precision is half the width of the
-    /// confidence interval. An arm is decided when it is known to differ from the baseline, or to be within 0.5 % of it.
-    /// Intervals remain valid under repeated looks.
+    /// confidence interval. An arm is decided when it is known to differ from the baseline, or to
+    /// be within 0.5 % of it. Intervals remain valid under repeated looks.
     #[arg(long, value_name = "PERCENT|decided", value_parser = parse_until, conflicts_with = "rounds")]
     pub(super) until: Option<Until>,
 

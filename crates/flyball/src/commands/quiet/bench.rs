@@ -188,7 +188,6 @@ fn series(
             }
             if args.observer.is_none() {
                 watch.tick();
-                speed.attend();
             }
             if interrupted.load(Ordering::Relaxed) {
                 running.stop(Duration::from_secs(2)).map_err(fail)?;
