@@ -173,7 +173,7 @@ fn glitches_are_found_and_seasons_are_called_so() {
     };
     let wave = of(&|run| (run * std::f64::consts::TAU / 60.0).sin());
     assert!(wave.is_some_and(|period| (54.0..66.0).contains(&period)), "{wave:?}");
-    let day_and_night = of(&|run| if run as usize / 25 % 2 == 0 { 0.0 } else { 1.0 });
+    let day_and_night = of(&|run| if (run as usize / 25).is_multiple_of(2) { 0.0 } else { 1.0 });
     assert!(day_and_night.is_some_and(|period| (47.0..53.0).contains(&period)), "{day_and_night:?}");
     assert_eq!(of(&|run| if run < 100.0 { 0.0 } else { 1.0 }), None);
 }
