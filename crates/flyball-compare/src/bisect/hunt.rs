@@ -39,7 +39,7 @@ pub(super) struct Pair {
     pub(super) high: usize,
 }
 
-/// What to do next.
+/// The next action of a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Step {
     /// Run both, in random order.
@@ -90,7 +90,7 @@ impl Hunt {
         always_interval(&differences, self.confidence).filter(|_| differences.len() >= LEAST_PAIRS)
     }
 
-    /// Whether GOOD and BAD are known to differ.
+    /// Returns true if GOOD and BAD are known to differ.
     pub(super) fn differs(&self) -> bool {
         self.between_ends().is_some_and(leaves_out_zero)
     }

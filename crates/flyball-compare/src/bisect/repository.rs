@@ -55,14 +55,14 @@ pub struct Repository<'a> {
     top: String,
     /// Where the user is, below the top.
     prefix: String,
-    /// Of the work trees.
+    /// The directory of the work trees.
     root: PathBuf,
     /// GOOD, then the commits after it on BAD's first-parent line, BAD last.
     pub commits: Vec<String>,
     built: RefCell<BTreeSet<usize>>,
 }
 
-/// Whether a commit can run.
+/// The outcome of a build.
 pub(super) enum Built {
     Ready,
     Not(String),
@@ -157,14 +157,14 @@ impl<'a> Repository<'a> {
         self.git(&words, &Stop::default()).unwrap_or_default()
     }
 
-    /// Whether a commit has a second parent.
+    /// Returns true if a commit has a second parent.
     pub(super) fn is_merge(&self, place: usize) -> bool {
         let parent = format!("{}^2", self.commits[place]);
         let words = ["git", "rev-parse", "--verify", "--quiet", &parent];
         self.run(&words, &Stop::default()).is_ok_and(|found| found.failure.is_none())
     }
 
-    /// Checks a commit out and builds it, the first time that it is asked for.
+    /// Checks a commit out and builds it, unless that has been done.
     pub(super) fn build(&self, place: usize, hooks: &HookRunner, stop: &Stop) -> Result<Built, BisectError> {
         if self.built.borrow().contains(&place) {
             return Ok(Built::Ready);
@@ -201,7 +201,7 @@ impl<'a> Repository<'a> {
 
     fn run(&self, words: &[&str], stop: &Stop) -> Result<Outcome, BisectError> {
         let mut command = Command::new(words.iter().map(|word| (*word).to_owned()).collect());
-        // Its metric is not read; a reader of output is what keeps the output.
+        // Only a command with a reader keeps its output. The metric is not used.
         command.reader = flyball_measure::preset::Reader::UserTime;
         command.directory = Some(Path::new(&self.top).to_path_buf());
         command.user.clone_from(&self.user);

@@ -22,7 +22,7 @@ use flyball_process::User;
 use super::{Launch, Stream};
 use crate::CpuList;
 
-/// What the new process needs. It allocates nothing, so all of it is made before.
+/// Everything that the new process needs. It cannot allocate, so this process prepares it.
 pub(super) struct Child {
     /// The paths at which the program may be.
     paths: Vec<CString>,
@@ -175,7 +175,7 @@ impl Child {
                     libc::write(file, text.as_ptr().cast(), text.as_bytes().len());
                 }
             } else if self.own_group {
-                // So that `stop` reaches what the program starts.
+                // `stop` signals the group, and so also the processes that the program starts.
                 check(libc::setpgid(0, 0))?;
             }
             if let Some(group) = &self.group {
@@ -253,7 +253,7 @@ extern "C" fn enter(child: *mut c_void) -> c_int {
         let errno = (*child).become_program().raw_os_error().unwrap_or(libc::EINVAL);
         (&raw mut (*child).errno).write_volatile(errno);
     }
-    // As a shell says that there is no such program; nobody sees it.
+    // The exit code by which shells report a missing program. The parent reads errno instead.
     127
 }
 
@@ -286,7 +286,7 @@ fn paths(program: &str, list: Option<&OsString>) -> io::Result<Vec<CString>> {
     if program.is_empty() {
         return Err(io::ErrorKind::NotFound.into());
     }
-    // What C libraries take without PATH.
+    // The list that C libraries use if PATH is not set.
     let list = list.cloned().unwrap_or_else(|| "/bin:/usr/bin".into());
     std::env::split_paths(&list).map(|directory| string(directory.join(program))).collect()
 }
