@@ -8,7 +8,7 @@ use flyball_control::{Access, Knob, TABLE, knob::order::Step};
 fn markdown() -> String {
     let mut out = String::from(
         "# Knobs and facts\n\nKnobs can be set, facts only read. `flyball explain NAME` also prints what a knob interacts \
-         with, and what a machine has. Knobs are in the order in which flyball writes them.\n",
+         with. Knobs are in the order in which flyball writes them.\n",
     );
     for step in Step::ALL {
         let rows: Vec<&Knob> = TABLE.iter().filter(|knob| knob.step() == Some(step)).collect();
@@ -19,19 +19,11 @@ fn markdown() -> String {
             row(knob, &mut out);
         }
     }
-    out.push_str("\n## Facts\n\n| fact | meaning | one per |\n|---|---|---|\n");
+    out.push_str("\n## Facts\n\n| fact | meaning |\n|---|---|\n");
     for knob in TABLE.iter().filter(|knob| knob.access() == Access::ReadOnly) {
-        let (title, unit) = (capital(knob.title), unit(knob));
-        let _ = writeln!(out, "| `{}` | {title}{unit}{} | {} |", knob.name, vendor(knob), knob.scope);
+        let _ = writeln!(out, "| `{}` | {}{} |", knob.name, capital(knob.title), vendor(knob));
     }
     out
-}
-
-fn unit(knob: &Knob) -> String {
-    match knob.unit().symbol() {
-        "" => String::new(),
-        symbol => format!(", {symbol} in JSON"),
-    }
 }
 
 fn vendor(knob: &Knob) -> String {
@@ -39,15 +31,8 @@ fn vendor(knob: &Knob) -> String {
 }
 
 fn row(knob: &Knob, out: &mut String) {
-    let _ = write!(
-        out,
-        "\n### {}\n\n{}; one per {}{}{}.\n\n",
-        knob.name,
-        capital(knob.title),
-        knob.scope,
-        unit(knob),
-        vendor(knob)
-    );
+    let (title, vendor) = (capital(knob.title), vendor(knob));
+    let _ = write!(out, "\n### {}\n\n{title}; one per {}{vendor}.\n\n", knob.name, knob.scope);
     // What stands between angle brackets would be taken for HTML and not be shown.
     let _ = writeln!(out, "{}\n", knob.about.replace('<', "\\<"));
     let _ = writeln!(out, "- values: {}", knob.accepts());
