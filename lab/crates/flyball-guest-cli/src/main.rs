@@ -164,7 +164,7 @@ struct GuestArgs {
     cycles: f64,
 
     /// Kind of instructions with --closed: integer (scales with frequency), build, network or
-    /// memory (90 % of the time at 3.3 GHz is memory latency). docs/guest.md has the numbers.
+    /// memory (90 % of the time at 3.3 GHz is memory latency). lab/docs/guest.md has the numbers.
     #[arg(long, default_value = "integer", value_name = "CLASS")]
     workload_class: String,
 
