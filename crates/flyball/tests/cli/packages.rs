@@ -181,7 +181,7 @@ fn rust_versions_agree() {
     };
     let version = oldest("Cargo.toml");
     assert_eq!(oldest("lab/Cargo.toml"), version);
-    for page in ["README.md", "docs/install.md", "docs/packagers.md"] {
+    for page in ["README.md", "docs/install.md", "docs/dev/packagers.md"] {
         let text = read(page);
         assert!(text.contains(&format!("{version} or newer")), "{page} should say Rust {version} or newer");
     }
