@@ -211,7 +211,7 @@ fn the_page_has_the_metrics() {
         ("With `--node`", &[catalogue::Set::Node]),
         ("With `--node --per-cpu`", &[catalogue::Set::NodePerCpu]),
     ] {
-        table += &format!("{title}:\n\n| metric | type | labels | series | |\n|---|---|---|---|---|\n");
+        table += &format!("{title}:\n\n| metric | labels | series | |\n|---|---|---|---|\n");
         for family in catalogue::ALL.iter().filter(|family| sets.contains(&family.set)) {
             let labels: Vec<String> = family
                 .labels
@@ -219,14 +219,8 @@ fn the_page_has_the_metrics() {
                 .filter(|label| !label.is_empty())
                 .map(|label| format!("`{label}`"))
                 .collect();
-            table += &format!(
-                "| `{}` | {} | {} | {} | {} |\n",
-                family.name,
-                family.kind.word(),
-                labels.join(", "),
-                family.most,
-                family.help
-            );
+            let labels = labels.join(", ");
+            table += &format!("| `{}` | {labels} | {} | {} |\n", family.name, family.most, family.help);
         }
         table += "\n";
     }
