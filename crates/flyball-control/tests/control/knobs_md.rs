@@ -19,9 +19,9 @@ fn markdown() -> String {
             row(knob, &mut out);
         }
     }
-    out.push_str("\n## Facts\n\n| fact | meaning |\n|---|---|\n");
+    out.push_str("\n## Facts\n\n");
     for knob in TABLE.iter().filter(|knob| knob.access() == Access::ReadOnly) {
-        let _ = writeln!(out, "| `{}` | {}{} |", knob.name, capital(knob.title), vendor(knob));
+        let _ = writeln!(out, "- `{}`: {}{}", knob.name, capital(knob.title), vendor(knob));
     }
     out
 }
