@@ -262,8 +262,8 @@ mod tests {
             .filter(|one| !one.is_hide_set() && one.get_name() != "help")
             .map(|one| format!("`{}`", one.get_name()))
             .collect();
-        let about = about.replace('|', "\\|");
-        format!("| `{}` | {about} | {} |\n", command.get_name(), below.join(", "))
+        let below = if below.is_empty() { String::new() } else { format!(" ({})", below.join(", ")) };
+        format!("- `{}`: {about}{below}\n", command.get_name())
     }
 
     #[cfg(feature = "full")]
@@ -272,7 +272,7 @@ mod tests {
         let top = Cli::command();
         let mut table = String::new();
         for (group, names) in GROUPS {
-            table += &format!("## {group}\n\n| command | does | subcommands |\n|---|---|---|\n");
+            table += &format!("## {group}\n\n");
             table.extend(names.iter().filter_map(|name| top.find_subcommand(name)).map(row));
             table.push('\n');
         }
