@@ -235,22 +235,12 @@ mod tests {
     }
 
     #[test]
-    fn a_letter_has_one_meaning_and_stands_in_the_documents() {
-        let mut table = String::from("| letter | option | commands |\n|---|---|---|\n");
+    fn a_letter_has_one_meaning() {
         for (letter, options) in letters() {
             // A list of CPUs is one meaning, whatever the command calls it.
-            let names: Vec<&str> =
-                options.keys().map(String::as_str).filter(|name| *name != "--cpu").collect();
-            assert_eq!(names.len(), 1, "-{letter} is {options:?}");
-            let mut commands: Vec<String> =
-                options.values().flatten().map(|path| format!("`{path}`")).collect();
-            commands.sort();
-            let commands = if commands == ["``"] { "all".to_owned() } else { commands.join(", ") };
-            table += &format!("| `-{letter}` | `{}` | {commands} |\n", names[0]);
+            let names = options.keys().filter(|name| *name != "--cpu").count();
+            assert_eq!(names, 1, "-{letter} is {options:?}");
         }
-        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/options.md");
-        let page = std::fs::read_to_string(page).unwrap();
-        assert!(page.contains(&table), "docs/options.md should have\n{table}");
     }
 
     /// The row of `command`, with the names of its subcommands.

@@ -130,7 +130,7 @@ enum BaseFreq {
         /// Also set classes of service (0 for the high-priority cores, 3 for the others) and raise
         /// the minimum frequency to the base frequency.
         // The letters of intel-speed-select work and are not listed: in flyball a letter has one
-        // meaning (docs/options.md).
+        // meaning.
         #[arg(long, short_alias = 'a')]
         auto: bool,
     },
