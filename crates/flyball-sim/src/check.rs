@@ -262,7 +262,7 @@ mod tests {
         let missed: Vec<&str> =
             report.rows.iter().filter(|row| row.met() == Some(false)).map(|row| row.row.as_str()).collect();
         // The guide's base-freq cells allow only half of it from 3.1 to 3.2 GHz:
-        // docs/speed-select.md.
+        // docs/dev/documents.md.
         assert_eq!(missed, ["what turbo-freq changes"]);
     }
 
