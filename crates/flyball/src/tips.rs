@@ -23,6 +23,16 @@ const COMMANDS: &[(&str, &str)] = &[
     ("undo", "restore"),
 ];
 
+/// Letters of hyperfine's that mean something else in other commands of flyball.
+const HYPERFINE: [(&str, &str); 6] = [
+    ("-c", "--cleanup"),
+    ("-i", "--ignore-failure"),
+    ("-m", "--min-runs"),
+    ("-p", "--prepare"),
+    ("-r", "--runs"),
+    ("-w", "--warmup"),
+];
+
 /// The error with a tip that fits.
 pub(crate) fn with_tip(mut error: Error, words: &[String]) -> Error {
     let text = |error: &Error, kind| match error.get(kind) {
@@ -55,11 +65,13 @@ pub(crate) fn with_tip(mut error: Error, words: &[String]) -> Error {
                 tip(&mut error, format!("the level is an option: -l {level}"));
             }
         }
-        // As hyperfine takes commands.
         ErrorKind::UnknownArgument if words.iter().any(|word| word == "compare" || word == "tune") => {
-            let command = text(&error, ContextKind::InvalidArg).filter(|word| !word.starts_with('-'));
-            if let Some(command) = command {
-                tip(&mut error, format!("the command stands last, after --: -- {command} ..."));
+            let typed = text(&error, ContextKind::InvalidArg).unwrap_or_default();
+            if let Some((_, ours)) = HYPERFINE.iter().find(|(letter, _)| *letter == typed) {
+                tip(&mut error, format!("{typed} of hyperfine is {ours} here"));
+            } else if !typed.starts_with('-') && !typed.is_empty() {
+                // As hyperfine takes commands.
+                tip(&mut error, format!("the command stands last, after --: -- {typed} ..."));
             }
         }
         _ => {}

@@ -7,7 +7,7 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::{CString, OsString, c_char, c_int, c_void},
+    ffi::{CStr, CString, OsString, c_char, c_int, c_void},
     fs::File,
     io,
     mem::MaybeUninit,
@@ -27,6 +27,9 @@ pub(super) struct Child {
     /// The paths at which the program may be.
     paths: Vec<CString>,
     arguments: Strings,
+    /// The arguments of a shell that reads the program: a script without `#!` is none that the
+    /// kernel can run. The path is filled in where it is known.
+    script: Vec<*const c_char>,
     environment: Strings,
     directory: Option<CString>,
     /// Standard input, output and error, where they are not this process's.
@@ -45,6 +48,9 @@ pub(super) struct Child {
     /// Written by the new process if it becomes no program.
     errno: c_int,
 }
+
+/// The shell that execvp(3) gives a file to that the kernel does not know as a program.
+const SHELL: &CStr = c"/bin/sh";
 
 /// Strings for execve(2), and the pointers to them.
 struct Strings {
@@ -75,15 +81,14 @@ impl Child {
             string(name)
         });
         let own_session = launch.own_group && launch.niceness.is_some();
+        let words = std::iter::once(launch.program).chain(launch.arguments);
+        let arguments = Strings::new(words.map(string).collect::<io::Result<_>>()?);
+        let script = [SHELL.as_ptr(), std::ptr::null()].into_iter();
         Ok(Child {
             paths,
             environment: Strings::new(variables.collect::<io::Result<_>>()?),
-            arguments: Strings::new(
-                std::iter::once(launch.program)
-                    .chain(launch.arguments)
-                    .map(string)
-                    .collect::<io::Result<_>>()?,
-            ),
+            script: script.chain(arguments.pointers[1..].iter().copied()).collect(),
+            arguments,
             directory: launch.directory.map(string).transpose()?,
             streams: [file(launch.stdin)?, file(launch.stdout)?, file(launch.stderr)?],
             own_group: launch.own_group,
@@ -144,7 +149,7 @@ impl Child {
     ///
     /// # Safety
     /// For the process that [`Child::start`] makes: makes system calls only, allocates nothing.
-    unsafe fn become_program(&self) -> io::Error {
+    unsafe fn become_program(&mut self) -> io::Error {
         // SAFETY: as above; every pointer is that of a live value of `self`.
         match unsafe { self.set_up() } {
             Err(error) => error,
@@ -216,7 +221,7 @@ impl Child {
         Ok(())
     }
 
-    unsafe fn execute(&self) -> io::Error {
+    unsafe fn execute(&mut self) -> io::Error {
         let mut none = MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: as in `set_up`; `none` is initialised before it is used.
         unsafe {
@@ -234,7 +239,13 @@ impl Child {
                 (self.arguments.pointers.as_ptr(), self.environment.pointers.as_ptr());
             // SAFETY: lists of pointers to live strings, the last one null.
             unsafe { libc::execve(path.as_ptr(), arguments, environment) };
-            let error = io::Error::last_os_error();
+            let mut error = io::Error::last_os_error();
+            if error.raw_os_error() == Some(libc::ENOEXEC) {
+                self.script[1] = path.as_ptr();
+                // SAFETY: as above.
+                unsafe { libc::execve(SHELL.as_ptr(), self.script.as_ptr(), environment) };
+                error = io::Error::last_os_error();
+            }
             match error.raw_os_error() {
                 Some(libc::ENOENT | libc::ENOTDIR) => {}
                 // There may be a program in a later directory (execvp(3)).

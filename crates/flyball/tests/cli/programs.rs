@@ -98,6 +98,7 @@ fn what_goes_wrong_with_programs_is_told() {
         (&["./old", "./bad"], 1, "exit 3"),
         (&["./old", "./second"], 1, "to continue: flyball compare --resume run"),
         (&["./old", "./ever", "--timeout", "300ms"], 1, "ended after"),
+        (&["-w", "3", "./old", "./odd"], 2, "-w of hyperfine is --warmup here"),
         (&["./old", "./odd", "--same-output"], 1, "output differs"),
         (&["--parameter", "n=1..200", "./old {n}"], 2, "200 arms"),
         (&["--parameter", "n=1..3", "./old"], 2, "no command has {n}"),
@@ -153,6 +154,16 @@ fn a_stopped_comparison_of_programs_goes_on() {
     let ran = Ran::of(flyball!().args(["compare", "--resume", "run"]).current_dir(place.path()));
     assert_eq!(ran.code, 0, "{}", ran.text());
     assert!(ran.err.contains("this comparison runs: ./new"), "{}", ran.err);
+}
+
+#[test]
+fn a_script_without_an_interpreter_is_one_of_the_shell() {
+    let place = Place::new(&[("old", "")]);
+    fs::write(place.path().join("old"), "echo script $0 $1 > ran\n").expect("it can be written");
+    let ran = place.compare(&["./old a", "./old b", "--rounds", "1"]);
+    assert_eq!(ran.code, 0, "{}", ran.text());
+    let said = fs::read_to_string(place.path().join("ran")).expect("it ran");
+    assert!(said.starts_with("script ./old "), "{said}");
 }
 
 #[test]
