@@ -2,12 +2,14 @@
 
 use std::{io, path::PathBuf};
 
-use clap::ValueEnum as _;
+use clap::{ValueEnum as _, builder::PossibleValuesParser};
 use flyball_host::{CpuList, Host, Kind, Software};
 use flyball_measure::{
     BackgroundNote, Better, Command, Hooks, Metric, Program,
     preset::{ExpressionError, Preset, Reader},
-    quote, task,
+    quote,
+    suite::Suite,
+    task,
 };
 
 use flyball_simhost::PROGRAM;
@@ -163,15 +165,21 @@ pub struct WorkloadArgs {
     /// Performance metric of a round. METRIC is 'time', a known benchmark, or a regular expression
     /// with one group. Known benchmarks are recognised by their command line; other commands are
     /// measured by wall time.
-    #[arg(long, value_name = "METRIC")]
+    #[arg(long, value_name = "METRIC", group = "read")]
     pub metric: Option<String>,
 
-    /// Unit of the regular expression's number; if it ends in /s, higher is better.
-    #[arg(long, value_name = "UNIT", requires = "metric", default_value = "", hide_short_help = true)]
+    /// Compare the cases of a benchmark suite, which each round runs once. {suite} in the command
+    /// stands for a file that the suite writes. Without it, the suite's standard output is read.
+    #[arg(long, value_name = "KIND", group = "read", value_parser = PossibleValuesParser::new(Suite::names()))]
+    pub suite: Option<String>,
+
+    /// Unit of the regular expression's number, or of a CSV suite; if it ends in /s, higher is
+    /// better.
+    #[arg(long, value_name = "UNIT", requires = "read", default_value = "", hide_short_help = true)]
     pub unit: String,
 
     /// Which direction is better [default: higher for units that end in /s].
-    #[arg(long, value_enum, value_name = "WAY", requires = "metric", hide_short_help = true)]
+    #[arg(long, value_enum, value_name = "WAY", requires = "read", hide_short_help = true)]
     pub better: Option<Direction>,
 
     /// Shell command to run before each round, not measured.
@@ -309,7 +317,9 @@ fn model(
     if !args.command.is_empty() {
         return Err(PrepareError::CommandOnModel { machine: host.name() });
     }
-    for (given, option) in [(&args.prepare, "--prepare"), (&args.metric, "--metric")] {
+    for (given, option) in
+        [(&args.prepare, "--prepare"), (&args.metric, "--metric"), (&args.suite, "--suite")]
+    {
         if given.is_some() {
             return Err(PrepareError::NotOnModel { option, machine: host.name() });
         }
@@ -343,6 +353,13 @@ fn model(
 }
 
 fn reader(args: &WorkloadArgs) -> Result<Option<Reader>, PrepareError> {
+    if let Some(suite) = args.suite.as_deref().and_then(Suite::named) {
+        let (unit, better) = match suite.unit() {
+            Some(known) => known,
+            None => (args.unit.as_str(), direction(args)?),
+        };
+        return Ok(Some(Reader::Suite { suite, metric: Metric::new("mean of cases", unit, better) }));
+    }
     let Some(text) = &args.metric else { return Ok(None) };
     // Names come before expressions: none of them has a group.
     if matches!(text.as_str(), "time" | "wall") {
@@ -358,15 +375,19 @@ fn reader(args: &WorkloadArgs) -> Result<Option<Reader>, PrepareError> {
     if !text.contains('(') {
         return Err(PrepareError::Metric { name: text.clone() });
     }
-    let better = match args.better {
-        Some(Direction::Higher) => Better::Higher,
-        Some(Direction::Lower) => Better::Lower,
+    Ok(Some(Reader::expression(text, &args.unit, direction(args)?)?))
+}
+
+/// The direction in which the numbers of `--metric` or `--suite` improve.
+fn direction(args: &WorkloadArgs) -> Result<Better, PrepareError> {
+    match args.better {
+        Some(Direction::Higher) => Ok(Better::Higher),
+        Some(Direction::Lower) => Ok(Better::Lower),
         // Rates only: of any other unit (points, ms) either direction is possible, and a wrong
         // guess would reverse the verdict.
-        None if args.unit.ends_with("/s") => Better::Higher,
-        None => return Err(PrepareError::NoDirection),
-    };
-    Ok(Some(Reader::expression(text, &args.unit, better)?))
+        None if args.unit.ends_with("/s") => Ok(Better::Higher),
+        None => Err(PrepareError::NoDirection),
+    }
 }
 
 /// The command line of one of flyball's own tasks.

@@ -11,6 +11,7 @@
 //! rounds again and again: its intervals and probabilities are those of `stats::always_interval`,
 //! which allow that.
 
+mod cases;
 mod gate;
 mod interaction;
 mod judge;
@@ -26,8 +27,8 @@ pub use self::{
     notes::same_time_at_other_speeds,
     quantity::Quantity,
     report::{
-        ArmReport, Comparison, Drift, GateAnswer, GateVerdict, Grades, LeftOut, Point, ProgramEffect, Report,
-        Steadiness, Summary, Verdict,
+        ArmReport, CaseReport, Comparison, Drift, GateAnswer, GateVerdict, Grades, LeftOut, Point,
+        ProgramEffect, Report, Steadiness, Summary, Verdict,
     },
     sift::disturbance,
 };
@@ -45,6 +46,8 @@ use crate::{
 
 /// Makes the report.
 pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
+    let all = rounds;
+    let rounds = &*cases::common(all);
     let counted: Vec<&Round> = rounds.iter().filter(|round| !round.warm_up).collect();
     let arms: Vec<ArmReport> =
         (0..manifest.arms.len()).map(|arm| report_arm(manifest, &counted, arm)).collect();
@@ -57,6 +60,7 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
         manifest.boots.iter().find_map(|boot| get(&boot.meters).clone())
     };
     let resources = programs::resources(manifest, &arms);
+    let cases = cases::cases(manifest, &counted);
     let mut report = Report {
         machine: manifest.machine.clone(),
         workload: manifest.workload.clone(),
@@ -64,8 +68,9 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
         quiet: manifest.quiet.clone(),
         arms,
         comparisons,
-        questions: correction.questions,
+        questions: correction.questions + cases.len(),
         correction: correction.medians,
+        cases,
         resources,
         effects: Vec::new(),
         withheld: Vec::new(),
@@ -83,6 +88,7 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
         report.no_counters = reason(|meters| &meters.no_counters);
     }
     report.notes = notes::slow_warm_up(manifest, rounds).into_iter().collect();
+    report.notes.extend(cases::note(all, rounds));
     report.notes.extend(notes::busy(manifest, rounds, &report.arms));
     report.notes.extend(same_time_at_other_speeds(&report));
     report.notes.extend(notes::carry_over(manifest, &counted, &report.arms));
@@ -96,6 +102,7 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
 /// Every arm against the first in one quantity, as [`analyse`] compares them, but each as the only
 /// question.
 pub fn judge(manifest: &Manifest, rounds: &[Round], quantity: Quantity) -> Vec<Comparison> {
+    let rounds = &*cases::common(rounds);
     let counted: Vec<&Round> = rounds.iter().filter(|round| !round.warm_up).collect();
     let arms: Vec<ArmReport> =
         (0..manifest.arms.len()).map(|arm| report_arm(manifest, &counted, arm)).collect();
@@ -104,6 +111,7 @@ pub fn judge(manifest: &Manifest, rounds: &[Round], quantity: Quantity) -> Vec<C
 
 /// The logarithms of each arm over the first, block by block, in each quantity that is judged.
 pub(crate) fn differences(manifest: &Manifest, rounds: &[Round]) -> Vec<(Quantity, usize, Vec<f64>)> {
+    let rounds = &*cases::common(rounds);
     let counted: Vec<&Round> = rounds.iter().filter(|round| !round.warm_up).collect();
     let arms: Vec<ArmReport> =
         (0..manifest.arms.len()).map(|arm| report_points(manifest, &counted, arm)).collect();
@@ -124,6 +132,7 @@ const LEAST_FOR_SAME: usize = 15;
 /// Whether a boot's arms are known as well as [`Length::Until`] asks for: each against its first.
 pub(crate) fn is_known(manifest: &Manifest, rounds: &[Round], boot: usize) -> bool {
     let Length::Until { half_width, decided, .. } = manifest.schedule.length else { return false };
+    let rounds = &*cases::common(rounds);
     // Other boots share no blocks with this one, so more rounds here do not narrow those intervals.
     let counted: Vec<&Round> = rounds.iter().filter(|round| !round.warm_up && round.boot == boot).collect();
     let Some(arms) = manifest.boots.get(boot).map(|boot| &boot.arms) else { return false };

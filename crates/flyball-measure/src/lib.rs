@@ -31,9 +31,9 @@ pub mod watch;
 mod workload;
 
 pub use analyse::{
-    ArmReport, Comparison, Correction, Drift, EQUIVALENT, GateAnswer, GateVerdict, Grades, LeftOut, Limit,
-    LimitError, Point, ProgramEffect, Quantity, Report, Steadiness, Summary, Verdict, analyse, disturbance,
-    gate, judge, same_time_at_other_speeds,
+    ArmReport, CaseReport, Comparison, Correction, Drift, EQUIVALENT, GateAnswer, GateVerdict, Grades,
+    LeftOut, Limit, LimitError, Point, ProgramEffect, Quantity, Report, Steadiness, Summary, Verdict,
+    analyse, disturbance, gate, judge, same_time_at_other_speeds,
 };
 pub use arm::{Arm, ArmError, ArmSetting, Meaning};
 pub use conduct::{Blocks, Conductor, End, Event, MeasureError, RoundTracer, TracerError, last_lines};
@@ -53,5 +53,5 @@ pub use schedule::{Length, Schedule};
 pub use settings::{NoSettings, RefusedArm, Settings, SettingsError, SettingsSnapshot, UserKnobError};
 pub use speed::{RoundSpeed, SpeedLoss, SpeedNote};
 pub use workload::{
-    Command, Outcome, Output, SplitError, Stop, Workload, WorkloadError, preset, quote, split, task,
+    Command, Outcome, Output, SplitError, Stop, Workload, WorkloadError, preset, quote, split, suite, task,
 };

@@ -3,6 +3,7 @@
 
 mod arms;
 mod best;
+mod cases;
 mod charts;
 mod effects;
 mod fleet;

@@ -8,6 +8,7 @@
 
 mod command;
 pub mod preset;
+pub mod suite;
 pub mod task;
 mod words;
 
@@ -16,6 +17,7 @@ pub use preset::Output;
 pub use words::{SplitError, quote, split};
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -81,6 +83,9 @@ pub struct Outcome {
     /// Processes of its group that were still there after its end, and were killed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_behind: Vec<String>,
+    /// What a suite of benchmarks says of each of its cases.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub cases: BTreeMap<String, f64>,
     /// The end of what it printed, kept so that values can be read from it again.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output: String,

@@ -1,4 +1,5 @@
-//! One HTML file with everything in it: no script, and no font or picture from elsewhere.
+//! One HTML file with everything in it: no font or picture from elsewhere, and no script other than
+//! the search of a long table.
 
 use std::fmt::Write;
 
@@ -35,6 +36,8 @@ pub enum Block {
     Facts(Vec<(String, String)>),
     /// Tables side by side, where there is room.
     Tables(Vec<Table>),
+    /// A long table that the reader can search.
+    Search(Table),
     /// Text as it is, in type of one width.
     Verbatim(String),
     /// Charts side by side, where there is room.
@@ -66,6 +69,11 @@ fn dark() -> String {
     });
     format!("@media (prefers-color-scheme: dark){{\n{}}}\n", rules.chain(swatches).collect::<String>())
 }
+
+/// Hides the rows of the next table that do not contain the words.
+const SEARCH: &str = "<input type=\"search\" placeholder=\"search\" aria-label=\"search\" oninput=\"const words = \
+                      this.value.toLowerCase(); for (const row of this.nextElementSibling.tBodies[0].rows) row.hidden = \
+                      !row.textContent.toLowerCase().includes(words)\">";
 
 /// On narrow screens the picture is laid out again: scaled down, its letters would be too small to
 /// read.
@@ -133,6 +141,10 @@ fn write_block(out: &mut String, block: &Block) {
             out.push_str("<div class=\"tables\">\n");
             let written = tables.iter().try_for_each(|table| write_table(out, table));
             written.and_then(|()| writeln!(out, "</div>"))
+        }
+        Block::Search(table) => {
+            let _ = writeln!(out, "{SEARCH}");
+            write_table(out, table)
         }
         Block::Charts(charts) => {
             let charts = each(charts, |chart| {
@@ -203,6 +215,7 @@ mod tests {
                 rows: vec![vec![nasty.clone().into()]],
                 colours: vec![0],
             }]))
+            .with(Block::Search(Table { header: vec![nasty.clone()], ..Table::default() }))
             .with(Block::Details(nasty.clone(), vec![Block::Paragraph(nasty.clone())]))
             .with(Block::Charts(vec![Chart::new(
                 nasty.clone(),

@@ -167,6 +167,16 @@ class CaptureSummary(TypedDict):
     written: int
 
 
+class CaseReport(TypedDict):
+    """A case of a benchmark suite: an arm's against the first one's."""
+
+    comparison: Comparison
+    marks: NotRequired[List[str]]
+    medians: List[float]
+    name: str
+    withheld: NotRequired[bool]
+
+
 class Cause1(TypedDict):
     """A process wrote it: known from the kernel."""
 
@@ -1468,10 +1478,13 @@ Reader3 = TypedDict("Reader3", {"from": "Literal['preset']", "preset": "Preset"}
 Reader4 = TypedDict("Reader4", {"from": "Literal['expression']", "metric": "Metric", "pattern": "str"})
 
 
-Reader5 = TypedDict("Reader5", {"from": "Literal['model']", "metric": "Metric"})
+Reader5 = TypedDict("Reader5", {"from": "Literal['suite']", "metric": "Metric", "suite": "Suite"})
 
 
-Reader = Union["Reader1", "Reader2", "Reader3", "Reader4", "Reader5"]
+Reader6 = TypedDict("Reader6", {"from": "Literal['model']", "metric": "Metric"})
+
+
+Reader = Union["Reader1", "Reader2", "Reader3", "Reader4", "Reader5", "Reader6"]
 
 
 class Readings(TypedDict):
@@ -1564,6 +1577,7 @@ class Run(TypedDict):
 class RunOutcome(TypedDict):
     """What one run of a workload yielded."""
 
+    cases: NotRequired[Dict[str, float]]
     counts: NotRequired[Counts]
     cut: NotRequired[bool]
     exit_code: NotRequired[int]
@@ -1827,6 +1841,9 @@ Stored = Literal["trace-dat", "raw-pages", "text"]
 
 
 Subject = Literal["throttled", "package", "temperature", "busy", "speed", "got"]
+
+
+Suite = Literal["pyperf", "google-benchmark", "criterion", "go", "hyperfine", "csv"]
 
 
 class Summary(TypedDict):
@@ -2619,6 +2636,7 @@ class ReportOutput(TypedDict):
     """What `flyball report` and `compare` print, and `report.json` of a run directory."""
 
     arms: List[ArmReport]
+    cases: NotRequired[List[CaseReport]]
     comparisons: List[Comparison]
     correction: float
     effects: NotRequired[List[ProgramEffect]]

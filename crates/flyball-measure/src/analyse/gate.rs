@@ -7,13 +7,14 @@ use super::{
     quantity::Quantity,
     report::{ArmReport, GateAnswer, GateVerdict, Report},
 };
-use crate::{run_directory::Manifest, schedule::Length};
+use crate::{run_directory::Manifest, schedule::Length, stats::Interval};
 
 /// A limit: `time > +2%`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limit {
     text: String,
-    quantity: Quantity,
+    /// None for the cases of a suite.
+    quantity: Option<Quantity>,
     /// Whether more than the change is over the limit, or less.
     is_most: bool,
     /// As a fraction: 0.02 is 2 % more.
@@ -25,9 +26,12 @@ pub struct Limit {
 pub enum LimitError {
     #[error("write QUANTITY > +PERCENT or QUANTITY < -PERCENT, as in 'time > +2%'")]
     Form,
-    #[error("unknown quantity '{0}'; there are {names}", names = WORDS.map(|(word, _)| word).join(", "))]
+    #[error("unknown quantity '{0}'; there are {CASE}, {names}", names = WORDS.map(|(word, _)| word).join(", "))]
     Quantity(String),
 }
+
+/// The word for each case of a suite.
+const CASE: &str = "case";
 
 /// The quantities that a limit can name.
 const WORDS: [(&str, Quantity); 13] = [
@@ -54,14 +58,29 @@ impl FromStr for Limit {
         let (word, rest) = (text[..place].trim(), text[place + 1..].trim());
         let percent = rest.strip_suffix('%').ok_or(LimitError::Form)?.trim();
         let change = percent.parse::<f64>().ok().filter(|value| value.is_finite() && *value > -100.0);
-        let found = WORDS.iter().find(|(known, _)| *known == word);
-        let quantity = found.ok_or_else(|| LimitError::Quantity(word.to_owned()))?.1;
+        let found = WORDS.iter().find(|(known, _)| *known == word).map(|(_, quantity)| *quantity);
+        if found.is_none() && word != CASE {
+            return Err(LimitError::Quantity(word.to_owned()));
+        }
         Ok(Limit {
             text: text.trim().to_owned(),
-            quantity,
+            quantity: found,
             is_most: text[place..].starts_with('>'),
             change: change.ok_or(LimitError::Form)? / 100.0,
         })
+    }
+}
+
+impl Limit {
+    /// Where an interval lies.
+    fn verdict(&self, interval: Option<Interval>) -> GateVerdict {
+        match interval {
+            Some(found) if self.is_most && found.low > self.change => GateVerdict::Over,
+            Some(found) if self.is_most && found.high <= self.change => GateVerdict::Within,
+            Some(found) if !self.is_most && found.high < self.change => GateVerdict::Over,
+            Some(found) if !self.is_most && found.low >= self.change => GateVerdict::Within,
+            _ => GateVerdict::CannotTell,
+        }
     }
 }
 
@@ -80,20 +99,32 @@ pub fn gate(manifest: &Manifest, report: &Report, limits: &[Limit]) -> Vec<GateA
     let mut answers = Vec::new();
     for limit in limits {
         for (index, arm) in &others {
-            let summaries = base.summary(limit.quantity).zip(arm.summary(limit.quantity));
-            let interval = summaries
-                .filter(|(base, other)| base.has_ratios() && other.has_ratios())
-                .and_then(|(base, other)| compare_two(base, other, *index, 1.0 - alpha, until))
-                .and_then(|found| found.interval);
-            let withheld = report.withheld.contains(&limit.quantity);
-            let verdict = match interval.filter(|_| !withheld) {
-                Some(found) if limit.is_most && found.low > limit.change => GateVerdict::Over,
-                Some(found) if limit.is_most && found.high <= limit.change => GateVerdict::Within,
-                Some(found) if !limit.is_most && found.high < limit.change => GateVerdict::Over,
-                Some(found) if !limit.is_most && found.low >= limit.change => GateVerdict::Within,
-                _ => GateVerdict::CannotTell,
+            let (interval, verdict, case) = match limit.quantity {
+                Some(quantity) => {
+                    let summaries = base.summary(quantity).zip(arm.summary(quantity));
+                    let interval = summaries
+                        .filter(|(base, other)| base.has_ratios() && other.has_ratios())
+                        .and_then(|(base, other)| compare_two(base, other, *index, 1.0 - alpha, until))
+                        .and_then(|found| found.interval);
+                    let given = interval.filter(|_| !report.withheld.contains(&quantity));
+                    (interval, limit.verdict(given), None)
+                }
+                // The worst of them. Intervals of cases hold together, so each may be the worst.
+                None => report
+                    .cases
+                    .iter()
+                    .filter(|case| case.comparison.arm == *index)
+                    .map(|case| {
+                        let interval = case.comparison.interval;
+                        (interval, limit.verdict(interval.filter(|_| !case.withheld)), Some(&case.name))
+                    })
+                    // Large changes come first, and the last of equals is taken.
+                    .rev()
+                    .max_by_key(|(_, verdict, _)| *verdict)
+                    .unwrap_or((None, GateVerdict::CannotTell, None)),
             };
-            let (limit, name) = (limit.text.clone(), arm.name.clone());
+            let name = case.map_or_else(|| arm.name.clone(), |case| format!("{}, {case}", arm.name));
+            let limit = limit.text.clone();
             answers.push(GateAnswer { limit, arm: *index, name, interval, verdict });
         }
     }

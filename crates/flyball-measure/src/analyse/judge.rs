@@ -11,6 +11,7 @@ use crate::{
     run_directory::Manifest,
     schedule::Length,
     stats::{self, Interval, NORMAL_MEDIAN_DISTANCE},
+    workload::preset::Reader,
 };
 
 /// The logarithms of `other` over `base`, block by block, in the order of blocks.
@@ -111,12 +112,21 @@ impl Correction {
         }
     }
 
+    /// For so many cases of a suite, which share half of the error.
+    pub(super) fn for_cases(cases: usize) -> Correction {
+        Correction::for_questions(2 * cases)
+    }
+
     /// For arms that have run.
     pub(super) fn for_arms(manifest: &Manifest, arms: &[ArmReport]) -> Correction {
         let is_of_energy = |one: &Summary| one.is_judged && one.quantity != Quantity::Performance;
         let has_energy = arms.iter().flat_map(|arm| &arm.summaries).any(is_of_energy);
         let until = matches!(manifest.schedule.length, Length::Until { .. });
-        Correction::new(arms.len(), has_energy, &manifest.workload.metric, until)
+        let all = Correction::new(arms.len(), has_energy, &manifest.workload.metric, until);
+        // The cases have the other half.
+        let is_suite = matches!(manifest.workload.reader, Some(Reader::Suite { .. }));
+        let share = if is_suite { 0.5 } else { 1.0 };
+        Correction { medians: all.medians / share, steadiness: all.steadiness / share, ..all }
     }
 }
 
@@ -144,21 +154,27 @@ pub(super) fn compare(
     quantity: Quantity,
     correction: Correction,
 ) -> Vec<Comparison> {
+    let summaries: Vec<Option<&Summary>> = arms.iter().map(|arm| arm.summary(quantity)).collect();
+    compare_summaries(manifest, &summaries, correction)
+}
+
+/// Compares every arm's summary with the first.
+pub(super) fn compare_summaries(
+    manifest: &Manifest,
+    arms: &[Option<&Summary>],
+    correction: Correction,
+) -> Vec<Comparison> {
     let alpha = 1.0 - manifest.schedule.confidence;
     // The same level for interval and test, so that words and intervals agree.
     let level = 1.0 - alpha / correction.medians;
     let until = matches!(manifest.schedule.length, Length::Until { .. });
-    let Some(base) = arms.first().and_then(|arm| arm.summary(quantity)) else { return Vec::new() };
-    let others: Vec<(usize, &Summary)> = arms
-        .iter()
-        .enumerate()
-        .skip(1)
-        .filter_map(|(index, arm)| Some((index, arm.summary(quantity)?)))
+    let Some(base) = arms.first().copied().flatten() else { return Vec::new() };
+    let others = arms.iter().enumerate().skip(1).filter_map(|(index, arm)| Some((index, (*arm)?)));
+    let mut found: Vec<Comparison> = others
         .filter(|(_, other)| base.has_ratios() && other.has_ratios())
+        .filter_map(|(index, other)| compare_two(base, other, index, level, until))
         .collect();
-    let mut found: Vec<Comparison> =
-        others.iter().filter_map(|(index, other)| compare_two(base, other, *index, level, until)).collect();
-    let better = quantity.metric(&manifest.workload.metric).better;
+    let better = base.metric.better;
     for comparison in &mut found {
         let p = (comparison.p * correction.medians).min(1.0);
         comparison.p_corrected = p;
@@ -170,8 +186,7 @@ pub(super) fn compare(
             // only less definite.
             2.0_f64.powi(1 - comparison.pairs as i32)
         } else {
-            let sizes =
-                [base, arms[comparison.arm].summary(quantity).unwrap_or(base)].map(|s| s.points.len());
+            let sizes = [base, arms[comparison.arm].unwrap_or(base)].map(|s| s.points.len());
             stats::smallest_rank_sum_p(sizes[0], sizes[1])
         };
         // With ties, test and interval can differ by a hair. Both must agree.
@@ -190,7 +205,7 @@ pub(super) fn compare(
             comparison.shows = None;
         }
     }
-    if quantity == Quantity::Performance {
+    if base.quantity == Quantity::Performance {
         judge_steadiness(&mut found, alpha, correction.steadiness);
     }
     found

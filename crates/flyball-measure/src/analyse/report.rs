@@ -196,6 +196,21 @@ pub struct Comparison {
     pub rounds_for_one_percent: Option<usize>,
 }
 
+/// A case of a benchmark suite: an arm's against the first one's.
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+pub struct CaseReport {
+    pub name: String,
+    /// The medians of the first arm and of the arm.
+    pub medians: [f64; 2],
+    pub comparison: Comparison,
+    /// Whether there is no verdict because the first arm seems to differ from itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub withheld: bool,
+    /// What makes the case less reliable: drifts, disturbed rounds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub marks: Vec<String>,
+}
+
 /// A program against the first one under the same settings.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct ProgramEffect {
@@ -242,7 +257,7 @@ pub struct GateAnswer {
     pub limit: String,
     /// The arm, by index.
     pub arm: usize,
-    /// Its name.
+    /// Its name, and that of the worst case if cases of a suite are asked for.
     pub name: String,
     /// Of the change from the first arm, at the confidence level corrected for the number of
     /// answers; none where so few rounds cannot give one.
@@ -285,6 +300,10 @@ pub struct Report {
     /// By how much probabilities are multiplied for that, and the error of an interval divided.
     #[serde(default)]
     pub correction: f64,
+    /// The cases of a benchmark suite, with one correction over all of them. What differs comes
+    /// first, then what is unclear; large changes before small ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cases: Vec<CaseReport>,
     /// What the arms' processes used, where arms run different programs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<Comparison>,

@@ -1,12 +1,13 @@
 //! An arm's rounds, sifted and summed up: which of them count, and what they say together.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     quantity::Quantity,
     report::{ArmReport, Drift, Grades, LeftOut, Point, Summary},
 };
 use crate::{
+    metric::Metric,
     run_directory::{Manifest, Round},
     speed::SpeedNote,
     stats,
@@ -116,6 +117,51 @@ pub(crate) fn disturbed_blocks(manifest: &Manifest, rounds: &[Round], boot: usiz
     all.filter(|one| one.by_others).map(|one| one.block).collect::<BTreeSet<_>>().len()
 }
 
+/// The values of rounds.
+fn points(rounds: &[&Round], value: impl Fn(&Round) -> Option<f64>) -> Vec<Point> {
+    let of_round = |round: &&Round| {
+        let value = value(round).filter(|value| value.is_finite())?;
+        Some(Point { boot: round.boot, block: round.block, value })
+    };
+    rounds.iter().filter_map(of_round).collect()
+}
+
+/// Sums values up; `None` without any.
+fn summary(quantity: Quantity, metric: Metric, is_judged: bool, points: Vec<Point>) -> Option<Summary> {
+    let values: Vec<f64> = points.iter().map(|point| point.value).collect();
+    Some(Summary {
+        quantity,
+        metric,
+        is_judged,
+        median: stats::median(&values)?,
+        interval: None,
+        mean: stats::mean(&values)?,
+        deviation: stats::standard_deviation(&values),
+        points,
+        drift: None,
+        outliers: Vec::new(),
+    })
+}
+
+/// The cases of a suite in an arm's rounds. A drift less probable than `least` is told.
+pub(super) fn case_summaries(
+    manifest: &Manifest,
+    rounds: &[&Round],
+    arm: usize,
+    least: f64,
+) -> BTreeMap<String, Summary> {
+    let kept = sift(manifest, rounds, arm).kept;
+    let names: BTreeSet<&String> = kept.iter().flat_map(|round| round.outcome.cases.keys()).collect();
+    let of_case = |name: &String| {
+        let points = points(&kept, |round| round.outcome.cases.get(name).copied());
+        let mut summary = summary(Quantity::Performance, manifest.workload.metric.clone(), true, points)?;
+        summary.drift = drift(&summary, least);
+        summary.outliers = outliers(&summary);
+        Some((name.clone(), summary))
+    };
+    names.into_iter().filter_map(of_case).collect()
+}
+
 pub(super) fn report_points(manifest: &Manifest, rounds: &[&Round], arm: usize) -> ArmReport {
     let Sifted { kept, left_out, grades } = sift(manifest, rounds, arm);
     let definition = &manifest.arms[arm];
@@ -131,26 +177,9 @@ pub(super) fn report_points(manifest: &Manifest, rounds: &[&Round], arm: usize) 
     let summaries = Quantity::ALL
         .into_iter()
         .filter_map(|quantity| {
-            let points: Vec<Point> = kept
-                .iter()
-                .filter_map(|round| {
-                    let value = quantity.of(round, manifest).filter(|value| value.is_finite())?;
-                    Some(Point { boot: round.boot, block: round.block, value })
-                })
-                .collect();
-            let values: Vec<f64> = points.iter().map(|point| point.value).collect();
-            Some(Summary {
-                quantity,
-                metric: quantity.metric(&manifest.workload.metric),
-                is_judged: Quantity::judged(&manifest.workload.metric).contains(&quantity),
-                median: stats::median(&values)?,
-                interval: None,
-                mean: stats::mean(&values)?,
-                deviation: stats::standard_deviation(&values),
-                points,
-                drift: None,
-                outliers: Vec::new(),
-            })
+            let points = points(&kept, |round| quantity.of(round, manifest));
+            let is_judged = Quantity::judged(&manifest.workload.metric).contains(&quantity);
+            summary(quantity, quantity.metric(&manifest.workload.metric), is_judged, points)
         })
         .collect();
     ArmReport {
@@ -194,23 +223,26 @@ pub(super) fn report_arm(manifest: &Manifest, rounds: &[&Round], arm: usize) -> 
                 )
             })
             .flatten();
-        // A trend over boots would be a difference between boots.
-        let one_boot = summary.points.windows(2).all(|pair| pair[0].boot == pair[1].boot);
-        summary.drift =
-            stats::trend(&values).filter(|trend| one_boot && trend.p < least).map(|trend| Drift {
-                // Slope per round times the steps between first and last: the movement over the
-                // whole comparison.
-                change: trend.slope * (values.len() - 1) as f64 / summary.median.abs(),
-                p: trend.p,
-            });
-        // There is no ratio to zero.
-        summary.drift = summary.drift.filter(|drift| drift.change.is_finite());
+        summary.drift = drift(summary, least);
         summary.outliers = outliers(summary);
     }
     if report.rounds == 0 {
         report.waits_for = manifest.boot_needs.get(arm).cloned().flatten();
     }
     report
+}
+
+/// The trend of values, if one of this size is less probable than `least` without one.
+fn drift(summary: &Summary, least: f64) -> Option<Drift> {
+    // A trend over boots would be a difference between boots.
+    let one_boot = summary.points.windows(2).all(|pair| pair[0].boot == pair[1].boot);
+    let values: Vec<f64> = summary.points.iter().map(|point| point.value).collect();
+    let trend = stats::trend(&values).filter(|trend| one_boot && trend.p < least)?;
+    // Slope per round times the steps between first and last: the movement over the whole
+    // comparison.
+    let change = trend.slope * (values.len() - 1) as f64 / summary.median.abs();
+    // There is no ratio to zero.
+    change.is_finite().then_some(Drift { change, p: trend.p })
 }
 
 /// Blocks further than five scaled median absolute deviations from the median.

@@ -11,6 +11,10 @@ use crate::{
         Boot,
         tests::{boot, manifest, round},
     },
+    workload::{
+        preset::Reader,
+        suite::{Suite, geometric_mean},
+    },
 };
 
 /// A boot of two arms with an energy counter of each domain, which counts in `unit` joules.
@@ -573,4 +577,69 @@ fn an_effect_that_depends_on_the_settings_is_found_and_seldom_invented() {
         alike.contains("new against old: no sign that the difference depends on the settings"),
         "{alike}"
     );
+}
+
+/// A suite of `cases` cases with 2 % noise, run by arms that take `factors` times as long in the
+/// first of them.
+fn suite(seed: u64, cases: usize, factors: &[f64], blocks: usize) -> (Manifest, Vec<Round>) {
+    let mut random = Noise::new(seed);
+    let names: Vec<String> = (0..factors.len()).map(|arm| format!("arm {arm}")).collect();
+    let mut manifest = manifest(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    manifest.workload.reader =
+        Some(Reader::Suite { suite: Suite::Csv, metric: manifest.workload.metric.clone() });
+    manifest.boots.push(boot(&(0..factors.len()).collect::<Vec<_>>()));
+    let mut rounds = Vec::new();
+    for block in 0..blocks {
+        for (arm, factor) in factors.iter().enumerate() {
+            let mut one = round(block, arm, 0.0);
+            one.outcome.cases = (0..cases)
+                .map(|case| {
+                    let factor = if case == 0 { *factor } else { 1.0 };
+                    (format!("case {case}"), factor * (0.02 * random.draw()).exp())
+                })
+                .collect();
+            one.outcome.value = geometric_mean(one.outcome.cases.values());
+            rounds.push(one);
+        }
+    }
+    (manifest, rounds)
+}
+
+#[test]
+fn cases_of_a_suite_are_judged_together() {
+    let (manifest, mut rounds) = suite(1, 100, &[1.0, 1.2], 20);
+    // Later builds have other cases, and one round is disturbed in one of them.
+    rounds[1].outcome.cases.insert("new".to_owned(), 9.0);
+    rounds[4].outcome.cases.insert("case 5".to_owned(), 9.0);
+    let report = analyse(&manifest, &rounds);
+    assert_eq!(report.cases.len(), 100);
+    let first = &report.cases[0];
+    assert_eq!((first.name.as_str(), first.comparison.verdict), ("case 0", Verdict::Worse));
+    let interval = first.comparison.interval.expect("20 pairs have one");
+    assert!(interval.low > 0.1 && interval.high < 0.3, "{interval:?}");
+    let others = |one: &CaseReport| one.comparison.verdict == Verdict::NoDifferenceShown;
+    assert!(report.cases[1..].iter().all(others));
+    let disturbed = report.cases.iter().find(|one| one.name == "case 5").expect("it is there");
+    assert_eq!(disturbed.marks, ["arm 0 disturbed in 1 of 20 rounds"]);
+    assert!(
+        report.notes.iter().any(|note| note.contains("1 cases are not in every round")),
+        "{:?}",
+        report.notes
+    );
+    let point = report.arms[1].summary(Quantity::Performance).expect("it has values").points[0].value;
+    assert!(point < 1.1, "the new case does not count: {point}");
+    // 14 rounds cannot decide a hundred cases.
+    let (manifest, rounds) = suite(2, 100, &[1.0, 1.2], 14);
+    let report = analyse(&manifest, &rounds);
+    assert!(report.cases.iter().all(|one| one.comparison.verdict == Verdict::TooFewRounds));
+}
+
+#[test]
+fn a_case_that_differs_from_itself_has_no_verdict() {
+    let (mut manifest, rounds) = suite(3, 10, &[1.0, 1.2, 1.2], 20);
+    manifest.arms[2].control = true;
+    let report = analyse(&manifest, &rounds);
+    let first = report.cases.iter().find(|one| one.name == "case 0").expect("it is there");
+    assert!(first.withheld && first.comparison.verdict == Verdict::NoDifferenceShown, "{first:?}");
+    assert_eq!(report.cases.len(), 10, "the control is no arm of its own");
 }

@@ -3,6 +3,7 @@
 
 use super::{
     arms::Arms,
+    cases,
     parts::{extent, rounds_needed},
 };
 use crate::{
@@ -42,7 +43,8 @@ pub(super) fn conclusion(report: &Report, arms: &Arms) -> Vec<(String, String)> 
         let how = how.join("; ");
         (words.join(", "), arm.map_or(how.clone(), |arm| format!("{}; {how}", arms.name(arm))))
     };
-    lines.into_iter().map(line).collect()
+    let cases = cases::summary(report).map(|words| ("cases".to_owned(), words));
+    lines.into_iter().map(line).chain(cases).collect()
 }
 
 /// The arm with the best median of a quantity if it differs from any other, and what is known of

@@ -7,6 +7,7 @@ use flyball_text::columns::Cell;
 use super::{
     arms::Arms,
     best::conclusion,
+    cases,
     effects::effects,
     page::{banner, in_one_line},
     table::{Grid, constants, medians_grid, precision, remarks, verdict_grid},
@@ -28,6 +29,9 @@ pub fn markdown(report: &Report, manifest: &Manifest) -> String {
         let _ = writeln!(out, "\n## Against {}\n", escape(&arms.name(report.comparisons[0].base)));
         out.push_str(&table(&verdict_grid(report, &arms)));
         out.push_str(&list(effects(report).into_iter().chain(remarks(report, &arms)).collect()));
+    }
+    if let Some((grid, rest)) = cases::excerpt(report) {
+        let _ = writeln!(out, "\n## Cases\n\n{}{}", table(&grid), list(rest.into_iter().collect()));
     }
     let answers: Vec<String> = report.gate.iter().map(ToString::to_string).collect();
     out.push_str(&list(resources(report).into_iter().chain(answers).collect()));

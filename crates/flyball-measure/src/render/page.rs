@@ -51,6 +51,12 @@ pub fn page(report: &Report, manifest: &Manifest, rounds: &[Round]) -> Page {
                     .collect(),
             )));
     }
+    if !report.cases.is_empty() {
+        let all = table(super::cases::grid(report, report.cases.iter()));
+        page = page
+            .with(Block::Heading("Cases".to_owned()))
+            .with(Block::Search(Table { colours: Vec::new(), ..all }));
+    }
     page = page.with(Block::Heading("Arms".to_owned()));
     let grids = [true, false].map(|judged| medians_grid(report, &arms, judged));
     let tables = grids.into_iter().filter(|grid| grid.header.len() > 1).map(table);

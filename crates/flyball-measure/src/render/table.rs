@@ -329,7 +329,7 @@ pub(super) fn remarks(report: &Report, arms: &Arms) -> Vec<String> {
 }
 
 /// A comparison as a cell: `-32.3 to -31.5 % better`.
-fn in_short(report: &Report, comparison: &Comparison) -> Cell {
+pub(super) fn in_short(report: &Report, comparison: &Comparison) -> Cell {
     let change = comparison.interval.map_or_else(|| percent(comparison.change), between);
     let change = match comparison.verdict {
         Verdict::Better => format!("{change} better"),

@@ -46,6 +46,7 @@ pub fn text<P: Painter + Copy>(report: &Report, screen: Screen<P>) -> String {
     out.push('\n');
     out.push_str(&arms.legend(screen));
     out.push_str(&medians(report, &arms, screen));
+    out.push_str(&super::cases::text(report, screen));
     out.push('\n');
     if is_table {
         out.push_str(&differences(report, &arms, screen));

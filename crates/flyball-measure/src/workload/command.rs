@@ -7,6 +7,7 @@ use std::{
     io::{Read, Seek, SeekFrom},
     os::unix::process::ExitStatusExt,
     path::PathBuf,
+    process::ExitStatus,
     time::Duration,
 };
 
@@ -19,6 +20,7 @@ use super::{
     Outcome, Stop, Workload, WorkloadError,
     preset::{Output, Reader},
     quote,
+    suite::{PLACE, geometric_mean},
 };
 use crate::{arm::Arm, counters::Counting, metric::Metric, program::Program};
 
@@ -109,7 +111,7 @@ impl Command {
 
     /// Starts it, discards what it prints, and does not wait for it.
     pub(crate) fn start_silently(&self, host: &dyn Host) -> Result<Box<dyn Process>, WorkloadError> {
-        host.spawn(self.launch().silent()).map_err(|cause| self.not_started(cause))
+        host.spawn(self.launch(self.words()).silent()).map_err(|cause| self.not_started(cause))
     }
 
     /// Starts it with all output in a file, and does not wait for it.
@@ -117,7 +119,7 @@ impl Command {
         let io = |cause| WorkloadError::Io { what: "make a file for the output".to_owned(), cause };
         let log = unnamed().map_err(io)?;
         let (stdout, stderr) = (log.try_clone().map_err(io)?, log.try_clone().map_err(io)?);
-        let launch = self.launch().output_to(stdout, stderr);
+        let launch = self.launch(self.words()).output_to(stdout, stderr);
         let process = host.spawn(launch).map_err(|cause| self.not_started(cause))?;
         Ok((process, log))
     }
@@ -138,8 +140,7 @@ impl Command {
         WorkloadError::Start { program, cause, hint }
     }
 
-    fn launch(&self) -> Launch {
-        let words = self.words();
+    fn launch(&self, words: &[String]) -> Launch {
         let program = words.first().map_or("", String::as_str);
         let mut launch = Launch::new(program, words.get(1..).unwrap_or_default()).as_user(self.user.as_ref());
         for (name, value) in &self.environment {
@@ -159,6 +160,32 @@ impl Command {
             launch = launch.in_directory(directory);
         }
         launch
+    }
+
+    /// The file that a suite of benchmarks writes, if the command line names it.
+    fn suite_file(&self) -> Result<Option<SuiteFile>, WorkloadError> {
+        let is_named = self.words().iter().any(|word| word.contains(PLACE));
+        let io =
+            |cause| WorkloadError::Io { what: "make a directory for the suite's file".to_owned(), cause };
+        let is_wanted = is_named && matches!(self.reader, Reader::Suite { .. });
+        is_wanted.then(|| SuiteFile::new(self.user.clone()).map_err(io)).transpose()
+    }
+
+    /// The cases of a suite, from its file or from what it printed.
+    fn cases(&self, stdout: &mut File, file: Option<&SuiteFile>) -> BTreeMap<String, f64> {
+        let Reader::Suite { suite, .. } = &self.reader else { return BTreeMap::new() };
+        suite.read(&file.map_or_else(|| tail(stdout, MAX_STORED), SuiteFile::read))
+    }
+
+    /// How a command failed that ended by itself.
+    fn failure(&self, status: ExitStatus) -> Option<String> {
+        match (status.code(), status.signal()) {
+            (Some(0), _) => None,
+            (Some(code), _) if self.accepted_exit_codes.contains(&code) => None,
+            (Some(code), _) => Some(format!("exit {code}")),
+            (None, Some(signal)) => Some(format!("signal {signal}")),
+            (None, None) => Some("an unknown end".to_owned()),
+        }
     }
 
     /// The file for standard input, opened as the user that the command runs as.
@@ -208,7 +235,10 @@ impl Workload for Command {
         let capture = || unnamed().map_err(|cause| io("make a file for the command's output", cause));
         let (mut stdout, mut stderr) = (capture()?, capture()?);
         let clone = |file: &File| file.try_clone().map_err(|cause| io("share the command's output", cause));
-        let mut launch = self.launch().output_to(clone(&stdout)?, clone(&stderr)?);
+        let suite_file = self.suite_file()?;
+        let words =
+            suite_file.as_ref().map_or_else(|| self.words().to_vec(), |file| file.named_in(self.words()));
+        let mut launch = self.launch(&words).output_to(clone(&stdout)?, clone(&stderr)?);
         if let Some(input) = self.open_input()? {
             launch = launch.input_from(input);
         }
@@ -245,16 +275,10 @@ impl Workload for Command {
         if stop.asked() {
             return Err(WorkloadError::Stopped);
         }
-        let output = Output { stdout: tail(&mut stdout), stderr: tail(&mut stderr) };
+        let output = Output { stdout: tail(&mut stdout, KEPT), stderr: tail(&mut stderr, KEPT) };
         // f64 holds nanoseconds exactly up to 104 days.
         let seconds = ended.wall.as_nanos() as f64 * 1e-9;
-        let failure = match (ended.status.code(), ended.status.signal()) {
-            (Some(0), _) => None,
-            (Some(code), _) if self.accepted_exit_codes.contains(&code) => None,
-            (Some(code), _) => Some(format!("exit {code}")),
-            (None, Some(signal)) => Some(format!("signal {signal}")),
-            (None, None) => Some("an unknown end".to_owned()),
-        };
+        let failure = self.failure(ended.status);
         // Its own end says nothing then: it may have caught the signal and exited with 0.
         let failure = if cut { Some(format!("ended after {seconds:.1} s")) } else { failure };
         let output_digest = self.digests_output.then(|| digest(&mut stdout)).flatten();
@@ -264,12 +288,14 @@ impl Workload for Command {
                 format!("it printed more than {} MiB, which --same-output cannot compare", MAX_COMPARED >> 20)
             })
         });
+        let cases = self.cases(&mut stdout, suite_file.as_ref());
         let reading = self.reader.read(&output, seconds, self.words());
         let value = match &self.reader {
             // Commands shorter than the kernel's accounting step may have 0; there is no ratio to
             // 0.
             Reader::UserTime => ended.usage.map(|usage| usage.user_seconds).filter(|time| *time > 0.0),
             Reader::Model { .. } => Some(ended.rate.unwrap_or(seconds)),
+            Reader::Suite { .. } => geometric_mean(cases.values()),
             _ => reading.map(|reading| reading.value),
         };
         Ok(Outcome {
@@ -283,8 +309,9 @@ impl Workload for Command {
             exit_code: ended.status.code(),
             output_digest,
             left_behind,
+            cases,
             // Wall time needs no output to be read again, and run directories stay small.
-            output: if failure.is_some() || !matches!(self.reader, Reader::WallTime) {
+            output: if failure.is_some() || !matches!(self.reader, Reader::WallTime | Reader::Suite { .. }) {
                 join(&output)
             } else {
                 String::new()
@@ -331,6 +358,55 @@ fn unnamed() -> std::io::Result<File> {
     Err(std::io::ErrorKind::AlreadyExists.into())
 }
 
+/// A file that a suite of benchmarks writes: in a directory of its own, because some suites refuse
+/// to replace a file. Goes when it is dropped.
+struct SuiteFile {
+    directory: PathBuf,
+    user: Option<User>,
+}
+
+impl SuiteFile {
+    fn new(user: Option<User>) -> std::io::Result<SuiteFile> {
+        use std::os::unix::fs::DirBuilderExt as _;
+        let _as_user = user.as_ref().map(User::for_files);
+        for attempt in 0..100 {
+            let name = format!("flyball-suite-{}-{attempt}", std::process::id());
+            let directory = std::env::temp_dir().join(name);
+            // Fails for whatever is there, so that nobody else owns it.
+            match std::fs::DirBuilder::new().mode(0o700).create(&directory) {
+                Ok(()) => return Ok(SuiteFile { directory, user }),
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(std::io::ErrorKind::AlreadyExists.into())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.join("result")
+    }
+
+    /// A command line with the file's path.
+    fn named_in(&self, words: &[String]) -> Vec<String> {
+        let path = self.path().display().to_string();
+        words.iter().map(|word| word.replace(PLACE, &path)).collect()
+    }
+
+    /// Its text; empty if the suite wrote none.
+    fn read(&self) -> String {
+        let _as_user = self.user.as_ref().map(User::for_files);
+        File::open(self.path()).map(|mut file| tail(&mut file, MAX_STORED)).unwrap_or_default()
+    }
+}
+
+impl Drop for SuiteFile {
+    fn drop(&mut self) {
+        let _as_user = self.user.as_ref().map(User::for_files);
+        // What remains is in a directory for temporary files.
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
 /// Gives back the disk space of all but the end of a file that has grown longer than `most`: a
 /// program that prints without end must not fill the disk.
 fn shorten(file: &File, most: u64) {
@@ -356,15 +432,15 @@ fn digest(file: &mut File) -> Option<String> {
 }
 
 /// The last part of a file as text.
-fn tail(file: &mut File) -> String {
+fn tail(file: &mut File, most: u64) -> String {
     let length = file.metadata().map_or(0, |data| data.len());
     let mut bytes = Vec::new();
     // The offset is shared with the command's copy of the descriptor: seeking is safe because it
     // has ended.
-    if file.seek(SeekFrom::Start(length.saturating_sub(KEPT))).is_ok() {
+    if file.seek(SeekFrom::Start(length.saturating_sub(most))).is_ok() {
         // What cannot be read is missing from a message; the value's absence is reported in any
         // case.
-        let _ = file.take(KEPT).read_to_end(&mut bytes);
+        let _ = file.take(most).read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }

@@ -5,6 +5,7 @@
 
 use regex_lite::Regex;
 
+use super::suite::Suite;
 use crate::metric::{Better, Metric};
 
 /// What a command printed.
@@ -39,6 +40,12 @@ pub enum Reader {
     Expression {
         pattern: String,
         /// What it yields.
+        metric: Metric,
+    },
+    /// A suite of benchmarks: the mean of its cases.
+    Suite {
+        suite: Suite,
+        /// What the cases yield.
         metric: Metric,
     },
     /// The model of a workload on a machine in software: its rate, or its time.
@@ -93,17 +100,19 @@ impl Reader {
             Reader::WallTime => Metric::wall_time(),
             Reader::UserTime => Metric::new("user time", "s", Better::Lower),
             Reader::Preset { preset } => preset.metric(),
-            Reader::Expression { metric, .. } | Reader::Model { metric } => metric.clone(),
+            Reader::Expression { metric, .. } | Reader::Suite { metric, .. } | Reader::Model { metric } => {
+                metric.clone()
+            }
         }
     }
 
     /// Reads a round's value; `None` where the output does not have it, as it has neither user time
-    /// nor a model's result.
+    /// nor a model's result. Cases of a suite are read from all of its output.
     pub fn read(&self, output: &Output, seconds: f64, argv: &[String]) -> Option<Reading> {
         let plain = |value: f64| Reading { value, work_seconds: None };
         match self {
             Reader::WallTime => Some(plain(seconds)),
-            Reader::UserTime | Reader::Model { .. } => None,
+            Reader::UserTime | Reader::Suite { .. } | Reader::Model { .. } => None,
             Reader::Preset { preset } => preset.read(output, argv),
             Reader::Expression { pattern, .. } => {
                 let expression = Regex::new(pattern).ok()?;

@@ -69,7 +69,8 @@ pub(crate) struct Forms {
     export_json: Option<PathBuf>,
 
     /// Exit with 12 if over a limit: 'time > +2%'. With 13 if these rounds cannot tell. Quantities:
-    /// time, metric, user, system, memory, faults, switches, energy, per-watt. May be repeated.
+    /// time, metric, user, system, memory, faults, switches, energy, per-watt, case (each of a
+    /// suite). May be repeated.
     #[arg(long, value_name = "LIMIT")]
     fail_if: Vec<Limit>,
 

@@ -99,6 +99,10 @@ fn what_goes_wrong_with_programs_is_told() {
         (&["./old", "./second"], 1, "to continue: flyball compare --resume run"),
         (&["./old", "./ever", "--timeout", "300ms"], 1, "ended after"),
         (&["-w", "3", "./old", "./odd"], 2, "-w of hyperfine is --warmup here"),
+        (&["./old", "./odd", "--suite", "go"], 1, "found no mean of cases"),
+        (&["./old", "./odd", "--suite", "csv"], 2, "--better"),
+        (&["./old", "./odd", "--suite", "go", "--metric", "time"], 2, "cannot be used with"),
+        (&["./old", "./odd", "--suite", "nosuch"], 2, "google-benchmark"),
         (&["./old", "./odd", "--same-output"], 1, "output differs"),
         (&["--parameter", "n=1..200", "./old {n}"], 2, "200 arms"),
         (&["--parameter", "n=1..3", "./old"], 2, "no command has {n}"),
@@ -154,6 +158,51 @@ fn a_stopped_comparison_of_programs_goes_on() {
     let ran = Ran::of(flyball!().args(["compare", "--resume", "run"]).current_dir(place.path()));
     assert_eq!(ran.code, 0, "{}", ran.text());
     assert!(ran.err.contains("this comparison runs: ./new"), "{}", ran.err);
+}
+
+/// Prints 30 cases as `go test -bench` does; the eighth takes $1 times as long.
+const GO_SUITE: &str = "awk -v seed=$$ -v times=$1 'BEGIN { srand(seed); for (i = 0; i < 30; i++)
+    printf \"BenchmarkC%d-8 100 %.3f ns/op\\n\", i, 100 * (1 + rand() / 50) * (i == 7 ? times : 1) }'";
+
+#[test]
+fn suites_are_compared_case_by_case() {
+    let place = Place::new(&[("bench", GO_SUITE)]);
+    let ran = place.compare(&["./bench 1", "./bench 1.5", "--suite", "go", "--fail-if", "case > +20%"]);
+    assert_eq!(ran.code, 12, "{}", ran.text());
+    assert!(
+        ran.out.contains("cases: 1 worse") && ran.out.contains("./bench 1.5, BenchmarkC7-8: over the limit"),
+        "{}",
+        ran.out
+    );
+    let row = ran.out.lines().find(|line| line.starts_with("BenchmarkC7-8")).unwrap_or_default();
+    assert!(row.contains(" ns ") && row.contains("worse"), "{}", ran.out);
+    let report = place.json("run/report.json");
+    assert_eq!(report["schedule"]["length"]["rounds"], 20);
+    let cases = report["cases"].as_array().expect("a list");
+    assert_eq!((cases.len(), &cases[0]["comparison"]["verdict"]), (30, &"worse".into()));
+    let page = fs::read_to_string(place.path().join("run/report.html")).expect("it is there");
+    assert!(page.contains("type=\"search\"") && page.matches("BenchmarkC").count() >= 30);
+}
+
+#[test]
+fn a_suite_may_write_a_file() {
+    // pyperf does not replace a file. Only the second program has the case `more`.
+    let suite = "[ -e $2 ] && exit 9; n=$(($$ % 90 + 10))
+        more=$([ $1 = new ] && echo ',{\"metadata\":{\"name\":\"more\"},\"runs\":[{\"values\":[9]}]}')
+        echo \"{\\\"benchmarks\\\":[{\\\"metadata\\\":{\\\"name\\\":\\\"sort\\\"},\\\"runs\\\":[{\\\"values\\\":[0.1$n]}]}$more]}\" \
+        | tee ${2%/*}/../last-${2##*/}-$1 > $2";
+    let place = Place::new(&[("bench", suite)]);
+    let temporary = tempfile::tempdir().expect("a directory");
+    let mut command: Command = flyball!();
+    let words = ["compare", "-o", "run", "./bench old", "./bench new", "--suite", "pyperf", "--rounds", "4"];
+    let command = command.args(words).args(["--", "{suite}"]).env("TMPDIR", temporary.path());
+    let ran = Ran::of(command.current_dir(place.path()));
+    assert_eq!(ran.code, 0, "{}", ran.text());
+    assert!(ran.out.contains("1 cases are not in every round and do not count: more."), "{}", ran.out);
+    assert_eq!(place.json("run/report.json")["cases"][0]["name"], "sort");
+    // The suite wrote these two. Its own file is gone with its directory.
+    let left = fs::read_dir(temporary.path()).expect("it is there").count();
+    assert_eq!(left, 2, "{left} files");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::{
 
 /// Options that the file of `--experiment` may have, by their ids; on the command line they exclude
 /// `--experiment`.
-pub(super) const OPTIONS: [&str; 46] = [
+pub(super) const OPTIONS: [&str; 47] = [
     "matrix",
     "rounds",
     "until",
@@ -39,6 +39,7 @@ pub(super) const OPTIONS: [&str; 46] = [
     "beside",
     "beside_pin",
     "metric",
+    "suite",
     "unit",
     "better",
     "prepare",
@@ -88,6 +89,7 @@ Examples:
   flyball compare --in old-checkout,new-checkout --setup make -- make bench
   flyball compare ./old ./new --matrix governor=performance,powersave
   flyball compare --bisect v1.0..main --build 'make -j2' -- ./bench
+  flyball compare --suite go --in old,new -- go test -run '^$' -bench .
   flyball compare --parameter threads=1..8 './bench --threads={threads}'
   flyball compare --arm now --arm 'perf: governor=performance' --prepare 'make clean' -- make -j8
   flyball compare --matrix governor=performance,powersave --matrix turbo=on,off --workload sched-pipe --pin 2-3
@@ -118,8 +120,8 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_name = "TEST", conflicts_with_all = ["arm", "arms", "matrix", "workload", "model", "command", "observer"], hide_short_help = true)]
     pub(super) selftest: Option<Selftest>,
 
-    /// Number of blocks [default: 15]. Each block has one round of every arm. With --selftest the
-    /// default is 3.
+    /// Number of blocks [default: 15, with --suite 20]. Each block has one round of every arm. With
+    /// --selftest the default is 3.
     // The exact test of 15 pairs reaches p = 2/2^15, enough for 99 % with dozens of arms.
     #[arg(long, alias = "runs", value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) rounds: Option<u32>,

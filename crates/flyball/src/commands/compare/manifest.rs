@@ -63,7 +63,8 @@ pub(super) fn length(args: &Args, arms: usize, correction: Correction) -> Length
             .map_or_else(|| stats::pairs_needed(alpha, 1).min(LEAST_BLOCKS), |least| least as usize);
         return Length::Until { half_width, decided, least, most: (args.max_rounds as usize).max(least) };
     }
-    let rounds = args.rounds.unwrap_or(15) as usize;
+    // 18 decide each of 500 cases.
+    let rounds = args.rounds.unwrap_or(if args.workload.suite.is_some() { 20 } else { 15 }) as usize;
     let needed = stats::pairs_needed(alpha / correction.medians, 1);
     if rounds < needed {
         eprintln!(

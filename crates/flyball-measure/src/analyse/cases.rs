@@ -1,0 +1,122 @@
+//! The cases of benchmark suites: which ones every round has, and a verdict for each.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
+
+use super::{
+    judge::{Correction, compare_summaries},
+    report::{CaseReport, Comparison, Summary, Verdict},
+    sift::case_summaries,
+};
+use crate::{
+    run_directory::{Manifest, Round},
+    workload::suite::geometric_mean,
+};
+
+/// Names the cases that have a value in a round.
+fn names(round: &Round) -> BTreeSet<&str> {
+    round.outcome.cases.iter().filter(|(_, value)| **value > 0.0).map(|(name, _)| name.as_str()).collect()
+}
+
+/// The rounds that say which cases there are.
+fn measured(rounds: &[Round]) -> impl Iterator<Item = &Round> {
+    let is_suite = |round: &&Round| !round.outcome.cases.is_empty();
+    rounds.iter().filter(is_suite).filter(|round| !round.warm_up && round.outcome.failure.is_none())
+}
+
+/// Keeps the cases that every round has, and makes their mean the rounds' value: builds that have
+/// different cases are compared by those that they share.
+pub(super) fn common(rounds: &[Round]) -> Cow<'_, [Round]> {
+    let shared = measured(rounds).map(names).reduce(|all, own| &all & &own);
+    let Some(shared) = shared.filter(|shared| measured(rounds).any(|round| names(round) != *shared)) else {
+        return Cow::Borrowed(rounds);
+    };
+    let mut kept = rounds.to_vec();
+    for round in kept.iter_mut().filter(|round| !round.outcome.cases.is_empty()) {
+        round.outcome.cases.retain(|name, _| shared.contains(name.as_str()));
+        round.outcome.value = geometric_mean(round.outcome.cases.values());
+    }
+    Cow::Owned(kept)
+}
+
+/// That some cases do not count, or none.
+pub(super) fn note(all: &[Round], common: &[Round]) -> Option<String> {
+    const NAMED: usize = 5;
+    let union = |rounds| measured(rounds).flat_map(names).collect::<BTreeSet<_>>();
+    let lost: Vec<&str> = union(all).difference(&union(common)).copied().collect();
+    let (count, first) = (lost.len(), lost.iter().take(NAMED).copied().collect::<Vec<_>>().join(", "));
+    let more = if count > NAMED { ", ..." } else { "" };
+    (count > 0).then(|| format!("{count} cases are not in every round and do not count: {first}{more}."))
+}
+
+/// Compares each case of each arm with that of the first arm. The most certain and the largest
+/// differences come first.
+pub(super) fn cases(manifest: &Manifest, rounds: &[&Round]) -> Vec<CaseReport> {
+    let count = rounds.iter().map(|round| round.outcome.cases.len()).max().unwrap_or(0);
+    if count == 0 {
+        return Vec::new();
+    }
+    // By chance, one report in a hundred says that a case drifts.
+    let least = 0.01 / (count * manifest.arms.len()) as f64;
+    let arms: Vec<BTreeMap<String, Summary>> =
+        (0..manifest.arms.len()).map(|arm| case_summaries(manifest, rounds, arm, least)).collect();
+    let correction = Correction::for_cases(count * (arms.len() - 1));
+    let mut found = Vec::new();
+    for (name, base) in &arms[0] {
+        let own: Vec<Option<&Summary>> = arms.iter().map(|arm| arm.get(name)).collect();
+        let mut comparisons = compare_summaries(manifest, &own, correction);
+        let is_odd =
+            comparisons.iter().any(|one| manifest.arms[one.arm].control && is_different(one.verdict));
+        comparisons.retain(|one| !manifest.arms[one.arm].control);
+        for mut comparison in comparisons {
+            // It is a question of the suite.
+            comparison.steadiness = None;
+            if is_odd {
+                comparison.verdict = Verdict::NoDifferenceShown;
+            }
+            let Some(other) = own[comparison.arm] else { continue };
+            let marks = marks(&[(base, 0), (other, comparison.arm)], manifest);
+            found.push(CaseReport {
+                name: name.clone(),
+                medians: [base.median, other.median],
+                withheld: is_odd,
+                marks,
+                comparison,
+            });
+        }
+    }
+    found
+        .sort_by(|a, b| rank(&a.comparison).partial_cmp(&rank(&b.comparison)).unwrap_or(a.name.cmp(&b.name)));
+    found
+}
+
+fn is_different(verdict: Verdict) -> bool {
+    matches!(verdict, Verdict::Better | Verdict::Worse)
+}
+
+/// Sorts by certainty, then by size.
+fn rank(comparison: &Comparison) -> (u8, f64) {
+    let certainty = match comparison.verdict {
+        Verdict::Better | Verdict::Worse => 0,
+        Verdict::NoDifferenceShown => 1,
+        Verdict::TooFewRounds => 2,
+        Verdict::Equivalent => 3,
+    };
+    (certainty, comparison.change.ln_1p().abs())
+}
+
+/// Says what disturbed a case's values.
+fn marks(arms: &[(&Summary, usize)], manifest: &Manifest) -> Vec<String> {
+    let of_arm = |(summary, arm): &(&Summary, usize)| {
+        let name = &manifest.arms[*arm].name;
+        let drift =
+            summary.drift.map(|drift| format!("{name} drifts by {}", crate::numbers::percent(drift.change)));
+        let far = summary.outliers.len();
+        let disturbed =
+            (far > 0).then(|| format!("{name} disturbed in {far} of {} rounds", summary.points.len()));
+        drift.into_iter().chain(disturbed).collect::<Vec<_>>()
+    };
+    arms.iter().flat_map(of_arm).collect()
+}
