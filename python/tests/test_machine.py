@@ -37,6 +37,21 @@ def test_every_question_has_an_answer(laptop: flyball.Machine) -> None:
     assert laptop.doctor().worst == "unknown"
 
 
+def test_no_word_is_an_option(laptop: flyball.Machine) -> None:
+    hostile = "--machine=sim:i7-2600"
+    for call in (laptop.plan, laptop.apply, laptop.verify, laptop.get, laptop.explain):
+        with pytest.raises(ValueError):
+            call(hostile)  # type: ignore[operator]
+    with pytest.raises(ValueError):
+        laptop.apply({hostile: 1})
+    for text in ["$(touch pwned)", "a\nb", "';id;'", "\x1b[31m", "../../etc/shadow", "x" * 10000]:
+        for settings in (text, {"governor": text}):
+            with pytest.raises(flyball.NotAccepted) as raised, laptop.held(settings):
+                pass
+            assert "\x1b" not in str(raised.value)
+    assert not os.path.exists("pwned")
+
+
 @pytest.mark.parametrize(
     "error, code, settings",
     [

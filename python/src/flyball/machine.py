@@ -97,10 +97,10 @@ class Machine:
 
     def get(self, *knobs: str, cpus: Optional[str] = None) -> Table[Any]:
         """The values of knobs: a row for each place."""
-        return Table(self.run("get", *_cpus(cpus), *knobs).data)
+        return Table(self.run("get", *_cpus(cpus), *_words(knobs)).data)
 
     def explain(self, *knobs: str) -> Table[Any]:
-        return Table(run(["explain", *knobs]).data)
+        return Table(run(["explain", *_words(knobs)]).data)
 
     def profiles(self) -> Table[Any]:
         return Table(self.run("profiles").data)
@@ -190,10 +190,18 @@ def _value(value: Union[str, int, float, bool]) -> str:
 
 def _settings(settings: Settings) -> List[str]:
     if isinstance(settings, (str, os.PathLike)):
-        return [os.fspath(settings)]
+        return _words([os.fspath(settings)])
     if not settings:
         raise ValueError("no settings are given")
-    return [f"{knob}={_value(value)}" for knob, value in settings.items()]
+    return _words([f"{knob}={_value(value)}" for knob, value in settings.items()])
+
+
+def _words(words: Sequence[str]) -> List[str]:
+    """Words that may come from anywhere: the program must not read one of them as an option."""
+    for word in words:
+        if word.startswith("-"):
+            raise ValueError(f"{word!r}: a knob or a profile does not begin with '-'")
+    return list(words)
 
 
 def _arm(name: str, settings: Mapping[str, Union[str, int, float, bool]]) -> str:

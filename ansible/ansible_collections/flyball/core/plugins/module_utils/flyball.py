@@ -44,9 +44,10 @@ def arguments(params):
     cpus = ["-c", params["cpus"]] if params.get("cpus") else []
     profile = [params["profile"]] if params.get("profile") else []
     # The program would read such a word as an option: facts of a node may have any text.
-    for word in profile + list(params["settings"]):
+    hold = [params["hold"]] if params.get("hold") else []
+    for word in cpus[1:] + profile + hold + list(params["settings"]):
         if word.startswith("-"):
-            raise ValueError("%r: a profile or a knob does not begin with '-'" % word)
+            raise ValueError("%r: CPUs, a profile, a hold or a knob do not begin with '-'" % word)
     return cpus + profile + [setting(knob, value) for knob, value in params["settings"].items()]
 
 

@@ -32,9 +32,19 @@ def test_values_that_are_not_settings(value):
 def test_knobs_come_after_the_profile():
     params = dict(profile="latency", settings={"turbo": False}, cpus="0-3")
     assert arguments(params) == ["-c", "0-3", "latency", "turbo=off"]
-    for hostile in [dict(params, profile="--machine=sim:i7-2600"), dict(params, settings={"--all": 1})]:
-        with pytest.raises(ValueError):
-            arguments(hostile)
+
+
+@pytest.mark.parametrize("word", ["--machine=sim:i7-2600", "--all", "-M", "-"])
+@pytest.mark.parametrize("parameter", ["profile", "hold", "cpus", "settings"])
+def test_no_word_is_an_option(parameter, word):
+    params = dict(profile="latency", settings={"turbo": False}, cpus="0-3", hold="x")
+    with pytest.raises(ValueError):
+        arguments(dict(params, **{parameter: {word: 1} if parameter == "settings" else word}))
+
+
+@pytest.mark.parametrize("text", ["$(id)", "a b", "';id;'", "a\nb", "--all", "\x1b[31m", "../../etc/shadow"])
+def test_a_value_stays_one_word(text):
+    assert arguments(dict(settings={"governor": text})) == ["governor=" + text]
 
 
 def test_the_message_is_the_last_one_with_its_lines():
