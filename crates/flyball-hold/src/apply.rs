@@ -10,7 +10,10 @@ use flyball_control::{
         journal::{Contents, Goal, Journal, JournalError},
         restore::Restoration,
         state::{Lock, LockError, StateDir},
-        transaction::{Applied, ApplyError, Scope, Transaction, TransactionError, boot_id, restore_locked},
+        transaction::{
+            Applied, ApplyError, Scope, Transaction, TransactionError, boot_id, release_unrecorded,
+            restore_locked,
+        },
     },
 };
 use flyball_host::Host;
@@ -121,7 +124,13 @@ pub fn bring_about(
     let lock = lock
         .again()
         .map_err(|error| TransactionError::Lock(LockError::Io { path: state.path().to_owned(), error }))?;
-    let mut transaction = Transaction::begin_holds(host, state, lock, command, &holds)?;
+    let mut transaction = match Transaction::begin_holds(host, state, lock, command, &holds) {
+        // Releasing needs no space.
+        Err(TransactionError::Journal(error @ JournalError::Io { .. })) => {
+            return Err(release_unrecorded(host, state, &kept, error).into());
+        }
+        begun => begun?,
+    };
     // In this order: what was yielded must not be restored, what is restored (a governor) resets
     // what is set after it, and what is set must have been remembered.
     transaction.yield_to_others(yielded.to_vec())?;
@@ -156,16 +165,26 @@ pub(crate) fn bring_possible(
     command: &str,
     (holds, facts, left): (&[Hold], &Facts, &[Left]),
 ) -> Result<(Brought, Effective, Vec<Refused>), BringError> {
-    let effective = Effective::of(holds, facts);
-    match bring_about(host, state, lock, command, (&effective, left), &[]) {
-        Ok(brought) => Ok((brought, effective, Vec::new())),
-        Err(BringError::Plan(_)) => {
-            let (possible, refused) = possible(host, holds, facts, left);
-            let effective = Effective::of(&possible, facts);
-            let brought = bring_about(host, state, lock, command, (&effective, left), &[])?;
-            Ok((brought, effective, refused))
+    let (mut possible_holds, mut refused) = (holds.to_vec(), Vec::new());
+    let mut attempts = 0;
+    loop {
+        let effective = Effective::of(&possible_holds, facts);
+        match bring_about(host, state, lock, command, (&effective, left), &[]) {
+            Ok(brought) => return Ok((brought, effective, refused)),
+            Err(BringError::Plan(_)) if attempts == 0 => {
+                (possible_holds, refused) = possible(host, holds, facts, left);
+            }
+            // The machine cannot be read, or changes from one look to the next: no hold is in force
+            // now, because restoring needs no plan.
+            Err(BringError::Plan(error)) if attempts == 1 => {
+                let why = error.to_string();
+                refused.extend(
+                    possible_holds.drain(..).map(|hold| Refused { hold: hold.name, why: why.clone() }),
+                );
+            }
+            Err(error) => return Err(error),
         }
-        Err(error) => Err(error),
+        attempts += 1;
     }
 }
 

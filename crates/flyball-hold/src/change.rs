@@ -83,8 +83,16 @@ pub(crate) fn change_locked(
         result => result?,
     }
     if is_release {
-        let (brought, effective, refused) =
-            bring_possible(host, state, lock, command, (&store.holds, &facts, &store.left))?;
+        let wanted = (store.holds.as_slice(), &facts, store.left.as_slice());
+        let (brought, effective, refused) = match bring_possible(host, state, lock, command, wanted) {
+            Ok(brought) => brought,
+            Err(error) => {
+                store.failure = Some(error.to_string());
+                // If this fails, the error says what the file system lacks.
+                let _ = store.save(state);
+                return Err(error.into());
+            }
+        };
         store.left.extend(brought.clamped(&effective));
         store.failure = not_in_force(&refused);
         store.refused = refused;

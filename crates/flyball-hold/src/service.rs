@@ -593,9 +593,13 @@ impl<'h> Service<'h> {
         if ending.is_empty() {
             return Ok(self.notices);
         }
-        self.renew();
-        let wanted = (&self.effective, self.store.left.as_slice());
-        let result = bring_about(self.host, &self.state, &lock, COMMAND, wanted, &[]);
+        // What is released must not stay because another hold is refused.
+        let all = (self.store.holds.as_slice(), &self.facts, self.store.left.as_slice());
+        let result = bring_possible(self.host, &self.state, &lock, COMMAND, all);
+        let result = result.map(|(brought, effective, refused)| {
+            (self.effective, self.refused) = (effective, refused);
+            brought
+        });
         self.conclude(&result, moment);
         self.save();
         Ok(self.notices)

@@ -343,3 +343,162 @@ fn holds_are_an_overlay_and_leave_nothing_behind() {
     println!("{counts:?}");
     assert!(counts.exact > 0 && counts.corrected > 0 && counts.died > 0, "{counts:?}: nothing was proven");
 }
+
+/// How the file system of the state directory fails.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Lack {
+    Space,
+    Writes,
+}
+
+/// A small file system of its own.
+const SMALL: &str = "FLYBALL_TEST_SMALL_FILE_SYSTEM";
+
+/// Makes the file system fail, or work again.
+fn fail(folder: &std::path::Path, lack: Lack, fails: bool) {
+    let filler = folder.join("filler");
+    match lack {
+        Lack::Space if fails => {
+            let mut file = std::fs::File::create(filler).unwrap();
+            for size in [4096, 1] {
+                while std::io::Write::write_all(&mut file, &vec![b'x'; size]).is_ok() {}
+            }
+        }
+        Lack::Space => std::fs::remove_file(filler).unwrap(),
+        Lack::Writes => {
+            let how = if fails { "remount,ro" } else { "remount,rw" };
+            assert!(
+                std::process::Command::new("mount").args(["-o", how]).arg(folder).status().unwrap().success()
+            );
+        }
+    }
+}
+
+/// The locations that these holds set, as far as they can be planned.
+fn set_by(kernel: &Kernel, holds: &[Hold]) -> BTreeMap<String, String> {
+    let effective = Effective::of(holds, &Facts::default());
+    let targets = Snapshot::for_intent(kernel, &effective.intent)
+        .ok()
+        .and_then(|snapshot| flyball_control::plan::targets(&snapshot, &effective.intent).ok());
+    let paths = targets
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(|target| Some((target.location.path()?.to_owned(), target.knob.to_string())));
+    paths.collect()
+}
+
+/// With any holds and faults of the machine, on a file system that is full or read-only: releasing
+/// one hold leaves nothing of it that is not named, and everything comes back when there is space.
+fn release_without(
+    folder: &std::path::Path,
+    (driver, per_policy, lag): (Driver, usize, u32),
+    holds: &[(usize, Vec<usize>, u32)],
+    (lack, released, faults): (Lack, usize, &[(usize, fake::Event)]),
+    exact: &mut usize,
+) -> Result<(), TestCaseError> {
+    let kernel = Kernel::new(driver, 4, per_policy, lag);
+    let state = StateDir::new(folder.join("state"));
+    let _ = std::fs::remove_dir_all(state.path());
+    let first = kernel.dump();
+    for (name, settings, priority) in holds {
+        add_or_release(&kernel, &state, 0, |store| store.add(hold(*name, settings, *priority, 0)))?;
+    }
+    let before = Store::load(&state, &kernel).unwrap();
+    let name = NAMES[released];
+    let (of_it, remaining): (Vec<Hold>, Vec<Hold>) =
+        before.holds.iter().cloned().partition(|hold| hold.name.as_str() == name);
+    let mut own = set_by(&kernel, &of_it);
+    own.retain(|path, _| !set_by(&kernel, &remaining).contains_key(path));
+    // What the machine is like if there was never another hold than the remaining ones.
+    let other = Kernel::new(driver, 4, per_policy, lag);
+    let other_state = StateDir::new(folder.join("other"));
+    let _ = std::fs::remove_dir_all(other_state.path());
+    for hold in &remaining {
+        add_or_release(&other, &other_state, 0, |store| store.add(hold.clone()))?;
+    }
+    let expected = other.dump();
+    fail(folder, lack, true);
+    kernel.arm(fake::Faults { events: faults.to_vec(), ..Faults::default() }, state.journal());
+    let result = change_holds(&kernel, &state, "release", moment(0), |store| {
+        store.release(&name.parse().unwrap()).map(drop)
+    });
+    kernel.revive();
+    let told = match &result {
+        Ok(changed) => format!("{} {:?}", changed.brought.restored, changed.store.failure),
+        Err(error) => error.to_string(),
+    };
+    fail(folder, lack, false);
+    let now = kernel.dump();
+    let is_gone = |path: &&String| [&first, &expected].iter().any(|dump| dump.get(*path) == now.get(*path));
+    for path in own.keys().filter(|path| !is_gone(path)) {
+        prop_assert!(
+            told.contains(path.as_str()),
+            "{path}: {:?} is {:?}: {told}",
+            first.get(path),
+            now.get(path)
+        );
+    }
+    *exact += usize::from(!own.is_empty() && own.keys().all(|path| is_gone(&path)));
+    let changed = change_holds(&kernel, &state, "release", moment(0), |store| {
+        store.clear();
+        Ok(())
+    });
+    prop_assert!(changed.unwrap().brought.restored.is_exact());
+    prop_assert_eq!(differences(&first, &kernel.dump(), &[]), "");
+    Ok(())
+}
+
+#[test]
+fn a_release_needs_neither_space_nor_a_file_that_can_be_written() {
+    let Ok(folder) = std::env::var(SMALL) else {
+        let folder = tempfile::tempdir().unwrap();
+        let mut again = std::process::Command::new("unshare");
+        let script = "mount -t tmpfs -o size=256k none \"$1\" || exit 77; shift; exec \"$@\"";
+        again
+            .args(["-rm", "sh", "-c", script, "sh"])
+            .arg(folder.path())
+            .arg(std::env::current_exe().unwrap());
+        again.args([
+            "--exact",
+            "a_release_needs_neither_space_nor_a_file_that_can_be_written",
+            "--nocapture",
+        ]);
+        let ran = again.env(SMALL, folder.path()).output().unwrap();
+        let text = String::from_utf8_lossy(&[ran.stdout, ran.stderr].concat()).into_owned();
+        if ran.status.code() == Some(77) || text.contains("unshare:") {
+            eprintln!("skipped: 1 small file system: no mount namespace can be made");
+            return;
+        }
+        println!("{text}");
+        assert!(ran.status.success());
+        return;
+    };
+    let count = std::env::var("FLYBALL_MODEL_SCHEDULES").ok().and_then(|text| text.parse().ok());
+    let config = ProptestConfig {
+        cases: count.unwrap_or(100),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
+    let settings = proptest::collection::vec(0..SETTINGS.len(), 1..4);
+    let holds = proptest::collection::vec((0..NAMES.len(), settings, 0u32..4), 1..5);
+    let lack = prop_oneof![Just(Lack::Space), Just(Lack::Writes)];
+    let event = prop_oneof![Just(fake::Event::Fail(5)), Just(fake::Event::Fail(16)), Just(fake::Event::Lose)];
+    let faults = proptest::collection::vec((0usize..200, event), 0..4);
+    let exact = std::cell::Cell::new(0);
+    let mut runner = proptest::test_runner::TestRunner::new(config);
+    let result = runner.run(
+        &(kernels(), holds, lack, 0..NAMES.len(), faults),
+        |(kernel, holds, lack, released, faults)| {
+            let mut count = exact.get();
+            let done =
+                release_without(folder.as_ref(), kernel, &holds, (lack, released, &faults), &mut count);
+            exact.set(count);
+            done
+        },
+    );
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+    println!("{} releases were exact", exact.get());
+    assert!(exact.get() > 0, "nothing was proven");
+}

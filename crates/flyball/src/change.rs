@@ -335,6 +335,7 @@ impl From<&TransactionError> for Exit {
         match error {
             // Its own code, so that a script can wait and try again.
             TransactionError::Lock(LockError::Held { .. }) => Exit::Locked,
+            TransactionError::Unrecorded { .. } => Exit::HalfDone,
             _ => Exit::Failed,
         }
     }

@@ -24,7 +24,7 @@ use flyball_process::send;
 use rustix::io::{FdFlags, fcntl_setfd};
 
 use super::{
-    journal::JournalError,
+    outcome::TransactionError,
     state::{Lock, StateDir},
     undo::{Restored, Scope, restore_locked},
 };
@@ -113,10 +113,9 @@ impl Guardian {
 ///
 /// # Errors
 /// The line or the journal cannot be used.
-pub fn watch(host: &dyn Host, state: &StateDir, line: OwnedFd) -> Result<Option<Restored>, JournalError> {
-    let path = || state.journal();
+pub fn watch(host: &dyn Host, state: &StateDir, line: OwnedFd) -> Result<Option<Restored>, TransactionError> {
     let mut line = UnixStream::from(line);
-    send(&line, &[READY]).map_err(|error| JournalError::Io { path: path(), error })?;
+    send(&line, &[READY]).map_err(TransactionError::Guardian)?;
     let mut word = [0];
     loop {
         match line.read(&mut word) {

@@ -214,4 +214,19 @@ pub enum TransactionError {
     /// The guardian could not be started.
     #[error("cannot start the guardian process: {0}")]
     Guardian(io::Error),
+    /// Settings were restored, but the file system does not take the note of it.
+    #[error("{restoration}\n{error}, so flyball remembers these settings until the next restore")]
+    Unrecorded { error: JournalError, restoration: Box<Restoration> },
+}
+
+impl TransactionError {
+    /// Returns the error of a journal that could not be written after a restoration.
+    pub(super) fn after(error: JournalError, restoration: &Restoration) -> TransactionError {
+        match error {
+            JournalError::Io { .. } => {
+                TransactionError::Unrecorded { error, restoration: Box::new(restoration.clone()) }
+            }
+            other => other.into(),
+        }
+    }
 }

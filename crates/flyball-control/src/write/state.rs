@@ -140,7 +140,14 @@ impl StateDir {
             return machine.ok_or(LockError::Held { path, holder: None });
         }
         // No truncation: the file holds the name of the process that has the lock.
-        let mut file = regular(File::options().read(true).write(true).create(true), &path).map_err(fail)?;
+        let opened = regular(File::options().read(true).write(true).create(true), &path);
+        let mut file = match opened {
+            // Restoring works on a read-only file system too. What writes fails at the journal.
+            Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+                regular(File::options().read(true), &path).map_err(|_| fail(error))?
+            }
+            opened => opened.map_err(fail)?,
+        };
         if !flyball_process::try_lock(&file).map_err(fail)? {
             let mut text = String::new();
             // The holder may be writing its name just now; then the name is missing from the
@@ -149,8 +156,9 @@ impl StateDir {
             return Err(LockError::Held { path, holder: serde_json::from_str(&text).ok() });
         }
         let holder = Holder { pid: std::process::id(), command: command.to_owned(), since: now() };
-        // After the lock is taken: before it, this would overwrite the name of the holder.
-        write_over(&mut file, &serde_json::to_vec(&holder).unwrap_or_default()).map_err(fail)?;
+        // After the lock is taken: before it, this would overwrite the name of the holder. Without
+        // space others wait for a holder without a name.
+        let _ = write_over(&mut file, &serde_json::to_vec(&holder).unwrap_or_default());
         Ok(Lock { file, path, machine: machine.map(Box::new) })
     }
 }

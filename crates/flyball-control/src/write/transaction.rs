@@ -24,10 +24,11 @@ use super::{
     restore::{Restoration, restore_goals},
     settle::{Expected, Found, settle},
     state::{Lock, StateDir},
+    undo::release_entries,
 };
 pub use super::{
     outcome::{Applied, AppliedChange, ApplyError, Outcome, Probed, TransactionError},
-    undo::{Restored, Scope, boot_id, forget, restore, restore_locked},
+    undo::{Restored, Scope, boot_id, forget, release_unrecorded, restore, restore_locked},
 };
 use crate::{
     Content, Location, Snapshot,
@@ -154,41 +155,11 @@ impl<'h> Transaction<'h> {
     ///
     /// # Errors
     /// The journal cannot be written. The next call restores again what was restored by then.
-    pub fn release_except(&mut self, kept: &BTreeSet<Location>) -> Result<Restoration, JournalError> {
-        let entries: Vec<Entry> = self.journal.contents().of_holds();
-        let goals = Contents::goals(entries.iter().filter(|entry| entry.id != self.id)).0;
-        let is_released = |location: &Location| !kept.contains(location);
-        let released: BTreeSet<Location> = goals
-            .iter()
-            .filter(|(location, goal)| goal.first_old.is_some() && is_released(location))
-            .map(|(location, _)| location.clone())
-            .collect();
-        let differs = |location: &&Location| {
-            let now = Content::of(&location.read(self.host));
-            goals
-                .get(*location)
-                .is_some_and(|goal| !goal.handling.spelling.is_back(self.host, &goal.was, &now))
-        };
-        if !released.iter().any(|location| differs(&location)) {
-            // Another program may set them from now on.
-            self.journal.release(released.into_iter().collect())?;
-            return Ok(Restoration::default());
-        }
-        let mut footprints = Footprints::new(self.host);
-        for location in &released {
-            if let Some(subject) = Subject::of(location) {
-                footprints.add(location, subject);
-            }
-        }
-        let disturbed = footprints.found();
-        let mut restored = Goals(goals);
-        restored.0.retain(|location, _| {
-            is_released(location) && (released.contains(location) || disturbed.contains_key(location))
-        });
-        let mut restoration = restore_goals(self.host, &restored);
-        restoration.left.retain(|left| released.contains(&left.location));
-        let back = |location: &Location| !restoration.left.iter().any(|left| left.location == *location);
-        self.journal.release(released.iter().filter(|location| back(location)).cloned().collect())?;
+    pub fn release_except(&mut self, kept: &BTreeSet<Location>) -> Result<Restoration, TransactionError> {
+        let mut entries: Vec<Entry> = self.journal.contents().of_holds();
+        entries.retain(|entry| entry.id != self.id);
+        let (released, restoration) = release_entries(self.host, &entries, kept);
+        self.journal.release(released).map_err(|error| TransactionError::after(error, &restoration))?;
         Ok(restoration)
     }
 

@@ -1,14 +1,18 @@
 //! Undoes transactions of the journal, for `flyball restore` and the guardian.
 
+use std::collections::BTreeSet;
+
 use flyball_host::Host;
 use serde::Serialize;
 
 use super::{
-    journal::{Contents, EarlierBoot, Entry, Journal, JournalError, TransactionState},
+    footprint::Footprints,
+    journal::{Contents, EarlierBoot, Entry, Goals, Journal, JournalError, TransactionState},
     outcome::TransactionError,
     restore::{Restoration, restore_goals},
     state::StateDir,
 };
+use crate::{Content, Location, knob::subject::Subject};
 
 /// Returns the ID of the machine's present boot; `None` if it has none (a tree of files).
 pub fn boot_id(host: &dyn Host) -> Option<String> {
@@ -62,7 +66,7 @@ pub fn restore(
     scope: Scope,
 ) -> Result<Restored, TransactionError> {
     let _lock = state.lock(command)?;
-    restore_locked(host, state, scope).map_err(TransactionError::Journal)
+    restore_locked(host, state, scope)
 }
 
 /// Drops these transactions without restoring anything, for settings whose device or driver is gone
@@ -85,36 +89,110 @@ pub fn forget(
 ///
 /// # Errors
 /// The journal cannot be used.
-pub fn restore_locked(host: &dyn Host, state: &StateDir, scope: Scope) -> Result<Restored, JournalError> {
+pub fn restore_locked(host: &dyn Host, state: &StateDir, scope: Scope) -> Result<Restored, TransactionError> {
     let mut notes = Vec::new();
     // Opening would create one.
-    if Journal::load(state)?.is_none() {
-        return Ok(Restored { undone: Vec::new(), restoration: Restoration::default(), notes });
-    }
-    let (mut journal, aside) = Journal::open(state, &host.name(), boot_id(host).as_deref())?;
-    notes.extend(aside);
-    let contents = journal.contents();
-    let damaged = contents.damaged.len();
-    let foreign = contents.foreign.iter().map(|(_, location)| location.clone()).collect();
-    let undone = scope.of(contents);
+    let Some(contents) = Journal::load(state)? else { return Ok(Restored::default()) };
+    let mut journal = match Journal::open(state, &host.name(), boot_id(host).as_deref()) {
+        Ok((journal, aside)) => {
+            notes.extend(aside);
+            journal
+        }
+        // Restoring needs no space and no file that can be written.
+        Err(error @ JournalError::Io { .. }) if is_of(&contents, host) => {
+            return Err(TransactionError::after(
+                error,
+                &restore_entries(host, &contents, &scope.of(&contents)),
+            ));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let undone = scope.of(journal.contents());
+    let restoration = restore_entries(host, journal.contents(), &undone);
+    let ids = |entries: &[Entry]| entries.iter().map(|entry| entry.id).collect::<Vec<_>>();
+    let recorded = if !restoration.is_exact() {
+        // Restoring was attempted. What is left does not keep other commands from the machine: it
+        // can be restored later, together with what they change.
+        let mut open = undone.iter().filter(|entry| entry.standing == TransactionState::Open);
+        open.try_for_each(|entry| journal.commit(entry.id))
+    } else if scope == Scope::Holds {
+        journal.release_all(&undone)
+    } else {
+        journal.restored(&ids(&undone))
+    };
+    recorded.map_err(|error| TransactionError::after(error, &restoration))?;
+    Ok(Restored { undone, restoration, notes })
+}
+
+fn restore_entries(host: &dyn Host, contents: &Contents, undone: &[Entry]) -> Restoration {
     // A transaction that announced no write ended before it changed anything, so it did not cause
     // the present differences. A damaged line may have announced a write.
     let wrote = |entry: &&Entry| entry.has_goals() || contents.unusable() > 0;
     let mut restoration = restore_goals(host, &Contents::goals(undone.iter().filter(wrote)));
-    restoration.damaged = damaged;
-    restoration.foreign = foreign;
-    if restoration.is_exact() {
-        if scope == Scope::Holds {
-            journal.release_all(&undone)?;
-        } else {
-            journal.restored(&undone.iter().map(|entry| entry.id).collect::<Vec<_>>())?;
+    restoration.damaged = contents.damaged.len();
+    restoration.foreign = contents.foreign.iter().map(|(_, location)| location.clone()).collect();
+    restoration
+}
+
+/// Restores what earlier transactions of holds set, except `kept`, if the journal cannot be
+/// written. The next transaction of holds does it again, and notes it.
+///
+/// Returns the error with what was restored.
+pub fn release_unrecorded(
+    host: &dyn Host,
+    state: &StateDir,
+    kept: &BTreeSet<Location>,
+    error: JournalError,
+) -> TransactionError {
+    match Journal::load(state) {
+        Ok(Some(contents)) if is_of(&contents, host) => {
+            TransactionError::after(error, &release_entries(host, &contents.of_holds(), kept).1)
         }
-    } else {
-        // Restoring was attempted. What is left does not keep other commands from the machine: it
-        // can be restored later, together with what they change.
-        for entry in undone.iter().filter(|entry| entry.standing == TransactionState::Open) {
-            journal.commit(entry.id)?;
+        _ => error.into(),
+    }
+}
+
+/// Returns whether the journal is of this machine's present boot.
+fn is_of(contents: &Contents, host: &dyn Host) -> bool {
+    contents.machine == host.name() && contents.boot == boot_id(host)
+}
+
+/// Restores the settings of these transactions of holds that no hold sets any more: all except
+/// `kept`. Returns the locations that may be forgotten, too. A setting that depends on a kept one
+/// (a preference under a governor that is still held) is left to the kernel.
+pub(super) fn release_entries(
+    host: &dyn Host,
+    entries: &[Entry],
+    kept: &BTreeSet<Location>,
+) -> (Vec<Location>, Restoration) {
+    let goals = Contents::goals(entries.iter()).0;
+    let is_released = |location: &Location| !kept.contains(location);
+    let released: BTreeSet<Location> = goals
+        .iter()
+        .filter(|(location, goal)| goal.first_old.is_some() && is_released(location))
+        .map(|(location, _)| location.clone())
+        .collect();
+    let differs = |location: &&Location| {
+        let now = Content::of(&location.read(host));
+        goals.get(*location).is_some_and(|goal| !goal.handling.spelling.is_back(host, &goal.was, &now))
+    };
+    if !released.iter().any(|location| differs(&location)) {
+        // Another program may set them from now on.
+        return (released.into_iter().collect(), Restoration::default());
+    }
+    let mut footprints = Footprints::new(host);
+    for location in &released {
+        if let Some(subject) = Subject::of(location) {
+            footprints.add(location, subject);
         }
     }
-    Ok(Restored { undone, restoration, notes })
+    let disturbed = footprints.found();
+    let mut restored = Goals(goals);
+    restored.0.retain(|location, _| {
+        is_released(location) && (released.contains(location) || disturbed.contains_key(location))
+    });
+    let mut restoration = restore_goals(host, &restored);
+    restoration.left.retain(|left| released.contains(&left.location));
+    let back = |location: &Location| !restoration.left.iter().any(|left| left.location == *location);
+    (released.iter().filter(|location| back(location)).cloned().collect(), restoration)
 }

@@ -71,13 +71,18 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     // Without a check for Ctrl-C: a restoration that stops halfway leaves a mix of old and new
     // settings.
     let lock = state.lock(&change::command_line()).map_err(TransactionError::Lock)?;
-    let restored = transaction::restore_locked(&*host, &state, scope)?;
-    if scope == Scope::All {
+    let restored = transaction::restore_locked(&*host, &state, scope);
+    let has_restored = matches!(restored, Ok(_) | Err(TransactionError::Unrecorded { .. }));
+    let released = if scope == Scope::All && has_restored {
         // With the lock: otherwise the service would set them again. After the machine, so that a
         // store that cannot be used keeps nothing from being restored.
-        super::hold::release_all(&*host, &state)?;
-    }
+        super::hold::release_all(&*host, &state)
+    } else {
+        Ok(())
+    };
     drop(lock);
+    let restored = restored?;
+    released?;
     for note in &restored.notes {
         eprintln!("note: {note}");
     }
