@@ -24,7 +24,7 @@ use flyball_host::Vendor;
 use crate::knob::{Form, Knob, Mechanism, On, rows};
 
 macro_rules! table {
-    ($($(#[doc = $doc:literal])+ $id:ident = $row:path;)*) => {
+    ($($id:ident = $row:path;)*) => {
         /// Every knob, and then every fact, in the order of [`crate::Id`].
         pub static TABLE: &[Knob] = &[$($row),*];
     };
