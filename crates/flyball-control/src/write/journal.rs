@@ -26,15 +26,14 @@
 //! before the first one. A location that no hold sets any more is `released` by itself.
 //!
 //! Each entry carries its step and its spelling (`"step":"governor","spelling":"any-case"`), so
-//! that a flyball with another knob table can restore it too. Format 1 had neither; `v1` reads it,
-//! and opening such a journal rewrites it. Format 2 had no releases, format 3 no knobs of the user.
+//! that a flyball with another knob table can restore it too. A journal lives for one boot, so
+//! flyball reads only the format that it writes.
 
 mod contents;
 mod reading;
 mod record;
 #[cfg(test)]
 mod tests;
-mod v1;
 
 use std::{
     fmt,
@@ -61,8 +60,16 @@ use crate::{
     knob::{spelling::Handling, subject::Subject},
 };
 
-/// The format that this flyball writes, and the newest that it reads.
-pub const FORMAT: u32 = 4;
+/// The format that this flyball writes and reads, as a literal for the schema's name.
+#[macro_export]
+macro_rules! journal_format {
+    () => {
+        4
+    };
+}
+
+/// The format that this flyball writes and reads.
+pub const FORMAT: u32 = journal_format!();
 
 /// Size above which a journal is rewritten without the records that restoring does not need.
 const COMPACT_ABOVE: u64 = 8 << 20;
@@ -73,9 +80,9 @@ pub enum JournalError {
     /// The file system refused.
     #[error("cannot use the journal {}: {error}", path.display())]
     Io { path: PathBuf, error: io::Error },
-    /// A later flyball wrote it.
-    #[error("the journal {} has format {format}, this flyball knows up to {FORMAT}: restore with the flyball that wrote it", path.display())]
-    Newer {
+    /// Another version of flyball wrote it.
+    #[error("the journal {} has format {format}, this flyball reads {FORMAT}: restore with the flyball that wrote it", path.display())]
+    OtherFormat {
         path: PathBuf,
         /// The format in its header.
         format: u32,
@@ -209,8 +216,8 @@ impl Journal {
             contents.damaged.push(1 + bytes.iter().filter(|&&byte| byte == b'\n').count());
         }
         match header {
-            Some(Record::Header { format, .. }) if format > FORMAT => {
-                Err(JournalError::Newer { path, format })
+            Some(Record::Header { format, .. }) if format != FORMAT => {
+                Err(JournalError::OtherFormat { path, format })
             }
             Some(Record::Header { .. }) => Ok(Some(contents)),
             // Torn while the header was written: nothing had been changed yet.
@@ -259,7 +266,6 @@ impl Journal {
         if fresh {
             // A file without a whole header may have half a line in it.
             journal.cut(0)?;
-            journal.contents.format = FORMAT;
             journal.contents.boot = boot.map(str::to_owned);
             machine.clone_into(&mut journal.contents.machine);
             journal.append(&[journal.header()])?;
@@ -270,11 +276,6 @@ impl Journal {
             let end: &[u8] = if std::mem::take(&mut journal.contents.open_end) { b"\n" } else { b"" };
             let cut: &[u8] = if journal.contents.is_cut { CUT } else { b"" };
             journal.append_bytes(&[end, cut].concat())?;
-            // Lines of two formats in one file would confuse an older flyball. A damaged journal is
-            // left as evidence.
-            if journal.contents.format < FORMAT && journal.contents.unusable() == 0 {
-                journal.compact()?;
-            }
         }
         Ok((journal, aside))
     }
@@ -564,7 +565,6 @@ impl Journal {
         self.file = regular(File::options().append(true), &self.path).map_err(fail)?;
         self.size = bytes.len() as u64;
         self.contents.entries.retain(|entry| entry.standing != TransactionState::Restored);
-        self.contents.format = FORMAT;
         Ok(())
     }
 }

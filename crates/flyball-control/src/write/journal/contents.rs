@@ -118,8 +118,6 @@ fn number_of(location: &Location) -> Option<u32> {
 /// All transactions of a journal, and its damage.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Contents {
-    /// Format in the header.
-    pub format: u32,
     /// The boot that it belongs to, if the machine has one.
     pub boot: Option<String>,
     /// The machine that it belongs to.
@@ -220,10 +218,8 @@ impl Contents {
     /// Returns the header as the first transaction repeats it, for a journal whose own is damaged.
     pub(super) fn header_of_begin(&mut self) -> Option<Record> {
         let Environment { boot, machine } = self.environment.clone()?;
-        // Format 1 did not repeat it.
-        let format = super::FORMAT;
-        (self.format, self.boot, self.machine) = (format, boot.clone(), machine.clone());
-        Some(Record::Header { format, boot, machine })
+        (self.boot, self.machine) = (boot.clone(), machine.clone());
+        Some(Record::Header { format: super::FORMAT, boot, machine })
     }
 
     /// Returns the number of lines that cannot be used.

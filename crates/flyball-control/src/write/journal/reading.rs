@@ -1,6 +1,6 @@
-//! Reads a journal's bytes, of any format and with any damage.
+//! Reads a journal's bytes, with any damage.
 
-use super::{Contents, record::Record, v1};
+use super::{Contents, record::Record};
 
 /// Parses a journal's bytes into its header and its contents. Never panics.
 pub(super) fn parse(bytes: &[u8]) -> (Option<Record>, Contents) {
@@ -15,10 +15,8 @@ pub(super) fn parse(bytes: &[u8]) -> (Option<Record>, Contents) {
         // A line that has its end was flushed before the writes that it announces were made. So it
         // is damage if it cannot be read, the last line included.
         contents.whole = at as u64;
-        match parse_line(line, contents.format) {
-            // Lines are read by the header's format, so it must come first.
+        match parse_line(line) {
             Some(Record::Header { format, boot, machine }) if number == 1 => {
-                contents.format = format;
                 contents.boot.clone_from(&boot);
                 contents.machine.clone_from(&machine);
                 header = Some(Record::Header { format, boot, machine });
@@ -29,7 +27,7 @@ pub(super) fn parse(bytes: &[u8]) -> (Option<Record>, Contents) {
     }
     // Bytes after the last line end: a write that was cut short, or a line end that was damaged.
     let rest = &bytes[at..];
-    if let Some(record) = parse_line(rest, contents.format).filter(|_| header.is_some()) {
+    if let Some(record) = parse_line(rest).filter(|_| header.is_some()) {
         // Only its line end is missing.
         contents.take(number + 1, record);
         (contents.whole, contents.open_end) = (bytes.len() as u64, true);
@@ -62,20 +60,10 @@ fn is_torn(bytes: &[u8]) -> bool {
     is_sum && serde_json::from_str::<serde::de::IgnoredAny>(json).is_err_and(|error| error.is_eof())
 }
 
-fn parse_line(line: &[u8], format: u32) -> Option<Record> {
+fn parse_line(line: &[u8]) -> Option<Record> {
     // Eight digits and a blank.
     let (sum, json) = line.split_at_checked(9)?;
     let sum = std::str::from_utf8(sum).ok()?.strip_suffix(' ')?;
     let sum = u32::from_str_radix(sum, 16).ok()?;
-    if crc32fast::hash(json) != sum {
-        return None;
-    }
-    let of_format_1 = || if format == 1 { v1::record(json) } else { None };
-    // Format 2 first: most records of format 1 have the same form.
-    let mut record = serde_json::from_slice(json).ok().or_else(of_format_1)?;
-    // Format 1 does not store a transaction's purpose, and `quiet off` must find its own.
-    if let (1, Record::Begin { command, purpose, .. }) = (format, &mut record) {
-        *purpose = v1::purpose(command);
-    }
-    Some(record)
+    if crc32fast::hash(json) == sum { serde_json::from_slice(json).ok() } else { None }
 }

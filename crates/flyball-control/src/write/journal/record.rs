@@ -34,7 +34,7 @@ pub struct Environment {
     pub machine: String,
 }
 
-/// A record of format 4. Format 2 lacked `Released`.
+/// A record of the present format.
 #[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Record {
@@ -48,7 +48,6 @@ pub enum Record {
         pid: u32,
         command: String,
         at: u64,
-        /// Absent in journals of format 1 and in the first ones of format 2.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         purpose: Option<Purpose>,
         /// A copy of the header's boot and machine, so that a journal whose header is damaged can

@@ -172,11 +172,13 @@ fn a_journal_with_nothing_pending_goes_away() {
 }
 
 #[test]
-fn later_formats_and_foreign_files_are_refused() {
+fn other_formats_and_foreign_files_are_refused() {
     let (_folder, state) = state();
-    let later = line(&Record::Header { format: FORMAT + 1, boot: None, machine: "live".to_owned() });
-    std::fs::write(state.journal(), later).unwrap();
-    assert!(matches!(Journal::load(&state), Err(JournalError::Newer { .. })));
+    for format in [FORMAT - 1, FORMAT + 1] {
+        let other = line(&Record::Header { format, boot: None, machine: "live".to_owned() });
+        std::fs::write(state.journal(), other).unwrap();
+        assert!(matches!(Journal::load(&state), Err(JournalError::OtherFormat { .. })), "{format}");
+    }
     std::fs::write(state.journal(), "something else\n").unwrap();
     assert!(matches!(Journal::load(&state), Err(JournalError::NoHeader { .. })));
 }
@@ -271,13 +273,14 @@ impl Tree {
         Tree { folder, host, state }
     }
 
-    /// Writes a journal from records, with their checksums; `MACHINE` stands for the tree's name.
+    /// Writes a journal from records, with their checksums. `FORMAT` stands for its number, and
+    /// `MACHINE` for the tree's name.
     fn journal(&self, records: &[&str]) {
         use flyball_host::Host as _;
         self.state.create().unwrap();
         let machine = self.host.name();
         let lines = records.iter().map(|record| {
-            let record = record.replace("MACHINE", &machine);
+            let record = record.replace("MACHINE", &machine).replace("FORMAT", &FORMAT.to_string());
             format!("{:08x} {record}\n", crc32fast::hash(record.as_bytes()))
         });
         std::fs::write(self.state.journal(), lines.collect::<String>()).unwrap();
@@ -293,116 +296,17 @@ impl Tree {
     }
 }
 
-/// A journal of flyball 0.1.0: entries have neither step nor spelling.
-const OF_FORMAT_1: &[&str] = &[
-    r#"{"header":{"format":1,"boot":null,"machine":"MACHINE"}}"#,
+/// A journal of one transaction.
+const COMMITTED: &[&str] = &[
+    r#"{"header":{"format":FORMAT,"boot":null,"machine":"MACHINE"}}"#,
     r#"{"begin":{"id":1,"pid":4211,"command":"flyball set turbo=off max-freq=2GHz","at":1770000000}}"#,
-    r#"{"was":{"spot":"/sys/devices/system/cpu/cpufreq/boost","content":{"text":"1\n"}}}"#,
-    r#"{"was":{"spot":"/sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq","content":{"text":"4600000\n"}}}"#,
-    r#"{"was":{"spot":"/sys/devices/system/cpu/cpufreq/policy0/scaling_min_freq","content":{"text":"400000\n"}}}"#,
-    r#"{"write":{"spot":"/sys/devices/system/cpu/cpufreq/boost","old":{"text":"1\n"},"new":{"text":"0"}}}"#,
-    r#"{"write":{"spot":"/sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq","old":{"text":"3300000\n"},"new":{"text":"2000000"}}}"#,
+    r#"{"was":{"location":"/sys/devices/system/cpu/cpufreq/boost","content":{"text":"1\n"},"step":"turbo","spelling":"switch"}}"#,
+    r#"{"was":{"location":"/sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq","content":{"text":"4600000\n"},"step":"limit","spelling":"frequency-limit","bound":"upper"}}"#,
+    r#"{"was":{"location":"/sys/devices/system/cpu/cpufreq/policy0/scaling_min_freq","content":{"text":"400000\n"},"step":"limit","spelling":"frequency-limit","bound":"lower"}}"#,
+    r#"{"write":{"location":"/sys/devices/system/cpu/cpufreq/boost","old":{"text":"1\n"},"new":{"text":"0"},"step":"turbo","spelling":"switch"}}"#,
+    r#"{"write":{"location":"/sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq","old":{"text":"3300000\n"},"new":{"text":"2000000"},"step":"limit","spelling":"frequency-limit","bound":"upper"}}"#,
     r#"{"commit":{"id":1}}"#,
-    r#"{"begin":{"id":2,"pid":4212,"command":"flyball set governor=powersave","at":1770000001}}"#,
-    r#"{"was":{"spot":"/sys/devices/system/cpu/cpufreq/policy0/scaling_governor","content":{"text":"performance\n"}}}"#,
-    r#"{"was":{"spot":"/sys/devices/system/cpu/cpufreq/policy0/energy_performance_preference","content":{"text":"performance\n"},"late":true}}"#,
-    r#"{"was":{"spot":"/sys/devices/system/cpu/cpufreq/policy0/scaling_setspeed","content":{"text":"<unsupported>\n"}}}"#,
-    r#"{"was":{"spot":"/proc/irq/24/smp_affinity_list","content":{"text":"0-1\n"}}}"#,
-    r#"{"was":{"spot":"partition:/sys/fs/cgroup/flyball-quiet","content":{"text":"absent"}}}"#,
-    r#"{"was":{"spot":"msr:0:0x1b0:0xf","content":{"text":"0x6"}}}"#,
-    r#"{"was":{"spot":"sst:tpmi3:0.1:turbo-freq","content":{"text":"0"}}}"#,
-    r#"{"write":{"spot":"/sys/devices/system/cpu/cpufreq/policy0/scaling_governor","old":{"text":"performance\n"},"new":{"text":"powersave"}}}"#,
 ];
-
-#[test]
-fn format_1_is_understood() {
-    let text: String = OF_FORMAT_1
-        .iter()
-        .map(|record| format!("{:08x} {record}\n", crc32fast::hash(record.as_bytes())))
-        .collect();
-    let (_, contents) = parse(text.as_bytes());
-    assert_eq!((contents.format, contents.entries.len(), contents.damaged.len()), (1, 2, 0));
-    assert_eq!(contents.interrupted().unwrap().command, "flyball set governor=powersave");
-    // flyball 0.1.0 wrote only what the table and its auxiliary locations still have: both say the
-    // same of it.
-    let mut goals = Contents::goals(contents.pending()).0;
-    assert_eq!(goals.len(), 10);
-    for (location, goal) in &mut goals {
-        let mut now = Subject::of(location).unwrap().handling(goal.was.trimmed()).unwrap();
-        for handling in [&mut now, &mut goal.handling] {
-            // Only the upper end has a rank of its own.
-            if handling.bound == crate::knob::order::Bound::Lower {
-                handling.bound = crate::knob::order::Bound::None;
-            }
-            if handling.spelling == crate::knob::spelling::Spelling::Text {
-                handling.spelling = crate::knob::spelling::Spelling::Number;
-            }
-        }
-        if location.to_text() != "msr:0:0x1b0:0xf" {
-            assert_eq!(goal.handling, now, "{location}");
-        }
-        assert_eq!(goal.handling.step, now.step, "{location}");
-    }
-}
-
-#[test]
-fn format_1_is_restored_exactly() {
-    const POLICY: &str = "/sys/devices/system/cpu/cpufreq/policy0";
-    let tree = Tree::new(&[
-        ("/sys/devices/system/cpu/cpufreq/boost", "0\n"),
-        (&format!("{POLICY}/scaling_governor"), "powersave\n"),
-        (&format!("{POLICY}/scaling_max_freq"), "2000000\n"),
-        (&format!("{POLICY}/scaling_min_freq"), "400000\n"),
-        (&format!("{POLICY}/scaling_setspeed"), "<unsupported>\n"),
-        (&format!("{POLICY}/energy_performance_preference"), "balance_power\n"),
-        ("/proc/irq/24/smp_affinity_list", "1\n"),
-        ("/sys/fs/cgroup/cgroup.procs", ""),
-    ]);
-    // A tree of files has neither registers nor firmware.
-    let of_files: Vec<&str> = OF_FORMAT_1
-        .iter()
-        .copied()
-        .filter(|record| !record.contains("msr:") && !record.contains("sst:"))
-        .collect();
-    tree.journal(&of_files);
-    let restoration = tree.restore();
-    assert!(restoration.is_exact(), "{restoration}");
-    assert_eq!(tree.read("/sys/devices/system/cpu/cpufreq/boost"), "1\n");
-    assert_eq!(tree.read(&format!("{POLICY}/scaling_governor")), "performance\n");
-    assert_eq!(tree.read(&format!("{POLICY}/scaling_max_freq")), "4600000\n");
-    assert_eq!(tree.read(&format!("{POLICY}/energy_performance_preference")), "performance\n");
-    assert_eq!(tree.read("/proc/irq/24/smp_affinity_list"), "0-1\n");
-    // In the order of the steps.
-    let written: Vec<String> = restoration.written.iter().map(|write| write.location.to_text()).collect();
-    let names: Vec<&str> = written.iter().filter_map(|path| path.rsplit('/').next()).collect();
-    assert_eq!(
-        names,
-        [
-            "boost",
-            "scaling_governor",
-            "energy_performance_preference",
-            "scaling_max_freq",
-            "smp_affinity_list"
-        ]
-    );
-    assert!(!tree.state.journal().exists());
-}
-
-#[test]
-fn opening_a_journal_of_format_1_rewrites_it() {
-    let tree = Tree::new(&[("/sys/devices/system/cpu/cpufreq/boost", "0\n")]);
-    tree.journal(&OF_FORMAT_1[..8]);
-    let before = Contents::goals(Journal::load(&tree.state).unwrap().unwrap().pending());
-    let machine = flyball_host::Host::name(&tree.host);
-    let (mut journal, _) = Journal::open(&tree.state, &machine, None).unwrap();
-    journal.begin(Purpose::Set, "flyball set epp=power").unwrap();
-    let after = Journal::load(&tree.state).unwrap().unwrap();
-    assert_eq!(after.format, FORMAT);
-    assert_eq!(after.entries.len(), 2);
-    assert_eq!(Contents::goals(after.pending()), before);
-    let text = std::fs::read_to_string(tree.state.journal()).unwrap();
-    assert!(!text.contains("spot") && text.contains(r#""step":"turbo","spelling":"switch""#), "{text}");
-}
 
 /// Restoring needs no row: a journal of a flyball that knows another knob is restored all the same.
 #[test]
@@ -411,7 +315,7 @@ fn what_no_row_knows_is_restored() {
     let tree = Tree::new(&[(PATH, "0\n")]);
     assert_eq!(Subject::of(&Location::file(PATH)), None);
     tree.journal(&[
-        r#"{"header":{"format":2,"boot":null,"machine":"MACHINE"}}"#,
+        r#"{"header":{"format":FORMAT,"boot":null,"machine":"MACHINE"}}"#,
         r#"{"begin":{"id":1,"pid":4211,"command":"flyball set next=off","at":1770000000}}"#,
         r#"{"was":{"location":"/sys/devices/system/cpu/cpufreq/policy0/knob_of_next_year","content":{"text":"1\n"},"step":"limit","spelling":"switch"}}"#,
         r#"{"write":{"location":"/sys/devices/system/cpu/cpufreq/policy0/knob_of_next_year","old":{"text":"1\n"},"new":{"text":"0"},"step":"limit","spelling":"switch"}}"#,
@@ -431,7 +335,7 @@ fn a_damaged_journal_is_not_called_restored() {
     ];
     for bad in 1..8 {
         let tree = Tree::new(&files);
-        tree.journal(&OF_FORMAT_1[..8]);
+        tree.journal(COMMITTED);
         let text = std::fs::read_to_string(tree.state.journal()).unwrap();
         let lines = text.lines().enumerate().map(|(number, line)| {
             if number == bad { format!("ffffffff{}\n", &line[8..]) } else { format!("{line}\n") }
@@ -472,19 +376,6 @@ fn a_purpose_may_be_absent_or_of_a_later_flyball() {
         let contents = Journal::load(&state).unwrap().unwrap();
         assert!(contents.damaged.is_empty(), "{:?}", contents.damaged);
         assert_eq!(contents.entries[0].purpose, expected);
-    }
-}
-
-#[test]
-fn what_flyball_0_1_0_began_as_quiet_on_is_known() {
-    let begin =
-        |command: &str| format!(r#"{{"begin":{{"id":1,"pid":4211,"command":"{command}","at":1770000000}}}}"#);
-    let tree = Tree::new(&[("/sys/devices/system/cpu/online", "0\n")]);
-    for (command, expected) in
-        [("flyball quiet on -c 2-3", Some(Purpose::QuietOn)), ("flyball set max-freq=2GHz", None)]
-    {
-        tree.journal(&[OF_FORMAT_1[0], &begin(command)]);
-        assert_eq!(Journal::load(&tree.state).unwrap().unwrap().entries[0].purpose, expected);
     }
 }
 
@@ -559,7 +450,7 @@ fn a_journal_cannot_name_files_that_flyball_does_not_write() {
         let tree = Tree::new(&[(&plain, "mine\n"), ("/sys/devices/system/cpu/online", "0\n")]);
         let handling = r#""step":"limit","spelling":"number""#;
         tree.journal(&[
-            r#"{"header":{"format":2,"boot":null,"machine":"MACHINE"}}"#,
+            r#"{"header":{"format":FORMAT,"boot":null,"machine":"MACHINE"}}"#,
             r#"{"begin":{"id":1,"pid":1,"command":"flyball set x=y","at":1}}"#,
             &format!(r#"{{"was":{{"location":"{path}","content":{{"text":"theirs"}},{handling}}}}}"#),
             &format!(

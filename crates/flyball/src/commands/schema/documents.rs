@@ -134,19 +134,21 @@ fn never_null_if_absent(schema: &mut schemars::Schema) {
 
 /// Makes a [`Document`] of each type that is printed, and the list of all schemas.
 macro_rules! schemas {
-    ($($(#[$condition:meta])? $shape:ident $name:literal $number:literal $type:ty, $title:literal;)*) => {
+    ($($(#[$condition:meta])? $shape:ident $name:literal $number:tt $type:ty, $title:literal;)*) => {
         $($(#[$condition])? schemas!(@document $shape $name $number $type);)*
 
         /// Every schema.
         pub(crate) const ALL: &[Schema] = &[$($(#[$condition])? Schema {
-            id: concat!($name, "/", $number),
+            id: concat!($name, "/", schemas!(@number $number)),
             title: $title,
             shape: schemas!(@shape $shape),
             body: |generator| schemas!(@body $shape $type, generator),
         }),*];
     };
-    (@document file $name:literal $number:literal $type:ty) => {};
-    (@document $shape:ident $name:literal $number:literal $type:ty) => {
+    (@number ($format:expr)) => { $format };
+    (@number $number:literal) => { $number };
+    (@document file $name:literal $number:tt $type:ty) => {};
+    (@document $shape:ident $name:literal $number:tt $type:ty) => {
         impl Document for $type {
             const ID: &'static str = concat!($name, "/", $number);
         }
@@ -279,7 +281,7 @@ schemas! {
         "What `flyball why` prints: why each CPU runs no faster";
 
     // Files: their names or fields of their own tell what they are.
-    file "file-journal" 3 flyball_control::write::journal::Record,
+    file "file-journal" (flyball_control::journal_format!()) flyball_control::write::journal::Record,
         "The JSON of a line of the journal, which follows the CRC-32 of the line";
     file "file-manifest" 1 flyball_measure::Manifest,
         "The file `manifest.json` of a run directory: what was compared, how, and on what";
