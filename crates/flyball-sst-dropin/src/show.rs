@@ -18,15 +18,7 @@ pub(super) fn show_levels(session: &mut Session<'_>, id: &Id, levels: &[LevelInf
         return;
     }
     let cpus = session.domain_cpus(id).len();
-    let shown = Shown {
-        id: *id,
-        cpus,
-        room: session.map.room,
-        kinds: session.access().turbo_kinds(),
-        tpmi: session.platform.is_tpmi(),
-        bios_set: session.is_bios_set(),
-        plain_first: plain_first(session),
-    };
+    let shown = Shown { cpus, ..shown(session, id) };
     let mut bad_bucket = false;
     session.display.record(id, |lines| {
         for level in levels {
