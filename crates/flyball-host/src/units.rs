@@ -110,6 +110,16 @@ fn scaled(digits: &str, scale: u64) -> Option<u64> {
     Some(value)
 }
 
+/// Parses a number with one of these units.
+fn parse(text: &str, scales: [(&str, u64); 3], accepted: &'static str) -> Result<u64, ParseUnitError> {
+    let value = || {
+        let (digits, unit) = split_unit(text)?;
+        let (_, scale) = scales.into_iter().find(|(name, _)| *name == unit)?;
+        scaled(digits, scale)
+    };
+    value().ok_or_else(|| ParseUnitError { text: text.to_owned(), accepted })
+}
+
 impl FromStr for KiloHertz {
     type Err = ParseUnitError;
 
@@ -117,15 +127,7 @@ impl FromStr for KiloHertz {
     /// for Hz and PerfSpect for GHz.
     fn from_str(text: &str) -> Result<KiloHertz, ParseUnitError> {
         const ACCEPTED: &str = "give the frequency with its unit: 2.6GHz, 2600MHz or 2600000kHz";
-        let error = || ParseUnitError { text: text.to_owned(), accepted: ACCEPTED };
-        let (digits, unit) = split_unit(text).ok_or_else(error)?;
-        let scale = match unit.as_str() {
-            "khz" => 1,
-            "mhz" => 1_000,
-            "ghz" => 1_000_000,
-            _ => return Err(error()),
-        };
-        scaled(digits, scale).map(KiloHertz).ok_or_else(error)
+        parse(text, [("khz", 1), ("mhz", 1_000), ("ghz", 1_000_000)], ACCEPTED).map(KiloHertz)
     }
 }
 
@@ -135,15 +137,7 @@ impl FromStr for MicroWatts {
     /// Parses a power with its unit: `65W`, `1500mW`.
     fn from_str(text: &str) -> Result<MicroWatts, ParseUnitError> {
         const ACCEPTED: &str = "give the power with its unit: 65W, 12.5W or 500mW";
-        let error = || ParseUnitError { text: text.to_owned(), accepted: ACCEPTED };
-        let (digits, unit) = split_unit(text).ok_or_else(error)?;
-        let scale = match unit.as_str() {
-            "uw" => 1,
-            "mw" => 1_000,
-            "w" => 1_000_000,
-            _ => return Err(error()),
-        };
-        scaled(digits, scale).map(MicroWatts).ok_or_else(error)
+        parse(text, [("uw", 1), ("mw", 1_000), ("w", 1_000_000)], ACCEPTED).map(MicroWatts)
     }
 }
 
@@ -153,24 +147,7 @@ impl FromStr for Micros {
     /// Parses a time with its unit: `20us`, `1ms`, `0.5s`.
     fn from_str(text: &str) -> Result<Micros, ParseUnitError> {
         const ACCEPTED: &str = "give the time with its unit: 20us, 1ms or 0.5s";
-        let error = || ParseUnitError { text: text.to_owned(), accepted: ACCEPTED };
-        let (digits, unit) = split_unit(text).ok_or_else(error)?;
-        let scale = match unit.as_str() {
-            "us" => 1,
-            "ms" => 1_000,
-            "s" => 1_000_000,
-            _ => return Err(error()),
-        };
-        scaled(digits, scale).map(Micros).ok_or_else(error)
-    }
-}
-
-impl fmt::Display for KiloHertz {
-    /// Formats GHz with as many digits as the value has, at least one: `2.6 GHz`, `4.679 GHz`;
-    /// below 1 GHz in MHz.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (value, unit) = if self.0 >= 1_000_000 { (1_000_000, "GHz") } else { (1_000, "MHz") };
-        f.pad(&format!("{} {unit}", decimal(self.0, value)))
+        parse(text, [("us", 1), ("ms", 1_000), ("s", 1_000_000)], ACCEPTED).map(Micros)
     }
 }
 
@@ -185,46 +162,32 @@ fn decimal(value: u64, scale: u64) -> String {
     }
 }
 
-impl fmt::Display for MicroWatts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{} W", decimal(self.0, 1_000_000)))
-    }
+macro_rules! printed {
+    ($($(#[$doc:meta])* $name:ident($value:ident) => $text:expr;)*) => {$(
+        impl fmt::Display for $name {
+            $(#[$doc])*
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let $value = self.0;
+                f.pad(&$text)
+            }
+        }
+    )*};
 }
 
-impl fmt::Display for MicroJoules {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{} J", decimal(self.0, 1_000_000)))
-    }
-}
-
-impl fmt::Display for Micros {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{} us", self.0))
-    }
-}
-
-impl fmt::Display for Celsius {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{:.1} C", self.0))
-    }
-}
-
-impl fmt::Display for Joules {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{:.3} J", self.0))
-    }
-}
-
-impl fmt::Display for Watts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{:.2} W", self.0))
-    }
-}
-
-impl fmt::Display for MegaHertz {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{} MHz", self.0))
-    }
+printed! {
+    /// Formats GHz with as many digits as the value has, at least one: `2.6 GHz`, `4.679 GHz`;
+    /// below 1 GHz in MHz.
+    KiloHertz(value) => {
+        let (scale, unit) = if value >= 1_000_000 { (1_000_000, "GHz") } else { (1_000, "MHz") };
+        format!("{} {unit}", decimal(value, scale))
+    };
+    MegaHertz(value) => format!("{value} MHz");
+    MicroWatts(value) => format!("{} W", decimal(value, 1_000_000));
+    MicroJoules(value) => format!("{} J", decimal(value, 1_000_000));
+    Micros(value) => format!("{value} us");
+    Celsius(value) => format!("{value:.1} C");
+    Joules(value) => format!("{value:.3} J");
+    Watts(value) => format!("{value:.2} W");
 }
 
 impl From<MegaHertz> for KiloHertz {
