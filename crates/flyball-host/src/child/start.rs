@@ -313,7 +313,8 @@ fn file(stream: Stream) -> io::Result<Option<File>> {
 
 /// The signals for which this process has a handler.
 fn handled_signals() -> Vec<c_int> {
-    // 64 is the last one on the processors that flyball runs on (signal(7)).
+    // The last one that is not a real-time signal (signal(7)), of which flyball handles none.
+    const LAST: c_int = 31;
     let is_handled = |signal: &c_int| {
         let mut now = MaybeUninit::<libc::sigaction>::uninit();
         // SAFETY: only asks; `now` is filled where the answer is 0.
@@ -322,7 +323,7 @@ fn handled_signals() -> Vec<c_int> {
                 && ![libc::SIG_DFL, libc::SIG_IGN].contains(&now.assume_init_ref().sa_sigaction)
         }
     };
-    (1..=64).filter(is_handled).collect()
+    (1..=LAST).filter(is_handled).collect()
 }
 
 /// Gives up root for `user`, for good. Called between clone and execve.
