@@ -46,7 +46,7 @@ pub use meter::{
 pub use metric::{Better, Metric};
 pub use program::{Hook, Hooks, Program, Server};
 pub use run_directory::{
-    BackgroundNote, Boot, ContentFault, ExperimentNote, FORMAT, MachineNote, Manifest, QuietNote,
+    BackgroundNote, BisectNote, Boot, ContentFault, ExperimentNote, FORMAT, MachineNote, Manifest, QuietNote,
     RecordError, Round, RunDirectory, Sampled, SystemNote, TraceNote, VERSION, WorkloadNote,
 };
 pub use schedule::{Length, Schedule};

@@ -237,6 +237,16 @@ pub struct Manifest {
     /// The file that described the comparison, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub experiment: Option<ExperimentNote>,
+    /// How commits are searched, if the arms are the commits of a repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bisect: Option<BisectNote>,
+}
+
+/// The search of commits.
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+pub struct BisectNote {
+    /// The shell command that builds a commit.
+    pub build: Option<String>,
 }
 
 /// The file with an experiment that many machines run.
@@ -725,6 +735,7 @@ pub(crate) mod tests {
             trace: false,
             knobs: Vec::new(),
             experiment: None,
+            bisect: None,
         }
     }
 

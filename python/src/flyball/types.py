@@ -113,6 +113,12 @@ class BaseFreqOffer(TypedDict):
 Better = Literal["higher", "lower"]
 
 
+class BisectNote(TypedDict):
+    """The search of commits."""
+
+    build: Union[str, None]
+
+
 class Boot(TypedDict):
     """One boot of the machine in which rounds were run."""
 
@@ -2332,6 +2338,7 @@ class ManifestFile(TypedDict):
     """What was compared, how and where."""
 
     arms: List[Arm]
+    bisect: NotRequired[BisectNote]
     boot_needs: List[Union[str, None]]
     boots: List[Boot]
     command_line: NotRequired[List[str]]

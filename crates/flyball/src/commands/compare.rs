@@ -71,6 +71,9 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         confirm::confirm(&directory, args.yes)?;
         directory.give_to(args.run_as.user(&*host)?);
         let power_command = power::of_resumed(&*host, &directory.manifest, &args.measuring)?;
+        if directory.manifest.bisect.is_some() {
+            return bisect::resume(context, &*host, directory, power_command);
+        }
         return resume(context, &*host, directory, Extras { wall_power, power_command, forms: &args.forms });
     }
     let experiment = args.experiment.as_ref().map(|path| experiment::read(&*host, path, args)).transpose()?;

@@ -400,6 +400,32 @@ fn a_bisection_finds_the_commit_and_leaves_the_checkout_alone() {
 }
 
 #[test]
+fn a_stopped_bisection_goes_on() {
+    let place = history(16, |number| format!("{}\n", if number >= 11 { 120 } else { 100 }));
+    let path = place.path().display().to_string();
+    // The twelfth round stops flyball.
+    let stops = format!(
+        "echo >> {path}/count; [ $(wc -l < {path}/count) -ne 12 ] || {{ kill -INT $PPID; sleep 9; }}; {}",
+        NOISY[3]
+    );
+    let words = [&["--bisect", "c0..", "--seed", "7"][..], &BISECT, &["--", "sh", "-c", &stops]].concat();
+    let planned = place.compare(&[&["-n"][..], &words].concat());
+    assert_eq!(planned.code, 0, "{}", planned.text());
+    assert!(planned.out.contains("searches the 16 commits after"), "{}", planned.out);
+    let ran = place.compare(&words);
+    assert_eq!(ran.code, 130, "{}", ran.text());
+    assert!(ran.err.contains("11 rounds are kept; to continue: flyball compare --resume run"), "{}", ran.err);
+    let resume = ["--json", "compare", "--resume", "run"];
+    let ran = Ran::of(flyball!().args(resume).current_dir(place.path()));
+    assert_eq!(ran.code, 0, "{}", ran.text());
+    assert!(ran.err.contains("--build: sh -c"), "{}", ran.err);
+    let report: Value = serde_json::from_str(&ran.out).expect("JSON");
+    assert_eq!(report["commits"][0]["subject"], "commit 11", "{report}");
+    let rounds = fs::read_to_string(place.path().join("run/rounds.jsonl")).expect("they are there");
+    assert_eq!(report["runs"].as_u64(), Some(rounds.lines().count() as u64));
+}
+
+#[test]
 fn a_bisection_says_why_it_names_no_commit() {
     let place = history(3, |number| if number == 3 { String::new() } else { "100\n".to_owned() });
     let bisect = |range: &str| {

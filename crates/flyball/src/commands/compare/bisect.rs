@@ -1,15 +1,28 @@
 //! `compare --bisect`: the commit that changed a command's speed.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::PathBuf,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use flyball_compare::{
     RunSeeds,
     bisect::{BisectError, CommitBlocks, Repository, arms},
 };
 use flyball_host::{Host, Kind};
-use flyball_measure::{Better, HookRunner, Hooks, Length, RunDirectory, Stop, Workload as _, WorkloadError};
+use flyball_measure::{
+    Better, BisectNote, HookRunner, Hooks, Length, Manifest, PowerCommand, RunDirectory, Stop, WorkloadError,
+};
+use flyball_process::User;
 
-use super::{Finished, args::Args, arms_and_workload, failure, manifest::manifest, power, run_rounds, take};
+use super::{
+    Finished,
+    args::Args,
+    arms_and_workload, dry_run, failure,
+    manifest::manifest,
+    power, run_rounds,
+    take::{self, Taken},
+};
 use crate::{
     change,
     context::Context,
@@ -18,9 +31,7 @@ use crate::{
 };
 
 pub(super) fn run(context: &Context, host: &dyn Host, args: &Args, range: &str) -> Result<Exit, Failure> {
-    if host.kind() != Kind::Live {
-        return Err(Failure::usage("--bisect runs programs of this machine, not on one of -M"));
-    }
+    check_live(host)?;
     let interrupted = change::interrupts()?;
     let stop = Stop::watching(Arc::clone(&interrupted));
     let user = args.run_as.user(host)?;
@@ -39,29 +50,98 @@ pub(super) fn run(context: &Context, host: &dyn Host, args: &Args, range: &str) 
     manifest.schedule.random_layout = !args.fixed_layout;
     manifest.schedule.timeout = args.timeout;
     manifest.trace = args.measuring.trace;
+    manifest.bisect = Some(BisectNote { build: args.build.clone() });
     // A commit that fails is skipped.
     manifest.workload.ignore_failure = true;
     let quiet = super::quiet(host, args, &mut manifest)?;
-    let build = HookRunner {
-        hooks: Hooks { setup: args.build.clone(), ..Hooks::default() },
-        directory: None,
-        user: user.clone(),
-    };
-    let confidence = args.measuring.confidence;
-    let mut blocks = match CommitBlocks::new(&repository, build, stop, confidence) {
+    if args.dry_run {
+        return dry_run::dry_run(context, host, &manifest);
+    }
+    let blocks = match blocks(&repository, &manifest, user.clone(), stop) {
         Ok(blocks) => blocks,
         Err(error) => return ended(error),
     };
     let power_command = power::start(host, &args.measuring, workload.command.cpus.as_ref())?;
     let seeds = RunSeeds::of_comparison(manifest.schedule.seed, 0);
-    let mut taken = take::take(context, host, &manifest, &interrupted, quiet, seeds)?;
-    let mut directory = match &args.output {
+    let taken = take::take(context, host, &manifest, &interrupted, quiet, seeds)?;
+    let directory = match &args.output {
         Some(path) => RunDirectory::create(path, manifest, user)?,
         None => {
             let path = PathBuf::from(format!("flyball-bisect-{}", time::stamp()));
             RunDirectory::create_numbered(&path, manifest, user)?
         }
     };
+    search(context, host, directory, taken, blocks, power_command, interrupted)
+}
+
+/// Continues a bisection: the rounds that are there choose the commits again.
+pub(super) fn resume(
+    context: &Context,
+    host: &dyn Host,
+    mut directory: RunDirectory,
+    power_command: Option<PowerCommand>,
+) -> Result<Exit, Failure> {
+    check_live(host)?;
+    let interrupted = change::interrupts()?;
+    let stop = Stop::watching(Arc::clone(&interrupted));
+    let user = directory.owner().cloned();
+    let names: Vec<String> = directory.manifest.arms.iter().map(|arm| arm.name.clone()).collect();
+    let range = [names.first(), names.last()].map(|name| name.map_or("", String::as_str)).join("..");
+    let repository = match Repository::open(host, &range, user.clone(), &stop) {
+        Ok(repository) => repository,
+        Err(error) => return ended(error),
+    };
+    if repository.commits != names {
+        return Err(Failure::usage(format!(
+            "this repository has other commits in {range} than the bisection"
+        )));
+    }
+    // The work trees are new ones.
+    let argv = directory.manifest.arms[0].program.as_ref().map_or(Vec::new(), |program| program.argv.clone());
+    directory.manifest.arms = arms(&repository, &argv);
+    let blocks = match blocks(&repository, &directory.manifest, user, stop) {
+        Ok(blocks) => blocks,
+        Err(error) => return ended(error),
+    };
+    let mut manifest = directory.manifest.clone();
+    let quiet = super::resumed_quiet(&manifest)?
+        .map(|quiet| super::quiet_during_arms(host, quiet, &mut manifest))
+        .transpose()?;
+    let seeds = RunSeeds::of_comparison(manifest.schedule.seed, directory.rounds.len());
+    let taken = take::take(context, host, &directory.manifest, &interrupted, quiet, seeds)?;
+    search(context, host, directory, taken, blocks, power_command, interrupted)
+}
+
+/// Commits do not run on machines in software.
+fn check_live(host: &dyn Host) -> Result<(), Failure> {
+    match host.kind() {
+        Kind::Live => Ok(()),
+        _ => Err(Failure::usage("--bisect runs programs of this machine, not on one of -M")),
+    }
+}
+
+/// Builds GOOD and BAD.
+fn blocks<'a>(
+    repository: &'a Repository<'a>,
+    manifest: &Manifest,
+    user: Option<User>,
+    stop: Stop,
+) -> Result<CommitBlocks<'a>, BisectError> {
+    let setup = manifest.bisect.as_ref().and_then(|note| note.build.clone());
+    let build = HookRunner { hooks: Hooks { setup, ..Hooks::default() }, directory: None, user };
+    CommitBlocks::new(repository, build, stop, manifest.schedule.confidence)
+}
+
+/// Runs pairs of commits to the end, and prints the answer.
+fn search(
+    context: &Context,
+    host: &dyn Host,
+    mut directory: RunDirectory,
+    mut taken: Taken<'_>,
+    mut blocks: CommitBlocks<'_>,
+    power_command: Option<PowerCommand>,
+    interrupted: Arc<AtomicBool>,
+) -> Result<Exit, Failure> {
     let finished = run_rounds(
         host,
         &mut directory,
@@ -71,15 +151,15 @@ pub(super) fn run(context: &Context, host: &dyn Host, args: &Args, range: &str) 
         Some(&mut blocks),
         &mut |_| (),
     )?;
-    if let Some(error) = blocks.failure.take() {
-        return ended(error);
+    match (blocks.failure.take(), finished) {
+        (Some(BisectError::Workload(WorkloadError::Stopped)), _) | (None, Finished::Stopped) => {
+            return Ok(super::stopped("compare", &context.machine, &directory));
+        }
+        (Some(error), _) => return ended(error),
+        (None, Finished::Failed(error)) => return Err(failure(*error, Some(directory.path()))),
+        (None, Finished::Complete) => {}
     }
-    match finished {
-        Finished::Complete => {}
-        Finished::Stopped => return Ok(stopped()),
-        Finished::Failed(error) => return Err(failure(*error, Some(directory.path()))),
-    }
-    let metric = workload.command.metric();
+    let (metric, confidence) = (&directory.manifest.workload.metric, directory.manifest.schedule.confidence);
     let report = blocks.report(metric.better == Better::Lower, confidence);
     let found = report.answer == "found";
     context.output.about(host).object(|| report.clone(), || report.text(&metric.name))?;

@@ -15,7 +15,12 @@ use crate::exit::Failure;
 /// agreed.
 pub(in crate::commands) fn confirm(directory: &RunDirectory, yes: bool) -> Result<(), Failure> {
     let workload = &directory.manifest.workload;
-    let programs = directory.manifest.arms.iter().filter_map(|arm| arm.program.as_ref());
+    // All commits run the same command.
+    let most = if directory.manifest.bisect.is_some() { 1 } else { usize::MAX };
+    let programs = directory.manifest.arms.iter().filter_map(|arm| arm.program.as_ref()).take(most);
+    if let Some(build) = directory.manifest.bisect.as_ref().and_then(|note| note.build.clone()) {
+        eprintln!("note: --build: sh -c {}", quote(&[build]));
+    }
     let mut own = programs.clone().peekable();
     if own.peek().is_none() {
         eprintln!("note: this comparison runs: {}", quote(&workload.argv));

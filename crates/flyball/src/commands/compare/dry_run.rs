@@ -72,7 +72,9 @@ pub(super) fn dry_run(context: &Context, host: &dyn Host, manifest: &Manifest) -
     let runnable: Vec<usize> = (0..arms.len()).filter(|arm| arms[*arm].needs_boot.is_none()).collect();
     let schedule = &manifest.schedule;
     let rounds_at_most = schedule.rounds(runnable.len());
-    let order: Vec<Vec<String>> = (0..schedule.warm_up + schedule.most())
+    // A search chooses the commits of each block by the rounds before it.
+    let blocks = if manifest.bisect.is_some() { 0 } else { schedule.warm_up + schedule.most() };
+    let order: Vec<Vec<String>> = (0..blocks)
         .map(|block| schedule.order(block, &runnable).into_iter().map(|arm| arms[arm].name.clone()).collect())
         .collect();
     let pause_seconds = rounds_at_most as f64 * schedule.cool_down;
@@ -98,6 +100,15 @@ fn render(manifest: &Manifest, preview: &DryRun<'_>) -> String {
     );
     for load in &manifest.workload.background {
         let _ = writeln!(out, "during each round: {}", load.title());
+    }
+    if let Some(note) = &manifest.bisect {
+        let [good, bad] = [arms.first(), arms.last()].map(|arm| arm.map_or("", |arm| arm.name.as_str()));
+        let _ =
+            writeln!(out, "searches the {} commits after {good}, up to {bad}", arms.len().saturating_sub(1));
+        let build = note.build.as_deref().unwrap_or("nothing to build");
+        let _ = writeln!(out, "each commit that runs is checked out below TMPDIR and built once: {build}");
+        let _ = writeln!(out, "at most {rounds_at_most} rounds, in blocks of two commits");
+        return out;
     }
     for (index, arm) in arms.iter().enumerate() {
         let _ = writeln!(out, "\narm '{}'", arm.name);

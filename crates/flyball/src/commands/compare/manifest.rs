@@ -142,6 +142,7 @@ pub(in crate::commands) fn manifest(
         trace: false,
         knobs: Vec::new(),
         experiment: None,
+        bisect: None,
     }
 }
 
