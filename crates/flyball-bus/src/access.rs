@@ -64,6 +64,8 @@ pub(crate) async fn check(
     if user == 0 || user == link.service_user {
         return Ok(user);
     }
+    // A question that waits for a password lasts, and the bus bounds how many this process may have.
+    let _check = link.begin_check(user)?;
     // polkit's documentation: a caller that can show a dialogue says so in the call's header.
     let interactive = header.primary().flags().contains(Flags::ALLOW_INTERACTIVE_AUTH);
     let subject = ("system-bus-name", HashMap::from([("name", Variant::from(sender.as_str()))]));
@@ -104,8 +106,8 @@ pub(crate) fn refused(refusal: Refusal) -> zbus::fdo::Error {
     }
 }
 
-/// Waits until no program has this unique name any more.
-pub(crate) async fn name_vanishes(connection: &Connection, name: &str) -> zbus::Result<()> {
+/// Waits until no program has this unique name any more, or until the bus is gone; which of both.
+pub(crate) async fn name_vanishes(connection: &Connection, name: &str) -> zbus::Result<bool> {
     let bus = "org.freedesktop.DBus";
     let rule = MatchRule::builder()
         .msg_type(Type::Signal)
@@ -120,10 +122,10 @@ pub(crate) async fn name_vanishes(connection: &Connection, name: &str) -> zbus::
     let reply = connection
         .call_method(Some(bus), "/org/freedesktop/DBus", Some(bus), "NameHasOwner", &(name,))
         .await?;
-    if reply.body().deserialize::<bool>()? {
-        // A unique name is never used again: the first signal is the end. Without a bus everything
-        // ends.
-        let _ = poll_fn(|context| Pin::new(&mut stream).poll_next(context)).await;
+    if !reply.body().deserialize::<bool>()? {
+        return Ok(true);
     }
-    Ok(())
+    // A unique name is never used again: the first signal is the end.
+    let signal = poll_fn(|context| Pin::new(&mut stream).poll_next(context)).await;
+    Ok(matches!(signal, Some(Ok(_))))
 }

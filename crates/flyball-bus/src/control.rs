@@ -66,7 +66,7 @@ impl Control {
     ) -> Result<String> {
         let user = check(&self.link, connection, &header, Action::Read).await.map_err(refused)?;
         let settings = self.settings(profile).map_err(refused)?;
-        self.ask(user, Ask::Plan { settings }).await
+        self.ask(user, Ask::Plan { settings, user }).await
     }
 
     /// Holds a profile under a name.

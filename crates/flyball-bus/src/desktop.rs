@@ -2,7 +2,7 @@
 //! what they mean are those of power-profiles-daemon 0.30, whose place this takes.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -55,6 +55,8 @@ pub(crate) struct Held {
 struct Inner {
     state: State,
     held: BTreeMap<u32, Held>,
+    /// The callers whose end is waited for, once for all of their holds.
+    watched: BTreeSet<String>,
     /// The holds that the property showed when it last changed.
     shown: Vec<u32>,
     cookie: u32,
@@ -209,8 +211,10 @@ impl Desktop {
         // A choice may have ended the hold before this task learnt that it exists: what the last
         // state says is compared again.
         self.link.news.put(News::Look);
-        let vanishes = vanishes(connection.clone(), sender.clone(), Arc::clone(self));
-        connection.spawn("caller", vanishes).detach();
+        if self.inner().watched.insert(sender.clone()) {
+            let vanishes = vanishes(connection.clone(), sender, Arc::clone(self));
+            connection.spawn("caller", vanishes).detach();
+        }
         Ok(cookie)
     }
 
@@ -232,6 +236,7 @@ impl Desktop {
     async fn forget(&self, sender: &str) {
         let gone: Vec<u32> = {
             let mut inner = self.inner();
+            inner.watched.remove(sender);
             let gone = inner.held.iter().filter(|(_, held)| held.sender == sender).map(|(cookie, _)| *cookie);
             let gone: Vec<u32> = gone.collect();
             inner.held.retain(|_, held| held.sender != sender);
@@ -251,18 +256,15 @@ impl Desktop {
         let before = std::mem::replace(&mut inner.shown, now);
         before != inner.shown
     }
-
-    fn has(&self, sender: &str) -> bool {
-        self.inner().held.values().any(|held| held.sender == sender)
-    }
 }
 
 /// Ends a caller's holds when its name vanishes from the bus.
 async fn vanishes(connection: Connection, sender: String, desktop: Arc<Desktop>) {
     // Subscribed for this name alone: a subscription to all names would wake this process for every
     // program that ends.
-    let gone = name_vanishes(&connection, &sender).await;
-    if gone.is_ok() || !desktop.has(&sender) {
+    // Without a bus, the service decides how long holds last; a program that cannot be watched holds
+    // nothing.
+    if name_vanishes(&connection, &sender).await.unwrap_or(true) {
         desktop.forget(&sender).await;
     }
 }

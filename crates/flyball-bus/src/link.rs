@@ -40,6 +40,8 @@ struct Waiting {
 pub(crate) struct Link {
     to: Mutex<UnixStream>,
     waiting: Mutex<Waiting>,
+    /// The users for whom polkit is being asked, once for each question.
+    checks: Mutex<Vec<u32>>,
     /// The user that the service runs as, who is not the user of this process.
     pub(crate) service_user: u32,
     pub(crate) news: Mailbox<News>,
@@ -56,6 +58,7 @@ impl Link {
         let link = Arc::new(Link {
             to: Mutex::new(service),
             waiting: Mutex::default(),
+            checks: Mutex::default(),
             service_user,
             news: Mailbox::default(),
         });
@@ -77,6 +80,17 @@ impl Link {
             }
         }
         self.news.put(News::ServiceGone);
+    }
+
+    /// Counts a question to polkit about a user until the answer is dropped.
+    pub(crate) fn begin_check(&self, user: u32) -> Result<Check<'_>, Refusal> {
+        let mut checks = lock(&self.checks);
+        let of_user = checks.iter().filter(|other| **other == user).count();
+        if of_user >= MAX_WAITING_OF_USER || checks.len() >= MAX_WAITING {
+            return Err(Refusal::new(Why::TooMany, "too many calls wait for an authorization"));
+        }
+        checks.push(user);
+        Ok(Check { checks: &self.checks, user })
     }
 
     /// Asks the service for a user, and waits for its answer. What this process asks by itself
@@ -103,5 +117,20 @@ impl Link {
             return Err(Refusal::new(Why::Failed, format!("the service is gone: {error}")));
         }
         mailbox.take().await
+    }
+}
+
+/// A question to polkit that waits for an answer.
+pub(crate) struct Check<'a> {
+    checks: &'a Mutex<Vec<u32>>,
+    user: u32,
+}
+
+impl Drop for Check<'_> {
+    fn drop(&mut self) {
+        let mut checks = lock(self.checks);
+        if let Some(at) = checks.iter().position(|user| *user == self.user) {
+            checks.swap_remove(at);
+        }
     }
 }

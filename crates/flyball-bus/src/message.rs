@@ -80,6 +80,7 @@ pub enum Ask {
     /// What these settings would change.
     Plan {
         settings: Vec<Setting>,
+        user: u32,
     },
     /// A hold of this name with these settings.
     Apply {

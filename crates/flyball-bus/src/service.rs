@@ -17,7 +17,7 @@ use std::{
     },
     path::PathBuf,
     process::{Child, Command, Stdio},
-    sync::mpsc::{Receiver, Sender, TryRecvError, channel},
+    sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel},
     time::Duration,
 };
 
@@ -44,6 +44,13 @@ const MAX_GRACE: Duration = Duration::from_secs(300);
 
 /// How long a process that does not read may keep the service waiting.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Requests that are answered before the service looks at the machine again.
+const MAX_AT_ONCE: usize = 8;
+
+/// Requests that are read before they are answered: whatever that process does, it must not fill
+/// the service's memory.
+const MAX_READ: usize = 64;
 
 /// The hold of the profile that a user chose. Stronger than those of hold.toml, weaker than those
 /// of `hold add`.
@@ -267,14 +274,22 @@ impl<'a> Bus<'a> {
         if self.running.is_none() && self.next_attempt <= moment.now {
             self.connect(service, moment);
         }
-        self.answer_plans();
-        while let Some(request) = self.next(moment) {
+        self.answer_plans(service, moment);
+        for count in 0.. {
+            // Clients that ask without end must not keep the service from its work.
+            if count == MAX_AT_ONCE {
+                let _ = self.wake.write(&[0]);
+                break;
+            }
+            let Some(request) = self.next(moment) else { break };
             let answer = match request.ask {
                 Ask::Serving { names } => {
                     self.serves(names, moment);
                     Ok(serde_json::Value::Null)
                 }
-                Ask::Plan { settings } => match self.plan(request.id, settings) {
+                // A hold must be possible alone, as with `hold add`: otherwise it would stand in
+                // the way when the hold beside it ends.
+                ask @ (Ask::Plan { .. } | Ask::Apply { .. }) => match self.plan(request.id, ask) {
                     Ok(()) => continue,
                     Err(refusal) => Err(refusal),
                 },
@@ -296,17 +311,22 @@ impl<'a> Bus<'a> {
         self.show(service);
     }
 
-    /// Has the settings planned; the answer comes later.
-    fn plan(&self, id: u64, settings: Vec<Setting>) -> Result<(), Refusal> {
+    /// Has the settings of a request planned; the answer comes later.
+    fn plan(&mut self, id: u64, ask: Ask) -> Result<(), Refusal> {
         let gone = || Refusal::new(Why::Failed, "plans are not made any more");
         let running = self.running.as_ref().ok_or_else(gone)?;
-        self.planner.plan((running.child.id(), id), settings)
+        self.planner.plan((running.child.id(), id), ask)
     }
 
-    fn answer_plans(&mut self) {
-        while let Some(((process, id), answer)) = self.planner.finished() {
+    fn answer_plans(&mut self, service: &mut Service<'_>, moment: Moment) {
+        while let Some(((process, id), ask, planned)) = self.planner.finished() {
             // The numbers of a process that has ended mean other requests to the next one.
             if self.running.as_ref().is_some_and(|running| running.child.id() == process) {
+                let answer = match ask {
+                    Ask::Apply { .. } if planned.is_ok() => self.decide(ask, service, moment),
+                    _ => planned,
+                };
+                self.show(service);
                 self.answer(id, answer);
             }
         }
@@ -386,7 +406,7 @@ impl<'a> Bus<'a> {
         // Without NOTIFY_SOCKET and the other variables by which systemd speaks to the service.
         command.env_clear().stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::from(OwnedFd::from(bus)));
         let child = command.spawn()?;
-        let (sender, from) = channel();
+        let (sender, from) = sync_channel(MAX_READ);
         let (reader, wake) = (ours.try_clone()?, self.wake.try_clone()?);
         std::thread::Builder::new().name("bus".to_owned()).spawn(move || read(reader, sender, &wake))?;
         Ok(Running { child, to: ours, from, serves: false })
@@ -513,7 +533,7 @@ fn client_name(cookie: u32) -> String {
 }
 
 /// Reads what the process asks, until it ends.
-fn read(from: UnixStream, to: Sender<Request>, mut wake: &UnixStream) {
+fn read(from: UnixStream, to: SyncSender<Request>, mut wake: &UnixStream) {
     let mut from = BufReader::new(from);
     loop {
         // A line that is too long or is not a request ends the process: it is broken, or not ours

@@ -1,7 +1,8 @@
-//! Plans of clients, in a thread of their own: the service answers others and corrects drift
-//! meanwhile.
+//! Plans of what clients send, in a thread of their own: the service answers others and corrects
+//! drift meanwhile.
 
 use std::{
+    collections::VecDeque,
     io::{self, Write as _},
     os::unix::net::UnixStream,
     sync::mpsc::{Receiver, SyncSender, channel, sync_channel},
@@ -11,10 +12,11 @@ use std::{
 use flyball_control::{Intent, Setting, Snapshot, plan::plan};
 use flyball_host::Host;
 
-use crate::{Answer, Refusal, Why};
+use crate::{Answer, Ask, Refusal, Why};
 
-/// Plans that wait.
-const MAX_WAITING: usize = 8;
+/// Plans that wait, and those of one user.
+const MAX_WAITING: usize = 16;
+const MAX_WAITING_OF_USER: usize = 4;
 
 /// How long a plan may wait for the ones before it.
 const MAX_WAIT: Duration = Duration::from_secs(10);
@@ -24,21 +26,29 @@ pub(super) type Asker = (u32, u64);
 
 /// See the module. The thread ends with this value.
 pub(super) struct Planner {
-    to: SyncSender<(Asker, Vec<Setting>, Instant)>,
-    from: Receiver<(Asker, Answer)>,
+    to: SyncSender<(Asker, Ask, Instant)>,
+    from: Receiver<(Asker, Ask, Answer)>,
+    /// The users whose plans are not finished, in the order in which they will be.
+    users: VecDeque<u32>,
 }
 
 impl Planner {
     /// Starts the thread, with the machine opened for it alone. Each answer writes a byte to
     /// `wake`.
     pub(super) fn start(host: Box<dyn Host>, mut wake: UnixStream) -> io::Result<Planner> {
-        let (to, asked) = sync_channel::<(Asker, Vec<Setting>, Instant)>(MAX_WAITING);
+        let (to, asked) = sync_channel::<(Asker, Ask, Instant)>(MAX_WAITING);
         let (answers, from) = channel();
         let answer = move || {
-            while let Ok((asker, settings, since)) = asked.recv() {
-                let waited = since.elapsed();
-                let answer = if waited < MAX_WAIT { planned(&*host, settings) } else { Err(busy()) };
-                if answers.send((asker, answer)).is_err() {
+            while let Ok((asker, ask, since)) = asked.recv() {
+                let answer = match &ask {
+                    Ask::Plan { settings, .. } | Ask::Apply { settings, .. }
+                        if since.elapsed() < MAX_WAIT =>
+                    {
+                        planned(&*host, settings.clone())
+                    }
+                    _ => Err(busy()),
+                };
+                if answers.send((asker, ask, answer)).is_err() {
                     return;
                 }
                 // Full means that the service is going to wake anyway.
@@ -46,20 +56,31 @@ impl Planner {
             }
         };
         std::thread::Builder::new().name("plans".to_owned()).spawn(answer)?;
-        Ok(Planner { to, from })
+        Ok(Planner { to, from, users: VecDeque::new() })
     }
 
-    /// Plans these settings some time.
+    /// Plans what a request has for settings, some time.
     ///
     /// # Errors
     /// Too many plans wait already.
-    pub(super) fn plan(&self, asker: Asker, settings: Vec<Setting>) -> Result<(), Refusal> {
-        self.to.try_send((asker, settings, Instant::now())).map_err(|_| busy())
+    pub(super) fn plan(&mut self, asker: Asker, ask: Ask) -> Result<(), Refusal> {
+        let user = match &ask {
+            Ask::Plan { user, .. } | Ask::Apply { user, .. } => *user,
+            _ => 0,
+        };
+        if self.users.iter().filter(|other| **other == user).count() >= MAX_WAITING_OF_USER {
+            return Err(busy());
+        }
+        self.to.try_send((asker, ask, Instant::now())).map_err(|_| busy())?;
+        self.users.push_back(user);
+        Ok(())
     }
 
-    /// A plan that is ready.
-    pub(super) fn finished(&self) -> Option<(Asker, Answer)> {
-        self.from.try_recv().ok()
+    /// A plan that is ready, with its request.
+    pub(super) fn finished(&mut self) -> Option<(Asker, Ask, Answer)> {
+        let finished = self.from.try_recv().ok()?;
+        self.users.pop_front();
+        Some(finished)
     }
 }
 
@@ -73,4 +94,57 @@ fn planned(host: &dyn Host, settings: Vec<Setting>) -> Answer {
     let snapshot = Snapshot::for_intent(host, &intent).map_err(|error| invalid(&error))?;
     let plan = plan(&snapshot, &intent).map_err(|error| invalid(&error))?;
     serde_json::to_value(plan).map_err(|error| Refusal::new(Why::Failed, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use flyball_simhost::{SimHost, SimSetup};
+
+    use super::*;
+
+    /// Settings of `arguments`, each with so many values that no machine has.
+    fn lists(arguments: &[&str], cpus: Option<&str>, values: usize) -> Vec<Setting> {
+        let mut settings = Intent::from_arguments(arguments, cpus).unwrap().settings;
+        for setting in &mut settings {
+            setting.optional = true;
+            setting.otherwise = vec![setting.wanted.clone(); values];
+        }
+        settings
+    }
+
+    /// On 512 CPUs. Before rounds were limited, the worst one had 200 times as much.
+    #[test]
+    fn the_worst_profile_of_the_allowed_size_takes_little_longer_than_one_setting() {
+        let host = SimHost::open(&SimSetup::parse("epyc-512").unwrap()).unwrap();
+        // The thread's time on a CPU, because other tests run beside this one.
+        let spent = || -> f64 {
+            let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+            stat.split(' ').next().unwrap().parse().unwrap()
+        };
+        let time = |settings: &[Setting]| {
+            let start = spent();
+            let answer = planned(&host, settings.to_vec());
+            ((spent() - start) / 1e6, answer.is_ok())
+        };
+        let one = Intent::from_arguments(&["governor=powersave"], None).unwrap().settings;
+        let (usual, is_planned) = (0..3).map(|_| time(&one)).min_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
+        assert!(is_planned);
+        let wrong = ["max-freq=90GHz", "min-freq=90GHz", "governor=none", "epp=none"];
+        let right = ["max-freq=3GHz", "min-freq=2GHz", "governor=performance", "epp=performance"];
+        let of_parts = |count: usize| -> Vec<Setting> {
+            let parts = (0..count).map(|first| format!("{first}-511"));
+            parts.flat_map(|cpus| Intent::from_arguments(&right, Some(&cpus)).unwrap().settings).collect()
+        };
+        for (what, settings) in [
+            ("one list", lists(&wrong[..1], None, 255)),
+            ("four lists", lists(&wrong, None, 63)),
+            ("settings of parts", of_parts(64)),
+            ("settings and a list", [of_parts(55), lists(&wrong[..1], None, 35)].concat()),
+            ("settings and lists", [of_parts(40), lists(&wrong, None, 23)].concat()),
+        ] {
+            let ratio = time(&settings).0 / usual;
+            println!("{what}: {} settings, {ratio:.0} times {usual:.0} ms", settings.len());
+            assert!(ratio < 100.0, "{what}: {ratio:.0} times the plan of one setting");
+        }
+    }
 }

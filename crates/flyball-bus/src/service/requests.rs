@@ -1,6 +1,6 @@
 //! What the service does about each request, and when it refuses.
 
-use flyball_control::{Setting, Snapshot, owners::owners, plan::plan, verify::verify};
+use flyball_control::{Setting, Snapshot, owners::owners, verify::verify};
 use flyball_hold::{
     BringError, ChangeError, Changed, Effective, Hold, HoldName, Moment, OnExit, Owner, Service, Store,
     StoreError, status,
@@ -155,10 +155,6 @@ impl Bus<'_> {
         if hold.name.as_str() == CHOSEN.0 || hold.name.as_str().starts_with(PREFIX) {
             return Err(invalid(format_args!("the name '{name}' is the desktop's")));
         }
-        // The hold must be possible alone, as with `hold add`: otherwise it would stand in the way
-        // when the hold beside it ends.
-        let snapshot = Snapshot::for_intent(self.host, &hold.intent()).map_err(invalid)?;
-        plan(&snapshot, &hold.intent()).map_err(invalid)?;
         let changed = change(service, moment, |store| store.add_by(by(user), hold.clone()))?;
         let brought = &changed.brought;
         Ok(json!({"hold": hold, "in_force": true, "because": null, "applied": brought.applied,

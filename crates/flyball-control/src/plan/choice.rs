@@ -7,9 +7,12 @@ use std::collections::BTreeMap;
 use super::{Note, Obstacle, Plan, PlanError};
 use crate::{Wanted, intent::Intent};
 
-/// Limit on rounds, each of which plans the whole intent: several times the number of distinct
-/// values in a list. A client's profile must not keep the planner busy.
-const MAX_ROUNDS: usize = 50;
+/// Limits on rounds, each of which plans the whole intent: lists have fewer values in practice. A
+/// client's profile must not keep the planner busy, so an intent of many settings gets fewer.
+const ROUNDS: std::ops::RangeInclusive<usize> = 10..=20;
+
+/// Number of settings that all rounds together may plan, if that leaves enough rounds.
+const MAX_PLANNED: usize = 2000;
 
 /// Returns the plan for the part of `intent` that the machine can have, and that part.
 ///
@@ -24,6 +27,7 @@ pub(super) fn choose(
     // The first value of each setting, by the setting's name.
     let mut first: BTreeMap<String, Wanted> = BTreeMap::new();
     let mut left_out = Vec::new();
+    let max_rounds = (MAX_PLANNED / intent.settings.len().max(1)).clamp(*ROUNDS.start(), *ROUNDS.end());
     // Each round takes a value or a setting away, so that this ends.
     let mut rounds = 0;
     loop {
@@ -59,7 +63,7 @@ pub(super) fn choose(
                 None => stands.push(obstacle),
             }
         }
-        if rounds == MAX_ROUNDS {
+        if rounds == max_rounds {
             stands.extend(std::mem::take(&mut gave_way).into_values());
         }
         if !stands.is_empty() || gave_way.is_empty() {
@@ -128,6 +132,6 @@ mod tests {
             assert!(choose(&intent, plan).is_err());
             rounds.get()
         };
-        assert_eq!((rounds_of(0), rounds_of(7), rounds_of(10_000)), (1, 8, MAX_ROUNDS));
+        assert_eq!((rounds_of(0), rounds_of(7), rounds_of(10_000)), (1, 8, *ROUNDS.end()));
     }
 }

@@ -104,17 +104,18 @@ impl Refusal {
 
     /// Adds the places of `other` if both are about the same setting and differ only in the places.
     pub(super) fn join(&mut self, other: &Refusal) -> bool {
-        let (mut mine, mut theirs) = (self.clone(), other.clone());
-        let (Some(places), Some(more)) = (mine.places(), theirs.places()) else { return false };
-        let more = std::mem::take(more);
-        places.clear();
-        if mine != theirs {
-            return false;
+        // Compared without their places, which may be hundreds: they are taken out, not copied.
+        let mut theirs = other.clone();
+        let (Some(places), Some(more)) = (self.places(), theirs.places()) else { return false };
+        let (mut own, more) = (std::mem::take(places), std::mem::take(more));
+        let is_same = *self == theirs;
+        if is_same {
+            own.extend(more.into_iter().filter(|place| !own.contains(place)).collect::<Vec<_>>());
         }
         if let Some(places) = self.places() {
-            places.extend(more.into_iter().filter(|place| !places.contains(place)).collect::<Vec<_>>());
+            *places = own;
         }
-        true
+        is_same
     }
 
     fn places(&mut self) -> Option<&mut Vec<Place>> {
