@@ -3,7 +3,9 @@
 
 Each scenario connects by itself and ends with an assertion error, or prints a line."""
 
+import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -197,31 +199,111 @@ def bad():
     refused("NotSupported", lambda: client.call(client.name, "SetActionEnabled", arguments))
 
 
-def denied():
-    """Another user whom polkit does not allow it, or who cannot be asked about."""
-    client = Client()
-    refused("AccessDenied", lambda: client.choose("performance"))
-    refused("AccessDenied", lambda: client.hold("performance"))
-    assert client.get("ActiveProfile"), "anyone may read it"
+PROFILE = 'governor = "performance"\n'
 
 
-def allowed():
-    """Another user whom polkit allows it."""
-    client = Client()
-    client.choose("performance")
-    client.release(client.hold("power-saver"))
-    assert client.get("ActiveProfile") == "performance"
+def asker():
+    """A client of flyball's own interface, and a function that calls its methods."""
+    name, path = "org.flyball.Control1", "/org/flyball/Control1"
+    client = Client((name, path))
+    return client, lambda method, *texts: json.loads(
+        client.call(name, method, GLib.Variant("(" + "s" * len(texts) + ")", texts), "(s)").unpack()[0])
+
+
+def outcome(call):
+    try:
+        call()
+    except GLib.Error as found:
+        return Gio.DBusError.get_remote_error(found).rsplit(".", 1)[-1]
+    return "ok"
+
+
+def calls():
+    """Prints what comes of every call that may be refused."""
+    desktop, (_, ask) = Client(), asker()
+    assert desktop.get("ActiveProfile"), "anyone may read it"
+    print(json.dumps({
+        "ActiveProfile": outcome(lambda: desktop.choose("performance")),
+        "BatteryAware": outcome(lambda: desktop.set("BatteryAware", GLib.Variant("b", True))),
+        "HoldProfile": outcome(lambda: desktop.release(desktop.hold("power-saver"))),
+        "Plan": outcome(lambda: ask("Plan", PROFILE)),
+        "Verify": outcome(lambda: ask("Verify")),
+        "Status": outcome(lambda: ask("Status")),
+        "Apply": outcome(lambda: ask("Apply", PROFILE, f"of-{os.getuid()}")),
+        "Release": outcome(lambda: ask("Release", f"of-{os.getuid()}")),
+    }))
+
+
+def replace():
+    """Prints what comes of replacing and releasing the holds that are named."""
+    _, ask = asker()
+    for name in sys.argv[2:]:
+        print(name, outcome(lambda: ask("Apply", PROFILE, name)), outcome(lambda: ask("Release", name)))
+
+
+def make():
+    asker()[1]("Apply", PROFILE, sys.argv[2])
+
+
+def anything(choose):
+    """A value of a random type, as deep as the choices make it."""
+    texts = ["", "performance", PROFILE, 'governor = "\\\\u0000"', "desktop", "/x", "\x1b[31m", "\u202e", "x" * 70000, "[" * 3000, "0"]
+    kind = choose.randrange(9)
+    if kind < 3:
+        return GLib.Variant("s", choose.choice(texts))
+    if kind == 3:
+        return GLib.Variant("u", choose.choice([0, 1, 2**32 - 1]))
+    if kind == 4:
+        return GLib.Variant("b", choose.random() < 0.5)
+    if kind == 5:
+        return GLib.Variant("d", float("nan"))
+    if kind == 6:
+        return GLib.Variant.new_variant(anything(choose))
+    if kind == 7:
+        return GLib.Variant("ay", bytes(choose.randrange(256) for _ in range(choose.randrange(40))))
+    return GLib.Variant.new_tuple(*(anything(choose) for _ in range(1 + choose.randrange(3))))
+
+
+def random_calls():
+    """Sends messages of all kinds that the bus lets through; usage: random_calls SEED COUNT."""
+    choose = random.Random(int(sys.argv[2]))
+    names = [UPOWER, HADESS, ("org.flyball.Control1", "/org/flyball/Control1")]
+    standard = ["Properties", "Introspectable", "Peer", "ObjectManager"]
+    members = ["HoldProfile", "ReleaseProfile", "SetActionEnabled", "Plan", "Apply", "Release", "Verify", "Status", "Get", "Set",
+               "GetAll", "Introspect", "Ping", "GetMachineId", "GetManagedObjects", "Nothing"]
+    bus = connect()
+    for number in range(int(sys.argv[3])):
+        if choose.random() < 0.01:
+            # With calls that wait for an answer.
+            bus.close_sync()
+            bus = connect()
+        name, path = choose.choice(names)
+        interface = choose.choice([name, name, "org.freedesktop.DBus." + choose.choice(standard), None])
+        member = choose.choice(members)
+        message = Gio.DBusMessage.new_method_call(name, choose.choice([path, path, "/", "/org"]), interface, member)
+        if choose.random() < 0.1:
+            message = Gio.DBusMessage.new_signal(path, name, member)
+            message.set_destination(name)
+        message.set_flags(Gio.DBusMessageFlags(choose.randrange(8)))
+        right = {"Plan": 1, "Apply": 2, "Release": 1, "HoldProfile": 3, "GetAll": 1, "Get": 2}.get(member)
+        if right and choose.random() < 0.5:
+            body = [GLib.Variant("s", choose.choice([name, PROFILE, "performance", "ActiveProfile", "x"])) for _ in range(right)]
+        else:
+            body = [anything(choose) for _ in range(choose.randrange(4))]
+        if body:
+            message.set_body(GLib.Variant.new_tuple(*body))
+        bus.send_message(message, Gio.DBusSendMessageFlags.NONE)
+        if number % 50 == 0:
+            bus.flush_sync(None)
+            outcome(lambda: asker()[1]("Status"))
+    bus.flush_sync(None)
+    assert outcome(lambda: asker()[1]("Status")) in ("ok", "AccessDenied", "LimitsExceeded")
 
 
 def control():
     """flyball's own interface."""
-    import json
-
-    name, path = "org.flyball.Control1", "/org/flyball/Control1"
-    client = Client((name, path))
-    ask = lambda method, *texts: json.loads(
-        client.call(name, method, GLib.Variant("(" + "s" * len(texts) + ")", texts), "(s)").unpack()[0])
-    profile = 'governor = "performance"\n'
+    client, ask = asker()
+    profile = PROFILE
     plan = ask("Plan", profile)
     assert plan["changes"], plan
     assert ask("Status")["holds"] == []

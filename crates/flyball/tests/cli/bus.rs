@@ -115,6 +115,10 @@ impl Bus {
         let socket = self.socket();
         let words = ["hold", "run", "--bus", socket.to_str().unwrap(), "--desktop"];
         let mut command = self.machine.command(&words);
+        let config = self.folder.path().join("hold.toml");
+        if config.exists() {
+            command.arg("--config").arg(config);
+        }
         let log = std::fs::File::create(self.folder.path().join("log")).unwrap();
         command.env("STATE_DIRECTORY", self.folder.path());
         command.stdout(log.try_clone().unwrap()).stderr(log);
@@ -253,46 +257,127 @@ fn own_interface() {
     bus.scenario("control");
 }
 
+impl Bus {
+    /// A bus for other users, who need root to be played and polkit to be asked.
+    fn for_users() -> Option<Bus> {
+        let bus = Bus::start(&[PYTHON, "setpriv"]).filter(|_| has_gi())?;
+        let has_mock = Ran::of(Command::new(PYTHON).args(["-c", "import dbusmock"])).code == 0;
+        if !flyball_process::is_root() || !has_mock {
+            skip(1, "bus", "it needs root and python3-dbusmock");
+            return None;
+        }
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bus/clients.py");
+        // The checkout may lie where another user cannot read.
+        std::fs::write(bus.folder.path().join("clients.py"), std::fs::read(script).unwrap()).unwrap();
+        Some(bus)
+    }
+
+    fn start_polkit(&self) -> Process {
+        let mut polkit = self.client(PYTHON);
+        polkit.args(["-m", "dbusmock", "--system", "--template", "polkitd"]).stdout(Stdio::null());
+        Process(polkit.spawn().unwrap())
+    }
+
+    /// Has polkit allow these actions and no others.
+    fn allow(&self, actions: &[&str]) {
+        let call = || {
+            let mut call = self.client("gdbus");
+            call.args(["call", "--address", &self.address(), "--dest", "org.freedesktop.PolicyKit1"]);
+            call.args(["--object-path", "/org/freedesktop/PolicyKit1/Authority", "--method"]);
+            call.arg("org.freedesktop.DBus.Mock.SetAllowed");
+            let words: Vec<String> = actions.iter().map(|action| format!("'{action}'")).collect();
+            Ran::of(call.arg(format!("@as [{}]", words.join(", ")))).code == 0
+        };
+        assert!(eventually(call), "the mock of polkit does not answer");
+    }
+
+    /// Runs a scenario of clients.py as a user.
+    #[track_caller]
+    fn as_user(&self, user: &str, words: &[&str]) -> String {
+        let mut command = self.client("setpriv");
+        command.args(["--reuid", user, "--regid", user, "--clear-groups", PYTHON]).arg("clients.py");
+        self.expect(command.args(words).current_dir(self.folder.path()))
+    }
+}
+
+/// The rows of the table of docs/desktop.md: action, calls, a user at the machine, others.
+fn polkits_table() -> Vec<[String; 4]> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/desktop.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let rows = page.lines().filter(|line| line.starts_with("| `org."));
+    let cells = rows.map(|row| row.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()));
+    cells.map(|cells| cells.collect::<Vec<_>>().try_into().unwrap()).collect()
+}
+
 #[test]
 fn other_users_are_polkits_to_judge() {
-    let Some(bus) = Bus::start(&[PYTHON, "setpriv"]).filter(|_| has_gi()) else { return };
-    if !flyball_process::is_root() {
-        skip(1, "bus", "it needs root to be another user");
-        return;
+    let table = polkits_table();
+    let policies = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/polkit");
+    let policies: String = std::fs::read_dir(policies)
+        .unwrap()
+        .map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap())
+        .collect();
+    for [action, _, active, others] in &table {
+        let part = policies.split("<action id=\"").find(|part| part.starts_with(action.trim_matches('`')));
+        let part = part.unwrap_or_else(|| panic!("dist/polkit has no {action}"));
+        for (element, words) in [("allow_active", active), ("allow_any", others)] {
+            let (_, value) = part.split_once(&format!("<{element}>")).unwrap();
+            let value = value.split('<').next().unwrap();
+            let expected = if value == "auth_admin_keep" { "an administrator's password" } else { value };
+            assert_eq!(words, expected, "{action}, {element}");
+        }
     }
-    let script = std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bus/clients.py")).unwrap();
-    // The checkout may lie where another user cannot read.
-    let copy = bus.folder.path().join("clients.py");
-    std::fs::write(&copy, script).unwrap();
-    let as_nobody = |scenario: &str| {
-        let mut command = bus.client("setpriv");
-        command
-            .args(["--reuid", "65534", "--regid", "65534", "--clear-groups", PYTHON])
-            .arg(&copy)
-            .arg(scenario);
-        command.current_dir("/");
-        bus.expect(&mut command)
+    assert_eq!(policies.matches("<action id=").count(), table.len());
+    let Some(bus) = Bus::for_users() else { return };
+    let outcomes = |user: &str| -> std::collections::BTreeMap<String, String> {
+        serde_json::from_str(&bus.as_user(user, &["calls"])).unwrap()
     };
-    as_nobody("denied");
-    let has_mock = Ran::of(Command::new(PYTHON).args(["-c", "import dbusmock"])).code == 0;
-    if !has_mock {
-        skip(1, "bus", "there is no python3-dbusmock");
-        return;
+    let all_are = |user: &str, expected: &str| {
+        let outcomes = outcomes(user);
+        assert!(outcomes.values().all(|outcome| outcome == expected), "user {user}: {outcomes:?}");
+    };
+    all_are("0", "ok");
+    all_are("65534", "AccessDenied");
+    let _polkit = bus.start_polkit();
+    for user in ["1", "65534"] {
+        bus.allow(&[]);
+        all_are(user, "AccessDenied");
+        for [action, calls, ..] in &table {
+            bus.allow(&[action.trim_matches('`')]);
+            for (call, outcome) in outcomes(user) {
+                let expected = if calls.contains(&format!("`{call}`")) { "ok" } else { "AccessDenied" };
+                assert_eq!(outcome, expected, "{call} of user {user}, who may {action}");
+            }
+        }
     }
-    let mut polkit = bus.client(PYTHON);
-    polkit.args(["-m", "dbusmock", "--system", "--template", "polkitd"]).stdout(Stdio::null());
-    let _polkit = Process(polkit.spawn().unwrap());
-    let call = |method: &str, value: &str| {
-        let mut call = bus.client("gdbus");
-        call.args(["call", "--address", &bus.address(), "--dest", "org.freedesktop.PolicyKit1"]);
-        call.args(["--object-path", "/org/freedesktop/PolicyKit1/Authority", "--method"]);
-        Ran::of(call.args([&format!("org.freedesktop.DBus.Mock.{method}"), value]))
-    };
-    assert!(eventually(|| call("AllowUnknown", "false").code == 0));
-    as_nobody("denied");
-    let face = DESKTOP[0].0;
-    call("SetAllowed", &format!("['{face}.switch-profile', '{face}.hold-profile']"));
-    as_nobody("allowed");
+}
+
+#[test]
+fn a_hold_is_its_owners_and_roots() {
+    let Some(mut bus) = Bus::for_users() else { return };
+    bus.service = None;
+    std::fs::write(bus.folder.path().join("hold.toml"), "[[when]]\nprofile = \"powersave\"\n").unwrap();
+    bus.start_service();
+    let _polkit = bus.start_polkit();
+    bus.allow(&["org.flyball.hold"]);
+    let all = ["of-0", "of-1", "of-2", "config-1:powersave"];
+    for actor in ["0", "1", "2"] {
+        for owner in ["0", "1", "2"] {
+            bus.as_user(owner, &["make", &format!("of-{owner}")]);
+        }
+        let out = bus.as_user(actor, &["replace", all[0], all[1], all[2], all[3]]);
+        for line in out.lines() {
+            let (name, outcomes) = line.split_once(' ').unwrap();
+            let is_allowed = actor == "0" || name == format!("of-{actor}");
+            let expected = match name {
+                "config-1:powersave" => "InvalidArgs InvalidArgs",
+                _ if is_allowed => "ok ok",
+                _ => "AccessDenied AccessDenied",
+            };
+            assert_eq!(outcomes, expected, "user {actor} and {name}");
+        }
+        assert_eq!(out.lines().count(), all.len());
+    }
 }
 
 #[test]
@@ -339,6 +424,21 @@ fn no_text_of_a_caller_ends_the_connection() {
         }
     }
     assert!(bus.is_served() && !bus.log().contains("has ended"), "{}", bus.log());
+}
+
+/// FLYBALL_BUS_MESSAGES sets how many, FLYBALL_BUS_SEED which ones.
+#[test]
+fn no_message_ends_the_service_or_its_connection() {
+    let Some(bus) = Bus::for_users() else { return };
+    let number = |name: &str, otherwise: &str| std::env::var(name).unwrap_or_else(|_| otherwise.to_owned());
+    let (seed, count) = (number("FLYBALL_BUS_SEED", "1"), number("FLYBALL_BUS_MESSAGES", "400"));
+    let before = bus.process_on_the_bus();
+    for user in ["65534", "0"] {
+        bus.as_user(user, &["random_calls", &seed, &count]);
+        assert!(bus.is_served() && !bus.log().contains("has ended"), "user {user}: {}", bus.log());
+    }
+    assert_eq!(bus.process_on_the_bus(), before);
+    bus.machine.expect(0, &["hold", "release", "--all"]);
 }
 
 /// The calls of a trace by `strace -f`, and the ones of them that failed with EPERM.
@@ -440,6 +540,20 @@ fn without_its_bus_the_service_goes_on() {
     drop(launched);
     bus.start_service();
     assert!(eventually(|| bus.names() == ["desktop"]), "{:?}", bus.names());
+}
+
+#[test]
+fn holds_of_programs_outlive_the_bus() {
+    let Some(mut bus) = Bus::start(&["powerprofilesctl"]) else { return };
+    let mut launch = bus.client("powerprofilesctl");
+    launch.args(["launch", "-p", "power-saver", "--", "sleep", "60"]);
+    let _launched = Process(launch.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    assert!(eventually(|| bus.names().len() == 1));
+    bus.daemon = None;
+    assert!(eventually(|| bus.log().contains("has ended")), "{}", bus.log());
+    // What the process on the bus asked for before its end has been done by now.
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(bus.names().len(), 1, "{}", bus.log());
 }
 
 /// The members of an interface: element, name, and what belongs to it.
