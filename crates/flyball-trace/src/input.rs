@@ -31,6 +31,29 @@ use crate::{
 /// often memory, half of what is free stays free.
 const MAX_SPOOLED: u64 = 16 << 30;
 
+/// Bytes that compressed text may unpack to: a file of megabytes must not take hours.
+#[cfg(feature = "compressed")]
+const MAX_UNPACKED: u64 = 64 << 30;
+
+/// Text of a file that was compressed; reading fails where it is longer than that.
+#[cfg(feature = "compressed")]
+struct Unpacked<R> {
+    text: R,
+    left: u64,
+}
+
+#[cfg(feature = "compressed")]
+impl<R: Read> Read for Unpacked<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.text.read(buffer)?;
+        self.left = self.left.checked_sub(count as u64).ok_or_else(|| {
+            let message = format!("it unpacks to more than {} GiB", MAX_UNPACKED >> 30);
+            io::Error::new(io::ErrorKind::FileTooLarge, message)
+        })?;
+        Ok(count)
+    }
+}
+
 /// The description that raw pages lack: a trace.dat file carries all of this itself.
 #[derive(Debug, Clone, Default)]
 pub struct RawDescription {
@@ -186,9 +209,13 @@ impl Trace {
             Sniffed::Text => reader,
             #[cfg(feature = "compressed")]
             // Rotated logs that were put together are several gzip streams in one file.
-            Sniffed::Gzip => Box::new(flate2::read::MultiGzDecoder::new(reader)),
+            Sniffed::Gzip => {
+                Box::new(Unpacked { text: flate2::read::MultiGzDecoder::new(reader), left: MAX_UNPACKED })
+            }
             #[cfg(feature = "compressed")]
-            Sniffed::Zstd => Box::new(flyball_files::ZstdReader::new(reader)),
+            Sniffed::Zstd => {
+                Box::new(Unpacked { text: flyball_files::ZstdReader::new(reader), left: MAX_UNPACKED })
+            }
             Sniffed::Refused(why) => return Err(TraceError::Unsupported(format!("{name}: {why}"))),
             _ => return Err(TraceError::Unsupported(format!("{name}: this build reads no compressed text"))),
         };
@@ -501,6 +528,10 @@ mod tests {
         spool(io::repeat(0).take(1 << 20), &mut file, 1 << 20, path).unwrap();
         file.set_len(0).unwrap();
         assert!(unsupported(spool(io::repeat(0), &mut file, 1 << 20, path).unwrap_err()));
+        #[cfg(feature = "compressed")]
+        let text = |left| io::copy(&mut Unpacked { text: &[b'x'; 100][..], left }, &mut io::sink());
+        #[cfg(feature = "compressed")]
+        assert!(text(100).is_ok() && text(99).is_err());
     }
 
     #[test]

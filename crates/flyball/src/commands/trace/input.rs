@@ -54,6 +54,7 @@ impl From<TraceError> for Failure {
         // (1).
         let exit = match &error {
             TraceError::Io { path, .. } if path.as_os_str() == "stdout" => Exit::Unwritten,
+            TraceError::Io { error, .. } if error.kind() == std::io::ErrorKind::FileTooLarge => Exit::Usage,
             TraceError::Io { .. } => Exit::Failed,
             TraceError::Damaged { .. } | TraceError::Unsupported(_) => Exit::Usage,
         };
