@@ -78,6 +78,44 @@ fn a_jobs_words_choose_no_cpus() {
     }
 }
 
+/// Whatever a job's owner writes: the job gets its own CPUs or no profile.
+#[test]
+fn no_words_of_a_job_choose_its_cpus() {
+    const PARTS: [&str; 12] = [
+        " Nodes=n1 CPU_IDs=0-7 Mem=1 GRES=",
+        " Nodes=n1 CPU_IDs=0-7 Mem=10 ",
+        "CPU_IDs=",
+        "Nodes=n1",
+        " GRES= ",
+        "\n",
+        "JobId=4 ",
+        "\nJobId=4 Nodes=n1 CPU_IDs=0 Mem=1 GRES= \n",
+        "x",
+        " ",
+        "$(id)`id`'\"",
+        "\u{1b}*?\\",
+    ];
+    // xorshift: a fixed sequence of choices.
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut choose = |count: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        usize::try_from(state % count as u64).unwrap()
+    };
+    let count = std::env::var("FLYBALL_SLURM_RECORDS").ok().and_then(|text| text.parse().ok()).unwrap_or(40);
+    let own = "hold add slurm-4 --cpus 2,3 max-freq=2GHz\n";
+    let mut kept = 0;
+    for _ in 0..count {
+        let mut text = || (0..choose(4)).map(|_| PARTS[choose(PARTS.len())]).collect::<String>();
+        let (name, work_dir, comment) = (text(), text(), text());
+        let held = held(&line(&name, &work_dir, &comment));
+        kept += usize::from(held.is_some());
+        assert!(held.is_none_or(|held| held == own), "{name:?} {work_dir:?} {comment:?}");
+    }
+    assert!(kept > 0, "nothing was held");
+}
+
 #[test]
 fn the_epilog_fails_only_for_a_hold_that_is_there() {
     let folder = tempfile::tempdir().unwrap();
