@@ -5,8 +5,6 @@
 //! lines of up to eight 32-bit words in hexadecimal after their byte offset (tpmi_mem_dump_show in
 //! drivers/platform/x86/intel/tpmi.c, in newer kernels vsec_tpmi.c).
 
-use std::fmt::Write as _;
-
 /// The registers of one power domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instance {
@@ -69,33 +67,9 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<Instance>, BadLine> {
     Ok(instances)
 }
 
-/// Formats a dump as debugfs does.
-pub fn print(instances: &[Instance]) -> String {
-    let mut text = String::new();
-    for instance in instances {
-        let _ = write!(text, "TPMI Instance:{} offset:{:#x}", instance.index, instance.offset);
-        for (index, word) in instance.words.iter().enumerate() {
-            if index.is_multiple_of(8) {
-                let _ = write!(text, "\n {:08x}:", index * 4);
-            }
-            let _ = write!(text, " {word:08x}");
-        }
-        text.push('\n');
-    }
-    text
-}
-
 impl Instance {
     /// Returns the registers as 64-bit words; an odd word at the end is dropped.
     pub fn registers(&self) -> Vec<u64> {
         self.words.chunks_exact(2).map(|pair| u64::from(pair[0]) | u64::from(pair[1]) << 32).collect()
-    }
-
-    /// Writes 64-bit registers back into the 32-bit words.
-    pub fn set_registers(&mut self, registers: &[u64]) {
-        for (pair, register) in self.words.chunks_exact_mut(2).zip(registers) {
-            pair[0] = *register as u32;
-            pair[1] = (*register >> 32) as u32;
-        }
     }
 }

@@ -1,45 +1,19 @@
 //! The TPMI register block of Speed Select: one power domain's, as isst_tpmi_core.c lays it out.
 //!
-//! [`Block::decode`] moves every known field into a value of its own and keeps the remaining bits,
-//! so that [`Block::encode`] returns the same registers, reserved bits included. Both walk the same
-//! description ([`Block::visit`]), so they cannot disagree.
-//!
 //! Frequencies are ratios of 100 MHz and powers eighths of a watt, as in the registers.
 
 /// Number of levels that the block has room for.
 pub const LEVELS: usize = 5;
 
-/// Reads fields from registers, or writes them.
-trait FieldVisitor {
-    /// Visits the field of `width` bits from bit `shift` of register `index`.
-    fn field(&mut self, index: usize, shift: u32, width: u32, value: &mut u64);
-}
+/// The registers that fields are read from.
+struct Registers<'a>(&'a [u64]);
 
-fn mask(width: u32) -> u64 {
-    if width >= 64 { u64::MAX } else { (1 << width) - 1 }
-}
-
-/// Moves fields out of the registers. The bits that remain belong to no known field.
-struct TakeFields<'a>(&'a mut [u64]);
-
-impl FieldVisitor for TakeFields<'_> {
-    fn field(&mut self, index: usize, shift: u32, width: u32, value: &mut u64) {
-        *value = 0;
+impl Registers<'_> {
+    /// Reads the field of `width` bits from bit `shift` of register `index`.
+    fn field(&self, index: usize, shift: u32, width: u32, value: &mut u64) {
+        let mask = if width >= 64 { u64::MAX } else { (1 << width) - 1 };
         // A dump may be shorter than the offsets in it say. Missing registers read as 0.
-        if let Some(register) = self.0.get_mut(index) {
-            *value = *register >> shift & mask(width);
-            *register &= !(mask(width) << shift);
-        }
-    }
-}
-
-struct PutFields<'a>(&'a mut [u64]);
-
-impl FieldVisitor for PutFields<'_> {
-    fn field(&mut self, index: usize, shift: u32, width: u32, value: &mut u64) {
-        if let Some(register) = self.0.get_mut(index) {
-            *register |= (*value & mask(width)) << shift;
-        }
+        *value = self.0.get(index).map_or(0, |register| register >> shift & mask);
     }
 }
 
@@ -161,7 +135,7 @@ pub struct PerfProfile {
 }
 
 /// The whole block of a power domain.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Block {
     /// Interface version: major and minor.
     pub version: [u64; 2],
@@ -173,67 +147,64 @@ pub struct Block {
     pub core_power: Option<CorePower>,
     /// SST-PP, if the capability includes it.
     pub perf_profile: Option<PerfProfile>,
-    /// Bits that no field above covers.
-    #[serde(skip)]
-    pub(super) rest: Vec<u64>,
 }
 
 /// Header of a domain that has no registers, which reads as all ones.
 const INVALID: u64 = 0xff;
 
-fn ratios(visitor: &mut dyn FieldVisitor, index: usize, values: &mut [u64; 8]) {
+fn ratios(registers: &Registers<'_>, index: usize, values: &mut [u64; 8]) {
     for (place, value) in values.iter_mut().enumerate() {
-        visitor.field(index, 8 * place as u32, 8, value);
+        registers.field(index, 8 * place as u32, 8, value);
     }
 }
 
 impl CorePower {
-    fn visit(&mut self, visitor: &mut dyn FieldVisitor, at: usize) {
-        visitor.field(at, 4, 8, &mut self.revision);
-        visitor.field(at + 1, 0, 2, &mut self.control);
-        visitor.field(at + 2, 0, 2, &mut self.status);
+    fn read(&mut self, registers: &Registers<'_>, at: usize) {
+        registers.field(at, 4, 8, &mut self.revision);
+        registers.field(at + 1, 0, 2, &mut self.control);
+        registers.field(at + 2, 0, 2, &mut self.status);
         for (index, clos) in self.clos.iter_mut().enumerate() {
             // SST_CLOS_CONFIG_PRIO, _MIN and _MAX; the first class is at SST_CLOS_CONFIG_0_OFFSET,
             // 24 bytes.
-            visitor.field(at + 3 + index, 4, 4, &mut clos.priority);
-            visitor.field(at + 3 + index, 8, 8, &mut clos.min);
-            visitor.field(at + 3 + index, 16, 8, &mut clos.max);
+            registers.field(at + 3 + index, 4, 4, &mut clos.priority);
+            registers.field(at + 3 + index, 8, 8, &mut clos.min);
+            registers.field(at + 3 + index, 16, 8, &mut clos.max);
         }
         // Four registers of 16 cores, 4 bits each (SST_CLOS_ASSOC_0_OFFSET).
         self.assoc.resize(64, 0);
         for (core, class) in self.assoc.iter_mut().enumerate() {
-            visitor.field(at + 7 + core / 16, 4 * (core as u32 % 16), 4, class);
+            registers.field(at + 7 + core / 16, 4 * (core as u32 % 16), 4, class);
         }
     }
 }
 
 impl BaseFreq {
-    fn visit(&mut self, visitor: &mut dyn FieldVisitor, at: usize) {
-        visitor.field(at, 12, 1, &mut self.supported);
+    fn read(&mut self, registers: &Registers<'_>, at: usize) {
+        registers.field(at, 12, 1, &mut self.supported);
         // SST_BF_P1_HIGH, _P1_LOW, _T_PROHOT and _TDP in isst_tpmi_core.c.
-        visitor.field(at, 13, 8, &mut self.high);
-        visitor.field(at, 21, 8, &mut self.low);
-        visitor.field(at, 38, 8, &mut self.tjunction);
-        visitor.field(at, 46, 15, &mut self.tdp);
-        visitor.field(at + 1, 0, 64, &mut self.cores);
+        registers.field(at, 13, 8, &mut self.high);
+        registers.field(at, 21, 8, &mut self.low);
+        registers.field(at, 38, 8, &mut self.tjunction);
+        registers.field(at, 46, 15, &mut self.tdp);
+        registers.field(at + 1, 0, 64, &mut self.cores);
     }
 }
 
 impl TurboFreq {
-    fn visit(&mut self, visitor: &mut dyn FieldVisitor, at: usize) {
-        visitor.field(at, 4, 8, &mut self.revision);
-        visitor.field(at, 12, 1, &mut self.supported);
+    fn read(&mut self, registers: &Registers<'_>, at: usize) {
+        registers.field(at, 4, 8, &mut self.revision);
+        registers.field(at, 12, 1, &mut self.supported);
         // From SST_TF_LP_CLIP_RATIO_0 on, eight bits each.
         for (index, clip) in self.clip.iter_mut().enumerate() {
-            visitor.field(at, 16 + 8 * index as u32, 8, clip);
+            registers.field(at, 16 + 8 * index as u32, 8, clip);
         }
-        ratios(visitor, at + 1, &mut self.bucket_cores);
+        ratios(registers, at + 1, &mut self.bucket_cores);
         for (index, row) in self.trl.iter_mut().enumerate() {
-            ratios(visitor, at + 2 + index, row);
+            ratios(registers, at + 2 + index, row);
         }
         if self.revision >= 2 {
             for (index, modules) in self.modules.iter_mut().enumerate() {
-                visitor.field(at + 8, 16 * index as u32, 16, modules);
+                registers.field(at + 8, 16 * index as u32, 16, modules);
             }
         }
     }
@@ -250,103 +221,92 @@ impl TurboFreq {
 }
 
 impl Level {
-    fn visit(&mut self, visitor: &mut dyn FieldVisitor, at: usize, features: [u64; 3], revision: u64) {
+    fn read(&mut self, registers: &Registers<'_>, at: usize, features: [u64; 3], revision: u64) {
         // The header gives, once for all levels, the offsets of SST-PP, SST-BF and SST-TF within a
         // level (struct feature_offset).
         let own = at + features[0] as usize;
         for (index, base) in self.base.iter_mut().enumerate() {
-            visitor.field(own, 8 * index as u32, 8, base);
+            registers.field(own, 8 * index as u32, 8, base);
         }
         // SST_PP_TDP, _T_PROCHOT, _MAX_MEMORY_FREQ and _COOLING_TYPE.
-        visitor.field(own + 1, 32, 15, &mut self.tdp);
-        visitor.field(own + 1, 47, 8, &mut self.tjunction);
-        visitor.field(own + 1, 55, 7, &mut self.memory);
-        visitor.field(own + 1, 62, 2, &mut self.cooling);
-        visitor.field(own + 2, 0, 64, &mut self.cores);
+        registers.field(own + 1, 32, 15, &mut self.tdp);
+        registers.field(own + 1, 47, 8, &mut self.tjunction);
+        registers.field(own + 1, 55, 7, &mut self.memory);
+        registers.field(own + 1, 62, 2, &mut self.cooling);
+        registers.field(own + 2, 0, 64, &mut self.cores);
         for (index, count) in self.core_counts.iter_mut().enumerate() {
-            visitor.field(own + 3, 8 * index as u32, 8, count);
+            registers.field(own + 3, 8 * index as u32, 8, count);
         }
         for (index, row) in self.trl.iter_mut().enumerate() {
-            ratios(visitor, own + 4 + index, row);
+            ratios(registers, own + 4 + index, row);
         }
-        ratios(visitor, own + 10, &mut self.bucket_cores);
+        ratios(registers, own + 10, &mut self.bucket_cores);
         for (index, ratio) in self.core.iter_mut().enumerate() {
-            visitor.field(own + 11, 8 * index as u32, 8, ratio);
+            registers.field(own + 11, 8 * index as u32, 8, ratio);
         }
         for (index, ratio) in self.fabric.iter_mut().enumerate() {
-            visitor.field(own + 11, 32 + 8 * index as u32, 8, ratio);
+            registers.field(own + 11, 32 + 8 * index as u32, 8, ratio);
         }
         if revision >= 2 {
             let second = self.second_fabric.get_or_insert_default();
             for (index, ratio) in second.iter_mut().enumerate() {
-                visitor.field(own + 12, 8 * index as u32, 8, ratio);
+                registers.field(own + 12, 8 * index as u32, 8, ratio);
             }
         }
-        self.base_freq.visit(visitor, at + features[1] as usize);
-        self.turbo_freq.visit(visitor, at + features[2] as usize);
+        self.base_freq.read(registers, at + features[1] as usize);
+        self.turbo_freq.read(registers, at + features[2] as usize);
     }
 }
 
 impl PerfProfile {
-    fn visit(&mut self, visitor: &mut dyn FieldVisitor, at: usize) {
-        visitor.field(at, 4, 8, &mut self.revision);
-        visitor.field(at, 12, 8, &mut self.enabled);
-        visitor.field(at, 20, 8, &mut self.allowed);
-        visitor.field(at, 42, 1, &mut self.dynamic);
+    fn read(&mut self, registers: &Registers<'_>, at: usize) {
+        registers.field(at, 4, 8, &mut self.revision);
+        registers.field(at, 12, 8, &mut self.enabled);
+        registers.field(at, 20, 8, &mut self.allowed);
+        registers.field(at, 42, 1, &mut self.dynamic);
         for (index, offset) in self.feature_offsets.iter_mut().enumerate() {
-            visitor.field(at + 1, 8 * index as u32, 8, offset);
+            registers.field(at + 1, 8 * index as u32, 8, offset);
         }
         for (index, offset) in self.level_offsets.iter_mut().enumerate() {
-            visitor.field(at + 2, 8 * index as u32, 8, offset);
+            registers.field(at + 2, 8 * index as u32, 8, offset);
         }
         let [level, lock, features] = &mut self.control;
-        visitor.field(at + 3, 0, 3, level);
-        visitor.field(at + 3, 3, 1, lock);
-        visitor.field(at + 3, 8, 8, features);
+        registers.field(at + 3, 0, 3, level);
+        registers.field(at + 3, 3, 1, lock);
+        registers.field(at + 3, 8, 8, features);
         let [level, lock, features] = &mut self.status;
-        visitor.field(at + 4, 0, 3, level);
-        visitor.field(at + 4, 3, 1, lock);
-        visitor.field(at + 4, 4, 4, &mut self.error);
-        visitor.field(at + 4, 8, 8, features);
+        registers.field(at + 4, 0, 3, level);
+        registers.field(at + 4, 3, 1, lock);
+        registers.field(at + 4, 4, 4, &mut self.error);
+        registers.field(at + 4, 8, 8, features);
         self.levels.resize(LEVELS, None);
         for (index, level) in self.levels.iter_mut().enumerate() {
             if self.enabled >> index & 1 != 0 {
                 // All offsets are in registers of eight bytes; the kernel multiplies them
                 // (isst_tpmi_core.c: SST_REG_SIZE).
                 let start = at + self.level_offsets[index] as usize;
-                level.get_or_insert_default().visit(visitor, start, self.feature_offsets, self.revision);
+                level.get_or_insert_default().read(registers, start, self.feature_offsets, self.revision);
             }
         }
     }
 }
 
 impl Block {
-    fn empty() -> Block {
-        Block {
-            version: [0; 2],
-            capability: 0,
-            offsets: [0; 2],
-            core_power: None,
-            perf_profile: None,
-            rest: Vec::new(),
-        }
-    }
-
-    fn visit(&mut self, visitor: &mut dyn FieldVisitor) {
+    fn read(&mut self, registers: &Registers<'_>) {
         let [major, minor] = &mut self.version;
-        visitor.field(0, 5, 3, major);
-        visitor.field(0, 0, 5, minor);
-        visitor.field(0, 8, 8, &mut self.capability);
+        registers.field(0, 5, 3, major);
+        registers.field(0, 0, 5, minor);
+        registers.field(0, 8, 8, &mut self.capability);
         let [core_power, perf_profile] = &mut self.offsets;
-        visitor.field(0, 16, 8, core_power);
-        visitor.field(0, 24, 8, perf_profile);
+        registers.field(0, 16, 8, core_power);
+        registers.field(0, 24, 8, perf_profile);
         // cap_mask of sst_header: bit 0 is core-power, bit 1 perf-profile. Without its bit a part
         // has no registers.
         if self.capability & 1 != 0 {
-            self.core_power.get_or_insert_default().visit(visitor, self.offsets[0] as usize);
+            self.core_power.get_or_insert_default().read(registers, self.offsets[0] as usize);
         }
         if self.capability & 2 != 0 {
-            self.perf_profile.get_or_insert_default().visit(visitor, self.offsets[1] as usize);
+            self.perf_profile.get_or_insert_default().read(registers, self.offsets[1] as usize);
         }
     }
 
@@ -358,17 +318,8 @@ impl Block {
         if header & 0xff == INVALID || header >> 5 & 7 != 0 {
             return None;
         }
-        let mut block = Block::empty();
-        let mut rest = registers.to_vec();
-        block.visit(&mut TakeFields(&mut rest));
-        block.rest = rest;
+        let mut block = Block::default();
+        block.read(&Registers(registers));
         Some(block)
-    }
-
-    /// Encodes the registers again.
-    pub fn encode(&self) -> Vec<u64> {
-        let mut registers = self.rest.clone();
-        self.clone().visit(&mut PutFields(&mut registers));
-        registers
     }
 }

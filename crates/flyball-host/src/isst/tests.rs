@@ -294,14 +294,13 @@ fn level_data_is_read_from_its_offsets() {
 }
 
 #[test]
-fn a_dump_reads_and_prints_the_same() {
+fn a_dump_is_read() {
     let text = "TPMI Instance:0 offset:0x90007000\n 00000000: 0c010301 00000000 00000010 00000000 00000000 \
                 00000000 00000000 00000000\n 00000020: 00ff0000\nTPMI Instance:1 offset:0x900073f8\n 00000000: \
                 ffffffff ffffffff\n";
     let instances = memdump::parse(text.as_bytes()).unwrap();
     assert_eq!(instances.len(), 2);
     assert_eq!((instances[1].offset, instances[0].words[8]), (0x9000_73f8, 0x00ff_0000));
-    assert_eq!(memdump::print(&instances), text);
     assert_eq!(Block::decode(&instances[1].registers()), None);
     assert_eq!(memdump::parse(b"nonsense"), Err(memdump::BadLine(1)));
     assert!(memdump::parse(b" 00000000: 00000001\n").is_err());
@@ -329,34 +328,21 @@ fn dumps() -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn recorded_blocks_decode_to_sane_levels_and_encode_to_the_same() {
+fn recorded_blocks_decode_to_sane_levels() {
     let (mut blocks, mut empty, mut files) = (0, 0, 0);
     for (path, bytes) in dumps() {
         files += 1;
-        let mut instances = memdump::parse(&bytes).unwrap();
-        for instance in &mut instances {
+        for instance in memdump::parse(&bytes).unwrap() {
             let registers = instance.registers();
-            let Some(block) = Block::decode(&registers) else {
+            if let Some(block) = Block::decode(&registers) {
+                sane(&block);
+                blocks += 1;
+            } else {
                 // A domain without registers answers all ones.
                 assert!(registers.iter().all(|&register| register == u64::MAX), "{path}");
                 empty += 1;
-                continue;
-            };
-            assert_eq!(block.encode(), registers, "{path}");
-            // A decoder that understood nothing would give the same back. What is carried along are
-            // levels that are not enabled, ids of parts and bits that no header names.
-            let set = |registers: &[u64]| registers.iter().map(|register| register.count_ones()).sum::<u32>();
-            let (all, carried) = (set(&registers), set(&block.rest));
-            assert!(carried * 2 <= all, "{path}: {carried} of {all} bits are not understood");
-            let words = std::mem::take(&mut instance.words);
-            instance.words = vec![0; words.len()];
-            instance.set_registers(&block.encode());
-            assert_eq!(instance.words, words);
-            sane(&block);
-            blocks += 1;
+            }
         }
-        // Byte for byte the file that the kernel printed.
-        assert_eq!(memdump::print(&instances).as_bytes(), bytes, "{path}");
     }
     eprintln!("{files} dumps: {blocks} register blocks checked, {empty} domains without registers");
     assert!(blocks > 0, "the recorded machines hold no Speed Select registers");
@@ -394,19 +380,4 @@ fn sane_level(level: &super::registers::Level) {
             assert!(row.windows(2).all(|pair| pair[0] >= pair[1]), "more cores, yet a higher turbo: {row:?}");
         }
     }
-}
-
-#[test]
-fn a_changed_field_changes_its_bits_alone() {
-    let mut registers = vec![0u64; 60];
-    registers[0] = 0x0c01_0301;
-    registers[12] = 0x0010_1011 | 0x458 << 32;
-    registers[13] = 0x000e_0c00;
-    registers[14] = 5;
-    registers[17] = u64::MAX;
-    let mut block = Block::decode(&registers).unwrap();
-    block.perf_profile.as_mut().unwrap().levels[0].as_mut().unwrap().base[1] = 0x12;
-    let changed = block.encode();
-    assert_eq!(changed[17], 0xffff_ffff_ffff_12ff);
-    assert_eq!(changed.iter().zip(&registers).filter(|(a, b)| a != b).count(), 1);
 }
