@@ -209,43 +209,6 @@ impl Topology {
         }
     }
 
-    /// Creates a machine of `count` CPUs, each online with a core and a policy of its own, for
-    /// snapshots that are constructed, not taken.
-    pub fn of_policies(count: u32) -> Topology {
-        let all: CpuList = (0..count).collect();
-        let cpu = |number: u32| Cpu {
-            number,
-            online: true,
-            package: Some(0),
-            die: Some(0),
-            core: Some(number),
-            policy: Some(number),
-            ..Cpu::default()
-        };
-        let policy = |number: u32| {
-            let cpus = CpuList::from_iter([number]);
-            Policy { number, cpus: cpus.clone(), online: cpus }
-        };
-        Topology {
-            possible: all.clone(),
-            present: all.clone(),
-            online: all,
-            offline: CpuList::new(),
-            online_is_listed: true,
-            vendor: Vendor::Other,
-            family: None,
-            model: None,
-            stepping: None,
-            model_name: None,
-            microcode: None,
-            flags: BTreeSet::new(),
-            cpus: (0..count).map(|number| (number, cpu(number))).collect(),
-            policies: (0..count).map(policy).collect(),
-            has_policies_below_cpus: false,
-            nodes: BTreeMap::new(),
-        }
-    }
-
     /// Finds the kinds of cores on a hybrid processor.
     fn core_types(&mut self, host: &dyn Host) -> Result<(), ReadError> {
         // The perf PMUs of each kind: arch/x86/events/intel/core.c names them cpu_core, cpu_atom

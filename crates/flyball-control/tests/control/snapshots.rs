@@ -1,7 +1,7 @@
 //! Properties of plans, over snapshots that are made without a kernel or a file.
 
 use flyball_control::{
-    At, Content, Entry, Form, Id, Intent, Place, Reading, Slot, Snapshot, Topology, Value,
+    At, Content, Cpu, Entry, Form, Id, Intent, Place, Policy, Reading, Slot, Snapshot, Topology, Value,
     plan::{PlanError, Refusal, plan},
     verify::verify,
 };
@@ -48,11 +48,38 @@ fn frequency(place: &Place, name: &str, hundreds: u64) -> Option<Entry> {
     file(place, name, Form::KHz, Value::Frequency(KiloHertz(khz)), khz.to_string())
 }
 
+/// Creates a machine of `count` CPUs, each online with a core and a policy of its own.
+fn topology_of(count: u32) -> Topology {
+    let all: CpuList = (0..count).collect();
+    let cpu = |number: u32| Cpu {
+        number,
+        online: true,
+        package: Some(0),
+        die: Some(0),
+        core: Some(number),
+        policy: Some(number),
+        ..Cpu::default()
+    };
+    let policy = |number: u32| {
+        let cpus = CpuList::from_iter([number]);
+        Policy { number, cpus: cpus.clone(), online: cpus }
+    };
+    Topology {
+        possible: all.clone(),
+        present: all.clone(),
+        online: all,
+        online_is_listed: true,
+        cpus: (0..count).map(|number| (number, cpu(number))).collect(),
+        policies: (0..count).map(policy).collect(),
+        ..Topology::default()
+    }
+}
+
 impl Held {
     /// Builds a machine of one CPU per policy, from 0.8 to 4 GHz, whose driver accepts the kernel's
     /// governors.
     fn snapshot(&self) -> Snapshot {
-        let topology = Topology::of_policies(self.governors.len() as u32);
+        let topology = topology_of(self.governors.len() as u32);
         let governors = Value::Words(GOVERNORS.map(str::to_owned).to_vec());
         Snapshot::of("made", Kind::Simulated, topology)
             .with(Id::Governor, |place| {
