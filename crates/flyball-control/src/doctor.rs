@@ -25,6 +25,7 @@ mod models;
 mod now;
 mod pass;
 mod platform;
+mod requests;
 mod settings;
 mod speed_select;
 mod storpool;
@@ -278,6 +279,7 @@ pub static CHECKS: &[&[Check]] = &[
     platform::CHECKS,
     conflicts::CHECKS,
     settings::CHECKS,
+    requests::CHECKS,
     idle::CHECKS,
     speed_select::CHECKS,
     now::CHECKS,

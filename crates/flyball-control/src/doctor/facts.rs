@@ -126,7 +126,7 @@ pub struct Facts<'h> {
     pub online_is_listed: Result<(), Unseen>,
     /// CPUs that are present in the machine.
     pub present: CpuList,
-    /// The cpufreq policies.
+    /// The cpufreq policies with a CPU that is online; the others refuse every read.
     pub policies: Vec<Policy>,
     /// The kernel's log, if it can be read.
     pub log: Option<String>,
@@ -383,5 +383,6 @@ fn policies(snapshot: &Snapshot) -> Vec<Policy> {
         core_type: policy.cpus.first().and_then(|cpu| topology.cpus.get(&cpu)?.core_type),
         attributes: snapshot.policy_files(policy.number).cloned().unwrap_or_default(),
     };
-    topology.policies.iter().map(policy).collect()
+    let is_online = |policy: &&crate::Policy| !policy.cpus.intersection(&topology.online).is_empty();
+    topology.policies.iter().filter(is_online).map(policy).collect()
 }

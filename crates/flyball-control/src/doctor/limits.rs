@@ -331,8 +331,10 @@ fn amd_limit_source(facts: &Facts) -> Option<Answer> {
         )));
     }
     // One device per socket: a socket without one may be the limited one.
-    if folders.len() < facts.topology().packages().len() {
-        return Some(unknown("not every socket has the management port's files (HSMP)"));
+    match facts.first_of_packages() {
+        Ok(sockets) if folders.len() >= sockets.len() => {}
+        Ok(_) => return Some(unknown("not every socket has the management port's files (HSMP)")),
+        Err(why) => return Some(unknown(why)),
     }
     let (mut fine, mut hot, mut limited) = (Vec::new(), Vec::new(), Vec::new());
     let mut shown = Vec::new();

@@ -1,20 +1,16 @@
 //! Settings and registers that keep processors below what they can do, without contradicting one
-//! another: turbo off, percentages, preferences of single CPUs, limits of wake-up latency, and
-//! registers that another program wrote.
+//! another: turbo off, percentages, preferences of single CPUs and limits of wake-up latency.
 
 use std::collections::BTreeMap;
 
-use flyball_host::{
-    CpuList,
-    msr::{MSR_AMD_CPPC_REQ, MSR_HWP_REQUEST, MSR_IA32_MISC_ENABLE, MSR_PM_ENABLE},
-};
+use flyball_host::{CpuList, msr::MSR_IA32_MISC_ENABLE};
 
 use super::{
-    Answer, Check, Facts, Fix, Group, Policy, Vendor, Verdict,
+    Answer, Check, Facts, Fix, Group, Vendor, Verdict,
     conflicts::same_within_kind,
-    facts::{BOOST, MAX_PERF_PCT, NO_TURBO, cpu_words},
+    facts::{BOOST, NO_TURBO, cpu_words},
     firmware::first_cpu,
-    models, note, ok, unknown, warning,
+    note, ok, unknown, warning,
 };
 use crate::Id;
 
@@ -58,14 +54,6 @@ pub(super) const CHECKS: &[Check] = &[
         looks: "power/pm_qos_resume_latency_us of every CPU",
         covers: &["cpuN/power/pm_qos_resume_latency_us"],
         run: latency_limit,
-    },
-    Check {
-        id: "conflict.registers",
-        group: Group::Conflicts,
-        why: "A register that another program wrote is in force, and the kernel's files still show the old setting.",
-        looks: "MSR 0x774 (Intel, with HWP) or 0xc00102b3 (AMD) of every CPU against energy_performance_preference and the limits",
-        covers: &["energy_performance_preference", "scaling_max_freq"],
-        run: registers,
     },
 ];
 
@@ -221,180 +209,4 @@ fn latency_limit(facts: &Facts) -> Option<Answer> {
         answer.seen(place.replace("cpuN", &format!("cpu{}", cpus.first().unwrap_or(0))), text.clone())
     });
     Some(answer.set(Id::LatencyLimit, "no-limit"))
-}
-
-/// Returns whether a preference word from a file and a number from a register cannot match. The
-/// words' numbers differ by model (intel_epp_default, amd-pstate's epp_values), so only words far
-/// from the number contradict it.
-fn contradicts(word: &str, number: u64) -> bool {
-    match word {
-        "performance" => number > 0x40,
-        "balance_performance" => number == 0 || number > 0xa0,
-        "balance_power" => number < 0x41 || number == 0xff,
-        "power" => number < 0xa0,
-        _ => word.parse::<u64>().is_ok_and(|written| written != number),
-    }
-}
-
-/// How many CPUs have each number, by their preference's word.
-type NumbersOfWord = BTreeMap<String, BTreeMap<u64, usize>>;
-
-/// Like [`contradicts`], for drivers whose numbers for a word differ by kind of core: a CPU stands
-/// out if few CPUs with its word have its number.
-fn stands_out(numbers: &NumbersOfWord, word: &str, number: u64) -> bool {
-    if word.parse::<u64>().is_ok() {
-        return contradicts(word, number);
-    }
-    let Some(counts) = numbers.get(word) else { return true };
-    counts.get(&number).unwrap_or(&0) * 8 <= counts.values().sum()
-}
-
-/// Returns the register that holds the driver's request, if the processor looks at it.
-fn request_register(facts: &Facts) -> Option<u32> {
-    match facts.vendor {
-        Vendor::Intel if facts.is_intel_pstate() && facts.flag("hwp_epp") => {
-            // Without HWP the processor does not look at the request.
-            let is_off = facts.msr(first_cpu(facts), MSR_PM_ENABLE).is_ok_and(|value| value & 1 == 0);
-            (!is_off).then_some(MSR_HWP_REQUEST)
-        }
-        Vendor::Amd if facts.driver() == Some("amd-pstate-epp") && facts.flag("cppc") => {
-            Some(MSR_AMD_CPPC_REQ)
-        }
-        _ => None,
-    }
-}
-
-/// Returns whether a policy does not show what the register's minimum is compared with.
-fn lacks_minimum(policy: &Policy) -> bool {
-    ["scaling_min_freq", "scaling_governor"].iter().any(|name| policy.get(name).is_none())
-}
-
-fn registers(facts: &Facts) -> Option<Answer> {
-    let register = request_register(facts)?;
-    let values = match facts.msr_everywhere(register) {
-        super::Sampled::Values(values) => values,
-        super::Sampled::Unreadable(why) => return Some(unknown(why)),
-    };
-    let policy_of = |cpu| facts.policies.iter().find(|policy| policy.cpus.contains(cpu));
-    let word_of =
-        |policy: &Policy| policy.get("energy_performance_preference").unwrap_or_default().to_owned();
-    let words_differ = models::amd_words_differ(facts);
-    let mut numbers = NumbersOfWord::new();
-    for (cpu, value) in &values {
-        if let Some(policy) = policy_of(*cpu) {
-            *numbers.entry(word_of(policy)).or_default().entry(value >> 24 & 0xff).or_default() += 1;
-        }
-    }
-    let (mut preference, mut maximum, mut request) = (CpuList::new(), CpuList::new(), CpuList::new());
-    let mut evidence = Vec::new();
-    let mut without_policy = CpuList::new();
-    for (cpu, value) in values {
-        let Some(policy) = policy_of(cpu) else {
-            without_policy.insert(cpu);
-            continue;
-        };
-        // Bit 42: the package's register holds the request instead.
-        if register == MSR_HWP_REQUEST && value >> 42 & 1 == 1 {
-            continue;
-        }
-        let word = policy.get("energy_performance_preference").unwrap_or_default();
-        // Bits 31:24 in both registers.
-        let number = value >> 24 & 0xff;
-        let differs =
-            if words_differ { stands_out(&numbers, word, number) } else { contradicts(word, number) };
-        if differs {
-            preference.insert(cpu);
-            evidence.push((policy.path("energy_performance_preference"), word.to_owned(), cpu, value));
-        }
-        let is_capped = match register {
-            MSR_HWP_REQUEST => is_capped(facts, policy, value),
-            _ => is_capped_amd(facts, policy, cpu, value),
-        };
-        if register == MSR_HWP_REQUEST && (value >> 16 & 0xff != 0 || is_raised(policy, value)) {
-            // Bits 23:16 are a level that the processor is to keep, 0 leaves the choice to it.
-            request.insert(cpu);
-            let limit = policy.get("scaling_min_freq").unwrap_or_default().to_owned();
-            evidence.push((policy.path("scaling_min_freq"), limit, cpu, value));
-        }
-        if is_capped {
-            maximum.insert(cpu);
-            let limit = policy.get("scaling_max_freq").unwrap_or_default().to_owned();
-            evidence.push((policy.path("scaling_max_freq"), limit, cpu, value));
-        }
-    }
-    let place = format!("MSR {register:#x}");
-    // is_capped() compares only if nothing else lowers the maximum.
-    let unread = [NO_TURBO, MAX_PERF_PCT].into_iter().find_map(|path| facts.read(path).err());
-    let (what, knob) = match (preference.is_empty(), maximum.is_empty()) {
-        (true, true) if !request.is_empty() => (
-            format!("{}: the register asks for a level or a minimum that no file shows", cpu_words(&request)),
-            "min-freq",
-        ),
-        (true, true) if !without_policy.is_empty() => {
-            return Some(unknown(format!("{}: the policy is not known", cpu_words(&without_policy))));
-        }
-        (true, true) if register == MSR_HWP_REQUEST && unread.is_some() => return unread.map(unknown),
-        (true, true) if register == MSR_HWP_REQUEST && facts.policies.iter().any(lacks_minimum) => {
-            return Some(unknown("scaling_min_freq or scaling_governor of a policy cannot be read"));
-        }
-        (true, true) => return Some(ok("the registers have what the files show").seen(place, "every CPU")),
-        (false, _) => (
-            format!("{}: the preference in force is not the one that the file shows", cpu_words(&preference)),
-            "epp",
-        ),
-        _ => (
-            format!("{}: the maximum in force is below the one that the file shows", cpu_words(&maximum)),
-            "max-freq",
-        ),
-    };
-    let answer = evidence.into_iter().take(3).fold(warning(what), |answer, (path, text, cpu, value)| {
-        answer.seen(path, text).seen(format!("{place} of CPU {cpu}"), format!("{value:#x}"))
-    });
-    Some(answer.fix(Fix::Person(format!(
-        "another program wrote the register: stop it, then set {knob} to another value and back, so that the kernel writes it again"
-    ))))
-}
-
-/// Returns whether the highest level in amd-pstate's request register is more than a tenth below
-/// the policy's maximum. The driver converts with the nominal level and frequency (freq_to_perf in
-/// amd-pstate.c). Without these the answer is no.
-fn is_capped_amd(facts: &Facts, policy: &Policy, cpu: u32, request: u64) -> bool {
-    let cppc = |name: &str| {
-        let text = facts.read(&format!("/sys/devices/system/cpu/cpu{cpu}/acpi_cppc/{name}"));
-        text.ok().and_then(|text| text.trim().parse::<u64>().ok()).filter(|number| *number > 0)
-    };
-    let level = request & 0xff;
-    let numbers = (policy.number("scaling_max_freq"), cppc("nominal_perf"), cppc("nominal_freq"));
-    let (Some(limit), Some(perf), Some(mhz), Some(highest)) =
-        (numbers.0, numbers.1, numbers.2, cppc("highest_perf"))
-    else {
-        return false;
-    };
-    let asked = (limit * perf / (mhz * 1000)).min(highest);
-    level > 0 && level * 10 < asked * 9
-}
-
-/// Returns whether the request's lowest ratio (bits 7:0) is above the policy's minimum. Levels of
-/// hybrid processors are not ratios, and the performance governor sets the minimum to the maximum.
-fn is_raised(policy: &Policy, request: u64) -> bool {
-    if policy.core_type.is_some() || matches!(policy.get("scaling_governor"), None | Some("performance")) {
-        return false;
-    }
-    let khz = (request & 0xff) * 100_000;
-    policy.number("scaling_min_freq").is_some_and(|limit| khz > limit + 200_000)
-}
-
-/// Returns whether the request's highest ratio is below the policy's maximum. Levels of hybrid
-/// processors are not ratios. With turbo off or a percentage limit, the driver itself asks for
-/// less.
-fn is_capped(facts: &Facts, policy: &Policy, request: u64) -> bool {
-    if policy.core_type.is_some()
-        || facts.read(NO_TURBO).map_or(true, |word| word != "0")
-        || facts.read(MAX_PERF_PCT).map_or(true, |word| word != "100")
-    {
-        return false;
-    }
-    // Bits 15:8 are the highest ratio (HWP_MAX_PERF), which the driver rounds a limit to.
-    let khz = (request >> 8 & 0xff) * 100_000;
-    policy.number("scaling_max_freq").is_some_and(|limit| khz > 0 && khz + 100_000 < limit)
 }

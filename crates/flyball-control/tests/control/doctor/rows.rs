@@ -59,6 +59,21 @@ fn idle_states_off_since_boot(files: &mut Files) {
     }
 }
 
+/// Switches to the passive mode, in which the register has this request.
+fn passive(files: &mut Files, governor: &str, request: &str) {
+    put(files, format!("{CPU}/intel_pstate/status"), "passive");
+    each_policy(files, "scaling_driver", "intel_cpufreq");
+    each_policy(files, "scaling_governor", governor);
+    each_policy(files, "scaling_setspeed", "2000000");
+    msr(files, 0x774, request);
+}
+
+/// Takes the last CPU offline: its policy then refuses reads.
+fn sleeping_policy(files: &mut Files, file: &str) {
+    put(files, format!("{CPU}/online"), "0-2");
+    files.remove(&format!("{CPU}/cpufreq/policy3/{file}"));
+}
+
 fn other_stepping(files: &mut Files) {
     let text = files["proc/cpuinfo"].clone().unwrap();
     put(files, "proc/cpuinfo", text.replacen("stepping\t: 4", "stepping\t: 3", 1));
@@ -308,6 +323,35 @@ pub(super) fn rows() -> Vec<Row> {
         row("conflict.registers", intel, |f| msr(f, 0x774, "ff00250a"), Warning),
         row("conflict.registers", intel, |f| msr(f, 0x774, "8000180a"), Warning),
         row("conflict.registers", amd, |f| msr(f, 0xc001_02b3, "28c8"), Warning),
+        // Without the levels nothing is compared.
+        row(
+            "conflict.registers",
+            amd,
+            |f| f.retain(|path, _| !path.ends_with("cpu2/acpi_cppc/nominal_perf")),
+            Unknown,
+        ),
+        // In passive mode the driver writes the governor's level itself.
+        row("conflict.registers", intel, |f| passive(f, "conservative", "800a250a"), Ok),
+        row("conflict.registers", intel, |f| passive(f, "performance", "80252525"), Ok),
+        row("conflict.registers", intel, |f| passive(f, "powersave", "800a0a0a"), Ok),
+        row("conflict.registers", intel, |f| passive(f, "userspace", "80141414"), Ok),
+        // A maximum that no governor asks for, and a minimum above the level.
+        row("conflict.registers", intel, |f| passive(f, "performance", "80141414"), Warning),
+        row("conflict.registers", intel, |f| passive(f, "schedutil", "800a140a"), Warning),
+        row("conflict.registers", intel, |f| passive(f, "schedutil", "800a2514"), Warning),
+        // The percentage raises the minimum that the driver asks for.
+        row(
+            "conflict.registers",
+            intel,
+            |f| {
+                put(f, format!("{CPU}/intel_pstate/min_perf_pct"), "60");
+                msr(f, 0x774, "80002516");
+            },
+            Ok,
+        ),
+        // A processor whose siblings are offline shows what the others have.
+        row("conflict.registers", intel, |f| sleeping_policy(f, "scaling_min_freq"), Ok),
+        row("firmware.amd-max-freq", amd, |f| sleeping_policy(f, "amd_pstate_max_freq"), Ok),
         row(
             "firmware.amd-max-freq",
             amd,
