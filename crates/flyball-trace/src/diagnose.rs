@@ -5,6 +5,7 @@
 //! whole trace are known. [`Limits`] holds every threshold with the reason for its value.
 
 mod explain;
+mod findings;
 mod judge;
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,10 @@
 
 use flyball_host::{CpuList, isolation::Isolation};
 
-use super::{Diagnoser, Finding, FindingKind, Severity};
+use super::{
+    Diagnoser, Finding, FindingKind,
+    findings::{UNEXPLAINED, finding},
+};
 
 const TICKLESS: &str = "take the CPU out of nohz_full, or let something else than the scheduler's callback choose its \
     frequency: the governor performance (from kernel 4.9 on intel_pstate then sets the P-state at once), HWP, or \
@@ -16,8 +19,6 @@ const TICKLESS: &str = "take the CPU out of nohz_full, or let something else tha
 const NOT_TICKLESS: &str = "the tick runs on this CPU, so something else kept the callback away: a hypervisor that took \
     the CPU, interrupts that were off, or a task above the scheduler's classes (stop machine, a real-time task that \
     never sleeps)";
-const UNEXPLAINED: &str = "record task switches too (--sched): they show whether a task ran there, which is this fault, or the \
-    CPU slept, which is how it should be";
 
 /// Adds to the findings what the kernel's isolation of CPUs explains of them, and what only it
 /// makes suspicious.
@@ -93,32 +94,13 @@ fn without_decisions(
         );
         let evidence =
             format!("the kernel runs CPU {cpu} without a tick ({options}): nothing called the driver");
-        findings.push(Finding {
-            kind: FindingKind::NoDecisions,
-            severity: Severity::Fault,
-            cpu: Some(cpu),
-            other_cpu: None,
-            from: since as f64 / 1e9,
-            to: range.1 as f64 / 1e9,
-            what,
-            evidence: vec![evidence],
-            remedy: TICKLESS,
-            uncertain: false,
-        });
+        let found = finding(FindingKind::NoDecisions, cpu, (since, range.1), what);
+        findings.push(Finding { evidence: vec![evidence], remedy: TICKLESS, ..found });
     }
     if !unexplained.is_empty() {
         let cpus = CpuList::from_iter(unexplained);
-        findings.push(Finding {
-            kind: FindingKind::Unexplained,
-            severity: Severity::Note,
-            cpu: None,
-            other_cpu: None,
-            from: range.0 as f64 / 1e9,
-            to: range.1 as f64 / 1e9,
-            what: format!("no decision of CPU {cpus} in the whole trace, while other CPUs decided"),
-            evidence: vec![format!("the kernel runs them without a tick ({options})")],
-            remedy: UNEXPLAINED,
-            uncertain: false,
-        });
+        let what = format!("no decision of CPU {cpus} in the whole trace, while other CPUs decided");
+        let evidence = vec![format!("the kernel runs them without a tick ({options})")];
+        findings.push(Finding { evidence, ..finding(FindingKind::Unexplained, None, range, what) });
     }
 }

@@ -1,6 +1,8 @@
 //! The judgement on a trace's windows.
 
-use super::{Diagnoser, Finding, FindingKind, Severity, explain::explain, windows::Window};
+use super::{
+    Diagnoser, Finding, FindingKind, Severity, explain::explain, findings::finding, windows::Window,
+};
 
 /// The frequencies and levels that the whole trace shows to be possible.
 struct Scale {
@@ -59,6 +61,10 @@ struct WindowRun {
 }
 
 impl WindowRun {
+    fn range(&self) -> (u64, u64) {
+        (self.from, self.to)
+    }
+
     fn seconds(&self) -> f64 {
         (self.to - self.from) as f64 / 1e9
     }
@@ -119,45 +125,6 @@ fn stretches(
     found
 }
 
-fn finding(
-    kind: FindingKind,
-    severity: Severity,
-    cpu: u32,
-    range: (u64, u64),
-    what: String,
-    remedy: &'static str,
-) -> Finding {
-    Finding {
-        kind,
-        severity,
-        cpu: Some(cpu),
-        other_cpu: None,
-        from: range.0 as f64 / 1e9,
-        to: range.1 as f64 / 1e9,
-        what,
-        evidence: Vec::new(),
-        remedy,
-        uncertain: false,
-    }
-}
-
-const STUCK_LOW: &str = "look at the limits (scaling_max_freq, max_perf_pct), at heat and power limits, and whether the \
-    driver's callback runs on this CPU (nohz_full, isolcpus)";
-const STUCK_HIGH: &str = "a governor of performance, a minimum set too high, or a decision that was never taken back: look \
-    at scaling_governor and scaling_min_freq";
-const NO_DECISIONS: &str = "the driver's callback did not run: on nohz_full or isolated CPUs intel_pstate in active mode has \
-    none (use its passive mode, or HWP); a task that never lets the scheduler run does the same";
-const STOPPED: &str = "the CPU went idle or offline, or its driver or governor was changed";
-const IGNORED: &str = "the firmware does not grant what is asked for: heat, power or current limits, a BIOS power mode, or a \
-    sibling's request";
-const CLIPPED: &str = "look who set the limit: scaling_max_freq, a thermal daemon, a power profile";
-const HUNTING: &str = "a longer rate limit or sampling interval (schedutil/rate_limit_us, ondemand/sampling_rate), or a \
-    governor that averages over more time";
-const NO_BOOST: &str = "is boost on (cpufreq/boost, intel_pstate/no_turbo), and does the BIOS allow it?";
-const DISAGREE: &str = "the core runs at the higher of the two; give both the same limits and preference";
-const LOST: &str =
-    "record with a larger buffer (-b) or fewer events; findings that touch these places may be wrong";
-
 /// All findings, the worst first, then by CPU and time.
 pub(super) fn judge(diagnoser: &Diagnoser) -> Vec<Finding> {
     let scale = Scale::of(diagnoser);
@@ -173,9 +140,7 @@ pub(super) fn judge(diagnoser: &Diagnoser) -> Vec<Finding> {
         let range = (event.time, event.end);
         let times = if event.count > 1 { format!(" ({} times)", event.count) } else { String::new() };
         let what = format!("{}{times}", event.what);
-        let mut found = finding(FindingKind::Throttled, Severity::Warning, 0, range, what, CLIPPED);
-        found.cpu = event.cpu;
-        findings.push(found);
+        findings.push(finding(FindingKind::Throttled, event.cpu, range, what));
     }
     // After all others: it explains their findings, and adds evidence to them.
     if let Some(isolation) = &diagnoser.isolation {
@@ -228,8 +193,7 @@ fn windows_of(
             stretch.load * 100.0,
             stretch.des
         );
-        let range = (stretch.from, stretch.to);
-        findings.push(finding(FindingKind::StuckLow, Severity::Fault, cpu, range, what, STUCK_LOW));
+        findings.push(finding(FindingKind::StuckLow, cpu, stretch.range(), what));
     }
     // A request with equal bounds leaves the governor no choice: that is a setting, not a decision.
     let idle_at_max =
@@ -237,8 +201,7 @@ fn windows_of(
     for stretch in stretches(diagnoser, windows, 4.0 * limits.least, idle_at_max) {
         let what =
             format!("asked for its maximum of {:.0} at {:.1} % load", stretch.des, stretch.load * 100.0);
-        let range = (stretch.from, stretch.to);
-        findings.push(finding(FindingKind::StuckHigh, Severity::Note, cpu, range, what, STUCK_HIGH));
+        findings.push(finding(FindingKind::StuckHigh, cpu, stretch.range(), what));
     }
     let ignored = |window: &Window| {
         let usual = scale.ratio * window.des();
@@ -251,8 +214,7 @@ fn windows_of(
             stretch.des,
             scale.ratio * stretch.des
         );
-        let range = (stretch.from, stretch.to);
-        findings.push(finding(FindingKind::Ignored, Severity::Warning, cpu, range, what, IGNORED));
+        findings.push(finding(FindingKind::Ignored, cpu, stretch.range(), what));
     }
     unresponsive(diagnoser, cpu, windows, findings);
     let clipped = |window: &Window| {
@@ -265,8 +227,7 @@ fn windows_of(
             stretch.load * 100.0,
             scale.highest_max
         );
-        let range = (stretch.from, stretch.to);
-        findings.push(finding(FindingKind::Clipped, Severity::Warning, cpu, range, what, CLIPPED));
+        findings.push(finding(FindingKind::Clipped, cpu, stretch.range(), what));
     }
     hunting(diagnoser, cpu, windows, findings);
     no_boost(diagnoser, cpu, windows, |window| busy(window) && at_max(window), findings);
@@ -294,7 +255,7 @@ fn no_boost(
         let what =
             format!("asked for its maximum for {time:.1} s under load and never ran above nominal frequency");
         let range = (first.from, last.to);
-        findings.push(finding(FindingKind::NoBoost, Severity::Note, cpu, range, what, NO_BOOST));
+        findings.push(finding(FindingKind::NoBoost, cpu, range, what));
     }
 }
 
@@ -326,7 +287,8 @@ fn unresponsive(diagnoser: &Diagnoser, cpu: u32, windows: &[Window], findings: &
             "asked for {low:.0} to {high:.0} under load and ran at {slow:.2} to {fast:.2} GHz whatever it asked for"
         );
         let range = (diagnoser.windows.time(first), diagnoser.windows.time(last + 1));
-        findings.push(finding(FindingKind::Ignored, Severity::Fault, cpu, range, what, IGNORED));
+        let ignored = finding(FindingKind::Ignored, cpu, range, what);
+        findings.push(Finding { severity: Severity::Fault, ..ignored });
     }
 }
 
@@ -352,7 +314,7 @@ fn hunting(diagnoser: &Diagnoser, cpu: u32, windows: &[Window], findings: &mut V
             "the request turned between up and down {:.0} times a second for {time:.1} s, between about {low:.0} and {high:.0}",
             turns as f64 / time
         );
-        findings.push(finding(FindingKind::Hunting, Severity::Warning, cpu, range, what, HUNTING));
+        findings.push(finding(FindingKind::Hunting, cpu, range, what));
     };
     for (number, chunk) in windows.chunks(group).enumerate() {
         let turns: u64 = chunk.iter().map(|window| u64::from(window.turns)).sum();
@@ -380,7 +342,7 @@ fn states(diagnoser: &Diagnoser, findings: &mut Vec<Finding>) {
                 silence.ghz
             );
             let range = (silence.from, silence.to);
-            findings.push(finding(FindingKind::NoDecisions, Severity::Fault, cpu, range, what, NO_DECISIONS));
+            findings.push(finding(FindingKind::NoDecisions, cpu, range, what));
         }
         if let Some(last) = state.last
             && state.samples >= 10
@@ -397,27 +359,23 @@ fn states(diagnoser: &Diagnoser, findings: &mut Vec<Finding>) {
                 || state.running.is_some_and(|(pid, since)| pid == 0 && since <= soon);
             if silent as f64 >= 2e9 * least && silent >= 50 * usual.max(1) && !asleep {
                 let seconds = silent as f64 / 1e9;
-                let (kind, severity, what, remedy) = match task {
+                let (kind, what) = match task {
                     Some(task) => (
                         FindingKind::NoDecisions,
-                        Severity::Fault,
                         format!(
                             "no decision for {seconds:.2} s, to the end of the trace, while task {task} ran"
                         ),
-                        NO_DECISIONS,
                     ),
                     None => (
                         FindingKind::Stopped,
-                        Severity::Warning,
                         format!(
                             "its last decision is {seconds:.1} s before the end of the trace; until then it decided every \
                              {:.1} ms",
                             usual as f64 / 1e6
                         ),
-                        STOPPED,
                     ),
                 };
-                findings.push(finding(kind, severity, cpu, (last, diagnoser.last), what, remedy));
+                findings.push(finding(kind, cpu, (last, diagnoser.last), what));
             }
         }
         let lasting = state.limit.map(|(max, since)| (since, diagnoser.last, max));
@@ -430,14 +388,7 @@ fn states(diagnoser: &Diagnoser, findings: &mut Vec<Finding>) {
                     f64::from(max) / 1e6,
                     f64::from(state.highest_limit) / 1e6
                 );
-                findings.push(finding(
-                    FindingKind::Clipped,
-                    Severity::Warning,
-                    cpu,
-                    (from, to),
-                    what,
-                    CLIPPED,
-                ));
+                findings.push(finding(FindingKind::Clipped, cpu, (from, to), what));
             }
         }
         // One finding for all: where records were lost says nothing about the machine.
@@ -448,7 +399,7 @@ fn states(diagnoser: &Diagnoser, findings: &mut Vec<Finding>) {
             } else {
                 format!("records were lost at {places} places; the trace does not say how many")
             };
-            findings.push(finding(FindingKind::Lost, Severity::Warning, cpu, (*first, *last), what, LOST));
+            findings.push(finding(FindingKind::Lost, cpu, (*first, *last), what));
         }
     }
 }
@@ -492,8 +443,7 @@ fn siblings(diagnoser: &Diagnoser, scale: &Scale, findings: &mut Vec<Finding>) {
                 mean(one),
                 mean(other)
             );
-            let mut found =
-                finding(FindingKind::SiblingsDisagree, Severity::Warning, *first, range, what, DISAGREE);
+            let mut found = finding(FindingKind::SiblingsDisagree, *first, range, what);
             found.other_cpu = Some(*second);
             findings.push(found);
         }
