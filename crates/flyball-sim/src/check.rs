@@ -81,6 +81,11 @@ pub(crate) fn chance(deviations: [f64; 2], rounds: f64) -> f64 {
     2.776 * ((deviations[0].powi(2) + deviations[1].powi(2)) / rounds).sqrt() * 100.0
 }
 
+/// The change from the first value to the second, in percent.
+fn change(values: [f64; 2]) -> f64 {
+    (values[1] / values[0] - 1.0) * 100.0
+}
+
 /// How amd-pstate's performance and energy differ from acpi-cpufreq's, in percent; values are given
 /// in that order of drivers, each with its energy.
 fn drivers_apart(
@@ -92,7 +97,6 @@ fn drivers_apart(
     simulated: [(f64, f64); 2],
     spread: Option<(f64, f64)>,
 ) -> [Row; 2] {
-    let change = |values: [f64; 2]| (values[1] / values[0] - 1.0) * 100.0;
     let row = |quantity, of: fn((f64, f64)) -> f64| {
         let name = format!("{governor}: amd-pstate against acpi-cpufreq");
         let row = Row::new(source, table, name, (quantity, "%"), change(published.map(of)));

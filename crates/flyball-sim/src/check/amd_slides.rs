@@ -1,7 +1,7 @@
 //! AMD's slides: acpi-cpufreq against amd-pstate under three governors, three workloads.
 
 use super::bench::Bench;
-use super::{Aim, CheckError, Report, Row, chance, document, drivers_apart};
+use super::{Aim, CheckError, Report, Row, chance, change, document, drivers_apart};
 use crate::Kernel;
 use crate::workload::Workload;
 
@@ -98,7 +98,7 @@ impl Table {
 
     /// The printed performance per watt and its change under a governor.
     fn efficiency(&self, number: usize, g: usize, got: [(f64, f64); 2]) -> Vec<Row> {
-        let (printed, change) = PER_WATT[number][g];
+        let (printed, printed_change) = PER_WATT[number][g];
         let governor = GOVERNORS[g];
         let here = [0, 1].map(|d| self.per_watt(got[d], SPEEDOMETER_S[g][d]));
         let unit = match self.quantity {
@@ -116,9 +116,8 @@ impl Table {
             })
             .collect();
         let name = format!("{governor}: amd-pstate against acpi-cpufreq");
-        let simulated = (here[1] / here[0] - 1.0) * 100.0;
-        let row =
-            Row::new("amd-slides", self.name, name, ("perf/watt", "%"), change).simulated(simulated, false);
+        let row = Row::new("amd-slides", self.name, name, ("perf/watt", "%"), printed_change);
+        let row = row.simulated(change(here), false);
         // What performance and energy may each be off, by the model and by chance, adds up in their
         // quotient.
         let spread = document::spread(governor)

@@ -130,6 +130,22 @@ impl Bench {
         (progress, span)
     }
 
+    /// Runs a workload on some CPUs, with a busy loop on others.
+    pub(super) fn run_beside(
+        &mut self,
+        mut workload: Workload,
+        cpus: &[u32],
+        busy: &[u32],
+    ) -> Result<(Progress, Span), CheckError> {
+        if !busy.is_empty() {
+            let mut spin = Workload::builtin("spin")?.task.remove(0);
+            (spin.count, spin.counts) = (busy.len() as u32, false);
+            // The spinning tasks come after the others in the list of CPUs.
+            workload.task.push(spin);
+        }
+        Ok(self.run(&workload, &[cpus, busy].concat()))
+    }
+
     pub(super) fn mark(&mut self) -> Mark {
         let silicon = self.machine.silicon();
         let read = |cpu: usize, register| silicon.read_msr(cpu, register).unwrap_or(0);

@@ -1,7 +1,7 @@
 //! The kernel's Speed Select guide.
 
 use super::bench::{Bench, Span};
-use super::{Aim, CheckError, Report, Row};
+use super::{Aim, CheckError, Report, Row, change};
 use crate::workload::Workload;
 use crate::{Caller, Kernel};
 
@@ -10,35 +10,26 @@ const SOURCE: &str = "sst-guide";
 const KERNEL: Kernel = Kernel::V6_1;
 
 fn mhz(report: &mut Report, table: &'static str, row: String, published: f64, simulated: f64, used: bool) {
-    let aim = Aim::Percent(2.0);
-    report.rows.push(Row {
-        source: SOURCE,
-        table,
-        row,
-        quantity: "Bzy_MHz",
-        unit: "MHz",
-        published,
-        simulated: Some(simulated),
-        aim,
-        used,
-        spread: None,
-    });
+    let row = Row::new(SOURCE, table, row, ("Bzy_MHz", "MHz"), published);
+    report.rows.push(row.simulated(simulated, used).aim(Aim::Percent(2.0)));
+}
+
+/// Reports the frequency of each of the first CPUs.
+fn each_mhz(
+    report: &mut Report,
+    table: &'static str,
+    published: [u32; 14],
+    span: &Span,
+    used: impl Fn(usize) -> bool,
+) {
+    for (cpu, published) in published.into_iter().enumerate() {
+        mhz(report, table, format!("CPU {cpu}"), f64::from(published), span.bzy_mhz[cpu], used(cpu));
+    }
 }
 
 fn pipe(report: &mut Report, row: &str, published: f64, simulated: f64, used: bool) {
-    let (table, aim) = ("perf bench sched pipe", Aim::Percent(3.0));
-    report.rows.push(Row {
-        source: SOURCE,
-        table,
-        row: row.into(),
-        quantity: "time",
-        unit: "us/op",
-        published,
-        simulated: Some(simulated),
-        aim,
-        used,
-        spread: None,
-    });
+    let row = Row::new(SOURCE, "perf bench sched pipe", row, ("time", "us/op"), published);
+    report.rows.push(row.simulated(simulated, used).aim(Aim::Percent(3.0)));
 }
 
 /// Reports operations per second, which the guide prints too, and the change by a feature: absolute
@@ -49,15 +40,9 @@ fn rates_and_change(report: &mut Report, feature: &str, published: [(f64, f64); 
         let row = Row::new(SOURCE, table, format!("{when} {feature}"), ("rate", "1/s"), rate);
         report.rows.push(row.simulated(1e6 / us, false).aim(Aim::Percent(3.0)));
     }
-    let change = |before: f64, after: f64| (after / before - 1.0) * 100.0;
-    let row = Row::new(
-        SOURCE,
-        table,
-        format!("what {feature} changes"),
-        ("time", "%"),
-        change(published[0].0, published[1].0),
-    );
-    report.rows.push(row.simulated(change(simulated[0], simulated[1]), false).aim(Aim::Sign(1.0)));
+    let name = format!("what {feature} changes");
+    let row = Row::new(SOURCE, table, name, ("time", "%"), change(published.map(|(us, _)| us)));
+    report.rows.push(row.simulated(change(simulated), false).aim(Aim::Sign(1.0)));
 }
 
 /// Runs sched-pipe on two CPUs, with a busy loop on others, and watches for a few seconds of it.
@@ -67,17 +52,8 @@ fn run_pipe(bench: &mut Bench, cpus: [u32; 2], busy: &[u32]) -> Result<(f64, Spa
         // A tenth of the published length: a turn takes as long in it.
         group.turns /= 10;
     }
-    let mut allowed = cpus.to_vec();
-    if !busy.is_empty() {
-        let mut spin = Workload::builtin("spin")?.task.remove(0);
-        spin.count = busy.len() as u32;
-        spin.counts = false;
-        // The spinning tasks come after the pair in the list of CPUs.
-        workload.task.push(spin);
-        allowed.extend(busy);
-    }
     bench.wait(0.2);
-    let (progress, span) = bench.run(&workload, &allowed);
+    let (progress, span) = bench.run_beside(workload, &cpus, busy)?;
     Ok((progress.turn_seconds() * 1e6, span))
 }
 
@@ -136,18 +112,9 @@ fn levels(report: &mut Report) -> Result<(), CheckError> {
         Ok(khz / 1000.0)
     };
     let mut row = |level: u32, published: f64, simulated: f64| {
-        report.rows.push(Row {
-            source: SOURCE,
-            table: "base_frequency of CPU 0",
-            row: format!("level {level}"),
-            quantity: "frequency",
-            unit: "MHz",
-            published,
-            simulated: Some(simulated),
-            aim: Aim::Percent(0.0),
-            used: level == 0,
-            spread: None,
-        });
+        let name = format!("level {level}");
+        let row = Row::new(SOURCE, "base_frequency of CPU 0", name, ("frequency", "MHz"), published);
+        report.rows.push(row.simulated(simulated, level == 0).aim(Aim::Percent(0.0)));
     };
     row(0, 2600.0, base(&mut bench)?);
     bench.start(&spin, &[]);
@@ -191,16 +158,7 @@ fn base_freq(report: &mut Report) -> Result<(), CheckError> {
     let (us, span) = run_pipe(&mut bench, [3, 4], &[])?;
     let first = us;
     pipe(report, "before base-freq, CPUs 3 and 4", 6.102_445, us, true);
-    for (cpu, &published) in before.iter().enumerate() {
-        mhz(
-            report,
-            "turbostat before base-freq",
-            format!("CPU {cpu}"),
-            f64::from(published),
-            span.bzy_mhz[cpu],
-            cpu == 0,
-        );
-    }
+    each_mhz(report, "turbostat before base-freq", before, &span, |cpu| cpu == 0);
     // base-freq enable -a: classes of service, the feature, then each CPU's minimum to its maximum.
     for cpu in LEADERS {
         class(&mut bench, cpu, 0, 30 << 8 | 0xff << 16)?;
@@ -221,18 +179,8 @@ fn base_freq(report: &mut Report) -> Result<(), CheckError> {
     pipe(report, "after base-freq, CPUs 5 and 6", 5.627_922, us, false);
     let published = [(6.102_445, 163_868.0), (5.627_922, 177_685.0)];
     rates_and_change(report, "base-freq", published, [first, us]);
-    for (cpu, &published) in after.iter().enumerate() {
-        // The length of the housekeeping wake-ups was set from one CPU of either kind.
-        let used = cpu == 1 || cpu == 8;
-        mhz(
-            report,
-            "turbostat after base-freq",
-            format!("CPU {cpu}"),
-            f64::from(published),
-            span.bzy_mhz[cpu],
-            used,
-        );
-    }
+    // The length of the housekeeping wake-ups was set from one CPU of either kind.
+    each_mhz(report, "turbostat after base-freq", after, &span, |cpu| cpu == 1 || cpu == 8);
     Ok(())
 }
 
@@ -243,17 +191,7 @@ fn turbo_freq(report: &mut Report) -> Result<(), CheckError> {
     let (us, span) = run_pipe(&mut bench, [12, 13], &busy)?;
     let first = us;
     pipe(report, "before turbo-freq, CPUs 12 and 13, 0-11 busy", 5.705_488, us, false);
-    for (cpu, &published) in before.iter().enumerate() {
-        let used = cpu == 0 || cpu == 5;
-        mhz(
-            report,
-            "turbostat before turbo-freq",
-            format!("CPU {cpu}"),
-            f64::from(published),
-            span.bzy_mhz[cpu],
-            used,
-        );
-    }
+    each_mhz(report, "turbostat before turbo-freq", before, &span, |cpu| cpu == 0 || cpu == 5);
     // turbo-freq enable -a -c 12,13: cores 12 and 13 in class 0, all others in class 3.
     for cpu in LEADERS {
         mailbox(&mut bench, cpu, (0xd0, 0x02), 0x100, 2 | 4)?;

@@ -43,14 +43,7 @@ fn call_simple(bench: &mut Bench, cpu: u32, busy: &[u32], cycles: f64) -> Result
     let mut workload = Workload::builtin("call-simple")?;
     workload.seconds = 2.0;
     workload.task[0].cycles *= cycles;
-    let mut allowed = vec![cpu];
-    if !busy.is_empty() {
-        let mut spin = Workload::builtin("spin")?.task.remove(0);
-        (spin.count, spin.counts) = (busy.len() as u32, false);
-        workload.task.push(spin);
-        allowed.extend(busy);
-    }
-    let (progress, span) = bench.run(&workload, &allowed);
+    let (progress, span) = bench.run_beside(workload, &[cpu], busy)?;
     Ok((progress.turn_seconds() * 1000.0, span.bzy_mhz[cpu as usize]))
 }
 
