@@ -101,6 +101,7 @@ fn what_goes_wrong_with_programs_is_told() {
         (&["-w", "3", "./old", "./odd"], 2, "-w of hyperfine is --warmup here"),
         (&["./old", "./odd", "--suite", "go"], 1, "found no mean of cases"),
         (&["./old", "./odd", "--suite", "csv"], 2, "--better"),
+        (&["--bisect", "a..b", "--suite", "go", "--", "./old"], 2, "cannot be used with"),
         (&["./old", "./odd", "--suite", "go", "--metric", "time"], 2, "cannot be used with"),
         (&["./old", "./odd", "--suite", "nosuch"], 2, "google-benchmark"),
         (&["./old", "./odd", "--same-output"], 1, "output differs"),

@@ -143,7 +143,7 @@ pub(crate) struct Args {
 
     /// Find the commit between these two that changed COMMAND's speed. Each commit that runs is
     /// checked out and built once, in a directory of its own below TMPDIR.
-    #[arg(long, value_name = "GOOD..BAD", requires = "command", conflicts_with_all = ["arm", "arms", "matrix", "in", "parameter", "aa", "same_output", "fail_if", "rounds", "until", "workload", "model", "setup", "cleanup", "serve", "load"], hide_short_help = true)]
+    #[arg(long, value_name = "GOOD..BAD", requires = "command", conflicts_with_all = ["arm", "arms", "matrix", "in", "parameter", "aa", "same_output", "fail_if", "rounds", "until", "workload", "model", "suite", "setup", "cleanup", "serve", "load"], hide_short_help = true)]
     pub(super) bisect: Option<String>,
 
     /// With --bisect: shell command that builds a commit. Commits that do not build are skipped.
