@@ -46,8 +46,6 @@ pub(crate) struct PackageRegisters {
     pub feedback_config: u64,
     /// The table has been written since the kernel last cleared this.
     pub feedback_new: bool,
-    /// The TPMI device's control mailbox: status, command, and a third that no driver reads.
-    pub tpmi_control: [u64; 3],
 }
 
 /// A register that only holds a value.

@@ -31,7 +31,6 @@
 //! operations and square roots, which IEEE 754 rounds the same way everywhere, so that the same
 //! seed gives the same bytes on every host.
 
-mod class;
 mod cpuid;
 mod curve;
 mod energy;
@@ -54,12 +53,10 @@ mod units;
 #[cfg(test)]
 mod tests;
 
-pub use class::WorkloadClass;
 pub use cpuid::CpuidRegisters;
 pub use curve::Curve;
 pub use energy::EnergyUnit;
 pub use fault::Fault;
-pub use feedback::Feedback;
 pub use firmware::{Interface, SharedCppc};
 pub use silicon::{Activity, License, Silicon};
 pub use spec::{MachineSpec, SpecError, SpecFault};

@@ -9,7 +9,7 @@
 //! - Granite Rapids and later: the TPMI device's memory, 64 bits a register.
 //!
 //! The functions of [`Silicon`](crate::Silicon) for them are `read_msr`, `mailbox_config_read`,
-//! `mmio_read`, `tpmi_memory_read` (one domain's block: `tpmi_read`) and the same with `write`.
+//! `mmio_read`, `tpmi_read` (one domain's block) and the same with `write`.
 //!
 //! A write acts at once; its effect on frequencies begins with the next
 //! [`settle`](crate::Silicon::settle) or step. All of them lead to the same switches, and firmware
@@ -19,10 +19,9 @@
 mod mailbox;
 mod mmio;
 mod tpmi;
-mod tpmi_memory;
+mod uncore;
 
 pub use mailbox::MailboxError;
-pub use tpmi_memory::TpmiDevice;
 
 pub use crate::sst_state::{ClassOfService, Refusal, SstDomain};
 

@@ -528,7 +528,7 @@ proptest! {
                 for register in [msr::PLATFORM_INFO, msr::HWP_CAPABILITIES, msr::PKG_POWER_INFO, msr::AMD_CPPC_CAP1] {
                     let _ = s.read_msr(0, register);
                 }
-                let _ = s.tpmi_memory_read(0, 0x4060);
+                let _ = s.tpmi_read(0, 0, 0x60);
             }
         }
     }

@@ -5,12 +5,11 @@
 use std::path::PathBuf;
 
 use flyball_guest::{
-    Interface,
+    Interface, WorkloadClass,
     guest::{Request, Root},
     initramfs::JobFile,
     machine::Driver,
 };
-use flyball_silicon::WorkloadClass;
 
 /// The kernel where none is named: Debian stable's.
 pub(crate) const KERNEL: &str = "6.12";

@@ -9,9 +9,11 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use flyball_silicon::{Activity, Feedback, SharedCppc, Silicon, WorkloadClass, msr, spec::Vendor};
+use flyball_silicon::{Activity, SharedCppc, Silicon, msr, spec::Vendor};
 
 use crate::{
+    class::WorkloadClass,
+    feedback::Feedback,
     layout::{MARK, PORTS, block},
     punit::{Function, ServedFunction},
     settings::FAULTS,
@@ -365,7 +367,7 @@ impl Chip {
         }
         let Some(memory) = self.memory else { return };
         for package in 0..self.written_feedback.len() {
-            let feedback = self.silicon.feedback(package);
+            let feedback = Feedback::new(&self.silicon, package);
             if let Some(wanted) =
                 feedback.as_ref().filter(|wanted| self.written_feedback[package].as_ref() != Some(*wanted))
             {

@@ -10,8 +10,10 @@
 //! - `chip`: the silicon as instructions see it: RDMSR, WRMSR, CPUID, ports, the mailbox;
 //! - `scheduler`: whose turn it is, for how many instructions, and what time it is: pure, fed with
 //!   events;
-//! - `punit`, `vfio_user`, `serve`: the PCI functions of Speed Select, the protocol in which QEMU
-//!   accesses them, and the threads that answer;
+//! - `class`: classes of workload, which say how busy instructions keep a core;
+//! - `feedback`: the table of hardware feedback;
+//! - `punit`, `tpmi`, `vfio_user`, `serve`: the PCI functions of Speed Select, the memory of one of
+//!   them, the protocol in which QEMU accesses them, and the threads that answer;
 //! - `api`: the functions of QEMU that are called, found by name when the plug-in is loaded;
 //! - `clock`: replaces QEMU's virtual clock, with a self-test;
 //! - `plugin`: the callbacks. No value with a destructor lives across a call that moves the program
@@ -19,8 +21,10 @@
 
 mod api;
 pub mod chip;
+mod class;
 mod clock;
 pub mod error;
+mod feedback;
 pub mod layout;
 pub mod machine;
 mod plugin;
@@ -28,4 +32,7 @@ pub mod punit;
 pub mod scheduler;
 mod serve;
 pub mod settings;
+mod tpmi;
 pub mod vfio_user;
+
+pub use class::WorkloadClass;

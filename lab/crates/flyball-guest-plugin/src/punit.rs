@@ -16,7 +16,10 @@
 
 use flyball_silicon::{MachineSpec, Silicon, spec::SstClass};
 
-use crate::vfio_user::{self, CONFIG};
+use crate::{
+    tpmi::TpmiDevice,
+    vfio_user::{self, CONFIG},
+};
 
 /// What a function is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,6 +90,7 @@ pub struct Function {
     place: Place,
     config: [u8; 4096],
     memory: u32,
+    tpmi: Option<TpmiDevice>,
 }
 
 const BAR: usize = 0x10;
@@ -99,18 +103,18 @@ impl Function {
     pub fn new(place: Place, silicon: &Silicon) -> Function {
         // Sapphire and Emerald Rapids.
         let later = matches!(silicon.spec().identity.model, 0x8f | 0xcf);
+        let tpmi = TpmiDevice::new(silicon, place.package).filter(|_| place.kind == Kind::Tpmi);
         let (device, memory) = match place.kind {
             Kind::Mailbox => (if later { 0x3259 } else { 0x3459 }, 0),
             Kind::Registers => (if later { 0x3251 } else { 0x3451 }, 4096),
-            Kind::Tpmi => {
-                (0x09a7, silicon.tpmi_device(place.package).map_or(0, |device| device.bytes.max(4096)))
-            }
+            Kind::Tpmi => (0x09a7, tpmi.as_ref().map_or(0, |device| device.bytes.max(4096))),
         };
-        let mut function = Function { place, config: [0; 4096], memory };
+        let features = tpmi.as_ref().map(|device| device.features);
+        let mut function = Function { place, config: [0; 4096], memory, tpmi };
         function.put(0, 0x8086 | device << 16);
         function.put(8, 0x08_8000 << 8); // another system peripheral
         function.put(0x2c, 0x8086);
-        if let (Kind::Tpmi, Some(device)) = (place.kind, silicon.tpmi_device(place.package)) {
+        if let Some(features) = features {
             // A capability list with one entry: PCI Express, an endpoint integrated into the root
             // complex.
             function.put(4, 1 << 20);
@@ -120,7 +124,7 @@ impl Function {
             // 0.
             function.put(0x100, 1 << 16 | 0x23);
             function.put(0x104, 16 << 20 | 1 << 16 | 0x8086);
-            function.put(0x108, 66 | device.features << 16 | 2 << 24);
+            function.put(0x108, 66 | features << 16 | 2 << 24);
         }
         function
     }
@@ -184,9 +188,9 @@ impl Function {
     fn memory_word(&self, silicon: &Silicon, at: u32) -> u64 {
         let package = self.place.package;
         match self.place.kind {
-            Kind::Tpmi => silicon.tpmi_memory_read(package, at),
+            // All ones is what a read of nothing gives on PCI.
+            Kind::Tpmi => self.tpmi.as_ref().map_or(u64::MAX, |device| device.read(silicon, at)),
             Kind::Registers => {
-                // All ones is what a read of nothing gives on PCI.
                 let half = |at| u64::from(silicon.mmio_read(package, at).unwrap_or(u32::MAX));
                 half(at) | half(at + 4) << 32
             }
@@ -194,15 +198,16 @@ impl Function {
         }
     }
 
-    fn write_memory(&self, silicon: &mut Silicon, at: u32, data: &[u8]) {
+    fn write_memory(&mut self, silicon: &mut Silicon, at: u32, data: &[u8]) {
         match self.place.kind {
             Kind::Tpmi => {
+                let Some(device) = &mut self.tpmi else { return };
                 // An access of the guest's is within 64 bits; what it leaves of them stays.
-                let mut word = silicon.tpmi_memory_read(self.place.package, at & !7).to_le_bytes();
+                let mut word = device.read(silicon, at & !7).to_le_bytes();
                 let from = (at & 7) as usize;
                 let count = data.len().min(8 - from);
                 word[from..from + count].copy_from_slice(&data[..count]);
-                silicon.tpmi_memory_write(self.place.package, at & !7, u64::from_le_bytes(word));
+                device.write(silicon, at & !7, u64::from_le_bytes(word));
             }
             Kind::Registers if at.is_multiple_of(4) => {
                 for (number, word) in data.chunks_exact(4).enumerate() {

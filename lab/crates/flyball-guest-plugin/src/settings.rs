@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use flyball_silicon::WorkloadClass;
-
-use crate::{error::PluginError, machine::Interface};
+use crate::{class::WorkloadClass, error::PluginError, machine::Interface};
 
 /// How time passes in the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

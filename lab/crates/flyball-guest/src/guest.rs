@@ -12,11 +12,12 @@ use std::{
 
 use flyball_files::{Dir, Scratch};
 use flyball_guest_plugin::{
+    WorkloadClass,
     machine::Interface,
     punit,
     settings::{self, Settings, Time},
 };
-use flyball_silicon::{WorkloadClass, spec::InterfaceSpec};
+use flyball_silicon::spec::InterfaceSpec;
 
 use crate::{
     acpi::Firmware,

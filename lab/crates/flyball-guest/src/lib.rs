@@ -40,4 +40,4 @@ pub mod run;
 pub mod untrusted;
 pub mod watch;
 
-pub use flyball_guest_plugin::machine::Interface;
+pub use flyball_guest_plugin::{WorkloadClass, machine::Interface};

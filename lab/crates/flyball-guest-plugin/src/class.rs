@@ -5,7 +5,7 @@
 //! caches, no bandwidth that runs out. The effect of a frequency change on a class is therefore
 //! stated, not found out.
 
-use crate::KiloHertz;
+use flyball_silicon::KiloHertz;
 
 /// Activity of a core that waits for memory, against one that executes. Estimated: most of a
 /// waiting core's clocks go on.
