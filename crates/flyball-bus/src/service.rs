@@ -227,7 +227,7 @@ impl<'a> Bus<'a> {
         let holds = &service.store().holds;
         // Cookies are of one connection to the bus: no program can release these any more.
         let clients = holds.iter().filter_map(|hold| hold.name.as_str().strip_prefix(PREFIX)?.parse().ok());
-        self.ending = clients.filter(|cookie| !self.clients.contains_key(cookie)).collect();
+        self.ending.extend(clients.filter(|cookie| !self.clients.contains_key(cookie)));
         let chosen = holds.iter().find(|hold| hold.name.as_str() == CHOSEN.0);
         match chosen {
             Some(hold) => {

@@ -113,7 +113,7 @@ impl Machine {
         files
     }
 
-    fn journal(&self) -> PathBuf {
+    pub(crate) fn journal(&self) -> PathBuf {
         self.path().join("run/flyball/journal")
     }
 

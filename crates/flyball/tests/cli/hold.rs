@@ -427,6 +427,39 @@ fn a_configuration_that_is_wrong_writes_nothing_and_says_where() {
     assert_eq!(machine.dump(), first);
 }
 
+/// A reload of a file that cannot be read, or while another command has the machine.
+#[test]
+fn a_reload_ends_no_service() {
+    let machine = Machine::new(1);
+    let (config, profile) = (machine.path().join("hold.toml"), machine.path().join("fast.toml"));
+    std::fs::write(&profile, "governor = \"performance\"\n").unwrap();
+    let text = format!("[[when]]\nprofile = \"{}\"\n", profile.display());
+    std::fs::write(&config, &text).unwrap();
+    let Some(service) = Service::start(&machine, &["--config", config.to_str().unwrap()]) else { return };
+    let reload = || {
+        let pid = service.0.id().to_string();
+        assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    };
+    let error = || machine.json_of_any_code(&["hold", "status"])["config_error"].clone();
+    std::fs::remove_file(&config).unwrap();
+    reload();
+    assert!(eventually(|| error().as_str().is_some_and(|error| error.contains("cannot read"))));
+    assert_eq!(machine.read(GOVERNOR), "performance", "the last configuration counts");
+    let mut lock = Command::new("flock");
+    lock.arg(machine.journal().with_file_name("lock")).args(["sh", "-c", "echo; exec sleep 1"]);
+    let mut locked = lock.stdout(Stdio::piped()).spawn().unwrap();
+    std::io::Read::read_exact(locked.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+    std::fs::write(&config, &text).unwrap();
+    reload();
+    assert!(locked.wait().unwrap().success());
+    assert!(eventually(|| error().is_null()), "{}", error());
+    assert_eq!(
+        machine.json_of_any_code(&["hold", "status"])["service"]["process"]["pid"],
+        service.0.id(),
+        "another service"
+    );
+}
+
 #[test]
 fn units_users_heat_and_limits_bring_holds_in_force() {
     let machine = Machine::new(2);

@@ -8,7 +8,13 @@ use std::{
     time::Duration,
 };
 
-use flyball_control::{Setting, write::transaction::TransactionError};
+use flyball_control::{
+    Setting,
+    write::{
+        state::{Lock, LockError, StateDir},
+        transaction::TransactionError,
+    },
+};
 use flyball_hold::{
     Active, Config, ConfigError, Moment, Presence, Service, Store, Watched, concerns_processors,
 };
@@ -78,7 +84,8 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let mut bus = bus::open(context, &*host, args.bus.as_deref(), args.desktop, &mut watch)?;
     let mut shares = false;
     loop {
-        let lock = state.lock(&change::command_line()).map_err(TransactionError::Lock)?;
+        let is_reload = presence.is_some();
+        let lock = take(&state, &|| is_reload && !stopped.load(Ordering::Relaxed))?;
         if presence.is_none() {
             // Before it is marked: then the store names no service that has ended.
             let other = Store::load(&state, &*host)?.service;
@@ -98,7 +105,11 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         // Only what came before the comparison of the start: a write after it is news, whatever
         // else is reported with it.
         drop_old_news(&mut watch);
-        let config = read_config(args.config.as_deref(), matches!(context.machine, MachineArg::Live))?;
+        let live = matches!(context.machine, MachineArg::Live);
+        let config = match read_config(args.config.as_deref(), live) {
+            Err(failure) if is_reload => Err(unreadable(args.config.as_deref(), &failure)),
+            read => read?,
+        };
         let active = Active::load(&root);
         let config = config.and_then(|config| Ok(Config { active: active?, ..config }));
         let desktop = config.as_ref().map(|config| config.desktop.clone()).unwrap_or_default();
@@ -131,6 +142,26 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
             return Ok(Exit::Done);
         }
     }
+}
+
+/// Takes the machine. Waits for a command that has it while `waits` says so: nothing is corrected
+/// meanwhile, so a reload may take as long.
+fn take(state: &StateDir, waits: &dyn Fn() -> bool) -> Result<Lock, Failure> {
+    loop {
+        match state.lock(&change::command_line()) {
+            Err(LockError::Held { .. }) if waits() => {
+                notify("WATCHDOG=1");
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            result => return Ok(result.map_err(TransactionError::Lock)?),
+        }
+    }
+}
+
+/// A file that cannot be read must not end a service: it may be replaced just now.
+fn unreadable(path: Option<&Path>, failure: &Failure) -> ConfigError {
+    let file = path.unwrap_or(Path::new(CONFIG)).display().to_string();
+    ConfigError { file, line: 1, column: 1, what: failure.to_string() }
 }
 
 fn wake_on(signal: i32, watch: &mut Watch) -> Result<(), Failure> {
