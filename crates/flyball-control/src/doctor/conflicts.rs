@@ -64,7 +64,7 @@ pub(super) const CHECKS: &[Check] = &[
         group: Group::Conflicts,
         why: "Under the performance governor the driver holds the preference at performance and refuses others.",
         looks: "scaling_governor against energy_performance_preference",
-        covers: &["scaling_governor", "energy_performance_preference"],
+        covers: &["scaling_driver", "scaling_governor", "energy_performance_preference"],
         run: governor_epp,
     },
     Check {
@@ -173,10 +173,25 @@ fn governors(facts: &Facts) -> Option<Answer> {
     })
 }
 
+/// The frequencies of a policy that limits are named by.
+const LIMIT_ENDS: [(&str, &str); 3] =
+    [("cpuinfo_min_freq", "lowest"), ("cpuinfo_max_freq", "highest"), ("base_frequency", "base")];
+
+/// Returns whether the maximum is the firmware's (_PPC), which no setting raises:
+/// firmware.bios-limit is about that. scaling_max_freq shows the lower of both.
+fn is_limited_by_firmware(policy: &super::Policy) -> bool {
+    let (Some(limit), Some(max)) = (policy.number("bios_limit"), policy.number("scaling_max_freq")) else {
+        return false;
+    };
+    // Firmware tables have whole MHz.
+    limit > 0 && limit < super::firmware_limits::top_of_table(policy).unwrap_or(0) && max * 100 >= limit * 99
+}
+
 fn limits(facts: &Facts) -> Option<Answer> {
     let answer = same_within_kind(facts, "frequency limits", |policy| {
-        // Relative to each policy's own range, so that preferred cores do not count as different.
-        let place = |name: &str, ends: [(&str, &str); 2]| {
+        // Relative to each policy's own range, so that preferred cores, and CPUs to which Speed
+        // Select or the firmware gives other limits, do not count as different.
+        let place = |name: &str, ends: [(&str, &str); 3]| {
             let value = policy.number(name)?;
             Some(
                 ends.iter()
@@ -184,9 +199,15 @@ fn limits(facts: &Facts) -> Option<Answer> {
                     .map_or_else(|| format!("{} MHz", value / 1000), |(_, word)| (*word).to_owned()),
             )
         };
-        let ends = [("cpuinfo_min_freq", "lowest"), ("cpuinfo_max_freq", "highest")];
+        if is_limited_by_firmware(policy) {
+            return Some(format!("{} to highest", place("scaling_min_freq", LIMIT_ENDS)?));
+        }
+        let ends = LIMIT_ENDS;
         Some(format!("{} to {}", place("scaling_min_freq", ends)?, place("scaling_max_freq", ends)?))
     })?;
+    if answer.verdict == super::Verdict::Ok && facts.policies.iter().any(is_limited_by_firmware) {
+        return None;
+    }
     // A few CPUs whose range was narrowed among others that have all of it. Two equal groups may be
     // meant.
     let usual = answer.evidence.first().is_some_and(|first| first.value == "lowest to highest");
@@ -202,7 +223,7 @@ fn below_base(facts: &Facts) -> Option<Answer> {
     let mut shown = None;
     let mut low = CpuList::new();
     let mut evidence = None;
-    for policy in &facts.policies {
+    for policy in facts.policies.iter().filter(|policy| !is_limited_by_firmware(policy)) {
         // Only intel_pstate has base_frequency; elsewhere CPPC's nominal frequency says the same.
         let base = policy.number("base_frequency").or_else(|| {
             let cpu = policy.cpus.first()?;
@@ -230,6 +251,9 @@ fn below_base(facts: &Facts) -> Option<Answer> {
                 .set(Id::MaxFreq, "max"),
         );
     }
+    if facts.policies.iter().any(is_limited_by_firmware) {
+        return None;
+    }
     let (place, text) = shown?;
     Some(ok("no maximum is below the base frequency").seen(place, text))
 }
@@ -237,10 +261,10 @@ fn below_base(facts: &Facts) -> Option<Answer> {
 /// The limit of a policy and the highest one that it could have, if the limit is lower: of
 /// acpi-cpufreq the highest P-state, since boost is above every limit.
 fn lowered(policy: &super::Policy) -> Option<(u64, u64)> {
-    let table = policy.get("scaling_available_frequencies");
-    let top_state = table.and_then(|list| list.split_whitespace().filter_map(|khz| khz.parse().ok()).max());
-    let highest = policy.number("cpuinfo_max_freq")?;
-    let highest = top_state.map_or(highest, |top: u64| top.min(highest));
+    if is_limited_by_firmware(policy) {
+        return None;
+    }
+    let highest = super::firmware_limits::top_of_table(policy)?;
     let limit = policy.number("scaling_max_freq")?;
     // Drivers round limits to their levels, which are up to 1 % apart.
     (limit * 100 < highest * 99).then_some((limit, highest))
@@ -274,6 +298,9 @@ fn lowered_maximum(facts: &Facts) -> Option<Answer> {
                 .seen(place, text)
                 .set(Id::MaxFreq, "max"),
         );
+    }
+    if facts.policies.iter().any(is_limited_by_firmware) {
+        return None;
     }
     let has_both = |policy: &&super::Policy| {
         policy.number("scaling_max_freq").is_some() && policy.number("cpuinfo_max_freq").is_some()
@@ -360,6 +387,12 @@ fn pinned(facts: &Facts) -> Option<Answer> {
 fn raised(facts: &Facts) -> Option<Answer> {
     let mut groups: Vec<(String, CpuList, String, u64)> = Vec::new();
     let mut shown = None;
+    // base-freq is meant to be used with the base frequency as the minimum.
+    let levels = super::speed_select::levels(facts).and_then(Result::ok).unwrap_or_default();
+    let has_base_freq = |policy: &super::Policy| {
+        let is_on = |cpu| levels.iter().any(|level| level.base_freq && level.cpus.contains(cpu));
+        policy.cpus.first().is_some_and(is_on)
+    };
     for policy in &facts.policies {
         let (Some(min), Some(max), Some(lowest), Some(governor)) = (
             policy.number("scaling_min_freq"),
@@ -374,7 +407,11 @@ fn raised(facts: &Facts) -> Option<Answer> {
         let usual = lowest.max(policy.number("amd_pstate_lowest_nonlinear_freq").unwrap_or(0));
         // A hundredth more is the rounding of a table; equal limits are for
         // conflict.pinned-minimum.
-        if min * 100 <= usual * 101 || min >= max || matches!(governor, "performance" | "userspace") {
+        if min * 100 <= usual * 101
+            || (policy.number("base_frequency") == Some(min) && has_base_freq(policy))
+            || min >= max
+            || matches!(governor, "performance" | "userspace")
+        {
             continue;
         }
         match groups.iter_mut().find(|(known, _, _, at)| known == governor && *at == min) {
@@ -400,6 +437,12 @@ fn raised(facts: &Facts) -> Option<Answer> {
     Some(ok("no minimum keeps a governor from low frequencies").seen(place, text))
 }
 
+/// Returns whether the driver runs in active mode: in passive mode the drivers register as
+/// intel_cpufreq and amd-pstate.
+fn is_active(policy: &super::Policy) -> bool {
+    matches!(policy.get("scaling_driver"), Some("intel_pstate" | "amd-pstate-epp"))
+}
+
 fn is_performance(word: &str) -> bool {
     matches!(word, "performance" | "0")
 }
@@ -409,6 +452,10 @@ fn governor_epp(facts: &Facts) -> Option<Answer> {
     let mut lost = CpuList::new();
     for policy in &facts.policies {
         let Some(epp) = policy.get("energy_performance_preference") else { continue };
+        // In passive mode the drivers take any preference under any governor.
+        if !is_active(policy) {
+            continue;
+        }
         if policy.get("scaling_governor") == Some("performance") && !is_performance(epp) {
             // On models whose performance value is not 0 the register's 0 reads as `default`
             // (intel_pstate.c).
@@ -438,11 +485,8 @@ fn powersave(facts: &Facts) -> Option<Answer> {
         else {
             continue;
         };
-        // Names of active mode only: in passive mode the drivers register as intel_cpufreq and
-        // amd-pstate.
-        let active = matches!(driver, "intel_pstate" | "amd-pstate-epp");
         shown.get_or_insert((policy.path("scaling_governor"), format!("{governor} under {driver}")));
-        if governor == "powersave" && !active {
+        if governor == "powersave" && !is_active(policy) {
             slow.extend(policy.cpus.iter());
             evidence.get_or_insert((policy.path("scaling_governor"), format!("powersave under {driver}")));
         }

@@ -291,17 +291,11 @@ fn requested_in_vain(facts: &Facts, driver: &str, mode: &str) -> Answer {
         Some(line) => answer.seen("kernel log", line.trim()),
         None => answer,
     };
-    // Since Zen 3 servers and APUs have the registers; without the flag the driver goes through the
-    // firmware's mailbox.
-    answer.fix(if facts.flag("cppc") {
-        Fix::Person("look in the kernel log for the driver's reason: dmesg | grep -i amd_pstate".to_owned())
-    } else {
-        Fix::Firmware(
-            "the processor reports no cppc flag: look for CPPC (AMD CBS, NBIO or SMU options) and set it to Enabled; the \
-             reason is in dmesg | grep -i amd_pstate"
-                .to_owned(),
-        )
-    })
+    // _CPC is there, so that CPPC is not switched off in firmware: without the flag cppc the driver
+    // goes through the firmware's mailbox.
+    answer.fix(Fix::Person(
+        "look in the kernel log for the driver's reason: dmesg | grep -i amd_pstate".to_owned(),
+    ))
 }
 
 fn not_requested(facts: &Facts, driver: &str) -> Answer {
@@ -317,16 +311,19 @@ fn not_requested(facts: &Facts, driver: &str) -> Answer {
     // amd_pstate_init leaves machines to acpi-cpufreq whose ACPI profile is unspecified (0) or that
     // of a server (4, 7); since Linux 6.13 servers of family 1Ah get amd-pstate.
     let path = "/sys/firmware/acpi/pm_profile";
-    let profile = facts.read(path).ok();
+    let profile = facts.read(path);
+    let is_left_out = facts.family < 0x1a || !super::amd_pstate::since(facts, 6, 13);
+    let servers = if facts.family < 0x1a { "before family 1Ah" } else { "before Linux 6.13" };
     let left_out = match profile.as_deref().map(str::trim) {
-        Some("0") => Some("an ACPI profile that is not specified".to_owned()),
-        Some("4" | "7") | None if facts.family < 0x1a => {
-            Some(format!("server profiles before family 1Ah (this is {:X}h)", facts.family))
+        Ok("0") => Some("an ACPI profile that is not specified".to_owned()),
+        Ok("4" | "7") if is_left_out => Some(format!("server profiles {servers}")),
+        Ok(_) => None,
+        Err(_) if is_left_out => Some(format!(
+            "ACPI profiles that are not specified and for server profiles {servers}; which one this machine has is not known"
+        )),
+        Err(_) => {
+            Some("ACPI profiles that are not specified; which one this machine has is not known".to_owned())
         }
-        Some("4" | "7") if !super::amd_pstate::since(facts, 6, 13) => {
-            Some("server profiles before Linux 6.13".to_owned())
-        }
-        _ => None,
     };
     let answer = match left_out {
         Some(which) => note(format!("{driver} runs; without a parameter the kernel uses it for {which}"))
@@ -339,10 +336,7 @@ fn not_requested(facts: &Facts, driver: &str) -> Answer {
             ))
         }
     };
-    match profile {
-        Some(profile) => answer.seen(path, profile),
-        None => answer,
-    }
+    answer.seen(path, profile.unwrap_or_else(|_| "not known".to_owned()))
 }
 
 fn mode(facts: &Facts) -> Option<Answer> {

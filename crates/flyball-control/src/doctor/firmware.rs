@@ -53,8 +53,8 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "firmware.c1e",
         group: Group::Firmware,
-        why: "C1E lowers the frequency at every halt: less power, but each wake-up takes a few microseconds longer.",
-        looks: "MSR 0x1fc bit 1 of every CPU",
+        why: "C1E lowers voltage and frequency: less power, but each wake-up takes a few microseconds longer. With promotion every C1 is one.",
+        looks: "MSR 0x1fc bit 1 of every CPU; name and disable of the first CPU's idle states",
         covers: &[],
         run: c1e,
     },
@@ -205,24 +205,41 @@ fn autonomous_c_state(facts: &Facts) -> Option<Answer> {
     )
 }
 
+/// Reports automatic promotion to C1E, which turns every C1 into C1E. Without it intel_idle asks for
+/// C1E by a hint of its own, and clears the bit itself (c1e_promotion_disable in intel_idle.c).
 fn c1e(facts: &Facts) -> Option<Answer> {
     if facts.vendor != Vendor::Intel {
         return None;
     }
-    Some(match facts.msr_everywhere(MSR_IA32_POWER_CTL) {
-        Sampled::Unreadable(why) => unknown(why),
-        Sampled::Values(values) => {
-            let on = values.iter().filter(|(_, value)| value >> 1 & 1 == 1).count();
-            let place = format!("MSR {MSR_IA32_POWER_CTL:#x} bit 1");
-            if on == 0 {
-                ok("C1E is off").seen(place, "0")
-            } else if on == values.len() {
-                ok("C1E is on").seen(place, "1")
-            } else {
-                warning(format!("C1E is on for {on} of {} CPUs", values.len())).seen(place, "mixed")
-            }
+    let values = match facts.msr_everywhere(MSR_IA32_POWER_CTL) {
+        Sampled::Unreadable(why) => return Some(unknown(why)),
+        Sampled::Values(values) => values,
+    };
+    let on = values.iter().filter(|(_, value)| value >> 1 & 1 == 1).count();
+    let state = c1e_state(facts);
+    let (answer, bit) = match (on, &state) {
+        (0, Some((_, disable))) if disable == "0" => {
+            (ok("C1E is in use as an idle state of its own; C1 is not promoted to it"), "0")
         }
+        (0, Some(_)) => (ok("C1E is a disabled idle state; C1 is not promoted to it"), "0"),
+        (0, None) => (ok("C1 is not promoted to C1E"), "0"),
+        _ if on == values.len() => (ok("C1 is promoted to C1E at every halt"), "1"),
+        _ => (warning(format!("C1 is promoted to C1E on {on} of {} CPUs", values.len())), "mixed"),
+    };
+    let answer = answer.seen(format!("MSR {MSR_IA32_POWER_CTL:#x} bit 1"), bit);
+    Some(match state {
+        Some((path, disable)) => answer.seen(path, disable),
+        None => answer,
     })
+}
+
+/// Finds the file that disables the first CPU's idle state C1E, with its text.
+fn c1e_state(facts: &Facts) -> Option<(String, String)> {
+    let root = format!("/sys/devices/system/cpu/cpu{}/cpuidle", first_cpu(facts));
+    let is_c1e = |state: &String| facts.read(&format!("{root}/{state}/name")).is_ok_and(|name| name == "C1E");
+    let path = format!("{root}/{}/disable", facts.list(&root).into_iter().find(is_c1e)?);
+    let text = facts.read(&path).ok()?;
+    Some((path, text))
 }
 
 fn energy_bias(facts: &Facts) -> Option<Answer> {

@@ -5,7 +5,7 @@
 //! decodes them (tools/power/x86/turbostat/turbostat.c).
 
 use flyball_host::{
-    Kind,
+    CpuList, Kind,
     msr::{
         MSR_CONFIG_TDP_CONTROL, MSR_CONFIG_TDP_NOMINAL, MSR_HWP_CAPABILITIES, MSR_IA32_POWER_CTL,
         MSR_PKG_POWER_INFO, MSR_PKG_POWER_LIMIT, MSR_PLATFORM_INFO, MSR_PM_ENABLE, MSR_RAPL_POWER_UNIT,
@@ -16,7 +16,7 @@ use super::{
     Answer, Check, Facts, Fix, Group, Sampled, Unseen, Vendor,
     facts::{cpu_words, packages},
     firmware::first_cpu,
-    models, note, ok, unknown, warning,
+    models, note, ok, speed_select, unknown, warning,
 };
 use crate::Id;
 
@@ -49,7 +49,8 @@ pub(super) const CHECKS: &[Check] = &[
         id: "firmware.guaranteed",
         group: Group::Firmware,
         why: "The guaranteed performance is what the processor holds with all cores busy; power limits can take it below base.",
-        looks: "MSR 0x771 bits 15:8 of every CPU against MSR 0xce bits 15:8; not on hybrid processors, whose levels are not ratios",
+        looks: "MSR 0x771 bits 15:8 of every CPU against the base of Speed Select's level, MSR 0x648 or 0xce bits 15:8; not on hybrid \
+                processors, whose levels are not ratios",
         covers: &[],
         run: guaranteed,
     },
@@ -57,7 +58,7 @@ pub(super) const CHECKS: &[Check] = &[
         id: "firmware.speed-select",
         group: Group::Firmware,
         why: "A locked performance level cannot be changed from the running system.",
-        looks: "MSR 0x64b bit 31, where MSR 0xce has several levels",
+        looks: "Speed Select's own lock; without its driver MSR 0x64b bit 31, where MSR 0xce has several levels",
         covers: &[],
         run: speed_select,
     },
@@ -222,21 +223,24 @@ fn power_limit_of_powercap(facts: &Facts) -> Option<Answer> {
     })
 }
 
+/// Returns the highest frequency of a policy that limits are about: of acpi-cpufreq's table, above
+/// which boost is not limited by it.
+pub(super) fn top_of_table(policy: &super::Policy) -> Option<u64> {
+    let highest = policy.number("cpuinfo_max_freq")?;
+    let table = policy.get("scaling_available_frequencies");
+    let top = table.and_then(|list| list.split_whitespace().filter_map(|khz| khz.parse().ok()).max());
+    Some(top.map_or(highest, |top: u64| top.min(highest)))
+}
+
 fn bios_limit(facts: &Facts) -> Option<Answer> {
     let (mut shown, mut lowest) = (None, None);
-    let mut limited = flyball_host::CpuList::new();
+    let mut limited = CpuList::new();
     for policy in &facts.policies {
         let (Some(limit), Some(max)) = (policy.number("bios_limit"), policy.number("cpuinfo_max_freq"))
         else {
             continue;
         };
-        // The limit is an entry of the table of frequencies; boost above the table is not limited
-        // by it.
-        let top = facts
-            .read(&policy.path("scaling_available_frequencies"))
-            .ok()
-            .and_then(|text| text.split_whitespace().filter_map(|word| word.parse::<u64>().ok()).max())
-            .unwrap_or(max);
+        let top = top_of_table(policy).unwrap_or(max);
         if limit > 0 && limit < top {
             limited.extend(policy.cpus.iter());
             if lowest.as_ref().is_none_or(|(_, least, _)| limit < *least) {
@@ -261,6 +265,10 @@ fn uncore(facts: &Facts) -> Option<Answer> {
     let domains = facts.list(root);
     if domains.is_empty() {
         // drivers/platform/x86/intel-uncore-frequency.c came with 5.6.
+        // Its table begins with Broadwell (intel_uncore_cpu_ids).
+        if models::before_uncore_control(facts) {
+            return None;
+        }
         let remedy = match facts.kernel_version() {
             Some(version) if version < (5, 6) => "Linux 5.6 or newer",
             _ => "modprobe intel_uncore_frequency",
@@ -348,6 +356,15 @@ impl Uncore {
     }
 }
 
+/// CPUs by the level that they guarantee.
+type ByLevel = std::collections::BTreeMap<u64, CpuList>;
+
+fn with_levels(answer: Answer, groups: &ByLevel) -> Answer {
+    groups.iter().take(4).fold(answer, |answer, (level, cpus)| {
+        answer.seen(format!("MSR 0x771 bits 15:8 of {}", cpu_words(cpus)), level.to_string())
+    })
+}
+
 fn guaranteed(facts: &Facts) -> Option<Answer> {
     // Levels of hybrid processors are not ratios of 100 MHz (intel_pstate's hybrid scaling).
     if !models::family_6(facts) || !facts.flag("hwp") || facts.policies.iter().any(|p| p.core_type.is_some())
@@ -379,16 +396,35 @@ fn guaranteed(facts: &Facts) -> Option<Answer> {
     if base == 0 {
         return Some(unknown(format!("{place}: no base ratio")));
     }
-    let mut below: std::collections::BTreeMap<u64, flyball_host::CpuList> = std::collections::BTreeMap::new();
+    // Speed Select knows the base of the level in effect, which may be another than the first.
+    let levels = speed_select::levels(facts).and_then(Result::ok).unwrap_or_default();
+    let level_of = |cpu: u32| levels.iter().find(|level| level.base > 0 && level.cpus.contains(cpu));
+    let (mut below, mut above) = (ByLevel::new(), ByLevel::new());
     for (cpu, value) in values {
-        let level = value >> 8 & 0xff;
-        if level < base {
-            below.entry(level).or_default().insert(cpu);
+        let (level, base) = (value >> 8 & 0xff, level_of(cpu).map_or(base, |level| level.base));
+        let groups = if level > base { &mut above } else { &mut below };
+        if level != base {
+            groups.entry(level).or_default().insert(cpu);
         }
     }
-    let seen = |answer: Answer| answer.seen(place, base.to_string());
+    let (base, place) = match levels.first().filter(|level| level.base > 0) {
+        Some(level) => (level.base, format!("Speed Select level of {}", level.place)),
+        None => (base, place.to_owned()),
+    };
+    let seen = |answer: Answer| answer.seen(place.as_str(), base.to_string());
     if below.is_empty() {
         return Some(seen(ok("no CPU guarantees less than the base frequency")));
+    }
+    // Only base-freq gives some CPUs more than the base and others less.
+    if !above.is_empty() && models::server(facts.model) || levels.iter().any(|level| level.base_freq) {
+        let count = |groups: &ByLevel| groups.values().map(CpuList::len).sum::<usize>();
+        let what = format!(
+            "Speed Select's base-freq (SST-BF) is on: {} CPUs guarantee more than the base frequency of {} MHz, {} less",
+            count(&above),
+            base * 100,
+            count(&below)
+        );
+        return Some(seen(with_levels(with_levels(note(what), &above), &below)));
     }
     // Servers cannot be configured upwards. Elsewhere the highest level decides nothing.
     if let Some(Err(why)) = nominal
@@ -396,8 +432,7 @@ fn guaranteed(facts: &Facts) -> Option<Answer> {
     {
         return Some(unknown(why));
     }
-    let cpus: flyball_host::CpuList =
-        below.values().flat_map(|cpus| cpus.iter().collect::<Vec<_>>()).collect();
+    let cpus: CpuList = below.values().flat_map(|cpus| cpus.iter().collect::<Vec<_>>()).collect();
     let what = format!("{} guarantee less than the base frequency of {} MHz", cpu_words(&cpus), base * 100);
     // Speed Select's levels and base-freq, and configurable power levels, lower it on purpose.
     let answer = if has_levels {
@@ -408,25 +443,41 @@ fn guaranteed(facts: &Facts) -> Option<Answer> {
                 .to_owned(),
         ))
     };
-    Some(seen(below.iter().take(4).fold(answer, |answer, (level, cpus)| {
-        answer.seen(format!("MSR 0x771 bits 15:8 of {}", cpu_words(cpus)), level.to_string())
-    })))
+    Some(seen(with_levels(answer, &below)))
 }
 
 fn speed_select(facts: &Facts) -> Option<Answer> {
     if facts.vendor != Vendor::Intel {
         return None;
     }
+    let advice =
+        || Fix::Firmware("look for Speed Select, dynamic SST-PP or Configurable TDP lock".to_owned());
+    let locked = || note("the performance level is locked by firmware").fix(advice());
+    // The lock that Speed Select obeys, if its driver is there.
+    match speed_select::levels(facts) {
+        Some(Ok(levels)) => {
+            let first = levels.iter().find(|level| level.levels.locked).or(levels.first())?;
+            let (answer, word) = if first.levels.locked {
+                (locked(), "locked")
+            } else {
+                (ok("the performance level is not locked"), "not locked")
+            };
+            return Some(answer.seen(format!("Speed Select level of {}", first.place), word));
+        }
+        Some(Err(error)) => return Some(unknown(format!("Speed Select's level cannot be read: {error}"))),
+        None => {}
+    }
     // Only processors with more than one configurable TDP level have something to lock (MSR 0xCE
     // bits 34:33).
     let info = facts.msr(first_cpu(facts), MSR_PLATFORM_INFO).ok()?;
-    if (info >> 33) % 4 == 0 {
+    if (info >> 33) % 4 == 0 || models::is_skylake_server(facts) {
         return None;
     }
+    if models::has_tpmi(facts.model) {
+        return Some(unknown(facts.missing("Speed Select's driver", "modprobe isst_tpmi")));
+    }
     Some(match facts.msr(first_cpu(facts), MSR_CONFIG_TDP_CONTROL) {
-        Ok(value) if value >> 31 & 1 == 1 => note("the performance level is locked by firmware")
-            .seen("MSR 0x64b bit 31", "1")
-            .fix(Fix::Firmware("look for Speed Select, dynamic SST-PP or Configurable TDP lock".to_owned())),
+        Ok(value) if value >> 31 & 1 == 1 => locked().seen("MSR 0x64b bit 31", "1"),
         Ok(value) => ok("the performance level is not locked").seen("MSR 0x64b", format!("{value:#x}")),
         Err(why) => unknown(why),
     })
@@ -439,7 +490,7 @@ fn bd_prochot(facts: &Facts) -> Option<Answer> {
     Some(match facts.msr_everywhere(MSR_IA32_POWER_CTL) {
         Sampled::Unreadable(why) => unknown(why),
         Sampled::Values(values) => {
-            let ignoring: flyball_host::CpuList =
+            let ignoring: CpuList =
                 // Bit 0 enables the pin as an input (Intel SDM 4, MSR_POWER_CTL): 0 ignores it.
                 values.iter().filter(|(_, value)| value & 1 == 0).map(|(cpu, _)| *cpu).collect();
             let place = format!("MSR {MSR_IA32_POWER_CTL:#x} bit 0");

@@ -9,7 +9,8 @@ use flyball_host::{
 };
 
 use super::{
-    Answer, Check, Facts, Fix, Group, Unseen, facts::cpu_words, fault, models, note, ok, unknown, warning,
+    Answer, Check, Facts, Fix, Group, Unseen, Vendor, facts::cpu_words, fault, models, note, ok, unknown,
+    warning,
 };
 use crate::{CoreType, Id};
 
@@ -281,16 +282,23 @@ fn cpuidle(facts: &Facts) -> Option<Answer> {
         }
         Err(why) => return Some(unknown(why)),
     };
+    if facts.parameter("idle") == Some("poll") {
+        // cpu_idle_poll() spins; no idle driver is asked, whichever is loaded.
+        let what = "idle CPUs never halt: they poll at full power";
+        return Some(without(facts, warning(what), "idle").seen(path, driver));
+    }
     if driver == "none" {
-        let mut answer = warning("no idle driver: idle CPUs only halt").seen(path, driver);
-        for name in ["idle", "processor.max_cstate", "intel_idle.max_cstate", "cpuidle.off"] {
-            if let Some(value) = facts.parameter(name) {
-                answer = answer.seen("/proc/cmdline", format!("{name}={value}")).fix(Fix::KernelParameter(
-                    format!("remove {name}={value} unless latency matters more than power"),
-                ));
-            }
-        }
-        return Some(answer);
+        let names = ["idle", "processor.max_cstate", "intel_idle.max_cstate"];
+        let parameter = names.into_iter().find(|name| limits_idle(facts, name, &driver));
+        let answer = warning("no idle driver: idle CPUs only halt");
+        let answer = match parameter {
+            Some(name) => without(facts, answer, name),
+            None => answer.fix(Fix::Firmware(
+                "enable C-states; the kernel log says why no idle driver runs: dmesg | grep -i idle"
+                    .to_owned(),
+            )),
+        };
+        return Some(answer.seen(path, driver));
     }
     let seen = IdleStates::of(facts);
     // A disabled state is an answer, even if other CPUs could not be read.
@@ -337,6 +345,24 @@ fn cpuidle(facts: &Facts) -> Option<Answer> {
         ok(format!("idle driver {driver}, {} states, none disabled{words}", seen.most - off))
             .seen(path, driver),
     )
+}
+
+/// Returns whether a kernel parameter is given that limits this idle driver, or keeps it away if
+/// none runs. intel_idle, and with it its parameter, does not exist for other vendors' processors.
+fn limits_idle(facts: &Facts, name: &str, driver: &str) -> bool {
+    facts.parameter(name).is_some()
+        && match name {
+            "intel_idle.max_cstate" => facts.vendor == Vendor::Intel,
+            "processor.max_cstate" => driver != "intel_idle",
+            _ => true,
+        }
+}
+
+/// Advises to remove a kernel parameter.
+fn without(facts: &Facts, answer: Answer, name: &str) -> Answer {
+    let parameter = format!("{name}={}", facts.parameter(name).unwrap_or_default());
+    let advice = format!("remove {parameter} unless latency matters more than power");
+    answer.seen("/proc/cmdline", parameter).fix(Fix::KernelParameter(advice))
 }
 
 /// The contents of the idle state folders.
@@ -425,9 +451,9 @@ fn unusual_states(facts: &Facts, driver: &str, seen: &IdleStates) -> Option<Answ
         return Some(
             note("acpi_idle runs instead of intel_idle: it has only the idle states that the firmware lists")
                 .seen(place, names.clone())
-                .fix(Fix::KernelParameter(
-                    "remove intel_idle.max_cstate=0; without it the kernel log says why intel_idle left"
-                        .to_owned(),
+                // With the parameter the answer is another (cut_off).
+                .fix(Fix::Person(
+                    "look in the kernel log for intel_idle's reason: dmesg | grep intel_idle".to_owned(),
                 )),
         );
     }
@@ -475,7 +501,7 @@ fn cut_off(facts: &Facts, driver: &str) -> Option<Answer> {
         .filter(|name| name != "POLL")
         .collect();
     let found = ["intel_idle.max_cstate", "processor.max_cstate"].into_iter().find_map(|name| {
-        let value = facts.parameter(name)?;
+        let value = facts.parameter(name).filter(|_| limits_idle(facts, name, driver))?;
         let limit = value.parse::<usize>().ok()?;
         let is_own = name.starts_with("intel_idle") == (driver == "intel_idle");
         let reached = match (name, limit) {
@@ -490,7 +516,7 @@ fn cut_off(facts: &Facts, driver: &str) -> Option<Answer> {
     });
     let parameter = found.or_else(|| {
         let value = facts.parameter("idle")?;
-        matches!(value, "halt" | "nomwait" | "poll").then(|| format!("idle={value}"))
+        matches!(value, "halt" | "nomwait").then(|| format!("idle={value}"))
     })?;
     // Without a state deeper than C1 idle cores keep their voltage, which costs the busy ones
     // turbo.

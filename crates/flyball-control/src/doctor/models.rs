@@ -145,6 +145,23 @@ pub(super) fn server(model: u32) -> bool {
     )
 }
 
+/// Returns whether the processor has no register for uncore frequencies that the kernel knows:
+/// everything before Broadwell.
+pub(super) fn before_uncore_control(facts: &Facts) -> bool {
+    before_hwp(facts) && !matches!(facts.model, 0x3d | 0x47 | 0x4f | 0x56)
+}
+
+/// Returns whether this is model 55h before Cascade Lake (stepping 5), the first with Speed Select.
+pub(super) fn is_skylake_server(facts: &Facts) -> bool {
+    family_6(facts) && facts.model == 0x55 && facts.stepping < 5
+}
+
+/// Returns whether Speed Select's registers are in TPMI on this model: Granite Rapids, Sierra and
+/// Clearwater Forest.
+pub(super) fn has_tpmi(model: u32) -> bool {
+    matches!(model, 0xad | 0xae | 0xaf | 0xdd)
+}
+
 /// Returns whether the processor is older than HWP: cores before Skylake and Atoms before Goldmont
 /// (models of family 6), and earlier families.
 pub(super) fn before_hwp(facts: &Facts) -> bool {

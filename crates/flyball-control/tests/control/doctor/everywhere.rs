@@ -3,7 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use flyball_control::doctor::{Options, Report, Verdict, examine};
+use flyball_control::{
+    Id, Reading, Snapshot,
+    doctor::{Options, Report, Verdict, examine},
+};
 use flyball_host::{Archive, Host};
 use flyball_testing::machines;
 
@@ -175,10 +178,59 @@ fn controls(host: &Archive) -> Vec<Fault> {
             let files = each(&[("scaling_driver", "intel_cpufreq"), ("scaling_governor", governor)]);
             let request = now & !0xff_ffff | byte(level, 0) | byte(maximum, 8) | byte(level, 16);
             let registers = vec![(0x774, request)];
-            controls.push(Fault { name: governor, files, registers, found_by: &["conflict.registers"] });
+            let found_by = &["conflict.registers", "conflict.governor-epp"];
+            controls.push(Fault { name: governor, files, registers, found_by });
         }
     }
+    // _PPC: the limit shows in scaling_max_freq, and no setting raises it.
+    if let Some(limit) = policies.first().and_then(|policy| {
+        let table = host.read(&format!("{CPU}/cpufreq/{policy}/scaling_available_frequencies")).ok()?;
+        host.read(&format!("{CPU}/cpufreq/{policy}/bios_limit")).ok()?;
+        table.split_whitespace().filter_map(|khz| khz.parse::<u64>().ok()).min().map(|khz| khz.to_string())
+    }) {
+        controls.push(Fault {
+            name: "a limit of the firmware",
+            files: each(&[("bios_limit", &limit), ("scaling_max_freq", &limit)]),
+            registers: Vec::new(),
+            found_by: &["conflict.below-base", "conflict.lowered-maximum", "conflict.limits"],
+        });
+    }
     controls
+}
+
+/// Answers of recorded machines that are ok although the machine does something else.
+#[test]
+fn no_answer_denies_what_the_machine_shows() {
+    let (mut c1e, mut locks) = (0, 0);
+    for machine in machines() {
+        let host = Archive::open(&machine.display().to_string()).unwrap();
+        let report = examine(&host, Options::default()).unwrap();
+        let words = |id: &str| {
+            let found = report.findings.iter().find(|finding| finding.id == id);
+            found.map_or_else(String::new, |found| format!("{} {}", found.verdict.word(), found.what))
+        };
+        let states = host.list(&format!("{CPU}/cpu0/cpuidle")).unwrap_or_default();
+        let is_c1e = |state: &String| {
+            host.read(&format!("{CPU}/cpu0/cpuidle/{state}/name")).is_ok_and(|name| name.trim() == "C1E")
+        };
+        if states.iter().any(is_c1e) && host.msr(0, 0x1fc).is_ok() {
+            c1e += 1;
+            assert!(!words("firmware.c1e").contains("off"), "{}: {}", host.name(), words("firmware.c1e"));
+            let is_promoted = host.msr(0, 0x1fc).is_ok_and(|value| value >> 1 & 1 == 1);
+            let expected = if is_promoted { "is promoted" } else { "in use" };
+            assert!(words("firmware.c1e").contains(expected), "{}: {}", host.name(), words("firmware.c1e"));
+        }
+        let snapshot = Snapshot::of_knobs(&host, &[Id::SstLocked]).unwrap();
+        for place in snapshot.places(Id::SstLocked).unwrap_or_default() {
+            if let Ok(Reading::Value { value, .. }) = snapshot.read(Id::SstLocked, place) {
+                locks += 1;
+                let is_locked = words("firmware.speed-select").contains("is locked");
+                assert_eq!(is_locked, value.to_string() == "on", "{}: {value}", host.name());
+            }
+        }
+    }
+    println!("{c1e} machines with C1E, {locks} power domains with a lock");
+    assert!(c1e >= 6 && locks > 0, "{c1e} {locks}");
 }
 
 fn found(report: &Report) -> BTreeSet<&'static str> {

@@ -256,6 +256,14 @@ pub(crate) fn msr(files: &mut Files, register: u32, value: &str) {
     put(files, "msr.txt", format!("{kept}{prefix}0|{value} 1|{value} 2|{value} 3|{value}"));
 }
 
+/// Replaces a register's line by one value for the first two CPUs and another for the others.
+pub(crate) fn msr_by_cpu(files: &mut Files, register: u32, first: &str, others: &str) {
+    msr(files, register, others);
+    let text = files["msr.txt"].clone().unwrap();
+    let of = |value: &str| format!("{register:x}:0|{value} 1|{value}");
+    put(files, "msr.txt", text.replace(&of(others), &of(first)));
+}
+
 pub(crate) fn no_policies(files: &mut Files) {
     files.retain(|path, _| !path.contains("/cpufreq/"));
 }

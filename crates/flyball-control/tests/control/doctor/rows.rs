@@ -4,7 +4,7 @@ use flyball_control::doctor::Verdict;
 
 use super::machines::{
     CLOCK, CPU, Files, PROFILE, PROFILE_DEVICES, acpi, amd, client, each_policy, epyc, flags, for_latency,
-    haswell, intel, msr, no_policies, put, tpmi,
+    haswell, intel, msr, msr_by_cpu, no_policies, put, tpmi,
 };
 
 pub(super) struct Row {
@@ -38,6 +38,18 @@ fn hwp_without_preferences(files: &mut Files) {
 
 fn uncore_minimum(files: &mut Files) {
     put(files, format!("{CPU}/intel_uncore_frequency/package_00_die_00/min_freq_khz"), "2000000");
+}
+
+/// A limit of the firmware, which scaling_max_freq shows because it is in force.
+fn capped_by_firmware(files: &mut Files) {
+    each_policy(files, "bios_limit", "1500000");
+    each_policy(files, "scaling_max_freq", "1500000");
+}
+
+/// Locks the performance level of a Cascade Lake; Skylake has no Speed Select.
+fn cascade_lake_locked(files: &mut Files) {
+    flags(files, "stepping\t: 4", "stepping\t: 7");
+    msr(files, 0x64b, "80000000");
 }
 
 fn power_capped(files: &mut Files) {
@@ -95,7 +107,10 @@ pub(super) fn rows() -> Vec<Row> {
     use Verdict::{Fault, Note, Ok, Unknown, Warning};
     vec![
         row("driver.present", intel, no_policies, Fault),
-        row("driver.best", acpi, |_| {}, Warning),
+        // A machine whose profile is not known may be one that the kernel leaves out.
+        row("driver.best", acpi, |_| {}, Note),
+        row("driver.best", acpi, |f| put(f, "sys/firmware/acpi/pm_profile", "0"), Note),
+        row("driver.best", acpi, |f| put(f, "sys/firmware/acpi/pm_profile", "2"), Warning),
         row("driver.best", acpi, |f| put(f, "proc/cmdline", "amd_pstate=disable"), Warning),
         row("driver.best", acpi, |f| put(f, "proc/cmdline", "amd_pstate=active"), Warning),
         row("driver.best", acpi, |f| put(f, format!("{CPU}/cpu0/acpi_cppc/nominal_freq"), "0"), Warning),
@@ -156,6 +171,8 @@ pub(super) fn rows() -> Vec<Row> {
         ),
         row("firmware.power-limit", intel, |f| msr(f, 0x610, "8200"), Warning),
         row("firmware.bios-limit", acpi, |f| each_policy(f, "bios_limit", "1500000"), Warning),
+        // A limit that reaches the limits of cpufreq is the firmware's alone.
+        row("firmware.bios-limit", acpi, capped_by_firmware, Warning),
         row(
             "firmware.uncore",
             intel,
@@ -166,7 +183,11 @@ pub(super) fn rows() -> Vec<Row> {
         // With levels of Speed Select (0xce bits 34:33) it may be on purpose, otherwise not.
         row("firmware.guaranteed", intel, |f| msr(f, 0x771, "5081025"), Note),
         row("firmware.guaranteed", intel, power_capped, Warning),
-        row("firmware.speed-select", intel, |f| msr(f, 0x64b, "80000000"), Note),
+        // Half of the CPUs guarantee more: base-freq.
+        row("firmware.guaranteed", intel, |f| msr_by_cpu(f, 0x771, "5081025", "5081825"), Note),
+        // The lock of these models is in Speed Select's block, whatever the old register has.
+        row("firmware.speed-select", tpmi, |_| {}, Unknown),
+        row("firmware.speed-select", intel, cascade_lake_locked, Note),
         row("firmware.bd-prochot", intel, |f| msr(f, 0x1fc, "2904005a"), Note),
         row(
             "firmware.amd-power-limit",
@@ -291,6 +312,8 @@ pub(super) fn rows() -> Vec<Row> {
         ),
         row("conflict.cpuidle", intel, idle_parameter, Warning),
         row("conflict.cpuidle", intel, idle_states_off_since_boot, Ok),
+        row("conflict.cpuidle", amd, |f| put(f, "proc/cmdline", "intel_idle.max_cstate=0"), Ok),
+        row("conflict.cpuidle", intel, |f| put(f, "proc/cmdline", "idle=poll"), Warning),
         row("conflict.cpuidle", intel, |f| put(f, format!("{CPU}/cpu3/cpuidle/state2/disable"), "1"), Note),
         row("conflict.turbo-off", intel, |f| put(f, format!("{CPU}/intel_pstate/no_turbo"), "1"), Warning),
         row("conflict.turbo-off", amd, |f| put(f, format!("{CPU}/cpufreq/boost"), "0"), Warning),

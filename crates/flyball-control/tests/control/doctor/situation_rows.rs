@@ -184,7 +184,8 @@ fn idle() -> Vec<Situation> {
             Note,
             "idle-state=on",
         ),
-        row(LAPTOP, File(cpu!("cpuidle/current_driver"), "none"), "conflict.cpuidle", Warning, ""),
+        row(LAPTOP, File(cpu!("cpuidle/current_driver"), "none"), "conflict.cpuidle", Warning, "C-states"),
+        row(LAPTOP, Added("/proc/cmdline", "idle=poll"), "conflict.cpuidle", Warning, "remove idle=poll"),
         row(
             "clx2s0",
             Added("/proc/cmdline", "intel_idle.max_cstate=3"),
@@ -289,7 +290,7 @@ fn firmware() -> Vec<Situation> {
 fn amd() -> Vec<Situation> {
     let command_line = "/proc/cmdline";
     vec![
-        row("milan0", Added(command_line, "amd_pstate=active"), "driver.best", Warning, "CPPC"),
+        row("milan0", Added(command_line, "amd_pstate=active"), "driver.best", Warning, "dmesg"),
         row(
             "milan0",
             Added(command_line, "amd_pstate=disable"),
