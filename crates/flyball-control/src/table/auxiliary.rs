@@ -2,12 +2,7 @@
 //! tunables of governors. They are saved and restored like knobs, so their rows state the same
 //! properties.
 
-use crate::knob::{
-    Disturbs, Writing,
-    order::{Bound, Step, Turn},
-    spelling::Spelling,
-    subject::AuxiliaryId,
-};
+use crate::knob::{Disturbs, Writing, order::Step, spelling::Spelling, subject::AuxiliaryId};
 
 use super::effects;
 
@@ -31,11 +26,8 @@ pub(crate) static AUXILIARIES: &[Auxiliary] = &[
         title: "dynamic preference of amd-pstate",
         files: &["/sys/devices/system/cpu/amd_pstate/dynamic_epp"],
         writing: Writing {
-            turn: Turn::In(Step::DriverMode),
-            spelling: Spelling::Switch,
-            bound: Bound::None,
             disturbs: &[Disturbs::Everywhere(effects::EVERYTHING)],
-            refusals: &[],
+            ..Writing::alone(Step::DriverMode, Spelling::Switch)
         },
     },
     Auxiliary {

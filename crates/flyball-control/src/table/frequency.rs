@@ -8,7 +8,7 @@ use crate::{
     knob::{
         AppearsWith, Check, Control, Disturbs, Ends, Form, Knob, Refusal, Role, Saved, Scope, Section, Shown,
         Writing,
-        order::{Bound, Step, Turn},
+        order::{Bound, Step},
         spelling::Spelling,
     },
     programs::Program,
@@ -78,11 +78,6 @@ pub(super) const GOVERNOR: Knob = Knob {
             Program::CpufreqApplet,
         ],
         writing: Writing {
-            turn: Turn::In(Step::Governor),
-            // The kernel compares without regard to case (strncasecmp in cpufreq_parse_policy and
-            // find_governor of cpufreq.c).
-            spelling: Spelling::AnyCase,
-            bound: Bound::None,
             disturbs: &[
                 Disturbs::Here(effects::POLICY),
                 // Under `performance` intel_pstate_hwp_set writes EPP 0 and keeps the old value
@@ -95,6 +90,9 @@ pub(super) const GOVERNOR: Knob = Knob {
                 &[Errno::INVAL],
                 "this driver does not have that governor, or its module cannot be loaded; it has: {scaling_available_governors}",
             )],
+            // The kernel compares without regard to case (strncasecmp in cpufreq_parse_policy and
+            // find_governor of cpufreq.c).
+            ..Writing::alone(Step::Governor, Spelling::AnyCase)
         },
     }),
 };
@@ -125,8 +123,6 @@ pub(super) const MIN_PERF_PCT: Knob = Knob {
         saved: Saved::Always,
         written_by: &[Program::Tuned, Program::Tlp, Program::AutoCpufreq, Program::System76],
         writing: Writing {
-            turn: Turn::In(Step::Limit),
-            spelling: Spelling::Number,
             // store_min_perf_pct clamps to max_perf_pct without an error: of the two, the one that
             // widens the range must be first.
             bound: Bound::Lower,
@@ -135,6 +131,7 @@ pub(super) const MIN_PERF_PCT: Knob = Knob {
                 &[Errno::AGAIN],
                 "intel_pstate is off: set driver-mode=active or passive first",
             )],
+            ..Writing::alone(Step::Limit, Spelling::Number)
         },
     }),
 };
@@ -167,14 +164,13 @@ pub(super) const MAX_PERF_PCT: Knob = Knob {
             Program::System76,
         ],
         writing: Writing {
-            turn: Turn::In(Step::Limit),
-            spelling: Spelling::Number,
             bound: Bound::Upper,
             disturbs: &[Disturbs::Everywhere(effects::PERCENTAGES)],
             refusals: &[Refusal::new(
                 &[Errno::AGAIN],
                 "intel_pstate is off: set driver-mode=active or passive first",
             )],
+            ..Writing::alone(Step::Limit, Spelling::Number)
         },
     }),
 };
@@ -217,15 +213,13 @@ pub(super) const MIN_FREQ: Knob = Knob {
             Program::CpufreqApplet,
         ],
         writing: Writing {
-            turn: Turn::In(Step::Limit),
-            // The file shows the limit in force (policy->min), not what was written: handle_update
-            // runs in a worker and clips to the driver's range and to other requests.
-            spelling: Spelling::FrequencyLimit,
             bound: Bound::Lower,
             // Both: a minimum above the maximum is cut to it (cpufreq_verify_within_limits), and
             // counts again when the maximum rises.
             disturbs: &[Disturbs::Here(effects::LIMITS)],
-            refusals: &[],
+            // The file shows the limit in force (policy->min), not what was written: handle_update
+            // runs in a worker and clips to the driver's range and to other requests.
+            ..Writing::alone(Step::Limit, Spelling::FrequencyLimit)
         },
     }),
 };
@@ -268,11 +262,9 @@ pub(super) const MAX_FREQ: Knob = Knob {
             Program::CpufreqApplet,
         ],
         writing: Writing {
-            turn: Turn::In(Step::Limit),
-            spelling: Spelling::FrequencyLimit,
             bound: Bound::Upper,
             disturbs: &[Disturbs::Here(effects::LIMITS)],
-            refusals: &[],
+            ..Writing::alone(Step::Limit, Spelling::FrequencyLimit)
         },
     }),
 };
@@ -303,17 +295,14 @@ pub(super) const SETSPEED: Knob = Knob {
         saved: Saved::Always,
         written_by: &[],
         writing: Writing {
-            // After the governor, which must be userspace by then.
-            turn: Turn::In(Step::Tunable),
-            // show_scaling_setspeed prints `<unsupported>` where the governor has no such
-            // operation.
-            spelling: Spelling::Speed,
-            bound: Bound::None,
-            disturbs: &[],
             refusals: &[Refusal::new(
                 &[Errno::INVAL],
                 "only the governor 'userspace' takes a speed, and this policy has '{scaling_governor}': set governor=userspace as well",
             )],
+            // After the governor, which must be userspace by then.
+            // show_scaling_setspeed prints `<unsupported>` where the governor has no such
+            // operation.
+            ..Writing::alone(Step::Tunable, Spelling::Speed)
         },
     }),
 };

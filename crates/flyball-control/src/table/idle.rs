@@ -7,8 +7,7 @@ use crate::{
     Id,
     knob::{
         AppearsWith, Check, Control, Ends, Form, Knob, Refusal, Role, Saved, Scope, Section, Shown, Writing,
-        order::{Bound, Step, Turn},
-        spelling::Spelling,
+        order::Step, spelling::Spelling,
     },
     programs::Program,
 };
@@ -41,16 +40,13 @@ pub(super) const IDLE_STATE: Knob = Knob {
         saved: Saved::Always,
         written_by: &[],
         writing: Writing {
-            turn: Turn::In(Step::Idle),
-            spelling: Spelling::Switch,
-            bound: Bound::None,
-            disturbs: &[],
             refusals: &[Refusal::new(
                 // store_state_disable in drivers/cpuidle/sysfs.c asks for CAP_SYS_ADMIN, whatever
                 // the mode of the file.
                 &[Errno::PERM],
                 "it needs CAP_SYS_ADMIN: run flyball with sudo, outside a container",
             )],
+            ..Writing::alone(Step::Idle, Spelling::Switch)
         },
     }),
 };

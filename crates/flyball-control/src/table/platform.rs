@@ -8,8 +8,7 @@ use crate::{
     Id,
     knob::{
         Check, Control, Disturbs, Ends, Form, Knob, Refusal, Role, Saved, Scope, Section, Shown, Writing,
-        order::{Bound, Step, Turn},
-        spelling::Spelling,
+        order::Step, spelling::Spelling,
     },
     programs::Program,
 };
@@ -41,16 +40,14 @@ pub(super) const PLATFORM_PROFILE: Knob = Knob {
         saved: Saved::UnlessWord("custom"),
         written_by: WRITERS,
         writing: Writing {
-            // Before power limits and preferences, which firmware may change with it.
-            turn: Turn::In(Step::Turbo),
-            spelling: Spelling::Text,
-            bound: Bound::None,
             disturbs: &[Disturbs::Everywhere(effects::PROFILES), Disturbs::Everywhere(effects::POWER)],
             // platform_profile_store in drivers/acpi/platform_profile.c.
             refusals: &[Refusal::new(
                 &[Errno::INVAL, Errno::OPNOTSUPP],
                 "not every profile device has that profile; all of them have: {platform_profile_choices}",
             )],
+            // Before power limits and preferences, which firmware may change with it.
+            ..Writing::alone(Step::Turbo, Spelling::Text)
         },
     }),
 };
@@ -81,10 +78,6 @@ pub(super) const DEVICE_PROFILE: Knob = Knob {
         saved: Saved::Always,
         written_by: &[],
         writing: Writing {
-            // After preferences: one that becomes dynamic starts its device at balanced.
-            turn: Turn::In(Step::Limit),
-            spelling: Spelling::Text,
-            bound: Bound::None,
             disturbs: &[Disturbs::Everywhere(effects::POWER)],
             // profile_store: EINVAL for a word that no device knows, EOPNOTSUPP for another
             // device's.
@@ -92,6 +85,8 @@ pub(super) const DEVICE_PROFILE: Knob = Knob {
                 &[Errno::INVAL, Errno::OPNOTSUPP],
                 "this device does not have that profile; it has: {choices}",
             )],
+            // After preferences: one that becomes dynamic starts its device at balanced.
+            ..Writing::alone(Step::Limit, Spelling::Text)
         },
     }),
 };
@@ -130,11 +125,8 @@ pub(super) const X3D_MODE: Knob = Knob {
         saved: Saved::Always,
         written_by: &[],
         writing: Writing {
-            turn: Turn::In(Step::Turbo),
-            spelling: Spelling::Text,
-            bound: Bound::None,
-            disturbs: &[],
             refusals: &[Refusal::new(&[Errno::INVAL], "the firmware refused the mode")],
+            ..Writing::alone(Step::Turbo, Spelling::Text)
         },
     }),
 };

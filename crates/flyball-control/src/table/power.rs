@@ -8,7 +8,7 @@ use crate::{
     knob::{
         AppearsWith, Check, Control, Disturbs, Ends, Form, Knob, Refusal, Role, Saved, Scope, Section, Shown,
         Writing,
-        order::{Bound, Step, Turn},
+        order::{Bound, Step},
         spelling::Spelling,
     },
     programs::Program,
@@ -56,13 +56,12 @@ const fn uncore_limit(judged_by: &'static [Id], bound: Bound) -> Role {
         saved: Saved::Always,
         written_by: &[Program::Tuned],
         writing: Writing {
-            turn: Turn::In(Step::Power),
-            spelling: Spelling::Number,
             bound,
             // Everywhere, not here: a root entry writes all clusters of its package, and a
             // cluster's write is checked against it.
             disturbs: &[Disturbs::Everywhere(effects::UNCORE)],
             refusals: UNCORE_REFUSALS,
+            ..Writing::alone(Step::Power, Spelling::Number)
         },
     })
 }
@@ -221,13 +220,7 @@ pub(super) const POWER_LIMIT: Knob = Knob {
         narrower: None,
         saved: Saved::Never,
         written_by: &[Program::Thermald, Program::Throttled],
-        writing: Writing {
-            turn: Turn::In(Step::Power),
-            spelling: Spelling::Number,
-            bound: Bound::None,
-            disturbs: &[],
-            refusals: LOCKED_POWER,
-        },
+        writing: Writing { refusals: LOCKED_POWER, ..Writing::alone(Step::Power, Spelling::Number) },
     }),
 };
 
@@ -254,13 +247,7 @@ pub(super) const POWER_WINDOW: Knob = Knob {
         narrower: None,
         saved: Saved::Never,
         written_by: &[Program::Thermald, Program::Throttled],
-        writing: Writing {
-            turn: Turn::In(Step::Power),
-            spelling: Spelling::Number,
-            bound: Bound::None,
-            disturbs: &[],
-            refusals: LOCKED_POWER,
-        },
+        writing: Writing { refusals: LOCKED_POWER, ..Writing::alone(Step::Power, Spelling::Number) },
     }),
 };
 

@@ -8,9 +8,7 @@ use crate::{
     Id,
     knob::{
         AppearsWith, Check, Control, Disturbs, Ends, Form, Knob, Mechanism, On, Refusal, Role, Saved, Scope,
-        Section, Shown, Writing,
-        order::{Bound, Step, Turn},
-        spelling::Spelling,
+        Section, Shown, Writing, order::Step, spelling::Spelling,
     },
     programs::Program,
 };
@@ -76,10 +74,6 @@ pub(super) const EPP: Knob = Knob {
             Program::CpufreqApplet,
         ],
         writing: Writing {
-            // After the governor, which resets it and, as `performance`, refuses all but 0.
-            turn: Turn::In(Step::Preference),
-            spelling: Spelling::Preference,
-            bound: Bound::None,
             // Without X86_FEATURE_HWP_EPP the driver writes the bias instead
             // (intel_pstate_set_energy_pref_index).
             disturbs: &[Disturbs::Here(effects::BIAS)],
@@ -99,6 +93,8 @@ pub(super) const EPP: Knob = Knob {
                 ),
                 Refusal::new(&[Errno::AGAIN], "intel_pstate is off: set driver-mode=active or passive first"),
             ],
+            // After the governor, which resets it and, as `performance`, refuses all but 0.
+            ..Writing::alone(Step::Preference, Spelling::Preference)
         },
     }),
 };
@@ -143,12 +139,9 @@ pub(super) const EPB: Knob = Knob {
             Program::IntelLpmd,
         ],
         writing: Writing {
-            turn: Turn::In(Step::Preference),
-            spelling: Spelling::Bias,
-            bound: Bound::None,
             // Without EPP the preference reads back from the bias (intel_pstate_get_epb).
             disturbs: &[Disturbs::Here(effects::PREFERENCE)],
-            refusals: &[],
+            ..Writing::alone(Step::Preference, Spelling::Bias)
         },
     }),
 };

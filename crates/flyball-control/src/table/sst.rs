@@ -107,13 +107,7 @@ const fn of_class(
         narrower: None,
         saved: Saved::Never,
         written_by: &[],
-        writing: Writing {
-            turn: Turn::In(Step::Classes),
-            spelling: Spelling::Number,
-            bound,
-            disturbs: &[],
-            refusals: &[],
-        },
+        writing: Writing { bound, ..Writing::alone(Step::Classes, Spelling::Number) },
     })
 }
 
@@ -145,9 +139,6 @@ pub(super) const LEVEL: Knob = Knob {
         saved: Saved::Never,
         written_by: &[],
         writing: Writing {
-            turn: Turn::In(Step::Level),
-            spelling: Spelling::Number,
-            bound: Bound::None,
             disturbs: &[
                 // Firmware changes which CPUs may run, their base and turbo frequencies and the
                 // power limits with the level; the driver then clears the features
@@ -158,7 +149,7 @@ pub(super) const LEVEL: Knob = Knob {
                 Disturbs::Here(effects::FEATURES),
                 Disturbs::Here(effects::RATIOS),
             ],
-            refusals: &[],
+            ..Writing::alone(Step::Level, Spelling::Number)
         },
     }),
 };
@@ -227,11 +218,8 @@ pub(super) const CP: Knob = Knob {
         saved: Saved::Never,
         written_by: &[],
         writing: Writing {
-            turn: Turn::In(Step::CorePower),
-            spelling: Spelling::Number,
-            bound: Bound::None,
             disturbs: &[Disturbs::Here(effects::CORE_POWER)],
-            refusals: &[],
+            ..Writing::alone(Step::CorePower, Spelling::Number)
         },
     }),
 };
@@ -258,11 +246,8 @@ pub(super) const PRIORITY: Knob = Knob {
         saved: Saved::Never,
         written_by: &[],
         writing: Writing {
-            turn: Turn::In(Step::CorePower),
-            spelling: Spelling::Text,
-            bound: Bound::None,
             disturbs: &[Disturbs::Here(effects::CORE_POWER)],
-            refusals: &[],
+            ..Writing::alone(Step::CorePower, Spelling::Text)
         },
     }),
 };

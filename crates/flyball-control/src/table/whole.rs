@@ -52,9 +52,6 @@ pub(super) const DRIVER_MODE: Knob = Knob {
         saved: Saved::Always,
         written_by: &[Program::PowerProfilesDaemon, Program::Tlp, Program::AutoCpufreq, Program::System76],
         writing: Writing {
-            turn: Turn::In(Step::DriverMode),
-            spelling: Spelling::Text,
-            bound: Bound::None,
             // cpufreq_unregister_driver removes every policy, inactive ones too, and no_turbo and
             // the percentages start again (intel_pstate_register_driver clears `global`).
             disturbs: &[Disturbs::Everywhere(effects::EVERYTHING)],
@@ -70,6 +67,7 @@ pub(super) const DRIVER_MODE: Knob = Knob {
                     "the driver cannot work on this processor: see the kernel log (dmesg | grep pstate)",
                 ),
             ],
+            ..Writing::alone(Step::DriverMode, Spelling::Text)
         },
     }),
 };
@@ -222,9 +220,6 @@ pub(super) const TURBO: Knob = Knob {
             Program::ScxP2dq,
         ],
         writing: Writing {
-            turn: Turn::In(Step::Turbo),
-            spelling: Spelling::Switch,
-            bound: Bound::None,
             // store_no_turbo lowers min_perf_pct to what is left of the range, and does not raise
             // it again when turbo comes back. cpufreq_boost_trigger_state writes every active
             // policy's boost.
@@ -244,6 +239,7 @@ pub(super) const TURBO: Knob = Knob {
                     "this processor cannot boost, or the firmware has it switched off (Core Performance Boost in the BIOS setup)",
                 ),
             ],
+            ..Writing::alone(Step::Turbo, Spelling::Switch)
         },
     }),
 };
@@ -276,9 +272,6 @@ pub(super) const BOOST: Knob = Knob {
         saved: Saved::WithTurbo,
         written_by: &[Program::Tuned, Program::Tlp, Program::AutoCpufreq, Program::System76],
         writing: Writing {
-            turn: Turn::In(Step::Turbo),
-            spelling: Spelling::Switch,
-            bound: Bound::None,
             disturbs: &[Disturbs::Here(effects::POLICY)],
             refusals: &[Refusal::new(
                 // store_local_boost: EINVAL while cpufreq_driver->boost_enabled, the machine-wide
@@ -286,6 +279,7 @@ pub(super) const BOOST: Knob = Knob {
                 &[Errno::INVAL],
                 "boost is off for the whole machine, or this policy cannot boost: set turbo=on for all CPUs first",
             )],
+            ..Writing::alone(Step::Turbo, Spelling::Switch)
         },
     }),
 };
