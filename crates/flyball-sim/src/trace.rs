@@ -19,11 +19,9 @@ pub(crate) use ring::{PAGE, Record};
 
 use std::collections::BTreeMap;
 
-use crate::{chip::Chip, kernel::Kernel};
+use flyball_silicon::msr::{APERF, MPERF, TSC};
 
-const MPERF: u32 = 0xe7;
-const APERF: u32 = 0xe8;
-const TSC: u32 = 0x10;
+use crate::{chip::Chip, kernel::Kernel};
 
 /// The task on a CPU when a tracepoint was passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,8 @@
 //! acpi-cpufreq (drivers/cpufreq/acpi-cpufreq.c): the P-states of ACPI's `_PSS`, requested through
 //! a register.
 
+use flyball_silicon::msr::{AMD_HWCR, AMD_PERF_CTL, MISC_ENABLE, PERF_CTL, TURBO_RATIO_LIMIT};
+
 use super::{
     Driver, Platform, Style,
     policy::{Limits, Policy},
@@ -8,13 +10,6 @@ use super::{
 use crate::{board::Vendor, errno::Answer, governor::Relation, kernel::Kernel};
 
 pub(crate) struct AcpiCpufreq;
-
-const INTEL_PERF_CTL: u32 = 0x199;
-const AMD_PERF_CTL: u32 = 0xc001_0062;
-const INTEL_MISC_ENABLE: u32 = 0x1a0;
-// Bit 25 of this and bit 38 of the one above switch boost off (boost_set_msr()).
-const AMD_HWCR: u32 = 0xc001_0015;
-const TURBO_RATIO_LIMIT: u32 = 0x1ad;
 
 impl AcpiCpufreq {
     /// get_max_boost_ratio(): how far CPPC says that boost reaches above the table, in kHz.
@@ -103,7 +98,7 @@ impl Driver for AcpiCpufreq {
                     } else {
                         u64::from(khz / scaling)
                     };
-                    platform.chip.write(cpu, INTEL_PERF_CTL, ratio << 8)
+                    platform.chip.write(cpu, PERF_CTL, ratio << 8)
                 }
             };
         }
@@ -121,9 +116,10 @@ impl Driver for AcpiCpufreq {
 
     fn set_boost(&self, platform: &mut Platform, policy: &mut Policy, on: bool) -> Answer {
         for &cpu in &policy.online {
+            // The bits that switch boost off (boost_set_msr()).
             let (register, bit) = match platform.board.vendor {
                 Vendor::Amd => (AMD_HWCR, 25),
-                Vendor::Intel => (INTEL_MISC_ENABLE, 38),
+                Vendor::Intel => (MISC_ENABLE, 38),
             };
             let value = platform.chip.read(cpu, register)?;
             let value = if on { value & !(1 << bit) } else { value | 1 << bit };

@@ -12,6 +12,11 @@ pub(in crate::cpufreq) use caps::highest_by_model;
 pub(crate) use files::{available_epp, register, show_epp, store_dynamic_epp, store_epp, store_status};
 pub(crate) use passive::AmdPstate;
 
+use flyball_silicon::msr::{
+    AMD_CPPC_CAP1 as CPPC_CAP1, AMD_CPPC_ENABLE as CPPC_ENABLE, AMD_CPPC_REQ as CPPC_REQ,
+    AMD_PERF_CTL as PERF_CTL,
+};
+
 use super::{
     Platform,
     policy::{Limits, Policy},
@@ -22,12 +27,6 @@ use crate::{
     kernel::Kernel,
     trace::{Event, Kind},
 };
-
-const CPPC_CAP1: u32 = 0xc001_02b0;
-const CPPC_ENABLE: u32 = 0xc001_02b1;
-const CPPC_REQ: u32 = 0xc001_02b3;
-// The old interface's register; its value is the number of a P-state.
-const PERF_CTL: u32 = 0xc001_0062;
 
 /// Modes in amd_pstate/status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

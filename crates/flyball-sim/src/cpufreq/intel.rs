@@ -14,6 +14,11 @@ pub(crate) use passive::IntelCpufreq;
 use passive::percent_requests;
 pub(crate) use pstates::Pstates;
 
+use flyball_silicon::msr::{
+    CONFIG_TDP_CONTROL, CONFIG_TDP_NOMINAL, HWP_CAPABILITIES, HWP_REQUEST, MISC_ENABLE, PERF_CTL,
+    PLATFORM_INFO, PM_ENABLE, TURBO_ACTIVATION_RATIO, TURBO_RATIO_LIMIT,
+};
+
 use super::{
     Platform,
     policy::{Limits, Policy},
@@ -24,20 +29,8 @@ use crate::{
     trace::{Context, Event, Kind},
 };
 
-// Register numbers as in asm/msr-index.h, here once more: the product's table of names must not be
-// the simulator's too.
-const PLATFORM_INFO: u32 = 0xce;
-const PERF_CTL: u32 = 0x199;
-const MISC_ENABLE: u32 = 0x1a0;
-const TURBO_RATIO_LIMIT: u32 = 0x1ad;
 /// One step of a ratio, kHz.
 const RATIO_KHZ: u32 = 100_000;
-const CONFIG_TDP_NOMINAL: u32 = 0x648;
-const CONFIG_TDP_CONTROL: u32 = 0x64b;
-const TURBO_ACTIVATION_RATIO: u32 = 0x64c;
-const PM_ENABLE: u32 = 0x770;
-const HWP_CAPABILITIES: u32 = 0x771;
-const HWP_REQUEST: u32 = 0x774;
 
 /// Modes in intel_pstate/status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -205,10 +205,20 @@ pub(super) static CPPC: &[Attribute] = &[
     ro("wraparound_time", |_, _, out| line(out, u64::MAX)),
 ];
 
-/// Events of the CPU's package, and their time in ms: the silicon counts events by package.
-fn throttled(world: &World, dir: Dir) -> Answer<u64> {
+/// Events of the CPU's package: the silicon counts events by package.
+fn throttles(world: &World, dir: Dir, out: &mut Vec<u8>) -> Answer {
     let place = place(world, dir)?;
-    Ok(world.platform.chip.silicon().throttle_events(place.package as usize))
+    line(out, world.platform.chip.silicon().throttle_events(place.package as usize))
+}
+
+/// The longest event, ms.
+fn longest_throttle(world: &World, dir: Dir, out: &mut Vec<u8>) -> Answer {
+    line(out, world.throttle_ms(place(world, dir)?.package).1)
+}
+
+/// The time of all events, ms.
+fn throttle_time(world: &World, dir: Dir, out: &mut Vec<u8>) -> Answer {
+    line(out, world.throttle_ms(place(world, dir)?.package).0)
 }
 
 /// Times next to counts came with 5.6 (arch/x86/kernel/cpu/mce/therm_throt.c).
@@ -217,28 +227,12 @@ fn has_times(world: &World, _: Dir) -> bool {
 }
 
 pub(super) static THROTTLE: &[Attribute] = &[
-    ro("core_throttle_count", |world, dir, out| line(out, throttled(world, dir)?)).live(),
-    ro("core_throttle_max_time_ms", |world, dir, out| {
-        line(out, world.throttle_ms(place(world, dir)?.package).1)
-    })
-    .when(has_times)
-    .live(),
-    ro("core_throttle_total_time_ms", |world, dir, out| {
-        line(out, world.throttle_ms(place(world, dir)?.package).0)
-    })
-    .when(has_times)
-    .live(),
-    ro("package_throttle_count", |world, dir, out| line(out, throttled(world, dir)?)).live(),
-    ro("package_throttle_max_time_ms", |world, dir, out| {
-        line(out, world.throttle_ms(place(world, dir)?.package).1)
-    })
-    .when(has_times)
-    .live(),
-    ro("package_throttle_total_time_ms", |world, dir, out| {
-        line(out, world.throttle_ms(place(world, dir)?.package).0)
-    })
-    .when(has_times)
-    .live(),
+    ro("core_throttle_count", throttles).live(),
+    ro("core_throttle_max_time_ms", longest_throttle).when(has_times).live(),
+    ro("core_throttle_total_time_ms", throttle_time).when(has_times).live(),
+    ro("package_throttle_count", throttles).live(),
+    ro("package_throttle_max_time_ms", longest_throttle).when(has_times).live(),
+    ro("package_throttle_total_time_ms", throttle_time).when(has_times).live(),
 ];
 
 pub(super) static POWER: &[Attribute] = &[

@@ -1,6 +1,8 @@
 //! /sys/class/powercap: the intel-rapl control type, its package zones and their subzones
 //! (drivers/powercap/powercap_sys.c, intel_rapl_common.c, intel_rapl_msr.c).
 
+use flyball_silicon::msr::{AMD_RAPL_POWER_UNIT, PKG_POWER_INFO, PKG_POWER_LIMIT, RAPL_POWER_UNIT};
+
 use super::{Attribute, Dir, Node, numbered, ro, rw};
 use crate::{
     board::Vendor,
@@ -9,11 +11,6 @@ use crate::{
     text::{kstrtobool, kstrtou64, line},
     world::World,
 };
-
-const UNIT: u32 = 0x606;
-const AMD_UNIT: u32 = 0xc001_0299;
-const POWER_LIMIT: u32 = 0x610;
-const POWER_INFO: u32 = 0x614;
 
 /// The energy counter's register of a package.
 fn package_counter(world: &World) -> u32 {
@@ -76,7 +73,8 @@ fn leader(world: &World, dir: Dir) -> Answer<u32> {
 
 /// The unit register.
 fn units(world: &World, cpu: u32) -> Answer<u64> {
-    let register = if world.platform.board.vendor == Vendor::Intel { UNIT } else { AMD_UNIT };
+    let register =
+        if world.platform.board.vendor == Vendor::Intel { RAPL_POWER_UNIT } else { AMD_RAPL_POWER_UNIT };
     world.platform.chip.read(cpu, register)
 }
 
@@ -123,19 +121,19 @@ fn range(world: &World, dir: Dir, out: &mut Vec<u8>) -> Answer {
 fn limited(world: &World, dir: Dir) -> bool {
     !is_platform(world, dir)
         && world.platform.board.vendor == Vendor::Intel
-        && world.platform.chip.read(0, POWER_LIMIT).is_ok()
+        && world.platform.chip.read(0, PKG_POWER_LIMIT).is_ok()
 }
 
 /// The limit register, and the unit of power in microwatts as a fraction: value x 1e6 / divisor.
 fn limit(world: &World, dir: Dir) -> Answer<(u32, u64, u64)> {
     let cpu = leader(world, dir)?;
-    Ok((cpu, world.platform.chip.read(cpu, POWER_LIMIT)?, 1 << (units(world, cpu)? & 0xf)))
+    Ok((cpu, world.platform.chip.read(cpu, PKG_POWER_LIMIT)?, 1 << (units(world, cpu)? & 0xf)))
 }
 
-fn show_power(world: &World, dir: Dir, shift: u32, out: &mut Vec<u8>) -> Answer {
+fn show_power<const SHIFT: u32>(world: &World, dir: Dir, out: &mut Vec<u8>) -> Answer {
     let (_, value, divisor) = limit(world, dir)?;
     // POWER_LIMIT1_MASK, 15 bits, the second limit 32 bits above it.
-    line(out, (value >> shift & 0x7fff) * 1_000_000 / divisor)
+    line(out, (value >> SHIFT & 0x7fff) * 1_000_000 / divisor)
 }
 
 fn write_limit(world: &mut World, dir: Dir, mask: u64, bits: u64) -> Answer {
@@ -146,29 +144,29 @@ fn write_limit(world: &mut World, dir: Dir, mask: u64, bits: u64) -> Answer {
         return Err(Errno::NODATA);
     }
     // One read-modify-write of the register, which holds both limits with their windows.
-    world.platform.chip.write(cpu, POWER_LIMIT, value & !mask | bits & mask).map_err(|_| Errno::NODATA)
+    world.platform.chip.write(cpu, PKG_POWER_LIMIT, value & !mask | bits & mask).map_err(|_| Errno::NODATA)
 }
 
-fn store_power(world: &mut World, dir: Dir, shift: u32, text: &[u8]) -> Answer {
+fn store_power<const SHIFT: u32>(world: &mut World, dir: Dir, text: &[u8]) -> Answer {
     // powercap_sys.c answers EINVAL to every text that kstrtou64 refuses, ERANGE included.
     let microwatts = kstrtou64(text, 10).map_err(|_| Errno::INVAL)?;
     let (_, _, divisor) = limit(world, dir)?;
     // rapl_write_data_raw() cuts what exceeds the field (`bits &= rpi->mask`): 4,096 W in eighths
     // of a watt become 0.
     let raw = (u128::from(microwatts) * u128::from(divisor) / 1_000_000) as u64 & 0x7fff;
-    write_limit(world, dir, 0x7fff << shift, raw << shift)
+    write_limit(world, dir, 0x7fff << SHIFT, raw << SHIFT)
 }
 
 /// Time windows are `2^Y * (1 + F/4)` units of `1 / 2^n` seconds.
-fn show_window(world: &World, dir: Dir, shift: u32, out: &mut Vec<u8>) -> Answer {
+fn show_window<const SHIFT: u32>(world: &World, dir: Dir, out: &mut Vec<u8>) -> Answer {
     let (cpu, value, _) = limit(world, dir)?;
     let unit: u64 = 1_000_000 >> (units(world, cpu)? >> 16 & 0xf);
-    let field = value >> shift & 0x7f;
+    let field = value >> SHIFT & 0x7f;
     let (y, f) = (field & 0x1f, field >> 5);
     line(out, ((u128::from(4 + f) * u128::from(unit)) << y) / 4)
 }
 
-fn store_window(world: &mut World, dir: Dir, shift: u32, text: &[u8]) -> Answer {
+fn store_window<const SHIFT: u32>(world: &mut World, dir: Dir, text: &[u8]) -> Answer {
     let micros = kstrtou64(text, 10).map_err(|_| Errno::INVAL)?;
     let (cpu, _, _) = limit(world, dir)?;
     let unit: u64 = 1_000_000 >> (units(world, cpu)? >> 16 & 0xf);
@@ -177,18 +175,18 @@ fn store_window(world: &mut World, dir: Dir, shift: u32, text: &[u8]) -> Answer 
     let ticks = micros / unit.max(1);
     if ticks == 0 {
         // Less than a unit is not refused: the field becomes 0, which is one unit.
-        return write_limit(world, dir, 0x7f << shift, 0);
+        return write_limit(world, dir, 0x7f << SHIFT, 0);
     }
     // Five bits of exponent.
     let y = u64::from(ticks.ilog2()).min(0x1f);
     let f = ((4 * (ticks.min(u64::MAX / 8) - (1 << y).min(ticks))) >> y).min(3);
-    write_limit(world, dir, 0x7f << shift, (f << 5 | y) << shift)
+    write_limit(world, dir, 0x7f << SHIFT, (f << 5 | y) << SHIFT)
 }
 
 /// Powers of the info register in microwatts: thermal specification, minimum, maximum.
 fn info(world: &World, dir: Dir, shift: u32) -> Answer<u64> {
     let cpu = leader(world, dir)?;
-    let value = world.platform.chip.read(cpu, POWER_INFO).map_err(|_| Errno::NODATA)?;
+    let value = world.platform.chip.read(cpu, PKG_POWER_INFO).map_err(|_| Errno::NODATA)?;
     Ok(((value >> shift & 0x7fff) * 1_000_000) >> (units(world, cpu)? & 0xf))
 }
 
@@ -234,32 +232,12 @@ pub(super) static ZONE: &[Attribute] = &[
     ro("energy_uj", energy).when(|world, _| world.platform.before(Kernel::V5_10)).live(),
     ro("max_energy_range_uj", range),
     ro("constraint_0_name", |_, _, out| line(out, "long_term")).when(limited),
-    rw(
-        "constraint_0_power_limit_uw",
-        |w, d, out| show_power(w, d, 0, out),
-        |w, d, text| store_power(w, d, 0, text),
-    )
-    .when(limited),
-    rw(
-        "constraint_0_time_window_us",
-        |w, d, out| show_window(w, d, 17, out),
-        |w, d, text| store_window(w, d, 17, text),
-    )
-    .when(limited),
+    rw("constraint_0_power_limit_uw", show_power::<0>, store_power::<0>).when(limited),
+    rw("constraint_0_time_window_us", show_window::<17>, store_window::<17>).when(limited),
     ro("constraint_0_max_power_uw", |w, d, out| line(out, info(w, d, 0)?)).when(limited),
     ro("constraint_1_name", |_, _, out| line(out, "short_term")).when(limited),
-    rw(
-        "constraint_1_power_limit_uw",
-        |w, d, out| show_power(w, d, 32, out),
-        |w, d, text| store_power(w, d, 32, text),
-    )
-    .when(limited),
-    rw(
-        "constraint_1_time_window_us",
-        |w, d, out| show_window(w, d, 49, out),
-        |w, d, text| store_window(w, d, 49, text),
-    )
-    .when(limited),
+    rw("constraint_1_power_limit_uw", show_power::<32>, store_power::<32>).when(limited),
+    rw("constraint_1_time_window_us", show_window::<49>, store_window::<49>).when(limited),
     ro("constraint_1_max_power_uw", |w, d, out| line(out, info(w, d, 32)?)).when(limited),
     rw("uevent", |_, _, _| Ok(()), |_, _, _| Ok(())),
 ];

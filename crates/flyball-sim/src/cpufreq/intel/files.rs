@@ -1,5 +1,7 @@
 //! Store and show functions of intel_pstate's files, and the registration of the driver for a mode.
 
+use flyball_silicon::msr::ENERGY_PERF_BIAS;
+
 use super::{
     EPP_WORDS, HWP_REQUEST, IntelCpufreq, IntelPstate, Mode, PM_ENABLE, Pstates, firmware_disables_turbo,
     percent_requests, set_epp,
@@ -11,8 +13,6 @@ use crate::{
     kernel::Kernel,
     text::{kstrtou32, scan_unsigned, scan_word, streq},
 };
-
-const ENERGY_PERF_BIAS: u32 = 0x1b0;
 
 /// min_perf_pct's floor: the lowest P-state as a percentage of turbo, rounded down.
 pub(crate) fn floor_pct(platform: &Platform) -> u32 {
