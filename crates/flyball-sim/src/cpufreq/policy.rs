@@ -3,9 +3,10 @@
 use crate::governor::{Bounds, Conservative, Ondemand, Relation, Schedutil};
 
 /// The decider of a policy's frequency.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) enum Governor {
     /// The highest frequency, or (setpolicy drivers) the driver's performance policy.
+    #[default]
     Performance,
     /// The lowest frequency, or (setpolicy drivers) the driver's own algorithm.
     Powersave,
@@ -67,7 +68,7 @@ pub(crate) struct Stats {
     pub(crate) index: usize,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Policy {
     /// The lowest CPU number: the N of policyN.
     pub(crate) number: u32,
@@ -115,27 +116,11 @@ impl Policy {
             number,
             cpus,
             online,
-            lowest: 0,
-            highest: 0,
-            latency_ns: 0,
-            delay_us: None,
             // FREQ_QOS_MIN_DEFAULT_VALUE and FREQ_QOS_MAX_DEFAULT_VALUE (include/linux/pm_qos.h).
             request: (0, i32::MAX),
             driver_request: (0, i32::MAX),
             cooling_request: i32::MAX,
-            bios_limit: None,
-            min: 0,
-            max: 0,
-            current: 0,
-            governor: Governor::Performance,
-            table: Vec::new(),
-            boost: false,
-            settles: None,
-            stats: None,
-            remembered: None,
-            sampled: 0,
-            io_boost: 0,
-            seen_busy: 0,
+            ..Policy::default()
         }
     }
 

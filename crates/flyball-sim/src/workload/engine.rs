@@ -50,7 +50,7 @@ impl Progress {
 /// A view of an engine's progress that stays when the machine has taken the engine.
 pub type Shared = Arc<Mutex<Progress>>;
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct Task {
     group: usize,
     /// Where it is, and for a pair where the other one is.
@@ -197,20 +197,8 @@ impl Engine {
             for n in 0..count as usize {
                 let at = |i: usize| self.allowed[(first + i) % self.allowed.len()];
                 let cpus = if g.place == Place::Pair { [at(2 * n), at(2 * n + 1)] } else { [at(n), at(n)] };
-                let mut task = Task {
-                    group,
-                    cpus,
-                    cycles: 0.0,
-                    memory: 0.0,
-                    gap: 0.0,
-                    began: 0.0,
-                    busy: 0.0,
-                    over: false,
-                    fresh: false,
-                    begun: 0,
-                    share: g.busy_share,
-                    steady: g.is_steady(),
-                };
+                let mut task =
+                    Task { group, cpus, share: g.busy_share, steady: g.is_steady(), ..Task::default() };
                 self.begin(&mut task, g, 0.0);
                 self.tasks.push(task);
             }
