@@ -137,6 +137,7 @@ pub struct Processor<'a> {
     pub vendor: Vendor,
     pub family: Option<u32>,
     pub model: Option<u32>,
+    pub stepping: Option<u32>,
     pub name: Option<&'a str>,
 }
 
@@ -147,6 +148,7 @@ pub fn explain(host: &dyn Host, error: &HostError) -> String {
         vendor: info.vendor(),
         family: info.family,
         model: info.model,
+        stepping: info.stepping,
         name: info.model_name.as_deref(),
     };
     explain_on(&host.kind(), processor, error)
@@ -177,8 +179,10 @@ pub fn explain_on(kind: &Kind, processor: Processor<'_>, error: &HostError) -> S
 }
 
 fn explain_absence(kind: &Kind, processor: Processor<'_>) -> String {
-    let Processor { vendor, family, model, name } = processor;
-    if vendor == Vendor::Intel && family == Some(6) {
+    let Processor { vendor, family, model, stepping, name } = processor;
+    // Model 55h is Cascade Lake, the first with Speed Select, from stepping 5 on.
+    let is_skylake = model == Some(0x55) && stepping.is_some_and(|stepping| stepping < 5);
+    if !is_skylake && vendor == Vendor::Intel && family == Some(6) {
         if let Some(modules) = model.and_then(module_for) {
             if *kind == Kind::Recorded {
                 return format!(

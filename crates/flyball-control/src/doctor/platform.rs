@@ -123,28 +123,35 @@ fn same_processors(facts: &Facts) -> Option<Answer> {
     };
     // Kinds of a hybrid processor are dies of one stepping: the kernel loads one microcode for
     // them.
-    let mut kinds: BTreeMap<String, CpuList> = BTreeMap::new();
+    let mut parts: BTreeMap<String, BTreeMap<String, CpuList>> = BTreeMap::new();
     for block in text.split("\n\n") {
         let field = |name: &str| {
             let mut lines = block.lines().filter_map(|line| line.split_once(':'));
             lines.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim())
         };
         let Some(cpu) = field("processor").and_then(|number| number.parse().ok()) else { continue };
-        let fields = ["model", "stepping", "microcode"].map(|name| (name, field(name)));
+        // Cores of Arm are of one kind if implementer and part are the same.
+        let part = field("CPU part").unwrap_or_default().to_owned();
+        let names =
+            ["model", "stepping", "microcode", "CPU implementer", "CPU part", "CPU variant", "CPU revision"];
+        let fields = names.map(|name| (name, field(name)));
         let known: Vec<String> =
             fields.iter().filter_map(|(name, value)| Some(format!("{name} {}", (*value)?))).collect();
         if !known.is_empty() {
-            kinds.entry(known.join(", ")).or_default().insert(cpu);
+            parts.entry(part).or_default().entry(known.join(", ")).or_default().insert(cpu);
         }
     }
-    let known: CpuList = kinds.values().flat_map(|cpus| cpus.iter().collect::<Vec<_>>()).collect();
+    let all = parts.values().flat_map(BTreeMap::values);
+    let known: CpuList = all.flat_map(|cpus| cpus.iter().collect::<Vec<_>>()).collect();
     let missing = facts.online.difference(&known);
+    let each = if parts.len() > 1 { "every CPU of a part has one stepping, such as" } else { "every CPU is" };
+    // The part whose cores differ, else any.
+    let differing = parts.values().position(|kinds| kinds.len() > 1).unwrap_or(0);
+    let kinds = parts.into_values().nth(differing).unwrap_or_default();
     let mut kinds: Vec<(String, CpuList)> = kinds.into_iter().collect();
     kinds.sort_by_key(|(_, cpus)| std::cmp::Reverse(cpus.len()));
     match kinds.as_slice() {
-        [(kind, _)] if missing.is_empty() => {
-            Some(ok(format!("every CPU is {kind}")).seen(path, kind.clone()))
-        }
+        [(kind, _)] if missing.is_empty() => Some(ok(format!("{each} {kind}")).seen(path, kind.clone())),
         [] | [_] => Some(unknown(format!("{path} does not describe {}", cpu_words(&missing)))),
         [_, others @ ..] => {
             let rare: CpuList = others.iter().flat_map(|(_, cpus)| cpus.iter().collect::<Vec<_>>()).collect();

@@ -50,6 +50,8 @@ pub enum Remedy {
     DriverHasNone(String),
     /// The driver has no modes.
     NoModes(String),
+    /// The driver has modes; an old kernel or a recording lacks the file.
+    ModeOf(String),
     /// `driver-mode=active` in the same command.
     ActiveMode,
     /// `driver-mode=active` in the same command, unless hardware P-states are switched off at boot.
@@ -70,6 +72,9 @@ impl fmt::Display for Remedy {
             }
             Remedy::DriverHasNone(driver) => write!(f, "{driver} does not have it"),
             Remedy::NoModes(driver) => write!(f, "{driver} has no modes"),
+            Remedy::ModeOf(driver) => {
+                write!(f, "{driver} is a mode of its driver, but the file that changes the mode is missing")
+            }
             Remedy::ActiveMode => f.write_str("add driver-mode=active to the same command"),
             Remedy::ActiveModeUnlessNoHwp => f.write_str(
                 "add driver-mode=active to the same command, unless the kernel was booted with intel_pstate=no_hwp",
@@ -176,6 +181,7 @@ fn remedy(snapshot: &Snapshot, knob: Id) -> Result<Option<Remedy>, ReadError> {
         Id::Epp => preference(snapshot)?,
         Id::DriverMode => driver::name(snapshot)?.map(|driver| match driver.as_str() {
             "acpi-cpufreq" if snapshot.topology().flags.contains("cppc") => AMD_PSTATE,
+            "intel_pstate" | "intel_cpufreq" | "amd-pstate" | "amd-pstate-epp" => Remedy::ModeOf(driver),
             _ => Remedy::NoModes(driver),
         }),
         Id::Boost if snapshot.machine_value(Id::Turbo)?.is_some() => Some(Remedy::TurboOfMachine),

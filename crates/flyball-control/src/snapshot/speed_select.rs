@@ -97,6 +97,7 @@ fn why_none(host: &dyn Host, topology: &Topology, error: &HostError) -> Why {
             vendor: topology.vendor,
             family: topology.family,
             model: topology.model,
+            stepping: topology.stepping,
             name: topology.model_name.as_deref(),
         };
         Why::NotNow(isst::explain_on(&host.kind(), processor, error))

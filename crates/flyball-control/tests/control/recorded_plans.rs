@@ -105,3 +105,12 @@ fn no_governor_brings_a_preference() {
         }
     }
 }
+
+/// A recording of amd-pstate's active mode lacks the file of the modes: the driver still has some.
+#[test]
+fn a_driver_with_modes_is_not_said_to_have_none() {
+    let host = flyball_testing::machine("turin0");
+    let intent = Intent::from_arguments(&["driver-mode=passive"], None).unwrap();
+    let refused = plan(&Snapshot::for_intent(&host, &intent).unwrap(), &intent).unwrap_err();
+    assert!(refused.to_string().contains("amd-pstate-epp is a mode of its driver"), "{refused}");
+}

@@ -381,3 +381,17 @@ fn sane_level(level: &super::registers::Level) {
         }
     }
 }
+
+/// Skylake has the model of Cascade Lake and an earlier stepping, and no Speed Select.
+#[test]
+fn skylake_is_not_told_to_load_a_driver() {
+    let missing = HostError::new(Op::Isst, super::NODE, Errno::NOENT);
+    let words = |stepping| {
+        let (family, model, name) = (Some(6), Some(0x55), Some("a Xeon"));
+        let vendor = crate::Vendor::Intel;
+        let processor = super::Processor { vendor, family, model, stepping: Some(stepping), name };
+        super::explain_on(&Kind::Simulated, processor, &missing)
+    };
+    assert!(words(4).starts_with("no Speed Select here: a Xeon does not support it"), "{}", words(4));
+    assert!(words(7).contains("isst_if_mbox_msr"), "{}", words(7));
+}

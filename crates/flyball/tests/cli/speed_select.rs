@@ -121,7 +121,7 @@ fn tree(folder: &Path, cpuinfo: &str) -> String {
 fn cpuinfo(vendor: &str, family: u32, model: u32, name: &str) -> String {
     format!(
         "processor\t: 0\nvendor_id\t: {vendor}\ncpu family\t: {family}\nmodel\t\t: {model}\nmodel name\t: {name}\n\
-         stepping\t: 1\nflags\t\t: fpu hwp\n\n"
+         stepping\t: 7\nflags\t\t: fpu hwp\n\n"
     )
 }
 

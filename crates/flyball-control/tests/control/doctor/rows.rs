@@ -86,6 +86,17 @@ fn sleeping_policy(files: &mut Files, file: &str) {
     files.remove(&format!("{CPU}/cpufreq/policy3/{file}"));
 }
 
+/// Describes each CPU by the part and the revision of an Arm core.
+fn arm_cores(files: &mut Files, cores: [&str; 4]) {
+    let block = |(cpu, core): (usize, &str)| {
+        let (part, revision) = core.split_once(' ').unwrap();
+        format!(
+            "processor\t: {cpu}\nCPU implementer\t: 0x41\nCPU part\t: {part}\nCPU revision\t: {revision}\n\n"
+        )
+    };
+    put(files, "proc/cpuinfo", cores.into_iter().enumerate().map(block).collect::<String>());
+}
+
 fn other_stepping(files: &mut Files) {
     let text = files["proc/cpuinfo"].clone().unwrap();
     put(files, "proc/cpuinfo", text.replacen("stepping\t: 4", "stepping\t: 3", 1));
@@ -450,6 +461,19 @@ pub(super) fn rows() -> Vec<Row> {
             Warning,
         ),
         row("firmware.same-processors", intel, other_stepping, Warning),
+        // Two kinds of Arm cores, and two revisions of one kind.
+        row(
+            "firmware.same-processors",
+            intel,
+            |f| arm_cores(f, ["0xd05 2", "0xd05 2", "0xd0b 1", "0xd0b 1"]),
+            Ok,
+        ),
+        row(
+            "firmware.same-processors",
+            intel,
+            |f| arm_cores(f, ["0xd05 2", "0xd05 2", "0xd0b 1", "0xd0b 0"]),
+            Warning,
+        ),
         row("conflict.lowered-maximum", intel, |f| each_policy(f, "scaling_max_freq", "2900000"), Note),
         row("conflict.lowered-maximum", amd, |f| each_policy(f, "scaling_max_freq", "3000000"), Note),
         row("conflict.userspace", acpi, |f| each_policy(f, "scaling_governor", "userspace"), Warning),
