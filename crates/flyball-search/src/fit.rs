@@ -57,6 +57,11 @@ const TAIL: f64 = 4.0;
 /// How many rounds the common variance counts for, when an arm's own is estimated.
 const COMMON: f64 = 6.0;
 
+/// How many deviations of its mean an arm lies away to have an own effect of its own size, and by
+/// how many rounds at least.
+const UNLIKE: f64 = 3.0;
+const UNLIKE_ROUNDS: f64 = 2.0;
+
 /// The variance of the mean: nothing is known about it, and values are centred before.
 const MEAN_VARIANCE: f64 = 1.0;
 
@@ -83,9 +88,10 @@ impl Scales {
             .sum::<f64>()
     }
 
-    /// The covariance of two arms' values.
-    pub(crate) fn covariance(self, alike: Likeness, same: bool) -> f64 {
-        let own = if same { self.own.powi(2) } else { 0.0 };
+    /// The covariance of two arms' values. `own` is the variance of an arm's own effect over the
+    /// common one, or 0 of two different arms.
+    pub(crate) fn covariance(self, alike: Likeness, own: f64) -> f64 {
+        let own = self.own.powi(2) * own;
         MEAN_VARIANCE + self.single.powi(2) * alike.single + self.pair.powi(2) * alike.pair + own
     }
 }
@@ -105,9 +111,16 @@ pub(crate) struct Fit {
     pub by_others: Vec<f64>,
     /// The variance of each observation's noise over the common one.
     noise: Vec<f64>,
+    /// The variance of each arm's own effect over the common one.
+    own: Vec<f64>,
 }
 
 impl Fit {
+    /// The variance of an own effect over the common one, or 0 of two different arms.
+    pub(crate) fn own_of(&self, a: usize, b: usize) -> f64 {
+        own_of(&self.own, a, b)
+    }
+
     /// The variance of a round of this arm, by its rounds so far.
     pub(crate) fn noise_of(&self, arm: usize) -> f64 {
         let own = || self.observations.iter().zip(&self.noise).filter(|(one, _)| one.arm == arm);
@@ -124,6 +137,12 @@ struct Data<'a> {
     alike: Vec<Likeness>,
     /// The variance of each observation's noise, as a multiple of the common one.
     noise: Vec<f64>,
+    /// The variance of each arm's own effect, as a multiple of the common one.
+    own: Vec<f64>,
+}
+
+fn own_of(own: &[f64], a: usize, b: usize) -> f64 {
+    if a == b { own.get(a).copied().unwrap_or(1.0) } else { 0.0 }
 }
 
 impl Data<'_> {
@@ -133,7 +152,7 @@ impl Data<'_> {
         let mut alike = self.alike.iter();
         for (row, a) in self.observations.iter().enumerate() {
             for ((column, b), alike) in self.observations[..=row].iter().enumerate().zip(&mut alike) {
-                let mut entry = scales.covariance(*alike, a.arm == b.arm);
+                let mut entry = scales.covariance(*alike, own_of(&self.own, a.arm, b.arm));
                 if a.block == b.block {
                     entry += scales.block.powi(2);
                 }
@@ -201,6 +220,7 @@ pub(crate) fn fit(space: &Space, observations: Vec<Observation>, earlier: Option
             .map(|one| one.value - if one.earlier { earlier_centre } else { centre })
             .collect(),
         noise,
+        own: earlier.map_or_else(Vec::new, |fit| fit.own.clone()),
         alike,
         observations: &observations,
     };
@@ -214,7 +234,9 @@ pub(crate) fn fit(space: &Space, observations: Vec<Observation>, earlier: Option
         };
         scales = climb(&data, scales, *step, which)?;
         let (_, factored, coefficients) = data.score(scales)?;
+        let own = own_multiples(&data, scales, &coefficients);
         data.noise = noise_multiples(&data, scales, &factored, &coefficients);
+        data.own = own;
     }
     let (_, factored, coefficients) = data.score(scales)?;
     let by_others = factored
@@ -225,8 +247,8 @@ pub(crate) fn fit(space: &Space, observations: Vec<Observation>, earlier: Option
         // Leave-one-out in closed form (Rasmussen and Williams 2006, equations 5.10 to 5.12).
         .map(|((inverse, c), one)| one.value - c / inverse)
         .collect();
-    let noise = std::mem::take(&mut data.noise);
-    Some(Fit { scales, centre, observations, factored, coefficients, by_others, noise })
+    let (noise, own) = (std::mem::take(&mut data.noise), std::mem::take(&mut data.own));
+    Some(Fit { scales, centre, observations, factored, coefficients, by_others, noise, own })
 }
 
 /// Better scales, by steps of a factor in each of those of the five that are asked for.
@@ -255,6 +277,26 @@ fn climb(data: &Data<'_>, start: Scales, factor: f64, which: impl Fn(usize) -> b
         }
     }
     Some(Scales::of(at))
+}
+
+/// The variance of each arm's own effect over the common one. It is 1, unless the rounds of an arm
+/// lie together so far from what its factors explain that noise does not: one setting of many may
+/// be unlike all others.
+fn own_multiples(data: &Data<'_>, scales: Scales, coefficients: &[f64]) -> Vec<f64> {
+    let most = data.observations.iter().map(|one| one.arm).max().unwrap_or(0) + 1;
+    let (mut own, mut noise, mut counts) = (vec![0.0; most], vec![0.0; most], vec![0.0_f64; most]);
+    for ((one, coefficient), multiple) in data.observations.iter().zip(coefficients).zip(&data.noise) {
+        own[one.arm] += scales.own.powi(2) * own_of(&data.own, one.arm, one.arm) * coefficient;
+        noise[one.arm] += scales.noise.powi(2) * multiple * coefficient;
+        counts[one.arm] += 1.0;
+    }
+    let multiple = |arm: usize| {
+        let away: f64 = own[arm] + noise[arm] / counts[arm].max(1.0);
+        let by_chance = scales.noise.powi(2) / counts[arm];
+        let is_unlike = counts[arm] >= UNLIKE_ROUNDS && away.powi(2) > UNLIKE.powi(2) * by_chance;
+        if is_unlike { ((away.powi(2) - by_chance) / scales.own.powi(2)).max(1.0) } else { 1.0 }
+    };
+    (0..most).map(multiple).collect()
 }
 
 /// The variance of each observation's noise over the common one: its arm's, times what a heavy tail

@@ -36,7 +36,7 @@ impl Posterior {
         let mut covariance = vec![0.0; size * size];
         for (row, a) in arms.iter().enumerate() {
             for (column, b) in arms[..=row].iter().enumerate() {
-                let prior = fit.scales.covariance(space.likeness(*a, *b), a == b);
+                let prior = fit.scales.covariance(space.likeness(*a, *b), fit.own_of(*a, *b));
                 covariance[row * size + column] = prior - dot(&explained[row], &explained[column]);
             }
             // The mean's variance of 1 is subtracted from 1: what is left of it is rounded at
@@ -114,7 +114,7 @@ pub(crate) fn marginal(space: &Space, fit: &Fit, arm: usize) -> (f64, f64) {
     let (expected, solved) = with_observations(space, fit, arm);
     // Without the factorisation of all arms at once: this is asked for thousands of arms of a large
     // space.
-    let prior = fit.scales.covariance(space.likeness(arm, arm), true);
+    let prior = fit.scales.covariance(space.likeness(arm, arm), fit.own_of(arm, arm));
     (expected, (prior - dot(&solved, &solved)).max(0.0).sqrt())
 }
 
@@ -124,7 +124,7 @@ fn with_observations(space: &Space, fit: &Fit, arm: usize) -> (f64, Vec<f64>) {
     let mut covariances: Vec<f64> = fit
         .observations
         .iter()
-        .map(|one| fit.scales.covariance(space.likeness(arm, one.arm), arm == one.arm))
+        .map(|one| fit.scales.covariance(space.likeness(arm, one.arm), fit.own_of(arm, one.arm)))
         .collect();
     let expected = fit.centre + dot(&covariances, &fit.coefficients);
     fit.factored.solve_lower(&mut covariances);

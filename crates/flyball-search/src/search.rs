@@ -107,6 +107,8 @@ const ALL_RUN: usize = 64;
 /// How often the chosen arm must have run. With fewer rounds, one lucky round decides in a few
 /// percent of searches.
 const LEAST_ROUNDS: usize = 5;
+/// So many arms most like the leader run before the end, whatever the model expects of them.
+const NEIGHBOURS: usize = 6;
 /// Draws of the model: 0.99 is then known to 0.003.
 const DRAWS: usize = 1000;
 /// In how many of these an arm must be the best to run again.
@@ -231,19 +233,20 @@ impl Search {
         let mut next = match self.odds() {
             None => self.space.spread(if self.space.len() <= ALL_AT_ONCE { self.space.len() } else { FIRST }),
             Some(odds) => {
-                let again = self.second_looks(odds);
-                let again = if again.is_empty() { self.unknown(odds, &mut random) } else { again };
-                if again.is_empty() && self.settled(odds) {
-                    return Step::End(self.choice(odds));
+                let mut again = self.second_looks(odds);
+                if again.is_empty() {
+                    again = self.unknown(odds, &mut random);
                 }
-                let again = if again.is_empty() && self.is_without_gain(odds) {
-                    match self.seldom_run(odds) {
-                        few if few.is_empty() => return Step::End(self.base(odds)),
-                        few => few,
+                let is_settled = self.settled(odds);
+                if again.is_empty() && (is_settled || self.is_without_gain(odds)) {
+                    again = self.left_open(odds);
+                    if !is_settled {
+                        again.extend(self.seldom_run(odds));
                     }
-                } else {
-                    again
-                };
+                    if again.is_empty() {
+                        return Step::End(if is_settled { self.choice(odds) } else { self.base(odds) });
+                    }
+                }
                 self.block(odds, &again, &mut random)
             }
         };
@@ -466,6 +469,44 @@ impl Search {
                     .is_none_or(|fit| by_others(fit, *arm).is_none_or(|value| value <= most))
         };
         odds.arms.iter().copied().filter(alone).collect()
+    }
+
+    /// Arms that the model alone speaks against, before a search ends: those most like the leader
+    /// that have not run, and those whose few rounds, held against the base in the same blocks, are
+    /// better than the leader's by more than the indifference.
+    fn left_open(&self, odds: &Odds) -> Vec<usize> {
+        let leader = odds.arms[odds.leader];
+        let alike = |arm: usize| self.space.likeness(leader, arm).single;
+        let mut arms: Vec<usize> = odds.arms.iter().copied().filter(|arm| *arm != leader).collect();
+        arms.sort_by(|a, b| alike(*b).total_cmp(&alike(*a)));
+        let best = self.measured(leader).unwrap_or(f64::INFINITY) - self.goal.within;
+        let is_open = |(place, arm): (usize, usize)| match self.runs(arm) {
+            0 => place < NEIGHBOURS,
+            runs => runs < LEAST_ROUNDS && self.measured(arm).is_some_and(|value| value < best),
+        };
+        let open = arms.iter().copied().enumerate().filter(|one| is_open(*one));
+        open.map(|(_, arm)| arm).collect()
+    }
+
+    /// The median of an arm's rounds, each against the base's in its block. `None` without any, or
+    /// if they break the bound.
+    fn measured(&self, arm: usize) -> Option<f64> {
+        let against = |value: fn(&Round) -> Option<f64>| {
+            let of = |block: usize| {
+                let own = self.rounds.iter().find(|(at, one)| *at == block && one.arm == self.space.base());
+                own.and_then(|(_, base)| value(base))
+            };
+            let own = self.rounds.iter().filter(|(_, round)| round.arm == arm);
+            let mut all: Vec<f64> =
+                own.filter_map(|(block, round)| Some(value(round)? - of(*block)?)).collect();
+            all.sort_by(f64::total_cmp);
+            Some(f64::midpoint(*all.get(all.len().checked_sub(1)? / 2)?, all[all.len() / 2]))
+        };
+        let is_over = match self.goal.bound {
+            Some(Bound::OverBase(most)) => against(|round| round.bounded).is_some_and(|value| value > most),
+            _ => false,
+        };
+        against(|round| round.objective).filter(|_| !is_over)
     }
 
     /// The arms of the next block.
