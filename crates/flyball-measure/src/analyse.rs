@@ -99,14 +99,14 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
     report
 }
 
-/// Every arm against the first in one quantity, as [`analyse`] compares them, but each as the only
-/// question.
-pub fn judge(manifest: &Manifest, rounds: &[Round], quantity: Quantity) -> Vec<Comparison> {
+/// Every arm against the first in one quantity, as [`analyse`] compares them, but as one of so many
+/// questions.
+pub fn judge(manifest: &Manifest, rounds: &[Round], quantity: Quantity, questions: usize) -> Vec<Comparison> {
     let rounds = &*cases::common(rounds);
     let counted: Vec<&Round> = rounds.iter().filter(|round| !round.warm_up).collect();
     let arms: Vec<ArmReport> =
         (0..manifest.arms.len()).map(|arm| report_arm(manifest, &counted, arm)).collect();
-    compare(manifest, &arms, quantity, Correction::for_questions(1))
+    compare(manifest, &arms, quantity, Correction::for_questions(questions))
 }
 
 /// The logarithms of each arm over the first, block by block, in each quantity that is judged.

@@ -110,13 +110,15 @@ fn judge(
     let facts = by_fact(members, &known, confidence);
     let others = stats::leave_one_out(&estimates);
     // Machines are weighted by how well their effect is known. If that goes with the effect, the
-    // mean is that of quiet machines.
-    let plain = stats::mean(&estimates.iter().map(|estimate| estimate.value).collect::<Vec<_>>());
-    let is_other = |plain: &f64| {
+    // mean is that of quiet machines, and both means must show the effect.
+    let is_other = |plain: &Estimate| {
         whole
             .interval(confidence)
-            .is_some_and(|interval| (plain - whole.mean).abs() > 0.5 * interval.half_width())
+            .is_some_and(|interval| (plain.value - whole.mean).abs() > 0.5 * interval.half_width())
     };
+    let plain = stats::unweighted(&estimates).filter(is_other);
+    let agrees = |plain: &Estimate| (plain.value > 0.0) == (whole.mean > 0.0);
+    let p_of_plain = plain.map(|plain| plain.p().filter(|_| agrees(&plain)).unwrap_or(1.0));
     // Where a fact divides the fleet, a machine is held against those that share it: otherwise half
     // a fleet would be odd, or its scatter would hide the odd one.
     let divided = facts.iter().find(|fact| fact.p_corrected <= alpha);
@@ -126,9 +128,10 @@ fn judge(
         quantity,
         machines: whole.machines,
         change: change(whole.mean),
-        plain_change: plain.filter(is_other).map(change),
+        plain_change: plain.map(|plain| change(plain.value)),
+        plain_interval: plain.and_then(|plain| plain.interval(confidence)).map(as_change),
         interval: whole.interval(confidence).map(as_change),
-        p: whole.p().unwrap_or(1.0),
+        p: whole.p().unwrap_or(1.0).max(p_of_plain.unwrap_or(0.0)),
         p_corrected: 1.0,
         verdict: Verdict::NoDifferenceShown,
         between: whole.between,
@@ -322,4 +325,49 @@ pub fn design(effect: &Effect, wanted: f64, confidence: f64) -> Vec<Pilot> {
             ),
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+    use rand_distr::{Distribution, Normal};
+
+    use super::*;
+
+    /// Ten quiet machines with 1 % less time and ten noisy ones with 1 % more: the mean over
+    /// machines is 0, but the weighted one is that of the quiet ones.
+    #[test]
+    fn quiet_and_noisy_machines_that_disagree_give_no_verdict() {
+        let mut random = rand_pcg::Pcg64Mcg::seed_from_u64(31);
+        let experiment = Experiment {
+            name: None,
+            digest: None,
+            workload: String::new(),
+            argv: Vec::new(),
+            metric: crate::Metric::new("wall time", "s", Better::Lower),
+            arms: vec![(String::new(), Vec::new()); 2],
+        };
+        let (mut by_weight, mut verdicts, mut agreeing) = (0, 0, 0);
+        for mixed in [true, false].repeat(200) {
+            let members: Vec<Member> = (0..20)
+                .map(|number| {
+                    let (spread, effect) = if number < 10 { (0.01, -0.01) } else { (0.08, 0.01) };
+                    let effect = if mixed { effect } else { -0.03 };
+                    let normal = Normal::new(effect, spread).expect("a deviation");
+                    let logs: Vec<f64> = (0..10).map(|_| normal.sample(&mut random)).collect();
+                    let error = stats::standard_deviation(&logs).unwrap_or(0.0) / 10.0_f64.sqrt();
+                    let value = stats::mean(&logs).unwrap_or(0.0);
+                    Member::with_effect(number.to_string(), Estimate { value, error, freedom: 9.0 })
+                })
+                .collect();
+            let report = analyse_fleet(experiment.clone(), &members, Vec::new(), Vec::new(), 0.95);
+            let effect = &report.effects[0];
+            let is_decided = effect.verdict != Verdict::NoDifferenceShown;
+            by_weight += usize::from(mixed && effect.interval.is_some_and(|found| !found.contains(0.0)));
+            verdicts += usize::from(mixed && is_decided);
+            agreeing += usize::from(!mixed && is_decided);
+        }
+        println!("weighted interval without 0: {by_weight} of 200, verdicts {verdicts}; of -3 % {agreeing}");
+        assert!(by_weight > 100 && verdicts <= 10 && agreeing > 190, "{by_weight} {verdicts} {agreeing}");
+    }
 }

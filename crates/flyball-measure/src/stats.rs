@@ -6,8 +6,8 @@
 //! against SciPy in `tests/measure/scipy.rs`.
 
 mod always;
-mod bootstrap;
 mod effect;
+mod interval;
 mod order;
 mod paired;
 mod pooled;
@@ -19,14 +19,15 @@ mod unpaired;
 pub const NORMAL_MEDIAN_DISTANCE: f64 = 0.674_489_750_196_081_7;
 
 pub use always::{always_interval, always_p};
-pub use bootstrap::{Interval, bootstrap};
 pub use effect::{cliffs_delta, false_discovery, holm};
+pub use interval::{Interval, median_interval};
 pub use order::{mean, median, midranks, quantile, standard_deviation};
-pub use paired::{SignedRank, hodges_lehmann, pairs_needed, signed_rank, walsh_interval};
+pub use paired::{SignedRank, hodges_lehmann, signed_rank, walsh_interval};
 pub use pooled::{
     Estimate, Groups, LeftOutOne, Pooled, groups, leave_one_out, machines_to_show, next_machine, pooled,
+    unweighted,
 };
-pub use power::{rounds_to_show, shift_shown, spread_of_interval};
+pub use power::{pairs_needed, rounds_needed, rounds_to_show, shift_shown, spread_of_interval};
 pub use trend::{Trend, trend};
 pub use unpaired::{
     rank_sum, rank_sum_normal, rank_sum_tail, shift, shift_interval, smallest_rank_sum_p, trimmed_t, welch,

@@ -583,6 +583,7 @@ class Effect(TypedDict):
     p: float
     p_corrected: float
     plain_change: NotRequired[float]
+    plain_interval: NotRequired[Interval]
     quantity: Quantity
     undecided: int
     verdict: Verdict

@@ -35,8 +35,7 @@ fn log_pairs(base: &Summary, other: &Summary) -> Vec<(f64, f64)> {
             (positive && logs.0.is_finite() && logs.1.is_finite()).then_some((key, logs))
         })
         .collect();
-    // Rounds of a resumed comparison are not in the order of blocks, and the bootstrap depends on
-    // the order.
+    // Rounds of a resumed comparison are not in the order of blocks.
     pairs.sort_by_key(|(key, _)| *key);
     pairs.into_iter().map(|(_, pair)| pair).collect()
 }
@@ -134,14 +133,14 @@ impl Correction {
 /// printed spreads contradict it, no difference is claimed.
 fn judge_steadiness(comparisons: &mut [Comparison], alpha: f64, correction: f64) {
     for comparison in comparisons {
-        let can_decide = 2.0_f64.powi(1 - comparison.pairs as i32) * correction <= alpha;
+        let needed = stats::rounds_needed(alpha / correction, comparison.paired);
         let Some(found) = &mut comparison.steadiness else { continue };
         found.p_corrected = (found.p * correction).min(1.0);
         let (base, other) = found.spreads;
         found.verdict = match found.p_corrected <= alpha {
             true if found.change > 0.0 && other > base => Verdict::Worse,
             true if found.change < 0.0 && other < base => Verdict::Better,
-            false if comparison.paired && !can_decide => Verdict::TooFewRounds,
+            false if comparison.pairs < needed => Verdict::TooFewRounds,
             _ => Verdict::NoDifferenceShown,
         };
     }
@@ -201,6 +200,10 @@ pub(super) fn compare_summaries(
         } else {
             Verdict::NoDifferenceShown
         };
+        // Both are of a fixed number of pairs.
+        if !comparison.paired || until {
+            comparison.rounds_for_one_percent = None;
+        }
         if comparison.verdict != Verdict::NoDifferenceShown || !comparison.paired || until {
             comparison.shows = None;
         }

@@ -41,8 +41,8 @@ pub struct Summary {
     #[serde(default)]
     pub is_judged: bool,
     pub median: f64,
-    /// The median's bootstrap confidence interval; none where so few rounds cannot give one of the
-    /// level asked for.
+    /// The median's confidence interval, of this median alone; none where so few rounds cannot give
+    /// one of the level asked for.
     pub interval: Option<Interval>,
     pub mean: f64,
     pub deviation: Option<f64>,

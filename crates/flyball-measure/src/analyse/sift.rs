@@ -14,9 +14,6 @@ use crate::{
     watch::{self, Disturbance, Grade, Source},
 };
 
-/// Draws of the bootstrap.
-const RESAMPLES: usize = 4000;
-
 /// The disturbances of a round, judged from what was recorded of it. Empty where nothing was.
 pub(super) fn disturbances(round: &Round, manifest: &Manifest) -> Vec<Disturbance> {
     let Some(conditions) = &round.conditions else { return Vec::new() };
@@ -207,22 +204,7 @@ pub(super) fn report_arm(manifest: &Manifest, rounds: &[&Round], arm: usize) -> 
     let least = 0.01 / questions as f64;
     for summary in &mut report.summaries {
         let values: Vec<f64> = summary.points.iter().map(|point| point.value).collect();
-        // Quantities are fewer than 256: each arm and quantity has draws of its own, the same in
-        // every report.
-        let seed = schedule.seed ^ ((arm as u64) << 8) ^ summary.quantity as u64;
-        // Even from the least to the greatest of n rounds the median lies with a probability of 1 -
-        // 2^(1-n) only.
-        summary.interval = (values.len() >= stats::pairs_needed(1.0 - schedule.confidence, 1))
-            .then(|| {
-                stats::bootstrap(
-                    &values,
-                    |draw| stats::median(draw).unwrap_or(f64::NAN),
-                    schedule.confidence,
-                    RESAMPLES,
-                    seed,
-                )
-            })
-            .flatten();
+        summary.interval = stats::median_interval(&values, schedule.confidence);
         summary.drift = drift(summary, least);
         summary.outliers = outliers(summary);
     }

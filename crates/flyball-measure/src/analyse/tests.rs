@@ -552,7 +552,7 @@ fn two_by_two(seed: u64, effects: [f64; 2], blocks: usize) -> Report {
 
 #[test]
 fn an_effect_that_depends_on_the_settings_is_found_and_seldom_invented() {
-    let only = "new is faster than old, but only under mode=y";
+    let only = "new is faster than old under mode=y, which is not shown elsewhere";
     let right = (0..100).filter(|seed| text_of(&two_by_two(*seed, [0.0, -0.03], 25)).contains(only)).count();
     println!("interaction: {right} of 100 right at 3 % under one setting, noise 1 %, 25 blocks");
     assert!(right >= 95, "{right} of 100");

@@ -102,6 +102,22 @@ pub enum MemberError {
     FewPairs { pairs: usize },
 }
 
+#[cfg(test)]
+impl Member {
+    /// A machine of which only its effect in performance is known.
+    pub(super) fn with_effect(name: String, estimate: Estimate) -> Member {
+        Member {
+            machine: name,
+            directory: String::new(),
+            simulated: false,
+            started: 0,
+            facts: BTreeMap::new(),
+            pairs: estimate.freedom as usize + 1,
+            effects: [((1, Quantity::Performance), estimate)].into(),
+        }
+    }
+}
+
 impl Member {
     /// Reduces a run directory. A machine without a host's name in its manifest is named after the
     /// directory it lies in.

@@ -86,8 +86,12 @@ pub struct Effect {
     /// The mean in which each machine counts once, if it lies far from the weighted one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plain_change: Option<f64>,
+    /// Its interval. A verdict is given only if both means show it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plain_interval: Option<Interval>,
     /// Of the mean over machines like these.
     pub interval: Option<Interval>,
+    /// Of the mean, or of the one in which each machine counts once, if that is larger.
     pub p: f64,
     /// Corrected for the number of arms.
     pub p_corrected: f64,

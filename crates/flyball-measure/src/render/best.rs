@@ -7,7 +7,7 @@ use super::{
     parts::{extent, rounds_needed},
 };
 use crate::{
-    analyse::{Comparison, EQUIVALENT, Quantity, Report, Summary, Verdict},
+    analyse::{Comparison, EQUIVALENT, Quantity, Report, Verdict},
     metric::Better,
     numbers::{between, p_value},
 };
@@ -47,53 +47,45 @@ pub(super) fn conclusion(report: &Report, arms: &Arms) -> Vec<(String, String)> 
     lines.into_iter().map(line).chain(cases).collect()
 }
 
-/// The arm with the best median of a quantity if it differs from any other, and what is known of
-/// that. None if fewer than two arms have one.
+/// The arm that is best in a quantity, by its pairs with the first, if it differs from any other,
+/// and what is known of that. None if nothing is compared.
 fn best(report: &Report, arms: &Arms, quantity: Quantity) -> Option<(Option<usize>, String)> {
     let metric = quantity.metric(&report.workload.metric);
-    let with: Vec<(usize, &Summary)> =
-        report.arms.iter().enumerate().filter_map(|(arm, of)| Some((arm, of.summary(quantity)?))).collect();
-    if with.len() < 2 {
-        return None;
-    }
-    let better = |a: &Summary, b: &Summary| match metric.better {
-        Better::Higher => a.median.total_cmp(&b.median),
-        Better::Lower => b.median.total_cmp(&a.median),
-    };
-    let &(best, summary) = with.iter().max_by(|(_, a), (_, b)| better(a, b))?;
-    let of = |arm: usize| {
-        report.comparisons.iter().find(|one| one.quantity == quantity && one.arm == arm && one.base != arm)
-    };
-    // Only comparisons with the first arm are tested; of two others, intervals that overlap say
-    // that either may be better.
-    let overlaps = |other: &Summary| match (summary.interval, other.interval) {
-        (Some(a), Some(b)) => a.low <= b.high && b.low <= a.high,
+    let compared: Vec<&Comparison> =
+        report.comparisons.iter().filter(|one| one.quantity == quantity).collect();
+    let first = compared.first()?.base;
+    let cost = |one: &Comparison| if metric.better == Better::Higher { -one.change } else { one.change };
+    let ahead = compared.iter().copied().filter(|one| cost(one) < 0.0);
+    let best = ahead.min_by(|a, b| cost(a).total_cmp(&cost(b)));
+    // The intervals against the first arm hold together. So two arms differ if theirs have nothing
+    // in common.
+    let overlaps = |a: &Comparison, b: &Comparison| match (a.interval, b.interval) {
+        (Some(a), Some(b)) => a.overlaps(b) || report.withheld.contains(&quantity),
         _ => true,
     };
-    let rivals: Vec<String> = with
-        .iter()
-        .filter(|(arm, _)| *arm != best)
-        .filter(|(arm, other)| match of(if best == 0 { *arm } else { best }) {
-            Some(one) if best == 0 || *arm == 0 => !matches!(one.verdict, Verdict::Better | Verdict::Worse),
-            _ => overlaps(other),
-        })
-        .map(|(arm, _)| arms.label(*arm))
-        .collect();
-    if rivals.len() + 1 == with.len() {
+    let rivals: Vec<usize> = match best {
+        None => compared.iter().filter(|one| !differs(one.verdict)).map(|one| one.arm).collect(),
+        Some(best) => {
+            let others = compared.iter().filter(|one| one.arm != best.arm && overlaps(one, best));
+            (!differs(best.verdict)).then_some(first).into_iter().chain(others.map(|one| one.arm)).collect()
+        }
+    };
+    if rivals.len() == compared.len() {
         return Some((None, none_best(report, quantity)));
     }
     let name = &metric.name;
-    let against = match of(best) {
+    let against = match best {
         Some(one) if differs(one.verdict) => {
-            format!("{} than {}, {}", size(one, name), arms.label(0), p_value(one.p_corrected))
+            format!("{} than {}, {}", size(one, name), arms.label(first), p_value(one.p_corrected))
         }
-        Some(one) => format!(
-            "{name} {} against {}",
-            one.interval.map_or_else(|| "-".to_owned(), between),
-            arms.label(0)
-        ),
+        Some(one) => {
+            let interval = one.interval.map_or_else(|| "-".to_owned(), between);
+            format!("{name} {interval} against {}", arms.label(first))
+        }
         None => first_arm(report, arms, quantity, name),
     };
+    let rivals: Vec<String> = rivals.into_iter().map(|arm| arms.label(arm)).collect();
+    let best = best.map_or(first, |one| one.arm);
     Some((
         Some(best),
         if rivals.is_empty() {

@@ -49,7 +49,7 @@ fn sentence(report: &Report, all: &[&ProgramEffect]) -> Option<String> {
             format!("is {word} than {base} everywhere, but not equally")
         }
         (Some((word, here, _)), None) | (None, Some((word, here, _))) => {
-            format!("is {word} than {base}, but only under {here}")
+            format!("is {word} than {base} under {here}, which is not shown elsewhere")
         }
         (None, None) => format!("differs from {base} by an amount that depends on the settings"),
     };

@@ -157,9 +157,7 @@ fn sentence(report: &FleetReport, effect: &Effect) -> String {
             format!("{start}: better on average{worse}, and expected to be better on the next machine.")
         }
         (Verdict::Better, _) => {
-            format!(
-                "{start}: better on average{worse}; the next machine may go either way: roll out by type."
-            )
+            format!("{start}: better on average{worse}; the next machine may go either way.")
         }
         (Verdict::Worse, Some(false)) => {
             format!("{start}: worse on average{better}, and expected to be worse on the next machine.")
@@ -186,8 +184,10 @@ fn lines(report: &FleetReport, effect: &Effect) -> Vec<String> {
         effect.facts.iter().filter(|fact| fact.p_corrected <= alpha).map(|fact| by_fact(fact, alpha)),
     );
     if let Some(plain) = effect.plain_change {
+        let interval =
+            effect.plain_interval.map_or_else(String::new, |found| format!(" ({})", between(found)));
         lines.push(format!(
-            "  each machine counted once, the mean is {}: quiet machines, which count more in the interval, differ from noisy \
+            "  each machine counted once, the mean is {}{interval}: quiet machines, which count more above, differ from noisy \
              ones",
             percent(plain)
         ));

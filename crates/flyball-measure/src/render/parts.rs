@@ -96,12 +96,23 @@ pub(super) fn difference(report: &Report, comparison: &Comparison) -> &'static s
 
 /// How many rounds a verdict needs at least.
 pub(super) fn rounds_needed(report: &Report, comparison: &Comparison) -> usize {
-    let alpha = (1.0 - report.schedule.confidence) / report.correction.max(1.0);
-    if comparison.paired {
-        return stats::pairs_needed(alpha, 1);
+    let questions = if Quantity::RESOURCES.contains(&comparison.quantity) {
+        report.resources.len() as f64
+    } else {
+        report.correction.max(1.0)
+    };
+    stats::rounds_needed((1.0 - report.schedule.confidence) / questions, comparison.paired)
+}
+
+/// A change that could have been seen, upwards or downwards: `of 1.46 % or more`, or `beyond -30.4
+/// or +43.6 %` if these ends, which are inverse ratios, are not about equal.
+pub(super) fn could_be_seen(shows: f64) -> String {
+    const ABOUT_EQUAL: f64 = 0.05;
+    if shows < ABOUT_EQUAL {
+        return format!("of {} or more", unsigned(shows));
     }
-    let is_enough = |rounds: &usize| stats::smallest_rank_sum_p(*rounds, *rounds) <= alpha;
-    (1..100).find(is_enough).unwrap_or(100)
+    let less = percent(1.0 / (1.0 + shows) - 1.0);
+    format!("beyond {} or {}", less.trim_end_matches(" %"), percent(shows))
 }
 
 /// The confidence of words and intervals, and of how many of them together.

@@ -7,7 +7,7 @@ use flyball_text::columns::{Cell, Columns, Painter, Style};
 
 use super::{
     arms::Arms,
-    parts::{Screen, columns, confidence, how, rounds, rounds_needed, style, unsigned},
+    parts::{Screen, columns, confidence, could_be_seen, how, rounds, rounds_needed, style},
 };
 use crate::{
     analyse::{ArmReport, Comparison, EQUIVALENT, Quantity, Report, Verdict},
@@ -179,7 +179,10 @@ pub(super) fn precision(report: &Report) -> String {
     let judged =
         |arm: &ArmReport| arm.summaries.iter().any(|summary| summary.is_judged && summary.interval.is_some());
     if report.arms.iter().any(judged) {
-        format!("medians, with {level} % bootstrap intervals of the median")
+        format!(
+            "medians; in brackets, where each median alone lies with {level} % confidence. Arms are compared in pairs of \
+             rounds, not by these"
+        )
     } else {
         format!("medians; too few rounds for {level} % intervals of them")
     }
@@ -307,8 +310,8 @@ pub(super) fn remarks(report: &Report, arms: &Arms) -> Vec<String> {
         let least = shows.map(|one| one.shows).try_fold(0.0, |most: f64, shows| Some(most.max(shows?)));
         lines.push(match least {
             Some(most) => format!(
-                "unclear: no difference seen; one of {} or more would have been, in 9 of 10 such comparisons",
-                unsigned(most)
+                "unclear: no difference seen; one {} would have been, in about 9 of 10 such comparisons",
+                could_be_seen(most)
             ),
             None => format!("unclear: no difference seen in {} rounds", one.pairs),
         });

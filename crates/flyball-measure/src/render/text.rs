@@ -9,11 +9,11 @@ use super::{
     arms::Arms,
     best::conclusion,
     effects::effects,
-    parts::{Screen, confidence, difference, extent, how, rounds_needed, style, unsigned},
+    parts::{Screen, confidence, could_be_seen, difference, extent, how, rounds_needed, style},
     table::{differences, medians},
 };
 use crate::{
-    analyse::{Comparison, EQUIVALENT, Report, Steadiness, TWO_LEVELS, Verdict},
+    analyse::{ArmReport, Comparison, EQUIVALENT, Quantity, Report, Steadiness, TWO_LEVELS, Verdict},
     metric::Better,
     numbers::{between, p_value, percent},
     schedule::Length,
@@ -138,7 +138,8 @@ fn is_steadiness_shown(report: &Report) -> bool {
     report.comparisons.iter().filter_map(|one| one.steadiness.as_ref()).any(is_shown)
 }
 
-/// Which arms scatter more or less than the first, or that none is shown to.
+/// Which arms scatter more or less than the first, or that none is shown to, and the rounds that
+/// this does not count: a typical deviation says nothing of rare ones.
 pub(super) fn steadiness(report: &Report) -> Vec<String> {
     let all: Vec<(&Comparison, Steadiness)> =
         report.comparisons.iter().filter_map(|one| Some((one, one.steadiness?))).collect();
@@ -152,19 +153,30 @@ pub(super) fn steadiness(report: &Report) -> Vec<String> {
         };
         let share = |deviation: f64| percent(deviation).trim_start_matches('+').to_owned();
         Some(format!(
-            "{}: {word} than {base} (rounds vary by {} against {}, {}).",
+            "{}: {word} than {base}: typical rounds vary by {} against {} ({}).",
             report.arms[one.arm].name,
             share(found.spreads.1),
             share(found.spreads.0),
             p_value(found.p_corrected)
         ))
     };
-    let shown: Vec<String> = all.iter().filter_map(said).collect();
+    let mut lines: Vec<String> = all.iter().filter_map(said).collect();
     let judged = all.iter().any(|(_, found)| found.verdict != Verdict::TooFewRounds);
-    if shown.is_empty() && judged {
-        return vec![format!("steadiness: no difference from {base} seen.")];
+    if lines.is_empty() && judged {
+        lines.push(format!("steadiness: no difference from {base} seen between typical rounds."));
     }
-    shown
+    let far = |arm: &ArmReport| {
+        let outliers = arm.summary(Quantity::Performance)?.outliers.len();
+        (outliers > 0).then(|| format!("{} of {} in {}", outliers, arm.rounds, arm.name))
+    };
+    let far: Vec<String> = report.arms.iter().filter_map(far).collect();
+    if let (Some(line), false) = (lines.last_mut(), far.is_empty()) {
+        *line += &format!(
+            " Rounds far from the others: {}; whether arms differ in these is not tested.",
+            far.join(", ")
+        );
+    }
+    lines
 }
 
 /// What each arm's processes used more or less of than the first's: a line per arm.
@@ -183,9 +195,16 @@ pub(super) fn resources(report: &Report) -> Vec<String> {
                 format!("{} {}{interval}", name(one), percent(one.change))
             })
             .collect();
-        let rest: Vec<String> = own.iter().filter(|one| !shown(one)).map(|one| name(one)).collect();
-        if !rest.is_empty() {
-            parts.push(format!("no difference seen in {}", rest.join(", ")));
+        let is_few = |one: &Comparison| one.verdict == Verdict::TooFewRounds;
+        let rest = |few: bool| -> Vec<String> {
+            own.iter().filter(|one| !shown(one) && is_few(one) == few).map(|one| name(one)).collect()
+        };
+        if !rest(false).is_empty() {
+            parts.push(format!("no difference seen in {}", rest(false).join(", ")));
+        }
+        if let Some(few) = own.iter().find(|one| is_few(one)) {
+            let needed = rounds_needed(report, few);
+            parts.push(format!("{} need {needed} rounds to be compared", rest(true).join(", ")));
         }
         (!parts.is_empty()).then(|| {
             let questions = report.resources.len();
@@ -223,10 +242,11 @@ fn verdict(report: &Report, comparison: &Comparison) -> String {
         ),
         Verdict::NoDifferenceShown => {
             let shows = comparison.shows.map_or_else(String::new, |shows| {
-                format!("; one of {} or more would have been, in 9 of 10 such comparisons", unsigned(shows))
+                format!("; one {} would have been, in about 9 of 10 such comparisons", could_be_seen(shows))
             });
             let more = comparison.rounds_for_one_percent.filter(|rounds| *rounds > comparison.pairs);
-            let more = more.map_or_else(String::new, |rounds| format!("; {rounds} rounds would show 1 %"));
+            let more =
+                more.map_or_else(String::new, |rounds| format!("; about {rounds} rounds would show 1 %"));
             format!("{arm}: {name} unclear ({ends}): no difference from {base} seen{shows}{more} ({p}{how}).")
         }
         Verdict::TooFewRounds => format!(

@@ -27,7 +27,6 @@ pub fn median(values: &[f64]) -> Option<f64> {
 pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
     let (below, part) = place(values.len(), q)?;
     let mut some = values.to_vec();
-    // What a bootstrap does thousands of times: no need to sort all values.
     let (_, low, rest) = some.select_nth_unstable_by(below, f64::total_cmp);
     let above = rest.iter().copied().min_by(f64::total_cmp).unwrap_or(*low);
     Some(*low + (above - *low) * part)

@@ -3,7 +3,7 @@
 
 use statrs::distribution::{ContinuousCDF, Normal};
 
-use super::{bootstrap::Interval, order::midranks};
+use super::{interval::Interval, order::midranks};
 
 /// Above this many pairs the normal approximation is used: its error is then below 1e-4.
 const EXACT_UP_TO: usize = 200;
@@ -146,16 +146,6 @@ pub(super) fn walsh_end(differences: &[f64], dropped: usize) -> Option<f64> {
     (place < averages.len()).then(|| *averages.select_nth_unstable_by(place, f64::total_cmp).1)
 }
 
-/// How many pairs a signed-rank test needs before it can reach `alpha` at all, asked `questions`
-/// times.
-pub fn pairs_needed(alpha: f64, questions: usize) -> usize {
-    // All signs equal is the most extreme outcome: its two-sided probability is 2 / 2^n.
-    let wanted = alpha / questions.max(1) as f64;
-    // 2^-1074 is the smallest positive f64: beyond it the power is 0, so that the search always
-    // ends.
-    (1..1100).find(|n| 2.0_f64.powi(1 - *n) <= wanted).unwrap_or(1100) as usize
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,9 +154,10 @@ mod tests {
     fn the_smallest_p_is_two_in_two_to_the_n() {
         let outcome = signed_rank(&[1.0, 2.0, 3.0, 4.0, 5.0]);
         assert!((outcome.p - 0.0625).abs() < 1e-12);
-        assert_eq!(pairs_needed(0.05, 1), 6);
-        assert_eq!(pairs_needed(0.01, 1), 8);
-        assert_eq!(pairs_needed(0.01, 5), 10);
+        for (alpha, pairs, rounds) in [(0.05, 6, 4), (0.01, 8, 5), (0.002, 10, 7)] {
+            assert_eq!(crate::stats::rounds_needed(alpha, true), pairs);
+            assert_eq!(crate::stats::rounds_needed(alpha, false), rounds);
+        }
     }
 
     #[test]

@@ -57,6 +57,14 @@ pub struct Pooled {
     pub i_squared: f64,
 }
 
+/// The mean in which each machine counts once, from the scatter of the machines.
+pub fn unweighted(effects: &[Estimate]) -> Option<Estimate> {
+    let values: Vec<f64> = effects.iter().map(|effect| effect.value).collect();
+    let (value, deviation) = (super::mean(&values)?, super::standard_deviation(&values)?);
+    let count = values.len() as f64;
+    Some(Estimate { value, error: deviation / count.sqrt(), freedom: count - 1.0 })
+}
+
 /// The two-sided probability of `t`.
 fn two_sided(t: f64, freedom: f64) -> Option<f64> {
     let t = t.is_finite().then_some(t.abs())?;

@@ -18,8 +18,29 @@ pub fn rounds_to_show(effect: f64, spread: f64, alpha: f64, power: f64) -> usize
     let pairs = ((z * spread / effect.abs()).powi(2) + normal.inverse_cdf(1.0 - alpha / 2.0).powi(2) / 2.0)
         / EFFICIENCY;
     // Below this no outcome is significant, however large the effect.
-    let floor = super::paired::pairs_needed(alpha, 1);
+    let floor = rounds_needed(alpha, true);
     if pairs.is_finite() { (pairs.ceil() as usize).max(floor) } else { usize::MAX }
+}
+
+/// Pairs before any outcome reaches `alpha`, asked `questions` times.
+pub fn pairs_needed(alpha: f64, questions: usize) -> usize {
+    rounds_needed(alpha / questions.max(1) as f64, true)
+}
+
+/// Rounds of each arm before any outcome reaches `alpha`: pairs of blocks, or rounds of arms that
+/// share no block.
+pub fn rounds_needed(alpha: f64, paired: bool) -> usize {
+    let smallest = |rounds: usize| {
+        if paired {
+            // All signs equal is the most extreme outcome: its two-sided probability is 2 / 2^n.
+            2.0_f64.powi(1 - rounds as i32)
+        } else {
+            super::unpaired::smallest_rank_sum_p(rounds, rounds)
+        }
+    };
+    // 2^-1074 is the smallest positive f64: beyond it the power is 0, so that the search always
+    // ends.
+    (1..1100).find(|rounds| smallest(*rounds) <= alpha).unwrap_or(1100)
 }
 
 /// The standard deviation of normal differences whose interval at 1 - `alpha` has this half-width.
@@ -75,21 +96,28 @@ mod tests {
     }
 
     /// The promise is kept: simulated pairs of that many rounds find the effect about as often as
-    /// asked.
+    /// asked, if the noise is known, and if it is known from the interval of 15 pairs or more.
     #[test]
     fn the_promised_power_is_there() {
         let mut random = rand_pcg::Pcg64Mcg::seed_from_u64(3);
         let normal = Normal::standard();
-        let pairs = rounds_to_show(0.02, 0.025, 0.01, 0.9);
-        let found = (0..1000)
-            .filter(|_| {
-                let differences: Vec<f64> = (0..pairs)
-                    .map(|_| 0.02 + 0.025 * normal.inverse_cdf(random.random_range(1e-12..1.0)))
-                    .collect();
-                crate::stats::signed_rank(&differences).p <= 0.01
-            })
-            .count();
-        assert!((860..=950).contains(&found), "{found} of 1000 with {pairs} pairs");
+        for known_by in [None, Some(15), Some(30), Some(60)] {
+            let mut draw = |pairs: usize, effect: f64| -> Vec<f64> {
+                let mut one = || 0.025 * normal.inverse_cdf(random.random_range(1e-12..1.0));
+                (0..pairs).map(|_| effect + one()).collect()
+            };
+            let found = (0..500).filter(|_| {
+                let spread = known_by.map_or(0.025, |pairs| {
+                    let interval = crate::stats::walsh_interval(&draw(pairs, 0.0), 0.99);
+                    spread_of_interval(interval.expect("enough pairs").half_width(), pairs, 0.01)
+                });
+                let pairs = rounds_to_show(0.02, spread, 0.01, 0.9);
+                crate::stats::signed_rank(&draw(pairs, 0.02)).p <= 0.01
+            });
+            let found = found.count();
+            println!("noise known by {known_by:?}: {found} of 500 shown");
+            assert!((400..=480).contains(&found), "{known_by:?}: {found} of 500");
+        }
     }
 
     /// Of comparisons of an arm with itself, fresh ones with the printed shift show it in 9 of 10

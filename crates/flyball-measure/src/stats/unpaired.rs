@@ -5,7 +5,7 @@
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 use super::{
-    bootstrap::Interval,
+    interval::Interval,
     order::{mean, midranks, sorted_quantile, standard_deviation},
 };
 

@@ -4,3 +4,4 @@
 
 mod scipy;
 mod selftest;
+mod sentences;

@@ -59,8 +59,8 @@ fn trends() {
 }
 
 #[test]
-fn quantiles_and_bootstrap() {
-    for case in cases(&expected(), "bootstrap") {
+fn quantiles_and_deviations() {
+    for case in cases(&expected(), "quantiles") {
         let values = numbers(&case["values"]);
         for (q, theirs) in
             [0.1, 0.25, 0.5, 0.75, 0.9].into_iter().zip(case["quartiles"].as_array().expect("a list"))
@@ -68,17 +68,6 @@ fn quantiles_and_bootstrap() {
             close(stats::quantile(&values, q).expect("values"), theirs, 1e-12);
         }
         close(stats::standard_deviation(&values).expect("values"), &case["deviation"], 1e-12);
-        // Both draw at random: ends agree to a fraction of the spread.
-        let spread = stats::standard_deviation(&values).expect("values");
-        let mean = stats::bootstrap(&values, |v| stats::mean(v).unwrap_or(f64::NAN), 0.99, 60_000, 5)
-            .expect("values");
-        let median = stats::bootstrap(&values, |v| stats::median(v).unwrap_or(f64::NAN), 0.95, 60_000, 5)
-            .expect("values");
-        for (ours, theirs, allowed) in [(mean, &case["mean"], 0.03), (median, &case["median"], 0.12)] {
-            let theirs = numbers(theirs);
-            assert!((ours.low - theirs[0]).abs() < allowed * spread, "{ours:?} {theirs:?}");
-            assert!((ours.high - theirs[1]).abs() < allowed * spread, "{ours:?} {theirs:?}");
-        }
     }
 }
 
