@@ -227,6 +227,32 @@ impl FromStr for CpuList {
     }
 }
 
+impl CpuList {
+    /// Returns the list as people read it: runs with a step are written as `0-14:2`. flyball's
+    /// options accept that, but the kernel's files do not.
+    pub fn short(&self) -> String {
+        let numbers: Vec<u32> = self.iter().collect();
+        let mut runs = Vec::new();
+        let mut rest = numbers.as_slice();
+        while let [first, tail @ ..] = rest {
+            let step = tail.first().map_or(1, |next| next - first);
+            // The longest run from the first CPU with the step to the second.
+            let run = 1 + tail.iter().zip(1..).take_while(|(cpu, n)| **cpu == first + step * n).count();
+            // Two CPUs are a run only if they are neighbours.
+            let run = if run == 2 && step != 1 { 1 } else { run };
+            let last = rest[run - 1];
+            runs.push(match (run, step) {
+                (1, _) => first.to_string(),
+                (2, 1) => format!("{first},{last}"),
+                (_, 1) => format!("{first}-{last}"),
+                _ => format!("{first}-{last}:{step}"),
+            });
+            rest = &rest[run..];
+        }
+        runs.join(",")
+    }
+}
+
 impl fmt::Display for CpuList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut cpus = self.iter().peekable();
@@ -293,6 +319,24 @@ mod tests {
         assert_eq!("0-7:2".parse::<CpuList>().unwrap().to_string(), "0,2,4,6");
         assert_eq!("\n".parse::<CpuList>().unwrap(), CpuList::new());
         assert_eq!(CpuList::from_words("3 1 2 ").unwrap().to_string(), "1-3");
+    }
+
+    #[test]
+    fn cpu_lists_use_steps_and_read_back() {
+        for (text, short) in [
+            ("0-511", "0-511"),
+            ("0,2,4,6,8", "0-8:2"),
+            ("0,1", "0,1"),
+            ("0,2", "0,2"),
+            ("0,2,3,4,9", "0,2-4,9"),
+            ("5", "5"),
+            ("", ""),
+            ("0-3,8-11,16", "0-3,8-11,16"),
+        ] {
+            let list: CpuList = text.parse().unwrap();
+            assert_eq!(list.short(), short);
+            assert_eq!(list.short().parse::<CpuList>().unwrap(), list);
+        }
     }
 
     #[test]

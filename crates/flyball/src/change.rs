@@ -27,7 +27,7 @@ use crate::{
     failures, fold,
     machine::MachineArg,
     output::Reporter,
-    paint::{self, one_line},
+    paint::one_line,
     profiles::{self, Source},
 };
 
@@ -224,7 +224,8 @@ pub(crate) fn render_applied(applied: &Applied) -> String {
     let mut out = String::new();
     for (knob, instance, text, cpus) in lines {
         let instance = if instance.is_empty() { instance } else { format!(":{instance}") };
-        let on = if knob.knob().scope == Scope::Machine {
+        // I/O dies have no CPUs.
+        let on = if knob.knob().scope == Scope::Machine || cpus.is_empty() {
             String::new()
         } else {
             format!(" of {}", of_cpus(&cpus))
@@ -260,7 +261,7 @@ fn as_typed(setting: &Setting) -> String {
 
 /// `CPU 5`, `CPUs 0-7`.
 fn of_cpus(cpus: &CpuList) -> String {
-    format!("CPU{} {}", if cpus.len() == 1 { "" } else { "s" }, paint::cpus(cpus))
+    format!("CPU{} {}", if cpus.len() == 1 { "" } else { "s" }, cpus.short())
 }
 
 /// Prints a plan: every write in order on stdout, what else there is to know on stderr. Equal

@@ -9,7 +9,7 @@ use crate::{
     context::Context,
     exit::{Exit, Failure},
     knob_arguments,
-    paint::{Cell, Columns, Paint, Style, cpus},
+    paint::{Cell, Columns, Paint, Style},
 };
 
 /// Arguments of `get`.
@@ -125,11 +125,11 @@ fn render(rows: &[Row]) -> String {
                 Cell::styled(Style::Heading, name.to_string()),
                 value.to_string().into(),
                 // A domain of an I/O die has none.
-                if row.cpus.is_empty() { "no CPUs".to_owned() } else { format!("CPUs {}", cpus(&row.cpus)) }
+                if row.cpus.is_empty() { "no CPUs".to_owned() } else { format!("CPUs {}", row.cpus.short()) }
                     .into(),
             ]),
             Outcome::Absent(why) => {
-                eprintln!("flyball: {name} is absent on CPUs {}: {why}", cpus(&row.cpus));
+                eprintln!("flyball: {name} is absent on CPUs {}: {why}", row.cpus.short());
             }
             // Said by show::verdict(), which also decides the exit code.
             Outcome::Unreadable { .. } => {}

@@ -70,7 +70,8 @@ fn render(verdict: &Verdict) -> String {
     });
     let mut out = String::new();
     for (words, cpus) in change::by_value(lines) {
-        let _ = writeln!(out, "drifted: {words} (CPUs {cpus})");
+        let on = if cpus.is_empty() { String::new() } else { format!(" (CPUs {})", cpus.short()) };
+        let _ = writeln!(out, "drifted: {words}{on}");
     }
     for owner in &verdict.owners {
         let process = owner.pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();

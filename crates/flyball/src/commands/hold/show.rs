@@ -10,7 +10,7 @@ use super::{moment, reporter, status_of};
 use crate::{
     context::Context,
     exit::{Exit, Failure},
-    paint::{Cell, Columns, Paint, Style, cpus},
+    paint::{Cell, Columns, Paint, Style},
 };
 
 /// Arguments of `status`.
@@ -149,7 +149,7 @@ fn place(knob: &HeldKnob) -> String {
     if id.knob().scope == Scope::Machine {
         format!("{id}{colon}{instance}")
     } else {
-        format!("{id}{colon}{instance} of CPU{plural} {}", cpus(on))
+        format!("{id}{colon}{instance} of CPU{plural} {}", on.short())
     }
 }
 

@@ -176,11 +176,8 @@ impl Printer {
         }
         out += &table.render(Paint::stdout());
         for (reason, cpus) in moment.held_back(layout) {
-            out += &format!(
-                "\n{}: CPUs {}",
-                Paint::stdout().apply(Style::Heading, &reason.word),
-                crate::paint::cpus(&cpus)
-            );
+            out +=
+                &format!("\n{}: CPUs {}", Paint::stdout().apply(Style::Heading, &reason.word), cpus.short());
         }
         out += &format!(
             "\n{}cost: {:.1} ms of CPU time, {} CPUs touched, {} interrupts\n",
