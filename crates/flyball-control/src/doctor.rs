@@ -35,6 +35,7 @@ pub use pass::Unseen;
 
 use std::fmt;
 
+pub use crate::Evidence;
 use crate::{Id, ReadError, Vendor};
 
 use flyball_host::Host;
@@ -103,15 +104,6 @@ impl Group {
             Group::Recommended => "Recommended settings",
         }
     }
-}
-
-/// One observation: a location and the value read there.
-#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
-pub struct Evidence {
-    /// A path, a register of a CPU, or a kernel parameter.
-    pub place: String,
-    /// The value read there.
-    pub value: String,
 }
 
 /// A knob and the value to set it to: `KNOB=VALUE` as text, as `flyball set` takes it.

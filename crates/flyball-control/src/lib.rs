@@ -48,5 +48,5 @@ pub use survey::{Outcome, Row, SurveyOptions, survey};
 pub use table::{TABLE, UnknownKnob, called};
 pub use target_error::TargetError;
 pub use topology::{CoreType, Cpu, Policy, Topology};
-pub use value::{Plain, ReadError, Reading, Value, Why};
+pub use value::{Evidence, Plain, ReadError, Reading, Value, Why};
 pub use wanted::{ResolveError, Wanted, WantedError};

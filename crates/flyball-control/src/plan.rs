@@ -34,13 +34,14 @@ use flyball_text::Natural;
 use serde::Serialize;
 
 use crate::{
-    At, Belongs, Id, Location, Place, ReadError, ResolveError, Scope, Setting, Snapshot, Value, Wanted,
+    At, Belongs, Evidence, Id, Location, Place, ReadError, ResolveError, Scope, Setting, Snapshot, Value,
+    Wanted,
     intent::Intent,
     knob::order::{Bound, Step},
     select,
 };
 pub use absences::{Absence, Remedy};
-pub use note::{Note, Obstacle};
+pub use note::{Note, Obstacle, Remark};
 pub use refusal::{Alternative, Hint, Refusal, Side};
 pub use targets::{Target, targets};
 
@@ -52,7 +53,7 @@ pub struct Change {
     pub instance: String,
     /// The place, in words.
     pub place: String,
-    /// The CPUs that it governs.
+    /// The CPUs that it governs; an I/O die has none.
     pub cpus: CpuList,
     /// The step in which it is made.
     pub step: Step,
@@ -203,14 +204,15 @@ pub fn plan(snapshot: &Snapshot, intent: &Intent) -> Result<Plan, PlanError> {
 /// # Errors
 /// Those of [`plan()`].
 pub fn plan_and_choice(snapshot: &Snapshot, intent: &Intent) -> Result<(Plan, Intent), PlanError> {
-    choice::choose(intent, |intent| with_rules(snapshot, intent, Rules::All))
+    choice::choose(intent, snapshot, |intent| with_rules(snapshot, intent, Rules::All))
 }
 
 /// Plans the differences from `intent`. A setting that only the present state refuses (a preference
 /// under the present governor, a limit beyond the present one) is a difference, not a mistake in
 /// the intent.
 pub(crate) fn differences(snapshot: &Snapshot, intent: &Intent) -> Result<Plan, PlanError> {
-    choice::choose(intent, |intent| with_rules(snapshot, intent, Rules::OfTheIntent)).map(|(plan, _)| plan)
+    choice::choose(intent, snapshot, |intent| with_rules(snapshot, intent, Rules::OfTheIntent))
+        .map(|(plan, _)| plan)
 }
 
 /// The state that a setting is judged against.
@@ -332,7 +334,8 @@ impl Planner<'_> {
                         | Scope::Uncore
                 )
             {
-                self.note(Note::SpansMore { from: from.clone(), place: place.clone() });
+                let seen = self.snapshot.cpus_evidence(&place);
+                self.note_seen(Remark::SpansMore { from: from.clone(), place: place.clone() }, vec![seen]);
             }
             let want = Want {
                 knob: knob.id,
@@ -378,7 +381,14 @@ impl Planner<'_> {
         }
     }
 
-    fn note(&mut self, note: Note) {
+    /// Notes something that rests on the values of knobs at places, as they were read.
+    fn note(&mut self, remark: Remark, rests_on: &[(Id, &Place)]) {
+        let read = rests_on.iter().map(|(knob, place)| self.snapshot.evidence(*knob, place));
+        self.note_seen(remark, read.collect());
+    }
+
+    fn note_seen(&mut self, remark: Remark, evidence: Vec<Evidence>) {
+        let note = Note { remark, evidence };
         if !self.notes.contains(&note) {
             self.notes.push(note);
         }
@@ -475,7 +485,7 @@ impl Planner<'_> {
             return Err(PlanError::NotHere(self.absent));
         }
         if let Some(more) = shorten(&mut self.notes) {
-            self.notes.push(Note::More(more));
+            self.notes.push(Note { remark: Remark::More(more), evidence: Vec::new() });
         }
         sort(&mut self.changes);
         Ok(Plan { machine: self.snapshot.name().to_owned(), changes: self.changes, notes: self.notes })

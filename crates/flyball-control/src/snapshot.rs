@@ -14,14 +14,14 @@ mod take;
 
 use std::collections::{BTreeMap, HashMap};
 
-use flyball_host::{CpuList, Kind};
+use flyball_host::{CpuList, Kind, topology::POLICIES};
 
 use self::speed_select::SpeedSelectView;
 pub(crate) use self::speed_select::{LEVEL_KNOBS, Level};
 pub use self::{files::KnobFile, take::Request};
 use crate::{
-    At, Content, Id, Location, Mechanism, Place, ReadError, Reading, Scope, TABLE, TargetError, Topology,
-    Value, Vendor, Why, knob::Form, parse, topology::CPUS,
+    At, Content, Evidence, Id, Location, Mechanism, Place, ReadError, Reading, Scope, TABLE, TargetError,
+    Topology, Value, Vendor, Why, knob::Form, parse, topology::CPUS,
 };
 
 /// Number of scopes.
@@ -259,6 +259,37 @@ impl Snapshot {
             (None, Some(Column::AbsentEverywhere(why))) => Ok(Reading::Absent(why.clone())),
             (None, _) => Ok(Reading::Absent(self.why_nowhere(knob))),
         }
+    }
+
+    /// Returns what was read of `knob` at `place`, for people.
+    pub fn evidence(&self, knob: Id, place: &Place) -> Evidence {
+        let (place, value) = match self.read(knob, place) {
+            Ok(Reading::Value { value, source }) => (source.to_string(), format!("{knob}={value}")),
+            Ok(Reading::Absent(why)) => return self.absence_evidence(knob, &why),
+            Err(error) => (knob.to_string(), error.to_string()),
+        };
+        Evidence { place, value }
+    }
+
+    /// Returns where it was seen that a knob is absent.
+    pub(crate) fn absence_evidence(&self, knob: Id, why: &Why) -> Evidence {
+        let (place, value) = match why {
+            Why::NoFile(path) => (path.clone(), "absent".to_owned()),
+            Why::OtherVendor(_) => ("/proc/cpuinfo vendor_id".to_owned(), self.topology.vendor.to_string()),
+            Why::NoCpufreq => (POLICIES.to_owned(), "no policies".to_owned()),
+            Why::Offline => (format!("{CPUS}/offline"), self.topology.offline.to_string()),
+            why => (knob.to_string(), why.to_string()),
+        };
+        Evidence { place, value }
+    }
+
+    /// Returns where the CPUs of a place were read.
+    pub(crate) fn cpus_evidence(&self, place: &Place) -> Evidence {
+        let path = match (&place.at, place.cpus.first()) {
+            (At::Policy(number), _) => format!("{}/related_cpus", self.topology.policy_folder(*number)),
+            (_, cpu) => format!("{CPUS}/cpu{}/topology", cpu.unwrap_or(0)),
+        };
+        Evidence { place: path, value: format!("CPUs {}", place.cpus) }
     }
 
     /// Returns the value of `knob` at `place`, if there is one.

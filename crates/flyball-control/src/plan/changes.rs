@@ -1,13 +1,15 @@
 //! Turns a want into the write that it needs: whether the knob exists, its value, whether it
 //! already holds, and which of these can be known only when the step is reached.
 
+use flyball_host::topology::CPUS;
+
 use super::{
-    Absence, Change, Hint, KERNEL_GOVERNORS, Note, PlanError, Planner, Refusal, Want, absences, driver,
+    Absence, Change, Hint, KERNEL_GOVERNORS, PlanError, Planner, Refusal, Remark, Want, absences, driver,
     frequency_limits,
 };
 use crate::{
-    At, Content, Id, Location, Place, ReadError, Reading, ResolveError, Scope, TargetError, Value, Wanted,
-    Why, knob::AppearsWith,
+    At, Content, Evidence, Id, Location, Place, ReadError, Reading, ResolveError, Scope, TargetError, Value,
+    Wanted, Why, knob::AppearsWith,
 };
 
 impl Planner<'_> {
@@ -84,7 +86,7 @@ impl Planner<'_> {
             knob: want.knob,
             instance: want.place.name.clone(),
             place: want.place.to_string(),
-            cpus: want.place.cpus.clone(),
+            cpus: want.place.own_cpus().clone(),
             step: control.writing.turn.step(&new),
             location,
             old: Some(old.to_string()),
@@ -110,7 +112,9 @@ impl Planner<'_> {
         if self.may_appear(want.knob, &want.place) && (comes_online || !matches!(why, Why::Offline)) {
             self.provisional(want, None, "can be read and judged only when its turn has come")?;
         } else if matches!(why, Why::Offline) {
-            self.note(Note::Offline { knob: want.knob, place: want.place.clone() });
+            let list = &self.snapshot.topology().offline;
+            let seen = Evidence { place: format!("{CPUS}/offline"), value: list.to_string() };
+            self.note_seen(Remark::Offline { knob: want.knob, place: want.place.clone() }, vec![seen]);
         } else {
             let asked = (want.from.as_str(), want.knob);
             absences::add(self.snapshot, &mut self.absent, asked, &want.place, why)?;
@@ -155,7 +159,8 @@ impl Planner<'_> {
                 return Ok(None);
             }
             Err(ResolveError::Refused { .. }) if self.may_be_loaded(want.knob, &value)? => {
-                self.note(Note::LoadsGovernor { governor: value.clone() });
+                let remark = Remark::LoadsGovernor { governor: value.clone() };
+                self.note(remark, &[(Id::AvailableGovernors, &want.place)]);
             }
             Err(error) => return self.unresolved(want, error).map(|()| None),
         }
@@ -240,7 +245,7 @@ impl Planner<'_> {
             knob: want.knob,
             instance: want.place.name.clone(),
             place: want.place.to_string(),
-            cpus: want.place.cpus.clone(),
+            cpus: want.place.own_cpus().clone(),
             step: control.writing.turn.step(&new),
             location,
             old: old.map(ToString::to_string),

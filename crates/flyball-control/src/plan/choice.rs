@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Note, Obstacle, Plan, PlanError};
-use crate::{Wanted, intent::Intent};
+use super::{Note, Obstacle, Plan, PlanError, Remark};
+use crate::{Evidence, Id, Snapshot, Wanted, intent::Intent};
 
 /// Limits on rounds, each of which plans the whole intent: lists have fewer values in practice. A
 /// client's profile must not keep the planner busy, so an intent of many settings gets fewer.
@@ -21,6 +21,7 @@ const MAX_PLANNED: usize = 2000;
 /// left, the obstacles.
 pub(super) fn choose(
     intent: &Intent,
+    snapshot: &Snapshot,
     plan: impl Fn(&Intent) -> Result<Plan, PlanError>,
 ) -> Result<(Plan, Intent), PlanError> {
     let mut intent = intent.clone();
@@ -34,8 +35,11 @@ pub(super) fn choose(
         rounds += 1;
         let error = match plan(&intent) {
             Ok(mut plan) => {
-                plan.notes.extend(left_out.into_iter().map(|because| Note::LeftOut { because }));
-                plan.notes.extend(instead(&intent, &first));
+                plan.notes.extend(left_out.into_iter().map(|(because, knob)| {
+                    let evidence = first_read(snapshot, knob);
+                    Note { remark: Remark::LeftOut { because }, evidence }
+                }));
+                plan.notes.extend(instead(&intent, snapshot, &first));
                 return Ok((plan, intent));
             }
             Err(error) => error,
@@ -73,8 +77,8 @@ pub(super) fn choose(
         for (at, because) in gave_way.into_iter().rev() {
             let setting = &mut intent.settings[at];
             if setting.otherwise.is_empty() {
+                left_out.push((because, setting.knob()));
                 intent.settings.remove(at);
-                left_out.push(because);
             } else {
                 let next = setting.otherwise.remove(0);
                 let refused = std::mem::replace(&mut setting.wanted, next);
@@ -82,19 +86,33 @@ pub(super) fn choose(
             }
         }
         if intent.settings.is_empty() {
-            return Err(refused(left_out));
+            return Err(refused(left_out.into_iter().map(|(because, _)| because).collect()));
         }
     }
 }
 
 /// Notes the settings that got a later value from their list.
-fn instead(intent: &Intent, first: &BTreeMap<String, Wanted>) -> Vec<Note> {
+fn instead(intent: &Intent, snapshot: &Snapshot, first: &BTreeMap<String, Wanted>) -> Vec<Note> {
     let note = |setting: &crate::Setting| {
         let refused = first.get(&setting.from)?.clone();
         let (from, knob, chosen) = (setting.from.clone(), setting.knob(), setting.wanted.clone());
-        Some(Note::Instead { from, knob, refused, chosen })
+        let evidence = first_read(snapshot, knob);
+        Some(Note { remark: Remark::Instead { from, knob, refused, chosen }, evidence })
     };
     intent.settings.iter().filter_map(note).collect()
+}
+
+/// What was read of a knob at the first place that has one; the reason why it is absent otherwise.
+fn first_read(snapshot: &Snapshot, knob: Id) -> Vec<Evidence> {
+    // The kernel's list decides about a governor.
+    let knob = if knob == Id::Governor { Id::AvailableGovernors } else { knob };
+    let place = snapshot.places(knob).ok().and_then(|places| places.first());
+    let absent = || snapshot.absent_everywhere(knob).map(|why| snapshot.absence_evidence(knob, why));
+    let nowhere = || Evidence { place: knob.to_string(), value: "no place has it".to_owned() };
+    vec![match place {
+        Some(place) => snapshot.evidence(knob, place),
+        None => absent().unwrap_or_else(nowhere),
+    }]
 }
 
 /// Turns obstacles into an error, with refusals first, as the planner does.
@@ -129,7 +147,8 @@ mod tests {
                 rounds.set(rounds.get() + 1);
                 Err(PlanError::Refused(refused.clone()))
             };
-            assert!(choose(&intent, plan).is_err());
+            let snapshot = Snapshot::of("", flyball_host::Kind::Recorded, crate::Topology::default());
+            assert!(choose(&intent, &snapshot, plan).is_err());
             rounds.get()
         };
         assert_eq!((rounds_of(0), rounds_of(7), rounds_of(10_000)), (1, 8, *ROUNDS.end()));

@@ -4,10 +4,13 @@
 //! Each rule names the kernel's behaviour that it is about. Rules look at what the machine *will*
 //! have: the wanted value if there is one, else the present one.
 
-use flyball_host::{CpuList, Epp};
+use flyball_host::{CpuList, Epp, topology::CPUS};
 
-use super::{Hint, Note, Planner, Refusal, Rules, Side, Want, driver::chooses_by_itself};
-use crate::{At, Id, ReadError, Reading, ResolveError, Value, Vendor, Wanted, knob::order::keeps_policies};
+use super::{Hint, Planner, Refusal, Remark, Rules, Side, Want, driver::chooses_by_itself};
+use crate::{
+    At, Evidence, Id, Place, ReadError, Reading, ResolveError, Value, Vendor, Wanted,
+    knob::order::keeps_policies,
+};
 
 impl Planner<'_> {
     /// Applies every rule.
@@ -46,7 +49,7 @@ impl Planner<'_> {
             for want in &policy_settings {
                 self.refuse(Refusal::NoPolicies { from: want.from.clone(), mode: mode.clone() });
             }
-            self.note(Note::NoDriverLeft { mode });
+            self.note(Remark::NoDriverLeft { mode }, &[(Id::DriverMode, &machine())]);
             return Ok(());
         }
         let is_amd_pstate = self.snapshot.is_amd_pstate()? == Some(true);
@@ -66,7 +69,7 @@ impl Planner<'_> {
                 _ => {}
             }
         }
-        self.note(Note::DriverModeResets { mode });
+        self.note(Remark::DriverModeResets { mode }, &[(Id::DriverMode, &machine())]);
         Ok(())
     }
 
@@ -91,7 +94,9 @@ impl Planner<'_> {
         let policies = self.snapshot.topology().policies.iter().filter(|policy| policy.online.is_empty());
         let cpus: CpuList = policies.flat_map(|policy| policy.cpus.iter().collect::<Vec<_>>()).collect();
         if !cpus.is_empty() && !keeps_policies(&present, mode) {
-            self.note(Note::DriverModeLoses { mode: mode.to_owned(), cpus });
+            let list = &self.snapshot.topology().offline;
+            let seen = Evidence { place: format!("{CPUS}/offline"), value: list.to_string() };
+            self.note_seen(Remark::DriverModeLoses { mode: mode.to_owned(), cpus }, vec![seen]);
         }
         Ok(())
     }
@@ -141,7 +146,7 @@ impl Planner<'_> {
             .filter(|number| !self.wants.contains_key(&(Id::Epp, At::Policy(*number))))
             .collect();
         if active && !forced.is_empty() {
-            self.note(Note::PerformanceForcesPreference);
+            self.note(Remark::PerformanceForcesPreference, &[(Id::Driver, &machine())]);
         }
         Ok(())
     }
@@ -245,7 +250,8 @@ impl Planner<'_> {
                     // the policy uses the smaller for both (cpufreq_set_policy). The files of
                     // percentages and of the uncore refuse or clamp instead.
                     (None, Some(upper)) if low == Id::MinFreq => {
-                        self.note(Note::MaximumBelowMinimum { from: upper.from.clone(), low });
+                        let remark = Remark::MaximumBelowMinimum { from: upper.from.clone(), low };
+                        self.note(remark, &[(low, &upper.place)]);
                     }
                     (None, Some(upper)) if judged && !open && possible(upper)? => {
                         self.refuse(Refusal::CrossesPresent {
@@ -312,7 +318,7 @@ impl Planner<'_> {
         let now = self.snapshot.machine_value(Id::Turbo)?;
         match turbo.and_then(|want| want.value).or_else(|| now.clone()) {
             Some(Value::Switch(false)) if now == Some(Value::Switch(true)) => {
-                self.note(Note::TurboOffLowersLimits);
+                self.note(Remark::TurboOffLowersLimits, &[(Id::Turbo, &machine())]);
             }
             Some(Value::Switch(true)) => {
                 for want in self.wants_of(Id::MaxFreq) {
@@ -325,7 +331,9 @@ impl Planner<'_> {
                     let limit = want.value.as_ref().and_then(Value::frequency);
                     let has_turbo_entry = want.wanted == Wanted::Max;
                     if limit.is_some() && limit >= end && end.is_some() && !has_turbo_entry {
-                        self.note(Note::BoostGoesAbove { from: want.from.clone() });
+                        let remark = Remark::BoostGoesAbove { from: want.from.clone() };
+                        let rests_on = [(Id::Turbo, &machine()), (Id::AvailableFreqs, &want.place)];
+                        self.note(remark, &rests_on);
                     }
                 }
             }
@@ -341,9 +349,14 @@ impl Planner<'_> {
         if let (Some(bias), false) = (biases.first(), any_preference)
             && self.snapshot.topology().flags.contains("hwp_epp")
         {
-            self.note(Note::BothHints { from: bias.from.clone() });
+            let flag = Evidence { place: "/proc/cpuinfo flags".to_owned(), value: "hwp_epp".to_owned() };
+            self.note_seen(Remark::BothHints { from: bias.from.clone() }, vec![flag]);
         }
     }
+}
+
+fn machine() -> Place {
+    Place::new(At::Machine, CpuList::new())
 }
 
 /// Returns the number of a value, for comparing.

@@ -6,13 +6,20 @@ use flyball_host::{CpuList, KiloHertz};
 use serde::{Serialize, Serializer};
 
 use super::{Absence, Refusal};
-use crate::{Id, Place, Value, Wanted};
+use crate::{Evidence, Id, Place, Value, Wanted};
 
-/// A note about a plan. `from` is the setting as the user wrote it.
+/// A note about a plan, and what was read that it rests on.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema)]
 #[schemars(with = "String")]
+pub struct Note {
+    pub remark: Remark,
+    pub evidence: Vec<Evidence>,
+}
+
+/// The words of a note. `from` is the setting as the user wrote it.
+#[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs, reason = "fields are named as in the messages")]
-pub enum Note {
+pub enum Remark {
     /// A place has more CPUs than were selected.
     SpansMore {
         from: String,
@@ -125,75 +132,86 @@ impl fmt::Display for Obstacle {
 impl Note {
     /// Returns whether it reports the choice for an optional setting or a list of values.
     pub fn is_choice(&self) -> bool {
-        matches!(self, Note::LeftOut { .. } | Note::Instead { .. })
+        matches!(self.remark, Remark::LeftOut { .. } | Remark::Instead { .. })
     }
 }
 
+/// The words, and the evidence in brackets.
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.remark.fmt(f)?;
+        for (number, evidence) in self.evidence.iter().enumerate() {
+            write!(f, "{}{evidence}", if number == 0 { " [" } else { "; " })?;
+        }
+        f.write_str(if self.evidence.is_empty() { "" } else { "]" })
+    }
+}
+
+impl fmt::Display for Remark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Note::SpansMore { from, place } => {
+            Remark::SpansMore { from, place } => {
                 write!(f, "{from}: {place} has CPUs {}, so it is set for all of them", place.cpus)
             }
-            Note::Offline { knob, place } => write!(f, "{knob}: {place} is offline and is not changed"),
-            Note::LoadsGovernor { governor } => {
+            Remark::Offline { knob, place } => write!(f, "{knob}: {place} is offline and is not changed"),
+            Remark::LoadsGovernor { governor } => {
                 write!(f, "governor {governor} is not loaded; writing its name makes the kernel load it")
             }
-            Note::NoDriverLeft { mode } => write!(
+            Remark::NoDriverLeft { mode } => write!(
                 f,
                 "driver-mode={mode}: no frequency driver remains; none takes over before the next boot"
             ),
-            Note::DriverModeResets { mode } => write!(
+            Remark::DriverModeResets { mode } => write!(
                 f,
                 "driver-mode={mode}: the driver recreates every policy; governors, preferences and limits that are not \
                  set here get its defaults, and the rest is planned again after the switch ('flyball restore' undoes \
                  all of it)"
             ),
-            Note::DriverModeLoses { mode, cpus } => write!(
+            Remark::DriverModeLoses { mode, cpus } => write!(
                 f,
                 "driver-mode={mode}: CPUs {cpus} are offline; the driver removes their policies and the settings in them. These \
                  settings cannot be read now, so 'flyball restore' cannot restore them; bring the CPUs online first ('flyball \
                  set online=on')"
             ),
-            Note::PerformanceForcesPreference => f.write_str(
+            Remark::PerformanceForcesPreference => f.write_str(
                 "governor=performance: the driver forces epp to performance while it is the governor, and pins the \
                  minimum to the maximum; 'flyball restore' restores the present epp",
             ),
-            Note::MaximumBelowMinimum { from, low } => {
+            Remark::MaximumBelowMinimum { from, low } => {
                 write!(f, "{from}: below the present {low}; until that is lowered, the kernel uses it for both")
             }
-            Note::TurboOffLowersLimits => f.write_str(
+            Remark::TurboOffLowersLimits => f.write_str(
                 "turbo=off: hw-max-freq, and max-freq with it, falls to the base (nominal) frequency",
             ),
-            Note::BoostGoesAbove { from } => write!(
+            Remark::BoostGoesAbove { from } => write!(
                 f,
                 "{from}: turbo is on, and this driver's boost goes above that frequency; add turbo=off to bound it"
             ),
-            Note::BothHints { from } => write!(
+            Remark::BothHints { from } => write!(
                 f,
                 "{from}: this processor also has epp, which steers the cores' frequency; epb still affects package \
                  power decisions, so set both to the same"
             ),
-            Note::Cost { from, place, cost } => write!(f, "{from} on {place}: {cost}"),
-            Note::FeatureGoesOff { from, feature, place } => write!(
+            Remark::Cost { from, place, cost } => write!(f, "{from} on {place}: {cost}"),
+            Remark::FeatureGoesOff { from, feature, place } => write!(
                 f,
                 "{from}: {feature} of {place} is on and goes off with the level; restore switches it on again"
             ),
-            Note::CpusStayOnline { from, cpus } => write!(
+            Remark::CpusStayOnline { from, cpus } => write!(
                 f,
                 "{from}: the level's base frequency holds only with CPUs {cpus} offline or set apart, and this plan \
                  leaves them online ('flyball sst perf-profile set-config-level' includes them with -o or --cgroup)"
             ),
-            Note::LimitedByCpufreq { from, place, cpus, limit } => write!(
+            Remark::LimitedByCpufreq { from, place, cpus, limit } => write!(
                 f,
                 "{from}: cpufreq limits {cpus} of the CPUs of {place} to {limit}; if a class allows more, the limit of \
                  cpufreq applies"
             ),
-            Note::LeftOut { because } => write!(f, "left out: {because}"),
-            Note::Instead { from, knob, refused, chosen } => {
+            Remark::LeftOut { because } => write!(f, "left out: {because}"),
+            Remark::Instead { from, knob, refused, chosen } => {
                 write!(f, "{from}: {knob}={chosen}, because {knob}={refused} is not possible here")
             }
-            Note::More(count) => write!(f, "(and {count} more like these)"),
+            Remark::More(count) => write!(f, "(and {count} more like these)"),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use flyball_host::{CpuList, KiloHertz};
 
-use super::{Note, Planner, Refusal, Want};
+use super::{Planner, Refusal, Remark, Want};
 use crate::{
     At, Id, Place, ReadError, Scope, Value, Wanted,
     snapshot::{LEVEL_KNOBS, Level},
@@ -128,7 +128,8 @@ impl Planner<'_> {
             let cost = if base { &level.base_freq_cost } else { &level.turbo_freq_cost };
             if let Some(cost) = cost {
                 let (from, place, cost) = (want.from.clone(), place.clone(), cost.clone());
-                self.note(Note::Cost { from, place, cost });
+                let here = place.clone();
+                self.note(Remark::Cost { from, place, cost }, &[(knob, &here), (Id::SstLevel, &here)]);
             }
             if knob == Id::SstTf {
                 self.needs_turbo(&want)?;
@@ -207,13 +208,15 @@ impl Planner<'_> {
             let on = self.snapshot.value_if_readable(knob, place)? == Some(Value::Switch(true));
             if on && self.want_at(knob, place).is_none() {
                 let (from, place) = (want.from.clone(), place.clone());
-                self.note(Note::FeatureGoesOff { from, feature: name, place });
+                let here = place.clone();
+                self.note(Remark::FeatureGoesOff { from, feature: name, place }, &[(knob, &here)]);
             }
         }
         let Some(domain) = self.snapshot.domain_at(&place.at) else { return Ok(()) };
         if let Some(cost) = &level.own_cost {
             let (from, place, cost) = (want.from.clone(), place.clone(), cost.clone());
-            self.note(Note::Cost { from, place, cost });
+            let here = place.clone();
+            self.note(Remark::Cost { from, place, cost }, &[(Id::SstLevel, &here)]);
         }
         // Mailbox parts without a mask give none: which CPUs belong to the level is not known.
         let Some(inside) = &level.cpus else { return Ok(()) };
@@ -230,7 +233,8 @@ impl Planner<'_> {
             }
         }
         if !staying.is_empty() {
-            self.note(Note::CpusStayOnline { from: want.from, cpus: staying });
+            let rests_on = [(Id::SstLevel, place)];
+            self.note(Remark::CpusStayOnline { from: want.from, cpus: staying }, &rests_on);
         }
         Ok(())
     }
@@ -250,7 +254,7 @@ impl Planner<'_> {
 
     /// Notes conflicts between cpufreq's limits and the classes': the narrower one wins, silently.
     fn limits_against_classes(&mut self, place: &Place, want: &Want) -> Result<(), ReadError> {
-        let mut low: BTreeMap<KiloHertz, u32> = BTreeMap::new();
+        let mut low: BTreeMap<KiloHertz, (u32, Place)> = BTreeMap::new();
         for policy in self.snapshot.places_on(Id::MaxFreq, place.own_cpus())? {
             let limit = self.expected_value(Id::MaxFreq, &policy)?.and_then(|value| value.frequency());
             let hardware = self.snapshot.value_if_readable(Id::HwMaxFreq, &policy)?;
@@ -258,13 +262,15 @@ impl Planner<'_> {
             if let (Some(limit), Some(hardware)) = (limit, hardware) {
                 if limit < hardware {
                     // Grouped by limit: the note names the lowest, with its number of CPUs.
-                    *low.entry(limit).or_default() += policy.cpus.len() as u32;
+                    let found = low.entry(limit).or_insert_with(|| (0, policy.clone()));
+                    found.0 += policy.cpus.len() as u32;
                 }
             }
         }
-        if let Some((limit, count)) = low.first_key_value() {
+        if let Some((limit, (cpus, policy))) = low.first_key_value() {
             let (from, place) = (want.from.clone(), place.clone());
-            self.note(Note::LimitedByCpufreq { from, place, cpus: *count, limit: *limit });
+            let remark = Remark::LimitedByCpufreq { from, place, cpus: *cpus, limit: *limit };
+            self.note(remark, &[(Id::MaxFreq, policy)]);
         }
         Ok(())
     }

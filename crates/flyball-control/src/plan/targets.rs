@@ -36,7 +36,7 @@ pub struct Target {
 /// Same as [`super::plan`], except for settings that only the present state refuses.
 pub fn targets(snapshot: &Snapshot, intent: &Intent) -> Result<Vec<Target>, PlanError> {
     let plan = |intent: &Intent| super::with_rules(snapshot, intent, Rules::OfTheIntent);
-    let (_, chosen): (Plan, Intent) = choice::choose(intent, plan)?;
+    let (_, chosen): (Plan, Intent) = choice::choose(intent, snapshot, plan)?;
     let mut planner = Planner::new(snapshot, Rules::OfTheIntent);
     for setting in &chosen.settings {
         planner.place(setting)?;

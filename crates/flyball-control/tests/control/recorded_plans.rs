@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use flyball_control::{
-    Intent, Snapshot,
-    plan::{PlanError, plan},
+    Evidence, Intent, Snapshot,
+    plan::{PlanError, Remark, plan},
     profile::Profile,
     save::{save, saved},
     verify::verify,
@@ -58,6 +58,11 @@ fn every_wish_is_planned_or_refused_in_words() {
             let intent = Intent::from_arguments(wish, None).unwrap();
             match plan(&Snapshot::for_intent(&host, &intent).unwrap(), &intent) {
                 Ok(plan) => {
+                    // A note names what it rests on, as reasons and findings do.
+                    for note in plan.notes.iter().filter(|note| !matches!(note.remark, Remark::More(_))) {
+                        let is_read = |seen: &Evidence| !seen.value.contains("before it was needed");
+                        assert!(!note.evidence.is_empty() && note.evidence.iter().all(is_read), "{note}");
+                    }
                     for change in &plan.changes {
                         assert!(!change.new.is_empty() && !change.because.is_empty(), "{change:?}");
                         assert!(

@@ -3,7 +3,7 @@
 
 use flyball_control::{
     Id, Intent, Snapshot,
-    plan::{Note, Plan, PlanError, Refusal, plan},
+    plan::{Note, Plan, PlanError, Refusal, Remark, plan},
     write::{
         journal::Purpose,
         state::StateDir,
@@ -35,7 +35,9 @@ fn planned(fake: &FakeMachine, settings: &[&str]) -> Result<Plan, PlanError> {
 fn costs(plan: &Plan) -> Vec<&str> {
     let notes = plan.notes.iter();
     notes
-        .filter_map(|note| if let Note::Cost { cost, .. } = note { Some(cost.as_str()) } else { None })
+        .filter_map(
+            |note| if let Remark::Cost { cost, .. } = &note.remark { Some(cost.as_str()) } else { None },
+        )
         .collect()
 }
 
@@ -141,8 +143,7 @@ fn rounding_and_siblings_are_told() {
     let plan = planned_for(&fake, &one).unwrap();
     assert_eq!(plan.changes.len(), 1);
     assert_eq!(plan.changes[0].cpus.to_string(), "3,31");
-    let spans =
-        |note: &Note| matches!(note, Note::SpansMore { place, .. } if place.cpus.to_string() == "3,31");
+    let spans = |note: &Note| matches!(&note.remark, Remark::SpansMore { place, .. } if place.cpus.to_string() == "3,31");
     assert!(plan.notes.iter().any(spans), "{:?}", plan.notes);
 }
 
@@ -151,14 +152,14 @@ fn a_level_change_says_what_goes_with_it() {
     let fake = FakeMachine::guide(false);
     fake.set(|state| (state.base_freq, state.qos, state.core_power) = (true, true, true));
     let plan = planned(&fake, &["sst-level=4"]).unwrap();
-    let goes_off = |note: &Note| matches!(note, Note::FeatureGoesOff { feature: "base-freq", place, .. } if place.to_string() == "power domain 0:0");
+    let goes_off = |note: &Note| matches!(&note.remark, Remark::FeatureGoesOff { feature: "base-freq", place, .. } if place.to_string() == "power domain 0:0");
     assert!(plan.notes.iter().any(goes_off), "{:?}", plan.notes);
     assert!(
         costs(&plan).iter().any(|cost| cost.contains("base 2800 MHz instead of 2600 MHz")),
         "{:?}",
         plan.notes
     );
-    let outside = |note: &Note| matches!(note, Note::CpusStayOnline { cpus, .. } if cpus.to_string().starts_with("4,6,12,13,32,34,40,41"));
+    let outside = |note: &Note| matches!(&note.remark, Remark::CpusStayOnline { cpus, .. } if cpus.to_string().starts_with("4,6,12,13,32,34,40,41"));
     assert!(plan.notes.iter().any(outside), "{:?}", plan.notes);
 }
 
@@ -304,7 +305,11 @@ fn cpus_go_apart_with_the_level_and_come_back() {
     assert!(matches!(outside, PlanError::Refused(_)), "{outside}");
     let wanted = of("package:0", &["sst-level=4", "sst-apart=4,6,12,13,32,34,40,41"]);
     let plan = planned_for(&fake, &wanted).unwrap();
-    assert!(!plan.notes.iter().any(|note| matches!(note, Note::CpusStayOnline { .. })), "{:?}", plan.notes);
+    assert!(
+        !plan.notes.iter().any(|note| matches!(&note.remark, Remark::CpusStayOnline { .. })),
+        "{:?}",
+        plan.notes
+    );
     let mut transaction = Transaction::begin(&fake, &state, Purpose::Set, "test", None).unwrap();
     transaction.apply(&wanted, &|| false).unwrap();
     let files = fake.everything().0;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use crate::fake::{self, Driver, Faults, Kernel};
 use flyball_control::{
     Id, Intent, ReadError, Snapshot,
-    plan::{Hint, Note, PlanError, Refusal, plan},
+    plan::{Hint, Note, PlanError, Refusal, Remark, plan},
     write::{
         journal::Purpose,
         restore::{NotRestoredReason, Restoration},
@@ -460,7 +460,8 @@ fn what_goes_with_the_driver_while_its_cpu_is_offline_is_named() {
     let place = Place::new();
     let intent = Intent::from_arguments(&["driver-mode=passive"], None).unwrap();
     let planned = plan(&Snapshot::for_intent(&kernel, &intent).unwrap(), &intent).unwrap();
-    let loses = |note: &Note| matches!(note, Note::DriverModeLoses { cpus, .. } if cpus.to_string() == "3");
+    let loses =
+        |note: &Note| matches!(&note.remark, Remark::DriverModeLoses { cpus, .. } if cpus.to_string() == "3");
     assert!(planned.notes.iter().any(loses), "{:?}", planned.notes);
     set(&kernel, &place.state, &intent).unwrap();
     let restored = transaction::restore(&kernel, &place.state, "restore", Scope::All).unwrap().restoration;
