@@ -65,3 +65,9 @@ pub const MSR_AMD_CPPC_CAP2: u32 = 0xc001_02b2;
 pub const MSR_AMD_CPPC_REQ: u32 = 0xc001_02b3;
 pub const MSR_AMD_CPPC_STATUS: u32 = 0xc001_02b4;
 pub const MSR_AMD_CPPC_REQ2: u32 = 0xc001_02b5;
+
+/// Returns for how many cores a count in MSR 0x1ae stands: Xeons of E-cores (Sierra Forest,
+/// Clearwater Forest) count modules of four.
+pub fn cores_per_turbo_count(model: u32) -> u32 {
+    if matches!(model, 0xaf | 0xdd) { 4 } else { 1 }
+}

@@ -2,7 +2,7 @@
 //! when somebody sets them.
 
 use flyball_control::{At, Id, ReadError, Reading, Request, Snapshot, Value, owners::owners};
-use flyball_host::{Host, Vendor};
+use flyball_host::{Host, Vendor, msr::cores_per_turbo_count};
 use flyball_sst::{
     access::{Access, DomainAddress, Levels},
     layout::Layout as SpeedSelect,
@@ -250,12 +250,14 @@ impl<'a> Look<'a> {
     fn turbo(&self, cpu: u32) -> Vec<(u32, f64)> {
         let counts = self.fields(Id::TurboRatioCores, cpu);
         let ratios = self.fields(Id::TurboRatios, cpu);
+        // Awake cores fill at least so many modules.
+        let each = cores_per_turbo_count(self.0.topology().model.unwrap_or(0));
         let mut table: Vec<(u32, f64)> = ratios
             .iter()
             .enumerate()
             .map(|(index, (_, ratio))| {
-                let cores = counts.get(index).map_or(index as u64 + 1, |count| count.1);
-                (cores as u32, *ratio as f64 * 100.0)
+                let cores = counts.get(index).map_or(index as u32 + 1, |count| count.1 as u32 * each);
+                (cores, *ratio as f64 * 100.0)
             })
             // Parts with fewer buckets leave the rest at 0; a filler of 0xff counts no core.
             .filter(|(cores, mhz)| *cores > 0 && *mhz > 0.0)

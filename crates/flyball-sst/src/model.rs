@@ -10,7 +10,8 @@ use crate::{
     layout::{Domain, Layout},
 };
 
-/// One bucket of turbo limits: the highest frequency while at most this many cores are active.
+/// One bucket of turbo limits: the highest frequency while at most this many cores are active, or
+/// modules of four cores on a Xeon of E-cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct Bucket {
     pub cores: u32,

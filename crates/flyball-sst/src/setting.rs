@@ -12,7 +12,7 @@ use flyball_host::{
 };
 
 use crate::{
-    access::{Access, CpuModel, DomainAddress, Dump, ICELAKE_X, Mailbox, Qos, SKYLAKE_X, Tpmi},
+    access::{Access, CpuModel, DomainAddress, Dump, Features, ICELAKE_X, Mailbox, Qos, SKYLAKE_X, Tpmi},
     partition::Partition,
 };
 
@@ -226,22 +226,30 @@ impl Setting {
         at: &DomainAddress,
     ) -> Result<String, HostError> {
         let features = || access.features(at, access.levels(at)?.current);
+        // Without the domain's number: absences of the same reason are told once.
+        let lacks = |name: &str| {
+            HostError::new(Op::Isst, format!("{name}, which the power domain lacks"), Errno::OPNOTSUPP)
+        };
+        // A feature that no level has is not off.
+        let feature = |name: &str, is_on: bool, offered: fn(&Features) -> bool| {
+            let mut levels = 0..=access.levels(at)?.highest;
+            let is_offered = |level| access.features(at, level).is_ok_and(|level| offered(&level));
+            if is_on || levels.any(is_offered) { Ok(switch(is_on)) } else { Err(lacks(name)) }
+        };
+        let core_power = || {
+            let power = access.pm_config(at)?;
+            if power.supported { Ok(power.enabled) } else { Err(lacks("core-power")) }
+        };
         Ok(match self.field {
             Field::Level => access.levels(at)?.current.to_string(),
             Field::Highest => access.levels(at)?.highest.to_string(),
             Field::Locked => switch(access.levels(at)?.locked),
             // `read` has answered this one.
             Field::Partition => String::new(),
-            Field::BaseFreq => switch(features()?.base_freq_on),
-            Field::TurboFreq => switch(features()?.turbo_freq_on),
+            Field::BaseFreq => feature("base-freq", features()?.base_freq_on, |level| level.base_freq)?,
+            Field::TurboFreq => feature("turbo-freq", features()?.turbo_freq_on, |level| level.turbo_freq)?,
             Field::CorePower => {
-                let power = access.pm_config(at)?;
-                if !power.supported {
-                    let what =
-                        format!("core-power, which package {} power domain {} lacks", at.package, at.domain);
-                    return Err(HostError::new(Op::Isst, what, Errno::OPNOTSUPP));
-                }
-                let (power, qos) = (power.enabled, access.qos(at)?.enabled);
+                let (power, qos) = (core_power()?, access.qos(at)?.enabled);
                 // Mailbox parts have two switches, SST-CP's and the classes', which can differ.
                 match (power, qos) {
                     (true, false) => "pm-only".to_owned(),
@@ -250,7 +258,10 @@ impl Setting {
                     (_, on) => switch(on),
                 }
             }
-            Field::Priority => if access.qos(at)?.ordered { "ordered" } else { "proportional" }.to_owned(),
+            Field::Priority => {
+                core_power()?;
+                if access.qos(at)?.ordered { "ordered" } else { "proportional" }.to_owned()
+            }
             Field::ClosMin(class) => access.clos(at, class)?.min.0.to_string(),
             Field::ClosMax(class) => access.clos(at, class)?.max.0.to_string(),
             Field::ClosWeight(class) => access.clos(at, class)?.weight.to_string(),

@@ -138,7 +138,7 @@ Bound = Literal["lower", "upper", "none"]
 
 
 class Bucket(TypedDict):
-    """One bucket of turbo limits: the highest frequency while at most this many cores are active."""
+    """One bucket of turbo limits: the highest frequency while at most this many cores are active, or modules of four cores on a Xeon of E-cores."""
 
     cores: int
     mhz: MegaHertz

@@ -1,6 +1,6 @@
 //! Commands of `flyball sst` that read: data first, then a table or JSON of it.
 
-use flyball_host::{CpuList, MegaHertz, isst};
+use flyball_host::{CpuList, MegaHertz, isst, msr::cores_per_turbo_count};
 use flyball_sst::{
     access::{Access, Levels},
     layout::Domain,
@@ -255,7 +255,13 @@ pub(super) fn levels(session: &Session<'_>, only: Option<u8>) -> Result<Exit, Fa
     let layout = session.layout()?;
     let access = layout.access(session.host);
     let (mut objects, mut tables) = (Vec::new(), Vec::new());
-    for domain in session.domains()? {
+    let mut domains = session.domains()?;
+    // IO dies have no cores that a level is about.
+    if domains.iter().any(|domain| !domain.cpus.is_empty()) {
+        domains.retain(|domain| !domain.cpus.is_empty());
+    }
+    let unit = if cores_per_turbo_count(layout.model.model) > 1 { "modules" } else { "cores" };
+    for domain in domains {
         let explained = |error: flyball_host::HostError| session.explained(&error);
         let numbers = match only {
             Some(_) => vec![level_of(session, access.as_ref(), domain, only)?],
@@ -279,7 +285,7 @@ pub(super) fn levels(session: &Session<'_>, only: Option<u8>) -> Result<Exit, Fa
             add("uncore MHz (highest, base, lowest)", uncore.join(", "));
             add("memory MHz", mhz(level.memory_mhz));
             for turbo in &level.turbo {
-                add(&format!("turbo {} (cores@MHz)", turbo.instructions), turbo_row(turbo));
+                add(&format!("turbo {} ({unit}@MHz)", turbo.instructions), turbo_row(turbo));
             }
             match &level.base_freq {
                 Some(offer) => add(
@@ -296,7 +302,7 @@ pub(super) fn levels(session: &Session<'_>, only: Option<u8>) -> Result<Exit, Fa
             match &level.turbo_freq {
                 Some(offer) => {
                     for turbo in &offer.high {
-                        add(&format!("turbo-freq {} (cores@MHz)", turbo.instructions), turbo_row(turbo));
+                        add(&format!("turbo-freq {} ({unit}@MHz)", turbo.instructions), turbo_row(turbo));
                     }
                     let clip: Vec<String> =
                         offer.clip.iter().map(|(kind, mhz)| format!("{kind} {}", mhz.0)).collect();
