@@ -41,7 +41,7 @@ def whole_ms(command):
 
 
 def load(cpus):
-    return subprocess.Popen([flyball, "sim", "work", "spin", "--amount", "100000", "--pin", cpus], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return subprocess.Popen([flyball, "sim", "work", "spin", "--amount", "1000000000", "--pin", cpus], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def end(process):

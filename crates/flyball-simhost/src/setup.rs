@@ -320,8 +320,7 @@ pub fn read_file(path: &Path) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// The model of a workload: a built-in one, or a file's. An amount is its turns, or its seconds if
-/// it is limited by time.
+/// The model of a workload: a built-in one, or a file's.
 ///
 /// # Errors
 /// There is no such model, or its file cannot be used.
@@ -339,14 +338,7 @@ pub fn workload_model(name: &str, amount: Option<u64>) -> Result<Workload, SimEr
         Workload::from_toml(&text).map_err(|error| SimError::Setup(format!("{name}: {error}")))?
     };
     if let Some(amount) = amount {
-        if model.seconds > 0.0 {
-            model.seconds = amount as f64;
-        } else {
-            // Groups without turns are background load that lasts as long as the others.
-            for group in model.task.iter_mut().filter(|group| group.turns > 0) {
-                group.turns = amount;
-            }
-        }
+        model.set_length(amount);
     }
     Ok(model)
 }

@@ -264,9 +264,7 @@ failures!(PresetError, SpaceError, PrepareError);
 impl From<&PrepareError> for Exit {
     fn from(error: &PrepareError) -> Exit {
         match error {
-            PrepareError::Recording { .. } | PrepareError::OwnProgram(_) | PrepareError::OwnPath => {
-                Exit::Failed
-            }
+            PrepareError::OwnProgram(_) | PrepareError::OwnPath => Exit::Failed,
             PrepareError::Pin(PinError::NoRanking) => Exit::NotHere,
             _ => Exit::Usage,
         }

@@ -119,10 +119,8 @@ impl Files {
         let name = words.next().ok_or(Errno::INVAL)?;
         let mut model = crate::workload::Workload::builtin(name).map_err(|_| Errno::INVAL)?;
         let amount: u64 = words.next().unwrap_or("0").parse().map_err(|_| Errno::INVAL)?;
-        if amount > 0 && model.seconds > 0.0 {
-            model.seconds = amount as f64;
-        } else if amount > 0 {
-            model.task.iter_mut().filter(|group| group.turns > 0).for_each(|group| group.turns = amount);
+        if amount > 0 {
+            model.set_length(amount);
         }
         let pins = crate::text::read_cpu_list(words.next().unwrap_or("")).ok_or(Errno::INVAL)?;
         // The state before the machine, as everywhere: the other order could deadlock with the

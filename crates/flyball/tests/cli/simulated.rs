@@ -201,7 +201,8 @@ fn a_recording_of_a_simulated_machine_is_a_trace_like_any_other() {
     for path in [&file, &again] {
         let path = path.to_str().unwrap();
         let words = [
-            "--json", "trace", "record", "--idle", "-o", path, "--", "spin", "--amount", "1", "--pin", "0,3",
+            "--json", "trace", "record", "--idle", "-o", path, "--", "spin", "--amount", "8000", "--pin",
+            "0,3",
         ];
         let ran = flyball(&[&machine[..], &words].concat());
         assert_eq!(ran.code, 0, "{}", ran.err);
@@ -253,7 +254,7 @@ fn compared(seed: &str, arms: [&str; 2], rounds: &str) -> (Vec<u8>, bool) {
         "--workload",
         "spin",
         "--amount",
-        "1",
+        "4000",
         "--pin",
         "0",
         "--rounds",
@@ -308,7 +309,7 @@ fn every_output_says_simulated() {
         vec!["restore"],
         vec!["doctor"],
         vec!["record", &archive],
-        vec!["trace", "record", "-o", &dat, "--", "spin", "--amount", "1"],
+        vec!["trace", "record", "-o", &dat, "--", "spin", "--amount", "30000"],
         vec![
             "compare",
             "--arm",
@@ -318,7 +319,7 @@ fn every_output_says_simulated() {
             "--workload",
             "spin",
             "--amount",
-            "1",
+            "30000",
             "--rounds",
             "2",
             "-o",

@@ -296,7 +296,7 @@ fn two_workloads_run_on_the_served_machine_at_once() {
     }
     let flyball = env!("CARGO_BIN_EXE_flyball");
     let script = format!(
-        "{flyball} sim work spin --amount 2 --pin 0-11 & sleep 0.3; \
+        "{flyball} sim work spin --amount 60000 --pin 0-11 & sleep 0.3; \
          {flyball} sim work sched-pipe --amount 50000 --pin 12,13; \
          {flyball} sim work sched-pipe --amount 50000 --pin 11,12 || echo refused $?; wait"
     );
@@ -332,7 +332,7 @@ fn trace_cmd_records_on_a_served_machine() {
         "-o",
         file,
     ];
-    let work = [env!("CARGO_BIN_EXE_flyball"), "sim", "work", "spin", "--amount", "1", "--pin", "0,3"];
+    let work = [env!("CARGO_BIN_EXE_flyball"), "sim", "work", "spin", "--amount", "6000", "--pin", "0,3"];
     let output = run("ryzen-5750g,boot=amd_pstate=passive", &[&words[..], &work].concat());
     if !output.status.success() {
         // Without root tracefs cannot be mounted, which trace-cmd insists on.

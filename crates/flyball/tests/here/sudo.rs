@@ -94,7 +94,7 @@ fn the_program_and_the_files_of_a_simulated_machine_are_the_callers_too() {
         format!("{CALLER}\n{CALLER}\n{CALLER}\n/ none\n")
     );
     let words = ["compare", "--arm", "now", "--arm", "b: turbo=off", "--rounds", "2", "-o", "simulated"];
-    ran(&[&words[..], &["--workload", "call-simple", "--amount", "1"]].concat());
+    ran(&[&words[..], &["--workload", "call-simple", "--amount", "70"]].concat());
     assert_eq!(owners(&home(&tree).join("simulated")), [CALLER]);
 }
 

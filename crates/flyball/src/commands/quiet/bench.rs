@@ -59,7 +59,7 @@ pub(crate) struct Args {
     run_as: RunAs,
 
     /// The command, whose wall time is measured. On a simulated machine a workload model and its
-    /// amount: call-simple 1.
+    /// amount: call-simple 70.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
