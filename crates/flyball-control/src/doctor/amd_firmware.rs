@@ -4,7 +4,11 @@
 //! Documentation/arch/x86/amd_hsmp.rst; its sensors are drivers/platform/x86/amd/hsmp/hwmon.c since
 //! Linux 6.16).
 
-use super::{Answer, Check, Facts, Fix, Group, Vendor, facts::BOOST, note, ok, unknown, warning};
+use super::{
+    Answer, Check, Facts, Fix, Group, Vendor,
+    facts::{BOOST, cpu_words},
+    note, ok, unknown, warning,
+};
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -75,11 +79,14 @@ fn max_freq(facts: &Facts) -> Option<Answer> {
     Some(if differs.is_empty() {
         ok("amd-pstate and cpufreq have the same highest frequency").seen(place, text)
     } else {
-        note(format!("CPUs {differs}: amd-pstate's highest frequency is not cpufreq's, although boost is on"))
-            .seen(place, text)
-            .fix(Fix::Firmware(
-                "update the firmware or kernel: the levels of _CPC and the registers differ".to_owned(),
-            ))
+        note(format!(
+            "{}: amd-pstate's highest frequency is not cpufreq's, although boost is on",
+            cpu_words(&differs)
+        ))
+        .seen(place, text)
+        .fix(Fix::Firmware(
+            "update the firmware or kernel: the levels of _CPC and the registers differ".to_owned(),
+        ))
     })
 }
 

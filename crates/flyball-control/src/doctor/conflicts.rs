@@ -4,10 +4,10 @@ use flyball_host::CpuList;
 
 use super::{
     Answer, Check, Facts, Fix, Group, KnobValue, Vendor,
-    facts::{self, BOOST, MAX_PERF_PCT, NO_TURBO, cpu_words},
+    facts::{BOOST, MAX_PERF_PCT, NO_TURBO, cpu_words},
     note, ok, unknown, warning,
 };
-use crate::{Id, topology::CPUS};
+use crate::Id;
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -151,7 +151,9 @@ pub(super) fn same_within_kind(
                     // A mistake shows in a few groups; hundreds of different limits would fill the
                     // screen.
                     .take(6)
-                    .fold(answer, |answer, (value, cpus)| answer.seen(format!("CPUs {cpus}"), value)),
+                    .fold(answer, |answer, (value, cpus)| {
+                        answer.seen(format!("CPUs {}", cpus.short()), value)
+                    }),
             );
         }
         if let Some((value, cpus)) = groups.into_iter().next() {
@@ -159,7 +161,10 @@ pub(super) fn same_within_kind(
         }
     }
     let (value, cpus) = shown?;
-    Some(ok(format!("CPUs of the same kind have the same {what}")).seen(format!("CPUs {cpus}"), value))
+    Some(
+        ok(format!("CPUs of the same kind have the same {what}"))
+            .seen(format!("CPUs {}", cpus.short()), value),
+    )
 }
 
 fn governors(facts: &Facts) -> Option<Answer> {
@@ -246,7 +251,7 @@ fn below_base(facts: &Facts) -> Option<Answer> {
     }
     if let Some((place, text)) = evidence {
         return Some(
-            warning(format!("CPUs {low} are limited to less than their base frequency"))
+            warning(format!("{} are limited to less than their base frequency", cpu_words(&low)))
                 .seen(place, text)
                 .set(Id::MaxFreq, "max"),
         );
@@ -294,7 +299,7 @@ fn lowered_maximum(facts: &Facts) -> Option<Answer> {
     }
     if let Some((place, text)) = evidence {
         return Some(
-            note(format!("{} are limited to less than their highest frequency", facts::cpu_words(&low)))
+            note(format!("{} are limited to less than their highest frequency", cpu_words(&low)))
                 .seen(place, text)
                 .set(Id::MaxFreq, "max"),
         );
@@ -327,7 +332,7 @@ fn userspace(facts: &Facts) -> Option<Answer> {
     let better = better_governor(facts);
     let answer = warning(format!(
         "{} keep one frequency under any load: their governor is userspace",
-        facts::cpu_words(&cpus)
+        cpu_words(&cpus)
     ))
     .seen(first.path("scaling_governor"), "userspace")
     .seen(first.path("scaling_setspeed"), speed);
@@ -373,9 +378,12 @@ fn pinned(facts: &Facts) -> Option<Answer> {
     }
     if let Some((place, text)) = evidence {
         return Some(
-            note(format!("CPUs {cpus}: minimum and maximum are equal, so the governor has no choice"))
-                .seen(place, text)
-                .set(Id::MinFreq, "min"),
+            note(format!(
+                "{}: minimum and maximum are equal, so the governor has no choice",
+                cpu_words(&cpus)
+            ))
+            .seen(place, text)
+            .set(Id::MinFreq, "min"),
         );
     }
     let (place, text) = any?;
@@ -423,7 +431,8 @@ fn raised(facts: &Facts) -> Option<Answer> {
     }
     if let Some((governor, cpus, ..)) = groups.first() {
         let answer = note(format!(
-            "CPUs {cpus}: the minimum is raised, so {governor} cannot go as low as it would under little load"
+            "{}: the minimum is raised, so {governor} cannot go as low as it would under little load",
+            cpu_words(cpus)
         ));
         return Some(
             groups
@@ -469,8 +478,11 @@ fn governor_epp(facts: &Facts) -> Option<Answer> {
     Some(if lost.is_empty() {
         ok("governor and preference agree").seen(place, text)
     } else {
-        note(format!("CPUs {lost}: the preference is not the one that the performance governor sets"))
-            .seen(place, text)
+        note(format!(
+            "{}: the preference is not the one that the performance governor sets",
+            cpu_words(&lost)
+        ))
+        .seen(place, text)
     })
 }
 
@@ -493,9 +505,11 @@ fn powersave(facts: &Facts) -> Option<Answer> {
     }
     if let Some((place, text)) = evidence {
         let better = better_governor(facts);
-        let answer =
-            warning(format!("CPUs {slow} are held at their lowest frequency by the powersave governor"))
-                .seen(place, text);
+        let answer = warning(format!(
+            "{} are held at their lowest frequency by the powersave governor",
+            cpu_words(&slow)
+        ))
+        .seen(place, text);
         return Some(match better {
             Some(name) => answer.set(Id::Governor, name),
             None => answer,
@@ -513,8 +527,7 @@ fn epb_epp(facts: &Facts) -> Option<Answer> {
     for policy in &facts.policies {
         let Some(epp) = policy.get("energy_performance_preference") else { continue };
         let Some(cpu) = policy.cpus.intersection(&facts.online).first() else { continue };
-        let path = format!("/sys/devices/system/cpu/cpu{cpu}/power/energy_perf_bias");
-        let Some(epb) = facts.read(&path).ok().and_then(|text| text.parse::<u32>().ok()) else { continue };
+        let Ok((epb, place)) = facts.energy_bias(cpu) else { continue };
         let fast = is_performance(epp);
         let slow = matches!(epp, "power" | "255");
         let text = format!("EPP {epp}, EPB {epb}");
@@ -524,11 +537,11 @@ fn epb_epp(facts: &Facts) -> Option<Answer> {
             return Some(
                 warning(format!("preference and bias contradict each other ({text})"))
                     .seen(policy.path("energy_performance_preference"), epp)
-                    .seen(path, epb.to_string())
+                    .seen(place, epb.to_string())
                     .set(Id::Epb, if fast { "performance" } else { "power" }),
             );
         }
-        shown.get_or_insert((path, text));
+        shown.get_or_insert((place, text));
     }
     let (place, text) = shown?;
     Some(ok(format!("preference and bias do not contradict each other ({text})")).seen(place, text))
@@ -544,22 +557,12 @@ fn epb_uncore(facts: &Facts) -> Option<Answer> {
         is("elc_high_threshold_percent", "0") && is("elc_high_threshold_enable", "1")
     })?;
     let place = format!("{ROOT}/{for_latency}/elc_high_threshold_percent");
-    let mut biased = CpuList::new();
-    let mut shown = None;
-    for cpu in facts.online.iter() {
-        let path = format!("{CPUS}/cpu{cpu}/power/energy_perf_bias");
-        match facts.read(&path) {
-            Ok(bias) if bias == "0" => shown = shown.or(Some((path, bias))),
-            Ok(bias) => {
-                if biased.is_empty() {
-                    shown = Some((path, bias));
-                }
-                biased.insert(cpu);
-            }
-            Err(why) => return Some(unknown(why)),
-        }
-    }
-    let (path, bias) = shown?;
+    let biases = match facts.energy_biases() {
+        Ok(biases) => biases,
+        Err(why) => return Some(unknown(why)),
+    };
+    let biased: CpuList = biases.iter().filter(|(_, bias, _)| *bias != 0).map(|(cpu, ..)| *cpu).collect();
+    let (_, bias, source) = biases.iter().find(|(_, bias, _)| *bias != 0).or(biases.first())?;
     let answer = if biased.is_empty() {
         ok("the energy bias leaves the uncore at its maximum, as its latency control asks")
     } else {
@@ -569,7 +572,7 @@ fn epb_uncore(facts: &Facts) -> Option<Answer> {
         ))
         .set(Id::Epb, "0")
     };
-    Some(answer.seen(place, "0").seen(path, bias))
+    Some(answer.seen(place, "0").seen(*source, bias.to_string()))
 }
 
 fn turbo(facts: &Facts) -> Option<Answer> {

@@ -471,7 +471,7 @@ fn same(facts: &Facts) -> Option<Answer> {
         several => {
             let answer =
                 several.iter().fold(fault("CPUs have different drivers"), |answer, (driver, cpus)| {
-                    answer.seen(format!("CPUs {cpus}"), driver.clone())
+                    answer.seen(format!("CPUs {}", cpus.short()), driver.clone())
                 });
             Some(
                 answer.fix(Fix::Person(

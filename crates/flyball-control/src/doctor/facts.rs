@@ -95,7 +95,7 @@ pub(super) fn packages(numbers: &[u32]) -> String {
 
 /// Formats `CPUs 0-3`, or the number of CPUs if the list would be wider than a screen.
 pub(super) fn cpu_words(cpus: &CpuList) -> String {
-    let text = cpus.to_string();
+    let text = cpus.short();
     match cpus.first() {
         Some(first) if text.len() > 48 => format!("{} CPUs (CPU {first} is one)", cpus.len()),
         _ => format!("CPUs {text}"),
@@ -260,6 +260,12 @@ impl<'h> Facts<'h> {
             // Bits 3:0; the rest of the register is reserved.
             None => Ok((self.msr(cpu, MSR_IA32_ENERGY_PERF_BIAS)? & 0xf, "MSR 0x1b0")),
         }
+    }
+
+    /// Returns the energy bias of each online CPU, as [`Facts::energy_bias`] does.
+    pub fn energy_biases(&self) -> Result<Vec<(u32, u64, &'static str)>, Unseen> {
+        let read = |cpu| self.energy_bias(cpu).map(|(value, place)| (cpu, value, place));
+        self.online.iter().map(read).collect()
     }
 
     /// Reads a register on all online CPUs.

@@ -246,22 +246,20 @@ fn energy_bias(facts: &Facts) -> Option<Answer> {
     if facts.vendor != Vendor::Intel || !facts.flag("epb") {
         return None;
     }
+    let biases = match facts.energy_biases() {
+        Ok(biases) => biases,
+        Err(why) => return Some(unknown(why)),
+    };
     let mut values: std::collections::BTreeMap<u64, flyball_host::CpuList> =
         std::collections::BTreeMap::new();
-    let mut place = "";
-    for cpu in facts.online.iter() {
-        match facts.energy_bias(cpu) {
-            Ok((value, from)) => {
-                place = from;
-                values.entry(value).or_default().insert(cpu);
-            }
-            Err(why) => return Some(unknown(why)),
-        }
+    for (cpu, value, _) in &biases {
+        values.entry(*value).or_default().insert(*cpu);
     }
+    let &(.., place) = biases.first()?;
     if values.len() > 1 {
         let answer =
             values.iter().fold(warning("CPUs have different energy biases"), |answer, (value, cpus)| {
-                answer.seen(format!("CPUs {cpus}"), value.to_string())
+                answer.seen(format!("CPUs {}", cpus.short()), value.to_string())
             });
         // On as many CPUs as another value, the lower one: it is the faster.
         let (most, _) = values.iter().rev().max_by_key(|(_, cpus)| cpus.len())?;

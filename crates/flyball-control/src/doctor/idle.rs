@@ -44,9 +44,17 @@ pub(super) const CHECKS: &[Check] = &[
         id: "conflict.cpuidle",
         group: Group::Conflicts,
         why: "Without idle states idle CPUs waste power and reduce the turbo headroom of busy ones.",
-        looks: "cpuidle/current_driver, the states' names, disable and default_status files, the idle governor, idle= and max_cstate= on the command line",
+        looks: "cpuidle/current_driver, the states' names, disable and default_status files; idle=, max_cstate= and cpuidle.off= on the command line",
         covers: &[],
         run: cpuidle,
+    },
+    Check {
+        id: "conflict.idle-governor",
+        group: Group::Conflicts,
+        why: "An idle governor for another kind of machine enters deep states late, which costs power and turbo headroom.",
+        looks: "cpuidle/current_governor and current_governor_ro",
+        covers: &[],
+        run: idle_governor,
     },
 ];
 
@@ -268,18 +276,18 @@ fn shorten(text: &str) -> String {
 
 fn cpuidle(facts: &Facts) -> Option<Answer> {
     let path = "/sys/devices/system/cpu/cpuidle/current_driver";
+    // The kernel then does not create the directory (cpuidle_init).
+    if facts.parameter("cpuidle.off") == Some("1") {
+        return Some(
+            warning("the command line asks for no idle driver: idle CPUs then only halt")
+                .seen("/proc/cmdline", "cpuidle.off=1")
+                .fix(Fix::KernelParameter(
+                    "remove cpuidle.off=1 unless latency matters more than power".to_owned(),
+                )),
+        );
+    }
     let driver = match facts.read(path) {
         Ok(driver) => driver,
-        // With cpuidle.off=1 the kernel does not create the directory (cpuidle_init).
-        Err(_) if facts.parameter("cpuidle.off") == Some("1") => {
-            return Some(
-                warning("no idle driver: idle CPUs only halt").seen("/proc/cmdline", "cpuidle.off=1").fix(
-                    Fix::KernelParameter(
-                        "remove cpuidle.off=1 unless latency matters more than power".to_owned(),
-                    ),
-                ),
-            );
-        }
         Err(why) => return Some(unknown(why)),
     };
     if facts.parameter("idle") == Some("poll") {
@@ -332,9 +340,6 @@ fn cpuidle(facts: &Facts) -> Option<Answer> {
     }
     if let Some(answer) = unusual_states(facts, &driver, &seen) {
         return Some(answer.seen(path, driver));
-    }
-    if let Some(answer) = unfit_governor(facts) {
-        return Some(answer);
     }
     let off = seen.off_by_default.len();
     let words = match off {
@@ -460,26 +465,24 @@ fn unusual_states(facts: &Facts, driver: &str, seen: &IdleStates) -> Option<Answ
     None
 }
 
-/// The answer if the idle governor does not suit the machine: haltpoll polls before it halts, for
-/// guests, and ladder goes down a state at a time, for CPUs with a periodic tick.
-fn unfit_governor(facts: &Facts) -> Option<Answer> {
+/// haltpoll polls before it halts, for guests, and ladder goes down a state at a time, for CPUs
+/// with a periodic tick.
+fn idle_governor(facts: &Facts) -> Option<Answer> {
     let path = "/sys/devices/system/cpu/cpuidle/current_governor";
     // Before 5.8 the file that takes writes is only there with a parameter.
     let governor = match facts.read(path).or_else(|_| facts.read(&format!("{path}_ro"))) {
         Ok(governor) => governor,
         Err(why) => return Some(unknown(why)),
     };
-    let is_unfit = match governor.as_str() {
-        "haltpoll" => !facts.flag("hypervisor"),
-        "ladder" => true,
-        _ => false,
-    };
-    is_unfit.then(|| {
+    let is_unfit = governor == "ladder" || governor == "haltpoll" && !facts.flag("hypervisor");
+    Some(if is_unfit {
         note(format!(
             "the idle governor {governor} does not suit this machine: idle CPUs reach deep states late"
         ))
         .seen(path, governor)
         .set(Id::IdleGovernor, "menu")
+    } else {
+        ok(format!("the idle governor {governor} suits this machine")).seen(path, governor)
     })
 }
 

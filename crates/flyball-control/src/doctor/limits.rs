@@ -238,7 +238,7 @@ fn limited_now(core: &[(u32, u64)], packages: &[(u32, u64)]) -> Option<Answer> {
         })
     });
     for (name, cpus) in active {
-        let words = format!("CPUs {cpus}");
+        let words = format!("CPUs {}", cpus.short());
         let answer = answer.get_or_insert_with(|| warning(format!("{words} are limited now by: {name}")));
         answer.evidence.push(Evidence { place: format!("MSR 0x19c of {words}"), value: name.to_owned() });
     }
@@ -296,7 +296,8 @@ fn amd_current_limit(facts: &Facts) -> Option<Answer> {
     let value = values.iter().find(|(cpu, _)| *cpu == first).map_or(0, |(_, value)| *value);
     Some(
         warning(format!(
-            "CPUs {held} may not go above P-state {}: heat or the management controller limits them",
+            "{} may not go above P-state {}: heat or the management controller limits them",
+            facts::cpu_words(&held),
             value & 7
         ))
         .seen(format!("{place} of CPU {first}"), format!("{value:#x}"))

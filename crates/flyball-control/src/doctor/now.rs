@@ -10,8 +10,8 @@ use flyball_host::{
 };
 
 use super::{
-    Answer, Check, Evidence, Facts, Fix, Group, NotVisible, Sampled, Unseen, Vendor, fault, note, ok,
-    unknown, warning,
+    Answer, Check, Evidence, Facts, Fix, Group, NotVisible, Sampled, Unseen, Vendor, facts::cpu_words, fault,
+    note, ok, unknown, warning,
 };
 use crate::Id;
 
@@ -47,7 +47,7 @@ pub(super) const CHECKS: &[Check] = &[
         id: "now.clock-source",
         group: Group::Now,
         why: "Without the TSC each reading of the time takes a microsecond instead of 20 ns, which slows work and blurs measurements.",
-        looks: "clocksource0/current_clocksource and available_clocksource",
+        looks: "clocksource0/current_clocksource and available_clocksource; tsc=, notsc and clocksource= on the command line",
         covers: &[],
         run: clock_source,
     },
@@ -251,7 +251,17 @@ fn digital_readout(facts: &Facts) -> Option<Answer> {
 fn clock_source(facts: &Facts) -> Option<Answer> {
     let folder = "/sys/devices/system/clocksource/clocksource0";
     let path = format!("{folder}/current_clocksource");
-    // Only made-up machines lack it.
+    let word =
+        |word: &&str| matches!(*word, "tsc=unstable" | "notsc" | "clocksource=hpet" | "clocksource=acpi_pm");
+    if let Some(word) = facts.cmdline.as_deref().and_then(|line| line.split_whitespace().find(word)) {
+        let what = format!("{word} on the command line keeps the kernel from telling time by the TSC");
+        return Some(
+            warning(what).seen("/proc/cmdline", word).fix(Fix::KernelParameter(format!(
+                "remove {word}, unless the TSC of this machine is broken"
+            ))),
+        );
+    }
+    // Only made-up machines and recordings lack it.
     let clock = facts.read(&path).ok()?;
     Some(match clock.as_str() {
         "hpet" | "acpi_pm" | "jiffies" | "refined-jiffies" => {
@@ -355,9 +365,9 @@ fn offline(facts: &Facts) -> Option<Answer> {
         if off.is_empty() {
             ok("every CPU is online")
         } else if smt_off {
-            note(format!("CPUs {off} are offline; SMT is switched off"))
+            note(format!("{} are offline; SMT is switched off", cpu_words(&off)))
         } else {
-            note(format!("CPUs {off} are offline")).set(Id::Online, "on")
+            note(format!("{} are offline", cpu_words(&off))).set(Id::Online, "on")
         }
         .seen(path, facts.online.to_string()),
     )

@@ -248,6 +248,12 @@ fn registers(facts: &Facts) -> Option<Answer> {
     let word_of =
         |policy: &Policy| policy.get("energy_performance_preference").unwrap_or_default().to_owned();
     let words_differ = models::amd_words_differ(facts);
+    // Before 7.4 every word has one number, which is a stricter comparison.
+    if words_differ && facts.kernel_version().is_none() {
+        gap.get_or_insert(
+            "/proc/version cannot be read, and the numbers of the words depend on the kernel".into(),
+        );
+    }
     let mut numbers = NumbersOfWord::new();
     for (_, policy, request) in &requests {
         *numbers.entry(word_of(policy)).or_default().entry(request.preference).or_default() += 1;

@@ -123,25 +123,22 @@ fn perf_pct(facts: &Facts) -> Option<Answer> {
         );
     }
     // The driver starts with its lowest ratio in percent of the highest (min_perf_pct_min). Hybrid
-    // processors count levels that frequencies do not show.
-    let floor = facts
-        .policies
-        .iter()
-        .filter_map(|policy| {
-            Some(policy.number("cpuinfo_min_freq")? * 100 / policy.number("cpuinfo_max_freq")?.max(1))
-        })
-        .max();
+    // processors count levels that frequencies do not show; none has its lowest above a half.
+    let range = |policy: &super::Policy| {
+        Some(policy.number("cpuinfo_min_freq")? * 100 / policy.number("cpuinfo_max_freq")?.max(1))
+    };
     let hybrid = facts.policies.iter().any(|policy| policy.core_type.is_some());
-    if !hybrid && floor.is_none() {
+    let Some(lowest) = facts.policies.iter().filter_map(range).max() else {
         return Some(unknown("no policy shows the range of its frequencies"));
-    }
-    if !hybrid && floor.is_some_and(|floor| min > floor + 1) {
+    };
+    let floor = if hybrid { lowest.max(50) } else { lowest };
+    if min > floor + 1 {
         return Some(
             note(format!(
                 "no CPU goes below {min} % of its highest performance, whatever its own minimum says"
             ))
             .seen(path("min_perf_pct"), min.to_string())
-            .set(Id::MinPerfPct, floor.unwrap_or(0).to_string()),
+            .set(Id::MinPerfPct, lowest.to_string()),
         );
     }
     Some(
@@ -198,7 +195,8 @@ fn latency_limit(facts: &Facts) -> Option<Answer> {
     // `n/a` is PM_QOS_LATENCY_ANY's opposite: no latency at all (drivers/base/power/sysfs.c).
     let answer = match groups.get("n/a") {
         Some(cpus) => warning(format!(
-            "CPUs {cpus} may not leave polling while idle: their wake-up latency is set to none"
+            "{} may not leave polling while idle: their wake-up latency is set to none",
+            cpu_words(cpus)
         )),
         None => note(format!(
             "{} have a limit of their wake-up latency, which keeps them out of deeper idle states",

@@ -171,7 +171,10 @@ impl Classes {
         let with_evidence = |answer: Answer, clashes: &[Clash]| {
             // A machine has hundreds of CPUs: some examples are enough.
             clashes.iter().take(4).fold(answer, |answer, Clash { cpus, number, class, cpufreq }| {
-                answer.seen(format!("CPUs {cpus}"), format!("class {number}: {class}; cpufreq {cpufreq}"))
+                answer.seen(
+                    format!("CPUs {}", cpus.short()),
+                    format!("class {number}: {class}; cpufreq {cpufreq}"),
+                )
             })
         };
         // The worst first: one answer per check.

@@ -114,13 +114,12 @@ fn autonomous_c_state(facts: &Facts) -> Option<Answer> {
 
 fn energy_bias(facts: &Facts) -> Option<Answer> {
     generation(facts)?;
-    let read: Result<Vec<_>, _> = facts.online.iter().map(|cpu| facts.energy_bias(cpu)).collect();
-    let values = match read {
-        Ok(values) => values,
+    let biases = match facts.energy_biases() {
+        Ok(biases) => biases,
         Err(why) => return Some(unknown(why)),
     };
     // The first that is not as recommended, else any.
-    let &(value, place) = values.iter().find(|value| value.0 != 15).or(values.first())?;
+    let &(_, value, place) = biases.iter().find(|(_, value, _)| *value != 15).or(biases.first())?;
     let answer = if value == 15 {
         ok("the energy bias is 15 on every online CPU")
     } else {
@@ -142,14 +141,14 @@ fn governor(facts: &Facts) -> Option<Answer> {
         Some((governor, cpus)) if !active => note(format!(
             "the governor is {governor}; the page's powersave is meant for intel_pstate's active mode"
         ))
-        .seen(format!("CPUs {cpus}"), governor.clone())
+        .seen(format!("CPUs {}", cpus.short()), governor.clone())
         .fix(Fix::Settings(vec![
             KnobValue { knob: Id::DriverMode, value: "active".to_owned() },
             KnobValue { knob: Id::Governor, value: "powersave".to_owned() },
         ])),
         Some((governor, cpus)) => {
             warning(format!("the governor is {governor}; the page recommends powersave"))
-                .seen(format!("CPUs {cpus}"), governor.clone())
+                .seen(format!("CPUs {}", cpus.short()), governor.clone())
                 .set(Id::Governor, "powersave")
         }
     })

@@ -5,6 +5,7 @@
 mod everywhere;
 pub(crate) mod machines;
 mod rows;
+mod second;
 mod situation_rows;
 mod situations;
 

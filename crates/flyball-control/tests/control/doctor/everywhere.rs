@@ -108,7 +108,7 @@ fn faults(host: &Archive) -> Vec<Fault> {
     add("a state off", present(&format!("{CPU}/cpu0/cpuidle/state2/disable"), "1"), &["conflict.cpuidle"]);
     for governor in ["ladder", "haltpoll"] {
         let path = format!("{CPU}/cpuidle/current_governor");
-        add(governor, present(&path, governor), &["conflict.cpuidle"]);
+        add(governor, present(&path, governor), &["conflict.idle-governor"]);
     }
     add("no idle driver", present(&format!("{CPU}/cpuidle/current_driver"), "none"), &["conflict.cpuidle"]);
     add("smt", present(&format!("{CPU}/smt/control"), "off"), &["firmware.smt"]);

@@ -71,12 +71,7 @@ pub(crate) fn intel() -> Files {
     put(&mut files, format!("{CPU}/intel_pstate/no_turbo"), "0");
     put(&mut files, format!("{CPU}/intel_pstate/min_perf_pct"), "27");
     put(&mut files, format!("{CPU}/intel_pstate/max_perf_pct"), "100");
-    let uncore = format!("{CPU}/intel_uncore_frequency/package_00_die_00");
-    for (name, value) in
-        [("min", "1200000"), ("initial_min", "1200000"), ("max", "2400000"), ("initial_max", "2400000")]
-    {
-        put(&mut files, format!("{uncore}/{name}_freq_khz"), value);
-    }
+    uncore(&mut files, "package_00_die_00");
     put(&mut files, "sys/class/hwmon/hwmon0/name", "coretemp");
     let mut msrs = String::new();
     for (register, value) in [
@@ -190,10 +185,20 @@ pub(crate) fn tpmi() -> Files {
     files
 }
 
+/// Adds an uncore domain that has its whole range.
+fn uncore(files: &mut Files, domain: &str) {
+    for (name, value) in
+        [("min", "1200000"), ("initial_min", "1200000"), ("max", "2400000"), ("initial_max", "2400000")]
+    {
+        put(files, format!("{CPU}/intel_uncore_frequency/{domain}/{name}_freq_khz"), value);
+    }
+}
+
 /// Builds a Xeon whose firmware and command line are set up for low latency, without
 /// contradictions.
 pub(crate) fn for_latency() -> Files {
     let mut files = tpmi();
+    uncore(&mut files, "uncore00");
     let domain = format!("{CPU}/intel_uncore_frequency/uncore00");
     put(&mut files, format!("{domain}/elc_high_threshold_percent"), "0");
     put(&mut files, format!("{domain}/elc_high_threshold_enable"), "1");

@@ -1,0 +1,172 @@
+//! A second set of faults, written from what goes wrong on machines and not from the checks: each
+//! on every recorded machine that has the file or register. The doctor must say something new, and
+//! of harmless changes nothing. docs/dev/doctor.md has what it missed at first.
+
+use std::collections::BTreeMap;
+
+use flyball_control::doctor::{Options, Report, Verdict, examine};
+use flyball_host::{Archive, Host};
+use flyball_testing::machines;
+
+use super::situations::Changed;
+
+struct Change {
+    name: String,
+    files: BTreeMap<String, String>,
+    registers: Vec<(u32, u64)>,
+    is_fault: bool,
+}
+
+/// Files of the machine by a pattern with one `*` for a name of a folder.
+fn matching(host: &Archive, pattern: &str) -> Vec<String> {
+    let Some((before, after)) = pattern.split_once('*') else {
+        return vec![pattern.to_owned()].into_iter().filter(|path| host.exists(path)).collect();
+    };
+    let (folder, stem) = before.rsplit_once('/').unwrap();
+    let mut names = host.list(folder).unwrap_or_default();
+    names.retain(|name| name.starts_with(stem));
+    names.sort_by_key(|name| name[stem.len()..].parse::<u32>().unwrap_or(0));
+    let path = |name: String| format!("{folder}/{name}{after}");
+    names.into_iter().map(path).filter(|path| host.exists(path)).collect()
+}
+
+const IDLE_DRIVER: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
+
+/// Files and what is put into all of them, or into the last.
+const FILES: &[(&str, &str, &str, bool)] = &[
+    ("one CPU may not sleep", "/sys/devices/system/cpu/cpu*/power/pm_qos_resume_latency_us", "1", false),
+    ("no CPU may sleep", "/sys/devices/system/cpu/cpu*/power/pm_qos_resume_latency_us", "1", true),
+    ("all states off on one CPU", "/sys/devices/system/cpu/cpu1/cpuidle/state*/disable", "1", true),
+    ("first deep state off", "/sys/devices/system/cpu/cpu*/cpuidle/state2/disable", "1", true),
+    ("HPET", "/sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet", true),
+    ("ACPI timer", "/sys/devices/system/clocksource/clocksource0/current_clocksource", "acpi_pm", true),
+    ("no turbo", "/sys/devices/system/cpu/intel_pstate/no_turbo", "1", true),
+    ("half of the speed", "/sys/devices/system/cpu/intel_pstate/max_perf_pct", "50", true),
+    ("always fast", "/sys/devices/system/cpu/intel_pstate/min_perf_pct", "100", true),
+    ("no boost", "/sys/devices/system/cpu/cpufreq/boost", "0", true),
+    (
+        "low preference of one",
+        "/sys/devices/system/cpu/cpufreq/policy*/energy_performance_preference",
+        "power",
+        false,
+    ),
+    ("one slow core", "/sys/devices/system/cpu/cpufreq/policy*/scaling_max_freq", "800000", false),
+    ("all slow", "/sys/devices/system/cpu/cpufreq/policy*/scaling_max_freq", "1200000", true),
+    ("one bias", "/sys/devices/system/cpu/cpu*/power/energy_perf_bias", "15", false),
+    ("no long-term limit", "/sys/class/powercap/intel-rapl:*/enabled", "0", true),
+    ("a low power limit", "/sys/class/powercap/intel-rapl:*/constraint_0_power_limit_uw", "30000000", true),
+    ("throttled cores", "/sys/devices/system/cpu/cpu*/thermal_throttle/core_throttle_count", "41234", true),
+    (
+        "throttled packages",
+        "/sys/devices/system/cpu/cpu*/thermal_throttle/package_throttle_count",
+        "41234",
+        true,
+    ),
+    ("a slow mesh", "/sys/devices/system/cpu/intel_uncore_frequency/*/max_freq_khz", "800000", true),
+    ("ladder", "/sys/devices/system/cpu/cpuidle/current_governor", "ladder", true),
+    ("no idle driver", IDLE_DRIVER, "none", true),
+    ("SMT off", "/sys/devices/system/cpu/smt/control", "forceoff", true),
+];
+
+/// Words of the kernel's command line that cost speed or latency, with the idle driver that is left.
+const WORDS: &[(&str, Option<&str>)] = &[
+    ("idle=poll", None),
+    ("idle=halt", None),
+    ("processor.max_cstate=1 intel_idle.max_cstate=0", Some("acpi_idle")),
+    ("cpuidle.off=1", None),
+    ("tsc=unstable", None),
+];
+
+/// Bits of registers that are set, with the registers that must be there: Intel SDM volume 4.
+const BITS: &[(&str, u32, u64)] = &[
+    ("turbo disabled by firmware", 0x1a0, 1 << 38),
+    ("SpeedStep off", 0x1a0, 0),
+    ("PROCHOT from outside", 0x19c, 1 << 2),
+    ("too hot", 0x19c, 1 << 0),
+    ("at the power limit", 0x64f, 1 << 10),
+];
+
+fn changes(host: &Archive) -> Vec<Change> {
+    let mut changes = Vec::new();
+    for (name, pattern, value, is_all) in FILES {
+        let mut paths = matching(host, pattern);
+        if !is_all {
+            paths = paths.pop().into_iter().collect();
+        }
+        paths.retain(|path| host.read(path).is_ok_and(|now| now.trim() != *value));
+        if !paths.is_empty() {
+            let files = paths.into_iter().map(|path| (path, (*value).to_owned())).collect();
+            changes.push(Change { name: (*name).to_owned(), files, registers: Vec::new(), is_fault: true });
+        }
+    }
+    let options = host.read("/proc/cmdline").unwrap_or_default();
+    let mut add = |words: &str, driver: Option<&str>, is_fault| {
+        let line = ("/proc/cmdline".to_owned(), format!("{} {words}", options.trim_end()));
+        let driver = driver.map(|driver| (IDLE_DRIVER.to_owned(), driver.to_owned()));
+        let files = std::iter::once(line).chain(driver).collect();
+        changes.push(Change { name: words.to_owned(), files, registers: Vec::new(), is_fault });
+    };
+    if !options.is_empty() {
+        for (words, driver) in WORDS {
+            add(words, *driver, true);
+        }
+        for words in ["quiet", "console=ttyS0,115200", "mitigations=auto", "selinux=0"] {
+            add(words, None, false);
+        }
+    }
+    for (name, register, bits) in BITS {
+        let Ok(now) = host.msr(0, *register) else { continue };
+        let value = if *bits == 0 { now & !(1 << 16) } else { now | bits };
+        if value != now {
+            let registers = vec![(*register, value)];
+            changes.push(Change {
+                name: (*name).to_owned(),
+                files: BTreeMap::new(),
+                registers,
+                is_fault: true,
+            });
+        }
+    }
+    changes
+}
+
+/// Findings that are not ok, with their words.
+fn said(report: &Report) -> BTreeMap<&'static str, (Verdict, String)> {
+    report.from(Verdict::Note).iter().map(|found| (found.id, (found.verdict, found.what.clone()))).collect()
+}
+
+#[test]
+fn faults_written_without_the_checks_are_found() {
+    let (mut planted, mut controls, mut silent, mut alarms) = (0, 0, Vec::new(), Vec::new());
+    for machine in machines() {
+        let host = Archive::open(&machine.display().to_string()).unwrap();
+        let examined = |host: &dyn Host| said(&examine(host, Options::default()).unwrap());
+        let before = examined(&host);
+        for Change { name, files, registers, is_fault } in changes(&host) {
+            let after = examined(&Changed::with(&host, files, &registers));
+            let new: Vec<&str> = after
+                .iter()
+                .filter(|(id, found)| before.get(*id) != Some(*found))
+                .map(|(id, _)| *id)
+                .collect();
+            println!("{}: {name}: {}", host.name(), new.join(" "));
+            let is_new = !new.is_empty();
+            match (is_fault, is_new) {
+                (true, false) => silent.push(format!("{}: {name}", host.name())),
+                (false, true) => alarms.push(format!("{}: {name}", host.name())),
+                _ => {}
+            }
+            planted += usize::from(is_fault);
+            controls += usize::from(!is_fault);
+        }
+    }
+    println!(
+        "{planted} faults planted, {} silent; {controls} controls, {} alarms",
+        silent.len(),
+        alarms.len()
+    );
+    println!("silent: {silent:#?}");
+    assert!(planted >= 100, "{planted}");
+    assert!(silent.len() * 20 <= planted, "of {planted}: {silent:#?}");
+    assert!(alarms.is_empty(), "of {controls}: {alarms:#?}");
+}
