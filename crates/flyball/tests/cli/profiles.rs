@@ -5,13 +5,13 @@
 use std::collections::BTreeMap;
 
 use flyball_control::{
-    Id, Intent, Setting, Snapshot,
+    Id, Intent, Request, Setting, Snapshot, Value,
     plan::{Plan, plan_and_choice},
     profile::Profile,
     verify::verify,
     write::{journal::Purpose, state::StateDir, transaction::Transaction},
 };
-use flyball_host::{Archive, Host};
+use flyball_host::{Archive, CpuList, Host};
 use flyball_sim::silicon::MachineSpec;
 use flyball_simhost::{SimHost, SimSetup};
 use flyball_testing::{Ran, Tree, flyball, machines};
@@ -46,12 +46,91 @@ fn plans(host: &dyn Host, machine: &str) -> BTreeMap<String, (Plan, Intent)> {
     all.into_iter().map(plan_one).collect()
 }
 
+/// What a plan leaves of a recorded machine, judged by the rules for simulated ones.
+fn complaints(host: &dyn Host, name: &str, plan: &Plan) -> Vec<String> {
+    const LOOKED_AT: &[Id] = &[
+        Id::MinFreq,
+        Id::MaxFreq,
+        Id::HwMaxFreq,
+        Id::BaseFreq,
+        Id::NominalFreq,
+        Id::LowestNonlinearFreq,
+        Id::Turbo,
+        Id::MaxPerfPct,
+    ];
+    let mut snapshot = Snapshot::begin(host).unwrap();
+    snapshot.take(host, &Request { knobs: LOOKED_AT, sample_absence: true, ..Request::default() });
+    let planned = |knob: Id, cpus: &CpuList| {
+        let change = plan.changes.iter().find(|change| change.knob == knob && change.cpus == *cpus);
+        change.map(|change| change.new.as_str())
+    };
+    let khz = |knob: Id, cpu: u32| {
+        let only = std::iter::once(cpu).collect();
+        let places = snapshot.places_on(knob, &only).ok()?;
+        let value = places.iter().find_map(|place| snapshot.value_if_readable(knob, place).ok().flatten());
+        value?.frequency().map(|khz| khz.0)
+    };
+    let switch = plan.changes.iter().find(|change| matches!(change.knob, Id::Turbo | Id::Boost));
+    let has_turbo = match switch {
+        Some(change) => {
+            change.new != if change.location.to_string().ends_with("no_turbo") { "1" } else { "0" }
+        }
+        None => snapshot.machine_value(Id::Turbo).ok().flatten() != Some(Value::Switch(false)),
+    };
+    let mut wrong = Vec::new();
+    for place in snapshot.places(Id::MaxFreq).unwrap_or_default() {
+        let Some(cpu) = place.cpus.first() else { continue };
+        let top = khz(Id::HwMaxFreq, cpu);
+        let limit = |knob: Id| {
+            let new = planned(knob, &place.cpus).and_then(|new| new.parse().ok().or(top));
+            (khz(knob, cpu), new.or(khz(knob, cpu)))
+        };
+        let ((was_min, min), (was_max, max)) = (limit(Id::MinFreq), limit(Id::MaxFreq));
+        let (Some(min), Some(max)) = (min, max) else { continue };
+        let base = khz(Id::BaseFreq, cpu).or_else(|| khz(Id::NominalFreq, cpu)).filter(|khz| *khz > 0);
+        let max = if has_turbo { max } else { base.map_or(max, |base| max.min(base)) };
+        // Bits 23:16 most efficient, 15:8 guaranteed (Intel SDM 3B, IA32_HWP_CAPABILITIES).
+        let efficient = khz(Id::LowestNonlinearFreq, cpu).or_else(|| {
+            let levels = host.msr(cpu, 0x771).ok().filter(|levels| levels >> 8 & 0xff > 0)?;
+            Some(base? * (levels >> 16 & 0xff) / (levels >> 8 & 0xff))
+        });
+        let complaint = match name {
+            "battery" | "powersave" => efficient
+                .filter(|efficient| max * 100 < efficient * 99)
+                .map(|efficient| format!("at most {max} kHz, efficient are {efficient}")),
+            "balanced" if Some(min) < was_min || Some(max) < was_max => {
+                Some(format!("{min} to {max} kHz is lower than before"))
+            }
+            // Within a step of the clock.
+            "realtime" | "benchmark" if min.abs_diff(max) > 100_000 => Some(format!("{min} to {max} kHz")),
+            _ => None,
+        };
+        wrong.extend(complaint.map(|words| format!("{name} on {} CPU {cpu}: {words}", host.name())));
+    }
+    if matches!(name, "throughput" | "hpc") {
+        let percent = snapshot.machine_value(Id::MaxPerfPct).ok().flatten();
+        let lifts = plan.changes.iter().any(|change| change.knob == Id::MaxPerfPct && change.new == "100");
+        let is_capped = matches!(percent, Some(Value::Percent(percent)) if percent.0 < 100) && !lifts;
+        if !has_turbo || is_capped {
+            wrong.push(format!("{name} on {}: turbo {has_turbo}, capped {is_capped}", host.name()));
+        }
+    }
+    wrong
+}
+
 #[test]
 fn every_profile_is_planned_on_recorded_machines() {
+    let (mut judged, mut wrong) = (0, Vec::new());
     for machine in machines() {
         let host = Archive::open(&machine.display().to_string()).unwrap();
-        plans(&host, &host.name());
+        for (name, (plan, _)) in plans(&host, &host.name()) {
+            judged += 1;
+            wrong.extend(complaints(&host, &name, &plan));
+        }
     }
+    println!("{judged} plans judged");
+    assert!(judged >= 108, "{judged}");
+    assert!(wrong.is_empty(), "of {judged}:\n{}", wrong.join("\n"));
 }
 
 #[test]
