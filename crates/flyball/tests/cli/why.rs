@@ -1,10 +1,11 @@
 //! `flyball why` on simulated machines with known limits, on a recorded one, and with wrong words.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use flyball_compare::SpeedWatch;
 use flyball_control::{
     Intent,
+    doctor::{self, Fix, Verdict, examine},
     write::{journal::Purpose, state::StateDir, transaction::Transaction},
 };
 use flyball_exporter::{Collector, Format};
@@ -143,26 +144,44 @@ fn a_comparison_says_why_an_arm_did_not_reach_what_it_asked_for() {
     }
 }
 
-/// Machines, settings and busy CPUs of one cause each.
-const SITUATIONS: &[(&str, &[&str], &str)] = &[
-    ("gold-6138", &["governor=performance"], "0-3"),
-    ("gold-6138", &["governor=performance", "turbo=off"], "0-3"),
-    ("gold-6138", &["governor=performance", "latency-limit=2us"], "0"),
-    ("gold-6138", &["governor=performance", "idle-state:C6=off"], "0"),
-    ("gold-6138", &["governor=performance", "power-limit=60W"], "0-19"),
-    ("hybrid-laptop", &["governor=performance", "turbo=off"], "0"),
-    ("hybrid-laptop", &["governor=performance", "max-perf-pct=50"], "8"),
-    ("sst-guide", &["governor=performance", "max-freq=2GHz"], "0-1"),
-    ("i7-2600", &["governor=performance", "max-perf-pct=60"], "0"),
-    ("ryzen-5750g", &["governor=powersave", "epp=power"], "0"),
-    ("ryzen-5750g", &["governor=performance", "turbo=off"], "0-7"),
+/// Machines, settings, busy CPUs and the check of the doctor that finds the cause: none for a
+/// preference that all CPUs have, which is a choice.
+const SITUATIONS: &[(&str, &[&str], &str, &str)] = &[
+    ("gold-6138", &["governor=performance"], "0-3", ""),
+    ("gold-6138", &["governor=performance", "turbo=off"], "0-3", "conflict.turbo-off"),
+    ("gold-6138", &["governor=performance", "latency-limit=2us"], "0", "conflict.latency-limit"),
+    ("gold-6138", &["governor=performance", "idle-state:C6=off"], "0", "conflict.cpuidle"),
+    (
+        "gold-6138",
+        &["governor=performance", "power-limit=60W"],
+        "0-19",
+        "firmware.power-limit now.thermal-status",
+    ),
+    ("hybrid-laptop", &["governor=performance", "turbo=off"], "0", "conflict.turbo-off"),
+    ("hybrid-laptop", &["governor=performance", "max-perf-pct=50"], "8", "conflict.perf-pct"),
+    ("sst-guide", &["governor=performance", "max-freq=2GHz"], "0-1", "conflict.below-base"),
+    ("i7-2600", &["governor=performance", "max-perf-pct=60"], "0", "conflict.perf-pct"),
+    ("ryzen-5750g", &["governor=powersave", "epp=power"], "0", ""),
+    ("ryzen-5750g", &["governor=performance", "turbo=off"], "0-7", "conflict.turbo-off"),
 ];
 
-/// `why`, `top`, `compare`, `quiet bench` and `exporter` name the same reason, as certain.
+/// What the doctor complains about, with its remedy.
+fn complaints(host: &dyn Host) -> BTreeMap<&'static str, String> {
+    let report = examine(host, doctor::Options::default()).unwrap();
+    let remedy = |fix: &Option<Fix>| match fix {
+        Some(Fix::Settings(settings)) => settings.iter().map(ToString::to_string).collect(),
+        _ => String::new(),
+    };
+    report.from(Verdict::Note).iter().map(|found| (found.id, remedy(&found.fix))).collect()
+}
+
+/// `why`, `top`, `compare`, `quiet bench` and `exporter` name the same reason, as certain. The
+/// doctor finds that cause and no other, and its remedy is the setting that `why` names.
 #[test]
 fn one_situation_has_one_answer() {
-    for (machine, settings, pin) in SITUATIONS {
+    for (machine, settings, pin, check) in SITUATIONS {
         let host = SimHost::open(&SimSetup::parse(machine).unwrap()).unwrap();
+        let usual = complaints(&host);
         let directory = tempfile::tempdir().unwrap();
         let state = StateDir::new(directory.path().join("state"));
         let mut transaction = Transaction::begin(&host, &state, Purpose::Set, "test", None).unwrap();
@@ -219,6 +238,14 @@ fn one_situation_has_one_answer() {
         });
         let exported = lost.max_by(|one, other| one.1.total_cmp(&other.1)).map(|lost| lost.0);
         assert_eq!(exported, answer, "exporter: {situation}");
+
+        let complaints = complaints(&host);
+        let found_by: Vec<_> = complaints.keys().filter(|id| !usual.contains_key(*id)).copied().collect();
+        assert_eq!(found_by.join(" "), *check, "doctor: {complaints:?}; {situation}");
+        let knob = found.first().and_then(|step| step.knob);
+        if let (Some(remedy), Some(knob)) = (complaints.get(check), knob) {
+            assert!(remedy.starts_with(knob), "doctor: {remedy}; {situation}");
+        }
     }
 }
 
