@@ -184,6 +184,11 @@ impl Recording<'_> {
         self.meters.heat.read(self.host, at, &mut self.readings.temperature);
     }
 
+    /// Returns whether a tick has read a frequency.
+    pub(crate) fn has_frequency(&self) -> bool {
+        self.readings.frequency.iter().flatten().any(|(at, _)| *at > 0.0)
+    }
+
     /// Reads everything for the last time.
     pub fn finish(mut self) -> Readings {
         let at = self.seconds();

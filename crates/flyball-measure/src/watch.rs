@@ -66,8 +66,11 @@ impl<'a> Watch<'a> {
 
     /// Stops watching and says what happened.
     pub fn stop(mut self) -> Conditions {
-        // A run shorter than a tick would have no frequency at all.
-        self.recording.tick();
+        // A run shorter than a tick would have no frequency at all. A longer one has, and its CPUs
+        // are idle by now.
+        if !self.recording.has_frequency() {
+            self.recording.tick();
+        }
         self.counting.stop(&mut self.recording.finish())
     }
 }

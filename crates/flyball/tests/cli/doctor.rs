@@ -429,6 +429,17 @@ fn the_blocked_fan_is_blamed_on_heat() {
     assert!(runs[..150].iter().all(|run| !run["disturbances"].to_string().contains("for heat")));
 }
 
+/// A frequency that CPUs have after a run, when they are idle, is none of the run's.
+#[test]
+fn a_steady_frequency_is_not_said_to_move() {
+    let folder = tempfile::tempdir().unwrap();
+    let fault = ["-M", "sim:i7-2600", "--sim-fault", "glitch 0-7 1600", "--json"];
+    let series = ["quiet", "bench", "--as-is", "-n", "4", "--cpus", "0-7", "--", "sched-pipe", "100000"];
+    let report = json(folder.path(), &[&fault[..], &series].concat());
+    let runs = report["runs"].as_array().unwrap();
+    assert!(runs.iter().all(|run| run["grade"] == "good"), "{runs:?}");
+}
+
 /// The same machine without a fault has no shift, at the same length.
 #[test]
 fn a_sound_machine_has_no_shift() {
