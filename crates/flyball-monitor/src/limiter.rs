@@ -36,6 +36,12 @@ macro_rules! limiters {
                 (Limiter::LatencyLimit..=Limiter::Preference).contains(&self)
             }
 
+            /// Returns whether it is a frequency that the kernel or the hardware was told, other than
+            /// tables that the hardware applies by the number of cores.
+            pub(crate) fn is_configured(self) -> bool {
+                (Limiter::TurboOff..=Limiter::Governor).contains(&self)
+            }
+
             /// How it is recognised, for the page.
             pub fn about(self) -> &'static str {
                 match self { $(Limiter::$name => $about),* }

@@ -2,11 +2,14 @@
 
 use flyball_host::Vendor;
 
-use super::package::PackageState;
+use super::package::{EAGER, PackageState};
 use crate::{Cap, Certainty, CpuInterval, Evidence, Layout, Limiter, Proof, Reason, layout::Cpu};
 
 /// Losses below this share of the highest frequency are rounding.
 pub(super) const LEAST: f64 = 0.008;
+
+/// A CPU whose mean frequency is above this multiple of a limit was not held by it.
+const HELD: f64 = 1.05;
 
 /// Frequency that one limit took from a CPU in an interval.
 pub(super) struct Loss {
@@ -33,6 +36,11 @@ impl Attribution<'_> {
         let mut top = self.facts.highest;
         let mut losses = Vec::new();
         for Cap { limiter, mhz: cap, evidence } in self.caps() {
+            // The CPU ran well above a setting, so the setting did not hold: amd-pstate in active
+            // mode, for one, applies `boost` at the next change of a limit only.
+            if limiter.is_configured() && mhz > cap * HELD {
+                continue;
+            }
             // A limit that the CPU ran above took no more than the difference to what it had.
             // Measured beats configured: turbo tables do not cover all that opportunistic boost
             // does.
@@ -119,10 +127,9 @@ impl Attribution<'_> {
         // step of the clock, which Intel rounds to the nearest one.
         let is_amd = self.layout.machine.vendor == Vendor::Amd;
         let rounding = self.facts.level + if is_amd { step } else { 0.5 * step };
-        let settings = Limiter::TurboOff..=Limiter::Governor;
         if named.is_none()
             && remains <= rounding
-            && let Some(last) = losses.last_mut().filter(|last| settings.contains(&last.reason.limiter))
+            && let Some(last) = losses.last_mut().filter(|last| last.reason.limiter.is_configured())
         {
             last.mhz += remains;
             return;
@@ -287,8 +294,15 @@ impl Attribution<'_> {
         let governor = self.governor();
         if self.is_autonomous() {
             let epp = self.cpu.epp.unwrap_or(0);
-            // Up to balance_performance a CPU that runs all the time gets all that there is.
-            if governor != "performance" && (epp > 128 || epp > 0 && busy < 0.9) {
+            // Neighbours that are no faster without such a preference share what limits this one.
+            let eager = self.package.and_then(|package| package.fastest_eager(self.place.core_type));
+            let is_shared = eager.zip(self.cpu.mhz).is_some_and(|(eager, mhz)| eager <= mhz + self.step());
+            let shared =
+                self.package.filter(|_| is_shared).and_then(|package| package.shared_limit(busy < 0.9));
+            if let Some(shared) = shared {
+                return shared;
+            }
+            if governor != "performance" && (epp > EAGER || epp > 0 && busy < 0.9) {
                 let preference = Evidence::new("energy_performance_preference", epp.to_string());
                 return Reason::inferred(
                     Limiter::Preference,

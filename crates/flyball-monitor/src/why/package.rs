@@ -16,7 +16,9 @@ use crate::{
 pub(super) struct PackageState<'a> {
     vendor: Vendor,
     watts: Option<f64>,
+    /// Long-term and short-term power limit.
     limit: Option<f64>,
+    short_limit: Option<f64>,
     celsius: Option<f64>,
     /// Degrees below the limit, of its hottest CPU that was asked.
     margin: Option<f64>,
@@ -38,10 +40,13 @@ pub(super) struct PackageState<'a> {
     slow: usize,
     /// The highest frequency of a busy CPU of each type, MHz.
     fastest: BTreeMap<Option<CoreType>, f64>,
+    /// The same of busy CPUs whose preference saves no energy.
+    fastest_eager: BTreeMap<Option<CoreType>, f64>,
 }
 
-/// Power this near to the limit is at it: the firmware controls an average.
-const AT_LIMIT: f64 = 0.97;
+/// Power between these shares of a limit is at it: the firmware controls an average. Power above
+/// the long-term limit draws on what was saved before; the short-term limit holds then.
+const AT_LIMIT: std::ops::RangeInclusive<f64> = 0.97..=1.15;
 /// A busy CPU that has less of what it may have is slow: the next step of the clock below it is.
 const SLOW: f64 = 0.99;
 /// Degrees below the limit at which the firmware throttles already.
@@ -51,6 +56,8 @@ const LITTLE: f64 = 0.75;
 /// A share of the power that the package drew before: a short-term limit is up to twice the
 /// long-term one.
 const VERY_LITTLE: f64 = 0.3;
+/// Up to balance_performance a CPU that runs all the time gets all that there is.
+pub(super) const EAGER: u8 = 128;
 const TURBO_RATIOS: &str = "turbo ratios (MSR 0x1ad, 0x1ae)";
 /// AMD throttles at 89 to 100 degrees; no register says at how many.
 const HOT_AMD: f64 = 93.0;
@@ -71,6 +78,7 @@ impl<'a> PackageState<'a> {
             vendor: layout.machine.vendor,
             watts: power.watts,
             limit: power.limit,
+            short_limit: power.short_limit,
             celsius: power.celsius,
             margin: None,
             throttles: 0,
@@ -85,6 +93,7 @@ impl<'a> PackageState<'a> {
             busy: 0,
             slow: 0,
             fastest: BTreeMap::new(),
+            fastest_eager: BTreeMap::new(),
         };
         let is_deep: Vec<bool> = layout.machine.idle_states.iter().map(|name| !is_shallow(name)).collect();
         let (mut awake, mut could_sleep) = (Vec::new(), Vec::new());
@@ -135,8 +144,12 @@ impl<'a> PackageState<'a> {
             could_sleep.push((cpu, deepest));
             if found.busy.unwrap_or(0.0) > 0.2 && found.mhz.is_some() {
                 state.busy += 1;
-                let fastest = state.fastest.entry(cpu.core_type).or_default();
-                *fastest = fastest.max(found.mhz.unwrap_or(0.0));
+                let is_eager = found.epp.is_some_and(|epp| epp <= EAGER);
+                for fastest in [Some(&mut state.fastest), is_eager.then_some(&mut state.fastest_eager)] {
+                    let Some(fastest) = fastest else { continue };
+                    let fastest = fastest.entry(cpu.core_type).or_default();
+                    *fastest = fastest.max(found.mhz.unwrap_or(0.0));
+                }
                 state.slow += usize::from(found.got().is_some_and(|got| got < SLOW));
             }
         }
@@ -208,6 +221,11 @@ impl<'a> PackageState<'a> {
         self.fastest.get(&core_type).copied()
     }
 
+    /// The highest frequency of a busy CPU of this type whose preference saves no energy.
+    pub(super) fn fastest_eager(&self, core_type: Option<CoreType>) -> Option<f64> {
+        self.fastest_eager.get(&core_type).copied()
+    }
+
     fn bit(&self, bit: u32) -> bool {
         self.reasons.is_some_and(|reasons| reasons >> bit & 1 == 1)
     }
@@ -217,7 +235,8 @@ impl<'a> PackageState<'a> {
         let heat = self.heat();
         let power = self.power();
         // Both: cooling that is at its limit keeps power below its own, unless the two meet.
-        let is_below = self.watts.zip(self.limit).is_some_and(|(watts, limit)| watts < AT_LIMIT * limit);
+        let is_below =
+            self.watts.zip(self.limit).is_some_and(|(watts, limit)| watts < AT_LIMIT.start() * limit);
         match (heat, power) {
             (Some(heat), Some(_)) if is_below => return Some(Reason::measured(Limiter::Heat, heat)),
             (_, Some(power)) => return Some(Reason::measured(Limiter::Power, power)),
@@ -261,11 +280,14 @@ impl<'a> PackageState<'a> {
 
     fn power(&self) -> Option<Proof> {
         let mut evidence = Vec::new();
-        if let (Some(watts), Some(limit)) = (self.watts, self.limit)
-            && limit > 0.0
-            && watts >= AT_LIMIT * limit
-        {
-            evidence.push(Evidence::new("energy_uj, power_limit_uw", format!("{watts:.0} of {limit:.0} W")));
+        for (limit, name) in [(self.limit, ""), (self.short_limit, " for a short time")] {
+            if let (Some(watts), Some(limit)) = (self.watts, limit)
+                && AT_LIMIT.contains(&(watts / limit))
+            {
+                let value = format!("{watts:.0} of {limit:.0} W{name}");
+                evidence.push(Evidence::new("energy_uj, power_limit_uw", value));
+                break;
+            }
         }
         for (bit, name) in [(10, "long-term limit"), (11, "short-term limit")] {
             if self.bit(bit) {
