@@ -13,7 +13,15 @@ impl fmt::Display for Explanation {
             (State::Offline, _) => return f.write_str("offline"),
             (State::Asleep, _) => return f.write_str("asleep: idle for the whole time"),
             (State::Unknown, _) => return f.write_str("a recording has limits but no speed"),
-            (State::Running, None) => return f.write_str("it ran; its frequency cannot be read here"),
+            (State::Running, None) => {
+                // Counters of a CPU that hardly runs are not read, because reading them wakes it.
+                return f.write_str(match self.busy {
+                    Some(busy) if busy < 0.02 => {
+                        "it ran less than 2 % of the time; its frequency was not measured"
+                    }
+                    _ => "it ran; its frequency cannot be read here",
+                });
+            }
             (State::Running, Some(mhz)) => match self.highest {
                 Some(highest) => write!(f, "{} of {} GHz", ghz(mhz), ghz(highest))?,
                 None => write!(f, "{} GHz; the highest frequency is not known", ghz(mhz))?,
