@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use flyball_host::{CpuList, Host, Kind, topology::scaling_driver};
+use flyball_host::{
+    CpuList, Host, Kind,
+    topology::{CPUS, scaling_driver},
+};
 use flyball_measure::{Arm, RoundSpeed, SpeedLoss, SpeedNote};
 use flyball_monitor::{Account, Explanation, Facts, Options, Sample, Sampler};
 
@@ -28,6 +31,8 @@ pub struct SpeedWatch<'h> {
     cpus: Option<CpuList>,
     /// `None` if the CPUs cannot be listed.
     sampler: Option<Sampler<'h>>,
+    /// The driver and the online CPUs that the sampler found.
+    found: (Option<String>, Option<String>),
     /// Limits by settings, for each arm once: taking them reads hundreds of files.
     facts: BTreeMap<String, Facts>,
     arm: String,
@@ -45,6 +50,7 @@ impl<'h> SpeedWatch<'h> {
             host,
             cpus,
             sampler: None,
+            found: (None, None),
             facts: BTreeMap::new(),
             arm: String::new(),
             account: None,
@@ -60,9 +66,11 @@ impl<'h> SpeedWatch<'h> {
 
     /// Begins under settings of this name.
     pub fn begin(&mut self, arm: &str) {
-        // Another driver or another mode of it has other files, registers and reasons.
-        let driver = scaling_driver(self.host);
-        if self.sampler.as_ref().is_none_or(|sampler| sampler.layout().machine.driver != driver) {
+        // Another driver or another mode of it has other files, registers and reasons. A CPU that
+        // was offline had no place in a package.
+        let found = (scaling_driver(self.host), self.host.read(&format!("{CPUS}/online")).ok());
+        if self.sampler.is_none() || self.found != found {
+            self.found = found;
             self.sampler = Sampler::open(self.host, options()).ok();
             if let Some(sampler) = &mut self.sampler {
                 sampler.begin();
