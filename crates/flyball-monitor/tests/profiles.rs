@@ -139,6 +139,15 @@ fn profiles_do_what_they_say() {
                         if let Some(efficient) = efficient.filter(|khz| max * 100 < khz * 99) {
                             complain(format!("at most {max} kHz, efficient are {efficient}"));
                         }
+                        let (lone, why) = speed(&host, &alone);
+                        let may_be_slower = efficient.is_none_or(|khz| khz * 4 < top * 3);
+                        // amd_pstate_adjust_perf of 6.1 asks for up to the highest level, whatever
+                        // scaling_max_freq is; no setting changes that.
+                        let is_ignored = machine.ends_with("amd_pstate=passive") && kernel == "6.1";
+                        let is_costly = lone * 1000.0 > 0.8 * top as f64;
+                        if is_costly && before.is_empty() && may_be_slower && !is_ignored {
+                            complain(format!("a lone core runs at {lone:.0} of {top} kHz: {why}"));
+                        }
                     }
                     "balanced" if min < limit(&was, Id::MinFreq) || max < limit(&was, Id::MaxFreq) => {
                         complain(format!("{min} to {max} kHz is lower than before"));

@@ -102,7 +102,8 @@ impl Snapshot {
     /// Returns the frequency that is `share` of the hardware's highest at `place`, in whole MHz.
     /// The share is at least the processor's efficient frequency. With turbo off it is the highest
     /// itself: newer kernels call the base frequency the highest then, and a share of that may be
-    /// below the efficient range.
+    /// below the efficient range. Boost goes above the last entry of a driver's table (acpi-cpufreq
+    /// on AMD), so a share that reaches this entry is the entry before it.
     fn share_of_highest(&self, knob: Id, place: &Place, share: Percent) -> Result<Value, ResolveError> {
         let highest = self.resolve(knob, place, &Wanted::Max)?;
         let Some(KiloHertz(khz)) = highest.frequency() else { return Ok(highest) };
@@ -111,7 +112,16 @@ impl Snapshot {
         }
         let efficient =
             self.resolve(knob, place, &Wanted::Efficient).ok().and_then(|value| value.frequency());
-        let share = KiloHertz(khz * u64::from(share.0) / 100 / 1000 * 1000);
+        let mut share = KiloHertz(khz * u64::from(share.0) / 100 / 1000 * 1000);
+        if let Some(Value::Frequencies(mut table)) = self.value(Id::AvailableFreqs, place)? {
+            table.sort_unstable();
+            table.dedup();
+            if let [.., before, last] = table[..]
+                && (last..KiloHertz(khz)).contains(&share)
+            {
+                share = before;
+            }
+        }
         Ok(Value::Frequency(efficient.map_or(share, |efficient| share.max(efficient)).min(KiloHertz(khz))))
     }
 
