@@ -38,8 +38,10 @@ pub struct Usage {
     pub voluntary_switches: u64,
     /// Times that a task lost its CPU.
     pub involuntary_switches: u64,
-    /// Largest resident set, in KiB.
-    pub peak_kib: u64,
+    /// Largest resident set, in KiB. `None` if it is no larger than that of the process that
+    /// started it: a child begins with its parent's (`exec_mmap` in fs/exec.c).
+    #[serde(default)]
+    pub peak_kib: Option<u64>,
     /// Page faults that needed input.
     pub major_faults: u64,
     /// Page faults that needed none.
@@ -47,15 +49,16 @@ pub struct Usage {
     pub minor_faults: u64,
 }
 
-impl From<&libc::rusage> for Usage {
-    fn from(raw: &libc::rusage) -> Usage {
+impl Usage {
+    /// `parent_kib`: the largest resident set of the process that started it, at that time.
+    fn of(raw: &libc::rusage, parent_kib: u64) -> Usage {
         let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
         Usage {
             user_seconds: seconds(raw.ru_utime),
             system_seconds: seconds(raw.ru_stime),
             voluntary_switches: raw.ru_nvcsw as u64,
             involuntary_switches: raw.ru_nivcsw as u64,
-            peak_kib: raw.ru_maxrss as u64,
+            peak_kib: Some(raw.ru_maxrss as u64).filter(|kib| *kib > parent_kib),
             major_faults: raw.ru_majflt as u64,
             minor_faults: raw.ru_minflt as u64,
         }
@@ -101,6 +104,8 @@ pub struct Running {
     descriptor: OwnedFd,
     started: Instant,
     own_group: bool,
+    /// The largest resident set of this process when it started the program, KiB.
+    parent_kib: u64,
 }
 
 /// Where one of a program's standard streams leads.
@@ -286,10 +291,11 @@ impl Launch {
         }
         let own_group = self.own_group;
         let mut child = start::Child::prepare(self)?;
+        let parent_kib = flyball_process::usage(false).peak_kib;
         let started = Instant::now();
         let pid = child.start()?;
         let descriptor = start::descriptor(pid)?;
-        Ok(Running { pid, descriptor, started, own_group })
+        Ok(Running { pid, descriptor, started, own_group, parent_kib })
     }
 }
 
@@ -337,7 +343,7 @@ impl Process for Running {
             0 => Ok(None),
             _ => Ok(Some(Ended {
                 status: ExitStatus::from_raw(status),
-                usage: Some(Usage::from(&raw)),
+                usage: Some(Usage::of(&raw, self.parent_kib)),
                 wall,
                 rate: None,
             })),
@@ -432,6 +438,18 @@ mod tests {
             flyball_process::names_of_group(running.pid).is_empty()
         });
         assert!(gone, "sleep still runs");
+    }
+
+    /// A program that needs less memory than this process must not seem to need as much.
+    #[test]
+    fn only_memory_above_this_process_is_seen() {
+        let own = vec![1u8; 64 << 20];
+        let small = finish(Launch::new("true", &[]).start().expect("true"));
+        assert_eq!(small.usage.and_then(|usage| usage.peak_kib), None, "{}", own.len());
+        // Lines are longer than the pipe, so tail holds them.
+        let large =
+            finish(shell("head -c 200000000 /dev/zero | tail -c 190000000 >/dev/null").start().expect("sh"));
+        assert!(large.usage.and_then(|usage| usage.peak_kib).is_some_and(|kib| kib > 180_000), "{large:?}");
     }
 
     #[test]

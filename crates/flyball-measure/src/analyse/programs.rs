@@ -77,6 +77,20 @@ pub(super) fn notes(manifest: &Manifest, rounds: &[&Round]) -> Vec<String> {
             ));
         }
     }
+    let is_small = |round: &&&Round| round.outcome.usage.is_some_and(|usage| usage.peak_kib.is_none());
+    let small: Vec<&str> = manifest
+        .arms
+        .iter()
+        .enumerate()
+        .filter(|(index, arm)| arm.program.is_some() && own(*index).any(|round| is_small(&round)))
+        .map(|(_, arm)| arm.name.as_str())
+        .collect();
+    if !small.is_empty() {
+        notes.push(format!(
+            "Peak memory is not known where a program needs less than flyball itself, from which the kernel counts: {}.",
+            small.join(", ")
+        ));
+    }
     if exits.windows(2).any(|pair| pair[0].1 != pair[1].1) {
         let list = |codes: &BTreeSet<i32>| codes.iter().map(i32::to_string).collect::<Vec<_>>().join(" and ");
         let words: Vec<String> =

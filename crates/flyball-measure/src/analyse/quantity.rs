@@ -214,7 +214,7 @@ impl Quantity {
                 // A simulated workload has no process to account for.
                 .or(round.readings.switches)
                 .map(|count| count as f64),
-            Quantity::PeakMemory => outcome.usage.map(|usage| usage.peak_kib as f64 / 1024.0),
+            Quantity::PeakMemory => outcome.usage?.peak_kib.map(|kib| kib as f64 / 1024.0),
             Quantity::Faults => outcome.usage.map(|usage| (usage.major_faults + usage.minor_faults) as f64),
             Quantity::Instructions => counted(|counts| counts.instructions),
             Quantity::Cycles => counted(|counts| counts.cycles),

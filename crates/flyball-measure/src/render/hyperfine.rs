@@ -63,7 +63,7 @@ fn exported(report: &Report, manifest: &Manifest, rounds: &[Round], arm: usize) 
         max: times.iter().copied().max_by(f64::total_cmp)?,
         memory_usage_byte: own
             .iter()
-            .filter_map(|round| Some(round.outcome.usage?.peak_kib * 1024))
+            .filter_map(|round| Some(round.outcome.usage?.peak_kib? * 1024))
             .collect(),
         exit_codes: own.iter().map(|round| round.outcome.exit_code).collect(),
         parameters: program.as_ref().map(|program| program.parameters.clone()).unwrap_or_default(),
