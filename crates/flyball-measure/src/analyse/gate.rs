@@ -123,9 +123,14 @@ pub fn gate(manifest: &Manifest, report: &Report, limits: &[Limit]) -> Vec<GateA
                     .max_by_key(|(_, verdict, _)| *verdict)
                     .unwrap_or((None, GateVerdict::CannotTell, None)),
             };
+            let is_missing = limit.quantity.is_some_and(|quantity| {
+                [base, arm]
+                    .iter()
+                    .any(|arm| arm.summary(quantity).is_none_or(|found| found.points.is_empty()))
+            });
             let name = case.map_or_else(|| arm.name.clone(), |case| format!("{}, {case}", arm.name));
             let limit = limit.text.clone();
-            answers.push(GateAnswer { limit, arm: *index, name, interval, verdict });
+            answers.push(GateAnswer { limit, arm: *index, name, interval, verdict, is_missing });
         }
     }
     answers
@@ -150,6 +155,7 @@ mod tests {
         let report = analyse(&manifest, &rounds);
         let answers = gate(&manifest, &report, &[limit.parse().expect("a limit")]);
         assert_eq!(answers.len(), 1);
+        assert_eq!(answers[0].is_missing, limit.starts_with("memory"), "{}", answers[0]);
         answers[0].verdict
     }
 

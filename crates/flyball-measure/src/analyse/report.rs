@@ -24,8 +24,8 @@ pub struct Point {
 #[derive(Debug, Clone, Copy, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 #[schemars(rename = "ArmDrift")]
 pub struct Drift {
-    /// The change from the first round to the last along the median slope, as a fraction of the
-    /// median.
+    /// The change from the first round to the last along the median slope of the logarithms, as a
+    /// fraction.
     pub change: f64,
     /// The probability of such a trend in rounds without one.
     pub p: f64,
@@ -263,6 +263,9 @@ pub struct GateAnswer {
     /// answers; none where so few rounds cannot give one.
     pub interval: Option<Interval>,
     pub verdict: GateVerdict,
+    /// Whether no counted round of one of the arms has such a value.
+    #[serde(default)]
+    pub is_missing: bool,
 }
 
 impl fmt::Display for GateAnswer {
@@ -275,6 +278,7 @@ impl fmt::Display for GateAnswer {
         write!(f, "fail if {}: {}: {words}", self.limit, self.name)?;
         match self.interval {
             Some(interval) => write!(f, " ({})", crate::numbers::between(interval)),
+            None if self.is_missing => write!(f, " (not measured)"),
             None => write!(f, " (too few rounds)"),
         }
     }

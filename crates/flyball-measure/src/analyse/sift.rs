@@ -219,11 +219,11 @@ fn drift(summary: &Summary, least: f64) -> Option<Drift> {
     // A trend over boots would be a difference between boots.
     let one_boot = summary.points.windows(2).all(|pair| pair[0].boot == pair[1].boot);
     let values: Vec<f64> = summary.points.iter().map(|point| point.value).collect();
-    let trend = stats::trend(&values).filter(|trend| one_boot && trend.p < least)?;
-    // Slope per round times the steps between first and last: the movement over the whole
-    // comparison.
-    let change = trend.slope * (values.len() - 1) as f64 / summary.median.abs();
-    // There is no ratio to zero.
+    // Of logarithms, so that the change is a ratio of the last round to the first. There is no ratio
+    // to zero.
+    let logs: Vec<f64> = values.iter().map(|value| value.ln()).collect();
+    let trend = stats::trend(&logs).filter(|trend| one_boot && trend.p < least)?;
+    let change = (trend.slope * (values.len() - 1) as f64).exp_m1();
     change.is_finite().then_some(Drift { change, p: trend.p })
 }
 
