@@ -8,6 +8,7 @@ use std::{
     io::{self, Write},
 };
 
+pub use self::redact::parameters;
 use self::redact::{Redactor, without_addresses};
 use crate::{CpuList, Errno, Host, HostError, archive::Writer, msr};
 

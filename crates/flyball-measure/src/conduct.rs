@@ -258,7 +258,8 @@ impl Conductor<'_> {
         directory.manifest.boots.push(Boot {
             id,
             kernel: fact("/proc/sys/kernel/osrelease"),
-            command_line: fact("/proc/cmdline"),
+            // Reports are given to others.
+            command_line: flyball_host::recorder::parameters(&fact("/proc/cmdline")).trim().to_owned(),
             driver: flyball_host::topology::scaling_driver(self.host),
             started: self.began_at,
             arms,

@@ -59,7 +59,7 @@ const REMOVED: &str = "REMOVED";
 
 /// Returns the part of the kernel's command line that matters. Words after `--` are for the init
 /// program and are dropped.
-pub(super) fn parameters(line: &str) -> String {
+pub fn parameters(line: &str) -> String {
     let mut kept = Vec::new();
     for word in words(line) {
         if word == "--" {
