@@ -145,8 +145,8 @@ pub enum ArmError {
     Setting { arm: String, cause: IntentError },
     /// One arm or none.
     #[error(
-        "a comparison needs two arms at least; add --arm now to compare with the machine as it is, or --aa to compare a \
-         program with itself"
+        "a comparison needs two arms at least: give a second program, two settings of --matrix or --arm ('now' is the \
+         machine as it is), or --aa to compare a program with itself"
     )]
     Few,
 }
