@@ -8,7 +8,8 @@ use crate::{Cap, Certainty, CpuInterval, Evidence, Layout, Limiter, Proof, Reaso
 /// Losses below this share of the highest frequency are rounding.
 pub(super) const LEAST: f64 = 0.008;
 
-/// A CPU whose mean frequency is above this multiple of a limit was not held by it.
+/// A CPU whose mean frequency is above this multiple of a limit, and more than rounding above it,
+/// was not held by it.
 const HELD: f64 = 1.05;
 
 /// Frequency that one limit took from a CPU in an interval.
@@ -38,7 +39,7 @@ impl Attribution<'_> {
         for Cap { limiter, mhz: cap, evidence } in self.caps() {
             // The CPU ran well above a setting, so the setting did not hold: amd-pstate in active
             // mode, for one, applies `boost` at the next change of a limit only.
-            if limiter.is_configured() && mhz > cap * HELD {
+            if limiter.is_configured() && mhz > cap * HELD + self.facts.level + self.step() {
                 continue;
             }
             // A limit that the CPU ran above took no more than the difference to what it had.
