@@ -48,7 +48,7 @@ pub(super) fn note(all: &[Round], common: &[Round]) -> Option<String> {
     let lost: Vec<&str> = union(all).difference(&union(common)).copied().collect();
     let (count, first) = (lost.len(), lost.iter().take(NAMED).copied().collect::<Vec<_>>().join(", "));
     let more = if count > NAMED { ", ..." } else { "" };
-    (count > 0).then(|| format!("{count} cases are not in every round and do not count: {first}{more}."))
+    (count > 0).then(|| format!("Only cases that every round has count; left out ({count}): {first}{more}."))
 }
 
 /// Compares each case of each arm with that of the first arm. The most certain and the largest
@@ -87,8 +87,10 @@ pub(super) fn cases(manifest: &Manifest, rounds: &[&Round]) -> Vec<CaseReport> {
             });
         }
     }
-    found
-        .sort_by(|a, b| rank(&a.comparison).partial_cmp(&rank(&b.comparison)).unwrap_or(a.name.cmp(&b.name)));
+    found.sort_by(|a, b| {
+        let [(first, one), (second, other)] = [a, b].map(|case| rank(&case.comparison));
+        first.cmp(&second).then(other.total_cmp(&one)).then_with(|| a.name.cmp(&b.name))
+    });
     found
 }
 
@@ -96,7 +98,7 @@ fn is_different(verdict: Verdict) -> bool {
     matches!(verdict, Verdict::Better | Verdict::Worse)
 }
 
-/// Sorts by certainty, then by size.
+/// The order of certainty, and the size.
 fn rank(comparison: &Comparison) -> (u8, f64) {
     let certainty = match comparison.verdict {
         Verdict::Better | Verdict::Worse => 0,

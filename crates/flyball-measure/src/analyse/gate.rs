@@ -123,7 +123,7 @@ pub fn gate(manifest: &Manifest, report: &Report, limits: &[Limit]) -> Vec<GateA
                     .max_by_key(|(_, verdict, _)| *verdict)
                     .unwrap_or((None, GateVerdict::CannotTell, None)),
             };
-            let is_missing = limit.quantity.is_some_and(|quantity| {
+            let is_missing = limit.quantity.map_or(report.cases.is_empty(), |quantity| {
                 [base, arm]
                     .iter()
                     .any(|arm| arm.summary(quantity).is_none_or(|found| found.points.is_empty()))

@@ -32,7 +32,10 @@ pub(super) fn summary(report: &Report) -> Option<String> {
 
 /// Rounds that a verdict on a case needs.
 fn needed(report: &Report) -> usize {
-    let alpha = (1.0 - report.schedule.confidence) / (2 * report.cases.len()).max(1) as f64;
+    // The correction is over the control too.
+    let compared = report.arms.iter().skip(1).filter(|arm| !arm.control).count().max(1);
+    let questions = report.cases.len() / compared * (report.arms.len() - 1);
+    let alpha = (1.0 - report.schedule.confidence) / (2 * questions).max(1) as f64;
     stats::pairs_needed(alpha, 1)
 }
 
