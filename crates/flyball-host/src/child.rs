@@ -51,7 +51,7 @@ pub struct Usage {
 
 impl Usage {
     /// `parent_kib`: the largest resident set of the process that started it, at that time.
-    fn of(raw: &libc::rusage, parent_kib: u64) -> Usage {
+    fn from_raw(raw: &libc::rusage, parent_kib: u64) -> Usage {
         let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
         Usage {
             user_seconds: seconds(raw.ru_utime),
@@ -291,9 +291,10 @@ impl Launch {
         }
         let own_group = self.own_group;
         let mut child = start::Child::prepare(self)?;
-        let parent_kib = flyball_process::usage(false).peak_kib;
         let started = Instant::now();
         let pid = child.start()?;
+        // After its exec, for which this thread waits: by then the child has this process's mark.
+        let parent_kib = flyball_process::usage(false).peak_kib;
         let descriptor = start::descriptor(pid)?;
         Ok(Running { pid, descriptor, started, own_group, parent_kib })
     }
@@ -343,7 +344,7 @@ impl Process for Running {
             0 => Ok(None),
             _ => Ok(Some(Ended {
                 status: ExitStatus::from_raw(status),
-                usage: Some(Usage::of(&raw, self.parent_kib)),
+                usage: Some(Usage::from_raw(&raw, self.parent_kib)),
                 wall,
                 rate: None,
             })),

@@ -87,7 +87,7 @@ pub(super) fn notes(manifest: &Manifest, rounds: &[&Round]) -> Vec<String> {
         .collect();
     if !small.is_empty() {
         notes.push(format!(
-            "Peak memory is not known where a program needs less than flyball itself, from which the kernel counts: {}.",
+            "Peak memory is not known of programs that need less than flyball itself: {}.",
             small.join(", ")
         ));
     }

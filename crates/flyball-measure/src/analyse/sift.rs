@@ -174,7 +174,11 @@ pub(super) fn report_points(manifest: &Manifest, rounds: &[&Round], arm: usize) 
     let summaries = Quantity::ALL
         .into_iter()
         .filter_map(|quantity| {
-            let points = points(&kept, |round| quantity.of(round, manifest));
+            let mut points = points(&kept, |round| quantity.of(round, manifest));
+            // The peaks that are seen are the high ones.
+            if quantity == Quantity::PeakMemory && points.len() < kept.len() {
+                points.clear();
+            }
             let is_judged = Quantity::judged(&manifest.workload.metric).contains(&quantity);
             summary(quantity, quantity.metric(&manifest.workload.metric), is_judged, points)
         })
@@ -221,6 +225,9 @@ fn drift(summary: &Summary, least: f64) -> Option<Drift> {
     let values: Vec<f64> = summary.points.iter().map(|point| point.value).collect();
     // Of logarithms, so that the change is a ratio of the last round to the first. There is no ratio
     // to zero.
+    if values.iter().any(|value| *value <= 0.0) {
+        return None;
+    }
     let logs: Vec<f64> = values.iter().map(|value| value.ln()).collect();
     let trend = stats::trend(&logs).filter(|trend| one_boot && trend.p < least)?;
     let change = (trend.slope * (values.len() - 1) as f64).exp_m1();
