@@ -296,10 +296,12 @@ impl Attribution<'_> {
         if self.is_autonomous() {
             let epp = self.cpu.epp.unwrap_or(0);
             // Neighbours that are no faster without such a preference share what limits this one.
+            // For a CPU that rests, any preference may cost something.
             let eager = self.package.and_then(|package| package.fastest_eager(self.place.core_type));
-            let is_shared = eager.zip(self.cpu.mhz).is_some_and(|(eager, mhz)| eager <= mhz + self.step());
-            let shared =
-                self.package.filter(|_| is_shared).and_then(|package| package.shared_limit(busy < 0.9));
+            let is_shared = epp > EAGER
+                && busy >= 0.9
+                && eager.zip(self.cpu.mhz).is_some_and(|(eager, mhz)| eager <= mhz + self.step());
+            let shared = self.package.filter(|_| is_shared).and_then(|package| package.shared_limit(false));
             if let Some(shared) = shared {
                 return shared;
             }
