@@ -63,7 +63,7 @@ impl Confirmed {
     pub fn new(directory: &RunDirectory, goal: &Goal) -> Confirmed {
         let (manifest, rounds) = (&directory.manifest, &directory.rounds);
         // The gain and the limit hold together.
-        let questions = 1 + usize::from(goal.limit.is_some());
+        let questions = 1 + usize::from(goal.limit.is_some_and(|limit| limit.relative));
         let of =
             |aim: Aim| judge(manifest, rounds, aim.quantity, questions).into_iter().find(|one| one.arm == 1);
         let limit = goal.limit.and_then(|limit| of(limit.aim));
@@ -288,7 +288,7 @@ impl<'a> Verdict<'a> {
             render::percent(interval.low),
             render::percent(interval.high),
             render::level(confidence),
-            if self.goal.limit.is_some() { " together with the limit" } else { "" },
+            if self.goal.limit.is_some_and(|limit| limit.relative) { " together with the limit" } else { "" },
             found.pairs
         );
         if !confirmed.is_better(self.goal.aim) && confirmed.shows_gain(self.goal.aim) {
