@@ -85,7 +85,16 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let mut shares = false;
     loop {
         let is_reload = presence.is_some();
-        let lock = take(&state, &|| is_reload && !stopped.load(Ordering::Relaxed))?;
+        let lock = match take(&state, &|| is_reload && !stopped.load(Ordering::Relaxed)) {
+            // Another command has the machine: then everything stays as it is.
+            Err(failure) if is_reload && stopped.load(Ordering::Relaxed) => {
+                eprintln!("flyball: {failure}");
+                notify("STOPPING=1");
+                bus.iter_mut().for_each(|bus| bus.stop());
+                return Ok(Exit::Done);
+            }
+            lock => lock?,
+        };
         if presence.is_none() {
             // Before it is marked: then the store names no service that has ended.
             let other = Store::load(&state, &*host)?.service;
