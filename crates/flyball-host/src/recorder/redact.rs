@@ -16,6 +16,7 @@ pub(crate) const PARAMETERS: &[&str] = &[
     "cpuidle.",
     "default_hugepagesz",
     "dell_smm_hwmon.",
+    "flyball.",
     "hpet",
     "hugepages",
     "hugepagesz",
