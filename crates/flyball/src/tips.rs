@@ -67,7 +67,8 @@ pub(crate) fn with_tip(mut error: Error, words: &[String]) -> Error {
         }
         ErrorKind::UnknownArgument if words.iter().any(|word| word == "compare" || word == "tune") => {
             let typed = text(&error, ContextKind::InvalidArg).unwrap_or_default();
-            if let Some((_, ours)) = HYPERFINE.iter().find(|(letter, _)| *letter == typed) {
+            let is_compare = words.iter().any(|word| word == "compare");
+            if let Some((_, ours)) = HYPERFINE.iter().find(|(letter, _)| is_compare && *letter == typed) {
                 tip(&mut error, format!("{typed} of hyperfine is {ours} here"));
             } else if !typed.starts_with('-') && !typed.is_empty() {
                 // As hyperfine takes commands.

@@ -105,8 +105,8 @@ fn render(manifest: &Manifest, preview: &DryRun<'_>) -> String {
         let [good, bad] = [arms.first(), arms.last()].map(|arm| arm.map_or("", |arm| arm.name.as_str()));
         let _ =
             writeln!(out, "searches the {} commits after {good}, up to {bad}", arms.len().saturating_sub(1));
-        let build = note.build.as_deref().unwrap_or("nothing to build");
-        let _ = writeln!(out, "each commit that runs is checked out below TMPDIR and built once: {build}");
+        let build = note.build.as_ref().map_or_else(String::new, |build| format!(" and built once: {build}"));
+        let _ = writeln!(out, "each commit that runs is checked out below TMPDIR{build}");
         let _ = writeln!(out, "at most {rounds_at_most} rounds, in blocks of two commits");
         return out;
     }
