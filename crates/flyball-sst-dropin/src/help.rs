@@ -1,8 +1,8 @@
 //! Help: the one output that does not equal the tool's to the byte.
 
 use crate::{
-    command::{FEATURES, Feature},
     session::{Ended, Session},
+    words::{FEATURES, Feature},
 };
 
 /// The whole usage, on stdout.

@@ -30,6 +30,7 @@ mod run;
 mod session;
 mod show;
 mod turbo;
+mod words;
 
 #[cfg(test)]
 mod tests;
