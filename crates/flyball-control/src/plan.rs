@@ -388,9 +388,9 @@ impl Planner<'_> {
     }
 
     fn note_seen(&mut self, remark: Remark, evidence: Vec<Evidence>) {
-        let note = Note { remark, evidence };
-        if !self.notes.contains(&note) {
-            self.notes.push(note);
+        // The evidence names a policy: compared as well, it would make one note of each.
+        if !self.notes.iter().any(|note| note.remark == remark) {
+            self.notes.push(Note { remark, evidence });
         }
     }
 
@@ -490,6 +490,11 @@ impl Planner<'_> {
         sort(&mut self.changes);
         Ok(Plan { machine: self.snapshot.name().to_owned(), changes: self.changes, notes: self.notes })
     }
+}
+
+/// Returns the place of knobs that the machine has once.
+fn machine() -> Place {
+    Place::new(At::Machine, CpuList::new())
 }
 
 /// Sorts changes into the order in which they are made.

@@ -265,7 +265,6 @@ fn uncore(facts: &Facts) -> Option<Answer> {
     let domains = facts.list(root);
     if domains.is_empty() {
         // drivers/platform/x86/intel-uncore-frequency.c came with 5.6.
-        // Its table begins with Broadwell (intel_uncore_cpu_ids).
         if models::before_uncore_control(facts) {
             return None;
         }
@@ -415,8 +414,14 @@ fn guaranteed(facts: &Facts) -> Option<Answer> {
     if below.is_empty() {
         return Some(seen(ok("no CPU guarantees less than the base frequency")));
     }
-    // Only base-freq gives some CPUs more than the base and others less.
-    if !above.is_empty() && models::server(facts.model) || levels.iter().any(|level| level.base_freq) {
+    // Only base-freq gives some CPUs more than the base and others less. Speed Select's driver knows
+    // whether it is on; the inference is for machines without the driver.
+    let has_base_freq = if levels.is_empty() {
+        !above.is_empty() && models::server(facts.model)
+    } else {
+        levels.iter().any(|level| level.base_freq)
+    };
+    if has_base_freq {
         let count = |groups: &ByLevel| groups.values().map(CpuList::len).sum::<usize>();
         let what = format!(
             "Speed Select's base-freq (SST-BF) is on: {} CPUs guarantee more than the base frequency of {} MHz, {} less",

@@ -146,9 +146,11 @@ pub(super) fn server(model: u32) -> bool {
 }
 
 /// Returns whether the processor has no register for uncore frequencies that the kernel knows:
-/// everything before Broadwell.
+/// everything before Broadwell, and the clients Broadwell (3Dh) and Skylake (4Eh, 5Eh), which
+/// `intel_uncore_cpu_ids` in uncore-frequency.c leaves out. It has Broadwell-G (47h), -X and -D.
 pub(super) fn before_uncore_control(facts: &Facts) -> bool {
-    before_hwp(facts) && !matches!(facts.model, 0x3d | 0x47 | 0x4f | 0x56)
+    let is_skylake_client = family_6(facts) && matches!(facts.model, 0x4e | 0x5e);
+    is_skylake_client || before_hwp(facts) && !matches!(facts.model, 0x47 | 0x4f | 0x56)
 }
 
 /// Returns whether this is model 55h before Cascade Lake (stepping 5), the first with Speed Select.

@@ -253,31 +253,40 @@ fn clock_source(facts: &Facts) -> Option<Answer> {
     let path = format!("{folder}/current_clocksource");
     let word =
         |word: &&str| matches!(*word, "tsc=unstable" | "notsc" | "clocksource=hpet" | "clocksource=acpi_pm");
-    if let Some(word) = facts.cmdline.as_deref().and_then(|line| line.split_whitespace().find(word)) {
+    let current = facts.read(&path);
+    let is_slow =
+        |clock: &String| matches!(clock.as_str(), "hpet" | "acpi_pm" | "jiffies" | "refined-jiffies");
+    // The command line decides nothing by itself: a guest has kvm-clock despite notsc, and the clock
+    // can be changed while the machine runs.
+    if current.as_ref().map_or(true, is_slow)
+        && let Some(word) = facts.cmdline.as_deref().and_then(|line| line.split_whitespace().find(word))
+    {
         let what = format!("{word} on the command line keeps the kernel from telling time by the TSC");
+        let mut answer = warning(what).seen("/proc/cmdline", word);
+        if let Ok(clock) = current {
+            answer = answer.seen(path, clock);
+        }
         return Some(
-            warning(what).seen("/proc/cmdline", word).fix(Fix::KernelParameter(format!(
+            answer.fix(Fix::KernelParameter(format!(
                 "remove {word}, unless the TSC of this machine is broken"
             ))),
         );
     }
     // Only made-up machines and recordings lack it.
-    let clock = facts.read(&path).ok()?;
-    Some(match clock.as_str() {
-        "hpet" | "acpi_pm" | "jiffies" | "refined-jiffies" => {
-            let answer = warning(format!(
-                "the kernel tells time by {clock}: reading it takes a microsecond, and a busy machine reads it often"
-            ))
-            .seen(path, clock);
-            let available = facts.read(&format!("{folder}/available_clocksource")).unwrap_or_default();
-            answer.seen(format!("{folder}/available_clocksource"), available).fix(Fix::Person(
-                "see why in the kernel log ('TSC' or 'clocksource'); update the firmware, and remove clocksource= and notsc \
-                 from the command line"
-                    .to_owned(),
-            ))
-        }
-        _ => ok(format!("the kernel tells time by {clock}")).seen(path, clock),
-    })
+    let clock = current.ok()?;
+    if !is_slow(&clock) {
+        return Some(ok(format!("the kernel tells time by {clock}")).seen(path, clock));
+    }
+    let answer = warning(format!(
+        "the kernel tells time by {clock}: reading it takes a microsecond, and a busy machine reads it often"
+    ))
+    .seen(path, clock);
+    let available = facts.read(&format!("{folder}/available_clocksource")).unwrap_or_default();
+    Some(answer.seen(format!("{folder}/available_clocksource"), available).fix(Fix::Person(
+        "see why in the kernel log ('TSC' or 'clocksource'); update the firmware, and remove clocksource= and notsc \
+         from the command line"
+            .to_owned(),
+    )))
 }
 
 fn temperature(facts: &Facts) -> Option<Answer> {

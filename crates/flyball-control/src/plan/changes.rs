@@ -5,7 +5,7 @@ use flyball_host::topology::CPUS;
 
 use super::{
     Absence, Change, Hint, KERNEL_GOVERNORS, PlanError, Planner, Refusal, Remark, Want, absences, driver,
-    frequency_limits,
+    frequency_limits, machine,
 };
 use crate::{
     At, Content, Evidence, Id, Location, Place, ReadError, Reading, ResolveError, Scope, TargetError, Value,
@@ -160,7 +160,8 @@ impl Planner<'_> {
             }
             Err(ResolveError::Refused { .. }) if self.may_be_loaded(want.knob, &value)? => {
                 let remark = Remark::LoadsGovernor { governor: value.clone() };
-                self.note(remark, &[(Id::AvailableGovernors, &want.place)]);
+                // The list is one for the machine: read at a policy, it would pass for absent.
+                self.note(remark, &[(Id::AvailableGovernors, &machine())]);
             }
             Err(error) => return self.unresolved(want, error).map(|()| None),
         }

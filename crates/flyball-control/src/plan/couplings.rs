@@ -6,10 +6,9 @@
 
 use flyball_host::{CpuList, Epp, topology::CPUS};
 
-use super::{Hint, Planner, Refusal, Remark, Rules, Side, Want, driver::chooses_by_itself};
+use super::{Hint, Planner, Refusal, Remark, Rules, Side, Want, driver::chooses_by_itself, machine};
 use crate::{
-    At, Evidence, Id, Place, ReadError, Reading, ResolveError, Value, Vendor, Wanted,
-    knob::order::keeps_policies,
+    At, Evidence, Id, ReadError, Reading, ResolveError, Value, Vendor, Wanted, knob::order::keeps_policies,
 };
 
 impl Planner<'_> {
@@ -353,10 +352,6 @@ impl Planner<'_> {
             self.note_seen(Remark::BothHints { from: bias.from.clone() }, vec![flag]);
         }
     }
-}
-
-fn machine() -> Place {
-    Place::new(At::Machine, CpuList::new())
 }
 
 /// Returns the number of a value, for comparing.

@@ -7,7 +7,7 @@ pub(crate) mod machines;
 mod rows;
 mod second;
 mod situation_rows;
-mod situations;
+pub(crate) mod situations;
 
 use std::collections::{BTreeMap, BTreeSet};
 

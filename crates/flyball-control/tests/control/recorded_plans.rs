@@ -5,13 +5,15 @@ use std::path::Path;
 
 use flyball_control::{
     Evidence, Intent, Snapshot,
-    plan::{PlanError, Remark, plan},
+    plan::{Note, PlanError, Remark, plan},
     profile::Profile,
     save::{save, saved},
     verify::verify,
 };
-use flyball_host::Archive;
+use flyball_host::{Archive, Host as _};
 use flyball_testing::machines;
+
+use crate::doctor::situations::Changed;
 
 fn open(machine: &Path) -> Archive {
     Archive::open(&machine.display().to_string()).unwrap()
@@ -62,6 +64,8 @@ fn every_wish_is_planned_or_refused_in_words() {
                     for note in plan.notes.iter().filter(|note| !matches!(note.remark, Remark::More(_))) {
                         let is_read = |seen: &Evidence| !seen.value.contains("before it was needed");
                         assert!(!note.evidence.is_empty() && note.evidence.iter().all(is_read), "{note}");
+                        let alike = plan.notes.iter().filter(|other| other.remark == note.remark).count();
+                        assert_eq!(alike, 1, "{wish:?} on {}: {note}", folder.display());
                     }
                     for change in &plan.changes {
                         assert!(!change.new.is_empty() && !change.because.is_empty(), "{change:?}");
@@ -77,6 +81,36 @@ fn every_wish_is_planned_or_refused_in_words() {
             }
         }
     }
+}
+
+/// The list of governors is one for the machine: at a policy it would be absent.
+#[test]
+fn a_governor_that_is_loaded_is_missing_from_the_list() {
+    let host = flyball_testing::machine("milan0");
+    let root = "/sys/devices/system/cpu/cpufreq";
+    let list = |policy: String| {
+        (format!("{root}/{policy}/scaling_available_governors"), "performance schedutil".to_owned())
+    };
+    let policies = host.list(root).unwrap().into_iter().filter(|name| name.starts_with("policy"));
+    let files = policies.map(list).collect();
+    let host = Changed::with(&host, files, &[]);
+    let intent = Intent::from_arguments(&["governor=conservative"], None).unwrap();
+    let plan = plan(&Snapshot::for_intent(&host, &intent).unwrap(), &intent).unwrap();
+    let loads = |note: &&Note| matches!(note.remark, Remark::LoadsGovernor { .. });
+    let [note] = plan.notes.iter().filter(loads).collect::<Vec<_>>()[..] else { panic!("{:?}", plan.notes) };
+    let [seen] = &note.evidence[..] else { panic!("{note}") };
+    assert!(seen.place.ends_with("scaling_available_governors"), "{note}");
+    assert_eq!(seen.value, "available-governors=performance schedutil");
+}
+
+/// Each policy has evidence of its own, and the note says the same of all.
+#[test]
+fn what_is_so_on_every_policy_is_noted_once() {
+    let host = flyball_testing::machine("milan0");
+    let intent = Intent::from_arguments(&["turbo=on", "max-freq=2.8GHz"], None).unwrap();
+    let plan = plan(&Snapshot::for_intent(&host, &intent).unwrap(), &intent).unwrap();
+    let of_boost = |note: &&Note| matches!(note.remark, Remark::BoostGoesAbove { .. });
+    assert_eq!(plan.notes.iter().filter(of_boost).count(), 1, "{:?}", plan.notes);
 }
 
 #[test]

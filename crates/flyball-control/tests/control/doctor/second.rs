@@ -30,6 +30,7 @@ fn matching(host: &Archive, pattern: &str) -> Vec<String> {
     names.into_iter().map(path).filter(|path| host.exists(path)).collect()
 }
 
+const CLOCK: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 const IDLE_DRIVER: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
 
 /// Files and what is put into all of them, or into the last.
@@ -38,8 +39,8 @@ const FILES: &[(&str, &str, &str, bool)] = &[
     ("no CPU may sleep", "/sys/devices/system/cpu/cpu*/power/pm_qos_resume_latency_us", "1", true),
     ("all states off on one CPU", "/sys/devices/system/cpu/cpu1/cpuidle/state*/disable", "1", true),
     ("first deep state off", "/sys/devices/system/cpu/cpu*/cpuidle/state2/disable", "1", true),
-    ("HPET", "/sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet", true),
-    ("ACPI timer", "/sys/devices/system/clocksource/clocksource0/current_clocksource", "acpi_pm", true),
+    ("HPET", CLOCK, "hpet", true),
+    ("ACPI timer", CLOCK, "acpi_pm", true),
     ("no turbo", "/sys/devices/system/cpu/intel_pstate/no_turbo", "1", true),
     ("half of the speed", "/sys/devices/system/cpu/intel_pstate/max_perf_pct", "50", true),
     ("always fast", "/sys/devices/system/cpu/intel_pstate/min_perf_pct", "100", true),
@@ -68,13 +69,14 @@ const FILES: &[(&str, &str, &str, bool)] = &[
     ("SMT off", "/sys/devices/system/cpu/smt/control", "forceoff", true),
 ];
 
-/// Words of the kernel's command line that cost speed or latency, with the idle driver that is left.
-const WORDS: &[(&str, Option<&str>)] = &[
+/// Words of the kernel's command line that cost speed or latency, with the idle driver or the clock
+/// that is left.
+const WORDS: &[(&str, Option<(&str, &str)>)] = &[
     ("idle=poll", None),
     ("idle=halt", None),
-    ("processor.max_cstate=1 intel_idle.max_cstate=0", Some("acpi_idle")),
+    ("processor.max_cstate=1 intel_idle.max_cstate=0", Some((IDLE_DRIVER, "acpi_idle"))),
     ("cpuidle.off=1", None),
-    ("tsc=unstable", None),
+    ("tsc=unstable", Some((CLOCK, "hpet"))),
 ];
 
 /// Bits of registers that are set, with the registers that must be there: Intel SDM volume 4.
@@ -100,16 +102,19 @@ fn changes(host: &Archive) -> Vec<Change> {
         }
     }
     let options = host.read("/proc/cmdline").unwrap_or_default();
-    let mut add = |words: &str, driver: Option<&str>, is_fault| {
+    let mut add = |words: &str, left: Option<(&str, &str)>, is_fault| {
         let line = ("/proc/cmdline".to_owned(), format!("{} {words}", options.trim_end()));
-        let driver = driver.map(|driver| (IDLE_DRIVER.to_owned(), driver.to_owned()));
-        let files = std::iter::once(line).chain(driver).collect();
+        let left = left.map(|(path, content)| (path.to_owned(), content.to_owned()));
+        let files = std::iter::once(line).chain(left).collect();
         changes.push(Change { name: words.to_owned(), files, registers: Vec::new(), is_fault });
     };
     if !options.is_empty() {
-        for (words, driver) in WORDS {
-            add(words, *driver, true);
+        for (words, left) in WORDS {
+            // Recordings without a clock source have the command line alone.
+            add(words, left.filter(|(path, _)| *path != CLOCK || host.exists(path)), true);
         }
+        // A guest has its own clock in spite of the word.
+        add("notsc", Some((CLOCK, "kvm-clock")), false);
         for words in ["quiet", "console=ttyS0,115200", "mitigations=auto", "selinux=0"] {
             add(words, None, false);
         }

@@ -39,7 +39,7 @@ pub(super) struct Situation {
 }
 
 /// A recorded machine with changes, which takes writes of files.
-pub(super) struct Changed<'a> {
+pub(crate) struct Changed<'a> {
     host: &'a Archive,
     files: RwLock<BTreeMap<String, String>>,
     registers: BTreeMap<(Option<u32>, u32), u64>,
@@ -47,7 +47,7 @@ pub(super) struct Changed<'a> {
 
 impl<'a> Changed<'a> {
     /// The machine with files and registers of all CPUs that are others.
-    pub(super) fn with(
+    pub(crate) fn with(
         host: &'a Archive,
         files: BTreeMap<String, String>,
         registers: &[(u32, u64)],
