@@ -153,7 +153,8 @@ impl StateDir {
             // The holder may be writing its name just now; then the name is missing from the
             // message, no more.
             let _ = Read::by_ref(&mut file).take(MAX_PER_HOLDER).read_to_string(&mut text);
-            return Err(LockError::Held { path, holder: serde_json::from_str(&text).ok() });
+            let holder = serde_json::from_str(&text).ok().filter(|holder| !is_stale(holder, &file));
+            return Err(LockError::Held { path, holder });
         }
         let holder = Holder { pid: std::process::id(), command: command.to_owned(), since: now() };
         // After the lock is taken: before it, this would overwrite the name of the holder. Without
@@ -176,6 +177,15 @@ fn check(path: &Path) -> io::Result<()> {
 /// Opens a file of a state directory: one that only its owner may read.
 pub(crate) fn regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     flyball_files::open_trusted(options.mode(0o600), path)
+}
+
+/// Returns whether the holder named in a lock file has ended and left its name there: on a
+/// read-only file system the next one cannot write its own. A guardian keeps the lock of a process
+/// that has ended; the kernel still lists the lock under that process's number.
+fn is_stale(holder: &Holder, file: &File) -> bool {
+    let pid = holder.pid.to_string();
+    !Path::new("/proc").join(&pid).exists()
+        && flyball_process::lock_holder(file).is_none_or(|(locker, _)| locker != pid)
 }
 
 fn write_over(file: &mut File, bytes: &[u8]) -> io::Result<()> {
@@ -407,6 +417,19 @@ mod tests {
         let at = |kind: io::ErrorKind| LockError::Io { path: "/run/flyball".into(), error: kind.into() };
         assert!(!at(io::ErrorKind::ReadOnlyFilesystem).to_string().contains("--state-dir"));
         assert!(at(io::ErrorKind::StorageFull).to_string().contains("--state-dir"));
+    }
+
+    /// As on a read-only file system: the lock is taken, and its file names the previous holder.
+    #[test]
+    fn a_holder_that_has_ended_is_not_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateDir::new(folder.path());
+        let _lock = state.lock("now").unwrap();
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        let previous = Holder { pid: ended.id(), command: "before".to_owned(), since: now() };
+        std::fs::write(state.lock_path(), serde_json::to_vec(&previous).unwrap()).unwrap();
+        assert!(matches!(state.lock("b"), Err(LockError::Held { holder: None, .. })));
     }
 
     #[test]

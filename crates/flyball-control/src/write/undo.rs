@@ -146,7 +146,12 @@ pub fn release_unrecorded(
 ) -> TransactionError {
     match Journal::load(state) {
         Ok(Some(contents)) if is_of(&contents, host) => {
-            TransactionError::after(error, &release_entries(host, &contents.of_holds(), kept).1)
+            let (_, restoration) = release_entries(host, &contents.of_holds(), kept);
+            // Nothing was released: the journal's error is all there is to say.
+            if restoration.written.is_empty() && restoration.made == 0 && restoration.left.is_empty() {
+                return error.into();
+            }
+            TransactionError::after(error, &restoration)
         }
         _ => error.into(),
     }
