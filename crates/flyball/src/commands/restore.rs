@@ -81,6 +81,10 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         Ok(())
     };
     drop(lock);
+    if let (Err(_), Err(failure)) = (&restored, &released) {
+        // The caller reports only one of them.
+        eprintln!("flyball: {failure}");
+    }
     let restored = restored?;
     released?;
     for note in &restored.notes {
