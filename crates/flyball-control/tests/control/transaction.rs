@@ -167,10 +167,16 @@ fn set(kernel: &Kernel, state: &StateDir, intent: &Intent) -> Result<bool, Apply
 
 pub(crate) type Dump = std::collections::BTreeMap<String, Result<String, i32>>;
 
-/// Lists the files that differ, with both contents; empty if none does.
+/// Lists the files that differ, with both contents; empty if none does. The policy of an offline CPU
+/// that a change of the driver had removed is made when the CPU is brought online, and stays with
+/// files that can be neither read nor written (EBUSY) when the CPU goes offline again.
 fn differences(first: &Dump, now: &Dump) -> String {
     let paths: std::collections::BTreeSet<&String> = first.keys().chain(now.keys()).collect();
-    let lines = paths.into_iter().filter(|path| first.get(*path) != now.get(*path));
+    let is_made = |path: &String| {
+        let is_busy = now.get(path) == Some(&Err(Errno::BUSY.0));
+        is_busy && !first.contains_key(path) && path.contains("/cpufreq/policy")
+    };
+    let lines = paths.into_iter().filter(|path| first.get(*path) != now.get(*path) && !is_made(path));
     lines.map(|path| format!("{path}: {:?} became {:?}\n", first.get(path), now.get(path))).collect()
 }
 
@@ -346,7 +352,8 @@ proptest! {
             prop_assert_eq!(differences(&first, &kernel.dump()), "");
         }
         drop(transaction);
-        prop_assert!(!place.state.journal().exists());
+        // A policy that a change of the driver removed cannot come back: then the journal stays.
+        prop_assert!(!place.state.journal().exists() || kernel.has_lost_policies());
     }
 }
 
