@@ -431,7 +431,7 @@ mod tests {
 
     #[test]
     fn what_is_left_behind_is_named_and_killed() {
-        let mut running = shell("sleep 300 & exit 0").start().expect("sh");
+        let mut running = shell("sleep 300 & sleep 0.3; exit 0").start().expect("sh");
         while running.wait(Duration::from_millis(100)).expect("poll and wait4 work").is_none() {}
         assert_eq!(running.kill_left_behind(), ["sleep"]);
         let gone = (0..100).any(|_| {
