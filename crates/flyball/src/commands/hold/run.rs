@@ -85,15 +85,9 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let mut shares = false;
     loop {
         let is_reload = presence.is_some();
-        let lock = match take(&state, &|| is_reload && !stopped.load(Ordering::Relaxed)) {
-            // Another command has the machine: then everything stays as it is.
-            Err(failure) if is_reload && stopped.load(Ordering::Relaxed) => {
-                eprintln!("flyball: {failure}");
-                notify("STOPPING=1");
-                bus.iter_mut().for_each(|bus| bus.stop());
-                return Ok(Exit::Done);
-            }
-            lock => lock?,
+        let Some(lock) = take(&state, &|| is_reload && !stopped.load(Ordering::Relaxed))? else {
+            announce_end(&mut bus);
+            return Ok(Exit::Done);
         };
         if presence.is_none() {
             // Before it is marked: then the store names no service that has ended.
@@ -137,10 +131,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
             report(service, bus, &journal, &mut summary)
         })?;
         if !reloads.swap(false, Ordering::Relaxed) || stopped.load(Ordering::Relaxed) {
-            notify("STOPPING=1");
-            if let Some(bus) = &mut bus {
-                bus.stop();
-            }
+            announce_end(&mut bus);
             // Another command has the machine: then everything stays as it is.
             match service.stop(Moment::here()) {
                 Ok(notices) => notices
@@ -153,16 +144,27 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
 }
 
+/// Tells systemd and the bus that the service ends.
+fn announce_end(bus: &mut Option<flyball_bus::Bus>) {
+    notify("STOPPING=1");
+    if let Some(bus) = bus {
+        bus.stop();
+    }
+}
+
 /// Takes the machine. Waits for a command that has it while `waits` says so: nothing is corrected
-/// meanwhile, so a reload may take as long.
-fn take(state: &StateDir, waits: &dyn Fn() -> bool) -> Result<Lock, Failure> {
+/// meanwhile, so a reload may take as long. `None` if the wait was given up.
+fn take(state: &StateDir, waits: &dyn Fn() -> bool) -> Result<Option<Lock>, Failure> {
+    let mut has_waited = false;
     loop {
         match state.lock(&change::command_line()) {
             Err(LockError::Held { .. }) if waits() => {
+                has_waited = true;
                 notify("WATCHDOG=1");
                 std::thread::sleep(Duration::from_millis(100));
             }
-            result => return Ok(result.map_err(TransactionError::Lock)?),
+            Err(LockError::Held { .. }) if has_waited => return Ok(None),
+            result => return Ok(Some(result.map_err(TransactionError::Lock)?)),
         }
     }
 }
