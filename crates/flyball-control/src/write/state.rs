@@ -184,7 +184,7 @@ pub(crate) fn regular(options: &mut OpenOptions, path: &Path) -> io::Result<File
 /// that has ended; the kernel still lists the lock under that process's number.
 fn is_stale(holder: &Holder, file: &File) -> bool {
     let pid = holder.pid.to_string();
-    !Path::new("/proc").join(&pid).exists()
+    flyball_process::started_at(holder.pid).is_none()
         && flyball_process::lock_holder(file).is_none_or(|(locker, _)| locker != pid)
 }
 

@@ -86,7 +86,8 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     loop {
         let is_reload = presence.is_some();
         let Some(lock) = take(&state, &|| is_reload && !stopped.load(Ordering::Relaxed))? else {
-            announce_end(&mut bus);
+            notify("STOPPING=1");
+            bus.iter_mut().for_each(Bus::stop);
             return Ok(Exit::Done);
         };
         if presence.is_none() {
@@ -131,7 +132,8 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
             report(service, bus, &journal, &mut summary)
         })?;
         if !reloads.swap(false, Ordering::Relaxed) || stopped.load(Ordering::Relaxed) {
-            announce_end(&mut bus);
+            notify("STOPPING=1");
+            bus.iter_mut().for_each(Bus::stop);
             // Another command has the machine: then everything stays as it is.
             match service.stop(Moment::here()) {
                 Ok(notices) => notices
@@ -141,14 +143,6 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
             }
             return Ok(Exit::Done);
         }
-    }
-}
-
-/// Tells systemd and the bus that the service ends.
-fn announce_end(bus: &mut Option<flyball_bus::Bus>) {
-    notify("STOPPING=1");
-    if let Some(bus) = bus {
-        bus.stop();
     }
 }
 
