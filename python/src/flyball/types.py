@@ -832,6 +832,7 @@ class GateAnswer(TypedDict):
 
     arm: int
     interval: Union[Interval, None]
+    is_missing: bool
     limit: str
     name: str
     verdict: GateVerdict
@@ -1964,7 +1965,7 @@ class Usage(TypedDict):
     involuntary_switches: int
     major_faults: int
     minor_faults: int
-    peak_kib: int
+    peak_kib: Union[int, None]
     system_seconds: float
     user_seconds: float
     voluntary_switches: int
