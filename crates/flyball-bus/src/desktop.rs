@@ -262,8 +262,8 @@ impl Desktop {
 async fn vanishes(connection: Connection, sender: String, desktop: Arc<Desktop>) {
     // Subscribed for this name alone: a subscription to all names would wake this process for every
     // program that ends.
-    // Without a bus, the service decides how long holds last; a program that cannot be watched holds
-    // nothing.
+    // Without a bus, the service decides how long holds last; a program that cannot be watched
+    // holds nothing.
     if name_vanishes(&connection, &sender).await.unwrap_or(true) {
         desktop.forget(&sender).await;
     }

@@ -128,9 +128,9 @@ pub struct WorkloadArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "command"], hide_short_help = true)]
     pub model: Option<PathBuf>,
 
-    /// Length of a built-in workload: round trips (sched-pipe), millions of loop steps (spin), reads
-    /// (io-4k), loops (call-simple), processes (gitsource), or seconds (tbench). On a simulated
-    /// machine a loop step is a cycle, and all CPUs of the workload count together.
+    /// Length of a built-in workload: round trips (sched-pipe), millions of loop steps (spin),
+    /// reads (io-4k), loops (call-simple), processes (gitsource), or seconds (tbench). On a
+    /// simulated machine a loop step is a cycle, and all CPUs of the workload count together.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub amount: Option<u64>,
 

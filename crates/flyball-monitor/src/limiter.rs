@@ -36,8 +36,8 @@ macro_rules! limiters {
                 (Limiter::LatencyLimit..=Limiter::Preference).contains(&self)
             }
 
-            /// Returns whether it is a frequency that the kernel or the hardware was told, other than
-            /// tables that the hardware applies by the number of cores.
+            /// Returns whether it is a frequency that the kernel or the hardware was told, other
+            /// than tables that the hardware applies by the number of cores.
             pub(crate) fn is_configured(self) -> bool {
                 (Limiter::TurboOff..=Limiter::Governor).contains(&self)
             }

@@ -205,8 +205,8 @@ fn autonomous_c_state(facts: &Facts) -> Option<Answer> {
     )
 }
 
-/// Reports automatic promotion to C1E, which turns every C1 into C1E. Without it intel_idle asks for
-/// C1E by a hint of its own, and clears the bit itself (c1e_promotion_disable in intel_idle.c).
+/// Reports automatic promotion to C1E, which turns every C1 into C1E. Without it intel_idle asks
+/// for C1E by a hint of its own, and clears the bit itself (c1e_promotion_disable in intel_idle.c).
 fn c1e(facts: &Facts) -> Option<Answer> {
     if facts.vendor != Vendor::Intel {
         return None;

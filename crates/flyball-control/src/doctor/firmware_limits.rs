@@ -414,8 +414,8 @@ fn guaranteed(facts: &Facts) -> Option<Answer> {
     if below.is_empty() {
         return Some(seen(ok("no CPU guarantees less than the base frequency")));
     }
-    // Only base-freq gives some CPUs more than the base and others less. Speed Select's driver knows
-    // whether it is on; the inference is for machines without the driver.
+    // Only base-freq gives some CPUs more than the base and others less. Speed Select's driver
+    // knows whether it is on; the inference is for machines without the driver.
     let has_base_freq = if levels.is_empty() {
         !above.is_empty() && models::server(facts.model)
     } else {

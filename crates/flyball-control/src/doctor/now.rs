@@ -256,8 +256,8 @@ fn clock_source(facts: &Facts) -> Option<Answer> {
     let current = facts.read(&path);
     let is_slow =
         |clock: &String| matches!(clock.as_str(), "hpet" | "acpi_pm" | "jiffies" | "refined-jiffies");
-    // The command line decides nothing by itself: a guest has kvm-clock despite notsc, and the clock
-    // can be changed while the machine runs.
+    // The command line decides nothing by itself: a guest has kvm-clock despite notsc, and the
+    // clock can be changed while the machine runs.
     if current.as_ref().map_or(true, is_slow)
         && let Some(word) = facts.cmdline.as_deref().and_then(|line| line.split_whitespace().find(word))
     {

@@ -167,9 +167,9 @@ fn set(kernel: &Kernel, state: &StateDir, intent: &Intent) -> Result<bool, Apply
 
 pub(crate) type Dump = std::collections::BTreeMap<String, Result<String, i32>>;
 
-/// Lists the files that differ, with both contents; empty if none does. The policy of an offline CPU
-/// that a change of the driver had removed is made when the CPU is brought online, and stays with
-/// files that can be neither read nor written (EBUSY) when the CPU goes offline again.
+/// Lists the files that differ, with both contents; empty if none does. The policy of an offline
+/// CPU that a change of the driver had removed is made when the CPU is brought online, and stays
+/// with files that can be neither read nor written (EBUSY) when the CPU goes offline again.
 fn differences(first: &Dump, now: &Dump) -> String {
     let paths: std::collections::BTreeSet<&String> = first.keys().chain(now.keys()).collect();
     let is_made = |path: &String| {

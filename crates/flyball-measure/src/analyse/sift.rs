@@ -223,8 +223,8 @@ fn drift(summary: &Summary, least: f64) -> Option<Drift> {
     // A trend over boots would be a difference between boots.
     let one_boot = summary.points.windows(2).all(|pair| pair[0].boot == pair[1].boot);
     let values: Vec<f64> = summary.points.iter().map(|point| point.value).collect();
-    // Of logarithms, so that the change is a ratio of the last round to the first. There is no ratio
-    // to zero.
+    // Of logarithms, so that the change is a ratio of the last round to the first. There is no
+    // ratio to zero.
     if values.iter().any(|value| *value <= 0.0) {
         return None;
     }

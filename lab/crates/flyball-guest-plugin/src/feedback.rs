@@ -1,5 +1,5 @@
-//! The table of hardware feedback of Intel's processors, in which firmware says what each CPU can do
-//! now.
+//! The table of hardware feedback of Intel's processors, in which firmware says what each CPU can
+//! do now.
 
 use flyball_silicon::{Silicon, msr};
 
