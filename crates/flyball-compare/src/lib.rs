@@ -18,7 +18,7 @@ pub mod user_knobs;
 pub mod workloads;
 
 pub use arms::{BootedArms, HeldArms};
-pub use pin::{Pin, PinError, must_be_present};
+pub use pin::{Pin, PinError};
 pub use seeds::{RunSeeds, digest};
 pub use speed::SpeedWatch;
 pub use tracer::{NotTraceable, RoundTraces};

@@ -2,7 +2,10 @@
 
 use std::str::FromStr;
 
-use flyball_host::{CpuList, CpuListError, Host, topology::CPUS};
+use flyball_host::{
+    CpuList, CpuListError, Host,
+    topology::{AbsentCpus, CPUS, must_be_present},
+};
 
 /// What `--pin` takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,8 +26,8 @@ pub enum PinError {
     NoRanking,
     #[error("--pin best:{count}: there are {cores} cores")]
     FewCores { count: usize, cores: usize },
-    #[error("--pin: no CPU {absent} on this machine, which has CPUs {present}")]
-    Absent { absent: CpuList, present: CpuList },
+    #[error("--pin: {0}")]
+    Absent(#[from] AbsentCpus),
 }
 
 impl FromStr for Pin {
@@ -45,20 +48,10 @@ impl Pin {
     /// The CPUs on this machine.
     pub fn cpus(&self, host: &dyn Host) -> Result<CpuList, PinError> {
         match self {
-            Pin::List(cpus) => must_be_present(host, cpus).map(|()| cpus.clone()),
+            Pin::List(cpus) => Ok(must_be_present(host, cpus).map(|()| cpus.clone())?),
             Pin::Best(count) => best(host, *count),
         }
     }
-}
-
-/// Checks that a machine has all these CPUs. The kernel drops those that it does not have from an
-/// affinity without a word.
-pub fn must_be_present(host: &dyn Host, cpus: &CpuList) -> Result<(), PinError> {
-    // Without the file it is not known.
-    let present = host.read(&format!("{CPUS}/present")).ok().and_then(|text| text.parse::<CpuList>().ok());
-    let Some(present) = present else { return Ok(()) };
-    let absent: CpuList = cpus.iter().filter(|cpu| !present.contains(*cpu)).collect();
-    if absent.is_empty() { Ok(()) } else { Err(PinError::Absent { absent, present }) }
 }
 
 /// The first CPUs of the cores with the highest ranking.

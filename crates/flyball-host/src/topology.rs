@@ -37,6 +37,26 @@ impl TopologyError {
     }
 }
 
+/// CPUs that were named and that a machine does not have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no CPU {absent} on this machine, which has CPUs {present}")]
+pub struct AbsentCpus {
+    absent: CpuList,
+    present: CpuList,
+}
+
+/// Checks that a machine has all these CPUs. The kernel drops those that it does not have from an
+/// affinity without a word. Nothing is absent where the kernel lists no CPUs.
+///
+/// # Errors
+/// The CPUs that it does not have.
+pub fn must_be_present(host: &dyn Host, cpus: &CpuList) -> Result<(), AbsentCpus> {
+    let present = host.read(&format!("{CPUS}/present")).ok().and_then(|text| text.parse::<CpuList>().ok());
+    let Some(present) = present else { return Ok(()) };
+    let absent = cpus.difference(&present);
+    if absent.is_empty() { Ok(()) } else { Err(AbsentCpus { absent, present }) }
+}
+
 /// Package, die and core of a CPU.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Position {

@@ -2,7 +2,7 @@
 
 use std::{io, os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration};
 
-use flyball_host::{CpuList, Ended, Host, Launch, Process, topology::CPUS};
+use flyball_host::{CpuList, Ended, Host, Launch, Process, topology::must_be_present};
 use flyball_sim::workload::{Engine, Progress, Shared, Workload};
 
 use super::SimHost;
@@ -100,14 +100,8 @@ impl Program {
         // What the caller pins has precedence over --pin among the model's words, as taskset around
         // a program.
         let pins = launch.cpus().map_or(request.pins, |cpus| cpus.iter().collect());
-        let present =
-            host.read(&format!("{CPUS}/present")).ok().and_then(|text| text.parse::<CpuList>().ok());
-        if let Some(present) = present
-            && let Some(absent) = pins.iter().find(|cpu| !present.contains(**cpu))
-        {
-            let words = format!("--pin: no CPU {absent} on this machine, which has CPUs {present}");
-            return Err(SimError::Setup(words));
-        }
+        must_be_present(&host, &pins.iter().copied().collect())
+            .map_err(|absent| SimError::Setup(format!("--pin: {absent}")))?;
         let engine = match run {
             // The run's number makes rounds differ as on a real machine; the seed makes them
             // repeat.
