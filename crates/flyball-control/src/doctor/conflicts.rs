@@ -178,7 +178,7 @@ fn governors(facts: &Facts) -> Option<Answer> {
     })
 }
 
-/// The frequencies of a policy that limits are named by.
+/// Frequencies of a policy that have a name in messages.
 const LIMIT_ENDS: [(&str, &str); 3] =
     [("cpuinfo_min_freq", "lowest"), ("cpuinfo_max_freq", "highest"), ("base_frequency", "base")];
 
@@ -196,19 +196,18 @@ fn limits(facts: &Facts) -> Option<Answer> {
     let answer = same_within_kind(facts, "frequency limits", |policy| {
         // Relative to each policy's own range, so that preferred cores, and CPUs to which Speed
         // Select or the firmware gives other limits, do not count as different.
-        let place = |name: &str, ends: [(&str, &str); 3]| {
+        let place = |name: &str| {
             let value = policy.number(name)?;
             Some(
-                ends.iter()
+                LIMIT_ENDS
+                    .iter()
                     .find(|(end, _)| policy.number(end) == Some(value))
                     .map_or_else(|| format!("{} MHz", value / 1000), |(_, word)| (*word).to_owned()),
             )
         };
-        if is_limited_by_firmware(policy) {
-            return Some(format!("{} to highest", place("scaling_min_freq", LIMIT_ENDS)?));
-        }
-        let ends = LIMIT_ENDS;
-        Some(format!("{} to {}", place("scaling_min_freq", ends)?, place("scaling_max_freq", ends)?))
+        let highest =
+            if is_limited_by_firmware(policy) { "highest".to_owned() } else { place("scaling_max_freq")? };
+        Some(format!("{} to {highest}", place("scaling_min_freq")?))
     })?;
     if answer.verdict == super::Verdict::Ok && facts.policies.iter().any(is_limited_by_firmware) {
         return None;
@@ -396,8 +395,8 @@ fn raised(facts: &Facts) -> Option<Answer> {
     let mut groups: Vec<(String, CpuList, String, u64)> = Vec::new();
     let mut shown = None;
     // base-freq is meant to be used with the base frequency as the minimum.
-    let levels = super::speed_select::levels(facts).and_then(Result::ok).unwrap_or_default();
     let has_base_freq = |policy: &super::Policy| {
+        let Some(Ok(levels)) = facts.levels() else { return false };
         let is_on = |cpu| levels.iter().any(|level| level.base_freq && level.cpus.contains(cpu));
         policy.cpus.first().is_some_and(is_on)
     };

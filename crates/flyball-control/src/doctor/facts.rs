@@ -1,12 +1,27 @@
 //! Facts about a machine that several checks need, read once.
 
-use std::collections::BTreeMap;
+use std::{cell::OnceCell, collections::BTreeMap};
 
-use flyball_host::{CpuList, Host, Kind, isolation::LastCpu, msr::MSR_IA32_ENERGY_PERF_BIAS};
-use flyball_sst::layout::Layout;
+use flyball_host::{CpuList, Host, HostError, Kind, isolation::LastCpu, msr::MSR_IA32_ENERGY_PERF_BIAS};
+use flyball_sst::{
+    access::Levels,
+    layout::{Domain, Layout},
+};
 
 use super::pass::{Pass, Unseen};
 use crate::{CoreType, ReadError, Snapshot, Topology, Vendor, topology::CPUS};
+
+/// The performance level in effect in a power domain.
+pub(super) struct Level {
+    /// `package 0 power domain 1`.
+    pub place: String,
+    pub cpus: CpuList,
+    pub levels: Levels,
+    /// The base frequency of the level as a ratio of 100 MHz.
+    pub base: u64,
+    /// base-freq (SST-BF) is on.
+    pub base_freq: bool,
+}
 
 /// One cpufreq policy as its files describe it. A value is `None` if its file is missing.
 #[derive(Debug, Clone, Default)]
@@ -130,6 +145,7 @@ pub struct Facts<'h> {
     pub policies: Vec<Policy>,
     /// The kernel's log, if it can be read.
     pub log: Option<String>,
+    levels: OnceCell<Option<Result<Vec<Level>, HostError>>>,
     /// Other programs that write the same knobs.
     pub owners: Vec<crate::owners::Owner>,
     /// True if /proc lists the machine's processes.
@@ -169,6 +185,7 @@ impl<'h> Facts<'h> {
             // Without it (dmesg_restrict, a recording) the checks have registers and files to go
             // by.
             log: host.kernel_log().ok(),
+            levels: OnceCell::new(),
             owners: crate::owners::owners(host),
             sees_processes: host
                 .list("/proc")
@@ -188,6 +205,27 @@ impl<'h> Facts<'h> {
     /// Returns the location of Speed Select; `None` without it.
     pub(super) fn speed_select(&self) -> Option<&Layout> {
         self.snapshot.speed_select()?.ok()
+    }
+
+    /// Returns the levels in effect of all domains with CPUs, as `flyball sst info` shows them;
+    /// `None` without Speed Select.
+    pub(super) fn levels(&self) -> Option<&Result<Vec<Level>, HostError>> {
+        let read = || {
+            let layout = self.speed_select()?;
+            let access = layout.access(self.host());
+            let level = |domain: &Domain| {
+                let levels = access.levels(&domain.place)?;
+                Ok(Level {
+                    place: format!("package {} power domain {}", domain.place.package, domain.place.domain),
+                    cpus: domain.cpus.clone(),
+                    levels,
+                    base: access.level_data(&domain.place, levels.current)?.tdp_ratio.into(),
+                    base_freq: access.features(&domain.place, levels.current)?.base_freq_on,
+                })
+            };
+            Some(layout.domains.iter().filter(|domain| !domain.cpus.is_empty()).map(level).collect())
+        };
+        self.levels.get_or_init(read).as_ref()
     }
 
     /// Returns how the processors are arranged.

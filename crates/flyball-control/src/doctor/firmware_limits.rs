@@ -16,7 +16,7 @@ use super::{
     Answer, Check, Facts, Fix, Group, Sampled, Unseen, Vendor,
     facts::{cpu_words, packages},
     firmware::first_cpu,
-    models, note, ok, speed_select, unknown, warning,
+    models, note, ok, unknown, warning,
 };
 use crate::Id;
 
@@ -223,8 +223,8 @@ fn power_limit_of_powercap(facts: &Facts) -> Option<Answer> {
     })
 }
 
-/// Returns the highest frequency of a policy that limits are about: of acpi-cpufreq's table, above
-/// which boost is not limited by it.
+/// Returns the highest frequency that a limit of a policy can name: the top of acpi-cpufreq's table,
+/// because its boost ignores limits, or else the highest of the hardware.
 pub(super) fn top_of_table(policy: &super::Policy) -> Option<u64> {
     let highest = policy.number("cpuinfo_max_freq")?;
     let table = policy.get("scaling_available_frequencies");
@@ -236,11 +236,7 @@ fn bios_limit(facts: &Facts) -> Option<Answer> {
     let (mut shown, mut lowest) = (None, None);
     let mut limited = CpuList::new();
     for policy in &facts.policies {
-        let (Some(limit), Some(max)) = (policy.number("bios_limit"), policy.number("cpuinfo_max_freq"))
-        else {
-            continue;
-        };
-        let top = top_of_table(policy).unwrap_or(max);
+        let (Some(limit), Some(top)) = (policy.number("bios_limit"), top_of_table(policy)) else { continue };
         if limit > 0 && limit < top {
             limited.extend(policy.cpus.iter());
             if lowest.as_ref().is_none_or(|(_, least, _)| limit < *least) {
@@ -396,7 +392,10 @@ fn guaranteed(facts: &Facts) -> Option<Answer> {
         return Some(unknown(format!("{place}: no base ratio")));
     }
     // Speed Select knows the base of the level in effect, which may be another than the first.
-    let levels = speed_select::levels(facts).and_then(Result::ok).unwrap_or_default();
+    let levels = match facts.levels() {
+        Some(Ok(levels)) => levels.as_slice(),
+        _ => &[],
+    };
     let level_of = |cpu: u32| levels.iter().find(|level| level.base > 0 && level.cpus.contains(cpu));
     let (mut below, mut above) = (ByLevel::new(), ByLevel::new());
     for (cpu, value) in values {
@@ -459,7 +458,7 @@ fn speed_select(facts: &Facts) -> Option<Answer> {
         || Fix::Firmware("look for Speed Select, dynamic SST-PP or Configurable TDP lock".to_owned());
     let locked = || note("the performance level is locked by firmware").fix(advice());
     // The lock that Speed Select obeys, if its driver is there.
-    match speed_select::levels(facts) {
+    match facts.levels() {
         Some(Ok(levels)) => {
             let first = levels.iter().find(|level| level.levels.locked).or(levels.first())?;
             let (answer, word) = if first.levels.locked {

@@ -278,20 +278,15 @@ fn cpuidle(facts: &Facts) -> Option<Answer> {
     let path = "/sys/devices/system/cpu/cpuidle/current_driver";
     // The kernel then does not create the directory (cpuidle_init).
     if facts.parameter("cpuidle.off") == Some("1") {
-        return Some(
-            warning("the command line asks for no idle driver: idle CPUs then only halt")
-                .seen("/proc/cmdline", "cpuidle.off=1")
-                .fix(Fix::KernelParameter(
-                    "remove cpuidle.off=1 unless latency matters more than power".to_owned(),
-                )),
-        );
+        let what = "the command line asks for no idle driver: idle CPUs then only halt";
+        return Some(without(facts, warning(what), "cpuidle.off"));
     }
     let driver = match facts.read(path) {
         Ok(driver) => driver,
         Err(why) => return Some(unknown(why)),
     };
     if facts.parameter("idle") == Some("poll") {
-        // cpu_idle_poll() spins; no idle driver is asked, whichever is loaded.
+        // cpu_idle_poll() spins and never asks the idle driver.
         let what = "idle CPUs never halt: they poll at full power";
         return Some(without(facts, warning(what), "idle").seen(path, driver));
     }
@@ -363,9 +358,13 @@ fn limits_idle(facts: &Facts, name: &str, driver: &str) -> bool {
         }
 }
 
-/// Advises to remove a kernel parameter.
+/// Advises removing a kernel parameter, by its name.
 fn without(facts: &Facts, answer: Answer, name: &str) -> Answer {
-    let parameter = format!("{name}={}", facts.parameter(name).unwrap_or_default());
+    without_parameter(answer, &format!("{name}={}", facts.parameter(name).unwrap_or_default()))
+}
+
+/// Advises removing a kernel parameter with its value.
+fn without_parameter(answer: Answer, parameter: &str) -> Answer {
     let advice = format!("remove {parameter} unless latency matters more than power");
     answer.seen("/proc/cmdline", parameter).fix(Fix::KernelParameter(advice))
 }
@@ -456,7 +455,7 @@ fn unusual_states(facts: &Facts, driver: &str, seen: &IdleStates) -> Option<Answ
         return Some(
             note("acpi_idle runs instead of intel_idle: it has only the idle states that the firmware lists")
                 .seen(place, names.clone())
-                // With the parameter the answer is another (cut_off).
+                // cut_off answers where a parameter keeps intel_idle away.
                 .fix(Fix::Person(
                     "look in the kernel log for intel_idle's reason: dmesg | grep intel_idle".to_owned(),
                 )),
@@ -465,8 +464,8 @@ fn unusual_states(facts: &Facts, driver: &str, seen: &IdleStates) -> Option<Answ
     None
 }
 
-/// haltpoll polls before it halts, for guests, and ladder goes down a state at a time, for CPUs
-/// with a periodic tick.
+/// Reports an idle governor for another kind of machine: haltpoll, which polls before it halts, is
+/// for guests; ladder, which goes down one state at a time, is for CPUs with a periodic tick.
 fn idle_governor(facts: &Facts) -> Option<Answer> {
     let path = "/sys/devices/system/cpu/cpuidle/current_governor";
     // Before 5.8 the file that takes writes is only there with a parameter.
@@ -535,9 +534,5 @@ fn cut_off(facts: &Facts, driver: &str) -> Option<Answer> {
         None => format!("{parameter} on the command line limits idle states: there is none but polling"),
     };
     let answer = if shallow { warning(what) } else { note(what) };
-    Some(
-        answer
-            .seen("/proc/cmdline", parameter.as_str())
-            .fix(Fix::KernelParameter(format!("remove {parameter} unless latency matters more than power"))),
-    )
+    Some(without_parameter(answer, &parameter))
 }

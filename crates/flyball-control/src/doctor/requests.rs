@@ -101,6 +101,21 @@ impl Request {
     }
 }
 
+/// The reason why a file of a policy tells nothing.
+fn unreadable(policy: &Policy, name: &str) -> Unseen {
+    format!("{} cannot be read", policy.path(name)).into()
+}
+
+/// Returns the number in a file of a policy.
+fn number(policy: &Policy, name: &str) -> Result<u64, Unseen> {
+    policy.number(name).ok_or_else(|| unreadable(policy, name))
+}
+
+/// Returns whether a governor chooses the levels (intel_pstate in passive mode).
+fn is_passive(policy: &Policy) -> bool {
+    policy.get("scaling_driver") == Some("intel_cpufreq")
+}
+
 /// Returns the kHz of one level. Levels of hybrid processors are not ratios of 100 MHz: the highest
 /// and the guaranteed level stand for frequencies that files show, rounded down.
 fn khz_of_level(facts: &Facts, policy: &Policy, cpu: u32) -> Result<u64, Unseen> {
@@ -109,12 +124,12 @@ fn khz_of_level(facts: &Facts, policy: &Policy, cpu: u32) -> Result<u64, Unseen>
     }
     let levels = facts.msr(cpu, MSR_HWP_CAPABILITIES)?;
     let known = [("cpuinfo_max_freq", levels & 0xff), ("base_frequency", levels >> 8 & 0xff)];
-    // With turbo off the first file may show less than the level stands for.
+    // With turbo off, cpuinfo_max_freq may be below the frequency of the highest level.
     known
         .iter()
         .filter_map(|(name, level)| policy.number(name)?.checked_div(*level))
         .max()
-        .ok_or_else(|| format!("{} cannot be read", policy.path("cpuinfo_max_freq")).into())
+        .ok_or_else(|| unreadable(policy, "cpuinfo_max_freq"))
 }
 
 /// A range that a driver may ask for, in kHz.
@@ -126,15 +141,12 @@ struct Range {
 }
 
 impl Range {
-    /// What intel_pstate asks for by its files (intel_pstate_update_perf_limits and
+    /// The range that intel_pstate derives from its files (intel_pstate_update_perf_limits and
     /// intel_pstate_hwp_set).
     fn of_intel_pstate(facts: &Facts, policy: &Policy) -> Result<Range, Unseen> {
-        let file = |name: &str| {
-            policy.number(name).ok_or_else(|| Unseen::from(format!("{} cannot be read", policy.path(name))))
-        };
-        let governor = policy
-            .get("scaling_governor")
-            .ok_or_else(|| Unseen::from(format!("{} cannot be read", policy.path("scaling_governor"))))?;
+        let file = |name: &str| number(policy, name);
+        let governor = policy.get("scaling_governor");
+        let governor = governor.ok_or_else(|| unreadable(policy, "scaling_governor"))?;
         let percent = |path: &str| {
             let text = facts.read(path)?;
             let number = text.parse::<u64>().map_err(|_| Unseen::from(format!("{path}: '{text}'")))?;
@@ -154,23 +166,22 @@ impl Range {
         }
         // Governors with a strict target also have it as the maximum
         // (intel_cpufreq_update_pstate).
-        match (policy.get("scaling_driver"), governor) {
-            (Some("intel_cpufreq"), "powersave") => highest = highest.min(lowest),
-            (Some("intel_cpufreq"), "userspace") => highest = highest.min(file("scaling_setspeed")?),
+        match (is_passive(policy), governor) {
+            (true, "powersave") => highest = highest.min(lowest),
+            (true, "userspace") => highest = highest.min(file("scaling_setspeed")?),
             _ => {}
         }
-        let is_passive = policy.get("scaling_driver") == Some("intel_cpufreq");
         // While a task waits for a device, the driver raises the minimum for some milliseconds.
         let boosts = || {
             let path = "/sys/devices/system/cpu/intel_pstate/hwp_dynamic_boost";
             facts.read(path).is_ok_and(|word| word == "1")
         };
-        let moves = is_passive || governor == "performance" || boosts();
+        let moves = is_passive(policy) || governor == "performance" || boosts();
         Ok(Range { lowest: (!moves).then_some(lowest), highest })
     }
 }
 
-/// What a request can contradict: the file, its knob, and the words. The worst first.
+/// The files that a request can contradict, each with its knob and the words. The worst is first.
 const CONTRADICTIONS: [(&str, &str, &str); 3] = [
     ("energy_performance_preference", "epp", "the preference in force is not the one that the file shows"),
     ("scaling_max_freq", "max-freq", "the maximum in force is below the one that the file shows"),
@@ -192,8 +203,7 @@ fn compare_intel(facts: &Facts, policy: &Policy, cpu: u32, request: Request) -> 
     let is_capped = highest > 0 && highest + step < range.highest;
     let is_raised = range.lowest.is_some_and(|limit| request.lowest * step > limit + 2 * step);
     // In passive mode a governor chooses the level, which is not below the minimum.
-    let is_passive = policy.get("scaling_driver") == Some("intel_cpufreq");
-    let is_foreign = request.level != 0 && (!is_passive || request.lowest > request.level);
+    let is_foreign = request.level != 0 && (!is_passive(policy) || request.lowest > request.level);
     Ok(Compared { contradicts: [false, is_capped, is_raised || is_foreign], moves: range.lowest.is_none() })
 }
 
@@ -205,8 +215,7 @@ fn compare_amd(facts: &Facts, policy: &Policy, cpu: u32, request: Request) -> Re
         let number = facts.read(&path)?.trim().parse::<u64>().ok().filter(|number| *number > 0);
         number.ok_or_else(|| Unseen::from(format!("{path} is not a number above 0")))
     };
-    let limit = policy.number("scaling_max_freq");
-    let limit = limit.ok_or_else(|| format!("{} cannot be read", policy.path("scaling_max_freq")))?;
+    let limit = number(policy, "scaling_max_freq")?;
     let asked = (limit * cppc("nominal_perf")? / (cppc("nominal_freq")? * 1000)).min(cppc("highest_perf")?);
     let is_capped = request.highest > 0 && request.highest * 10 < asked * 9;
     Ok(Compared { contradicts: [false, is_capped, false], moves: false })
@@ -240,7 +249,7 @@ fn requests<'f>(facts: &'f Facts, register: u32) -> Result<(Requests<'f>, Option
 
 fn registers(facts: &Facts) -> Option<Answer> {
     let register = request_register(facts)?;
-    // An ok needs every CPU compared: one that could not be leaves its reason in the gap.
+    // `ok` requires that every CPU was compared. `gap` has the reason if one was not.
     let (requests, mut gap) = match requests(facts, register) {
         Ok(found) => found,
         Err(why) => return Some(unknown(why)),

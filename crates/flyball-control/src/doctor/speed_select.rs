@@ -3,8 +3,7 @@
 
 use flyball_host::{CpuList, HostError};
 use flyball_sst::{
-    access::Levels,
-    layout::{Domain, Layout},
+    layout::Layout,
     model::{self, ClassOfService},
 };
 
@@ -19,36 +18,6 @@ pub(super) const CHECKS: &[Check] = &[Check {
     covers: &[],
     run: classes,
 }];
-
-/// The performance level in effect in a power domain.
-pub(super) struct Level {
-    /// `package 0 power domain 1`.
-    pub place: String,
-    pub cpus: CpuList,
-    pub levels: Levels,
-    /// The base frequency of the level as a ratio of 100 MHz.
-    pub base: u64,
-    /// base-freq (SST-BF) is on.
-    pub base_freq: bool,
-}
-
-/// Returns the levels in effect of all domains with CPUs, as `flyball sst info` shows them; `None`
-/// without Speed Select.
-pub(super) fn levels(facts: &Facts) -> Option<Result<Vec<Level>, HostError>> {
-    let layout = facts.speed_select()?;
-    let access = layout.access(facts.host());
-    let read = |domain: &Domain| {
-        let levels = access.levels(&domain.place)?;
-        Ok(Level {
-            place: format!("package {} power domain {}", domain.place.package, domain.place.domain),
-            cpus: domain.cpus.clone(),
-            levels,
-            base: access.level_data(&domain.place, levels.current)?.tdp_ratio.into(),
-            base_freq: access.features(&domain.place, levels.current)?.base_freq_on,
-        })
-    };
-    Some(layout.domains.iter().filter(|domain| !domain.cpus.is_empty()).map(read).collect())
-}
 
 fn classes(facts: &Facts) -> Option<Answer> {
     if facts.vendor != Vendor::Intel {

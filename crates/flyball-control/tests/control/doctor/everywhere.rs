@@ -151,7 +151,8 @@ fn faults(host: &Archive) -> Vec<Fault> {
     faults
 }
 
-/// What a machine does by itself: the checks named in `found_by` must not report it.
+/// Situations in which a machine finds itself without any fault. The checks in `found_by` must not
+/// report them.
 fn controls(host: &Archive) -> Vec<Fault> {
     let policies = host.list(&format!("{CPU}/cpufreq")).unwrap_or_default();
     let policies: Vec<String> = policies.into_iter().filter(|name| name.starts_with("policy")).collect();
