@@ -156,6 +156,11 @@ impl Place {
         Place::named(at, "", cpus)
     }
 
+    /// Returns the place of knobs that the machine has once.
+    pub(crate) fn machine() -> Place {
+        Place::new(At::Machine, CpuList::new())
+    }
+
     pub fn named(at: At, name: impl Into<String>, cpus: CpuList) -> Place {
         Place { at, name: name.into(), cpus, belongs: Belongs::ToEach }
     }

@@ -492,11 +492,6 @@ impl Planner<'_> {
     }
 }
 
-/// Returns the place of knobs that the machine has once.
-fn machine() -> Place {
-    Place::new(At::Machine, CpuList::new())
-}
-
 /// Sorts changes into the order in which they are made.
 pub(crate) fn sort(changes: &mut [Change]) {
     changes.sort_by_cached_key(|change| {

@@ -320,7 +320,7 @@ impl Snapshot {
     /// # Errors
     /// The knob was not taken.
     pub fn machine_value(&self, knob: Id) -> Result<Option<Value>, ReadError> {
-        self.value_if_readable(knob, &Place::new(At::Machine, CpuList::new()))
+        self.value_if_readable(knob, &Place::machine())
     }
 
     /// Returns the target of a write of `knob` at `place`; `None` if nothing accepts one.

@@ -1,15 +1,13 @@
 //! Turns a want into the write that it needs: whether the knob exists, its value, whether it
 //! already holds, and which of these can be known only when the step is reached.
 
-use flyball_host::topology::CPUS;
-
 use super::{
     Absence, Change, Hint, KERNEL_GOVERNORS, PlanError, Planner, Refusal, Remark, Want, absences, driver,
-    frequency_limits, machine,
+    frequency_limits,
 };
 use crate::{
-    At, Content, Evidence, Id, Location, Place, ReadError, Reading, ResolveError, Scope, TargetError, Value,
-    Wanted, Why, knob::AppearsWith,
+    At, Content, Id, Location, Place, ReadError, Reading, ResolveError, Scope, TargetError, Value, Wanted,
+    Why, knob::AppearsWith,
 };
 
 impl Planner<'_> {
@@ -112,8 +110,7 @@ impl Planner<'_> {
         if self.may_appear(want.knob, &want.place) && (comes_online || !matches!(why, Why::Offline)) {
             self.provisional(want, None, "can be read and judged only when its turn has come")?;
         } else if matches!(why, Why::Offline) {
-            let list = &self.snapshot.topology().offline;
-            let seen = Evidence { place: format!("{CPUS}/offline"), value: list.to_string() };
+            let seen = self.snapshot.absence_evidence(want.knob, &why);
             self.note_seen(Remark::Offline { knob: want.knob, place: want.place.clone() }, vec![seen]);
         } else {
             let asked = (want.from.as_str(), want.knob);
@@ -161,7 +158,7 @@ impl Planner<'_> {
             Err(ResolveError::Refused { .. }) if self.may_be_loaded(want.knob, &value)? => {
                 let remark = Remark::LoadsGovernor { governor: value.clone() };
                 // The list is one for the machine: read at a policy, it would pass for absent.
-                self.note(remark, &[(Id::AvailableGovernors, &machine())]);
+                self.note(remark, &[(Id::AvailableGovernors, &Place::machine())]);
             }
             Err(error) => return self.unresolved(want, error).map(|()| None),
         }

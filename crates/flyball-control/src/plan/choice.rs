@@ -102,7 +102,7 @@ fn instead(intent: &Intent, snapshot: &Snapshot, first: &BTreeMap<String, Wanted
     intent.settings.iter().filter_map(note).collect()
 }
 
-/// What was read of a knob at the first place that has one; the reason why it is absent otherwise.
+/// Returns the value of a knob at its first place, or the reason why the machine lacks the knob.
 fn first_read(snapshot: &Snapshot, knob: Id) -> Vec<Evidence> {
     // The kernel's list decides about a governor.
     let knob = if knob == Id::Governor { Id::AvailableGovernors } else { knob };

@@ -4,11 +4,12 @@
 //! Each rule names the kernel's behaviour that it is about. Rules look at what the machine *will*
 //! have: the wanted value if there is one, else the present one.
 
-use flyball_host::{CpuList, Epp, topology::CPUS};
+use flyball_host::{CpuList, Epp};
 
-use super::{Hint, Planner, Refusal, Remark, Rules, Side, Want, driver::chooses_by_itself, machine};
+use super::{Hint, Planner, Refusal, Remark, Rules, Side, Want, driver::chooses_by_itself};
 use crate::{
-    At, Evidence, Id, ReadError, Reading, ResolveError, Value, Vendor, Wanted, knob::order::keeps_policies,
+    At, Evidence, Id, Place, ReadError, Reading, ResolveError, Value, Vendor, Wanted, Why,
+    knob::order::keeps_policies,
 };
 
 impl Planner<'_> {
@@ -48,7 +49,7 @@ impl Planner<'_> {
             for want in &policy_settings {
                 self.refuse(Refusal::NoPolicies { from: want.from.clone(), mode: mode.clone() });
             }
-            self.note(Remark::NoDriverLeft { mode }, &[(Id::DriverMode, &machine())]);
+            self.note(Remark::NoDriverLeft { mode }, &[(Id::DriverMode, &Place::machine())]);
             return Ok(());
         }
         let is_amd_pstate = self.snapshot.is_amd_pstate()? == Some(true);
@@ -68,7 +69,7 @@ impl Planner<'_> {
                 _ => {}
             }
         }
-        self.note(Remark::DriverModeResets { mode }, &[(Id::DriverMode, &machine())]);
+        self.note(Remark::DriverModeResets { mode }, &[(Id::DriverMode, &Place::machine())]);
         Ok(())
     }
 
@@ -93,8 +94,7 @@ impl Planner<'_> {
         let policies = self.snapshot.topology().policies.iter().filter(|policy| policy.online.is_empty());
         let cpus: CpuList = policies.flat_map(|policy| policy.cpus.iter().collect::<Vec<_>>()).collect();
         if !cpus.is_empty() && !keeps_policies(&present, mode) {
-            let list = &self.snapshot.topology().offline;
-            let seen = Evidence { place: format!("{CPUS}/offline"), value: list.to_string() };
+            let seen = self.snapshot.absence_evidence(Id::DriverMode, &Why::Offline);
             self.note_seen(Remark::DriverModeLoses { mode: mode.to_owned(), cpus }, vec![seen]);
         }
         Ok(())
@@ -145,7 +145,7 @@ impl Planner<'_> {
             .filter(|number| !self.wants.contains_key(&(Id::Epp, At::Policy(*number))))
             .collect();
         if active && !forced.is_empty() {
-            self.note(Remark::PerformanceForcesPreference, &[(Id::Driver, &machine())]);
+            self.note(Remark::PerformanceForcesPreference, &[(Id::Driver, &Place::machine())]);
         }
         Ok(())
     }
@@ -317,7 +317,7 @@ impl Planner<'_> {
         let now = self.snapshot.machine_value(Id::Turbo)?;
         match turbo.and_then(|want| want.value).or_else(|| now.clone()) {
             Some(Value::Switch(false)) if now == Some(Value::Switch(true)) => {
-                self.note(Remark::TurboOffLowersLimits, &[(Id::Turbo, &machine())]);
+                self.note(Remark::TurboOffLowersLimits, &[(Id::Turbo, &Place::machine())]);
             }
             Some(Value::Switch(true)) => {
                 for want in self.wants_of(Id::MaxFreq) {
@@ -331,7 +331,7 @@ impl Planner<'_> {
                     let has_turbo_entry = want.wanted == Wanted::Max;
                     if limit.is_some() && limit >= end && end.is_some() && !has_turbo_entry {
                         let remark = Remark::BoostGoesAbove { from: want.from.clone() };
-                        let rests_on = [(Id::Turbo, &machine()), (Id::AvailableFreqs, &want.place)];
+                        let rests_on = [(Id::Turbo, &Place::machine()), (Id::AvailableFreqs, &want.place)];
                         self.note(remark, &rests_on);
                     }
                 }

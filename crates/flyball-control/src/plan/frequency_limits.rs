@@ -5,7 +5,7 @@
 //! boost on AMD, `cpuinfo_max_freq` of acpi-cpufreq lies above every entry, so the word `max`
 //! stands for a frequency that no limit can hold.
 
-use flyball_host::{CpuList, KiloHertz};
+use flyball_host::KiloHertz;
 
 use super::{Planner, Want};
 use crate::{At, Id, Place, ReadError, Snapshot, Value, Wanted};
@@ -40,7 +40,7 @@ impl Planner<'_> {
         if !matches!(want.knob, Id::MinFreq | Id::MaxFreq) {
             return Ok(None);
         }
-        let now = self.snapshot.value(Id::Turbo, &Place::new(At::Machine, CpuList::new()))?;
+        let now = self.snapshot.value(Id::Turbo, &Place::machine())?;
         let asked = self.wants.get(&(Id::Turbo, At::Machine)).and_then(|turbo| turbo.value.clone());
         if asked.or_else(|| now.clone()) != Some(Value::Switch(false)) {
             return Ok(None);
@@ -72,7 +72,7 @@ impl Planner<'_> {
 
     /// Returns whether turbo is switched by intel_pstate's `no_turbo`.
     fn turbo_is_intel_pstates(&self) -> Result<bool, ReadError> {
-        let slot = self.snapshot.slot(Id::Turbo, &Place::new(At::Machine, CpuList::new()))?;
+        let slot = self.snapshot.slot(Id::Turbo, &Place::machine())?;
         Ok(slot.is_some_and(|slot| slot.location.name() == "no_turbo"))
     }
 }

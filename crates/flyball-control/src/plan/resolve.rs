@@ -398,7 +398,7 @@ impl Snapshot {
     /// Returns whether the driver with modes is amd-pstate, by the `status` file that exists;
     /// `None` without one.
     pub(crate) fn is_amd_pstate(&self) -> Result<Option<bool>, ReadError> {
-        let slot = self.slot(Id::DriverMode, &Place::new(At::Machine, CpuList::new()))?;
+        let slot = self.slot(Id::DriverMode, &Place::machine())?;
         Ok(slot.and_then(|slot| slot.location.path()).map(|path| path.contains("/amd_pstate/")))
     }
 

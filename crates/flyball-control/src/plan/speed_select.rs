@@ -127,9 +127,9 @@ impl Planner<'_> {
             }
             let cost = if base { &level.base_freq_cost } else { &level.turbo_freq_cost };
             if let Some(cost) = cost {
-                let (from, place, cost) = (want.from.clone(), place.clone(), cost.clone());
-                let here = place.clone();
-                self.note(Remark::Cost { from, place, cost }, &[(knob, &here), (Id::SstLevel, &here)]);
+                let remark =
+                    Remark::Cost { from: want.from.clone(), place: place.clone(), cost: cost.clone() };
+                self.note(remark, &[(knob, place), (Id::SstLevel, place)]);
             }
             if knob == Id::SstTf {
                 self.needs_turbo(&want)?;
@@ -145,9 +145,7 @@ impl Planner<'_> {
     }
 
     fn needs_turbo(&mut self, want: &Want) -> Result<(), ReadError> {
-        if self.expected_value(Id::Turbo, &Place::new(At::Machine, CpuList::new()))?
-            == Some(Value::Switch(false))
-        {
+        if self.expected_value(Id::Turbo, &Place::machine())? == Some(Value::Switch(false)) {
             self.refuse(Refusal::TurboFreqNeedsTurbo { from: want.from.clone() });
         }
         Ok(())
@@ -207,16 +205,15 @@ impl Planner<'_> {
         for (knob, name) in [(Id::SstBf, "base-freq"), (Id::SstTf, "turbo-freq")] {
             let on = self.snapshot.value_if_readable(knob, place)? == Some(Value::Switch(true));
             if on && self.want_at(knob, place).is_none() {
-                let (from, place) = (want.from.clone(), place.clone());
-                let here = place.clone();
-                self.note(Remark::FeatureGoesOff { from, feature: name, place }, &[(knob, &here)]);
+                let remark =
+                    Remark::FeatureGoesOff { from: want.from.clone(), feature: name, place: place.clone() };
+                self.note(remark, &[(knob, place)]);
             }
         }
         let Some(domain) = self.snapshot.domain_at(&place.at) else { return Ok(()) };
         if let Some(cost) = &level.own_cost {
-            let (from, place, cost) = (want.from.clone(), place.clone(), cost.clone());
-            let here = place.clone();
-            self.note(Remark::Cost { from, place, cost }, &[(Id::SstLevel, &here)]);
+            let remark = Remark::Cost { from: want.from.clone(), place: place.clone(), cost: cost.clone() };
+            self.note(remark, &[(Id::SstLevel, place)]);
         }
         // Mailbox parts without a mask give none: which CPUs belong to the level is not known.
         let Some(inside) = &level.cpus else { return Ok(()) };

@@ -6,8 +6,6 @@
 //! while turbo is off, the limits stay those of the old ones: the cores that base-freq favours
 //! cannot go higher. Only switching turbo on and off again makes the driver look.
 
-use flyball_host::CpuList;
-
 use super::{Change, Planner, Want};
 use crate::{At, Id, Location, Place, ReadError, Value};
 
@@ -28,7 +26,7 @@ impl Planner<'_> {
         {
             return Ok(None);
         }
-        let machine = Place::new(At::Machine, CpuList::new());
+        let machine = Place::machine();
         let Some(slot) = self.snapshot.slot(Id::Turbo, &machine)? else { return Ok(None) };
         // cpufreq/boost has no base frequencies to follow: it belongs to other drivers.
         if slot.location.name() != "no_turbo" {
@@ -74,7 +72,7 @@ impl Planner<'_> {
         self.changes.push(Change {
             knob: Id::Turbo,
             instance: String::new(),
-            place: Place::new(At::Machine, CpuList::new()).to_string(),
+            place: Place::machine().to_string(),
             cpus: self.snapshot.topology().present.clone(),
             step: control.writing.turn.step("1"),
             location,

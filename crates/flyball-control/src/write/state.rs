@@ -419,7 +419,8 @@ mod tests {
         assert!(at(io::ErrorKind::StorageFull).to_string().contains("--state-dir"));
     }
 
-    /// As on a read-only file system: the lock is taken, and its file names the previous holder.
+    /// The next holder cannot write its name on a read-only file system, so that the lock file still
+    /// names the previous one.
     #[test]
     fn a_holder_that_has_ended_is_not_named() {
         let folder = tempfile::tempdir().unwrap();

@@ -109,7 +109,6 @@ pub fn restore_locked(host: &dyn Host, state: &StateDir, scope: Scope) -> Result
     };
     let undone = scope.of(journal.contents());
     let restoration = restore_entries(host, journal.contents(), &undone);
-    let ids = |entries: &[Entry]| entries.iter().map(|entry| entry.id).collect::<Vec<_>>();
     let recorded = if !restoration.is_exact() {
         // Restoring was attempted. What is left does not keep other commands from the machine: it
         // can be restored later, together with what they change.
@@ -118,7 +117,7 @@ pub fn restore_locked(host: &dyn Host, state: &StateDir, scope: Scope) -> Result
     } else if scope == Scope::Holds {
         journal.release_all(&undone)
     } else {
-        journal.restored(&ids(&undone))
+        journal.restored(&undone.iter().map(|entry| entry.id).collect::<Vec<_>>())
     };
     recorded.map_err(|error| TransactionError::after(error, &restoration))?;
     Ok(Restored { undone, restoration, notes })
