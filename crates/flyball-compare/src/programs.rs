@@ -453,7 +453,7 @@ impl ProgramArgs {
         if let Some(shell) = &self.shell {
             return in_shell(shell, line);
         }
-        let argv = split(line).map_err(|cause| ProgramError::Split { word: line.to_owned(), cause })?;
+        let argv = words_of(line)?;
         let program = argv.first().cloned().unwrap_or_default();
         // A program whose name has a parameter is found when it is started.
         if program.contains('{') {
@@ -543,7 +543,7 @@ fn words_of(line: &str) -> Result<Vec<String>, ProgramError> {
 /// A line for a shell, as words.
 fn in_shell(shell: &str, line: &str) -> Result<Vec<String>, ProgramError> {
     let shell = if shell == "default" { "sh" } else { shell };
-    let mut argv = split(shell).map_err(|cause| ProgramError::Split { word: shell.to_owned(), cause })?;
+    let mut argv = words_of(shell)?;
     argv.extend(["-c".to_owned(), line.to_owned()]);
     Ok(argv)
 }

@@ -36,12 +36,12 @@ pub(super) fn common(rounds: &[Round]) -> Cow<'_, [Round]> {
     let mut kept = rounds.to_vec();
     for round in kept.iter_mut().filter(|round| !round.outcome.cases.is_empty()) {
         round.outcome.cases.retain(|name, _| shared.contains(name.as_str()));
-        round.outcome.value = geometric_mean(round.outcome.cases.values());
+        round.outcome.value = geometric_mean(round.outcome.cases.values().copied());
     }
     Cow::Owned(kept)
 }
 
-/// That some cases do not count, or none.
+/// Names the cases that do not count; `None` if all do.
 pub(super) fn note(all: &[Round], common: &[Round]) -> Option<String> {
     const NAMED: usize = 5;
     let union = |rounds| measured(rounds).flat_map(names).collect::<BTreeSet<_>>();
@@ -68,10 +68,10 @@ pub(super) fn cases(manifest: &Manifest, rounds: &[&Round]) -> Vec<CaseReport> {
         let own: Vec<Option<&Summary>> = arms.iter().map(|arm| arm.get(name)).collect();
         let mut comparisons = compare_summaries(manifest, &own, correction);
         let is_odd =
-            comparisons.iter().any(|one| manifest.arms[one.arm].control && is_different(one.verdict));
+            comparisons.iter().any(|one| manifest.arms[one.arm].control && one.verdict.is_difference());
         comparisons.retain(|one| !manifest.arms[one.arm].control);
         for mut comparison in comparisons {
-            // It is a question of the suite.
+            // Steadiness is judged for the whole suite, not for each case.
             comparison.steadiness = None;
             if is_odd {
                 comparison.verdict = Verdict::NoDifferenceShown;
@@ -92,10 +92,6 @@ pub(super) fn cases(manifest: &Manifest, rounds: &[&Round]) -> Vec<CaseReport> {
         first.cmp(&second).then(other.total_cmp(&one)).then_with(|| a.name.cmp(&b.name))
     });
     found
-}
-
-fn is_different(verdict: Verdict) -> bool {
-    matches!(verdict, Verdict::Better | Verdict::Worse)
 }
 
 /// The order of certainty, and the size.

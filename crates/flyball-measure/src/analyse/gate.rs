@@ -72,7 +72,7 @@ impl FromStr for Limit {
 }
 
 impl Limit {
-    /// Where an interval lies.
+    /// Returns whether a whole interval is over or within the limit.
     fn verdict(&self, interval: Option<Interval>) -> GateVerdict {
         match interval {
             Some(found) if self.is_most && found.low > self.change => GateVerdict::Over,
@@ -109,7 +109,8 @@ pub fn gate(manifest: &Manifest, report: &Report, limits: &[Limit]) -> Vec<GateA
                     let given = interval.filter(|_| !report.withheld.contains(&quantity));
                     (interval, limit.verdict(given), None)
                 }
-                // The worst of them. Intervals of cases hold together, so each may be the worst.
+                // The worst case decides. The intervals of cases hold together, so that picking the
+                // worst needs no further correction.
                 None => report
                     .cases
                     .iter()
@@ -123,11 +124,10 @@ pub fn gate(manifest: &Manifest, report: &Report, limits: &[Limit]) -> Vec<GateA
                     .max_by_key(|(_, verdict, _)| *verdict)
                     .unwrap_or((None, GateVerdict::CannotTell, None)),
             };
-            let is_missing = limit.quantity.map_or(report.cases.is_empty(), |quantity| {
-                [base, arm]
-                    .iter()
-                    .any(|arm| arm.summary(quantity).is_none_or(|found| found.points.is_empty()))
-            });
+            let is_missing = match limit.quantity {
+                Some(quantity) => base.summary(quantity).zip(arm.summary(quantity)).is_none(),
+                None => report.cases.is_empty(),
+            };
             let name = case.map_or_else(|| arm.name.clone(), |case| format!("{}, {case}", arm.name));
             let limit = limit.text.clone();
             answers.push(GateAnswer { limit, arm: *index, name, interval, verdict, is_missing });

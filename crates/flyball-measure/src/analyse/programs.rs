@@ -29,7 +29,7 @@ pub(super) fn resources(manifest: &Manifest, arms: &[ArmReport]) -> Vec<Comparis
 pub(super) fn withhold(report: &mut Report) -> Vec<String> {
     let mut notes = Vec::new();
     let is_control = |one: &Comparison| report.arms[one.arm].control;
-    let claims = |one: &Comparison| matches!(one.verdict, Verdict::Better | Verdict::Worse);
+    let claims = |one: &Comparison| one.verdict.is_difference();
     let found: Vec<Comparison> =
         report.comparisons.iter().filter(|one| is_control(one) && claims(one)).cloned().collect();
     for control in found {
@@ -77,17 +77,17 @@ pub(super) fn notes(manifest: &Manifest, rounds: &[&Round]) -> Vec<String> {
             ));
         }
     }
-    let is_small = |round: &&&Round| round.outcome.usage.is_some_and(|usage| usage.peak_kib.is_none());
+    let is_small = |round: &&Round| round.outcome.usage.is_some_and(|usage| usage.peak_kib.is_none());
     let small: Vec<&str> = manifest
         .arms
         .iter()
         .enumerate()
-        .filter(|(index, arm)| arm.program.is_some() && own(*index).any(|round| is_small(&round)))
+        .filter(|(index, arm)| arm.program.is_some() && own(*index).any(is_small))
         .map(|(_, arm)| arm.name.as_str())
         .collect();
     if !small.is_empty() {
         notes.push(format!(
-            "Peak memory is not known of programs that need less than flyball itself: {}.",
+            "Peak memory is unknown for programs that use less than flyball itself: {}.",
             small.join(", ")
         ));
     }

@@ -144,6 +144,13 @@ pub enum Verdict {
     TooFewRounds,
 }
 
+impl Verdict {
+    /// Returns whether a difference is shown.
+    pub fn is_difference(self) -> bool {
+        matches!(self, Verdict::Better | Verdict::Worse)
+    }
+}
+
 /// How the scatter of two arms' rounds compares: a test of the absolute deviations from each arm's
 /// median (Brown and Forsythe), by ranks and pair by pair.
 #[derive(Debug, Clone, Copy, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
@@ -203,10 +210,10 @@ pub struct CaseReport {
     /// The medians of the first arm and of the arm.
     pub medians: [f64; 2],
     pub comparison: Comparison,
-    /// Whether there is no verdict because the first arm seems to differ from itself.
+    /// The first arm seems to differ from itself, so there is no verdict.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub withheld: bool,
-    /// What makes the case less reliable: drifts, disturbed rounds.
+    /// Drifts and disturbed rounds, which make the case less reliable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub marks: Vec<String>,
 }
@@ -257,13 +264,13 @@ pub struct GateAnswer {
     pub limit: String,
     /// The arm, by index.
     pub arm: usize,
-    /// Its name, and that of the worst case if cases of a suite are asked for.
+    /// The name of the arm. For a limit on cases, the name of the worst case follows.
     pub name: String,
     /// Of the change from the first arm, at the confidence level corrected for the number of
     /// answers; none where so few rounds cannot give one.
     pub interval: Option<Interval>,
     pub verdict: GateVerdict,
-    /// Whether no counted round of one of the arms has such a value.
+    /// One of the arms has no counted round with such a value.
     #[serde(default)]
     pub is_missing: bool,
 }

@@ -58,8 +58,8 @@ pub(super) fn sift<'a>(manifest: &Manifest, rounds: &[&'a Round], arm: usize) ->
     // The same for what else its settings can bring about.
     let usual = |source: Source| {
         let with = disturbed.iter().filter(|all| all.iter().any(|one| bad(one) && one.source == source));
-        // On a machine that was not made quiet, others are what it is like, too: rounds are left
-        // out only if most were better.
+        // Other programs are normal on a machine that was not made quiet: rounds are left out only
+        // if most were better.
         (source.may_be_own() || manifest.quiet.is_none()) && with.count() * 2 > own.len()
     };
     let runs_beside = !manifest.workload.background.is_empty() || manifest.workload.server.is_some();
@@ -140,7 +140,7 @@ fn summary(quantity: Quantity, metric: Metric, is_judged: bool, points: Vec<Poin
     })
 }
 
-/// The cases of a suite in an arm's rounds. A drift less probable than `least` is told.
+/// Sums up each case of a suite in an arm's rounds. Drifts less probable than `least` are kept.
 pub(super) fn case_summaries(
     manifest: &Manifest,
     rounds: &[&Round],
@@ -175,7 +175,7 @@ pub(super) fn report_points(manifest: &Manifest, rounds: &[&Round], arm: usize) 
         .into_iter()
         .filter_map(|quantity| {
             let mut points = points(&kept, |round| quantity.of(round, manifest));
-            // The peaks that are seen are the high ones.
+            // Low peaks cannot be measured, so the median of the others would be too high.
             if quantity == Quantity::PeakMemory && points.len() < kept.len() {
                 points.clear();
             }
@@ -225,11 +225,11 @@ fn drift(summary: &Summary, least: f64) -> Option<Drift> {
     let values: Vec<f64> = summary.points.iter().map(|point| point.value).collect();
     // Of logarithms, so that the change is a ratio of the last round to the first. There is no
     // ratio to zero.
-    if values.iter().any(|value| *value <= 0.0) {
+    if !one_boot || values.iter().any(|value| *value <= 0.0) {
         return None;
     }
     let logs: Vec<f64> = values.iter().map(|value| value.ln()).collect();
-    let trend = stats::trend(&logs).filter(|trend| one_boot && trend.p < least)?;
+    let trend = stats::trend(&logs).filter(|trend| trend.p < least)?;
     let change = (trend.slope * (values.len() - 1) as f64).exp_m1();
     change.is_finite().then_some(Drift { change, p: trend.p })
 }

@@ -85,7 +85,7 @@ fn a_setting_does_not_differ_from_itself() {
         let called = (0..200)
             .filter(|seed| {
                 let report = comparison(base + seed, 0.0, noise, 15);
-                report.comparisons.iter().any(|c| matches!(c.verdict, Verdict::Better | Verdict::Worse))
+                report.comparisons.iter().any(|c| c.verdict.is_difference())
             })
             .count();
         println!("A/A: {called} of 200 called different at noise {noise}");
@@ -120,7 +120,7 @@ fn a_less_steady_arm_is_found_and_seldom_invented() {
     for (blocks, skewed) in [(10, false), (15, false), (30, false), (15, true), (30, true)] {
         let is_wrong = |seed: &u64| {
             let verdict = unsteady(*seed, 1.0, blocks, skewed).verdict;
-            matches!(verdict, Verdict::Better | Verdict::Worse)
+            verdict.is_difference()
         };
         let wrong = (0..1000).filter(is_wrong).count();
         println!("steadiness: {wrong} of 1000 called different, {blocks} blocks, skewed {skewed}");
@@ -561,7 +561,7 @@ fn an_effect_that_depends_on_the_settings_is_found_and_seldom_invented() {
             .effects
             .iter()
             .filter_map(|one| one.interaction.as_ref())
-            .any(|one| matches!(one.verdict, Verdict::Better | Verdict::Worse))
+            .any(|one| one.verdict.is_difference())
     };
     for effect in [0.0, -0.03] {
         let wrong = (0..400).filter(|seed| shown(&two_by_two(5000 + seed, [effect; 2], 25))).count();
@@ -598,7 +598,7 @@ fn suite(seed: u64, cases: usize, factors: &[f64], blocks: usize) -> (Manifest, 
                     (format!("case {case}"), factor * (0.02 * random.draw()).exp())
                 })
                 .collect();
-            one.outcome.value = geometric_mean(one.outcome.cases.values());
+            one.outcome.value = geometric_mean(one.outcome.cases.values().copied());
             rounds.push(one);
         }
     }

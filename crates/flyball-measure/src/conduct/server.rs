@@ -32,7 +32,7 @@ const SETTLE: Duration = Duration::from_millis(500);
 /// How long a server may take to end after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// As much of the end of its output is read.
+/// Bytes that are read from the end of its output.
 const KEPT: u64 = 64 * 1024;
 
 /// A server that runs. It ends with this value, whatever ends the round.
@@ -102,9 +102,8 @@ impl Served {
     /// Fails if the server has ended.
     pub(super) fn check(&mut self) -> Result<(), MeasureError> {
         let Some(process) = &mut self.process else { return Ok(()) };
-        let what = || "wait for the server".to_owned();
-        let ended =
-            process.wait(Duration::ZERO).map_err(|cause| WorkloadError::Io { what: what(), cause })?;
+        let io = |cause| WorkloadError::Io { what: "wait for the server".to_owned(), cause };
+        let ended = process.wait(Duration::ZERO).map_err(io)?;
         ended.map_or(Ok(()), |ended| Err(self.failed(format!("its server ended early: {}", ended.status))))
     }
 
@@ -130,7 +129,7 @@ impl Drop for Served {
     }
 }
 
-/// Whether a port accepts connections; `None` if `ready` is not a port.
+/// Returns whether a port accepts connections; `None` if `ready` is not a port.
 fn accepts(ready: &str) -> Option<bool> {
     let (host, port) = ready.rsplit_once(':').unwrap_or(("localhost", ready));
     let is_host = host != "line" && !host.contains(char::is_whitespace);

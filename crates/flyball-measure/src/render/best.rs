@@ -64,18 +64,22 @@ fn best(report: &Report, arms: &Arms, quantity: Quantity) -> Option<(Option<usiz
         _ => true,
     };
     let rivals: Vec<usize> = match best {
-        None => compared.iter().filter(|one| !differs(one.verdict)).map(|one| one.arm).collect(),
+        None => compared.iter().filter(|one| !one.verdict.is_difference()).map(|one| one.arm).collect(),
         Some(best) => {
             let others = compared.iter().filter(|one| one.arm != best.arm && overlaps(one, best));
-            (!differs(best.verdict)).then_some(first).into_iter().chain(others.map(|one| one.arm)).collect()
+            (!best.verdict.is_difference())
+                .then_some(first)
+                .into_iter()
+                .chain(others.map(|one| one.arm))
+                .collect()
         }
     };
     if rivals.len() == compared.len() {
-        return Some((None, none_best(report, quantity)));
+        return Some((None, none_best(report, &compared)));
     }
     let name = &metric.name;
     let against = match best {
-        Some(one) if differs(one.verdict) => {
+        Some(one) if one.verdict.is_difference() => {
             format!("{} than {}, {}", size(one, name), arms.label(first), p_value(one.p_corrected))
         }
         Some(one) => {
@@ -97,22 +101,14 @@ fn best(report: &Report, arms: &Arms, quantity: Quantity) -> Option<(Option<usiz
 }
 
 /// Why no arm is best.
-fn none_best(report: &Report, quantity: Quantity) -> String {
-    let mut of: Vec<_> = report.comparisons.iter().filter(|one| one.quantity == quantity).collect();
-    let count = of.len();
-    let few = of.iter().find(|one| one.verdict == Verdict::TooFewRounds);
-    if let Some(few) = few {
+fn none_best(report: &Report, compared: &[&Comparison]) -> String {
+    if let Some(few) = compared.iter().find(|one| one.verdict == Verdict::TooFewRounds) {
         return format!("too few rounds to show any difference; run {}", rounds_needed(report, few));
     }
-    of.retain(|one| one.verdict == Verdict::Equivalent);
-    if count > 0 && of.len() == count {
+    if compared.iter().all(|one| one.verdict == Verdict::Equivalent) {
         return format!("no arm; all are the same within ±{} %", 100.0 * EQUIVALENT);
     }
     "unclear; no difference between the arms is shown".to_owned()
-}
-
-fn differs(verdict: Verdict) -> bool {
-    matches!(verdict, Verdict::Better | Verdict::Worse)
 }
 
 /// By how much two arms differ.
@@ -122,8 +118,11 @@ fn size(comparison: &Comparison, name: &str) -> String {
 
 /// How certain it is that the first arm, which the others are compared with, is the best one.
 fn first_arm(report: &Report, arms: &Arms, quantity: Quantity, name: &str) -> String {
-    let shown: Vec<_> =
-        report.comparisons.iter().filter(|one| one.quantity == quantity && differs(one.verdict)).collect();
+    let shown: Vec<_> = report
+        .comparisons
+        .iter()
+        .filter(|one| one.quantity == quantity && one.verdict.is_difference())
+        .collect();
     match shown.as_slice() {
         [] => format!("{name}: the first arm"),
         [one] => {

@@ -295,7 +295,7 @@ pub(super) fn differences<P: Painter + Copy>(report: &Report, arms: &Arms, scree
 pub(super) fn remarks(report: &Report, arms: &Arms) -> Vec<String> {
     let comparisons = &report.comparisons;
     let mut lines = Vec::new();
-    let shown = |one: &&Comparison| matches!(one.verdict, Verdict::Better | Verdict::Worse);
+    let shown = |one: &&Comparison| one.verdict.is_difference();
     // The weakest of them: what is said holds for each.
     if let Some(p) = comparisons.iter().filter(shown).map(|one| one.p_corrected).max_by(f64::total_cmp) {
         let p = p_value(p);

@@ -134,7 +134,7 @@ fn sentences<P: Painter + Copy>(report: &Report, screen: Screen<P>) -> String {
 }
 
 fn is_steadiness_shown(report: &Report) -> bool {
-    let is_shown = |one: &Steadiness| matches!(one.verdict, Verdict::Better | Verdict::Worse);
+    let is_shown = |one: &Steadiness| one.verdict.is_difference();
     report.comparisons.iter().filter_map(|one| one.steadiness.as_ref()).any(is_shown)
 }
 
@@ -181,7 +181,7 @@ pub(super) fn steadiness(report: &Report) -> Vec<String> {
 
 /// What each arm's processes used more or less of than the first's: a line per arm.
 pub(super) fn resources(report: &Report) -> Vec<String> {
-    let shown = |one: &&Comparison| matches!(one.verdict, Verdict::Better | Verdict::Worse);
+    let shown = |one: &&Comparison| one.verdict.is_difference();
     let name = |one: &Comparison| one.quantity.metric(&report.workload.metric).name;
     let line = |arm: usize| {
         let own: Vec<&Comparison> = report.resources.iter().filter(|one| one.arm == arm).collect();

@@ -68,6 +68,15 @@ fn clipped(values: &[f64], shares: &[f64]) -> Vec<f64> {
     values.iter().zip(fitted).map(|(value, fitted)| value.clamp(fitted - most, fitted + most)).collect()
 }
 
+/// What a run adds to what the run before it predicts. The first has nothing before it (Prais and
+/// Winsten 1954).
+pub(super) fn added(of: impl Fn(usize) -> f64, run: usize, correlation: f64) -> f64 {
+    match run {
+        0 => (1.0 - correlation * correlation).sqrt() * of(0),
+        _ => of(run) - correlation * of(run - 1),
+    }
+}
+
 /// Generalised least squares of two levels, with errors that follow a first-order autoregression.
 struct Fit {
     /// The second level over the first.
@@ -80,13 +89,7 @@ struct Fit {
 
 impl Fit {
     fn new(values: &[f64], shares: &[f64], correlation: f64) -> Fit {
-        // Each run less what the run before it predicts; the first has nothing before it (Prais and
-        // Winsten 1954).
-        let first = (1.0 - correlation * correlation).sqrt();
-        let new = |of: &dyn Fn(usize) -> f64, run: usize| match run {
-            0 => first * of(0),
-            _ => of(run) - correlation * of(run - 1),
-        };
+        let new = |of: &dyn Fn(usize) -> f64, run: usize| added(of, run, correlation);
         let (mut one, mut share, mut value) = (0.0, 0.0, 0.0);
         let (mut shares_squared, mut product, mut values_squared) = (0.0, 0.0, 0.0);
         for run in 0..values.len() {

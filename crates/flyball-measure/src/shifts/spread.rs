@@ -25,10 +25,7 @@ pub(super) fn find(
     // Runs that resemble their neighbours wander away from the level and back. What each of them
     // adds to the run before it does not.
     let correlation = neighbours::correlation(&rest).unwrap_or(0.0).max(0.0);
-    let added = |run: usize| match run {
-        0 => (1.0 - correlation * correlation).sqrt() * rest[0],
-        _ => rest[run] - correlation * rest[run - 1],
-    };
+    let added = |run: usize| neighbours::added(|run| rest[run], run, correlation);
     let distances: Vec<f64> = (0..rest.len()).map(|run| added(run).abs()).collect();
     let mut edges = edges(&distances, options, alpha, rng);
     if !edges.is_empty() && values.iter().all(|value| *value > 0.0) {

@@ -295,7 +295,7 @@ impl Workload for Command {
             // 0.
             Reader::UserTime => ended.usage.map(|usage| usage.user_seconds).filter(|time| *time > 0.0),
             Reader::Model { .. } => Some(ended.rate.unwrap_or(seconds)),
-            Reader::Suite { .. } => geometric_mean(cases.values()),
+            Reader::Suite { .. } => geometric_mean(cases.values().copied()),
             _ => reading.map(|reading| reading.value),
         };
         Ok(Outcome {

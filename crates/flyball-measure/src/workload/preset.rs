@@ -5,7 +5,7 @@
 
 use regex_lite::Regex;
 
-use super::suite::Suite;
+use super::suite::{Suite, geometric_mean};
 use crate::metric::{Better, Metric};
 
 /// What a command printed.
@@ -409,12 +409,6 @@ fn openssl_sign(text: &str) -> Option<f64> {
         }
         words.len().checked_sub(from_end?).and_then(|place| words[place].parse::<f64>().ok())
     }))
-}
-
-fn geometric_mean(values: impl Iterator<Item = f64>) -> Option<f64> {
-    // Stressors and ciphers that do not run print 0; one of them would make the whole mean 0.
-    let logs: Vec<f64> = values.filter(|value| *value > 0.0).map(f64::ln).collect();
-    crate::stats::mean(&logs).map(f64::exp)
 }
 
 #[cfg(test)]

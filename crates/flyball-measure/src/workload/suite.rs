@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::{metric::Better, stats};
 
 /// The word in a command line that stands for the file that the suite writes.
-pub const PLACE: &str = "{suite}";
+pub(crate) const PLACE: &str = "{suite}";
 
 /// Suites whose results are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
@@ -68,10 +68,10 @@ impl Suite {
     }
 }
 
-/// The mean by which no case counts more than another. Cases without a positive value have no
-/// ratios and do not count.
-pub fn geometric_mean<'a>(values: impl Iterator<Item = &'a f64>) -> Option<f64> {
-    let logs: Vec<f64> = values.filter(|value| **value > 0.0).map(|value| value.ln()).collect();
+/// The mean by which no value counts more than another. Values that are not positive have no ratios
+/// and do not count: of cases, and of stressors and ciphers that do not run, which print 0.
+pub(crate) fn geometric_mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let logs: Vec<f64> = values.filter(|value| *value > 0.0).map(f64::ln).collect();
     stats::mean(&logs).map(f64::exp)
 }
 
