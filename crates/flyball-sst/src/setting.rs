@@ -225,16 +225,16 @@ impl Setting {
         access: &dyn Access,
         at: &DomainAddress,
     ) -> Result<String, HostError> {
-        let features = || access.features(at, access.levels(at)?.current);
         // Without the domain's number: absences of the same reason are told once.
         let lacks = |name: &str| {
             HostError::new(Op::Isst, format!("{name}, which the power domain lacks"), Errno::OPNOTSUPP)
         };
         // A feature that no level has is not off.
-        let feature = |name: &str, is_on: bool, offered: fn(&Features) -> bool| {
-            let mut levels = 0..=access.levels(at)?.highest;
+        let feature = |name: &str, is_on: fn(&Features) -> bool, offered: fn(&Features) -> bool| {
+            let levels = access.levels(at)?;
+            let is_on = is_on(&access.features(at, levels.current)?);
             let is_offered = |level| access.features(at, level).is_ok_and(|level| offered(&level));
-            if is_on || levels.any(is_offered) { Ok(switch(is_on)) } else { Err(lacks(name)) }
+            if is_on || (0..=levels.highest).any(is_offered) { Ok(switch(is_on)) } else { Err(lacks(name)) }
         };
         let core_power = || {
             let power = access.pm_config(at)?;
@@ -246,8 +246,8 @@ impl Setting {
             Field::Locked => switch(access.levels(at)?.locked),
             // `read` has answered this one.
             Field::Partition => String::new(),
-            Field::BaseFreq => feature("base-freq", features()?.base_freq_on, |level| level.base_freq)?,
-            Field::TurboFreq => feature("turbo-freq", features()?.turbo_freq_on, |level| level.turbo_freq)?,
+            Field::BaseFreq => feature("base-freq", |level| level.base_freq_on, |level| level.base_freq)?,
+            Field::TurboFreq => feature("turbo-freq", |level| level.turbo_freq_on, |level| level.turbo_freq)?,
             Field::CorePower => {
                 let (power, qos) = (core_power()?, access.qos(at)?.enabled);
                 // Mailbox parts have two switches, SST-CP's and the classes', which can differ.

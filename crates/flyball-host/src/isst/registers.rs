@@ -15,6 +15,13 @@ impl Registers<'_> {
         // A dump may be shorter than the offsets in it say. Missing registers read as 0.
         *value = self.0.get(index).map_or(0, |register| register >> shift & mask);
     }
+
+    /// Reads a byte into each value, from bit `shift` of register `index` on.
+    fn bytes(&self, index: usize, shift: u32, values: &mut [u64]) {
+        for (place, value) in values.iter_mut().enumerate() {
+            self.field(index, shift + 8 * place as u32, 8, value);
+        }
+    }
 }
 
 /// One class of service.
@@ -152,12 +159,6 @@ pub struct Block {
 /// Header of a domain that has no registers, which reads as all ones.
 const INVALID: u64 = 0xff;
 
-fn ratios(registers: &Registers<'_>, index: usize, values: &mut [u64; 8]) {
-    for (place, value) in values.iter_mut().enumerate() {
-        registers.field(index, 8 * place as u32, 8, value);
-    }
-}
-
 impl CorePower {
     fn read(&mut self, registers: &Registers<'_>, at: usize) {
         registers.field(at, 4, 8, &mut self.revision);
@@ -195,12 +196,10 @@ impl TurboFreq {
         registers.field(at, 4, 8, &mut self.revision);
         registers.field(at, 12, 1, &mut self.supported);
         // From SST_TF_LP_CLIP_RATIO_0 on, eight bits each.
-        for (index, clip) in self.clip.iter_mut().enumerate() {
-            registers.field(at, 16 + 8 * index as u32, 8, clip);
-        }
-        ratios(registers, at + 1, &mut self.bucket_cores);
+        registers.bytes(at, 16, &mut self.clip);
+        registers.bytes(at + 1, 0, &mut self.bucket_cores);
         for (index, row) in self.trl.iter_mut().enumerate() {
-            ratios(registers, at + 2 + index, row);
+            registers.bytes(at + 2 + index, 0, row);
         }
         if self.revision >= 2 {
             for (index, modules) in self.modules.iter_mut().enumerate() {
@@ -225,33 +224,22 @@ impl Level {
         // The header gives, once for all levels, the offsets of SST-PP, SST-BF and SST-TF within a
         // level (struct feature_offset).
         let own = at + features[0] as usize;
-        for (index, base) in self.base.iter_mut().enumerate() {
-            registers.field(own, 8 * index as u32, 8, base);
-        }
+        registers.bytes(own, 0, &mut self.base);
         // SST_PP_TDP, _T_PROCHOT, _MAX_MEMORY_FREQ and _COOLING_TYPE.
         registers.field(own + 1, 32, 15, &mut self.tdp);
         registers.field(own + 1, 47, 8, &mut self.tjunction);
         registers.field(own + 1, 55, 7, &mut self.memory);
         registers.field(own + 1, 62, 2, &mut self.cooling);
         registers.field(own + 2, 0, 64, &mut self.cores);
-        for (index, count) in self.core_counts.iter_mut().enumerate() {
-            registers.field(own + 3, 8 * index as u32, 8, count);
-        }
+        registers.bytes(own + 3, 0, &mut self.core_counts);
         for (index, row) in self.trl.iter_mut().enumerate() {
-            ratios(registers, own + 4 + index, row);
+            registers.bytes(own + 4 + index, 0, row);
         }
-        ratios(registers, own + 10, &mut self.bucket_cores);
-        for (index, ratio) in self.core.iter_mut().enumerate() {
-            registers.field(own + 11, 8 * index as u32, 8, ratio);
-        }
-        for (index, ratio) in self.fabric.iter_mut().enumerate() {
-            registers.field(own + 11, 32 + 8 * index as u32, 8, ratio);
-        }
+        registers.bytes(own + 10, 0, &mut self.bucket_cores);
+        registers.bytes(own + 11, 0, &mut self.core);
+        registers.bytes(own + 11, 32, &mut self.fabric);
         if revision >= 2 {
-            let second = self.second_fabric.get_or_insert_default();
-            for (index, ratio) in second.iter_mut().enumerate() {
-                registers.field(own + 12, 8 * index as u32, 8, ratio);
-            }
+            registers.bytes(own + 12, 0, self.second_fabric.get_or_insert_default());
         }
         self.base_freq.read(registers, at + features[1] as usize);
         self.turbo_freq.read(registers, at + features[2] as usize);
@@ -264,12 +252,8 @@ impl PerfProfile {
         registers.field(at, 12, 8, &mut self.enabled);
         registers.field(at, 20, 8, &mut self.allowed);
         registers.field(at, 42, 1, &mut self.dynamic);
-        for (index, offset) in self.feature_offsets.iter_mut().enumerate() {
-            registers.field(at + 1, 8 * index as u32, 8, offset);
-        }
-        for (index, offset) in self.level_offsets.iter_mut().enumerate() {
-            registers.field(at + 2, 8 * index as u32, 8, offset);
-        }
+        registers.bytes(at + 1, 0, &mut self.feature_offsets);
+        registers.bytes(at + 2, 0, &mut self.level_offsets);
         let [level, lock, features] = &mut self.control;
         registers.field(at + 3, 0, 3, level);
         registers.field(at + 3, 3, 1, lock);
