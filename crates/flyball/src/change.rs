@@ -260,7 +260,7 @@ fn as_typed(setting: &Setting) -> String {
 }
 
 /// `CPU 5`, `CPUs 0-7`.
-fn of_cpus(cpus: &CpuList) -> String {
+pub(crate) fn of_cpus(cpus: &CpuList) -> String {
     format!("CPU{} {}", if cpus.len() == 1 { "" } else { "s" }, cpus.short())
 }
 

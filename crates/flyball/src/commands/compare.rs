@@ -174,15 +174,25 @@ fn resume(
     extras: Extras<'_>,
 ) -> Result<Exit, Failure> {
     let interrupted = change::interrupts()?;
-    let mut manifest = directory.manifest.clone();
-    let quiet = match resumed_quiet(&directory.manifest)? {
-        Some(quiet) => Some(quiet_during_arms(host, quiet, &mut manifest)?),
-        None => None,
-    };
+    let taken = take_again(context, host, &directory, &interrupted)?;
+    conduct(context, host, directory, taken, interrupted, extras)
+}
+
+/// Takes the machine for the rounds that a directory still lacks.
+pub(super) fn take_again<'h>(
+    context: &Context,
+    host: &'h dyn Host,
+    directory: &RunDirectory,
+    interrupted: &Arc<AtomicBool>,
+) -> Result<Taken<'h>, Failure> {
+    let manifest = &directory.manifest;
+    // Decided each time: what makes the machine quiet depends on what it is now.
+    let quiet = resumed_quiet(manifest)?
+        .map(|quiet| quiet_during_arms(host, quiet, &mut manifest.clone()))
+        .transpose()?;
     // Goes on after the seeds that the earlier rounds have used, so that no two rounds are equal.
     let seeds = RunSeeds::of_comparison(manifest.schedule.seed, directory.rounds.len());
-    let taken = take::take(context, host, &directory.manifest, &interrupted, quiet, seeds)?;
-    conduct(context, host, directory, taken, interrupted, extras)
+    take::take(context, host, manifest, interrupted, quiet, seeds)
 }
 
 /// The decision of `--quiet`, if it is given.
@@ -211,7 +221,7 @@ pub(super) fn quiet_during_arms(
 }
 
 /// The quiet level that a comparison was started with.
-pub(super) fn resumed_quiet(manifest: &Manifest) -> Result<Option<QuietOptions>, Failure> {
+fn resumed_quiet(manifest: &Manifest) -> Result<Option<QuietOptions>, Failure> {
     let Some(note) = &manifest.quiet else { return Ok(None) };
     let level = note.level.parse().map_err(Failure::usage)?;
     // The CPUs as they were asked for, not those of the note, which are what the earlier boot had

@@ -16,7 +16,7 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
-use flyball_compare::{RoundTraces, RunSeeds, user_knobs, workloads};
+use flyball_compare::{RoundTraces, user_knobs, workloads};
 use flyball_control::{Knob, quiet::QuietOptions};
 use flyball_host::Host;
 use flyball_measure::{Arm, Blocks, Length, Manifest, Meters, Metric, Quantity, RunDirectory, stats};
@@ -30,7 +30,7 @@ pub(crate) use self::args::Args;
 pub(crate) use self::replay::report;
 use self::screen::Screen;
 use super::compare::{
-    Finished, confirm, failure, manifest, power, quiet_during_arms, resumed_quiet, run_rounds, stopped, take,
+    Finished, confirm, failure, manifest, power, quiet_during_arms, run_rounds, stopped, take_again,
 };
 use crate::{
     change,
@@ -292,14 +292,7 @@ impl Tuning<'_> {
         blocks: Option<&mut dyn Blocks>,
     ) -> Result<Option<()>, Failure> {
         let power_command = power::of_resumed(self.host, &directory.manifest, &self.args.measuring)?;
-        // Decided each time: what makes the machine quiet depends on what it is now.
-        let quiet = match resumed_quiet(&directory.manifest)? {
-            Some(quiet) => Some(quiet_during_arms(self.host, quiet, &mut directory.manifest.clone())?),
-            None => None,
-        };
-        let seeds = RunSeeds::of_comparison(directory.manifest.schedule.seed, directory.rounds.len());
-        let mut taken =
-            take::take(self.context, self.host, &directory.manifest, &self.interrupted, quiet, seeds)?;
+        let mut taken = take_again(self.context, self.host, directory, &self.interrupted)?;
         let interrupted = Arc::clone(&self.interrupted);
         match run_rounds(self.host, directory, &mut taken, interrupted, power_command, blocks, &mut |_| ())? {
             Finished::Complete => Ok(Some(())),

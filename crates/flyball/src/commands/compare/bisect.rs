@@ -103,12 +103,7 @@ pub(super) fn resume(
         Ok(blocks) => blocks,
         Err(error) => return ended(error),
     };
-    let mut manifest = directory.manifest.clone();
-    let quiet = super::resumed_quiet(&manifest)?
-        .map(|quiet| super::quiet_during_arms(host, quiet, &mut manifest))
-        .transpose()?;
-    let seeds = RunSeeds::of_comparison(manifest.schedule.seed, directory.rounds.len());
-    let taken = take::take(context, host, &directory.manifest, &interrupted, quiet, seeds)?;
+    let taken = super::take_again(context, host, &directory, &interrupted)?;
     search(context, host, directory, taken, blocks, power_command, interrupted)
 }
 

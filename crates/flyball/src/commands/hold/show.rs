@@ -8,6 +8,7 @@ use flyball_text::span::words;
 
 use super::{moment, reporter, status_of};
 use crate::{
+    change,
     context::Context,
     exit::{Exit, Failure},
     paint::{Cell, Columns, Paint, Style},
@@ -145,11 +146,10 @@ fn of_hold(one: &HoldStatus, why: bool) -> String {
 fn place(knob: &HeldKnob) -> String {
     let HeldKnob { knob: id, instance, cpus: on, .. } = knob;
     let colon = if instance.is_empty() { "" } else { ":" };
-    let plural = if on.len() == 1 { "" } else { "s" };
     if id.knob().scope == Scope::Machine {
         format!("{id}{colon}{instance}")
     } else {
-        format!("{id}{colon}{instance} of CPU{plural} {}", on.short())
+        format!("{id}{colon}{instance} of {}", change::of_cpus(on))
     }
 }
 
