@@ -64,8 +64,8 @@ pub(crate) async fn check(
     if user == 0 || user == link.service_user {
         return Ok(user);
     }
-    // A question that waits for a password lasts, and the bus bounds how many this process may
-    // have.
+    // A question can wait minutes for a password, and the bus limits how many this process may have
+    // open.
     let _check = link.begin_check(user)?;
     // polkit's documentation: a caller that can show a dialogue says so in the call's header.
     let interactive = header.primary().flags().contains(Flags::ALLOW_INTERACTIVE_AUTH);

@@ -34,7 +34,7 @@ pub struct Options {
     /// `process_*` too. Not in a file that node_exporter serves, which has these itself: it reports
     /// an error at each scrape then.
     pub process: bool,
-    /// What limits took from the CPUs' frequency, as `flyball why` explains it.
+    /// `flyball_cpu_lost_hertz`: what each limit takes from the CPUs' frequency, as in `flyball why`.
     pub why: bool,
     /// Values of a knob that are counted by name; CPUs with others are counted as `other`.
     pub most_values: usize,

@@ -593,7 +593,7 @@ impl<'h> Service<'h> {
         if ending.is_empty() {
             return Ok(self.notices);
         }
-        // What is released must not stay because another hold is refused.
+        // A hold that is refused must not keep the settings of a released one in force.
         let all = (self.store.holds.as_slice(), &self.facts, self.store.left.as_slice());
         let result = bring_possible(self.host, &self.state, &lock, COMMAND, all);
         let result = result.map(|(brought, effective, refused)| {

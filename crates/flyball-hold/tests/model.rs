@@ -387,8 +387,8 @@ fn set_by(kernel: &Kernel, holds: &[Hold]) -> BTreeMap<String, String> {
     paths.collect()
 }
 
-/// With any holds and faults of the machine, on a file system that is full or read-only: releasing
-/// one hold leaves nothing of it that is not named, and everything comes back when there is space.
+/// Releases one hold on a file system that is full or read-only, among any holds and faults. Each
+/// setting of the hold is gone or named, and everything comes back when there is space.
 fn release_without(
     folder: &std::path::Path,
     (driver, per_policy, lag): (Driver, usize, u32),
@@ -409,7 +409,7 @@ fn release_without(
         before.holds.iter().cloned().partition(|hold| hold.name.as_str() == name);
     let mut own = set_by(&kernel, &of_it);
     own.retain(|path, _| !set_by(&kernel, &remaining).contains_key(path));
-    // What the machine is like if there was never another hold than the remaining ones.
+    // A second machine that only ever had the remaining holds.
     let other = Kernel::new(driver, 4, per_policy, lag);
     let other_state = StateDir::new(folder.join("other"));
     let _ = std::fs::remove_dir_all(other_state.path());

@@ -250,7 +250,7 @@ impl<'a> Look<'a> {
     fn turbo(&self, cpu: u32) -> Vec<(u32, f64)> {
         let counts = self.fields(Id::TurboRatioCores, cpu);
         let ratios = self.fields(Id::TurboRatios, cpu);
-        // Awake cores fill at least so many modules.
+        // The table of some processors counts modules of several cores.
         let each = cores_per_turbo_count(self.0.topology().model.unwrap_or(0));
         let mut table: Vec<(u32, f64)> = ratios
             .iter()

@@ -144,11 +144,10 @@ impl<'a> PackageState<'a> {
             could_sleep.push((cpu, deepest));
             if found.busy.unwrap_or(0.0) > 0.2 && found.mhz.is_some() {
                 state.busy += 1;
-                let is_eager = found.epp.is_some_and(|epp| epp <= EAGER);
-                for fastest in [Some(&mut state.fastest), is_eager.then_some(&mut state.fastest_eager)] {
-                    let Some(fastest) = fastest else { continue };
-                    let fastest = fastest.entry(cpu.core_type).or_default();
-                    *fastest = fastest.max(found.mhz.unwrap_or(0.0));
+                let mhz = found.mhz.unwrap_or(0.0);
+                raise(state.fastest.entry(cpu.core_type).or_default(), mhz);
+                if found.epp.is_some_and(|epp| epp <= EAGER) {
+                    raise(state.fastest_eager.entry(cpu.core_type).or_default(), mhz);
                 }
                 state.slow += usize::from(found.got().is_some_and(|got| got < SLOW));
             }
@@ -357,6 +356,10 @@ impl<'a> PackageState<'a> {
             None => Reason::unseen(Evidence::new("registers", "cannot be read, or power cannot")),
         }
     }
+}
+
+fn raise(highest: &mut f64, mhz: f64) {
+    *highest = highest.max(mhz);
 }
 
 /// Returns evidence that a package draws too little for power to be its limit. `shown` is the most

@@ -403,36 +403,23 @@ impl Supervisor {
 
     /// Answers uname(2): the kernel's name, release and version are the machine's.
     fn uname(&self, pid: i32, address: u64) -> io::Result<i64> {
-        // struct new_utsname: six texts of 65 bytes.
-        const FIELD: usize = 65;
         // SAFETY: all zeros are a valid utsname, which the kernel fills.
         let mut own: libc::utsname = unsafe { std::mem::zeroed() };
         // SAFETY: the structure lives until the call returns.
         if unsafe { libc::uname(&raw mut own) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        let release = {
-            let mut paced = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
-            paced.machine().kernel().release()
+        let release =
+            self.machine.lock().unwrap_or_else(PoisonError::into_inner).machine().kernel().release();
+        // struct new_utsname: six texts of 65 bytes.
+        let set = |field: &mut [libc::c_char; 65], text: &[u8]| {
+            *field = [0; 65];
+            field.iter_mut().zip(text).for_each(|(to, from)| *to = *from as libc::c_char);
         };
-        let mut answer = Vec::with_capacity(6 * FIELD);
-        for (index, field) in
-            [own.sysname, own.nodename, own.release, own.version, own.machine, own.domainname]
-                .into_iter()
-                .enumerate()
-        {
-            let mut text = field.map(|byte| byte as u8).to_vec();
-            let ours = match index {
-                2 => release.as_bytes(),
-                3 => b"#1 SMP (flyball sim)",
-                _ => &[],
-            };
-            if !ours.is_empty() {
-                text = ours.to_vec();
-            }
-            text.resize(FIELD, 0);
-            answer.extend(text);
-        }
+        set(&mut own.release, release.as_bytes());
+        set(&mut own.version, b"#1 SMP (flyball sim)");
+        let texts = [own.sysname, own.nodename, own.release, own.version, own.machine, own.domainname];
+        let answer: Vec<u8> = texts.concat().into_iter().map(|byte| byte as u8).collect();
         Ok(match memory(pid)?.write_all_at(&answer, address) {
             Ok(()) => 0,
             Err(_) => i64::from(-libc::EFAULT),
@@ -446,10 +433,7 @@ impl Supervisor {
         const READ_ALL: u64 = 3;
         const READ_CLEAR: u64 = 4;
         const SIZE: u64 = 10;
-        let log = {
-            let mut paced = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
-            paced.machine().kernel_log()
-        };
+        let log = self.machine.lock().unwrap_or_else(PoisonError::into_inner).machine().kernel_log();
         Ok(match registers.rdi {
             READ_ALL | READ_CLEAR => {
                 // The last part, if the buffer is smaller.
