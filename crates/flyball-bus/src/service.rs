@@ -282,18 +282,16 @@ impl<'a> Bus<'a> {
                 break;
             }
             let Some(request) = self.next(moment) else { break };
-            let answer = match request.ask {
-                Ask::Serving { names } => {
+            // A hold must be possible alone, as with `hold add`: otherwise it would stand in the way
+            // when the hold beside it ends.
+            let answer = match self.plan(request.id, request.ask) {
+                Ok(None) => continue,
+                Err(refusal) => Err(refusal),
+                Ok(Some(Ask::Serving { names })) => {
                     self.serves(names, moment);
                     Ok(serde_json::Value::Null)
                 }
-                // A hold must be possible alone, as with `hold add`: otherwise it would stand in
-                // the way when the hold beside it ends.
-                ask @ (Ask::Plan { .. } | Ask::Apply { .. }) => match self.plan(request.id, ask) {
-                    Ok(()) => continue,
-                    Err(refusal) => Err(refusal),
-                },
-                ask => {
+                Ok(Some(ask)) => {
                     let answer = self.decide(ask, service, moment);
                     // Before the answer: a client that reads a property after its call must see
                     // the effect of that call.
@@ -311,8 +309,8 @@ impl<'a> Bus<'a> {
         self.show(service);
     }
 
-    /// Has the settings of a request planned; the answer comes later.
-    fn plan(&mut self, id: u64, ask: Ask) -> Result<(), Refusal> {
+    /// Has the settings of a request planned; the answer comes later. Returns any other request.
+    fn plan(&mut self, id: u64, ask: Ask) -> Result<Option<Ask>, Refusal> {
         let gone = || Refusal::new(Why::Failed, "plans are not made any more");
         let running = self.running.as_ref().ok_or_else(gone)?;
         self.planner.plan((running.child.id(), id), ask)
@@ -323,7 +321,9 @@ impl<'a> Bus<'a> {
             // The numbers of a process that has ended mean other requests to the next one.
             if self.running.as_ref().is_some_and(|running| running.child.id() == process) {
                 let answer = match ask {
-                    Ask::Apply { .. } if planned.is_ok() => self.decide(ask, service, moment),
+                    Ask::Apply { .. } | Ask::ReleaseNamed { .. } if planned.is_ok() => {
+                        self.decide(ask, service, moment)
+                    }
                     _ => planned,
                 };
                 self.show(service);

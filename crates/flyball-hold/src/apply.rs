@@ -4,11 +4,12 @@
 use std::collections::BTreeSet;
 
 use flyball_control::{
-    Content, Location, ReadError, Snapshot,
+    Content, Id, Intent, Location, ReadError, Setting, Snapshot,
+    knob::subject::Subject,
     plan::{Plan, PlanError, plan, targets},
     write::{
         journal::{Contents, Goal, Journal, JournalError},
-        restore::Restoration,
+        restore::{NotRestored, NotRestoredReason, Restoration},
         state::{Lock, LockError, StateDir},
         transaction::{
             Applied, ApplyError, Scope, Transaction, TransactionError, boot_id, release_unrecorded,
@@ -91,31 +92,68 @@ pub fn bring_about(
     state: &StateDir,
     lock: &Lock,
     command: &str,
-    (effective, left): (&Effective, &[Left]),
+    wanted: (&Effective, &[Left]),
     yielded: &[Location],
 ) -> Result<Brought, BringError> {
-    if effective.intent.is_empty() {
+    bring_except(host, state, lock, command, wanted, yielded, &BTreeSet::new())
+}
+
+/// As [`bring_about`], but what was set of the knobs in `unread` stays. They are those of holds
+/// that cannot be planned because the machine cannot be read, so it is not known which places are
+/// theirs.
+fn bring_except(
+    host: &dyn Host,
+    state: &StateDir,
+    lock: &Lock,
+    command: &str,
+    (effective, left): (&Effective, &[Left]),
+    yielded: &[Location],
+    unread: &BTreeSet<Id>,
+) -> Result<Brought, BringError> {
+    if effective.intent.is_empty() && unread.is_empty() {
         // The last hold is gone: everything it changed or disturbed is restored, and compared.
         let restored = restore_locked(host, state, Scope::Holds)?;
         return Ok(Brought { applied: None, restored: restored.restoration });
     }
-    // One look for what holds want, what is kept and what differs: between two looks another
-    // program may write.
-    let snapshot = Snapshot::for_intent(host, &effective.intent)?;
-    // Places that are left to others too: to restore them would be a write against the other
-    // writer.
-    let targets = targets(&snapshot, &effective.intent)?;
-    // What belongs to another writer is not remembered again.
-    let remembered: BTreeSet<Location> = targets
-        .iter()
-        .filter(|target| target.now.is_some() && !is_yielded(&target.location, left))
-        .map(|target| target.location.clone())
-        .collect();
-    let kept: BTreeSet<Location> = targets.into_iter().map(|target| target.location).collect();
-    let wanted = effective.without(left, &snapshot);
-    let differs = !wanted.is_empty() && !plan(&snapshot, &wanted)?.is_empty();
+    let (mut kept, mut remembered) = (BTreeSet::new(), BTreeSet::new());
+    let (mut wanted, mut differs) = (Intent::default(), false);
+    if !effective.intent.is_empty() {
+        // One look for what holds want, what is kept and what differs: between two looks another
+        // program may write.
+        let snapshot = Snapshot::for_intent(host, &effective.intent)?;
+        // Places that are left to others too: to restore them would be a write against the other
+        // writer.
+        let targets = targets(&snapshot, &effective.intent)?;
+        // What belongs to another writer is not remembered again.
+        remembered = targets
+            .iter()
+            .filter(|target| target.now.is_some() && !is_yielded(&target.location, left))
+            .map(|target| target.location.clone())
+            .collect();
+        kept = targets.into_iter().map(|target| target.location).collect();
+        wanted = effective.without(left, &snapshot);
+        differs = !wanted.is_empty() && !plan(&snapshot, &wanted)?.is_empty();
+    }
+    let mut unsure = Vec::new();
+    let entries = match Journal::load(state)? {
+        Some(contents) if !unread.is_empty() => contents.of_holds(),
+        _ => Vec::new(),
+    };
+    for (location, Goal { was, first_old, .. }) in Contents::goals(entries.iter()).0 {
+        let is_unread = matches!(Subject::of(&location), Some(Subject::Knob(knob)) if unread.contains(&knob));
+        if first_old.is_some() && is_unread && kept.insert(location.clone()) {
+            let found = Content::of(&location.read(host)).trimmed().to_owned();
+            let (wanted, because) = (was.trimmed().to_owned(), NotRestoredReason::MayBeHeld);
+            unsure.push(NotRestored { location, wanted, found, because, error: None });
+        }
+    }
+    let name_unsure = |mut restored: Restoration| {
+        restored.remembered += unsure.len();
+        restored.left.extend(unsure);
+        restored
+    };
     if !differs && yielded.is_empty() && !needs_journal(host, state, &kept, &remembered)? {
-        return Ok(Brought::default());
+        return Ok(Brought { applied: None, restored: name_unsure(Restoration::default()) });
     }
     // The journal names the holds, so that `flyball restore -n` says whose settings it would undo.
     let holds: Vec<String> = effective.holds.iter().map(ToString::to_string).collect();
@@ -143,7 +181,7 @@ pub fn bring_about(
         Some(transaction.apply(&wanted, &|| false)?)
     };
     transaction.keep_held()?;
-    Ok(Brought { applied, restored })
+    Ok(Brought { applied, restored: name_unsure(restored) })
 }
 
 /// The holds that are not in force because the machine refuses them, in one sentence.
@@ -154,7 +192,8 @@ pub(crate) fn not_in_force(refused: &[Refused]) -> Option<String> {
 }
 
 /// As [`bring_about`], but a hold that the machine refuses does not keep the others out of force:
-/// it is left out and named. Returns the overlay that is in force, too.
+/// it is left out and named. What it has set stays if the machine cannot be read. Returns the
+/// overlay that is in force, too.
 ///
 /// # Errors
 /// As [`bring_about`], without its refusals.
@@ -165,19 +204,20 @@ pub(crate) fn bring_possible(
     command: &str,
     (holds, facts, left): (&[Hold], &Facts, &[Left]),
 ) -> Result<(Brought, Effective, Vec<Refused>), BringError> {
-    let (mut possible_holds, mut refused) = (holds.to_vec(), Vec::new());
+    let (mut possible_holds, mut refused, mut unread) = (holds.to_vec(), Vec::new(), BTreeSet::new());
     let mut attempts = 0;
     loop {
         let effective = Effective::of(&possible_holds, facts);
-        match bring_about(host, state, lock, command, (&effective, left), &[]) {
+        match bring_except(host, state, lock, command, (&effective, left), &[], &unread) {
             Ok(brought) => return Ok((brought, effective, refused)),
             Err(BringError::Plan(_)) if attempts == 0 => {
-                (possible_holds, refused) = possible(host, holds, facts, left);
+                (possible_holds, refused, unread) = possible(host, holds, facts, left);
             }
-            // The machine cannot be read, or changes from one look to the next: no hold is in force
-            // now, because restoring needs no plan.
+            // The machine changes from one look to the next: no hold is in force now, because
+            // restoring needs no plan.
             Err(BringError::Plan(error)) if attempts == 1 => {
                 let why = error.to_string();
+                unread.extend(knobs(&possible_holds));
                 refused.extend(
                     possible_holds.drain(..).map(|hold| Refused { hold: hold.name, why: why.clone() }),
                 );
@@ -188,15 +228,20 @@ pub(crate) fn bring_possible(
     }
 }
 
-/// The holds that the machine can have together, the strongest first, and those that it refuses.
+fn knobs(holds: &[Hold]) -> impl Iterator<Item = Id> {
+    holds.iter().flat_map(|hold| &hold.settings).map(Setting::knob)
+}
+
+/// The holds that the machine can have together, the strongest first, those that it refuses, and
+/// the knobs of those for which it cannot be read.
 pub(crate) fn possible(
     host: &dyn Host,
     holds: &[Hold],
     facts: &Facts,
     left: &[Left],
-) -> (Vec<Hold>, Vec<Refused>) {
+) -> (Vec<Hold>, Vec<Refused>, BTreeSet<Id>) {
     let mut possible: Vec<Hold> = Vec::new();
-    let mut refused = Vec::new();
+    let (mut refused, mut unread) = (Vec::new(), BTreeSet::new());
     let mut strongest: Vec<&Hold> = holds.iter().rev().collect();
     strongest.sort_by_key(|hold| std::cmp::Reverse(hold.priority));
     for hold in strongest {
@@ -211,10 +256,15 @@ pub(crate) fn possible(
             });
         match planned {
             Ok(_) => possible = with,
-            Err(error) => refused.push(Refused { hold: hold.name.clone(), why: error.to_string() }),
+            Err(error) => {
+                if matches!(error, PlanError::Read(_)) {
+                    unread.extend(knobs(std::slice::from_ref(hold)));
+                }
+                refused.push(Refused { hold: hold.name.clone(), why: error.to_string() });
+            }
         }
     }
-    (possible, refused)
+    (possible, refused, unread)
 }
 
 /// What [`bring_about`] would do.

@@ -99,7 +99,7 @@ pub fn status(host: &dyn Host, store: &Store, facts: &Facts, now: Duration) -> S
     let mut compared = knobs(host, store, &effective);
     if compared.is_err() {
         // Where the machine has changed since the holds were set, or no service has tried them yet.
-        (counting, refused) = possible(host, &counting, facts, &store.left);
+        (counting, refused, _) = possible(host, &counting, facts, &store.left);
         effective = Effective::of(&counting, facts);
         compared = knobs(host, store, &effective);
     }

@@ -159,6 +159,37 @@ fn a_hold_that_is_refused_blocks_no_release() {
     assert!(failure.contains(refused.name.as_str()) && failure.contains("not in force"), "{failure}");
 }
 
+/// A machine that cannot be read for a while keeps what the other holds have set, and names it.
+#[test]
+fn a_release_on_a_machine_that_cannot_be_read_keeps_other_holds() {
+    let mut named = 0;
+    for failing in 0..12 {
+        let kernel = Kernel::new(Driver::IntelPstate, 4, 1, 0);
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateDir::new(folder.path().join("state"));
+        let change = |change: &dyn Fn(&mut Store) -> Result<(), flyball_hold::StoreError>| {
+            change_holds(&kernel, &state, "test", moment(0), change)
+        };
+        let (stays, goes) = (hold(0, &[2], 100, 0), hold(1, &[7, 9], 100, 0));
+        change(&|store| store.add(stays.clone())).unwrap();
+        let expected = kernel.dump();
+        change(&|store| store.add(goes.clone())).unwrap();
+        let events = (0..failing).map(|call| (call, fake::Event::Fail(5))).collect();
+        kernel.arm(Faults { events, ..Faults::default() }, state.journal());
+        let released = change(&|store| store.release(&goes.name).map(drop));
+        kernel.revive();
+        let own = set_by(&kernel, std::slice::from_ref(&goes));
+        let gone: Vec<&str> = own.keys().map(|path| &path[path.rfind("cpu").unwrap()..]).collect();
+        assert_eq!(differences(&expected, &kernel.dump(), &gone), "", "{failing} calls fail");
+        let failure = released.ok().and_then(|changed| changed.store.failure).unwrap_or_default();
+        named += usize::from(failure.contains("'a' is not in force"));
+        // The next look finds what is whose.
+        change(&|store| store.release(&"none".parse().unwrap()).map(drop).or(Ok(()))).unwrap();
+        assert_eq!(differences(&expected, &kernel.dump(), &[]), "", "{failing} calls fail");
+    }
+    assert!(named > 0, "the machine could be read");
+}
+
 /// Only the owner and root change a hold, and users cannot fill the store.
 #[test]
 fn holds_belong_to_their_owners() {

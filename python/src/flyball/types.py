@@ -1192,7 +1192,7 @@ class NotRestored(TypedDict):
     wanted: str
 
 
-NotRestoredReason = Literal["differs", "cannot-be-read", "was-not-read", "was-lost"]
+NotRestoredReason = Literal["differs", "cannot-be-read", "was-not-read", "was-lost", "may-be-held"]
 
 
 class NotVisible(TypedDict):

@@ -1,11 +1,11 @@
 //! Plans of what clients send, in a thread of their own: the service answers others and corrects
-//! drift meanwhile.
+//! drift meanwhile. A release by a user whose plans wait keeps its place behind them.
 
 use std::{
     collections::VecDeque,
     io::{self, Write as _},
     os::unix::net::UnixStream,
-    sync::mpsc::{Receiver, SyncSender, channel, sync_channel},
+    sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel},
     time::{Duration, Instant},
 };
 
@@ -41,6 +41,7 @@ impl Planner {
         let answer = move || {
             while let Ok((asker, ask, since)) = asked.recv() {
                 let answer = match &ask {
+                    Ask::ReleaseNamed { .. } => Ok(serde_json::Value::Null),
                     Ask::Plan { settings, .. } | Ask::Apply { settings, .. }
                         if since.elapsed() < MAX_WAIT =>
                     {
@@ -59,21 +60,33 @@ impl Planner {
         Ok(Planner { to, from, users: VecDeque::new() })
     }
 
-    /// Plans what a request has for settings, some time.
+    /// Plans what a request has for settings, some time. Returns a request that has none to wait
+    /// for: it is to be decided now.
     ///
     /// # Errors
     /// Too many plans wait already.
-    pub(super) fn plan(&mut self, asker: Asker, ask: Ask) -> Result<(), Refusal> {
-        let user = match &ask {
-            Ask::Plan { user, .. } | Ask::Apply { user, .. } => *user,
-            _ => 0,
+    pub(super) fn plan(&mut self, asker: Asker, ask: Ask) -> Result<Option<Ask>, Refusal> {
+        let (user, is_release) = match &ask {
+            Ask::Plan { user, .. } | Ask::Apply { user, .. } => (*user, false),
+            Ask::ReleaseNamed { user, .. } => (*user, true),
+            _ => return Ok(Some(ask)),
         };
-        if self.users.iter().filter(|other| **other == user).count() >= MAX_WAITING_OF_USER {
+        let waiting = self.users.iter().filter(|other| **other == user).count();
+        if is_release && waiting == 0 {
+            return Ok(Some(ask));
+        }
+        if !is_release && waiting >= MAX_WAITING_OF_USER {
             return Err(busy());
         }
-        self.to.try_send((asker, ask, Instant::now())).map_err(|_| busy())?;
-        self.users.push_back(user);
-        Ok(())
+        match self.to.try_send((asker, ask, Instant::now())) {
+            Ok(()) => {
+                self.users.push_back(user);
+                Ok(None)
+            }
+            // A release always works: if there is no room, it comes before the plans.
+            Err(TrySendError::Full((_, ask, _))) if is_release => Ok(Some(ask)),
+            Err(_) => Err(busy()),
+        }
     }
 
     /// A plan that is ready, with its request.
@@ -110,6 +123,30 @@ mod tests {
             setting.otherwise = vec![setting.wanted.clone(); values];
         }
         settings
+    }
+
+    /// Users do not keep others from planning, and a release stays behind the plans of its user.
+    #[test]
+    fn plans_of_a_user_are_few_and_in_order() {
+        let host = SimHost::open(&SimSetup::parse("i7-2600").unwrap()).unwrap();
+        let mut planner = Planner::start(Box::new(host), UnixStream::pair().unwrap().0).unwrap();
+        let settings = lists(&["max-freq=90GHz"], None, 255);
+        let mut ask = |id, ask| planner.plan((1, id), ask).map(|now| now.is_some());
+        let plan = |user| Ask::Plan { settings: settings.clone(), user };
+        let release = |user| Ask::ReleaseNamed { name: "x".to_owned(), user };
+        assert!((0..4).all(|id| ask(id, plan(7)) == Ok(false)));
+        assert_eq!(ask(4, plan(7)).unwrap_err().why, Why::TooMany);
+        assert_eq!(
+            (ask(5, release(7)), ask(6, release(8)), ask(7, plan(8))),
+            (Ok(false), Ok(true), Ok(false))
+        );
+        let mut order = Vec::new();
+        while order.len() < 6 {
+            order.extend(planner.finished().map(|((_, id), ..)| id));
+            std::thread::yield_now();
+        }
+        assert_eq!(order, [0, 1, 2, 3, 5, 7]);
+        assert!(matches!(planner.plan((1, 8), release(7)), Ok(Some(_))), "nothing waits any more");
     }
 
     /// On 512 CPUs. Before rounds were limited, the worst one had 200 times as much.

@@ -92,6 +92,8 @@ pub enum NotRestoredReason {
     WasNotRead,
     /// The CPUs were offline when a change of the driver's mode removed the settings there.
     WasLost,
+    /// The machine cannot be read now, so another hold may set it.
+    MayBeHeld,
 }
 
 /// A write that the kernel refused.
@@ -179,6 +181,12 @@ impl fmt::Display for NotRestored {
                 "{location} holds '{found}'; its CPUs were offline when the driver's mode changed, which removed what was \
                  set there"
             )?,
+            NotRestoredReason::MayBeHeld => {
+                write!(
+                    f,
+                    "{location} holds '{found}'; another hold may set it, and the machine cannot be read"
+                )?;
+            }
         }
         error.as_ref().map_or(Ok(()), |refused| write!(f, "\n    {refused}"))
     }

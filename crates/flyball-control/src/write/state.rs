@@ -139,6 +139,21 @@ impl StateDir {
             // One directory under two names: a second lock of one file would wait for the first.
             return machine.ok_or(LockError::Held { path, holder: None });
         }
+        let held = |mut file: &File| {
+            let mut text = String::new();
+            // The holder may be writing its name just now; then the name is missing from the
+            // message, no more.
+            let _ = Read::by_ref(&mut file).take(MAX_PER_HOLDER).read_to_string(&mut text);
+            let holder = serde_json::from_str(&text).ok().filter(|holder| !is_stale(holder, file));
+            LockError::Held { path: path.clone(), holder }
+        };
+        // Whoever waits for the lock is woken when a file that could be written is closed. An
+        // attempt that fails must not wake the service that makes it.
+        if let Ok(file) = regular(File::options().read(true), &path)
+            && !flyball_process::try_lock(&file).map_err(fail)?
+        {
+            return Err(held(&file));
+        }
         // No truncation: the file holds the name of the process that has the lock.
         let opened = regular(File::options().read(true).write(true).create(true), &path);
         let mut file = match opened {
@@ -149,12 +164,7 @@ impl StateDir {
             opened => opened.map_err(fail)?,
         };
         if !flyball_process::try_lock(&file).map_err(fail)? {
-            let mut text = String::new();
-            // The holder may be writing its name just now; then the name is missing from the
-            // message, no more.
-            let _ = Read::by_ref(&mut file).take(MAX_PER_HOLDER).read_to_string(&mut text);
-            let holder = serde_json::from_str(&text).ok().filter(|holder| !is_stale(holder, &file));
-            return Err(LockError::Held { path, holder });
+            return Err(held(&file));
         }
         let holder = Holder { pid: std::process::id(), command: command.to_owned(), since: now() };
         // After the lock is taken: before it, this would overwrite the name of the holder. Without

@@ -556,6 +556,31 @@ fn holds_of_programs_outlive_the_bus() {
     assert_eq!(bus.names().len(), 1, "{}", bus.log());
 }
 
+/// A reload while another command has the machine, and of a file that cannot be read.
+#[test]
+fn a_reload_keeps_the_bus_and_its_profiles() {
+    let Some(mut bus) = Bus::start(&["powerprofilesctl"]) else { return };
+    let (config, saving) = (bus.folder.path().join("hold.toml"), bus.folder.path().join("saving.toml"));
+    std::fs::write(&saving, "epp = \"balance_power\"\n").unwrap();
+    std::fs::write(&config, format!("[desktop]\npower-saver = \"{}\"\n", saving.display())).unwrap();
+    bus.service = None;
+    bus.start_service();
+    let pid = bus.service.as_ref().unwrap().0.id().to_string();
+    let reload = || assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    let mut locked = super::hold::hold_lock(&bus.machine, 8);
+    reload();
+    let start = Instant::now();
+    assert_eq!(bus.tool(&["get"]), "balanced\n");
+    assert!(locked.try_wait().unwrap().is_none(), "the answer took {:?}", start.elapsed());
+    assert!(locked.wait().unwrap().success());
+    std::fs::remove_file(&config).unwrap();
+    reload();
+    let error = || bus.machine.json_of_any_code(&["hold", "status"])["config_error"].clone();
+    assert!(eventually(|| error().is_string()), "{}", bus.log());
+    bus.tool(&["set", "power-saver"]);
+    assert_eq!(bus.epp(), "balance_power", "the profile of the last configuration counts");
+}
+
 /// The members of an interface: element, name, and what belongs to it.
 fn members(xml: &str, interface: &str) -> BTreeSet<String> {
     let start =

@@ -241,7 +241,7 @@ impl Drop for Service {
 }
 
 impl Machine {
-    fn json_of_any_code(&self, words: &[&str]) -> serde_json::Value {
+    pub(crate) fn json_of_any_code(&self, words: &[&str]) -> serde_json::Value {
         let ran = Ran::of(&mut self.command(&[words, &["--json"]].concat()));
         serde_json::from_str(&ran.out).unwrap_or_default()
     }
@@ -427,6 +427,23 @@ fn a_configuration_that_is_wrong_writes_nothing_and_says_where() {
     assert_eq!(machine.dump(), first);
 }
 
+/// Another command that has the machine for some seconds.
+pub(crate) fn hold_lock(machine: &Machine, seconds: u32) -> std::process::Child {
+    let script = format!("exec 9<>\"$1\"; flock 9; echo; sleep {seconds}");
+    let mut lock = Command::new("sh");
+    lock.args(["-c", &script, "sh"]).arg(machine.journal().with_file_name("lock"));
+    let mut locked = lock.stdout(Stdio::piped()).spawn().unwrap();
+    std::io::Read::read_exact(locked.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+    locked
+}
+
+/// The CPU time of a process, in ticks of 10 ms.
+fn spent(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
 /// A reload of a file that cannot be read, or while another command has the machine.
 #[test]
 fn a_reload_ends_no_service() {
@@ -445,13 +462,13 @@ fn a_reload_ends_no_service() {
     reload();
     assert!(eventually(|| error().as_str().is_some_and(|error| error.contains("cannot read"))));
     assert_eq!(machine.read(GOVERNOR), "performance", "the last configuration counts");
-    let mut lock = Command::new("flock");
-    lock.arg(machine.journal().with_file_name("lock")).args(["sh", "-c", "echo; exec sleep 1"]);
-    let mut locked = lock.stdout(Stdio::piped()).spawn().unwrap();
-    std::io::Read::read_exact(locked.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+    let mut locked = hold_lock(&machine, 3);
     std::fs::write(&config, &text).unwrap();
     reload();
+    // It waits without trying again and again.
+    let before = spent(service.0.id());
     assert!(locked.wait().unwrap().success());
+    assert!(spent(service.0.id()) - before < 50, "{} ticks", spent(service.0.id()) - before);
     assert!(eventually(|| error().is_null()), "{}", error());
     assert_eq!(
         machine.json_of_any_code(&["hold", "status"])["service"]["process"]["pid"],

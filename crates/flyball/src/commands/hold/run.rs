@@ -2,9 +2,10 @@
 //! `flyball_hold::Service`.
 
 use std::{
+    ops::ControlFlow,
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
-    sync::atomic::Ordering,
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
@@ -16,7 +17,7 @@ use flyball_control::{
     },
 };
 use flyball_hold::{
-    Active, Config, ConfigError, Moment, Presence, Service, Store, Watched, concerns_processors,
+    Active, Config, ConfigError, Desktop, Moment, Presence, Service, Store, Watched, concerns_processors,
 };
 use flyball_host::watch::{Event, Watch};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -83,13 +84,11 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let mut presence = None;
     let mut bus = bus::open(context, &*host, args.bus.as_deref(), args.desktop, &mut watch)?;
     let mut shares = false;
+    // The desktop's profiles of the last configuration that could be read.
+    let mut desktop = Desktop::default();
+    let mut lock = state.lock(&change::command_line()).map_err(TransactionError::Lock)?;
     loop {
         let is_reload = presence.is_some();
-        let Some(lock) = take(&state, &|| is_reload && !stopped.load(Ordering::Relaxed))? else {
-            notify("STOPPING=1");
-            bus.iter_mut().for_each(Bus::stop);
-            return Ok(Exit::Done);
-        };
         if presence.is_none() {
             // Before it is marked: then the store names no service that has ended.
             let other = Store::load(&state, &*host)?.service;
@@ -116,7 +115,9 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         };
         let active = Active::load(&root);
         let config = config.and_then(|config| Ok(Config { active: active?, ..config }));
-        let desktop = config.as_ref().map(|config| config.desktop.clone()).unwrap_or_default();
+        if let Ok(config) = &config {
+            desktop.clone_from(&config.desktop);
+        }
         let mut service =
             Service::start(&*host, state.clone(), lock, blind, config, &settings_of, Moment::here())?;
         change::note_neighbours(&*host, service.store().holds.iter().flat_map(|hold| &hold.settings));
@@ -127,40 +128,48 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         }
         notify("READY=1");
         flyball_process::release_start_code();
-        let ends = || stopped.load(Ordering::Relaxed) || reloads.load(Ordering::Relaxed);
-        serve(&mut service, &mut watch, &root, &mut bus, &ends, &mut |service, bus| {
+        let ends = || next_lock(&state, &stopped, &reloads);
+        let next = serve(&mut service, &mut watch, &root, &mut bus, &ends, &mut |service, bus| {
             report(service, bus, &journal, &mut summary)
         })?;
-        if !reloads.swap(false, Ordering::Relaxed) || stopped.load(Ordering::Relaxed) {
-            notify("STOPPING=1");
-            bus.iter_mut().for_each(Bus::stop);
-            // Another command has the machine: then everything stays as it is.
-            match service.stop(Moment::here()) {
-                Ok(notices) => notices
-                    .iter()
-                    .try_for_each(|notice| journal.line(notice.priority(), notice, &notice.fields()))?,
-                Err(error) => eprintln!("flyball: {error}"),
-            }
-            return Ok(Exit::Done);
+        if let Some(next) = next {
+            reloads.store(false, Ordering::Relaxed);
+            lock = next;
+            continue;
         }
+        notify("STOPPING=1");
+        bus.iter_mut().for_each(Bus::stop);
+        return stop(service, &journal);
     }
 }
 
-/// Takes the machine. Waits for a command that has it while `waits` says so: nothing is corrected
-/// meanwhile, so a reload may take as long. `None` if the wait was given up.
-fn take(state: &StateDir, waits: &dyn Fn() -> bool) -> Result<Option<Lock>, Failure> {
-    let mut has_waited = false;
-    loop {
-        match state.lock(&change::command_line()) {
-            Err(LockError::Held { .. }) if waits() => {
-                has_waited = true;
-                notify("WATCHDOG=1");
-                std::thread::sleep(Duration::from_millis(100));
-            }
-            Err(LockError::Held { .. }) if has_waited => return Ok(None),
-            result => return Ok(Some(result.map_err(TransactionError::Lock)?)),
-        }
+/// Whether the service goes on, ends (without a lock), or reloads with the lock. While another
+/// command has the machine, it goes on: the bus is served, and nothing is corrected.
+fn next_lock(
+    state: &StateDir,
+    stopped: &AtomicBool,
+    reloads: &AtomicBool,
+) -> Result<ControlFlow<Option<Lock>>, TransactionError> {
+    if stopped.load(Ordering::Relaxed) {
+        return Ok(ControlFlow::Break(None));
     }
+    match reloads.load(Ordering::Relaxed).then(|| state.lock(&change::command_line())) {
+        None | Some(Err(LockError::Held { .. })) => Ok(ControlFlow::Continue(())),
+        Some(taken) => taken.map(|lock| ControlFlow::Break(Some(lock))).map_err(TransactionError::Lock),
+    }
+}
+
+fn stop(service: Service<'_>, journal: &Journal) -> Result<Exit, Failure> {
+    // Another command has the machine: then everything stays as it is.
+    match service.stop(Moment::here()) {
+        Ok(notices) => {
+            notices
+                .iter()
+                .try_for_each(|notice| journal.line(notice.priority(), notice, &notice.fields()))?;
+        }
+        Err(error) => eprintln!("flyball: {error}"),
+    }
+    Ok(Exit::Done)
 }
 
 /// A file that cannot be read must not end a service: it may be replaced just now.
@@ -246,16 +255,20 @@ fn report(
 /// Reports what the service did.
 type Report<'a> = dyn FnMut(&mut Service<'_>, &mut Option<Bus>) -> Result<(), Failure> + 'a;
 
+/// Serves until the service ends (`None`) or reloads with the lock.
 fn serve(
     service: &mut Service<'_>,
     watch: &mut Watch,
     root: &Path,
     bus: &mut Option<Bus>,
-    ends: &dyn Fn() -> bool,
+    ends: &dyn Fn() -> Result<ControlFlow<Option<Lock>>, TransactionError>,
     report: &mut Report<'_>,
-) -> Result<(), Failure> {
+) -> Result<Option<Lock>, Failure> {
     let mut followed = Watched::default();
-    while !ends() {
+    loop {
+        if let ControlFlow::Break(next) = ends()? {
+            return Ok(next);
+        }
         if let Some(bus) = bus {
             bus.handle(service, Moment::here());
             bus::report(bus);
@@ -282,7 +295,6 @@ fn serve(
         report(service, bus)?;
         flyball_process::release_freed_memory();
     }
-    Ok(())
 }
 
 /// Watches what holds name, once each; whether a group is watched that was not.
