@@ -97,6 +97,9 @@ pub trait Process: Send + std::fmt::Debug {
     }
 }
 
+/// The variable by which the processes of one launch are found again.
+const LAUNCH_VARIABLE: &str = "FLYBALL_LAUNCH";
+
 /// A process that was started and has not been waited for.
 #[derive(Debug)]
 pub struct Running {
@@ -104,6 +107,8 @@ pub struct Running {
     descriptor: OwnedFd,
     started: Instant,
     own_group: bool,
+    /// The variable that its processes have, unless daemons among them may stay.
+    mark: Option<String>,
     /// The largest resident set of this process when it started the program, KiB.
     parent_kib: u64,
 }
@@ -131,6 +136,7 @@ pub struct Launch {
     stderr: Stream,
     cpus: Option<CpuList>,
     own_group: bool,
+    keeps_daemons: bool,
     niceness: Option<i32>,
     fixed_addresses: bool,
     group: Option<std::ffi::CString>,
@@ -150,6 +156,7 @@ impl Launch {
             stderr: Stream::Inherited,
             cpus: None,
             own_group: true,
+            keeps_daemons: false,
             niceness: None,
             fixed_addresses: false,
             group: None,
@@ -163,6 +170,13 @@ impl Launch {
     pub fn in_foreground(mut self) -> Launch {
         self.own_group = false;
         self.stdin = Stream::Inherited;
+        self
+    }
+
+    /// Lets processes that leave its session live on after its end.
+    #[must_use]
+    pub fn keeping_daemons(mut self) -> Launch {
+        self.keeps_daemons = true;
         self
     }
 
@@ -290,13 +304,22 @@ impl Launch {
             self.environment.insert(flyball_process::OWNER_VARIABLE.into(), Some(name.into()));
         }
         let own_group = self.own_group;
+        let mark = (own_group && !self.keeps_daemons).then(|| {
+            // No two at one time, and in a fixed width: the size of the environment moves the stack.
+            let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+            let number = format!("{:010}.{:09}", time.tv_sec, time.tv_nsec);
+            let mark = format!("{LAUNCH_VARIABLE}={number}");
+            self.environment.insert(LAUNCH_VARIABLE.into(), Some(number.into()));
+            flyball_process::adopt_orphans();
+            mark
+        });
         let mut child = start::Child::prepare(self)?;
         let started = Instant::now();
         let pid = child.start()?;
         // After its exec, for which this thread waits: by then the child has this process's mark.
         let parent_kib = flyball_process::usage(false).peak_kib;
         let descriptor = start::descriptor(pid)?;
-        Ok(Running { pid, descriptor, started, own_group, parent_kib })
+        Ok(Running { pid, descriptor, started, own_group, mark, parent_kib })
     }
 }
 
@@ -366,6 +389,7 @@ impl Process for Running {
             if let Some(ended) = self.wait(if left.is_zero() { step } else { left.min(step) })? {
                 // Members of the group that outlived their leader.
                 self.signal(rustix::process::Signal::KILL);
+                self.kill_left_behind();
                 return Ok(ended);
             }
         }
@@ -373,13 +397,19 @@ impl Process for Running {
 
     fn kill_left_behind(&mut self) -> Vec<String> {
         let group = rustix::process::Pid::from_raw(self.pid).filter(|_| self.own_group);
-        // One system call where nothing is left, which is nearly always. The number cannot be
-        // another group's while a member lives.
-        if group.is_none_or(|group| rustix::process::test_kill_process_group(group).is_err()) {
-            return Vec::new();
+        let mut names = Vec::new();
+        // The number cannot be another group's while a member lives.
+        if group.is_some_and(|group| rustix::process::test_kill_process_group(group).is_ok()) {
+            names = flyball_process::names_of_group(self.pid);
+            self.signal(rustix::process::Signal::KILL);
         }
-        let names = flyball_process::names_of_group(self.pid);
-        self.signal(rustix::process::Signal::KILL);
+        if let Some(mark) = &self.mark {
+            for name in flyball_process::kill_adopted(mark, self.started.elapsed()) {
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            }
+        }
         names
     }
 }

@@ -45,6 +45,8 @@ impl HookRunner {
         command.directory =
             program.and_then(|program| program.directory.clone()).or_else(|| self.directory.clone());
         command.user.clone_from(&self.user);
+        // A database that --setup starts.
+        command.keeps_daemons = true;
         // It runs after a stop too, and nothing else would end it.
         command.limit = (hook == Hook::Cleanup).then_some(MAX_CLEANUP);
         command.run(host, interval, &mut || (), stop).map(Some)

@@ -143,6 +143,55 @@ pub fn names_of_group(group: i32) -> Vec<String> {
     std::fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(name).collect()
 }
 
+/// Adopts orphans among the descendants of this process (PR_SET_CHILD_SUBREAPER).
+pub fn adopt_orphans() {
+    let _ = rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1));
+}
+
+/// Kills the processes that this process has adopted and whose environment has the variable `mark`
+/// (`NAME=VALUE`), with those that are adopted when they end. Returns their names. Those of them
+/// that have ended by themselves are waited for: they are not older than `age`.
+pub fn kill_adopted(mark: &str, age: std::time::Duration) -> Vec<String> {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let now = std::time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32);
+    // USER_HZ is 100 everywhere.
+    let since = (now.saturating_sub(age).as_millis() / 10) as u64;
+    let mut names = Vec::new();
+    // A process that cannot be waited for, or forks without end, ends the search.
+    for _ in 0..100 {
+        let mut found = false;
+        for pid in children() {
+            let place = Path::new("/proc").join(pid.to_string());
+            let environment = std::fs::read(place.join("environ")).unwrap_or_default();
+            let is_marked = environment.split(|byte| *byte == 0).any(|word| word == mark.as_bytes());
+            let ended = || stat(&place, |_, mut fields| Some(fields.next()? == "Z")) == Some(true);
+            let Some(process) = rustix::process::Pid::from_raw(pid) else { continue };
+            if is_marked {
+                names.extend(stat(&place, |name, _| Some(name.to_owned())));
+                if rustix::process::kill_process(process, rustix::process::Signal::KILL).is_err() {
+                    continue;
+                }
+            } else if !ended() || started_at(pid as u32).is_none_or(|start| start < since) {
+                continue;
+            }
+            found |= rustix::process::waitpid(Some(process), rustix::process::WaitOptions::empty()).is_ok();
+        }
+        if !found {
+            break;
+        }
+    }
+    names
+}
+
+/// The children of this process, by the kernel's list (CONFIG_PROC_CHILDREN).
+fn children() -> Vec<i32> {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    lists
+        .flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+        .collect()
+}
+
 /// Hands `read` a process's name and the fields that follow it in /proc/PID/stat: state, parent,
 /// group, ... (proc_pid_stat(5)). The name may hold blanks, parentheses and bytes that are not
 /// UTF-8, so the fields begin after the last parenthesis.

@@ -76,6 +76,8 @@ pub struct Command {
     pub digests_output: bool,
     /// Whether the processor's counters are read.
     pub is_counted: bool,
+    /// Whether daemons that it starts live on after its end.
+    pub keeps_daemons: bool,
     /// What runs instead in rounds of an arm with a program.
     program: Option<Program>,
     /// Bytes by which the environment grows.
@@ -99,6 +101,7 @@ impl Command {
             accepted_exit_codes: Vec::new(),
             digests_output: false,
             is_counted: false,
+            keeps_daemons: false,
             program: None,
             padding: 0,
         }
@@ -148,6 +151,9 @@ impl Command {
         }
         if self.padding > 0 {
             launch = launch.with_variable(PADDING_VARIABLE, &"x".repeat(self.padding));
+        }
+        if self.keeps_daemons {
+            launch = launch.keeping_daemons();
         }
         if let Some(cpus) = &self.cpus {
             launch = launch.on(cpus);

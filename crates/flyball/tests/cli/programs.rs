@@ -64,6 +64,27 @@ fn two_programs_are_compared_and_exported() {
     assert!(fs::read_to_string(place.path().join("m.md")).expect("it is there").contains("./new"));
 }
 
+/// Processes that left their session are killed and named. Those of --setup stay.
+#[test]
+fn daemons_of_programs_are_killed_and_named() {
+    let place = Place::new(&[("plain", "exit 0"), ("daemon", "setsid sleep 3117 & sleep 0.1")]);
+    let setup = "[ -e pid ] || { setsid sleep 3118 & echo $! > pid; }";
+    let ran = place.compare(&["./plain", "./daemon", "--rounds", "2", "--setup", setup]);
+    assert_eq!(ran.code, 0, "{}", ran.text());
+    let said = "./daemon: left processes behind in 2 of 2 rounds, which were killed: sleep.";
+    assert!(ran.out.contains(said), "{}", ran.out);
+    let runs = |seconds: &str| {
+        let entries = fs::read_dir("/proc").expect("it is there").flatten();
+        let lines = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+        lines.filter(|line| line == format!("sleep\0{seconds}\0").as_bytes()).count()
+    };
+    assert_eq!(runs("3117"), 0);
+    let pid = fs::read_to_string(place.path().join("pid")).expect("setup ran");
+    let stays = runs("3118");
+    let _ = Command::new("kill").arg(pid.trim()).status();
+    assert_eq!(stays, 1, "a daemon of --setup");
+}
+
 #[test]
 fn directories_parameters_and_hooks_make_arms() {
     let place = Place::new(&[("a/bench", "echo $1 >> log"), ("b/bench", "echo $1 >> log")]);
