@@ -228,7 +228,7 @@ fn keep_others_off(host: &dyn Host, online: &CpuList, cpus: &CpuList) -> Result<
     let root = partition::ROOT;
     // The parent must keep a CPU for its own tasks (tasks_nocpu_error in kernel/cgroup/cpuset.c).
     if online.difference(cpus).is_empty() {
-        return Err("these are all CPUs (choose some with --cpus)".to_owned());
+        return Err("these are all CPUs (choose some)".to_owned());
     }
     let Ok(controllers) = host.read(&format!("{root}/cgroup.controllers")) else {
         return Err(if host.exists(&format!("{root}/cpuset")) {

@@ -167,7 +167,7 @@ impl Summary {
             why: match why.is_empty() {
                 false => why.join(", "),
                 // Their speed may not be visible, as in a virtual machine.
-                true if cpus().any(is_running) => "-".to_owned(),
+                true if cpus().any(|cpu| is_running(cpu) || cpu.busy.is_none()) => "-".to_owned(),
                 true => "no CPU runs".to_owned(),
             },
             is_throttled,

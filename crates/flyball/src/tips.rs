@@ -9,6 +9,7 @@ use clap::{
 /// What other tools call a command.
 const COMMANDS: &[(&str, &str)] = &[
     ("bench", "compare"),
+    ("benchmark", "compare"),
     ("diff", "verify"),
     ("frequency-info", "show"),
     ("frequency-set", "set"),

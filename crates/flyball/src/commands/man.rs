@@ -73,9 +73,8 @@ pub(crate) fn run(top: Command, args: &Args) -> Result<Exit, Failure> {
     // `trace record`, or the name of the page: `trace-record`, `flyball-trace-record`.
     let name = wanted.join("-").replacen("flyball-flyball", "flyball", 1);
     let Some((path, command)) = all.iter().find(|(path, _)| path.join("-") == name) else {
-        let names: Vec<String> = all.iter().skip(1).map(|(path, _)| path[1..].join(" ")).collect();
-        let (command, names) = (args.command.join(" "), names.join(", "));
-        return Err(Failure::usage(format!("unknown command '{command}' (expected {names})")));
+        let command = args.command.join(" ");
+        return Err(Failure::usage(format!("unknown command '{command}'\nhint: 'flyball help' lists them")));
     };
     let page = breakable(&page(&top, path, command).render());
     if terminal::is_terminal() && opened(&page) {

@@ -106,12 +106,16 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     // After the result: the file is complete as a recording of what this user may see.
     if summary.denied > 0 {
         eprintln!(
-            "flyball: {} files and registers could not be read and are missing; root can read more",
-            summary.denied
+            "flyball: {} files and registers could not be read and are missing{}",
+            summary.denied,
+            if flyball_process::is_root() { "" } else { "; root can read more" }
         );
     }
     if summary.registers == 0 {
-        eprintln!("flyball: no registers were recorded; run `modprobe msr` first, and record as root");
+        eprintln!(
+            "flyball: no registers were recorded; run `modprobe msr` first{}",
+            if flyball_process::is_root() { "" } else { ", and record as root" }
+        );
     }
     Ok(Exit::Done)
 }

@@ -127,7 +127,7 @@ pub(crate) fn status(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> 
     };
     context.output.about(&*host).object(data, || {
         let mut out = if plan.is_empty() {
-            format!("quiet for level {}: all {} settings hold\n", quiet.level, recipe.settings.len())
+            format!("quiet for level {}: all settings hold ({})\n", quiet.level, recipe.settings.len())
         } else {
             let writes = if plan.changes.len() == 1 { "write is" } else { "writes are" };
             format!("not quiet for level {}: {} {writes} missing\n", quiet.level, plan.changes.len())

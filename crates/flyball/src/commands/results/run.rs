@@ -83,8 +83,7 @@ pub(super) fn add(output: &Reporter, args: &Add) -> Result<Exit, Failure> {
     if taken > 0 {
         return Ok(Exit::Done);
     }
-    let why = sum.skipped.first().map(|skipped| format!("{}: {}", skipped.path, skipped.why));
-    Err(Failure::usage(format!("nothing can be added: {}", why.unwrap_or_default())))
+    Err(Failure::usage("nothing can be added"))
 }
 
 fn inputs(dataset: &Dataset, pick: &Pick) -> Result<(Vec<Listed>, Vec<Passed>), Failure> {
