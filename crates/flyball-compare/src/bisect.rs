@@ -236,7 +236,7 @@ impl BisectReport {
             }
             (_, interval, commits) => {
                 let known = interval.map_or("too few rounds".to_owned(), size);
-                _ = writeln!(text, "cannot tell: BAD differs from GOOD in {metric} by {known} ({level} %)");
+                _ = writeln!(text, "cannot tell: {metric} of BAD against GOOD: {known} ({level} %)");
                 for one in commits {
                     let percent = 100.0 * one.probability;
                     _ = writeln!(text, "  {percent:.0} % {} {}", one.commit, one.subject);

@@ -47,7 +47,7 @@ pub struct ProgramArgs {
     pub parameter_list: Vec<String>,
 
     /// Run programs through this shell: sh, 'bash -e'. Its start is part of the time.
-    #[arg(short = 'S', long, value_name = "SHELL")]
+    #[arg(short = 'S', long, value_name = "SHELL", value_parser = parse_shell)]
     pub shell: Option<String>,
 
     /// Run programs without a shell, which is the default.
@@ -65,7 +65,7 @@ pub struct ProgramArgs {
     pub load: Option<String>,
 
     /// The server is ready when this PORT or HOST:PORT accepts connections, when its output has
-    /// line:TEXT, or when this shell command succeeds [default: after half a second].
+    /// line:TEXT, or when this shell command succeeds, within 60 s [default: after half a second].
     #[arg(long, value_name = "WHEN", hide_short_help = true)]
     pub ready: Option<String>,
 
@@ -99,6 +99,15 @@ pub struct ProgramArgs {
     pub same_output: bool,
 }
 
+/// hyperfine's `--shell none` is no shell.
+fn parse_shell(text: &str) -> Result<String, &'static str> {
+    if text == "none" {
+        Err("programs run without a shell unless --shell is given")
+    } else {
+        Ok(text.to_owned())
+    }
+}
+
 /// Why programs cannot be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
@@ -111,6 +120,12 @@ pub enum ProgramError {
     Neither { word: String, program: String },
     #[error("'{word}': {program} is not executable\nhint: chmod +x {program}")]
     NotExecutable { word: String, program: String },
+    #[error("'{word}': {program} is a directory")]
+    Directories { word: String, program: String },
+    #[error("--shell '{0}': there is no such program")]
+    NoShell(String),
+    #[error("--ready {0}: a port is a number from 1 to 65535")]
+    Port(String),
     #[error(
         "'{word}' looks like a setting, but there is no knob '{knob}'\nhint: 'flyball explain' lists the knobs; a \
          variable for a program is given as --env {knob}=VALUE"
@@ -125,11 +140,13 @@ pub enum ProgramError {
     Mixed { program: String, settings: String },
     #[error("give programs as words or as --matrix program=A,B, not both")]
     Twice,
-    #[error("--parameter '{0}': write NAME=1..8, NAME=1..8:2 or NAME=a,b")]
+    #[error(
+        "--parameter '{0}': write NAME=1..8, NAME=1..8:2 or NAME=a,b, from low to high, with at most {MAX_VALUES} values"
+    )]
     Parameter(String),
     #[error("no command has {{{0}}}: the values of --parameter {0} would change nothing")]
     UnusedParameter(String),
-    #[error("there are {names} --command-name for {programs} programs")]
+    #[error("--command-name is given {names} times, for {programs} programs")]
     Names { names: usize, programs: usize },
     #[error(
         "--load needs a server: --serve SERVER, or programs as in 'flyball compare ./old ./new --load wrk'"
@@ -461,6 +478,7 @@ impl ProgramArgs {
         }
         match find(&program, directory.map(PathBuf::as_path)) {
             Found::Executable => Ok(argv),
+            Found::Directory => Err(ProgramError::Directories { word: line.to_owned(), program }),
             Found::File => Err(ProgramError::NotExecutable { word: line.to_owned(), program }),
             Found::Nothing => Err(ProgramError::Neither { word: line.to_owned(), program }),
         }
@@ -475,6 +493,11 @@ impl ProgramArgs {
     }
 
     fn check_files(&self) -> Result<(), ProgramError> {
+        if let Some(ready) = self.ready.as_ref().filter(|ready| ready.parse::<u64>().is_ok())
+            && !ready.parse::<u16>().is_ok_and(|port| port > 0)
+        {
+            return Err(ProgramError::Port(ready.clone()));
+        }
         for directory in &self.directories {
             let fault = match std::fs::metadata(directory) {
                 Ok(data) if data.is_dir() => continue,
@@ -544,6 +567,9 @@ fn words_of(line: &str) -> Result<Vec<String>, ProgramError> {
 fn in_shell(shell: &str, line: &str) -> Result<Vec<String>, ProgramError> {
     let shell = if shell == "default" { "sh" } else { shell };
     let mut argv = words_of(shell)?;
+    if argv.first().is_none_or(|program| !matches!(find(program, None), Found::Executable)) {
+        return Err(ProgramError::NoShell(shell.to_owned()));
+    }
     argv.extend(["-c".to_owned(), line.to_owned()]);
     Ok(argv)
 }
@@ -558,6 +584,7 @@ fn extend(argv: &mut Vec<String>, words: &[String], is_shell: bool) {
 
 enum Found {
     Executable,
+    Directory,
     File,
     Nothing,
 }
@@ -566,6 +593,7 @@ enum Found {
 fn find(program: &str, directory: Option<&Path>) -> Found {
     let look = |path: &Path| match std::fs::metadata(path) {
         Ok(data) if data.is_file() && data.permissions().mode() & 0o111 != 0 => Found::Executable,
+        Ok(data) if data.is_dir() => Found::Directory,
         Ok(_) => Found::File,
         Err(_) => Found::Nothing,
     };

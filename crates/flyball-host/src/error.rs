@@ -67,10 +67,12 @@ macro_rules! errnos {
     (@ NOSYS) => { libc::ENOSYS }; (@ LOOP) => { libc::ELOOP }; (@ NODATA) => { libc::ENODATA };
     (@ ILSEQ) => { libc::EILSEQ }; (@ OPNOTSUPP) => { libc::EOPNOTSUPP }; (@ TIMEDOUT) => { libc::ETIMEDOUT };
     (@ NAMETOOLONG) => { libc::ENAMETOOLONG }; (@ FBIG) => { libc::EFBIG }; (@ XDEV) => { libc::EXDEV };
+    (@ NOEXEC) => { libc::ENOEXEC };
 }
 
 errnos!(
     PERM,
+    NOEXEC,
     NOENT,
     INTR,
     IO,

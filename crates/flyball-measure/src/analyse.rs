@@ -37,7 +37,10 @@ use self::{
     notes::notes,
     sift::{report_arm, report_points},
 };
-pub(crate) use self::{notes::TWO_LEVELS, sift::disturbed_blocks};
+pub(crate) use self::{
+    notes::{NO_ROUND, TWO_LEVELS},
+    sift::disturbed_blocks,
+};
 use crate::{
     run_directory::{Manifest, Round},
     schedule::Length,

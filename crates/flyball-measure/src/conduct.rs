@@ -74,6 +74,8 @@ pub enum Event<'a> {
         /// Whether it is the last of its block.
         ends_block: bool,
     },
+    /// A stop was requested, and the arms' cleanup runs. Another request ends that.
+    CleanUp,
 }
 
 /// How a comparison ended.
@@ -220,7 +222,7 @@ impl Conductor<'_> {
             return Err(MeasureError::Restore { cause, first: outcome.err().map(Box::new) });
         }
         // The machine is as it was by now, whatever these commands do.
-        let cleaned = self.clean_up(&set_up, &directory.manifest);
+        let cleaned = self.clean_up(&set_up, &directory.manifest, progress);
         directory.write(&format!("snapshot-{boot}-after.json"), &pretty(&self.settings.snapshot()))?;
         let outcome = outcome.and_then(|end| cleaned.map(|()| end));
         match outcome {
@@ -313,10 +315,9 @@ impl Conductor<'_> {
             }
             let Some(order) = self.order(directory, boot, number, &arms) else { break };
             let members = order.len();
-            for (place, arm) in order.into_iter().enumerate() {
-                if !warm_up && done_before.contains(&(block, arm)) {
-                    continue;
-                }
+            let is_due = |(_, arm): &(usize, usize)| warm_up || !done_before.contains(&(block, *arm));
+            let due: Vec<(usize, usize)> = order.into_iter().enumerate().filter(is_due).collect();
+            for (place, arm) in due {
                 if self.stop.asked() {
                     return Ok(End::Stopped);
                 }
@@ -496,11 +497,9 @@ impl Conductor<'_> {
         // In a search a round that was ended is a result: its setting is too slow.
         if !(self.ignore_failure || outcome.cut && self.blocks.is_some()) {
             if let Some(failure) = &outcome.failure {
-                return Err(MeasureError::Failed {
-                    arm: arm.name.clone(),
-                    failure: failure.clone(),
-                    output: outcome.output,
-                });
+                let is_load = arm.program.as_ref().is_some_and(|program| program.server.is_some());
+                let failure = if is_load { format!("its load: {failure}") } else { failure.clone() };
+                return Err(MeasureError::Failed { arm: arm.name.clone(), failure, output: outcome.output });
             }
             if outcome.value.is_none() {
                 return Err(MeasureError::NoValue {
@@ -541,15 +540,26 @@ impl Conductor<'_> {
         self.hook(Hook::Setup, arm, schedule)
     }
 
-    /// Runs the cleanup of each arm that was set up. A stop does not end it, so it has a time
-    /// limit.
-    fn clean_up(&self, set_up: &[usize], manifest: &Manifest) -> Result<(), MeasureError> {
-        let Some(hooks) = self.hooks else { return Ok(()) };
+    /// Runs the cleanup of each arm that was set up, after a stop too. A stop while it runs ends it.
+    fn clean_up(
+        &self,
+        set_up: &[usize],
+        manifest: &Manifest,
+        progress: &mut dyn FnMut(&Event<'_>),
+    ) -> Result<(), MeasureError> {
         let (arms, schedule) = (&manifest.arms, &manifest.schedule);
+        let arms: Vec<&Arm> = set_up.iter().filter_map(|arm| arms.get(*arm)).collect();
+        let has_cleanup =
+            |hooks: &&HookRunner| arms.iter().any(|arm| hooks.script(Hook::Cleanup, arm).is_some());
+        let Some(hooks) = self.hooks.filter(has_cleanup) else { return Ok(()) };
+        if self.stop.take() {
+            progress(&Event::CleanUp);
+        }
         let mut result = Ok(());
-        for arm in set_up.iter().filter_map(|arm| arms.get(*arm)) {
-            let ran = hooks.run(Hook::Cleanup, arm, self.host, schedule.tick(), &Stop::default());
+        for arm in arms {
+            let ran = hooks.run(Hook::Cleanup, arm, self.host, schedule.tick(), self.stop);
             let failed = match ran {
+                Err(WorkloadError::Stopped) => return Err(WorkloadError::Stopped.into()),
                 Ok(outcome) => outcome.and_then(|outcome| Some((outcome.failure?, outcome.output))),
                 Err(error) => Some((error.to_string(), String::new())),
             };

@@ -26,6 +26,12 @@ pub struct HookRunner {
 }
 
 impl HookRunner {
+    /// The shell command of an arm's hook.
+    pub(crate) fn script<'a>(&'a self, hook: Hook, arm: &'a Arm) -> Option<&'a str> {
+        let own = arm.program.as_ref().and_then(|program| program.hooks.get(hook));
+        own.or_else(|| self.hooks.get(hook))
+    }
+
     /// Runs one hook of an arm; `None` if there is none.
     ///
     /// # Errors
@@ -39,15 +45,14 @@ impl HookRunner {
         stop: &Stop,
     ) -> Result<Option<Outcome>, WorkloadError> {
         let program = arm.program.as_ref();
-        let own = program.and_then(|program| program.hooks.get(hook));
-        let Some(script) = own.or_else(|| self.hooks.get(hook)) else { return Ok(None) };
+        let Some(script) = self.script(hook, arm) else { return Ok(None) };
         let mut command = Command::new(["/bin/sh", "-c", script].map(str::to_owned).to_vec());
         command.directory =
             program.and_then(|program| program.directory.clone()).or_else(|| self.directory.clone());
         command.user.clone_from(&self.user);
         // A database that --setup starts.
         command.keeps_daemons = true;
-        // It runs after a stop too, and nothing else would end it.
+        // Nobody may be there to stop it.
         command.limit = (hook == Hook::Cleanup).then_some(MAX_CLEANUP);
         command.run(host, interval, &mut || (), stop).map(Some)
     }

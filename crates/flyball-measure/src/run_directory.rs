@@ -247,6 +247,9 @@ pub struct Manifest {
 pub struct BisectNote {
     /// The shell command that builds a commit.
     pub build: Option<String>,
+    /// Where it began, in the repository.
+    #[serde(default)]
+    pub directory: PathBuf,
 }
 
 /// The file with an experiment that many machines run.

@@ -44,6 +44,11 @@ impl Stop {
         self.0.store(true, Ordering::SeqCst);
     }
 
+    /// Forgets a request to stop. Returns whether there was one.
+    pub fn take(&self) -> bool {
+        self.0.swap(false, Ordering::SeqCst)
+    }
+
     /// Whether a stop was requested.
     pub fn asked(&self) -> bool {
         self.0.load(Ordering::SeqCst)

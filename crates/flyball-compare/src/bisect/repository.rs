@@ -69,12 +69,13 @@ pub(super) enum Built {
 }
 
 impl<'a> Repository<'a> {
-    /// Opens the repository of the current directory at `GOOD..BAD`.
+    /// Opens the repository of `directory` at `GOOD..BAD`.
     ///
     /// # Errors
     /// No repository, no such commits, or none between them.
     pub fn open(
         host: &'a dyn Host,
+        directory: &Path,
         range: &str,
         user: Option<User>,
         stop: &Stop,
@@ -87,7 +88,7 @@ impl<'a> Repository<'a> {
         let mut repository = Repository {
             host,
             user,
-            top: ".".to_owned(),
+            top: Path::new(".").join(directory).to_string_lossy().into_owned(),
             prefix: String::new(),
             root: PathBuf::new(),
             commits: Vec::new(),

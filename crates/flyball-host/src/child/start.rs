@@ -243,8 +243,12 @@ impl Child {
             if error.raw_os_error() == Some(libc::ENOEXEC) {
                 self.script[1] = path.as_ptr();
                 // SAFETY: as above.
-                unsafe { libc::execve(SHELL.as_ptr(), self.script.as_ptr(), environment) };
-                error = io::Error::last_os_error();
+                unsafe { libc::execve(self.script[0], self.script.as_ptr(), environment) };
+                let of_shell = io::Error::last_os_error();
+                // Without a shell, what is missing is not the program.
+                if of_shell.raw_os_error() != Some(libc::ENOENT) {
+                    error = of_shell;
+                }
             }
             match error.raw_os_error() {
                 Some(libc::ENOENT | libc::ENOTDIR) => {}
@@ -349,4 +353,20 @@ fn affinity_mask(cpus: &CpuList) -> Vec<u8> {
         mask[cpu as usize / 8] |= 1 << (cpu % 8);
     }
     mask
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_without_a_shell_is_not_a_missing_program() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("script");
+        std::fs::write(&path, "exit 7\n").unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let mut child = Child::prepare(Launch::new(path.to_str().unwrap(), &[]).silent()).unwrap();
+        child.script[0] = c"/nonexistent/sh".as_ptr();
+        assert_eq!(child.start().unwrap_err().raw_os_error(), Some(libc::ENOEXEC));
+    }
 }

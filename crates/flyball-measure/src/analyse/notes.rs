@@ -12,6 +12,7 @@ use crate::{
     numbers::number,
     run_directory::{Manifest, Round},
     speed::SpeedNote,
+    watch::Counting,
     watch::Grade,
 };
 
@@ -325,7 +326,7 @@ fn quiet_note(manifest: &Manifest, report: &Report) -> Option<String> {
     let out: usize = report.arms.iter().map(|arm| arm.left_out.len()).sum();
     Some(format!(
         "The machine was kept quiet (level {}, CPUs {}: {}); conditions were good in {} rounds, fair in {}, bad in {}, \
-         not watched in {}; {out} rounds are left out of the verdict, whatever their values.",
+         not watched in {} (rounds below {} s are too short); {out} rounds are left out of the verdict, whatever their values.",
         quiet.level,
         quiet.cpus,
         if quiet.settings.is_empty() { "nothing to set here".to_owned() } else { quiet.settings.join(" ") },
@@ -333,17 +334,19 @@ fn quiet_note(manifest: &Manifest, report: &Report) -> Option<String> {
         sum(|grades| grades.fair),
         sum(|grades| grades.bad),
         sum(|grades| grades.not_watched),
+        Counting::SHORTEST_SECONDS,
     ))
 }
 
-/// The words of the note that stands next to the answer.
+/// The words of the notes that stand next to the answer.
 pub(crate) const TWO_LEVELS: &str = "has two levels";
+pub(crate) const NO_ROUND: &str = "no round is left";
 
 /// What stands between an arm's numbers and a conclusion.
 fn arm_notes(arm: &ArmReport) -> Vec<String> {
     let mut notes = Vec::new();
     if arm.rounds == 0 && !arm.left_out.is_empty() {
-        notes.push(format!("{}: no round is left, so there is no verdict.", arm.name));
+        notes.push(format!("{}: {NO_ROUND}, so there is no verdict.", arm.name));
     }
     // Only set where most rounds were throttled; single ones are left out.
     if arm.throttled.is_some_and(|count| count > 0) {

@@ -13,7 +13,9 @@ use super::{
     table::{differences, medians},
 };
 use crate::{
-    analyse::{ArmReport, Comparison, EQUIVALENT, Quantity, Report, Steadiness, TWO_LEVELS, Verdict},
+    analyse::{
+        ArmReport, Comparison, EQUIVALENT, NO_ROUND, Quantity, Report, Steadiness, TWO_LEVELS, Verdict,
+    },
     metric::Better,
     numbers::{between, p_value, percent},
     schedule::Length,
@@ -34,7 +36,8 @@ pub fn text<P: Painter + Copy>(report: &Report, screen: Screen<P>) -> String {
         let _ = writeln!(out, "{line}");
     }
     // A reader who sees only an unclear median would miss rounds that take twice as long.
-    let (levels, notes): (Vec<_>, Vec<_>) = report.notes.iter().partition(|note| note.contains(TWO_LEVELS));
+    let (levels, notes): (Vec<_>, Vec<_>) =
+        report.notes.iter().partition(|note| note.contains(TWO_LEVELS) || note.contains(NO_ROUND));
     for note in levels {
         let _ = writeln!(out, "{note}");
     }

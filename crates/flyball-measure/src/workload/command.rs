@@ -134,7 +134,14 @@ impl Command {
             std::io::ErrorKind::NotFound if program.contains(char::is_whitespace) => {
                 "; a line for a shell is given as: -- sh -c 'LINE'".to_owned()
             }
+            std::io::ErrorKind::NotFound if program.contains('/') => {
+                let own = self.program.as_ref().and_then(|program| program.directory.as_ref());
+                own.map_or_else(String::new, |directory| format!(" (in {})", directory.display()))
+            }
             std::io::ErrorKind::NotFound => "; is it installed and in PATH?".to_owned(),
+            _ if cause.raw_os_error() == Some(flyball_host::Errno::NOEXEC.0) => {
+                "; a script begins with #! and its interpreter".to_owned()
+            }
             std::io::ErrorKind::InvalidInput if self.cpus.is_some() => {
                 "; are the CPUs of --pin online?".to_owned()
             }
@@ -322,8 +329,21 @@ impl Workload for Command {
             } else {
                 String::new()
             },
-            failure,
+            failure: failure.map(|failure| with_lack_of_space(failure, &stdout)),
         })
+    }
+}
+
+/// Adds to a failure that the file system takes no more of the output, if that is so.
+fn with_lack_of_space(failure: String, mut file: &File) -> String {
+    use std::io::{ErrorKind, Write as _};
+    let written = file.seek(SeekFrom::End(0)).and_then(|_| file.write_all(&[0; 4096]));
+    match written.map_err(|error| error.kind()) {
+        Err(ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
+            let place = std::env::temp_dir();
+            format!("{failure}; there is no space left in {} for its output", place.display())
+        }
+        _ => failure,
     }
 }
 

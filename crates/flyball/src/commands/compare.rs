@@ -92,6 +92,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let correction = Correction::new(arms.len(), has_energy, &metric, args.until.is_some());
     let length = length(args, arms.len(), correction);
     let mut manifest = manifest(&*host, &args.measuring, length, arms, &workload);
+    args.forms.check()?;
     let has_programs = manifest.arms.iter().any(|arm| arm.program.is_some());
     manifest.schedule.random_layout = has_programs && !args.fixed_layout;
     manifest.schedule.timeout = args.timeout;
@@ -359,8 +360,15 @@ fn conclude(
 ) -> Result<Exit, Failure> {
     let measured = directory.rounds.iter().any(|round| !round.warm_up);
     // A report of warm-up rounds alone would have no numbers.
-    let judged =
-        if measured { write_and_print(output, directory, directory.path(), forms)? } else { Exit::Done };
+    let written = || write_and_print(output, directory, directory.path(), forms);
+    let judged = match if measured { written() } else { Ok(Exit::Done) } {
+        // On a full disk the report is not what matters.
+        Err(failure) if matches!(finished, Finished::Failed(_)) => {
+            eprintln!("flyball: {failure}");
+            failure.exit
+        }
+        judged => judged?,
+    };
     match finished {
         Finished::Complete => {
             waiting(context, directory);
@@ -369,7 +377,8 @@ fn conclude(
         Finished::Stopped => Ok(stopped("compare", &context.machine, directory)),
         Finished::Failed(error) => {
             let failure = failure(*error, measured.then(|| directory.path()));
-            if !measured {
+            // After the last round there is nothing to continue.
+            if !measured || failure.to_string().contains("(in --cleanup: ") {
                 return Err(failure);
             }
             let resume = resume_command("compare", &context.machine, directory);
@@ -402,6 +411,9 @@ pub(super) fn failure(error: MeasureError, kept: Option<&Path>) -> Failure {
     let hint = match &error {
         MeasureError::Failed { failure, .. } if failure.starts_with("exit ") => {
             "\nhint: --ignore-failure=CODE lets rounds with this exit code count, --ignore-failure skips them"
+        }
+        MeasureError::Failed { failure, .. } if failure.starts_with("ended after ") => {
+            "\nhint: --timeout sets this limit, --ignore-failure skips such rounds"
         }
         _ => "",
     };

@@ -79,6 +79,20 @@ pub(crate) struct Forms {
     plot: bool,
 }
 
+impl Forms {
+    /// Fails if a file could not be written at the end, for lack of its directory.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        for file in self.export_markdown.iter().chain(&self.export_json) {
+            let place = file.parent().filter(|place| !place.as_os_str().is_empty() && !place.is_dir());
+            if let Some(place) = place {
+                let (file, place) = (file.display(), place.display());
+                return Err(Failure::usage(format!("cannot write {file}: there is no directory {place}")));
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Args {
     /// Adds the directory or file, and the directory that the report goes to.
     pub(crate) fn files(&self, files: &mut Confinement) {
@@ -139,8 +153,11 @@ pub(crate) fn run(
 /// directory may come from another user.
 pub(super) fn save(place: &Path, name: &str, bytes: &[u8]) -> Result<(), Failure> {
     let path = place.join(name);
-    replace(&path, bytes)
-        .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))
+    replace(&path, bytes).map_err(|error| {
+        let is_denied = error.kind() == std::io::ErrorKind::PermissionDenied;
+        let hint = if is_denied { "\nhint: -o DIR writes the report elsewhere" } else { "" };
+        Failure::failed(format!("cannot write {}: {error}{hint}", path.display()))
+    })
 }
 
 fn make(place: &Path) -> Result<(), Failure> {
@@ -203,8 +220,9 @@ pub(crate) fn write_and_print(
     output.object(
         || &report,
         || {
-            let plot = if forms.plot { render::strips(&report, screen()) + "\n" } else { String::new() };
-            plot + &render::text(&report, screen())
+            let plot =
+                if forms.plot { format!("\n{}", render::strips(&report, screen())) } else { String::new() };
+            render::text(&report, screen()) + &plot
         },
     )?;
     // After the table: a file that cannot be written, as on a full disk, does not hide the result.

@@ -4,7 +4,8 @@ use std::{
     fs,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::Path,
-    process::Command,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
 };
 
 use flyball_testing::{Ran, flyball, skip};
@@ -83,6 +84,49 @@ fn daemons_of_programs_are_killed_and_named() {
     let stays = runs("3118");
     let _ = Command::new("kill").arg(pid.trim()).status();
     assert_eq!(stays, 1, "a daemon of --setup");
+}
+
+/// Ctrl-C while --cleanup runs ends it.
+#[test]
+fn a_cleanup_can_be_stopped() {
+    let place = Place::new(&[("a", "exit 0"), ("b", "exit 0")]);
+    let mut command: Command = flyball!();
+    let words = ["compare", "-o", "run", "./a", "./b", "--rounds", "1", "--cleanup", "touch began; sleep 60"];
+    let child =
+        command.args(words).current_dir(place.path()).stdout(Stdio::null()).spawn().expect("it starts");
+    let start = Instant::now();
+    while !place.path().join("began").exists() {
+        assert!(start.elapsed() < Duration::from_secs(30), "no cleanup");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let stop = Instant::now();
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill").success());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(130));
+    assert!(stop.elapsed() < Duration::from_secs(20), "{:?}", stop.elapsed());
+}
+
+/// What is wrong with a command line is said before the first round.
+#[test]
+fn programs_that_cannot_run_are_refused() {
+    let place = Place::new(&[("a", "exit 0"), ("folder/b", "exit 0"), ("fails", "exit 3")]);
+    for (words, code, said) in [
+        (&["./a", "./folder"][..], 2, "./folder is a directory"),
+        (&["./a", "./a", "--shell", "nosuchshell"], 2, "no such program"),
+        (&["./a", "./a", "--shell", "none"], 2, "without a shell"),
+        (&["sleep 9", "sleep 8", "--load", "./a", "--ready", "99999"], 2, "from 1 to 65535"),
+        (&["./a", "./a", "--rounds", "2", "--min-rounds", "5"], 2, "--min-rounds"),
+        (&["./a {n}", "--parameter", "n=3..1"], 2, "from low to high"),
+        (&["./a", "./a", "--export-json", "none/x.json"], 2, "there is no directory none"),
+        (&["sleep 9", "./a", "--rounds", "1", "--timeout", "0.2"], 1, "--timeout sets this limit"),
+    ] {
+        let _ = fs::remove_dir_all(place.path().join("run"));
+        let ran = place.compare(words);
+        assert!(ran.code == code && ran.text().contains(said), "{words:?}: {}", ran.text());
+    }
+    let _ = fs::remove_dir_all(place.path().join("run"));
+    let ran = place.compare(&["./a", "./fails", "--rounds", "2", "--ignore-failure"]);
+    assert!(ran.out.starts_with("./fails: no round is left"), "{}", ran.text());
 }
 
 #[test]

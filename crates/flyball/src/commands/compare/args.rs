@@ -138,7 +138,7 @@ pub(crate) struct Args {
     pub(super) max_rounds: u32,
 
     /// With --until: minimum number of blocks [default: 6].
-    #[arg(long, alias = "min-runs", value_name = "COUNT", requires = "until", value_parser = clap::value_parser!(u32).range(3..=100_000), hide_short_help = true)]
+    #[arg(long, alias = "min-runs", value_name = "COUNT", requires = "until", conflicts_with = "rounds", value_parser = clap::value_parser!(u32).range(3..=100_000), hide_short_help = true)]
     pub(super) min_rounds: Option<u32>,
 
     /// Find the commit between these two that changed COMMAND's speed. Each commit that runs is

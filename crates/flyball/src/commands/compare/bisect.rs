@@ -35,7 +35,8 @@ pub(super) fn run(context: &Context, host: &dyn Host, args: &Args, range: &str) 
     let interrupted = change::interrupts()?;
     let stop = Stop::watching(Arc::clone(&interrupted));
     let user = args.run_as.user(host)?;
-    let repository = match Repository::open(host, range, user.clone(), &stop) {
+    let directory = std::env::current_dir().map_err(Failure::failed)?;
+    let repository = match Repository::open(host, &directory, range, user.clone(), &stop) {
         Ok(repository) => repository,
         Err(error) => return ended(error),
     };
@@ -50,7 +51,7 @@ pub(super) fn run(context: &Context, host: &dyn Host, args: &Args, range: &str) 
     manifest.schedule.random_layout = !args.fixed_layout;
     manifest.schedule.timeout = args.timeout;
     manifest.trace = args.measuring.trace;
-    manifest.bisect = Some(BisectNote { build: args.build.clone() });
+    manifest.bisect = Some(BisectNote { build: args.build.clone(), directory });
     // A commit that fails is skipped.
     manifest.workload.ignore_failure = true;
     let quiet = super::quiet(host, args, &mut manifest)?;
@@ -87,7 +88,8 @@ pub(super) fn resume(
     let user = directory.owner().cloned();
     let names: Vec<String> = directory.manifest.arms.iter().map(|arm| arm.name.clone()).collect();
     let range = [names.first(), names.last()].map(|name| name.map_or("", String::as_str)).join("..");
-    let repository = match Repository::open(host, &range, user.clone(), &stop) {
+    let place = directory.manifest.bisect.as_ref().map(|note| note.directory.clone()).unwrap_or_default();
+    let repository = match Repository::open(host, &place, &range, user.clone(), &stop) {
         Ok(repository) => repository,
         Err(error) => return ended(error),
     };

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use flyball_compare::{BootedArms, RunSeeds, arms};
 use flyball_host::Host;
-use flyball_measure::{Manifest, Program, RefusedArm, Schedule, WorkloadNote};
+use flyball_measure::{Hook, Manifest, Program, RefusedArm, Schedule, WorkloadNote};
 use flyball_text::span;
 
 use crate::{
@@ -100,6 +100,11 @@ fn render(manifest: &Manifest, preview: &DryRun<'_>) -> String {
     );
     for load in &manifest.workload.background {
         let _ = writeln!(out, "during each round: {}", load.title());
+    }
+    for hook in Hook::ALL {
+        if let Some(script) = manifest.workload.hooks.get(hook) {
+            let _ = writeln!(out, "{}: {script}", hook.option());
+        }
     }
     if let Some(note) = &manifest.bisect {
         let [good, bad] = [arms.first(), arms.last()].map(|arm| arm.map_or("", |arm| arm.name.as_str()));

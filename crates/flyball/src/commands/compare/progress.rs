@@ -43,6 +43,7 @@ impl Progress {
                 terminal::redraw(&line(0, *of, &arm.name));
             }
             Event::Begin { .. } => {}
+            Event::CleanUp => eprintln!("flyball: stopping: --cleanup runs, and Ctrl-C ends it"),
             Event::Over { round, done, of, ends_block, .. } => {
                 let spent = self.began.elapsed();
                 let first = *self.first.get_or_insert(spent);

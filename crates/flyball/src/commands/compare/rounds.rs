@@ -95,7 +95,9 @@ fn parse_number(text: &str) -> Option<f64> {
 
 pub(crate) fn parse_percent(text: &str) -> Result<f64, &'static str> {
     let value = parse_number(text.trim().trim_end_matches('%')).map(|percent| percent / 100.0);
-    value.filter(|value| *value > 0.0 && *value < 1.0).ok_or("write a percentage above 0, as 1% or 0.5%")
+    value
+        .filter(|value| *value > 0.0 && *value < 1.0)
+        .ok_or("write a percentage above 0 and below 100, as 1% or 0.5%")
 }
 
 fn parse_confidence(text: &str) -> Result<f64, &'static str> {
