@@ -29,7 +29,7 @@ pub struct ProgramArgs {
     #[arg(id = "in", long = "in", value_name = "DIR,DIR", value_delimiter = ',')]
     pub directories: Vec<PathBuf>,
 
-    /// Values for {NAME} in the command and in --setup, --prepare, --conclude and --cleanup:
+    /// Values for {NAME} in the command and in --setup, --rebuild, --prepare, --conclude and --cleanup:
     /// n=1..8, n=1..8:2 (by 2) or n=a,b. Each value makes an arm.
     #[arg(long, value_name = "NAME=VALUES")]
     pub parameter: Vec<String>,
@@ -81,6 +81,11 @@ pub struct ProgramArgs {
     #[arg(short = 's', long, value_name = "COMMAND")]
     pub setup: Option<String>,
 
+    /// Shell command that builds an arm again before each block, not measured. FLYBALL_SEED is
+    /// another number each time, for a random order of linking.
+    #[arg(long, value_name = "COMMAND", conflicts_with = "fixed_layout", hide_short_help = true)]
+    pub rebuild: Option<String>,
+
     /// Shell command to run after each round, not measured.
     #[arg(short = 'C', long, value_name = "COMMAND", hide_short_help = true)]
     pub conclude: Option<String>,
@@ -101,11 +106,7 @@ pub struct ProgramArgs {
 
 /// hyperfine's `--shell none` is no shell.
 fn parse_shell(text: &str) -> Result<String, &'static str> {
-    if text == "none" {
-        Err("programs run without a shell unless --shell is given")
-    } else {
-        Ok(text.to_owned())
-    }
+    if text == "none" { Err("leave it out: programs run without a shell") } else { Ok(text.to_owned()) }
 }
 
 /// Why programs cannot be compared.
@@ -223,6 +224,7 @@ impl ProgramArgs {
             (!self.env.is_empty(), "--env"),
             (self.input.is_some(), "--input"),
             (self.setup.is_some(), "--setup"),
+            (self.rebuild.is_some(), "--rebuild"),
             (self.conclude.is_some(), "--conclude"),
             (self.cleanup.is_some(), "--cleanup"),
             (self.same_output, "--same-output"),
@@ -272,6 +274,7 @@ impl ProgramArgs {
         let parameters = self.parameters()?;
         let hooks = Hooks {
             setup: self.setup.clone(),
+            rebuild: self.rebuild.clone(),
             prepare: prepare.cloned(),
             conclude: self.conclude.clone(),
             cleanup: self.cleanup.clone(),

@@ -317,6 +317,7 @@ impl Conductor<'_> {
             let members = order.len();
             let is_due = |(_, arm): &(usize, usize)| warm_up || !done_before.contains(&(block, *arm));
             let due: Vec<(usize, usize)> = order.into_iter().enumerate().filter(is_due).collect();
+            self.rebuild(set_up, &directory.manifest, number, &due)?;
             for (place, arm) in due {
                 if self.stop.asked() {
                     return Ok(End::Stopped);
@@ -439,7 +440,7 @@ impl Conductor<'_> {
             Err(cause) => return Err(RefusedArm { arm: arm.name.clone(), cause }.into()),
         };
         self.pause(schedule.pause())?;
-        self.hook(Hook::Prepare, arm, schedule)?;
+        self.hook(Hook::Prepare, arm, schedule, None)?;
         let user = self.hooks.and_then(|hooks| hooks.user.clone());
         let mut served = Served::start(self.host, arm, user, self.stop)?;
         let mut background = Background::start(self.host, self.background)?;
@@ -493,7 +494,7 @@ impl Conductor<'_> {
         let trace = tracer
             .map(|(tracer, (directory, name))| tracer.end(directory, &name).map_err(failed))
             .transpose()?;
-        self.hook(Hook::Conclude, arm, schedule)?;
+        self.hook(Hook::Conclude, arm, schedule, None)?;
         // In a search a round that was ended is a result: its setting is too slow.
         if !(self.ignore_failure || outcome.cut && self.blocks.is_some()) {
             if let Some(failure) = &outcome.failure {
@@ -514,14 +515,39 @@ impl Conductor<'_> {
     }
 
     /// Runs a shell command of the user's around a round, unmetered.
-    fn hook(&self, hook: Hook, arm: &Arm, schedule: &Schedule) -> Result<(), MeasureError> {
+    fn hook(
+        &self,
+        hook: Hook,
+        arm: &Arm,
+        schedule: &Schedule,
+        seed: Option<u32>,
+    ) -> Result<(), MeasureError> {
         let Some(hooks) = self.hooks else { return Ok(()) };
-        let ran = hooks.run(hook, arm, self.host, schedule.tick(), self.stop)?;
+        let ran = hooks.run(hook, arm, self.host, schedule.tick(), seed, self.stop)?;
         let failed = ran.and_then(|outcome| Some((outcome.failure?, outcome.output)));
         failed.map_or(Ok(()), |(failure, output)| {
             let failure = format!("in {}: {failure}", hook.option());
             Err(MeasureError::Failed { arm: arm.name.clone(), failure, output })
         })
+    }
+
+    /// Builds the arms of a block again.
+    fn rebuild(
+        &self,
+        set_up: &mut Vec<usize>,
+        manifest: &Manifest,
+        block: usize,
+        due: &[(usize, usize)],
+    ) -> Result<(), MeasureError> {
+        for (place, number) in due {
+            let arm = &manifest.arms[*number];
+            if self.hooks.is_some_and(|hooks| hooks.script(Hook::Rebuild, arm).is_some()) {
+                self.set_up(set_up, *number, arm, &manifest.schedule)?;
+                let seed = Some(manifest.schedule.build_seed(block, *place));
+                self.hook(Hook::Rebuild, arm, &manifest.schedule, seed)?;
+            }
+        }
+        Ok(())
     }
 
     /// Runs the setup of an arm before its first round of this session.
@@ -537,7 +563,7 @@ impl Conductor<'_> {
         }
         // Before it runs: a setup that failed half way has something to clean up too.
         done.push(number);
-        self.hook(Hook::Setup, arm, schedule)
+        self.hook(Hook::Setup, arm, schedule, None)
     }
 
     /// Runs the cleanup of each arm that was set up, after a stop too. A stop while it runs ends it.
@@ -557,7 +583,7 @@ impl Conductor<'_> {
         }
         let mut result = Ok(());
         for arm in arms {
-            let ran = hooks.run(Hook::Cleanup, arm, self.host, schedule.tick(), self.stop);
+            let ran = hooks.run(Hook::Cleanup, arm, self.host, schedule.tick(), None, self.stop);
             let failed = match ran {
                 Err(WorkloadError::Stopped) => return Err(WorkloadError::Stopped.into()),
                 Ok(outcome) => outcome.and_then(|outcome| Some((outcome.failure?, outcome.output))),

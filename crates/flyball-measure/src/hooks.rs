@@ -32,7 +32,7 @@ impl HookRunner {
         own.or_else(|| self.hooks.get(hook))
     }
 
-    /// Runs one hook of an arm; `None` if there is none.
+    /// Runs one hook of an arm; `None` if there is none. A build finds `seed` in FLYBALL_SEED.
     ///
     /// # Errors
     /// As [`Workload::run`].
@@ -42,6 +42,7 @@ impl HookRunner {
         arm: &Arm,
         host: &dyn Host,
         interval: Duration,
+        seed: Option<u32>,
         stop: &Stop,
     ) -> Result<Option<Outcome>, WorkloadError> {
         let program = arm.program.as_ref();
@@ -50,6 +51,8 @@ impl HookRunner {
         command.directory =
             program.and_then(|program| program.directory.clone()).or_else(|| self.directory.clone());
         command.user.clone_from(&self.user);
+        command.environment =
+            seed.map(|seed| ("FLYBALL_SEED".to_owned(), seed.to_string())).into_iter().collect();
         // A database that --setup starts.
         command.keeps_daemons = true;
         // Nobody may be there to stop it.

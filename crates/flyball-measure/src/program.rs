@@ -44,6 +44,9 @@ pub struct Hooks {
     /// Before the first round of an arm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setup: Option<String>,
+    /// Before each block, once for each arm.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rebuild: Option<String>,
     /// Before each round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepare: Option<String>,
@@ -59,18 +62,20 @@ pub struct Hooks {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hook {
     Setup,
+    Rebuild,
     Prepare,
     Conclude,
     Cleanup,
 }
 
 impl Hook {
-    pub const ALL: [Hook; 4] = [Hook::Setup, Hook::Prepare, Hook::Conclude, Hook::Cleanup];
+    pub const ALL: [Hook; 5] = [Hook::Setup, Hook::Rebuild, Hook::Prepare, Hook::Conclude, Hook::Cleanup];
 
     /// The option of `compare` that sets it.
     pub fn option(self) -> &'static str {
         match self {
             Hook::Setup => "--setup",
+            Hook::Rebuild => "--rebuild",
             Hook::Prepare => "--prepare",
             Hook::Conclude => "--conclude",
             Hook::Cleanup => "--cleanup",
@@ -87,6 +92,7 @@ impl Hooks {
     pub fn get(&self, hook: Hook) -> Option<&str> {
         let script = match hook {
             Hook::Setup => &self.setup,
+            Hook::Rebuild => &self.rebuild,
             Hook::Prepare => &self.prepare,
             Hook::Conclude => &self.conclude,
             Hook::Cleanup => &self.cleanup,
@@ -97,7 +103,7 @@ impl Hooks {
     /// The same commands with each text changed by `change`.
     #[must_use]
     pub fn map(&self, change: impl Fn(&str) -> String) -> Hooks {
-        let [setup, prepare, conclude, cleanup] = Hook::ALL.map(|hook| self.get(hook).map(&change));
-        Hooks { setup, prepare, conclude, cleanup }
+        let [setup, rebuild, prepare, conclude, cleanup] = Hook::ALL.map(|hook| self.get(hook).map(&change));
+        Hooks { setup, rebuild, prepare, conclude, cleanup }
     }
 }

@@ -111,10 +111,17 @@ impl Schedule {
         if !self.random_layout {
             return 0;
         }
+        self.layout(block, place).random_range(0..4096)
+    }
+
+    /// A number from which an arm's build of one block can draw its layout.
+    pub fn build_seed(&self, block: usize, place: usize) -> u32 {
+        self.layout(block, place).random()
+    }
+
+    fn layout(&self, block: usize, place: usize) -> Pcg64Mcg {
         let number = (block as u64) << 16 | place as u64;
-        let mut random =
-            Pcg64Mcg::seed_from_u64(!self.seed ^ (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        random.random_range(0..4096)
+        Pcg64Mcg::seed_from_u64(!self.seed ^ (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
     /// Blocks at most.

@@ -117,6 +117,7 @@ class BisectNote(TypedDict):
     """The search of commits."""
 
     build: Union[str, None]
+    directory: str
 
 
 class Boot(TypedDict):
@@ -928,6 +929,7 @@ class Hooks(TypedDict):
     cleanup: NotRequired[str]
     conclude: NotRequired[str]
     prepare: NotRequired[str]
+    rebuild: NotRequired[str]
     setup: NotRequired[str]
 
 
@@ -2129,6 +2131,7 @@ class WorkloadNote(TypedDict):
     name: str
     prepare: NotRequired[str]
     reader: NotRequired[Reader]
+    rebuild: NotRequired[str]
     same_output: NotRequired[bool]
     server: NotRequired[List[str]]
     setup: NotRequired[str]

@@ -182,7 +182,7 @@ impl<'a> Repository<'a> {
         }
         let program = Some(Program { directory: Some(directory), ..Program::default() });
         let arm = Arm { name: commit.clone(), program, ..Arm::now() };
-        let built = hooks.run(Hook::Setup, &arm, self.host, TICK, stop)?;
+        let built = hooks.run(Hook::Setup, &arm, self.host, TICK, None, stop)?;
         if let Some(Outcome { failure: Some(failure), output, .. }) = built {
             return Ok(Built::Not(format!("it does not build ({failure}){}", last_lines(&output))));
         }

@@ -152,6 +152,7 @@ fn arms_and_workload(
         return Err(workloads::PrepareError::NotOnModel { option, machine: host.name() }.into());
     }
     workload.hooks.setup.clone_from(&programs.setup);
+    workload.hooks.rebuild.clone_from(&programs.rebuild);
     workload.hooks.conclude.clone_from(&programs.conclude);
     workload.hooks.cleanup.clone_from(&programs.cleanup);
     workload.command.input.clone_from(&programs.input);

@@ -65,6 +65,22 @@ fn two_programs_are_compared_and_exported() {
     assert!(fs::read_to_string(place.path().join("m.md")).expect("it is there").contains("./new"));
 }
 
+/// Each arm has a build of its own in each block, before the first round of that block.
+#[test]
+fn arms_are_built_again_in_each_block() {
+    let place = Place::new(&[("a/bench", "echo run >> ../log"), ("b/bench", "echo run >> ../log")]);
+    let rebuild = ["--rebuild", "echo $FLYBALL_SEED >> ../log", "--setup", "echo setup >> ../log"];
+    let ran = place.compare(&[&["--in", "a,b", "--rounds", "2"][..], &rebuild, &["--", "./bench"]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.text());
+    let log = fs::read_to_string(place.path().join("log")).expect("it ran");
+    let kind = |line: &str| if line.parse::<u32>().is_ok() { "b".to_owned() } else { line[..1].to_owned() };
+    let kinds: String = log.lines().map(kind).collect();
+    assert_eq!(kinds, "sbsbrrbbrrbbrr", "{log}");
+    let seeds: std::collections::BTreeSet<&str> =
+        log.lines().filter(|line| line.parse::<u32>().is_ok()).collect();
+    assert_eq!(seeds.len(), 6, "{log}");
+}
+
 /// Processes that left their session are killed and named. Those of --setup stay.
 #[test]
 fn daemons_of_programs_are_killed_and_named() {

@@ -12,7 +12,7 @@ use crate::{
 
 /// Options that the file of `--experiment` may have, by their ids; on the command line they exclude
 /// `--experiment`.
-pub(super) const OPTIONS: [&str; 47] = [
+pub(super) const OPTIONS: [&str; 48] = [
     "matrix",
     "rounds",
     "until",
@@ -50,6 +50,7 @@ pub(super) const OPTIONS: [&str; 47] = [
     "env",
     "input",
     "setup",
+    "rebuild",
     "conclude",
     "cleanup",
     "aa",
@@ -143,7 +144,7 @@ pub(crate) struct Args {
 
     /// Find the commit between these two that changed COMMAND's speed. Each commit that runs is
     /// checked out and built once, in a directory of its own below TMPDIR.
-    #[arg(long, value_name = "GOOD..BAD", requires = "command", conflicts_with_all = ["arm", "arms", "matrix", "in", "parameter", "aa", "same_output", "fail_if", "rounds", "until", "workload", "model", "suite", "setup", "cleanup", "serve", "load"], hide_short_help = true)]
+    #[arg(long, value_name = "GOOD..BAD", requires = "command", conflicts_with_all = ["arm", "arms", "matrix", "in", "parameter", "aa", "same_output", "fail_if", "rounds", "until", "workload", "model", "suite", "setup", "rebuild", "cleanup", "serve", "load"], hide_short_help = true)]
     pub(super) bisect: Option<String>,
 
     /// With --bisect: shell command that builds a commit. Commits that do not build are skipped.
