@@ -14,6 +14,7 @@
 mod amd_firmware;
 mod amd_pstate;
 pub mod amd_pstate_write;
+mod chosen;
 mod conflicts;
 mod driver;
 mod facts;
@@ -36,7 +37,7 @@ pub use pass::Unseen;
 use std::fmt;
 
 pub use crate::Evidence;
-use crate::{Id, ReadError, Vendor};
+use crate::{Id, ReadError, Setting, Vendor, intent::IntentError};
 
 use flyball_host::Host;
 use serde::Serialize;
@@ -111,12 +112,34 @@ impl Group {
 #[schemars(with = "String")]
 pub struct KnobValue {
     pub knob: Id,
+    /// The instance of the knob, as in `power-limit:long_term`; empty for all.
+    pub instance: &'static str,
     pub value: String,
+}
+
+impl KnobValue {
+    pub fn new(knob: Id, value: impl Into<String>) -> KnobValue {
+        KnobValue { knob, instance: "", value: value.into() }
+    }
+
+    /// Returns the knob's name with its instance.
+    fn name(&self) -> String {
+        let separator = if self.instance.is_empty() { "" } else { ":" };
+        format!("{}{separator}{}", self.knob, self.instance)
+    }
+
+    /// Returns it as a setting of the whole machine.
+    ///
+    /// # Errors
+    /// The knob does not take the value.
+    pub fn setting(&self) -> Result<Setting, IntentError> {
+        Setting::new(&self.name(), &self.value, None, self.to_string())
+    }
 }
 
 impl fmt::Display for KnobValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={}", self.knob, self.value)
+        write!(f, "{}={}", self.name(), self.value)
     }
 }
 
@@ -173,7 +196,13 @@ pub struct Finding {
     /// the check reads.
     #[serde(skip)]
     pub not_recorded: bool,
+    /// The policies that the check compared: the value of each and the files that hold it.
+    #[serde(skip)]
+    pub compared: Compared,
 }
+
+/// Values, each with the files that hold it.
+pub type Compared = Vec<(String, Vec<String>)>;
 
 /// The answer of a check's function; the table adds id, group and reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -184,12 +213,14 @@ pub struct Answer {
     fix: Option<Fix>,
     kernel_test: Option<KernelTest>,
     not_recorded: bool,
+    compared: Compared,
 }
 
 impl Answer {
     pub fn new(verdict: Verdict, what: impl Into<String>) -> Answer {
         let (evidence, fix, kernel_test) = (Vec::new(), None, None);
-        Answer { verdict, what: what.into(), evidence, fix, kernel_test, not_recorded: false }
+        let compared = Vec::new();
+        Answer { verdict, what: what.into(), evidence, fix, kernel_test, not_recorded: false, compared }
     }
 
     /// Adds evidence: a location and the value read there.
@@ -208,13 +239,13 @@ impl Answer {
     /// Proposes this setting as the fix.
     #[must_use]
     fn set(self, knob: Id, value: impl Into<String>) -> Answer {
-        self.fix(Fix::Settings(vec![KnobValue { knob, value: value.into() }]))
+        self.fix(Fix::Settings(vec![KnobValue::new(knob, value)]))
     }
 }
 
 fn finding(id: &'static str, group: Group, why: &'static str, answer: Answer) -> Finding {
-    let Answer { verdict, what, evidence, fix, kernel_test, not_recorded } = answer;
-    Finding { id, group, verdict, what, why, evidence, fix, kernel_test, not_recorded }
+    let Answer { verdict, what, evidence, fix, kernel_test, not_recorded, compared } = answer;
+    Finding { id, group, verdict, what, why, evidence, fix, kernel_test, not_recorded, compared }
 }
 
 fn ok(what: impl Into<String>) -> Answer {

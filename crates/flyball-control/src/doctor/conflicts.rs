@@ -4,7 +4,7 @@ use flyball_host::CpuList;
 
 use super::{
     Answer, Check, Facts, Fix, Group, KnobValue, Vendor,
-    facts::{BOOST, MAX_PERF_PCT, NO_TURBO, cpu_words},
+    facts::{BOOST, MAX_PERF_PCT, MIN_PERF_PCT, NO_TURBO, cpu_words},
     note, ok, unknown, warning,
 };
 use crate::Id;
@@ -138,13 +138,17 @@ fn split_by<'a>(
 pub(super) fn same_within_kind(
     facts: &Facts,
     what: &str,
+    files: &[&str],
     text: impl Fn(&super::Policy) -> Option<String>,
 ) -> Option<Answer> {
     let mut shown = None;
     for policies in kinds(facts) {
         let groups = split_by(&policies, &text);
         if groups.len() > 1 {
-            let answer = warning(format!("CPUs of the same kind have different {what}"));
+            let mut answer = warning(format!("CPUs of the same kind have different {what}"));
+            let paths = |policy: &super::Policy| files.iter().map(|file| policy.path(file)).collect();
+            let values = policies.iter().filter_map(|policy| Some((text(policy)?, paths(policy))));
+            answer.compared = values.collect();
             return Some(
                 groups
                     .into_iter()
@@ -169,8 +173,9 @@ pub(super) fn same_within_kind(
 
 fn governors(facts: &Facts) -> Option<Answer> {
     let most_common = facts.by_value("scaling_governor").first().map(|(governor, _)| governor.clone());
-    let answer =
-        same_within_kind(facts, "governors", |policy| policy.get("scaling_governor").map(str::to_owned))?;
+    let answer = same_within_kind(facts, "governors", &["scaling_governor"], |policy| {
+        policy.get("scaling_governor").map(str::to_owned)
+    })?;
     Some(match (answer.verdict, most_common) {
         // The most common one changes the fewest CPUs.
         (super::Verdict::Warning, Some(governor)) => answer.set(Id::Governor, governor),
@@ -193,7 +198,8 @@ fn is_limited_by_firmware(policy: &super::Policy) -> bool {
 }
 
 fn limits(facts: &Facts) -> Option<Answer> {
-    let answer = same_within_kind(facts, "frequency limits", |policy| {
+    let files = ["scaling_min_freq", "scaling_max_freq"];
+    let answer = same_within_kind(facts, "frequency limits", &files, |policy| {
         // Relative to each policy's own range, so that preferred cores, and CPUs to which Speed
         // Select or the firmware gives other limits, do not count as different.
         let place = |name: &str| {
@@ -219,7 +225,7 @@ fn limits(facts: &Facts) -> Option<Answer> {
         return Some(answer);
     }
     let both = [(Id::MinFreq, "min"), (Id::MaxFreq, "max")];
-    let settings = both.map(|(knob, value)| KnobValue { knob, value: value.to_owned() });
+    let settings = both.map(|(knob, value)| KnobValue::new(knob, value));
     Some(answer.fix(Fix::Settings(settings.to_vec())))
 }
 
@@ -410,8 +416,13 @@ fn raised(facts: &Facts) -> Option<Answer> {
             continue;
         };
         shown.get_or_insert((policy.path("scaling_min_freq"), min.to_string()));
-        // Since 6.13 amd-pstate sets the lowest non-linear frequency as its default minimum.
-        let usual = lowest.max(policy.number("amd_pstate_lowest_nonlinear_freq").unwrap_or(0));
+        // Since 6.13 amd-pstate sets the lowest non-linear frequency as its default minimum. In
+        // passive mode intel_pstate turns min_perf_pct into a minimum (update_qos_requests), which
+        // conflict.perf-pct is about.
+        let percent = facts.read(MIN_PERF_PCT).ok().and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+        let by_percent = policy.number("cpuinfo_max_freq").unwrap_or(0) * percent / 100;
+        let usual =
+            lowest.max(policy.number("amd_pstate_lowest_nonlinear_freq").unwrap_or(0)).max(by_percent);
         // A hundredth more is the rounding of a table; equal limits are for
         // conflict.pinned-minimum.
         if min * 100 <= usual * 101
@@ -447,7 +458,7 @@ fn raised(facts: &Facts) -> Option<Answer> {
 
 /// Returns whether the driver runs in active mode: in passive mode the drivers register as
 /// intel_cpufreq and amd-pstate.
-fn is_active(policy: &super::Policy) -> bool {
+pub(super) fn is_active(policy: &super::Policy) -> bool {
     matches!(policy.get("scaling_driver"), Some("intel_pstate" | "amd-pstate-epp"))
 }
 
@@ -589,10 +600,14 @@ fn turbo(facts: &Facts) -> Option<Answer> {
         );
     }
     // Off on all CPUs is not a contradiction but a choice: conflict.turbo-off is about that.
-    if boost.as_deref() == Some("1") && !off.is_empty() && off.len() < facts.online.len() {
+    let first = facts.policies.iter().find(|policy| policy.get("boost") == Some("0"));
+    if let (Some("1"), Some(first)) = (boost.as_deref(), first)
+        && off.len() < facts.online.len()
+    {
         return Some(
-            note(format!("boost is on for the machine but off for CPUs {off}"))
+            warning(format!("boost is on for the machine but off for {}", cpu_words(&off)))
                 .seen(BOOST, "1")
+                .seen(first.path("boost"), "0")
                 .set(Id::Boost, "on"),
         );
     }

@@ -57,6 +57,8 @@ impl Policy {
 pub(super) const NO_TURBO: &str = "/sys/devices/system/cpu/intel_pstate/no_turbo";
 /// The highest performance that intel_pstate asks for, in percent.
 pub(super) const MAX_PERF_PCT: &str = "/sys/devices/system/cpu/intel_pstate/max_perf_pct";
+/// The lowest performance that intel_pstate asks for, in percent.
+pub(super) const MIN_PERF_PCT: &str = "/sys/devices/system/cpu/intel_pstate/min_perf_pct";
 /// The switch of acpi-cpufreq and amd-pstate; 1 is with boost.
 pub(super) const BOOST: &str = "/sys/devices/system/cpu/cpufreq/boost";
 

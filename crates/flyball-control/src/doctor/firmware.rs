@@ -94,6 +94,8 @@ fn turbo_intel(facts: &Facts) -> Answer {
         .map(|(package, _)| *package)
         .collect();
     let off = match &registers {
+        // acpi-cpufreq's switch is the same bit (boost_set_msr): the flag is from boot.
+        Ok(_) if facts.read(BOOST).is_ok() && facts.flag("ida") => Some(false),
         Ok(_) => Some(!off_in.is_empty()),
         Err(_) if facts.flag("ida") => Some(false),
         Err(_) => None,
@@ -107,7 +109,9 @@ fn turbo_intel(facts: &Facts) -> Answer {
                 }
                 _ => "turbo is off in firmware".to_owned(),
             };
-            warning(what).seen(place, "1").fix(advice)
+            let seen =
+                |answer: Answer, package: &u32| answer.seen(format!("{place} of package {package}"), "1");
+            off_in.iter().take(4).fold(warning(what), seen).fix(advice)
         }
         (Some(false), Some(word)) => ok("firmware allows turbo").seen(NO_TURBO, word),
         (Some(false), None) => ok("firmware allows turbo")

@@ -13,7 +13,7 @@ use flyball_host::{
 };
 
 use super::{
-    Answer, Check, Facts, Fix, Group, Sampled, Unseen, Vendor,
+    Answer, Check, Facts, Fix, Group, KnobValue, Sampled, Unseen, Vendor, Verdict,
     facts::{cpu_words, packages},
     firmware::first_cpu,
     models, note, ok, unknown, warning,
@@ -25,7 +25,7 @@ pub(super) const CHECKS: &[Check] = &[
         id: "firmware.power-limit",
         group: Group::Firmware,
         why: "A sustained power limit below the processor's rating slows every long load.",
-        looks: "MSR 0x610 against 0x614, or the constraints of powercap's package zones",
+        looks: "MSR 0x610 against 0x614, and the constraints of powercap's package zones",
         covers: &[],
         run: power_limit,
     },
@@ -94,15 +94,20 @@ fn power_limit(facts: &Facts) -> Option<Answer> {
         let (Ok(limit), Ok(info), Ok(units)) =
             (read(MSR_PKG_POWER_LIMIT), read(MSR_PKG_POWER_INFO), read(MSR_RAPL_POWER_UNIT))
         else {
-            // Not permitted, or no such register: powercap shows the same limits without registers.
-            return power_limit_of_powercap(facts);
+            // Not permitted, or no such register.
+            limits.clear();
+            break;
         };
         limits.push(PowerLimit { package, limit, info, units });
     }
-    if let Some(answer) = power_limit_of_registers(&limits) {
-        return Some(answer);
-    }
-    power_limit_of_powercap(facts)
+    // The registers, the MMIO copy and TPMI have limits of their own, and the lowest counts.
+    let of_powercap = power_limit_of_powercap(facts, &limits);
+    Some(match power_limit_of_registers(&limits) {
+        Some(answer) if answer.verdict == Verdict::Warning || of_powercap.verdict != Verdict::Warning => {
+            answer
+        }
+        _ => of_powercap,
+    })
 }
 
 /// A package's power registers: 0x610, 0x614 and 0x606.
@@ -163,7 +168,7 @@ fn power_limit_of_registers(limits: &[PowerLimit]) -> Option<Answer> {
         .fix(if locked {
             Fix::Firmware("the limit is locked: raise PL1 (package power limit 1) in firmware".to_owned())
         } else {
-            Fix::Person(format!("raise the limit: flyball explain power-limit; the rating is {rating:.0} W"))
+            raise(rating)
         })
     } else if !off.is_empty() {
         note(format!("the long-term power limit of {} is not enabled", which(&off)))
@@ -173,46 +178,64 @@ fn power_limit_of_registers(limits: &[PowerLimit]) -> Option<Answer> {
     }))
 }
 
-fn power_limit_of_powercap(facts: &Facts) -> Option<Answer> {
+fn raise(watts: f64) -> Fix {
+    let value = format!("{watts:.0}W");
+    Fix::Settings(vec![KnobValue { knob: Id::PowerLimit, instance: "long_term", value }])
+}
+
+/// Compares the limits of powercap's package zones with the rating of the zone, or of the package by
+/// its register: the zones of the MMIO copy have none.
+fn power_limit_of_powercap(facts: &Facts, registers: &[PowerLimit]) -> Answer {
     let root = "/sys/class/powercap";
     let mut shown = None;
+    let mut lowest: Option<(u64, Answer)> = None;
     for zone in facts.list(root) {
         let folder = format!("{root}/{zone}");
         // psys and the zones below a package have limits of their own, which are not the
         // processor's.
-        if !facts.read(&format!("{folder}/name")).is_ok_and(|name| name.starts_with("package-")) {
-            continue;
-        }
-        let number =
-            |name: &str| facts.read(&format!("{folder}/{name}")).ok().and_then(|t| t.parse::<u64>().ok());
-        let path = format!("{folder}/constraint_0_power_limit_uw");
-        let (Some(limit), Some(rating)) =
-            (number("constraint_0_power_limit_uw"), number("constraint_0_max_power_uw").filter(|&uw| uw > 0))
+        let Some(package) = facts
+            .read(&format!("{folder}/name"))
+            .ok()
+            .and_then(|name| name.strip_prefix("package-").map(str::to_owned))
         else {
             continue;
         };
-        if limit < rating {
-            return Some(
-                warning(format!(
-                    "{zone}: the long-term power limit is {} W, below the rating of {} W",
-                    limit / 1_000_000,
-                    rating / 1_000_000
-                ))
-                .seen(path, limit.to_string())
-                .seen(format!("{folder}/constraint_0_max_power_uw"), rating.to_string())
-                .fix(Fix::Person("raise the limit: flyball explain power-limit".to_owned())),
-            );
-        }
-        if facts.read(&format!("{folder}/enabled")).is_ok_and(|word| word == "0") {
-            return Some(
-                note(format!("{zone}: the power limits are not enabled"))
-                    .seen(format!("{folder}/enabled"), "0")
-                    .fix(Fix::Person(format!("write 1 to {folder}/enabled"))),
-            );
+        let number =
+            |name: &str| facts.read(&format!("{folder}/{name}")).ok().and_then(|t| t.parse::<u64>().ok());
+        let path = format!("{folder}/constraint_0_power_limit_uw");
+        let of_register = || {
+            let register = registers.iter().find(|one| Some(one.package) == package.parse().ok())?;
+            let place = format!("MSR 0x614 of package {package}");
+            Some((place, (register.rating() * 1e6) as u64))
+        };
+        let of_zone = number("constraint_0_max_power_uw").filter(|&uw| uw > 0);
+        let of_zone = of_zone.map(|uw| (format!("{folder}/constraint_0_max_power_uw"), uw));
+        let (Some(limit), Some((place, rating))) =
+            (number("constraint_0_power_limit_uw"), of_zone.or_else(of_register))
+        else {
+            continue;
+        };
+        let is_off = facts.read(&format!("{folder}/enabled")).is_ok_and(|word| word == "0");
+        if limit < rating && !is_off && lowest.as_ref().is_none_or(|(least, _)| limit < *least) {
+            let answer = warning(format!(
+                "{zone}: the long-term power limit is {} W, below the rating of {} W",
+                limit / 1_000_000,
+                rating / 1_000_000
+            ));
+            let answer = answer.seen(path.clone(), limit.to_string()).seen(place, rating.to_string());
+            lowest = Some((limit, answer.fix(raise(rating as f64 / 1e6))));
+        } else if is_off {
+            let off = note(format!("{zone}: the power limits are not enabled"))
+                .seen(format!("{folder}/enabled"), "0")
+                .fix(Fix::Person(format!("write 1 to {folder}/enabled")));
+            lowest.get_or_insert((u64::MAX, off));
         }
         shown.get_or_insert((path, limit));
     }
-    Some(match shown {
+    if let Some((_, answer)) = lowest {
+        return answer;
+    }
+    match shown {
         Some((path, limit)) => {
             ok("no long-term power limit is below the rating").seen(path, limit.to_string())
         }
@@ -220,7 +243,7 @@ fn power_limit_of_powercap(facts: &Facts) -> Option<Answer> {
             Kind::Recorded => Unseen::NotRecorded("a power limit".to_owned()),
             _ => "neither the powercap zones nor the power limit registers can be read".into(),
         }),
-    })
+    }
 }
 
 /// Returns the highest frequency that a limit of a policy can name: the top of acpi-cpufreq's table,

@@ -7,7 +7,7 @@ use flyball_host::{CpuList, msr::MSR_IA32_MISC_ENABLE};
 
 use super::{
     Answer, Check, Facts, Fix, Group, Vendor, Verdict,
-    conflicts::same_within_kind,
+    conflicts::{is_active, same_within_kind},
     facts::{BOOST, NO_TURBO, cpu_words},
     firmware::first_cpu,
     note, ok, unknown, warning,
@@ -62,6 +62,8 @@ fn turbo_off(facts: &Facts) -> Option<Answer> {
     // Firmware's choice shows in no_turbo too (intel_pstate's update_turbo_state); firmware.turbo
     // is about that.
     let by_firmware = match facts.vendor {
+        // acpi-cpufreq's switch is the firmware's bit (boost_set_msr): the flag is from boot.
+        Vendor::Intel if facts.read(BOOST).is_ok() => !facts.flag("ida"),
         Vendor::Intel => facts
             .msr(first_cpu(facts), MSR_IA32_MISC_ENABLE)
             .map_or(!facts.flag("ida"), |value| value >> 38 & 1 == 1),
@@ -150,7 +152,16 @@ fn perf_pct(facts: &Facts) -> Option<Answer> {
 
 fn preferences(facts: &Facts) -> Option<Answer> {
     let name = "energy_performance_preference";
-    let answer = same_within_kind(facts, "energy preferences", |policy| policy.get(name).map(str::to_owned))?;
+    // Where only some policies have the performance governor, its driver forces their preferences:
+    // conflict.governor is about that.
+    let performance = facts.cpus_with("scaling_governor", "performance");
+    let some = !facts.online.is_subset(&performance);
+    let forced = |policy: &super::Policy| {
+        some && is_active(policy) && policy.get("scaling_governor") == Some("performance")
+    };
+    let answer = same_within_kind(facts, "energy preferences", &[name], |policy| {
+        policy.get(name).filter(|_| !forced(policy)).map(str::to_owned)
+    })?;
     // Kinds of a hybrid processor may have preferences of their own: one word for all of them would
     // undo that.
     let hybrid = facts.policies.iter().any(|policy| policy.core_type.is_some());

@@ -143,8 +143,8 @@ fn governor(facts: &Facts) -> Option<Answer> {
         ))
         .seen(format!("CPUs {}", cpus.short()), governor.clone())
         .fix(Fix::Settings(vec![
-            KnobValue { knob: Id::DriverMode, value: "active".to_owned() },
-            KnobValue { knob: Id::Governor, value: "powersave".to_owned() },
+            KnobValue::new(Id::DriverMode, "active"),
+            KnobValue::new(Id::Governor, "powersave"),
         ])),
         Some((governor, cpus)) => {
             warning(format!("the governor is {governor}; the page recommends powersave"))

@@ -6,9 +6,12 @@ mod trace_checks;
 use std::{path::PathBuf, sync::atomic::Ordering};
 
 use flyball_control::{
-    Intent, Setting,
-    doctor::{self, Finding, Fix, Group, KnobValue, Options, Report, Verdict},
-    write::{journal::Purpose, transaction::Transaction},
+    Intent,
+    doctor::{self, Finding, Group, KnobValue, Options, Report, Verdict},
+    write::{
+        journal::{Journal, Purpose},
+        transaction::Transaction,
+    },
 };
 
 use flyball_process::confine::Confinement;
@@ -93,7 +96,9 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
     let host = context.open()?;
     let mut report = doctor::examine(&*host, Options { storpool: args.storpool })?;
-    note_choices(context, &*host, &mut report);
+    if let Ok(Some(journal)) = context.state().map(|state| Journal::load(&state).ok().flatten()) {
+        report.note_choices(&*host, &journal);
+    }
     // Before anything else is tried: without control files the other options would only fail one by
     // one.
     if report.not_visible.is_some() {
@@ -138,23 +143,6 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
             _ => Exit::Done,
         }
     })
-}
-
-/// A setting that the user made with flyball is no alarm: a profile that costs speed was chosen for
-/// something else.
-fn note_choices(context: &Context, host: &dyn flyball_host::Host, report: &mut Report) {
-    let alarms = report.findings.iter_mut().filter(|finding| {
-        finding.group == Group::Conflicts
-            && finding.verdict == Verdict::Warning
-            && matches!(finding.fix, Some(Fix::Settings(_)))
-    });
-    for finding in alarms {
-        let Some(evidence) = finding.evidence.first() else { continue };
-        if let Some(command) = super::why::command_in_effect(context, host, &evidence.place) {
-            finding.verdict = Verdict::Note;
-            finding.what = format!("{} (set by '{command}')", finding.what);
-        }
-    }
 }
 
 /// Says which options have no effect because the processors' control files are hidden.
@@ -248,13 +236,8 @@ fn fix(
         );
         return Ok(Exit::Done);
     }
-    let settings = settings
-        .iter()
-        .map(|KnobValue { knob, value }| {
-            Setting::new(knob.knob().name, value, None, format!("{knob}={value}"))
-        })
-        .collect::<Result<_, _>>()
-        .map_err(Failure::failed)?;
+    let settings =
+        settings.iter().map(KnobValue::setting).collect::<Result<_, _>>().map_err(Failure::failed)?;
     let intent = Intent { settings };
     if dry_run {
         return super::plan::print(context, host, &intent, false);

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use flyball_control::write::journal::{Journal, TransactionState};
+use flyball_control::write::journal::Journal;
 use flyball_control::{Location, Topology, knob::spelling::Spelling, select};
 use flyball_host::{CpuList, Host, Kind, Launch};
 use flyball_monitor::{Explanation, Facts, Layout, Options, Sample, Sampler, State, explain, file::shards};
@@ -237,22 +237,11 @@ fn watch(host: &dyn Host, sampler: &mut Sampler<'_>, time: Duration) -> Vec<Samp
     samples
 }
 
-/// The command whose setting of a file was kept and still holds, by the journal.
-pub(super) fn command_in_effect(context: &Context, host: &dyn Host, path: &str) -> Option<String> {
-    let (command, wrote) = last_command(context, path)?;
-    let found = host.read(path).ok()?;
-    (wrote == found.trim() || Spelling::FrequencyLimit.agrees(&wrote, &found)).then_some(command)
-}
-
 /// The command that wrote a file last and whose setting was kept, with what it wrote.
 fn last_command(context: &Context, path: &str) -> Option<(String, String)> {
     let contents = Journal::load(&context.state().ok()?).ok()??;
-    let location = Location::File(path.to_owned());
-    contents.entries.iter().rev().find_map(|entry| {
-        let wrote = entry.last_new.get(&location)?;
-        (entry.standing != TransactionState::Restored)
-            .then(|| (entry.command.clone(), wrote.trimmed().to_owned()))
-    })
+    let (command, wrote) = contents.last_write(&Location::File(path.to_owned()))?;
+    Some((command.to_owned(), wrote.trimmed().to_owned()))
 }
 
 /// Who set a frequency limit, by the journal: the flyball command that wrote the file last and

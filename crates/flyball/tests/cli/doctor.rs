@@ -83,7 +83,7 @@ fn remedies_clear_their_findings() {
         ("sim:gold-6138", &["idle-state=off", "-c", "4"], "conflict.cpuidle", "note"),
         ("sim:gold-6138", &["online=off", "-c", "5"], "now.offline", "note"),
         ("sim:ryzen-5750g", &["turbo=off"], "conflict.turbo-off", "warning"),
-        ("sim:ryzen-5750g", &["boost=off", "-c", "2"], "conflict.turbo", "note"),
+        ("sim:ryzen-5750g", &["boost=off", "-c", "2"], "conflict.turbo", "warning"),
         ("sim:ryzen-5750g", &["governor=performance", "-c", "2"], "conflict.governor", "warning"),
         ("sim:ryzen-5750g", &["min-freq=2GHz"], "conflict.raised-minimum", "note"),
     ];

@@ -139,6 +139,16 @@ pub struct Contents {
 }
 
 impl Contents {
+    /// Returns the command that wrote a location last and was not restored, with what it wrote.
+    pub fn last_write(&self, location: &Location) -> Option<(&str, &Content)> {
+        self.entries.iter().rev().find_map(|entry| {
+            let wrote = entry.last_new.get(location)?;
+            (entry.standing != TransactionState::Restored).then_some((entry.command.as_str(), wrote))
+        })
+    }
+}
+
+impl Contents {
     /// Adds the record of line `number` (0 for one that is being written).
     pub(super) fn take(&mut self, number: usize, record: Record) {
         match record {

@@ -247,7 +247,7 @@ pub(super) fn rows() -> Vec<Row> {
             },
             Warning,
         ),
-        row("conflict.turbo", amd, |f| put(f, format!("{CPU}/cpufreq/policy1/boost"), "0"), Note),
+        row("conflict.turbo", amd, |f| put(f, format!("{CPU}/cpufreq/policy1/boost"), "0"), Warning),
         row("conflict.nohz-full", haswell, |f| put(f, "proc/cmdline", "isolcpus=2,3 nohz_full=2,3"), Fault),
         // rcu_nocbs= changes nothing: the kernel offloads tickless CPUs in any case.
         row(

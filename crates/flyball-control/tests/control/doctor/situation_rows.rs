@@ -341,7 +341,7 @@ fn amd() -> Vec<Situation> {
             Warning,
             "Core Performance Boost",
         ),
-        row("turin0", File(cpu!("cpufreq/policy7/boost"), "0"), "conflict.turbo", Note, "boost=on"),
+        row("turin0", File(cpu!("cpufreq/policy7/boost"), "0"), "conflict.turbo", Warning, "boost=on"),
         row(
             "turin0",
             File(cpu!("cpufreq/policy3/energy_performance_preference"), "power"),

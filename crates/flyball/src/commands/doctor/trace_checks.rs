@@ -128,6 +128,7 @@ impl TraceFacts {
             fix: None,
             kernel_test: None,
             not_recorded: false,
+            compared: Vec::new(),
         }
     }
 

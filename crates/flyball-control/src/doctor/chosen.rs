@@ -1,0 +1,81 @@
+//! Findings about settings that the user made with flyball: no alarm, since they were chosen for
+//! something else.
+
+use std::collections::BTreeSet;
+
+use flyball_host::Host;
+
+use super::{Evidence, Finding, Fix, Group, KnobValue, Report, Verdict};
+use crate::{
+    Intent, Location, Snapshot,
+    knob::spelling::Spelling,
+    plan::{Change, plan},
+    write::journal::Contents,
+};
+
+impl Report {
+    /// Turns warnings about what flyball set into notes that name the command, by the journal, and
+    /// keeps [`Report::settings`] from undoing it. A fault stays one.
+    pub fn note_choices(&mut self, host: &dyn Host, journal: &Contents) {
+        for finding in &mut self.findings {
+            // The user asked for the comparison with a page.
+            let is_asked = finding.group == Group::Recommended;
+            if is_asked || !matches!(finding.verdict, Verdict::Note | Verdict::Warning) {
+                continue;
+            }
+            let Some(command) = chosen_by(finding, host, journal) else { continue };
+            finding.verdict = Verdict::Note;
+            finding.what = format!("{} (set by '{command}')", finding.what);
+            if let Some(Fix::Settings(settings)) = &finding.fix {
+                let settings: Vec<String> = settings.iter().map(KnobValue::to_string).collect();
+                finding.fix = Some(Fix::Person(format!("to undo it: flyball set {}", settings.join(" "))));
+            }
+        }
+    }
+}
+
+/// Returns the flyball command that made what a finding is about. flyball wrote every place that the
+/// remedy would change, or what makes policies differ, or a place of the evidence that the remedy
+/// leaves alone. What flyball wrote still holds there.
+fn chosen_by(finding: &Finding, host: &dyn Host, journal: &Contents) -> Option<String> {
+    let changes = finding.fix.as_ref().map(|fix| changes(fix, host)).unwrap_or_default();
+    let made_by = |change: &Change| {
+        let (command, wrote) = journal.last_write(&change.location)?;
+        let spelling = change.knob.knob().control()?.writing.spelling;
+        spelling.agrees(wrote.trimmed(), change.old.as_deref()?.trim()).then_some(command)
+    };
+    let commands: Option<Vec<&str>> = changes.iter().map(made_by).collect();
+    let by_changes = commands.as_ref().and_then(|commands| commands.last().copied());
+    if let Some(command) = by_changes.or_else(|| differs_by(finding, host, journal)) {
+        return Some(command.to_owned());
+    }
+    let Evidence { place, .. } = finding.evidence.first()?;
+    if changes.iter().any(|change| change.location.path() == Some(place)) {
+        return None;
+    }
+    holds(place, host, journal).map(str::to_owned)
+}
+
+/// Returns the command that made policies differ: those that flyball did not write are all alike.
+fn differs_by<'j>(finding: &Finding, host: &dyn Host, journal: &'j Contents) -> Option<&'j str> {
+    let writer = |files: &[String]| files.iter().find_map(|file| holds(file, host, journal));
+    let others = finding.compared.iter().filter(|(_, files)| writer(files).is_none());
+    let others: BTreeSet<&str> = others.map(|(value, _)| value.as_str()).collect();
+    if others.len() > 1 { None } else { finding.compared.iter().find_map(|(_, files)| writer(files)) }
+}
+
+/// Returns the command that wrote a file last, if the file still holds that.
+fn holds<'j>(path: &str, host: &dyn Host, journal: &'j Contents) -> Option<&'j str> {
+    let (command, wrote) = journal.last_write(&Location::File(path.to_owned()))?;
+    let found = host.read(path).ok()?;
+    let is_same = wrote.trimmed() == found.trim() || Spelling::FrequencyLimit.agrees(wrote.trimmed(), &found);
+    is_same.then_some(command)
+}
+
+/// The writes of a remedy.
+fn changes(fix: &Fix, host: &dyn Host) -> Vec<Change> {
+    let Fix::Settings(settings) = fix else { return Vec::new() };
+    let intent = Intent { settings: settings.iter().filter_map(|one| one.setting().ok()).collect() };
+    let snapshot = Snapshot::for_intent(host, &intent).ok();
+    snapshot.and_then(|snapshot| plan(&snapshot, &intent).ok()).map_or_else(Vec::new, |plan| plan.changes)
+}
