@@ -225,11 +225,7 @@ enum Rules {
 
 fn with_rules(snapshot: &Snapshot, intent: &Intent, rules: Rules) -> Result<Plan, PlanError> {
     let mut planner = Planner::new(snapshot, rules);
-    for setting in &intent.settings {
-        // Places first, for all settings: the rules below need every wanted value, including those
-        // of later settings.
-        planner.place(setting)?;
-    }
+    planner.place_all(intent)?;
     planner.read_and_resolve()?;
     // Before the rules: they judge by the governor, mode and online CPUs that there will be, not by
     // those that there are.
@@ -267,6 +263,34 @@ impl<'s> Planner<'s> {
 }
 
 impl Planner<'_> {
+    /// Finds the places of all settings. The rules need every wanted value, including those of
+    /// later settings.
+    fn place_all(&mut self, intent: &Intent) -> Result<(), ReadError> {
+        for setting in &intent.settings {
+            self.place(setting)?;
+        }
+        self.boost_everywhere()
+    }
+
+    /// Adds boost of every policy that has it off to turbo=on of a machine whose turbo is on. The
+    /// kernel ignores that write (`cpufreq_boost_trigger_state` in cpufreq.c returns at once), so
+    /// these policies would stay without turbo.
+    fn boost_everywhere(&mut self) -> Result<(), ReadError> {
+        let Some(turbo) = self.wants.get(&(Id::Turbo, At::Machine)).cloned() else { return Ok(()) };
+        let on = Value::Switch(true);
+        let is_on = self.snapshot.machine_value(Id::Turbo)?.as_ref() == Some(&on);
+        if !is_on || turbo.wanted != Wanted::Exactly(on) {
+            return Ok(());
+        }
+        for place in self.snapshot.places_on(Id::Boost, &self.snapshot.topology().online)? {
+            if self.snapshot.value_if_readable(Id::Boost, &place)? == Some(Value::Switch(false)) {
+                let want = Want { knob: Id::Boost, place: place.clone(), ..turbo.clone() };
+                self.wants.entry((Id::Boost, place.at)).or_insert(want);
+            }
+        }
+        Ok(())
+    }
+
     /// Finds the places of a setting. A later setting of a place replaces an earlier one.
     fn place(&mut self, setting: &Setting) -> Result<(), ReadError> {
         let topology = self.snapshot.topology();

@@ -3,15 +3,26 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
-use std::{fmt::Write as _, path::Path, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    path::Path,
+    time::Duration,
+};
 
 use flyball_control::{
     Id, Intent, Request, Snapshot, Value,
+    doctor::{self, Report, Verdict},
     profile::Profile,
-    write::{journal::Purpose, state::StateDir, transaction::Transaction},
+    write::{
+        journal::{Journal, Purpose},
+        state::StateDir,
+        transaction::Transaction,
+    },
 };
 use flyball_host::{Host, Launch};
 use flyball_monitor::{Facts, Options, Sampler, explain};
+use flyball_sim::silicon::MachineSpec;
 use flyball_simhost::{SimHost, SimSetup};
 
 const KERNELS: [&str; 3] = ["6.1", "6.12", "7.2"];
@@ -176,4 +187,133 @@ fn profiles_do_what_they_say() {
     println!("{judged} profiles judged");
     assert!(wrong.is_empty(), "of {judged}:\n{wrong}");
     assert!(judged >= 250, "{judged}");
+}
+
+/// Machines with few enough CPUs for many changes in a debug build.
+fn small_machines() -> impl Iterator<Item = &'static str> {
+    let boots = [
+        "ryzen-5750g,boot=amd_pstate=passive",
+        "ryzen-5750g,boot=amd_pstate=disable",
+        "i7-2600,boot=intel_pstate=disable",
+    ];
+    MachineSpec::names().chain(boots).filter(|name| {
+        let host = SimHost::open(&SimSetup::parse(name).unwrap()).unwrap();
+        Snapshot::begin(&host).unwrap().topology().present.len() <= 40
+    })
+}
+
+/// Every ordered pair of profiles, as one tour: 0 1 0 2 0 3 ... 1 2 1 3 ... 0.
+fn tour() -> Vec<&'static str> {
+    let pairs =
+        (0..PROFILES.len()).flat_map(|first| (first + 1..PROFILES.len()).map(move |second| (first, second)));
+    pairs.flat_map(|(first, second)| [PROFILES[first], PROFILES[second]]).chain([PROFILES[0]]).collect()
+}
+
+/// A profile leaves the same machine whatever profile was applied before it.
+#[test]
+fn no_profile_keeps_another_from_its_promise() {
+    let tour = tour();
+    let pairs: BTreeSet<&[&str]> = tour.windows(2).collect();
+    assert_eq!(pairs.len(), PROFILES.len() * (PROFILES.len() - 1));
+    let mut wrong = BTreeSet::new();
+    for machine in small_machines() {
+        let open = || SimHost::open(&SimSetup::parse(machine).unwrap()).unwrap();
+        let settings_after = |host: &SimHost, name: &str| {
+            let folder = tempfile::tempdir().unwrap();
+            let applied = set(host, &profile(name).intent, &StateDir::new(folder.path()));
+            applied.unwrap_or_else(|error| panic!("{name} on {machine}: {error}"));
+            host.with(|machine| machine.settings())
+        };
+        let alone: BTreeMap<&str, String> =
+            PROFILES.into_iter().map(|name| (name, settings_after(&open(), name))).collect();
+        let host = open();
+        let mut before = "";
+        for name in &tour {
+            let after = settings_after(&host, name);
+            let differs = alone[name].lines().zip(after.lines()).find(|(alone, after)| alone != after);
+            wrong.extend(differs.map(|lines| format!("{name} after {before} on {machine}: {lines:?}")));
+            before = name;
+        }
+    }
+    assert!(wrong.is_empty(), "{} of the pairs:\n{wrong:#?}", wrong.len());
+}
+
+/// Settings that some check of the doctor judges, for all CPUs and for one.
+const JUDGED: [&str; 36] = [
+    "turbo=off",
+    "boost=off",
+    "boost@0=off",
+    "max-perf-pct=50",
+    "min-perf-pct=60",
+    "max-freq=min",
+    "max-freq@0=min",
+    "max-freq=75%",
+    "max-freq@0=75%",
+    "min-freq=base",
+    "min-freq@0=base",
+    "governor=performance",
+    "governor@0=performance",
+    "governor=powersave",
+    "governor@0=powersave",
+    "governor=userspace",
+    "governor@0=userspace",
+    "epp=power",
+    "epp@0=power",
+    "epp@0=performance",
+    "epb=0",
+    "epb=15",
+    "epb@0=15",
+    "latency-limit=2us",
+    "latency-limit@0=n/a",
+    "latency-limit=n/a",
+    "idle-state=off",
+    "idle-state:C6=off",
+    "idle-governor=ladder",
+    "uncore-min-freq=max",
+    "uncore-max-freq=min",
+    "online@1=off",
+    "smt=off",
+    "platform-profile=low-power",
+    "power-limit:long_term=10W",
+    "driver-mode=passive",
+];
+
+fn examine(host: &SimHost, state: &StateDir) -> Report {
+    let mut report = doctor::examine(host, doctor::Options::default()).unwrap();
+    if let Some(journal) = Journal::load(state).unwrap() {
+        report.note_choices(host, &journal);
+    }
+    report
+}
+
+/// The doctor neither warns of what the user set with flyball nor offers to undo it.
+#[test]
+fn what_flyball_set_is_no_alarm() {
+    let (mut judged, mut wrong) = (0, BTreeSet::new());
+    for machine in small_machines() {
+        for words in JUDGED.into_iter().chain(PROFILES) {
+            let host = SimHost::open(&SimSetup::parse(machine).unwrap()).unwrap();
+            let folder = tempfile::tempdir().unwrap();
+            let state = StateDir::new(folder.path());
+            let before = examine(&host, &state);
+            let is_setting = words.contains('=');
+            let setting = || Intent::from_arguments(&[words], None).unwrap();
+            let intent = if is_setting { setting() } else { profile(words).intent };
+            // Not every machine has every knob.
+            if set(&host, &intent, &state).is_err() {
+                continue;
+            }
+            judged += 1;
+            let report = examine(&host, &state);
+            let was = |id: &str| before.findings.iter().any(|f| f.id == id && f.verdict >= Verdict::Warning);
+            let alarms = report.from(Verdict::Warning).into_iter().filter(|finding| !was(finding.id));
+            wrong.extend(alarms.map(|alarm| format!("{words} on {machine}: {} ({})", alarm.what, alarm.id)));
+            let (offered, known) = (report.settings(), before.settings());
+            let more = offered.iter().filter(|setting| !known.contains(setting));
+            wrong.extend(more.map(|setting| format!("{words} on {machine}: --fix would set {setting}")));
+        }
+    }
+    println!("{judged} settings judged");
+    assert!(wrong.is_empty(), "{} of {judged}:\n{wrong:#?}", wrong.len());
+    assert!(judged >= 300, "{judged}");
 }

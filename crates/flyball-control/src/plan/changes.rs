@@ -46,7 +46,7 @@ impl Planner<'_> {
         let (location, new) = match self.snapshot.target(want.knob, &want.place, &value) {
             Ok(write) => write,
             Err(TargetError::Read(error)) => return Err(error.into()),
-            Err(_) if open => {
+            Err(_) if self.may_appear(want.knob, &want.place) => {
                 // No slot now, but one of the changes before it creates the file.
                 self.provisional(want, Some(&value), "its file may appear only when its turn has come")?;
                 return Ok(());

@@ -4,7 +4,9 @@
 //! Each rule names the kernel's behaviour that it is about. Rules look at what the machine *will*
 //! have: the wanted value if there is one, else the present one.
 
-use flyball_host::{CpuList, Epp};
+use std::collections::BTreeMap;
+
+use flyball_host::{CpuList, Epp, KiloHertz};
 
 use super::{Hint, Planner, Refusal, Remark, Rules, Side, Want, driver::chooses_by_itself};
 use crate::{
@@ -21,8 +23,10 @@ impl Planner<'_> {
         self.minimum_under_turbo_off()?;
         self.pairs()?;
         self.setspeed();
+        self.turbo_of_firmware();
         self.boost()?;
         self.turbo_and_limits()?;
+        self.words_of_limits()?;
         self.biases();
         self.speed_select()
     }
@@ -284,6 +288,24 @@ impl Planner<'_> {
         }
     }
 
+    /// Refuses turbo that the firmware has switched off. The kernel would refuse the write (see the
+    /// refusals of the row), and flyball would roll back the whole profile.
+    fn turbo_of_firmware(&mut self) {
+        let flags = &self.snapshot.topology().flags;
+        let flag = match self.snapshot.topology().vendor {
+            Vendor::Intel => "ida",
+            Vendor::Amd => "cpb",
+            Vendor::Other => return,
+        };
+        let (on, off) = (Some(Value::Switch(true)), Some(Value::Switch(false)));
+        let turbo = self.wants.get(&(Id::Turbo, At::Machine));
+        let Some(turbo) = turbo.filter(|want| want.value == on && want.now == off) else { return };
+        if !flags.is_empty() && !flags.contains(flag) {
+            self.contradicted.insert((Id::Turbo, At::Machine));
+            self.refuse(Refusal::TurboOffInFirmware { from: turbo.from.clone(), flag });
+        }
+    }
+
     /// Refuses boost of a policy while the machine may not boost (`EINVAL`). Switching the machine
     /// sets every policy.
     fn boost(&mut self) -> Result<(), ReadError> {
@@ -339,6 +361,42 @@ impl Planner<'_> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Notes maxima that are not what their words suggest: a share of the highest frequency that is
+    /// below the base frequency, and a base frequency that CPUs do not have in common.
+    fn words_of_limits(&mut self) -> Result<(), ReadError> {
+        let mut bases: BTreeMap<String, BTreeMap<KiloHertz, Place>> = BTreeMap::new();
+        for want in self.wants_of(Id::MaxFreq) {
+            let Some(limit) = want.value.as_ref().and_then(Value::frequency) else { continue };
+            if want.wanted == Wanted::Base {
+                bases.entry(want.from).or_default().entry(limit).or_insert(want.place);
+            } else if matches!(want.wanted, Wanted::Share(_))
+                && let Some((base, evidence)) = self.base_of(&want.place)?
+                && limit.0 * 100 < base.0 * 99
+            {
+                self.note_seen(Remark::ShareBelowBase { from: want.from, limit, base }, vec![evidence]);
+            }
+        }
+        for (from, places) in bases.into_iter().filter(|(_, places)| places.len() > 1) {
+            let evidence = places.values().map(|place| Ok(self.base_of(place)?.map(|(_, seen)| seen)));
+            let evidence: Vec<_> =
+                evidence.collect::<Result<Vec<_>, ReadError>>()?.into_iter().flatten().collect();
+            self.note_seen(Remark::SeveralBases { from, bases: places.into_keys().collect() }, evidence);
+        }
+        Ok(())
+    }
+
+    /// The base or nominal frequency of a policy, and where it was read.
+    fn base_of(&self, place: &Place) -> Result<Option<(KiloHertz, Evidence)>, ReadError> {
+        for knob in [Id::BaseFreq, Id::NominalFreq] {
+            let Some(at) = self.snapshot.place_like(knob, place)? else { continue };
+            let value = self.snapshot.value_if_readable(knob, &at)?;
+            if let Some(base) = value.as_ref().and_then(Value::frequency) {
+                return Ok(Some((base, self.snapshot.evidence(knob, &at))));
+            }
+        }
+        Ok(None)
     }
 
     /// Notes EPB in addition to EPP: the older hint does not replace the newer.

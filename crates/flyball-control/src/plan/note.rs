@@ -60,6 +60,17 @@ pub enum Remark {
     BoostGoesAbove {
         from: String,
     },
+    /// A share of the highest frequency that is below the base frequency.
+    ShareBelowBase {
+        from: String,
+        limit: KiloHertz,
+        base: KiloHertz,
+    },
+    /// CPUs with different base frequencies.
+    SeveralBases {
+        from: String,
+        bases: Vec<KiloHertz>,
+    },
     /// The processor has both hints.
     BothHints {
         from: String,
@@ -187,6 +198,13 @@ impl fmt::Display for Remark {
                 f,
                 "{from}: turbo is on, and this driver's boost goes above that frequency; add turbo=off to bound it"
             ),
+            Remark::ShareBelowBase { from, limit, base } => {
+                write!(f, "{from}: at most {limit}, which is below the base frequency of {base}")
+            }
+            Remark::SeveralBases { from, bases } => {
+                write!(f, "{from}: not one frequency, because the CPUs have different base frequencies: ")?;
+                super::write_list(f, bases, ", ")
+            }
             Remark::BothHints { from } => write!(
                 f,
                 "{from}: this processor also has epp, which steers the cores' frequency; epb still affects package \

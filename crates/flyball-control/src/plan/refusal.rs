@@ -36,6 +36,8 @@ pub enum Refusal {
     CrossesPresent { from: String, knob: Id, is_above: bool, other: Id, present: String, places: Vec<Place> },
     /// A speed under a governor that accepts none.
     SpeedNeedsUserspace { from: String, governor: String },
+    /// Turbo that the firmware has switched off.
+    TurboOffInFirmware { from: String, flag: &'static str },
     /// A policy's boost while turbo is off.
     BoostUnderTurboOff { from: String },
     /// The level does not have the feature; these do.
@@ -92,6 +94,7 @@ impl Refusal {
             | Refusal::PreferenceUnderPerformance { from }
             | Refusal::CrossesPresent { from, .. }
             | Refusal::SpeedNeedsUserspace { from, .. }
+            | Refusal::TurboOffInFirmware { from, .. }
             | Refusal::BoostUnderTurboOff { from }
             | Refusal::LevelLacksFeature { from, .. }
             | Refusal::TurboFreqNeedsTurbo { from }
@@ -193,6 +196,10 @@ impl fmt::Display for Refusal {
                 f,
                 "{from}: only the userspace governor accepts a speed, and the governor is {governor}; set \
                  governor=userspace as well"
+            ),
+            Refusal::TurboOffInFirmware { from, flag } => write!(
+                f,
+                "{from}: the firmware has turbo switched off (/proc/cpuinfo has no flag {flag}); switch it on in the BIOS setup"
             ),
             Refusal::BoostUnderTurboOff { from } => {
                 write!(f, "{from}: a policy cannot boost while turbo is off (EINVAL); set turbo=on as well")

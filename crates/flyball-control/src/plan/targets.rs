@@ -38,9 +38,7 @@ pub fn targets(snapshot: &Snapshot, intent: &Intent) -> Result<Vec<Target>, Plan
     let plan = |intent: &Intent| super::with_rules(snapshot, intent, Rules::OfTheIntent);
     let (_, chosen): (Plan, Intent) = choice::choose(intent, snapshot, plan)?;
     let mut planner = Planner::new(snapshot, Rules::OfTheIntent);
-    for setting in &chosen.settings {
-        planner.place(setting)?;
-    }
+    planner.place_all(&chosen)?;
     planner.read_and_resolve()?;
     planner.look_ahead()?;
     // Settings of Speed Select bring others along.

@@ -2,7 +2,7 @@
 //! machine, applied on the simulated ones, verified and restored; and what the commands say of
 //! them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use flyball_control::{
     Id, Intent, Request, Setting, Snapshot, Value,
@@ -46,8 +46,9 @@ fn plans(host: &dyn Host, machine: &str) -> BTreeMap<String, (Plan, Intent)> {
     all.into_iter().map(plan_one).collect()
 }
 
-/// What a plan leaves of a recorded machine, judged by the rules for simulated ones.
-fn complaints(host: &dyn Host, name: &str, plan: &Plan) -> Vec<String> {
+/// What a plan leaves of a recorded machine, judged by the rules for simulated ones, and the ranges
+/// of frequencies in kHz that it leaves.
+fn complaints(host: &dyn Host, name: &str, plan: &Plan) -> (Vec<String>, BTreeSet<(u64, u64)>) {
     const LOOKED_AT: &[Id] = &[
         Id::MinFreq,
         Id::MaxFreq,
@@ -77,7 +78,7 @@ fn complaints(host: &dyn Host, name: &str, plan: &Plan) -> Vec<String> {
         }
         None => snapshot.machine_value(Id::Turbo).ok().flatten() != Some(Value::Switch(false)),
     };
-    let mut wrong = Vec::new();
+    let (mut wrong, mut ranges) = (Vec::new(), BTreeSet::new());
     for place in snapshot.places(Id::MaxFreq).unwrap_or_default() {
         let Some(cpu) = place.cpus.first() else { continue };
         let top = khz(Id::HwMaxFreq, cpu);
@@ -89,6 +90,7 @@ fn complaints(host: &dyn Host, name: &str, plan: &Plan) -> Vec<String> {
         let (Some(min), Some(max)) = (min, max) else { continue };
         let base = khz(Id::BaseFreq, cpu).or_else(|| khz(Id::NominalFreq, cpu)).filter(|khz| *khz > 0);
         let max = if has_turbo { max } else { base.map_or(max, |base| max.min(base)) };
+        ranges.insert((min.min(max), max));
         // Bits 23:16 most efficient, 15:8 guaranteed (Intel SDM 3B, IA32_HWP_CAPABILITIES).
         let efficient = khz(Id::LowestNonlinearFreq, cpu).or_else(|| {
             let levels = host.msr(cpu, 0x771).ok().filter(|levels| levels >> 8 & 0xff > 0)?;
@@ -115,22 +117,48 @@ fn complaints(host: &dyn Host, name: &str, plan: &Plan) -> Vec<String> {
             wrong.push(format!("{name} on {}: turbo {has_turbo}, capped {is_capped}", host.name()));
         }
     }
-    wrong
+    (wrong, ranges)
+}
+
+/// Ranges in GHz: `0.8-3.7`, `2.1` without a choice, at most two kinds of CPUs.
+fn words(ranges: &BTreeSet<(u64, u64)>) -> String {
+    let ghz = |khz: u64| format!("{:.1}", khz as f64 / 1e6);
+    let word = |(min, max): &(u64, u64)| {
+        if ghz(*min) == ghz(*max) { ghz(*max) } else { format!("{}-{}", ghz(*min), ghz(*max)) }
+    };
+    let words: BTreeSet<String> = ranges.iter().map(word).collect();
+    words.into_iter().collect::<Vec<_>>().join(", ")
 }
 
 #[test]
 fn every_profile_is_planned_on_recorded_machines() {
     let (mut judged, mut wrong) = (0, Vec::new());
+    let names = shipped().into_keys().collect::<Vec<_>>();
+    let mut table = format!("| machine | {} |\n|---|{}\n", names.join(" | "), "---|".repeat(names.len()));
     for machine in machines() {
         let host = Archive::open(&machine.display().to_string()).unwrap();
+        let file = machine.file_name().unwrap().to_string_lossy().into_owned();
+        let mut row = format!("| {} |", file.trim_end_matches(".tar.zst"));
         for (name, (plan, _)) in plans(&host, &host.name()) {
             judged += 1;
-            wrong.extend(complaints(&host, &name, &plan));
+            let (more, ranges) = complaints(&host, &name, &plan);
+            wrong.extend(more);
+            row.push_str(&format!(" {} |", words(&ranges)));
         }
+        table.push_str(&row);
+        table.push('\n');
     }
     println!("{judged} plans judged");
     assert!(judged >= 108, "{judged}");
     assert!(wrong.is_empty(), "of {judged}:\n{}", wrong.join("\n"));
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/dev/profiles.md");
+    let text = std::fs::read_to_string(page).unwrap();
+    let (head, old) = text.split_at(text.find("| machine |").unwrap_or(text.len()));
+    if std::env::var_os("FLYBALL_BLESS").is_some() {
+        std::fs::write(page, format!("{head}{table}")).unwrap();
+    } else {
+        assert_eq!(old, table, "FLYBALL_BLESS=1 writes it");
+    }
 }
 
 #[test]
