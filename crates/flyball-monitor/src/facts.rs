@@ -4,7 +4,7 @@
 use flyball_control::{At, Id, ReadError, Reading, Request, Snapshot, Value, owners::owners};
 use flyball_host::{Host, Vendor, msr::cores_per_turbo_count};
 use flyball_sst::{
-    access::{Access, DomainAddress, Levels},
+    access::{Access, Clos, DomainAddress, Levels},
     layout::Layout as SpeedSelect,
     model,
 };
@@ -36,9 +36,10 @@ pub struct CpuFacts {
     /// Why it counts as an active core while it idles: no idle state behind C1 may be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_awake: Option<KeptAwake>,
-    /// Speed Select's base-freq is on, and this is not one of its high-priority cores.
+    /// The part of Speed Select by which it may have less than its neighbours: base-freq, or the
+    /// priority of its class of service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub base_freq: Option<Evidence>,
+    pub lesser: Option<(Limiter, Evidence)>,
     /// Who wrote scaling_max_freq last, if flyball's journal has it.
     pub max_set_by: Option<String>,
 }
@@ -67,6 +68,10 @@ pub struct PackageFacts {
     /// The Speed Select level that is in effect, if another one has higher turbo limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<LevelFacts>,
+    /// On hybrids, the turbo limits of P-cores by the number of active P-cores. E-cores draw on the
+    /// same package, so that the number of cores alone does not give the limit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub p_cores: Vec<(u32, f64)>,
 }
 
 /// A Speed Select level that is not the one with the highest turbo limits.
@@ -83,6 +88,8 @@ pub struct LevelFacts {
 pub(crate) const TURBO_FREQ: &str = "Speed Select turbo-freq";
 /// The place of base-freq's evidence.
 pub(crate) const BASE_FREQ: &str = "Speed Select base-freq";
+/// The place of the evidence of a class's priority.
+pub(crate) const PRIORITY: &str = "Speed Select core-power";
 
 const KNOBS: &[Id] = &[
     Id::HwMaxFreq,
@@ -137,8 +144,9 @@ impl Facts {
             .iter()
             .map(|package| {
                 let first = package.cpus.iter().next().unwrap_or(0);
-                // One table for two kinds of core cannot be separated by counting cores.
-                PackageFacts { turbo: if is_hybrid { Vec::new() } else { look.turbo(first) }, level: None }
+                let table = look.turbo(first);
+                let (turbo, p_cores) = if is_hybrid { (Vec::new(), table) } else { (table, Vec::new()) };
+                PackageFacts { turbo, level: None, p_cores }
             })
             .collect();
         let mut cpus: Vec<CpuFacts> = Vec::with_capacity(layout.cpus.len());
@@ -259,8 +267,9 @@ impl<'a> Look<'a> {
                 let cores = counts.get(index).map_or(index as u32 + 1, |count| count.1 as u32 * each);
                 (cores, *ratio as f64 * 100.0)
             })
-            // Parts with fewer buckets leave the rest at 0; a filler of 0xff counts no core.
-            .filter(|(cores, mhz)| *cores > 0 && *mhz > 0.0)
+            // Parts with fewer buckets leave the rest at 0; a filler of 0xff counts no core. While
+            // turbo-freq is on, all ratios are 0xff: the register limits nothing.
+            .filter(|(cores, mhz)| *cores > 0 && *mhz > 0.0 && *mhz < f64::from(Clos::NO_LIMIT.0))
             .collect();
         table.sort_by_key(|bucket| bucket.0);
         table
@@ -351,7 +360,7 @@ impl<'a> Look<'a> {
             set_speed: self.mhz(Id::Setspeed, cpu),
             caps,
             kept_awake: None,
-            base_freq: None,
+            lesser: None,
             max_set_by: None,
         }
     }
@@ -385,7 +394,7 @@ fn speed_select(host: &dyn Host, layout: &Layout, cpus: &mut [CpuFacts], package
             for index in numbers() {
                 if !offer.high_cpus.contains(layout.cpus[index].number) {
                     let value = format!("on; it guarantees {} MHz to this core", offer.low_mhz.0);
-                    cpus[index].base_freq = Some(Evidence::new(BASE_FREQ, value));
+                    cpus[index].lesser = Some((Limiter::SpeedSelect, Evidence::new(BASE_FREQ, value)));
                 }
             }
         }
@@ -395,11 +404,18 @@ fn speed_select(host: &dyn Host, layout: &Layout, cpus: &mut [CpuFacts], package
             continue;
         }
         let classes = model::classes_of(&found, host, &domain.cpus).unwrap_or_default();
-        let limits: Vec<Option<f64>> = (0..4)
-            .map(|number| {
-                model::class(access.as_ref(), domain, number).ok()?.max_mhz.map(|mhz| f64::from(mhz.0))
-            })
-            .collect();
+        let settings: Vec<_> =
+            (0..4).map(|number| model::class(access.as_ref(), domain, number).ok()).collect();
+        let setting = |class: u8| settings.get(usize::from(class))?.as_ref();
+        // By order a lower class is served first, by weight a lower weight.
+        let rank = |class: u8| {
+            if state.qos.ordered {
+                return Some((class, format!("classes have an order, and this is class {class}")));
+            }
+            let weight = setting(class)?.weight;
+            Some((weight, format!("class {class} has weight {weight}")))
+        };
+        let first = classes.iter().filter_map(|(_, class)| Some(rank(*class)?.0)).min();
         let clip = state
             .features
             .turbo_freq_on
@@ -413,10 +429,16 @@ fn speed_select(host: &dyn Host, layout: &Layout, cpus: &mut [CpuFacts], package
                 let evidence = Evidence::new(TURBO_FREQ, value);
                 cpus[index].caps.push(Cap { limiter: Limiter::SpeedSelect, mhz, evidence });
             }
-            if let Some(Some(mhz)) = limits.get(usize::from(class)) {
+            if let Some(mhz) = setting(class).and_then(|own| own.max_mhz) {
                 let evidence =
-                    Evidence::new(format!("class of service {class}"), format!("{mhz:.0} MHz at most"));
-                cpus[index].caps.push(Cap { limiter: Limiter::ClassOfService, mhz: *mhz, evidence });
+                    Evidence::new(format!("class of service {class}"), format!("{} MHz at most", mhz.0));
+                let cap = Cap { limiter: Limiter::ClassOfService, mhz: f64::from(mhz.0), evidence };
+                cpus[index].caps.push(cap);
+            }
+            if let Some((own, value)) = rank(class)
+                && first.is_some_and(|first| first < own)
+            {
+                cpus[index].lesser = Some((Limiter::ClassOfService, Evidence::new(PRIORITY, value)));
             }
         }
     }

@@ -70,9 +70,9 @@ limiters! {
     SpeedSelect: "speed-select", "Speed Select: its level, turbo-freq or base-freq", Some("sst-level"),
         "another level has higher turbo limits; or turbo-freq is on and the core's class of service is 2 or 3; or \
          base-freq is on, the core is not one of its high-priority cores, and it is slower than they are";
-    /// The highest frequency of the core's class of service.
-    ClassOfService: "class-of-service", "the limit of its class of service", Some("clos-max"),
-        "core-power is on and the core's class has a highest frequency";
+    /// The highest frequency or the priority of the core's class of service.
+    ClassOfService: "class-of-service", "its class of service", Some("clos-max"),
+        "core-power is on; the core's class has a highest frequency, or other classes come first and their cores are faster";
     /// max_perf_pct.
     Percentage: "max-perf-pct", "max_perf_pct", Some("max-perf-pct"),
         "`intel_pstate/max_perf_pct` below 100";
@@ -83,7 +83,7 @@ limiters! {
     Governor: "governor", "the governor, which asks for less", Some("governor"),
         "`powersave` and `userspace` without autonomous selection; another governor if the CPU rests in between";
     /// The processor chooses by load and preference.
-    Preference: "preference", "the energy preference and little load", Some("epp"),
+    Preference: "preference", "the energy preference", Some("epp"),
         "the processor chooses itself, the preference is not performance, and nothing else limits it";
     /// It ran so little that leaving idle states decides its speed.
     WakeUp: "wake-up", "waking up: it ran shortly and often", Some("latency-limit"),

@@ -241,6 +241,7 @@ fn plants(free: &Ran, bed: Bed) -> Vec<Plant> {
     plant("governor", &["governor=powersave"], &[L::Governor, L::Preference]);
     plant("epb", &["epb=15"], &[L::Preference]);
     plant("base-freq", &["sst-bf=on"], &[L::SpeedSelect]);
+    plant("turbo-freq", &["sst-cp=on", "clos=3", "sst-tf=on"], &[L::SpeedSelect]);
     plant("level", &["sst-level=4"], &[L::SpeedSelect]);
     plant("min-freq", &[&format!("min-freq={}MHz", free.lowest)], &[]);
     plant("userspace", &["governor=userspace", "setspeed=min"], &[L::Governor]);
@@ -250,6 +251,10 @@ fn plants(free: &Ran, bed: Bed) -> Vec<Plant> {
         for share in [0.9, 0.7] {
             plant("power", &[&format!("power-limit={:.0}W", watts * share)], &[L::Power]);
         }
+        // The first CPU's class gets what the others leave of the power.
+        let power = format!("power-limit={:.0}W", watts * 0.7);
+        let settings = ["sst-cp=on", "sst-cp-priority=ordered", "clos@0=3", &power];
+        plant("priority", &settings, &[L::ClassOfService, L::Power]);
     }
     plants
 }

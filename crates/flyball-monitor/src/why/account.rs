@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     Cap, CpuInterval, Facts, Interval, Layout, Limiter, Proof, Quantity, Reason, Sample, State,
-    facts::{BASE_FREQ, TURBO_FREQ},
+    facts::{BASE_FREQ, PRIORITY, TURBO_FREQ},
 };
 
 /// What happened to the CPUs of a machine over a run of samples.
@@ -298,6 +298,7 @@ fn feature(limiter: Limiter, evidence: &Proof) -> Option<&'static str> {
     match limiter {
         Limiter::SpeedSelect if is_of(TURBO_FREQ) => Some("sst-tf"),
         Limiter::SpeedSelect if is_of(BASE_FREQ) => Some("sst-bf"),
+        Limiter::ClassOfService if is_of(PRIORITY) => Some("clos"),
         _ => None,
     }
 }

@@ -10,7 +10,7 @@ pub(super) const LEAST: f64 = 0.008;
 
 /// A CPU whose mean frequency is above this multiple of a limit, and more than rounding above it,
 /// was not held by it.
-const HELD: f64 = 1.05;
+pub(super) const HELD: f64 = 1.05;
 
 /// Frequency that one limit took from a CPU in an interval.
 pub(super) struct Loss {
@@ -157,14 +157,10 @@ impl Attribution<'_> {
             && let Some(package) = self.package
         {
             let others = Evidence::new("other CPUs", format!("up to {fastest:.0} MHz at the same time"));
-            let reason = match &self.facts.base_freq {
-                Some(evidence) => {
+            let reason = match &self.facts.lesser {
+                Some((limiter, evidence)) => {
                     let evidence = Proof::new(evidence.clone()).and(others);
-                    Reason::inferred(
-                        Limiter::SpeedSelect,
-                        evidence,
-                        &[Limiter::SpeedSelect, Limiter::Firmware],
-                    )
+                    Reason::inferred(*limiter, evidence, &[*limiter, Limiter::Firmware])
                 }
                 None => {
                     let excluded = package.excluded();
@@ -326,6 +322,7 @@ impl Attribution<'_> {
         };
         package
             .kept_awake_without_table()
+            .or_else(|| package.active_p_cores(self.place, self.cpu.mhz?))
             .or_else(|| package.shared_limit(busy < 0.9))
             .unwrap_or_else(|| package.excluded())
     }

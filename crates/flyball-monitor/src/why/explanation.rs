@@ -74,6 +74,8 @@ impl Explanation {
             && near(self.mhz, other.mhz, room)
             && near(self.busy, other.busy, 0.1)
             && limiters(self) == limiters(other)
+            // Without a speed the limits are all there is to say.
+            && (self.mhz.is_some() || self.limits == other.limits)
     }
 
     /// Adds the CPUs of another that is like it; the numbers become means.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use flyball_control::CoreType;
 use flyball_host::Vendor;
 
-use super::awake::Awake;
+use super::{attribution::HELD, awake::Awake};
 use crate::{
     Cap, Evidence, Facts, Interval, Layout, Limiter, Proof, Quantity, Reason, Sample, State,
     facts::{PackageFacts, is_shallow},
@@ -30,6 +30,8 @@ pub(super) struct PackageState<'a> {
     awake: Awake,
     /// Awake cores if every idle core could sleep deeply, and the setting that prevents it.
     could_sleep: Awake,
+    /// Awake P-cores of a hybrid.
+    p_cores: Awake,
     kept_awake: Option<(Limiter, Evidence)>,
     /// Power that this package could draw too, as it or its twin has shown, if it draws far less.
     unused: Option<Evidence>,
@@ -87,6 +89,7 @@ impl<'a> PackageState<'a> {
             package_therm: None,
             awake: Awake::default(),
             could_sleep: Awake::default(),
+            p_cores: Awake::default(),
             kept_awake: None,
             unused: power.watts.and_then(|watts| unused(interval, index, watts, shown)),
             facts: facts.packages.get(index).filter(|_| interval.seconds > 0.0),
@@ -129,8 +132,7 @@ impl<'a> PackageState<'a> {
                 _ => 0.0,
             };
             let kept = facts.cpus.get(number).and_then(|facts| facts.kept_awake.as_ref());
-            let is_online = found.state != State::Offline;
-            let (share, deepest) = match kept.filter(|_| is_online) {
+            let (share, deepest) = match kept.filter(|_| found.state != State::Offline) {
                 // In C1 its core counts as active.
                 Some(kept) => {
                     if kept.setting.is_some() && found.busy.unwrap_or(0.0) < 0.9 {
@@ -142,16 +144,19 @@ impl<'a> PackageState<'a> {
             };
             awake.push((cpu, share));
             could_sleep.push((cpu, deepest));
-            if found.busy.unwrap_or(0.0) > 0.2 && found.mhz.is_some() {
+            if let Some(mhz) = found.mhz.filter(|_| found.busy.unwrap_or(0.0) > 0.2) {
                 state.busy += 1;
-                let mhz = found.mhz.unwrap_or(0.0);
                 raise(state.fastest.entry(cpu.core_type).or_default(), mhz);
                 if found.epp.is_some_and(|epp| epp <= EAGER) {
                     raise(state.fastest_eager.entry(cpu.core_type).or_default(), mhz);
                 }
-                state.slow += usize::from(found.got().is_some_and(|got| got < SLOW));
+                // A CPU well above the limit of its files does not have that limit: its files do
+                // not say what it may have.
+                state.slow += usize::from(found.got().is_some_and(|got| !(SLOW..HELD).contains(&got)));
             }
         }
+        state.p_cores =
+            Awake::of(awake.iter().copied().filter(|(cpu, _)| cpu.core_type == Some(CoreType::P)));
         state.awake = Awake::of(awake.into_iter());
         state.could_sleep = Awake::of(could_sleep.into_iter());
         state
@@ -182,6 +187,21 @@ impl<'a> PackageState<'a> {
         self.facts.filter(|facts| facts.turbo.is_empty())?;
         let evidence = self.registers().into_iter().fold(Proof::new(setting.clone()), Proof::and);
         Some(Reason::inferred(*limiter, evidence, &[*limiter, Limiter::Firmware]))
+    }
+
+    /// Returns the turbo limit of a hybrid's P-cores where a P-core runs at the one for as many of
+    /// them as were awake.
+    pub(super) fn active_p_cores(&self, cpu: &Cpu, mhz: f64) -> Option<Reason> {
+        let table = &self.facts?.p_cores;
+        let limit = self.p_cores.limit(table, cpu).filter(|_| cpu.core_type == Some(CoreType::P))?;
+        // Within half a step of the clock.
+        if (limit - mhz).abs() > 50.0 || table.first().is_none_or(|top| limit >= top.1) {
+            return None;
+        }
+        let value = format!("{limit:.0} MHz for {} active P-cores", count(&self.p_cores, cpu));
+        let evidence = Proof::new(Evidence::new("turbo ratios (MSR 0x1ad)", value));
+        let fits = [Limiter::ActiveCores, Limiter::Firmware];
+        Some(Reason::inferred(Limiter::ActiveCores, evidence, &fits))
     }
 
     /// Returns the cap of the Speed Select level.
