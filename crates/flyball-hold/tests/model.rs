@@ -1,5 +1,5 @@
-//! Random sequences of holds that are added, released and end, of other programs that write, and of
-//! a service that is killed at any call, over the small kernel of flyball-control's tests. While
+//! Random sequences of holds that are added, released and end, of a user and of other programs that
+//! set, and of a service that is killed at any call, over the small kernel of flyball-control's tests. While
 //! holds are in force the machine has what they want; after the last one it is as it was, byte for
 //! byte.
 //!
@@ -15,12 +15,13 @@ use std::{collections::BTreeMap, time::Duration};
 
 use fake::{CPU, Driver, Faults, Kernel};
 use flyball_control::{
-    Intent, Snapshot,
+    Intent, Location, Snapshot,
     plan::{Plan, plan},
     write::{
+        journal::Purpose,
         restore::Restoration,
         state::StateDir,
-        transaction::{Scope, restore},
+        transaction::{Scope, Transaction, restore},
     },
 };
 use flyball_hold::{
@@ -68,6 +69,8 @@ enum Step {
     Release {
         name: usize,
     },
+    /// The user sets what no hold wants.
+    Set(usize),
     /// Time passes; a hold with an end may end.
     Wait(u64),
     Poke(usize),
@@ -88,6 +91,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         5 => (0..NAMES.len(), settings, 0u32..4).prop_map(|(name, settings, priority)| Step::Add { name, settings, priority }),
         3 => (0..NAMES.len()).prop_map(|name| Step::Release { name }),
+        2 => (0..SETTINGS.len()).prop_map(Step::Set),
         1 => (1u64..100).prop_map(Step::Wait),
         4 => (0..POKES.len()).prop_map(Step::Poke),
         2 => (0usize..300, any::<bool>(), 0usize..400).prop_map(|(at, after, torn)| Step::Die { at, after, torn }),
@@ -244,6 +248,7 @@ struct Counts {
     corrected: usize,
     died: usize,
     exact: usize,
+    set: usize,
 }
 
 fn run(
@@ -273,6 +278,7 @@ fn run(
                 let name = NAMES[*name].parse().unwrap();
                 add_or_release(&kernel, &state, now, |store| store.release(&name).map(drop))?;
             }
+            Step::Set(index) => counts.set += usize::from(set(&kernel, &state, *index)),
             Step::Wait(seconds) => now += seconds,
             Step::Restart => service = start(&kernel, &state, now),
             Step::Poke(index) => {
@@ -310,20 +316,51 @@ fn run(
     let changed = changed.unwrap();
     prop_assert!(changed.brought.restored.is_exact(), "{}", changed.brought.restored);
     let left = restore(&kernel, &state, "restore", Scope::All).unwrap();
-    prop_assert!(left.undone.is_empty() && Restoration::is_exact(&left.restoration));
+    prop_assert!(Restoration::is_exact(&left.restoration), "{}", left.restoration);
     prop_assert_eq!(differences(&first, &kernel.dump(), &[]), "");
     counts.exact += 1;
     Ok(())
 }
 
+/// Returns the locations that an intent sets.
+fn targets(kernel: &Kernel, intent: &Intent) -> Vec<Location> {
+    let Ok(snapshot) = Snapshot::for_intent(kernel, intent) else { return Vec::new() };
+    let targets = flyball_control::plan::targets(&snapshot, intent).unwrap_or_default();
+    targets.into_iter().map(|target| target.location).collect()
+}
+
+/// Returns the locations that holds want.
+fn wanted(kernel: &Kernel, state: &StateDir) -> Vec<Location> {
+    let store = Store::load(state, kernel).unwrap();
+    targets(kernel, &Effective::of(&store.holds, &Facts::default()).intent)
+}
+
 fn is_wanted(kernel: &Kernel, state: &StateDir, path: &str) -> bool {
-    kernel.pause(|kernel| {
-        let store = Store::load(state, kernel).unwrap();
-        let effective = Effective::of(&store.holds, &Facts::default());
-        let Ok(snapshot) = Snapshot::for_intent(kernel, &effective.intent) else { return false };
-        let targets = flyball_control::plan::targets(&snapshot, &effective.intent).unwrap_or_default();
-        targets.iter().any(|target| target.location.path() == Some(&format!("{CPU}/{path}")))
-    })
+    let path = format!("{CPU}/{path}");
+    kernel.pause(|kernel| wanted(kernel, state).iter().any(|location| location.path() == Some(&path)))
+}
+
+/// `flyball set` while holds are in force. Returns whether it was kept.
+fn set(kernel: &Kernel, state: &StateDir, index: usize) -> bool {
+    let (argument, cpus) = SETTINGS[index];
+    let intent = Intent::from_arguments(&[argument], cpus).unwrap();
+    let is_free = kernel.pause(|kernel| {
+        let wanted = wanted(kernel, state);
+        targets(kernel, &intent).iter().all(|location| !wanted.contains(location))
+    });
+    if !is_free {
+        return false;
+    }
+    let begun = Transaction::begin(kernel, state, Purpose::Set, "set", None);
+    let kept = begun.is_ok_and(|mut transaction| {
+        transaction.apply(&intent, &|| false).is_ok() && transaction.keep().is_ok()
+    });
+    if kernel.is_dead() {
+        // The guardian of a process that was killed.
+        kernel.revive();
+        restore(kernel, state, "guardian", Scope::Open).unwrap();
+    }
+    kept
 }
 
 /// A command that changes the holds. If its process dies, the store is as it was at that moment.
@@ -372,7 +409,8 @@ fn holds_are_an_overlay_and_leave_nothing_behind() {
         panic!("{error}");
     }
     println!("{counts:?}");
-    assert!(counts.exact > 0 && counts.corrected > 0 && counts.died > 0, "{counts:?}: nothing was proven");
+    let all = [counts.exact, counts.corrected, counts.died, counts.set];
+    assert!(all.iter().all(|count| *count > 0), "{counts:?}: nothing was proven");
 }
 
 /// How the file system of the state directory fails.

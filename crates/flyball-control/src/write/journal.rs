@@ -395,7 +395,8 @@ impl Journal {
                 whole.first_old.len() > entry.first_old.len() || whole.was.len() > entry.was.len()
             })
         });
-        if remembers_more {
+        // Commands of the user in between remember what the holds had set.
+        if remembers_more || self.contents.pending().any(|entry| !entry.is_of_holds()) {
             self.release(locations.cloned().collect())?;
         }
         let (kept, ended): (Vec<&Entry>, Vec<&Entry>) = undone.iter().partition(|entry| {

@@ -43,6 +43,10 @@ pub struct Restoration {
     pub made: usize,
     /// Locations that could not be restored.
     pub left: Vec<NotRestored>,
+    /// Locations of a released hold that differ and that a later command of the user disturbed:
+    /// turbo that was switched off meanwhile keeps a limit low.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub moved: Vec<Location>,
     /// Number of damaged lines in the journal: their settings cannot be restored.
     #[serde(skip_serializing_if = "is_zero")]
     pub damaged: usize,
@@ -128,6 +132,13 @@ impl Restoration {
 
 impl fmt::Display for Restoration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_exact() && !self.moved.is_empty() {
+            let (back, moved) = (self.written.len(), self.moved.len());
+            return write!(
+                f,
+                "restored {back}; a later command keeps {moved} others: 'flyball restore' undoes both"
+            );
+        }
         if self.is_exact() {
             return match self.written.len().max(self.made) {
                 0 => f.write_str("nothing to restore: every setting has its earlier value"),

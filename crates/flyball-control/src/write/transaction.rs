@@ -158,7 +158,7 @@ impl<'h> Transaction<'h> {
     pub fn release_except(&mut self, kept: &BTreeSet<Location>) -> Result<Restoration, TransactionError> {
         let mut entries: Vec<Entry> = self.journal.contents().of_holds();
         entries.retain(|entry| entry.id != self.id);
-        let (released, restoration) = release_entries(self.host, &entries, kept);
+        let (released, restoration) = release_entries(self.host, self.journal.contents(), &entries, kept);
         self.journal.release(released).map_err(|error| TransactionError::after(error, &restoration))?;
         Ok(restoration)
     }

@@ -108,7 +108,10 @@ pub fn restore_locked(host: &dyn Host, state: &StateDir, scope: Scope) -> Result
         Err(error) => return Err(error.into()),
     };
     let undone = scope.of(journal.contents());
-    let restoration = restore_entries(host, journal.contents(), &undone);
+    let mut restoration = restore_entries(host, journal.contents(), &undone);
+    if scope == Scope::Holds {
+        journal.contents().set_aside_moved(&mut restoration);
+    }
     let recorded = if !restoration.is_exact() {
         // Restoring was attempted. What is left does not keep other commands from the machine: it
         // can be restored later, together with what they change.
@@ -145,7 +148,7 @@ pub fn release_unrecorded(
 ) -> TransactionError {
     match Journal::load(state) {
         Ok(Some(contents)) if is_of(&contents, host) => {
-            let (_, restoration) = release_entries(host, &contents.of_holds(), kept);
+            let (_, restoration) = release_entries(host, &contents, &contents.of_holds(), kept);
             // Nothing was released: the journal's error is all there is to say.
             if restoration.written.is_empty() && restoration.made == 0 && restoration.left.is_empty() {
                 return error.into();
@@ -166,6 +169,7 @@ fn is_of(contents: &Contents, host: &dyn Host) -> bool {
 /// (a preference under a governor that is still held) is left to the kernel.
 pub(super) fn release_entries(
     host: &dyn Host,
+    contents: &Contents,
     entries: &[Entry],
     kept: &BTreeSet<Location>,
 ) -> (Vec<Location>, Restoration) {
@@ -197,6 +201,7 @@ pub(super) fn release_entries(
     });
     let mut restoration = restore_goals(host, &restored);
     restoration.left.retain(|left| released.contains(&left.location));
+    contents.set_aside_moved(&mut restoration);
     let back = |location: &Location| !restoration.left.iter().any(|left| left.location == *location);
     (released.iter().filter(|location| back(location)).cloned().collect(), restoration)
 }

@@ -8,6 +8,7 @@ use flyball_control::{
     },
 };
 
+use flyball_hold::Store;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -62,7 +63,9 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         let path = state.journal();
         Failure::failed(format!("cannot look for {}: {error}; run it with sudo", path.display()))
     })?;
-    if !there {
+    // Holds without a journal are those of a command that was killed. The service would set them.
+    let has_holds = || Store::load(&state, &*host).is_ok_and(|store| !store.holds.is_empty());
+    if !there && (scope != Scope::All || !has_holds()) {
         // An ordinary user, who may not write to /run, gets this answer too.
         eprintln!("nothing to restore: flyball has not changed anything since the last restore");
         output.object(Restored::default, String::new)?;

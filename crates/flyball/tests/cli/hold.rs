@@ -124,6 +124,23 @@ fn restore_releases_all_holds() {
     machine.expect(0, &["restore"]);
     assert_eq!(machine.dump(), first);
     assert_eq!(machine.json(0, &["hold", "list"]), serde_json::json!([]));
+    // A restore that was killed has removed the journal, and not yet the holds.
+    machine.expect(0, &["hold", "add", "a", "governor=performance"]);
+    std::fs::remove_file(machine.path().join("run/flyball/journal")).unwrap();
+    machine.expect(0, &["restore"]);
+    assert_eq!(machine.json(0, &["hold", "list"]), serde_json::json!([]));
+}
+
+/// What a command remembers while a hold is in force is the hold's, and must not come back.
+#[test]
+fn restore_knows_what_was_there_before_a_released_hold() {
+    let machine = Machine::new(2);
+    let first = machine.dump();
+    machine.expect(0, &["hold", "add", "a", "max-freq=2GHz"]);
+    machine.expect(0, &["set", "governor=performance"]);
+    machine.expect(0, &["hold", "release", "a"]);
+    machine.expect(0, &["restore"]);
+    assert_eq!(machine.dump(), first);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use crate::{
         order::{Step, keeps_policies},
         spelling::Handling,
     },
+    write::restore::{NotRestored, NotRestoredReason, Restoration},
 };
 
 /// The state of a transaction.
@@ -40,6 +41,13 @@ pub struct Memory {
     /// True if an earlier look could not reach it: what was read later may be the result of a write
     /// in between.
     pub seen_late: bool,
+}
+
+impl Memory {
+    /// Makes a memory that was read before the first write.
+    pub(super) fn plain(content: Content, handling: Handling) -> Memory {
+        Memory { content, handling, late: false, lost: false, seen_late: false }
+    }
 }
 
 /// One transaction of the journal.
@@ -207,20 +215,37 @@ impl Contents {
             Record::Restored { id } => self.set_state(id, TransactionState::Restored),
             Record::Released { locations } => {
                 for location in &locations {
-                    for entry in self.entries.iter_mut().rev() {
-                        if entry.is_of_holds() {
-                            entry.was.remove(location);
-                            entry.first_old.remove(location);
-                            entry.kept.remove(location);
-                        } else if entry.standing != TransactionState::Restored
-                            && entry.first_old.contains_key(location)
-                        {
-                            // What holds remember from before a command of the user is what undoing
-                            // both goes back to.
-                            break;
-                        }
+                    self.release(location);
+                }
+            }
+        }
+    }
+
+    /// Removes the memories that holds have of a location. Later transactions that did not write
+    /// there remember what a hold had set: they get the hold's memory, which is older.
+    fn release(&mut self, location: &Location) {
+        let mut later = Vec::new();
+        for index in (0..self.entries.len()).rev() {
+            let entry = &mut self.entries[index];
+            let is_pending = entry.standing != TransactionState::Restored;
+            if entry.is_of_holds() {
+                let memory = entry.was.remove(location);
+                let first_old = entry.first_old.remove(location);
+                entry.kept.remove(location);
+                let first_old = first_old.map(|(content, handling)| Memory::plain(content, handling));
+                let memory = memory.filter(|memory| !memory.content.is_out_of_reach()).or(first_old);
+                if let Some(memory) = memory.filter(|_| is_pending) {
+                    for index in &later {
+                        let entry: &mut Entry = &mut self.entries[*index];
+                        entry.was.insert(location.clone(), memory.clone());
                     }
                 }
+            } else if is_pending && entry.first_old.contains_key(location) {
+                // What holds remember from before a command of the user is what undoing both goes
+                // back to.
+                break;
+            } else if is_pending && entry.was.contains_key(location) {
+                later.push(index);
             }
         }
     }
@@ -302,6 +327,19 @@ impl Contents {
             }
         }
         found
+    }
+
+    /// Sets aside what a released hold leaves different where a later command of the user may be the
+    /// cause: turbo that was switched off keeps a limit low, and a governor refuses a preference.
+    pub(in crate::write) fn set_aside_moved(&self, restoration: &mut Restoration) {
+        let is_moved = |left: &NotRestored| {
+            left.because == NotRestoredReason::Differs
+                && self.pending().any(|entry| !entry.is_of_holds() && entry.was.contains_key(&left.location))
+        };
+        let (moved, left): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut restoration.left).into_iter().partition(is_moved);
+        restoration.left = left;
+        restoration.moved.extend(moved.into_iter().map(|left| left.location));
     }
 
     /// Returns the goals that undo these transactions together: for each location, the content that
