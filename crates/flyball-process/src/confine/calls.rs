@@ -9,9 +9,30 @@ use seccompiler::{
     SeccompFilter, SeccompRule, sock_filter,
 };
 
-/// Calls that no reader of files makes: other programs, sockets, other processes, mounts, modules,
-/// and parts of the kernel in which holes were found again and again.
+/// Linux 6.6; older C libraries have no name for it.
+const FCHMODAT2: libc::c_long = 452;
+
+/// Calls that no reader of files makes: other programs, sockets, other processes, modes and owners
+/// of files (Landlock knows no right for those), mounts, modules, and parts of the kernel in which
+/// holes were found again and again.
 const REFUSED: &[libc::c_long] = &[
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lchown,
+    libc::SYS_fchmodat,
+    FCHMODAT2,
+    libc::SYS_fchownat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_shmget,
+    libc::SYS_msgget,
+    libc::SYS_semget,
+    libc::SYS_socketpair,
     libc::SYS_execve,
     libc::SYS_execveat,
     libc::SYS_socket,
