@@ -81,7 +81,12 @@ fn escape(text: &str) -> String {
     for letter in text.chars() {
         match letter {
             '\n' | '\r' => out.push(' '),
-            '|' | '*' | '_' | '`' | '<' | '[' | ']' | '\\' => out.extend(['\\', letter]),
+            '|' | '*' | '_' | '`' | '<' | '[' | ']' | '\\' | '&' => out.extend(['\\', letter]),
+            // Names of cases come from other programs: nobody is to be mentioned by one, and none
+            // may change a terminal or the direction of the text.
+            '@' => out.push_str("@\u{200b}"),
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => out.push('\u{fffd}'),
+            letter if letter.is_control() => out.push('\u{fffd}'),
             letter => out.push(letter),
         }
     }
