@@ -55,17 +55,17 @@ pub(crate) struct Args {
 enum Feature {
     /// Show what the processor and the drivers support.
     Info,
-    /// SST-PP: performance levels, each with its own cores, base frequency, power and temperature.
+    /// SST-PP: levels with their own cores, base frequency and power.
     PerfProfile {
         #[command(subcommand)]
         command: PerfProfile,
     },
-    /// SST-BF: a higher base frequency for some cores at the cost of the others.
+    /// SST-BF: higher base frequency for some cores, lower for others.
     BaseFreq {
         #[command(subcommand)]
         command: BaseFreq,
     },
-    /// SST-TF: a higher turbo frequency for chosen cores at the cost of the others.
+    /// SST-TF: higher turbo frequency for some cores, lower for others.
     TurboFreq {
         #[command(subcommand)]
         command: TurboFreq,
