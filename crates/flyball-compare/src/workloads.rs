@@ -359,7 +359,7 @@ fn reader(args: &WorkloadArgs) -> Result<Option<Reader>, PrepareError> {
             Some(known) => known,
             None => (args.unit.as_str(), direction(args)?),
         };
-        return Ok(Some(Reader::Suite { suite, metric: Metric::new("mean of cases", unit, better) }));
+        return Ok(Some(Reader::Suite { suite, metric: Metric::suite(unit, better) }));
     }
     let Some(text) = &args.metric else { return Ok(None) };
     // Names come before expressions: none of them has a group.

@@ -21,6 +21,7 @@ mod quantity;
 mod report;
 mod sift;
 
+pub(crate) use self::judge::test;
 pub use self::{
     gate::{Limit, LimitError, gate},
     judge::{Correction, EQUIVALENT},
@@ -57,13 +58,13 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
     let mut comparisons = Vec::new();
     let correction = Correction::for_arms(manifest, &arms);
     for quantity in Quantity::judged(&manifest.workload.metric) {
-        comparisons.extend(compare(manifest, &arms, quantity, correction));
+        comparisons.extend(compare(manifest, &arms, *quantity, correction));
     }
     let reason = |get: fn(&crate::meter::MeterList) -> &Option<String>| {
         manifest.boots.iter().find_map(|boot| get(&boot.meters).clone())
     };
     let resources = programs::resources(manifest, &arms);
-    let cases = cases::cases(manifest, &counted);
+    let cases = cases::cases(manifest, &counted, &arms);
     let mut report = Report {
         machine: manifest.machine.clone(),
         workload: manifest.workload.clone(),
@@ -123,8 +124,8 @@ pub(crate) fn differences(manifest: &Manifest, rounds: &[Round]) -> Vec<(Quantit
         Some((quantity, arm, log_ratios(base, other)))
     };
     let each = Quantity::judged(&manifest.workload.metric)
-        .into_iter()
-        .flat_map(|quantity| (1..arms.len()).map(move |arm| (quantity, arm)));
+        .iter()
+        .flat_map(|quantity| (1..arms.len()).map(move |arm| (*quantity, arm)));
     each.filter_map(|(quantity, arm)| of(quantity, arm)).collect()
 }
 

@@ -48,7 +48,7 @@ pub fn analyse_fleet(
 ) -> FleetReport {
     let mut machines: Vec<MachineReport> = members.iter().map(MachineReport::of).collect();
     let mut effects = Vec::new();
-    for quantity in Quantity::judged(&experiment.metric) {
+    for &quantity in Quantity::judged(&experiment.metric) {
         let better = quantity.metric(&experiment.metric).better;
         let judged = |arm| judge(members, &mut machines, (arm, quantity), better, confidence);
         let mut of_arms: Vec<Effect> = (1..experiment.arms.len()).filter_map(judged).collect();

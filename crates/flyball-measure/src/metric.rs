@@ -33,6 +33,16 @@ impl Metric {
         Metric::new("wall time", "s", Better::Lower)
     }
 
+    /// The mean over the cases of a benchmark suite.
+    pub fn suite(unit: impl Into<String>, better: Better) -> Metric {
+        Metric::new("mean of cases", unit, better)
+    }
+
+    /// Whether it is the mean over the cases of a suite.
+    pub fn is_suite(&self) -> bool {
+        self.name == "mean of cases"
+    }
+
     /// Whether the unit is one of a rate, so that metric x time is work.
     pub fn is_rate(&self) -> bool {
         self.better == Better::Higher

@@ -41,6 +41,12 @@ pub fn number(value: f64) -> String {
     }
 }
 
+/// A count of which only two digits are known.
+pub fn two_digits(count: usize) -> usize {
+    let unit = 10_usize.pow(count.max(10).ilog10() - 1);
+    count.div_ceil(unit).saturating_mul(unit)
+}
+
 /// A fraction as a signed percentage: `+2.04 %`. What is not zero does not look like zero.
 pub fn percent(fraction: f64) -> String {
     let value = fraction * 100.0;

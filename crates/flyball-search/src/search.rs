@@ -491,22 +491,26 @@ impl Search {
     /// The median of an arm's rounds, each against the base's in its block. `None` without any, or
     /// if they break the bound.
     fn measured(&self, arm: usize) -> Option<f64> {
+        let own = || self.rounds.iter().filter(|(_, round)| round.arm == arm);
+        let middle = |mut all: Vec<f64>| {
+            all.sort_by(f64::total_cmp);
+            Some(f64::midpoint(*all.get(all.len().checked_sub(1)? / 2)?, all[all.len() / 2]))
+        };
         let against = |value: fn(&Round) -> Option<f64>| {
             let of = |block: usize| {
                 let own = self.rounds.iter().find(|(at, one)| *at == block && one.arm == self.space.base());
                 own.and_then(|(_, base)| value(base))
             };
-            let own = self.rounds.iter().filter(|(_, round)| round.arm == arm);
-            let mut all: Vec<f64> =
-                own.filter_map(|(block, round)| Some(value(round)? - of(*block)?)).collect();
-            all.sort_by(f64::total_cmp);
-            Some(f64::midpoint(*all.get(all.len().checked_sub(1)? / 2)?, all[all.len() / 2]))
+            middle(own().filter_map(|(block, round)| Some(value(round)? - of(*block)?)).collect())
         };
-        let is_over = match self.goal.bound {
-            Some(Bound::OverBase(most)) => against(|round| round.bounded).is_some_and(|value| value > most),
-            _ => false,
+        let (bounded, most) = match self.goal.bound {
+            Some(Bound::OverBase(most)) => (against(|round| round.bounded), most),
+            Some(Bound::Absolute(most)) => {
+                (middle(own().filter_map(|(_, round)| round.bounded).collect()), most)
+            }
+            None => (None, f64::INFINITY),
         };
-        against(|round| round.objective).filter(|_| !is_over)
+        against(|round| round.objective).filter(|_| bounded.is_none_or(|value| value <= most))
     }
 
     /// The arms of the next block.

@@ -78,7 +78,8 @@ pub fn words(seconds: f64) -> String {
         (0, 0, 0..3) => format!("{seconds:.1} s"),
         (0, 0, s) => format!("{s} s"),
         (0, m, s) => format!("{m} min {s} s"),
-        (h, m, _) => format!("{h} h {m} min"),
+        (h @ ..48, m, _) => format!("{h} h {m} min"),
+        (h, _, _) => format!("{} days", h / 24),
     }
 }
 

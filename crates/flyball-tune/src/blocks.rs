@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use flyball_measure::{Blocks, Manifest, Round, RunDirectory, stats};
+use flyball_measure::{Blocks, Manifest, Round, RunDirectory, render, stats};
 use flyball_search::{Choice, Round as Searched, Search, Step};
 
 use crate::{
@@ -175,7 +175,7 @@ impl<'a> SearchBlocks<'a> {
     }
 
     /// Says once when the noise is too high for the rounds that are allowed.
-    fn noise(&self) {
+    fn noise(&self, done: &[&Round]) {
         let (Some(progress), Some(scales), NOISE_KNOWN) =
             (self.progress, self.search.scales(), self.intake.taken)
         else {
@@ -190,10 +190,12 @@ impl<'a> SearchBlocks<'a> {
             let or = enough.map_or(String::new(), |within| {
                 format!("; --within {:.1}% needs {}", 100.0 * within, needed(within))
             });
+            let rounds = render::two_digits(needed(within));
+            let seconds = spent(done) / done.len().max(1) as f64 * rounds as f64;
             progress.say(&format!(
-                "at this noise ({:.1} %) some {} rounds are needed for {} %{or}",
+                "at this noise ({:.1} %) some {rounds} rounds ({}) are needed for {} %{or}",
                 100.0 * scales.noise,
-                needed(within),
+                flyball_text::span::words(seconds),
                 100.0 * within
             ));
         }
@@ -258,7 +260,7 @@ impl Blocks for SearchBlocks<'_> {
         }
         self.began.1.get_or_insert(done.len());
         self.intake.progress = self.progress;
-        self.noise();
+        self.noise(done);
         let used_up = done.len() >= self.record.most_rounds
             || self.record.most_seconds.is_some_and(|most| spent(done) >= most);
         let block = match self.search.step() {

@@ -55,7 +55,12 @@ impl Pictures {
             Axis::new("settings that ran, numbered as below", ""),
             Axis::new(format!("{quantity} against now"), "%"),
         )
-        .described("by the model, with two deviations to either side; the answer above is of fresh rounds");
+        .described(match verdict.confirmed {
+            Some(_) => {
+                "by the model, with two deviations to either side; the answer above is of fresh rounds"
+            }
+            None => "by the model, with two deviations to either side",
+        });
         if let Some(limit) = &record.goal.limit {
             let shown = Shown { limit, metric };
             chart = chart

@@ -291,15 +291,21 @@ impl<'a> Verdict<'a> {
             if self.goal.limit.is_some_and(|limit| limit.relative) { " together with the limit" } else { "" },
             found.pairs
         );
-        if !confirmed.is_better(self.goal.aim) && confirmed.shows_gain(self.goal.aim) {
+        if confirmed.is_better(self.goal.aim) && !confirmed.shows_gain(self.goal.aim) {
             format!(
-                "'{}' keeps the limit in each fresh round, and the machine as it is breaks it in each: {name} {} {range}.\n",
+                "Keep the machine as it is: '{}' changes {name} by {} against now {range}, but breaks the limit.\n",
                 self.candidate,
                 render::percent(found.change)
             )
         } else if confirmed.is_better(self.goal.aim) {
             format!(
                 "'{}' changes {name} by {} against now {range}.\n",
+                self.candidate,
+                render::percent(found.change)
+            )
+        } else if confirmed.shows_gain(self.goal.aim) {
+            format!(
+                "'{}' keeps the limit in each fresh round, and the machine as it is breaks it in each: {name} {} {range}.\n",
                 self.candidate,
                 render::percent(found.change)
             )
@@ -332,6 +338,9 @@ impl<'a> Verdict<'a> {
         let each = if limit.relative { "" } else { " in each fresh round" };
         match confirmed.keeps_limit {
             Some(true) => format!("It keeps the limit {shown}{each}{found}.\n"),
+            Some(false) if confirmed.now_keeps_limit == Some(true) => {
+                format!("It breaks the limit {shown}{each}{found}.\n")
+            }
             // The search has looked for one that keeps it, and has chosen the nearest otherwise.
             Some(false) => format!(
                 "No setting is known to keep the limit {shown}; this one, the nearest, breaks it{each}{found}.\n"
@@ -367,7 +376,7 @@ impl<'a> Verdict<'a> {
         );
         if self.search.settled {
             // docs/dev/tune.md has the rates.
-            let wrong = if ran > MANY_SETTINGS { 8 } else { 5 };
+            let wrong = if ran > MANY_SETTINGS { 10 } else { 8 };
             out += &format!("; up to {wrong} % of simulated searches that ended so were wrong");
         } else {
             out += "; the rounds were used up before it was certain (--max-runs, --max-time)";

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     judge::{Correction, compare_summaries},
-    report::{CaseReport, Comparison, Summary, Verdict},
+    report::{ArmReport, CaseReport, Comparison, Summary, Verdict},
     sift::case_summaries,
 };
 use crate::{
@@ -53,15 +53,15 @@ pub(super) fn note(all: &[Round], common: &[Round]) -> Option<String> {
 
 /// Compares each case of each arm with that of the first arm. The most certain and the largest
 /// differences come first.
-pub(super) fn cases(manifest: &Manifest, rounds: &[&Round]) -> Vec<CaseReport> {
+pub(super) fn cases(manifest: &Manifest, rounds: &[&Round], reports: &[ArmReport]) -> Vec<CaseReport> {
     let count = rounds.iter().map(|round| round.outcome.cases.len()).max().unwrap_or(0);
     if count == 0 {
         return Vec::new();
     }
     // By chance, one report in a hundred says that a case drifts.
     let least = 0.01 / (count * manifest.arms.len()) as f64;
-    let arms: Vec<BTreeMap<String, Summary>> =
-        (0..manifest.arms.len()).map(|arm| case_summaries(manifest, rounds, arm, least)).collect();
+    let of_arm = |(index, arm)| case_summaries(manifest, rounds, arm, index, least);
+    let arms: Vec<BTreeMap<String, Summary>> = reports.iter().enumerate().map(of_arm).collect();
     let correction = Correction::for_cases(count * (arms.len() - 1));
     let mut found = Vec::new();
     for (name, base) in &arms[0] {

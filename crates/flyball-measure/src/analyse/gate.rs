@@ -99,8 +99,10 @@ pub fn gate(manifest: &Manifest, report: &Report, limits: &[Limit]) -> Vec<GateA
     let mut answers = Vec::new();
     for limit in limits {
         for (index, arm) in &others {
-            let (interval, verdict, case) = match limit.quantity {
-                Some(quantity) => {
+            let quantity = limit.quantity.map(|quantity| quantity.of_work(&manifest.workload.metric));
+            let (interval, verdict, case) = match quantity {
+                Some(None) => (None, GateVerdict::CannotTell, None),
+                Some(Some(quantity)) => {
                     let summaries = base.summary(quantity).zip(arm.summary(quantity));
                     let interval = summaries
                         .filter(|(base, other)| base.has_ratios() && other.has_ratios())
@@ -124,8 +126,8 @@ pub fn gate(manifest: &Manifest, report: &Report, limits: &[Limit]) -> Vec<GateA
                     .max_by_key(|(_, verdict, _)| *verdict)
                     .unwrap_or((None, GateVerdict::CannotTell, None)),
             };
-            let is_missing = match limit.quantity {
-                Some(quantity) => base.summary(quantity).zip(arm.summary(quantity)).is_none(),
+            let is_missing = match quantity {
+                Some(quantity) => quantity.and_then(|one| base.summary(one).zip(arm.summary(one))).is_none(),
                 None => report.cases.is_empty(),
             };
             let name = case.map_or_else(|| arm.name.clone(), |case| format!("{}, {case}", arm.name));
@@ -141,6 +143,7 @@ mod tests {
     use super::*;
     use crate::{
         analyse,
+        metric::{Better, Metric},
         run_directory::tests::{boot, manifest, round},
     };
 
@@ -167,6 +170,15 @@ mod tests {
         assert_eq!(answer(1.10, 3, "time > +2%"), GateVerdict::CannotTell);
         assert_eq!(answer(0.80, 20, "metric < -5%"), GateVerdict::Over);
         assert_eq!(answer(1.00, 20, "memory > 5%"), GateVerdict::CannotTell);
+    }
+
+    #[test]
+    fn limits_compare_the_same_work() {
+        let rate = Metric::new("rate", "ops/s", Better::Higher);
+        let [time, energy] = [Quantity::Time, Quantity::Energy];
+        assert_eq!((time.of_work(&rate), energy.of_work(&rate)), (None, Some(Quantity::WorkEnergy)));
+        let suite = Metric::suite("s", Better::Lower);
+        assert_eq!((time.of_work(&suite), energy.of_work(&suite)), (None, None));
     }
 
     #[test]

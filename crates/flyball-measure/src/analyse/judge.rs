@@ -9,9 +9,8 @@ use super::{
 use crate::{
     metric::{Better, Metric},
     run_directory::Manifest,
-    schedule::Length,
-    stats::{self, Interval, NORMAL_MEDIAN_DISTANCE},
-    workload::preset::Reader,
+    schedule::{Length, Schedule},
+    stats::{self, Interval, NORMAL_MEDIAN_DISTANCE, Test},
 };
 
 /// The logarithms of `other` over `base`, block by block, in the order of blocks.
@@ -95,7 +94,7 @@ impl Correction {
     /// For a comparison of so many arms. One that ends when it knows enough (`until`) does not
     /// judge steadiness.
     pub fn new(arms: usize, has_energy: bool, metric: &Metric, until: bool) -> Correction {
-        let of_energy = match (has_energy, metric.is_per_watt_of_energy()) {
+        let of_energy = match (has_energy && !metric.is_suite(), metric.is_per_watt_of_energy()) {
             (false, _) => 0,
             // One is the inverse of the other, so both have one answer.
             (true, true) => 1,
@@ -103,11 +102,13 @@ impl Correction {
         };
         let others = arms.saturating_sub(1).max(1);
         let judged = others * (1 + of_energy);
-        let share = if until { 1.0 } else { OF_MEDIANS };
+        // The cases of a suite have the other half of the error.
+        let all = if metric.is_suite() { 0.5 } else { 1.0 };
+        let share = if until { all } else { all * OF_MEDIANS };
         Correction {
             questions: judged + if until { 0 } else { others },
             medians: judged as f64 / share,
-            steadiness: others as f64 / (1.0 - OF_MEDIANS),
+            steadiness: others as f64 / (all * (1.0 - OF_MEDIANS)),
         }
     }
 
@@ -121,11 +122,7 @@ impl Correction {
         let is_of_energy = |one: &Summary| one.is_judged && one.quantity != Quantity::Performance;
         let has_energy = arms.iter().flat_map(|arm| &arm.summaries).any(is_of_energy);
         let until = matches!(manifest.schedule.length, Length::Until { .. });
-        let all = Correction::new(arms.len(), has_energy, &manifest.workload.metric, until);
-        // The cases have the other half.
-        let is_suite = matches!(manifest.workload.reader, Some(Reader::Suite { .. }));
-        let share = if is_suite { 0.5 } else { 1.0 };
-        Correction { medians: all.medians / share, steadiness: all.steadiness / share, ..all }
+        Correction::new(arms.len(), has_energy, &manifest.workload.metric, until)
     }
 }
 
@@ -133,7 +130,8 @@ impl Correction {
 /// printed spreads contradict it, no difference is claimed.
 fn judge_steadiness(comparisons: &mut [Comparison], alpha: f64, correction: f64) {
     for comparison in comparisons {
-        let needed = stats::rounds_needed(alpha / correction, comparison.paired);
+        let test = if comparison.paired { Test::Pairs } else { Test::Ranks };
+        let needed = stats::rounds_needed(alpha / correction, test);
         let Some(found) = &mut comparison.steadiness else { continue };
         found.p_corrected = (found.p * correction).min(1.0);
         let (base, other) = found.spreads;
@@ -157,6 +155,15 @@ pub(super) fn compare(
     compare_summaries(manifest, &summaries, correction)
 }
 
+/// How arms of a schedule are compared.
+pub(crate) fn test(paired: bool, schedule: &Schedule) -> Test {
+    match schedule.length {
+        _ if !paired => Test::Ranks,
+        Length::Until { .. } => Test::Looks,
+        Length::Rounds(_) | Length::Search { .. } => Test::Pairs,
+    }
+}
+
 /// Compares every arm's summary with the first.
 pub(super) fn compare_summaries(
     manifest: &Manifest,
@@ -177,17 +184,13 @@ pub(super) fn compare_summaries(
     for comparison in &mut found {
         let p = (comparison.p * correction.medians).min(1.0);
         comparison.p_corrected = p;
-        let smallest = if comparison.paired && until {
-            // It had no fixed number of pairs: as many as were needed, or as many as were allowed.
-            0.0
-        } else if comparison.paired {
-            // All ratios on one side: 2 / 2^n. Ties of zero make it larger; then the verdict is
-            // only less definite.
-            2.0_f64.powi(1 - comparison.pairs as i32)
+        // Ties make it larger; then the verdict is only less definite.
+        let rounds = if comparison.paired {
+            [comparison.pairs; 2]
         } else {
-            let sizes = [base, arms[comparison.arm].unwrap_or(base)].map(|s| s.points.len());
-            stats::smallest_rank_sum_p(sizes[0], sizes[1])
+            [base, arms[comparison.arm].unwrap_or(base)].map(|summary| summary.points.len())
         };
+        let smallest = test(comparison.paired, &manifest.schedule).smallest_p(rounds);
         // With ties, test and interval can differ by a hair. Both must agree.
         let differs = comparison.interval.is_some_and(|interval| !interval.contains(0.0));
         comparison.verdict = if p <= alpha && differs {

@@ -82,10 +82,26 @@ pub enum Quantity {
 
 impl Quantity {
     /// Those that verdicts are given for. Where the metric is a rate, a slower setting may do less
-    /// work in the same time, so energy is judged for the same work.
-    pub fn judged(metric: &Metric) -> [Quantity; 3] {
-        let energy = if metric.is_rate() { Quantity::WorkEnergy } else { Quantity::Energy };
-        [Quantity::Performance, energy, Quantity::PerWatt]
+    /// work in the same time, so energy is judged for the same work. Suites repeat their cases for
+    /// a fixed time, and how much work that is they do not tell.
+    pub fn judged(metric: &Metric) -> &'static [Quantity] {
+        if metric.is_suite() {
+            &[Quantity::Performance]
+        } else if metric.is_rate() {
+            &[Quantity::Performance, Quantity::WorkEnergy, Quantity::PerWatt]
+        } else {
+            &[Quantity::Performance, Quantity::Energy, Quantity::PerWatt]
+        }
+    }
+
+    /// The quantity that compares the same work of arms in place of this one, if there is one.
+    pub(super) fn of_work(self, metric: &Metric) -> Option<Quantity> {
+        match self {
+            Quantity::Energy | Quantity::PerWatt | Quantity::Time if metric.is_suite() => None,
+            Quantity::Time if metric.is_rate() => None,
+            Quantity::Energy if metric.is_rate() => Some(Quantity::WorkEnergy),
+            other => Some(other),
+        }
     }
 
     /// What the processes of programs used, judged where programs are compared.

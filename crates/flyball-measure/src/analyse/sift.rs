@@ -38,7 +38,7 @@ pub fn disturbance(manifest: &Manifest, round: &Round) -> Option<String> {
 }
 
 /// What sifting an arm's rounds gives: those that count, those that do not, and their conditions.
-pub(super) struct Sifted<'a> {
+struct Sifted<'a> {
     kept: Vec<&'a Round>,
     left_out: Vec<LeftOut>,
     grades: Option<Grades>,
@@ -46,7 +46,7 @@ pub(super) struct Sifted<'a> {
 
 /// Splits an arm's rounds into those that count and those that do not: by how they went and under
 /// what conditions, never by their values.
-pub(super) fn sift<'a>(manifest: &Manifest, rounds: &[&'a Round], arm: usize) -> Sifted<'a> {
+fn sift<'a>(manifest: &Manifest, rounds: &[&'a Round], arm: usize) -> Sifted<'a> {
     let own: Vec<&Round> = rounds.iter().copied().filter(|round| round.arm == arm).collect();
     // The kernel's counts; a round in which nothing counted is not hot.
     let hot = own.iter().filter(|round| round.readings.throttled.is_some_and(|count| count > 0)).count();
@@ -140,14 +140,19 @@ fn summary(quantity: Quantity, metric: Metric, is_judged: bool, points: Vec<Poin
     })
 }
 
-/// Sums up each case of a suite in an arm's rounds. Drifts less probable than `least` are kept.
+/// Sums up each case of a suite in the rounds of an arm that count. Drifts less probable than
+/// `least` are kept.
 pub(super) fn case_summaries(
     manifest: &Manifest,
     rounds: &[&Round],
-    arm: usize,
+    arm: &ArmReport,
+    index: usize,
     least: f64,
 ) -> BTreeMap<String, Summary> {
-    let kept = sift(manifest, rounds, arm).kept;
+    let is_left_out =
+        |round: &Round| arm.left_out.iter().any(|one| (one.boot, one.block) == (round.boot, round.block));
+    let own = rounds.iter().copied().filter(|round| round.arm == index && !is_left_out(round));
+    let kept: Vec<&Round> = own.collect();
     let names: BTreeSet<&String> = kept.iter().flat_map(|round| round.outcome.cases.keys()).collect();
     let of_case = |name: &String| {
         let points = points(&kept, |round| round.outcome.cases.get(name).copied());

@@ -7,6 +7,7 @@ use statrs::distribution::{ContinuousCDF, Normal};
 use super::*;
 use crate::{
     meter::{Domain, EnergySource},
+    metric::{Better, Metric},
     run_directory::{
         Boot,
         tests::{boot, manifest, round},
@@ -585,6 +586,7 @@ fn suite(seed: u64, cases: usize, factors: &[f64], blocks: usize) -> (Manifest, 
     let mut random = Noise::new(seed);
     let names: Vec<String> = (0..factors.len()).map(|arm| format!("arm {arm}")).collect();
     let mut manifest = manifest(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    manifest.workload.metric = Metric::suite("s", Better::Lower);
     manifest.workload.reader =
         Some(Reader::Suite { suite: Suite::Csv, metric: manifest.workload.metric.clone() });
     manifest.boots.push(boot(&(0..factors.len()).collect::<Vec<_>>()));
@@ -638,4 +640,25 @@ fn a_case_that_differs_from_itself_has_no_verdict() {
     let first = report.cases.iter().find(|one| one.name == "case 0").expect("it is there");
     assert!(first.withheld && first.comparison.verdict == Verdict::NoDifferenceShown, "{first:?}");
     assert_eq!(report.cases.len(), 10, "the control is no arm of its own");
+}
+
+#[test]
+fn few_looks_and_many_rounds_are_called_so() {
+    let text = |length: Length, blocks: usize, noise: f64| {
+        let mut manifest = manifest(&["a", "b"]);
+        manifest.boots.push(boot(&[0, 1]));
+        manifest.schedule.length = length;
+        let mut random = Noise::new(8);
+        let each = (0..blocks).flat_map(|block| [0, 1].map(|arm| (block, arm)));
+        let rounds: Vec<Round> =
+            each.map(|(block, arm)| round(block, arm, (noise * random.draw()).exp())).collect();
+        text_of(&analyse(&manifest, &rounds))
+    };
+    let until = Length::Until { half_width: 0.01, decided: false, least: 3, most: 200 };
+    let few = text(until, 4, 0.01);
+    assert!(few.contains("needs 6 rounds to be compared"), "{few}");
+    let many = text(Length::Rounds(20), 20, 0.2);
+    assert!(many.contains(" rounds would show 1 % ("), "{many}");
+    let hopeless = text(Length::Rounds(20), 20, 2.0);
+    assert!(hopeless.contains("; at this noise a day cannot show 1 % (about "), "{hopeless}");
 }

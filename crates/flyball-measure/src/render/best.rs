@@ -27,7 +27,7 @@ fn word(quantity: Quantity, report: &Report) -> String {
 /// A line for each arm that is best in something: in what, and which arm with its certainty.
 pub(super) fn conclusion(report: &Report, arms: &Arms) -> Vec<(String, String)> {
     let mut lines: Vec<(Option<usize>, Vec<String>, Vec<String>)> = Vec::new();
-    for quantity in Quantity::judged(&report.workload.metric) {
+    for &quantity in Quantity::judged(&report.workload.metric) {
         let Some((best, certainty)) = best(report, arms, quantity) else { continue };
         let word = word(quantity, report);
         match lines.iter_mut().find(|(arm, ..)| *arm == best) {

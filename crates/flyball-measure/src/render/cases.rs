@@ -7,7 +7,7 @@ use super::{
     table::{Grid, in_short},
 };
 use crate::{
-    analyse::{CaseReport, EQUIVALENT, Report, Verdict},
+    analyse::{CaseReport, EQUIVALENT, Report, Verdict, test},
     numbers::number,
     stats,
 };
@@ -36,7 +36,7 @@ fn needed(report: &Report) -> usize {
     let compared = report.arms.iter().skip(1).filter(|arm| !arm.control).count().max(1);
     let questions = report.cases.len() / compared * (report.arms.len() - 1);
     let alpha = (1.0 - report.schedule.confidence) / (2 * questions).max(1) as f64;
-    stats::pairs_needed(alpha, 1)
+    stats::rounds_needed(alpha, test(true, &report.schedule))
 }
 
 fn is_different(case: &&CaseReport) -> bool {

@@ -181,14 +181,15 @@ fn changes(report: &Report, legend: &[String]) -> Option<Chart> {
     let places = Axis::categories("", names).in_short(numbers(compared.iter().copied()));
     let mut chart = Chart::new(format!("Change against {base}"), places, Axis::new("change", "%"))
         .described(format!(
-            "{}; an interval that crosses 0 shows no difference",
+            "{}; an interval with 0 in it does not show a difference",
             super::parts::confidence(report)
         ))
         // 7 is the palette's grey. Quantities take 3 and on below: the first colours stand for arms
         // in the other charts.
         .with(Series::unnamed(Mark::Level(0.0)).coloured(7));
     let quantities: Vec<Quantity> = Quantity::judged(&report.workload.metric)
-        .into_iter()
+        .iter()
+        .copied()
         .filter(|quantity| report.comparisons.iter().any(|comparison| comparison.quantity == *quantity))
         .collect();
     for (number, quantity) in quantities.iter().enumerate() {

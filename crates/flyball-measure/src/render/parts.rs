@@ -3,9 +3,9 @@
 use flyball_text::columns::Style;
 
 use crate::{
-    analyse::{ArmReport, Comparison, Quantity, Report, Verdict},
+    analyse::{ArmReport, Comparison, Quantity, Report, Verdict, test},
     metric::Better,
-    numbers::{level, percent},
+    numbers::{level, percent, two_digits},
     stats::{self, Interval},
 };
 
@@ -101,7 +101,31 @@ pub(super) fn rounds_needed(report: &Report, comparison: &Comparison) -> usize {
     } else {
         report.correction.max(1.0)
     };
-    stats::rounds_needed((1.0 - report.schedule.confidence) / questions, comparison.paired)
+    let test = test(comparison.paired, &report.schedule);
+    stats::rounds_needed((1.0 - report.schedule.confidence) / questions, test)
+}
+
+/// How many more rounds would show a change of 1 %, and where that are many, how long they take.
+pub(super) fn more_rounds(report: &Report, comparison: &Comparison) -> String {
+    const MANY: usize = 1000;
+    const DAY: f64 = 86_400.0;
+    let more = comparison.rounds_for_one_percent.filter(|rounds| *rounds > comparison.pairs);
+    let Some(rounds) = more else { return String::new() };
+    if rounds < MANY {
+        return format!("; about {rounds} rounds would show 1 %");
+    }
+    let of_round = |arm: &ArmReport| {
+        let time = arm.summary(Quantity::Time).map_or(0.0, |time| time.median);
+        time + report.schedule.cool_down
+    };
+    let seconds = rounds as f64 * report.arms.iter().map(of_round).sum::<f64>();
+    let time = flyball_text::span::words(seconds);
+    let rounds = two_digits(rounds);
+    if seconds > DAY {
+        format!("; at this noise a day cannot show 1 % (about {rounds} rounds, {time} at least)")
+    } else {
+        format!("; about {rounds} rounds would show 1 % ({time} at least)")
+    }
 }
 
 /// A change that could have been seen, upwards or downwards: `of 1.46 % or more`, or `beyond -30.4

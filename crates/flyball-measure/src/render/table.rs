@@ -179,9 +179,11 @@ pub(super) fn precision(report: &Report) -> String {
     let judged =
         |arm: &ArmReport| arm.summaries.iter().any(|summary| summary.is_judged && summary.interval.is_some());
     if report.arms.iter().any(judged) {
+        let is_paired = report.comparisons.iter().all(|one| one.paired);
+        let how = if is_paired { "in pairs of rounds" } else { "by their rounds" };
         format!(
-            "medians; in brackets, where each median alone lies with {level} % confidence. Arms are compared in pairs of \
-             rounds, not by these"
+            "medians; in brackets, where each median alone lies with {level} % confidence. Arms are compared {how}, not by \
+             these"
         )
     } else {
         format!("medians; too few rounds for {level} % intervals of them")

@@ -9,7 +9,7 @@ use super::{
     arms::Arms,
     best::conclusion,
     effects::effects,
-    parts::{Screen, confidence, could_be_seen, difference, extent, how, rounds_needed, style},
+    parts::{Screen, confidence, could_be_seen, difference, extent, how, more_rounds, rounds_needed, style},
     table::{differences, medians},
 };
 use crate::{
@@ -247,9 +247,7 @@ fn verdict(report: &Report, comparison: &Comparison) -> String {
             let shows = comparison.shows.map_or_else(String::new, |shows| {
                 format!("; one {} would have been, in about 9 of 10 such comparisons", could_be_seen(shows))
             });
-            let more = comparison.rounds_for_one_percent.filter(|rounds| *rounds > comparison.pairs);
-            let more =
-                more.map_or_else(String::new, |rounds| format!("; about {rounds} rounds would show 1 %"));
+            let more = more_rounds(report, comparison);
             format!("{arm}: {name} unclear ({ends}): no difference from {base} seen{shows}{more} ({p}{how}).")
         }
         Verdict::TooFewRounds => format!(

@@ -42,6 +42,11 @@ pub fn always_p(differences: &[f64]) -> Option<f64> {
     Some((-log_ratio).exp().min(1.0))
 }
 
+/// The smallest such probability of so many pairs, however far they are from zero.
+pub(super) fn smallest_p(pairs: i32) -> f64 {
+    (1.0 + f64::from(pairs) * PRIOR).sqrt().powi(1 - pairs)
+}
+
 #[cfg(test)]
 mod tests {
     use rand::SeedableRng;
@@ -63,6 +68,11 @@ mod tests {
             assert_eq!(always_p(&moved).expect("a p") > 0.05, inside, "{centre}");
         }
         assert_eq!(always_interval(&values[..3], 0.999_999), None);
+        // An interval exists exactly where some outcome decides.
+        for pairs in 2..10_usize {
+            let has_interval = always_interval(&values[..pairs], 0.995).is_some();
+            assert_eq!(has_interval, smallest_p(pairs as i32) < 0.005, "{pairs}");
+        }
         assert_eq!(always_p(&[0.0; 4]), Some(1.0));
     }
 

@@ -155,8 +155,8 @@ mod tests {
         let outcome = signed_rank(&[1.0, 2.0, 3.0, 4.0, 5.0]);
         assert!((outcome.p - 0.0625).abs() < 1e-12);
         for (alpha, pairs, rounds) in [(0.05, 6, 4), (0.01, 8, 5), (0.002, 10, 7)] {
-            assert_eq!(crate::stats::rounds_needed(alpha, true), pairs);
-            assert_eq!(crate::stats::rounds_needed(alpha, false), rounds);
+            assert_eq!(crate::stats::rounds_needed(alpha, crate::stats::Test::Pairs), pairs);
+            assert_eq!(crate::stats::rounds_needed(alpha, crate::stats::Test::Ranks), rounds);
         }
     }
 

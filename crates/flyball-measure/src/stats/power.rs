@@ -18,29 +18,44 @@ pub fn rounds_to_show(effect: f64, spread: f64, alpha: f64, power: f64) -> usize
     let pairs = ((z * spread / effect.abs()).powi(2) + normal.inverse_cdf(1.0 - alpha / 2.0).powi(2) / 2.0)
         / EFFICIENCY;
     // Below this no outcome is significant, however large the effect.
-    let floor = rounds_needed(alpha, true);
+    let floor = rounds_needed(alpha, Test::Pairs);
     if pairs.is_finite() { (pairs.ceil() as usize).max(floor) } else { usize::MAX }
 }
 
 /// Pairs before any outcome reaches `alpha`, asked `questions` times.
 pub fn pairs_needed(alpha: f64, questions: usize) -> usize {
-    rounds_needed(alpha / questions.max(1) as f64, true)
+    rounds_needed(alpha / questions.max(1) as f64, Test::Pairs)
 }
 
-/// Rounds of each arm before any outcome reaches `alpha`: pairs of blocks, or rounds of arms that
-/// share no block.
-pub fn rounds_needed(alpha: f64, paired: bool) -> usize {
-    let smallest = |rounds: usize| {
-        if paired {
+/// How two arms are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Test {
+    /// The signed-rank test of a fixed number of pairs.
+    Pairs,
+    /// The rank-sum test of arms that share no block.
+    Ranks,
+    /// The test of pairs that stays valid under repeated looks.
+    Looks,
+}
+
+impl Test {
+    /// The smallest probability that any rounds of two arms give.
+    pub fn smallest_p(self, rounds: [usize; 2]) -> f64 {
+        let pairs = rounds[0].min(rounds[1]) as i32;
+        match self {
             // All signs equal is the most extreme outcome: its two-sided probability is 2 / 2^n.
-            2.0_f64.powi(1 - rounds as i32)
-        } else {
-            super::unpaired::smallest_rank_sum_p(rounds, rounds)
+            Test::Pairs => 2.0_f64.powi(1 - pairs),
+            Test::Ranks => super::unpaired::smallest_rank_sum_p(rounds[0], rounds[1]),
+            Test::Looks => super::always::smallest_p(pairs),
         }
-    };
+    }
+}
+
+/// Rounds of each arm before any outcome of a test reaches `alpha`.
+pub fn rounds_needed(alpha: f64, test: Test) -> usize {
     // 2^-1074 is the smallest positive f64: beyond it the power is 0, so that the search always
     // ends.
-    (1..1100).find(|rounds| smallest(*rounds) <= alpha).unwrap_or(1100)
+    (1..1100).find(|rounds| test.smallest_p([*rounds; 2]) <= alpha).unwrap_or(1100)
 }
 
 /// The standard deviation of normal differences whose interval at 1 - `alpha` has this half-width.

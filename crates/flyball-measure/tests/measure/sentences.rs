@@ -17,14 +17,18 @@ fn the_page_lists_each_sentence_that_the_code_prints() {
 }
 
 /// Sources of what `compare`, `tune`, `quiet bench`, `results`, shifts and fleets print.
-const PRINTING: [&str; 20] = [
+const PRINTING: [&str; 28] = [
     "flyball-compare/src/bisect.rs",
+    "flyball-measure/src/analyse/cases.rs",
     "flyball-measure/src/analyse/notes.rs",
     "flyball-measure/src/analyse/programs.rs",
     "flyball-measure/src/analyse/report.rs",
     "flyball-measure/src/render/best.rs",
+    "flyball-measure/src/render/cases.rs",
+    "flyball-measure/src/render/charts.rs",
     "flyball-measure/src/render/effects.rs",
     "flyball-measure/src/render/fleet.rs",
+    "flyball-measure/src/render/page.rs",
     "flyball-measure/src/render/parts.rs",
     "flyball-measure/src/render/table.rs",
     "flyball-measure/src/render/text.rs",
@@ -33,8 +37,12 @@ const PRINTING: [&str; 20] = [
     "flyball-results/src/shifts.rs",
     "flyball-tune/src/blocks.rs",
     "flyball-tune/src/front.rs",
+    "flyball-tune/src/front/draw.rs",
+    "flyball-tune/src/intake.rs",
     "flyball-tune/src/pictures.rs",
+    "flyball-tune/src/profile.rs",
     "flyball-tune/src/verdict.rs",
+    "flyball/src/commands/compare/manifest.rs",
     "flyball/src/commands/quiet/bench.rs",
     "flyball/src/commands/quiet/shifts.rs",
     "flyball/src/commands/results/print.rs",

@@ -5,7 +5,10 @@ use flyball_control::Topology;
 use flyball_host::{Host, Kind};
 use flyball_measure::{
     Arm, BackgroundNote, Command, Correction, EQUIVALENT, FORMAT, Length, MachineNote, Manifest, Schedule,
-    SystemNote, VERSION, Workload, WorkloadNote, preset::Reader, render, stats,
+    SystemNote, VERSION, Workload, WorkloadNote,
+    preset::Reader,
+    render,
+    stats::{self, Test},
 };
 
 use super::{
@@ -61,18 +64,23 @@ pub(super) fn length(args: &Args, arms: usize, correction: Correction) -> Length
         let least = args
             .min_rounds
             .map_or_else(|| stats::pairs_needed(alpha, 1).min(LEAST_BLOCKS), |least| least as usize);
-        return Length::Until { half_width, decided, least, most: (args.max_rounds as usize).max(least) };
+        let most = args.max_rounds as usize;
+        note_too_few(most, arms, confidence, stats::rounds_needed(alpha / correction.medians, Test::Looks));
+        return Length::Until { half_width, decided, least: least.min(most), most };
     }
     // 18 decide each of 500 cases.
     let rounds = args.rounds.unwrap_or(if args.workload.suite.is_some() { 20 } else { 15 }) as usize;
-    let needed = stats::pairs_needed(alpha / correction.medians, 1);
+    note_too_few(rounds, arms, confidence, stats::pairs_needed(alpha / correction.medians, 1));
+    Length::Rounds(rounds)
+}
+
+fn note_too_few(rounds: usize, arms: usize, confidence: f64, needed: usize) {
     if rounds < needed {
         eprintln!(
             "note: {rounds} rounds of {arms} arms cannot show a difference at {} % confidence; at least {needed} are needed",
             render::level(confidence)
         );
     }
-    Length::Rounds(rounds)
 }
 
 /// Describes a comparison or a search that has not started.
