@@ -54,7 +54,8 @@ pub(super) fn find(
             p,
         }
     });
-    shifts.collect()
+    // The typical distance of rounded values is 0 if half of them are equal, and says nothing then.
+    shifts.filter(|shift| shift.median_before > 0.0 && shift.median_after > 0.0).collect()
 }
 
 /// Where distances change.

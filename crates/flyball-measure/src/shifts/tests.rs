@@ -283,3 +283,31 @@ fn evidence_of_a_clear_shift_is_beyond_one_in_a_million() {
     there_and_back[40..55].iter_mut().for_each(|value| *value -= 8.0);
     assert!(evidence(&there_and_back, &options) < 1e-6);
 }
+
+#[test]
+fn rounded_values_do_not_get_a_spread_of_zero() {
+    let rounded = |seed| noise(seed, 60).into_iter().map(|value| (value / 1.2).round() + 100.0).collect();
+    let has_zero = |values: Vec<f64>| {
+        let shifts = find(&values, &Options::default());
+        shifts
+            .iter()
+            .any(|shift| shift.form == Form::Spread && shift.median_before.min(shift.median_after) == 0.0)
+    };
+    assert!((0..300).all(|seed| !has_zero(rounded(seed))));
+}
+
+#[test]
+fn a_lasting_change_of_the_named_size_is_found() {
+    for runs in [40, 60, 100, 200] {
+        let size = found_from(runs).expect("enough runs");
+        let is_found = |seed: &u64| {
+            let mut values = noise(70_000 + seed, runs);
+            values[runs / 2..].iter_mut().for_each(|value| *value += size);
+            !find(&values, &Options { permutations: 999, ..Options::default() }).is_empty()
+        };
+        let count = (0..100).filter(is_found).count();
+        println!("{runs} runs, {size:.2} deviations: found in {count} of 100");
+        assert!(count >= 80, "{runs}: {count}");
+    }
+    assert_eq!(found_from(39), None);
+}

@@ -198,10 +198,16 @@ pub(crate) fn render(found: &Found) -> String {
                 found.name, found.runs
             )
         } else {
+            let lasting = shifts::found_from(found.runs).map_or_else(String::new, |deviations| {
+                format!(
+                    "; a lasting one in the middle is found in about 9 of 10 cases if it is {deviations:.1} standard \
+                     deviations of the runs or more"
+                )
+            });
             writeln!(
                 out,
-                "{}: no shift found in {} runs (a change in the last {} runs is not found, and one that lasts fewer only \
-                 if it is far from all other runs)",
+                "{}: no shift found in {} runs (a change in the last {} runs is not found, and a short one only if it is \
+                 far from all other runs{lasting})",
                 found.name,
                 found.runs,
                 Options::default().shortest - 1
@@ -214,7 +220,7 @@ pub(crate) fn render(found: &Found) -> String {
         let percent = (shift.median_after / shift.median_before - 1.0) * 100.0;
         let (before, after) = (shift.median_before, shift.median_after);
         let change = match shift.form {
-            Form::Spread => format!("standard deviation {} to {}{unit}", short(before), short(after)),
+            Form::Spread => format!("typical deviation {} to {}{unit}", short(before), short(after)),
             _ => format!("{} to {}{unit} ({percent:+.1} %)", short(before), short(after)),
         };
         let place = match shift.form {
