@@ -54,9 +54,10 @@ pub fn fleet_text<P: Painter + Copy>(
     if let Some(wanted) = wanted {
         let _ = writeln!(
             out,
-            "\nmachines like these that show a change of {} with 90 % probability at {} % confidence:",
+            "\nmachines like these that show a change of {} with 90 % probability at {} % confidence; that is a guess from {} machines:",
             percent(wanted).trim_start_matches('+'),
-            level(report.confidence)
+            level(report.confidence),
+            report.machines.len()
         );
         out.push_str(&design_grid(report, designs).render_within(screen.painter, screen.width));
         out.push('\n');
@@ -317,7 +318,8 @@ fn notes(report: &FleetReport) -> Vec<String> {
     let few = report.machines.iter().filter(|machine| machine.pairs < ENOUGH_PAIRS).count();
     if few > 0 {
         notes.push(format!(
-            "{few} of {} machines have fewer than {ENOUGH_PAIRS} blocks: then an interval of 95 % holds in 86 to 95 % of cases",
+            "{few} of {} machines have fewer than {ENOUGH_PAIRS} blocks: then an interval of 95 % holds in 86 to 95 % of \
+             cases, one of 99 % in 96 to 97 %",
             report.machines.len()
         ));
     }
