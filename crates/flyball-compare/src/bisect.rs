@@ -266,7 +266,10 @@ impl BisectReport {
 
 impl Blocks for CommitBlocks<'_> {
     fn next(&mut self, manifest: &Manifest, done: &[&Round]) -> Option<Vec<usize>> {
-        match self.choose(done) {
+        // Of rounds; the conductor counts blocks, which have two.
+        let is_over = done.len() >= manifest.schedule.most();
+        let chosen = if is_over { self.take(done).map(|()| None) } else { self.choose(done) };
+        match chosen {
             Ok(pair) => pair.map(|pair| {
                 let block = done.last().map_or(0, |round| round.block + 1);
                 manifest.schedule.order(block, &[pair.low, pair.high])
