@@ -22,6 +22,11 @@ pub(crate) fn value(form: Form, text: &str) -> Result<Value, &'static str> {
         };
     }
     let number = || text.parse::<u64>().map_err(|_| expected(form));
+    // Frequencies fit 32 bits in kHz: whatever else a file or a recording holds is not computed with.
+    let khz = |times: u64| {
+        let khz = number().ok().and_then(|number| number.checked_mul(times));
+        khz.filter(|khz| u32::try_from(*khz).is_ok()).map(KiloHertz).ok_or(expected(form))
+    };
     let small = || number().and_then(|number| u8::try_from(number).map_err(|_| expected(form)));
     Ok(match form {
         Form::Word => Value::Word(text.to_owned()),
@@ -34,14 +39,14 @@ pub(crate) fn value(form: Form, text: &str) -> Result<Value, &'static str> {
             // A word of a later kernel is shown, not refused (see `Value`).
             other => Value::Word(other.to_owned()),
         },
-        Form::KHz => Value::Frequency(KiloHertz(number()?)),
+        Form::KHz => Value::Frequency(khz(1)?),
         Form::KHzList => text
             .split_whitespace()
-            .map(|word| word.parse().map(KiloHertz).map_err(|_| expected(form)))
+            .map(|word| word.parse::<u32>().map(|khz| KiloHertz(khz.into())).map_err(|_| expected(form)))
             .collect::<Result<_, _>>()
             .map(Value::Frequencies)?,
-        Form::MHz => Value::Frequency(KiloHertz(number()?.checked_mul(1_000).ok_or(expected(form))?)),
-        Form::Ratio => Value::Frequency(KiloHertz(number()?.checked_mul(100_000).ok_or(expected(form))?)),
+        Form::MHz => Value::Frequency(khz(1_000)?),
+        Form::Ratio => Value::Frequency(khz(100_000)?),
         Form::Percent => {
             Value::Percent(Percent(number().and_then(|n| u32::try_from(n).map_err(|_| expected(form)))?))
         }

@@ -419,8 +419,8 @@ fn raised(facts: &Facts) -> Option<Answer> {
         // Since 6.13 amd-pstate sets the lowest non-linear frequency as its default minimum. In
         // passive mode intel_pstate turns min_perf_pct into a minimum (update_qos_requests), which
         // conflict.perf-pct is about.
-        let percent = facts.read(MIN_PERF_PCT).ok().and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
-        let by_percent = policy.number("cpuinfo_max_freq").unwrap_or(0) * percent / 100;
+        let percent = facts.read(MIN_PERF_PCT).ok().and_then(|text| text.parse::<u32>().ok()).unwrap_or(0);
+        let by_percent = policy.number("cpuinfo_max_freq").unwrap_or(0) * u64::from(percent) / 100;
         let usual =
             lowest.max(policy.number("amd_pstate_lowest_nonlinear_freq").unwrap_or(0)).max(by_percent);
         // A hundredth more is the rounding of a table; equal limits are for

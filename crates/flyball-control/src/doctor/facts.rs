@@ -47,9 +47,9 @@ impl Policy {
         self.attributes.get(attribute).map(String::as_str)
     }
 
-    /// Parses one of those files as a number; `None` if it is not a number.
+    /// Parses one of those files as a number; `None` if it is not a number of 32 bits.
     pub fn number(&self, attribute: &str) -> Option<u64> {
-        self.get(attribute)?.parse().ok()
+        self.get(attribute)?.parse::<u32>().ok().map(u64::from)
     }
 }
 

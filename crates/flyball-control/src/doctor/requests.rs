@@ -149,8 +149,8 @@ impl Range {
         let governor = governor.ok_or_else(|| unreadable(policy, "scaling_governor"))?;
         let percent = |path: &str| {
             let text = facts.read(path)?;
-            let number = text.parse::<u64>().map_err(|_| Unseen::from(format!("{path}: '{text}'")))?;
-            Ok::<_, Unseen>(file("cpuinfo_max_freq")? * number / 100)
+            let number = text.parse::<u32>().map_err(|_| Unseen::from(format!("{path}: '{text}'")))?;
+            Ok::<_, Unseen>(file("cpuinfo_max_freq")? * u64::from(number) / 100)
         };
         let mut highest = file("scaling_max_freq")?;
         let mut lowest = file("scaling_min_freq")?;

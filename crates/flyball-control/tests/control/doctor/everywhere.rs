@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use flyball_control::{
-    Id, Reading, Snapshot,
+    Id, Intent, Reading, Snapshot,
     doctor::{Options, Report, Verdict, examine},
+    plan::plan,
 };
 use flyball_host::{Archive, Host};
 use flyball_testing::machines;
@@ -232,6 +233,33 @@ fn no_answer_denies_what_the_machine_shows() {
     }
     println!("{c1e} machines with C1E, {locks} power domains with a lock");
     assert!(c1e >= 6 && locks > 0, "{c1e} {locks}");
+}
+
+/// A hostile recording has numbers that no kernel prints.
+#[test]
+fn no_number_is_too_large_to_compute_with() {
+    for machine in machines() {
+        let host = Archive::open(&machine.display().to_string()).unwrap();
+        let names = host.list(&format!("{CPU}/cpufreq")).unwrap_or_default();
+        let folders = names.iter().map(|name| format!("{CPU}/cpufreq/{name}"));
+        let files: BTreeMap<String, String> = folders
+            .chain([format!("{CPU}/intel_pstate")])
+            .flat_map(|folder| {
+                let files = host.list(&folder).unwrap_or_default();
+                files.into_iter().map(move |file| format!("{folder}/{file}"))
+            })
+            .filter(|path| host.read(path).is_ok_and(|text| text.trim().parse::<u64>().is_ok()))
+            .map(|path| (path, u64::MAX.to_string()))
+            .collect();
+        let host = Changed::with(&host, files, &[]);
+        examine(&host, Options::default()).unwrap();
+        for setting in ["max-freq=75%", "max-freq=base", "min-freq=efficient", "max-freq=2GHz"] {
+            let intent = Intent::from_arguments(&[setting], None).unwrap();
+            if let Ok(snapshot) = Snapshot::for_intent(&host, &intent) {
+                let _ = plan(&snapshot, &intent);
+            }
+        }
+    }
 }
 
 fn found(report: &Report) -> BTreeSet<&'static str> {
