@@ -27,7 +27,9 @@ pub use archive::{Item, Kind, Limits, TarError};
 pub use dir::{Dir, Status, Type};
 pub use path::{PathError, plain};
 pub use private::{Untrusted, check_private, private};
-pub use regular::{free_bytes, open_input, open_regular, open_trusted, read_bounded, read_input};
+pub use regular::{
+    check_trusted, free_bytes, open_input, open_regular, open_trusted, read_bounded, read_input,
+};
 pub use replace::{Replacement, folder_of, is_stream, refuse_foreign_link, replace, replace_with_mode};
 pub use scratch::Scratch;
 pub use unpack::{UnpackError, Unpacked, unpack};

@@ -76,6 +76,15 @@ pub fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> 
 /// Fails like [`open_regular`]; `PermissionDenied` for a file that another user could write.
 pub fn open_trusted(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let file = open_regular(options, path)?;
+    check_trusted(&file)?;
+    Ok(file)
+}
+
+/// Checks that no other user can have written a file.
+///
+/// # Errors
+/// `PermissionDenied` if another user could.
+pub fn check_trusted(file: &File) -> io::Result<()> {
     let status = file.metadata()?;
     let me = rustix::process::geteuid().as_raw();
     if (status.uid() != me && status.uid() != 0) || status.mode() & 0o022 != 0 {
@@ -83,7 +92,7 @@ pub fn open_trusted(options: &mut OpenOptions, path: &Path) -> io::Result<File> 
         let what = format!("another user could have written it (owner {owner}, mode {mode:03o})");
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
     }
-    Ok(file)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -399,6 +399,17 @@ fn a_service_that_is_killed_at_any_moment_is_continued() {
     assert_eq!(last, first);
 }
 
+/// The service obeys its configuration as root.
+#[test]
+fn a_configuration_that_others_may_write_is_refused() {
+    let machine = Machine::new(1);
+    let config = machine.path().join("hold.toml");
+    std::fs::write(&config, "[[when]]\nprofile = \"latency\"\n").unwrap();
+    std::fs::set_permissions(&config, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+    let said = machine.expect(2, &["hold", "run", "--config", config.to_str().unwrap()]).err;
+    assert!(said.contains("another user could have written it"), "{said}");
+}
+
 #[test]
 fn a_configuration_that_is_wrong_writes_nothing_and_says_where() {
     let machine = Machine::new(1);

@@ -78,7 +78,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open_simulated()?.ok_or_else(|| {
         Failure::usage("a rehearsal changes settings: it is for a simulated machine, as -M sim:ryzen-5750g")
     })?;
-    let config = read_config(args.config.as_deref(), true)?;
+    let config = read_config(args.config.as_deref(), true, |_| Ok(()))?;
     // With a configuration of its own, a rehearsal has nothing of this machine.
     let active = if args.config.is_some() { Ok(Vec::new()) } else { Active::load("/".as_ref()) };
     let config = config.and_then(|config| Ok(Config { active: active?, ..config }));

@@ -2,6 +2,8 @@
 //! `flyball_hold::Service`.
 
 use std::{
+    fs::File,
+    io,
     ops::ControlFlow,
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
@@ -16,6 +18,7 @@ use flyball_control::{
         transaction::TransactionError,
     },
 };
+use flyball_files::check_trusted;
 use flyball_hold::{
     Active, Config, ConfigError, Desktop, Moment, Presence, Service, Store, Watched, concerns_processors,
 };
@@ -109,7 +112,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         // else is reported with it.
         drop_old_news(&mut watch);
         let live = matches!(context.machine, MachineArg::Live);
-        let config = match read_config(args.config.as_deref(), live) {
+        let config = match read_config(args.config.as_deref(), live, check_trusted) {
             Err(failure) if is_reload => Err(unreadable(args.config.as_deref(), &failure)),
             read => read?,
         };
@@ -213,15 +216,21 @@ fn drop_old_news(watch: &mut Watch) {
     let _ = watch.wait(Some(Duration::ZERO));
 }
 
-pub(super) fn read_config(path: Option<&Path>, live: bool) -> Result<Result<Config, ConfigError>, Failure> {
+/// Reads hold.toml. The service obeys it as root, so `check` refuses a file that others could write.
+pub(super) fn read_config(
+    path: Option<&Path>,
+    live: bool,
+    check: impl FnOnce(&File) -> io::Result<()>,
+) -> Result<Result<Config, ConfigError>, Failure> {
     let fixed = Path::new(CONFIG);
     let path = match path {
         Some(path) => path,
         None if live && fixed.exists() => fixed,
         None => return Ok(Ok(Config::default())),
     };
-    let fail = |error: std::io::Error| Failure::usage(format!("cannot read {}: {error}", path.display()));
-    let file = std::fs::File::open(path).map_err(fail)?;
+    let fail = |error: io::Error| Failure::usage(format!("cannot read {}: {error}", path.display()));
+    let file = flyball_files::open_input(path).map_err(fail)?;
+    check(&file).map_err(fail)?;
     let bytes = flyball_files::read_bounded(file, MAX_CONFIG).map_err(fail)?;
     Ok(Config::parse(&bytes, &path.display().to_string()))
 }
