@@ -9,7 +9,7 @@ use super::{
     footprint::Footprints,
     journal::{Contents, EarlierBoot, Entry, Goals, Journal, JournalError, TransactionState},
     outcome::TransactionError,
-    restore::{Restoration, restore_goals},
+    restore::{NotRestored, NotRestoredReason, Restoration, restore_goals},
     state::StateDir,
 };
 use crate::{Content, Location, knob::subject::Subject};
@@ -110,7 +110,7 @@ pub fn restore_locked(host: &dyn Host, state: &StateDir, scope: Scope) -> Result
     let undone = scope.of(journal.contents());
     let mut restoration = restore_entries(host, journal.contents(), &undone);
     if scope == Scope::Holds {
-        journal.contents().set_aside_moved(&mut restoration);
+        set_aside_moved(journal.contents(), &mut restoration);
     }
     let recorded = if !restoration.is_exact() {
         // Restoring was attempted. What is left does not keep other commands from the machine: it
@@ -159,6 +159,19 @@ pub fn release_unrecorded(
     }
 }
 
+/// Sets aside what a released hold leaves different where a later command of the user may be the
+/// cause: turbo that was switched off keeps a limit low, and a governor refuses a preference.
+fn set_aside_moved(contents: &Contents, restoration: &mut Restoration) {
+    let is_moved = |left: &NotRestored| {
+        left.because == NotRestoredReason::Differs
+            && contents.pending().any(|entry| !entry.is_of_holds() && entry.was.contains_key(&left.location))
+    };
+    let (moved, left): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut restoration.left).into_iter().partition(is_moved);
+    restoration.left = left;
+    restoration.moved.extend(moved.into_iter().map(|left| left.location));
+}
+
 /// Returns whether the journal is of this machine's present boot.
 fn is_of(contents: &Contents, host: &dyn Host) -> bool {
     contents.machine == host.name() && contents.boot == boot_id(host)
@@ -201,7 +214,7 @@ pub(super) fn release_entries(
     });
     let mut restoration = restore_goals(host, &restored);
     restoration.left.retain(|left| released.contains(&left.location));
-    contents.set_aside_moved(&mut restoration);
+    set_aside_moved(contents, &mut restoration);
     let back = |location: &Location| !restoration.left.iter().any(|left| left.location == *location);
     (released.iter().filter(|location| back(location)).cloned().collect(), restoration)
 }

@@ -2,15 +2,11 @@
 
 use flyball_host::Vendor;
 
-use super::package::{EAGER, PackageState};
+use super::package::{EAGER, HELD, PackageState};
 use crate::{Cap, Certainty, CpuInterval, Evidence, Layout, Limiter, Proof, Reason, layout::Cpu};
 
 /// Losses below this share of the highest frequency are rounding.
 pub(super) const LEAST: f64 = 0.008;
-
-/// A CPU whose mean frequency is above this multiple of a limit, and more than rounding above it,
-/// was not held by it.
-pub(super) const HELD: f64 = 1.05;
 
 /// Frequency that one limit took from a CPU in an interval.
 pub(super) struct Loss {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use flyball_control::CoreType;
 use flyball_host::Vendor;
 
-use super::{attribution::HELD, awake::Awake};
+use super::awake::Awake;
 use crate::{
     Cap, Evidence, Facts, Interval, Layout, Limiter, Proof, Quantity, Reason, Sample, State,
     facts::{PackageFacts, is_shallow},
@@ -51,6 +51,9 @@ pub(super) struct PackageState<'a> {
 const AT_LIMIT: std::ops::RangeInclusive<f64> = 0.97..=1.15;
 /// A busy CPU that has less of what it may have is slow: the next step of the clock below it is.
 const SLOW: f64 = 0.99;
+/// A CPU whose mean frequency is above this multiple of a limit, and more than rounding above it,
+/// was not held by it.
+pub(super) const HELD: f64 = 1.05;
 /// Degrees below the limit at which the firmware throttles already.
 const HOT: f64 = 2.0;
 /// Power below this share of what another package draws at the same time is not limited by power.

@@ -11,7 +11,6 @@ use crate::{
         order::{Step, keeps_policies},
         spelling::Handling,
     },
-    write::restore::{NotRestored, NotRestoredReason, Restoration},
 };
 
 /// The state of a transaction.
@@ -327,19 +326,6 @@ impl Contents {
             }
         }
         found
-    }
-
-    /// Sets aside what a released hold leaves different where a later command of the user may be the
-    /// cause: turbo that was switched off keeps a limit low, and a governor refuses a preference.
-    pub(in crate::write) fn set_aside_moved(&self, restoration: &mut Restoration) {
-        let is_moved = |left: &NotRestored| {
-            left.because == NotRestoredReason::Differs
-                && self.pending().any(|entry| !entry.is_of_holds() && entry.was.contains_key(&left.location))
-        };
-        let (moved, left): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut restoration.left).into_iter().partition(is_moved);
-        restoration.left = left;
-        restoration.moved.extend(moved.into_iter().map(|left| left.location));
     }
 
     /// Returns the goals that undo these transactions together: for each location, the content that
