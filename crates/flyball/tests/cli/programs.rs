@@ -85,7 +85,7 @@ fn arms_are_built_again_in_each_block() {
 #[test]
 fn daemons_of_programs_are_killed_and_named() {
     let place = Place::new(&[("plain", "exit 0"), ("daemon", "setsid sleep 3117 & sleep 0.1")]);
-    let setup = "[ -e pid ] || { setsid sleep 3118 & echo $! > pid; }";
+    let setup = "[ -e pid ] || { setsid sleep 3118 & echo $! > pid; sleep 1; }";
     let ran = place.compare(&["./plain", "./daemon", "--rounds", "2", "--setup", setup]);
     assert_eq!(ran.code, 0, "{}", ran.text());
     let said = "./daemon: left processes behind in 2 of 2 rounds, which were killed: sleep.";
