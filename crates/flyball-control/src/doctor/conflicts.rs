@@ -1,6 +1,6 @@
 //! Settings that contradict each other.
 
-use flyball_host::CpuList;
+use flyball_host::{CpuList, msr::MSR_PLATFORM_INFO};
 
 use super::{
     Answer, Check, Facts, Fix, Group, KnobValue, Vendor,
@@ -30,7 +30,7 @@ pub(super) const CHECKS: &[Check] = &[
         id: "conflict.below-base",
         group: Group::Conflicts,
         why: "A maximum below the base frequency wastes speed that the processor guarantees.",
-        looks: "scaling_max_freq against base_frequency, or acpi_cppc/nominal_freq",
+        looks: "scaling_max_freq against base_frequency, acpi_cppc/nominal_freq, or MSR 0xce bits 15:8 (Intel since Sandy Bridge)",
         covers: &["scaling_max_freq", "base_frequency", "cpuN/acpi_cppc/nominal_freq"],
         run: below_base,
     },
@@ -229,6 +229,15 @@ fn limits(facts: &Facts) -> Option<Answer> {
     Some(answer.fix(Fix::Settings(settings.to_vec())))
 }
 
+/// The base frequency of a processor without hardware P-states, from MSR_PLATFORM_INFO (bits 15:8,
+/// in 100 MHz since Sandy Bridge, the first with AVX).
+fn base_ratio(facts: &Facts, policy: &super::Policy) -> Option<u64> {
+    let is_known = super::models::family_6(facts) && facts.flag("avx");
+    let cpu = policy.cpus.intersection(&facts.online).first().filter(|_| is_known)?;
+    let ratio = facts.msr(cpu, MSR_PLATFORM_INFO).ok()? >> 8 & 0xff;
+    (ratio > 0).then_some(ratio * 100_000)
+}
+
 fn below_base(facts: &Facts) -> Option<Answer> {
     let mut shown = None;
     let mut low = CpuList::new();
@@ -245,6 +254,7 @@ fn below_base(facts: &Facts) -> Option<Answer> {
             // CPPC 2 has no frequencies: the kernel prints 0.
             (mhz > 0).then_some(mhz * 1000)
         });
+        let base = base.or_else(|| base_ratio(facts, policy));
         let (Some(base), Some(max)) = (base, policy.number("scaling_max_freq")) else { continue };
         // Firmware tables have whole MHz, and some end 1 MHz above the nominal one: a hundredth
         // less is not a limit.

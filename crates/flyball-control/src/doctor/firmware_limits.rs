@@ -49,7 +49,7 @@ pub(super) const CHECKS: &[Check] = &[
         id: "firmware.guaranteed",
         group: Group::Firmware,
         why: "The guaranteed performance is what the processor holds with all cores busy; power limits can take it below base.",
-        looks: "MSR 0x771 bits 15:8 of every CPU against the base of Speed Select's level, MSR 0x648 or 0xce bits 15:8; not on hybrid \
+        looks: "MSR 0x771 bits 7:0 of every CPU against cpuinfo_max_freq; bits 15:8 against the base of Speed Select's level, MSR 0x648 or 0xce bits 15:8; not on hybrid \
                 processors, whose levels are not ratios",
         covers: &[],
         run: guaranteed,
@@ -279,6 +279,10 @@ fn bios_limit(facts: &Facts) -> Option<Answer> {
     Some(ok("the firmware sets no frequency limit").seen(path, limit.to_string()))
 }
 
+/// The first kernel with drivers for Speed Select and the uncore in TPMI.
+const WITH_TPMI: (u32, u32) = (6, 5);
+const REMEDY_TPMI: &str = "Linux 6.5 or newer";
+
 fn uncore(facts: &Facts) -> Option<Answer> {
     let root = "/sys/devices/system/cpu/intel_uncore_frequency";
     let domains = facts.list(root);
@@ -287,8 +291,11 @@ fn uncore(facts: &Facts) -> Option<Answer> {
         if models::before_uncore_control(facts) {
             return None;
         }
+        let is_tpmi = models::has_tpmi(facts.model);
         let remedy = match facts.kernel_version() {
+            Some(version) if is_tpmi && version < WITH_TPMI => REMEDY_TPMI,
             Some(version) if version < (5, 6) => "Linux 5.6 or newer",
+            _ if is_tpmi => "modprobe intel_uncore_frequency_tpmi",
             _ => "modprobe intel_uncore_frequency",
         };
         return (facts.vendor == Vendor::Intel).then(|| unknown(facts.missing(root, remedy)));
@@ -339,7 +346,7 @@ fn uncore(facts: &Facts) -> Option<Answer> {
         return Some(seen(answer, crossed).set(Id::UncoreMinFreq, "min"));
     }
     if !lowered.is_empty() {
-        let answer = note(format!("the uncore's maximum is lowered: {}", which(lowered)));
+        let answer = warning(format!("the uncore's maximum is lowered: {}", which(lowered)));
         return Some(seen(answer, lowered).set(Id::UncoreMaxFreq, "max"));
     }
     if !raised.is_empty() {
@@ -383,6 +390,37 @@ fn with_levels(answer: Answer, groups: &ByLevel) -> Answer {
     })
 }
 
+/// The answer if the processor grants less than the highest frequency that the driver found when it
+/// started: bits 7:0 of the capabilities (Intel SDM 3, IA32_HWP_CAPABILITIES).
+fn highest_below_range(facts: &Facts, values: &[(u32, u64)]) -> Option<Answer> {
+    let mut low = CpuList::new();
+    let mut evidence = None;
+    for policy in &facts.policies {
+        let Some(highest) = policy.number("cpuinfo_max_freq") else { continue };
+        let of_policy = values.iter().find(|(cpu, _)| policy.cpus.contains(*cpu));
+        let Some((cpu, level)) = of_policy.map(|(cpu, value)| (*cpu, value & 0xff)) else { continue };
+        if level * 100_000 * 100 < highest * 99 {
+            low.extend(policy.cpus.iter());
+            evidence.get_or_insert((policy.path("cpuinfo_max_freq"), highest, cpu, level));
+        }
+    }
+    let (path, highest, cpu, level) = evidence?;
+    let what = format!(
+        "the processor grants {} at most {} MHz, less than the driver's highest of {} MHz",
+        cpu_words(&low),
+        level * 100,
+        highest / 1000
+    );
+    Some(
+        warning(what)
+            .seen(format!("MSR 0x771 bits 7:0 of CPU {cpu}"), level.to_string())
+            .seen(path, highest.to_string())
+            .fix(Fix::Firmware(
+                "look for a turbo ratio limit, a power cap or a management controller's limit".to_owned(),
+            )),
+    )
+}
+
 fn guaranteed(facts: &Facts) -> Option<Answer> {
     // Levels of hybrid processors are not ratios of 100 MHz (intel_pstate's hybrid scaling).
     if !models::family_6(facts) || !facts.flag("hwp") || facts.policies.iter().any(|p| p.core_type.is_some())
@@ -398,6 +436,9 @@ fn guaranteed(facts: &Facts) -> Option<Answer> {
         Sampled::Values(values) => values,
         Sampled::Unreadable(why) => return Some(unknown(why)),
     };
+    if let Some(answer) = highest_below_range(facts, &values) {
+        return Some(answer);
+    }
     let info = match facts.msr(first_cpu(facts), MSR_PLATFORM_INFO) {
         Ok(info) => info,
         Err(why) => return Some(unknown(why)),
@@ -501,7 +542,9 @@ fn speed_select(facts: &Facts) -> Option<Answer> {
         return None;
     }
     if models::has_tpmi(facts.model) {
-        return Some(unknown(facts.missing("Speed Select's driver", "modprobe isst_tpmi")));
+        let is_old = facts.kernel_version().is_some_and(|version| version < WITH_TPMI);
+        let remedy = if is_old { REMEDY_TPMI } else { "modprobe isst_tpmi" };
+        return Some(unknown(facts.missing("Speed Select's driver", remedy)));
     }
     Some(match facts.msr(first_cpu(facts), MSR_CONFIG_TDP_CONTROL) {
         Ok(value) if value >> 31 & 1 == 1 => locked().seen("MSR 0x64b bit 31", "1"),
@@ -540,6 +583,11 @@ fn smt(facts: &Facts) -> Option<Answer> {
     match facts.read(path) {
         Ok(word) => Some(match word.as_str() {
             "on" => ok("SMT is on").seen(path, word),
+            "off" | "forceoff" if facts.parameter("nosmt").is_some() => {
+                note("SMT is switched off by nosmt on the command line")
+                    .seen(path, word)
+                    .seen("/proc/cmdline", "nosmt")
+            }
             "off" | "forceoff" => note("SMT is switched off at run time").seen(path, word),
             // smt/control of a kernel that found no sibling, whatever the reason
             // (cpu_smt_check_topology).

@@ -313,7 +313,10 @@ fn cpuidle(facts: &Facts) -> Option<Answer> {
         ));
         let answer = seen.disabled.iter().take(4).fold(answer, |answer, (state, cpus)| {
             answer.seen(
-                format!("/sys/devices/system/cpu/cpuN/cpuidle/{state}/disable"),
+                format!(
+                    "/sys/devices/system/cpu/cpuN/cpuidle/{}/disable",
+                    state.split(' ').next().unwrap_or_default()
+                ),
                 format!("set on CPUs {cpus}"),
             )
         });
@@ -413,7 +416,8 @@ impl IdleStates {
                         seen.off_by_default.insert(state);
                     }
                     Ok(_) => {
-                        seen.disabled.entry(state).or_default().insert(cpu);
+                        let name = name(&state).map_or_else(String::new, |name| format!(" ({name})"));
+                        seen.disabled.entry(state + &name).or_default().insert(cpu);
                     }
                     Err(why) => {
                         seen.unread.get_or_insert(why);
@@ -445,7 +449,10 @@ fn unusual_states(facts: &Facts, driver: &str, seen: &IdleStates) -> Option<Answ
     let place = format!("cpuidle/stateN/name of {}", cpu_words(cpus));
     let is_shallow = |name: &str| matches!(name, "POLL" | "C1" | "C1E" | "C1_ACPI");
     if seen.names.keys().all(|(_, names)| names.split(' ').all(is_shallow)) {
-        let what = "no idle state is deeper than C1: idle cores keep their voltage and count for the turbo of busy ones";
+        let deepest = names.split(' ').next_back().unwrap_or_default();
+        let what = format!(
+            "no idle state is deeper than {deepest}: idle cores stay powered and count for the turbo of busy ones"
+        );
         return Some(note(what).seen(place, names.clone()).fix(Fix::Firmware(
             "enable C6 (Intel: CPU C6 report) or C2 (AMD: Global C-state Control)".to_owned(),
         )));
@@ -516,10 +523,20 @@ fn cut_off(facts: &Facts, driver: &str) -> Option<Answer> {
         };
         reached.then(|| format!("{name}={value}"))
     });
-    let parameter = found.or_else(|| {
-        let value = facts.parameter("idle")?;
-        matches!(value, "halt" | "nomwait").then(|| format!("idle={value}"))
-    })?;
+    // intel_idle does not start with idle= (intel_idle_init); acpi_idle then has C1 alone, or the
+    // states that firmware lists with an I/O port. Processors of AMD enter theirs that way.
+    let without_mwait = match facts.parameter("idle") {
+        Some("halt") => Some(("idle=halt", "idle CPUs only halt (C1)")),
+        Some("nomwait") if facts.vendor == Vendor::Intel => {
+            Some(("idle=nomwait", "intel_idle does not start, and states that need MWAIT are missing"))
+        }
+        _ => None,
+    };
+    if let (None, Some((parameter, words))) = (&found, without_mwait) {
+        let what = format!("with {parameter} on the command line {words}");
+        return Some(without_parameter(warning(what), parameter));
+    }
+    let parameter = found?;
     // Without a state deeper than C1 idle cores keep their voltage, which costs the busy ones
     // turbo.
     let shallow = names.last().is_none_or(|name| matches!(name.as_str(), "C1" | "C1E" | "C1_ACPI"));

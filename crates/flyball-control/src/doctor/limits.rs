@@ -131,6 +131,7 @@ fn tpmi_limits(facts: &Facts) -> Option<Answer> {
     }
     let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut seen = None;
+    let mut evidence = Vec::new();
     for device in devices {
         let folder = format!("{root}/{device}/plr");
         for domain in facts.list(&folder) {
@@ -145,7 +146,11 @@ fn tpmi_limits(facts: &Facts) -> Option<Answer> {
             };
             let words: Vec<&str> = words.split_whitespace().filter(|word| !NO_LIMIT.contains(word)).collect();
             if !words.is_empty() {
-                groups.entry(words.join(", ").to_lowercase()).or_default().push(path.clone());
+                let fine = fine_reasons(&text, &words);
+                groups.entry(words.join(", ").to_lowercase()).or_default().extend(fine.keys().cloned());
+                let counts = fine.iter().map(|(word, cpus)| format!("{word} on {}", facts::cpu_words(cpus)));
+                let all = std::iter::once(format!("cpus {}", words.join(" "))).chain(counts);
+                evidence.push((path.clone(), all.collect::<Vec<_>>().join("; ")));
             }
             seen.get_or_insert(path);
         }
@@ -159,19 +164,39 @@ fn tpmi_limits(facts: &Facts) -> Option<Answer> {
     if groups.is_empty() {
         return Some(ok("no limit has been active since the reasons were cleared").seen(first, "none"));
     }
-    let words: Vec<&str> = groups.keys().map(String::as_str).collect();
+    let words: Vec<String> = groups
+        .into_iter()
+        .map(|(coarse, mut fine)| {
+            fine.sort();
+            fine.dedup();
+            if fine.is_empty() { coarse } else { format!("{coarse} ({})", fine.join(", ")) }
+        })
+        .collect();
     let answer = note(format!(
         "the frequency has been limited, since the reasons were cleared, by: {}",
         words.join("; ")
     ));
-    let answer = groups.iter().take(4).fold(answer, |answer, (words, paths)| {
-        answer.seen(paths.first().cloned().unwrap_or_default(), words.clone())
-    });
+    let answer = evidence.into_iter().take(4).fold(answer, |answer, (path, text)| answer.seen(path, text));
     Some(
         answer.fix(Fix::Person(format!(
             "to see whether it lasts: write 0 to {first} and look again under load"
         ))),
     )
+}
+
+/// The reasons of single CPUs in a domain's file, without the coarse ones: `cpu3 POWER
+/// POWER_PLATFORM_PL1_PCS`.
+fn fine_reasons(text: &str, coarse: &[&str]) -> BTreeMap<String, CpuList> {
+    let mut fine: BTreeMap<String, CpuList> = BTreeMap::new();
+    for line in text.lines().skip(1) {
+        let mut words = line.split_whitespace();
+        let cpu = words.next().and_then(|word| word.strip_prefix("cpu")?.parse().ok());
+        let Some(cpu) = cpu else { continue };
+        for word in words.filter(|word| !coarse.contains(word) && !NO_LIMIT.contains(word)) {
+            fine.entry(word.to_owned()).or_default().insert(cpu);
+        }
+    }
+    fine
 }
 
 /// The bit of the critical temperature in both.

@@ -1,10 +1,10 @@
 //! Checks of the current state: throttling, heat, offline CPUs, other programs that write the same
 //! settings, and whether the processors are visible at all.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use flyball_host::{
-    Host, Kind,
+    CpuList, Host, Kind,
     msr::MSR_IA32_THERM_STATUS,
     topology::{CPUS, POLICIES},
 };
@@ -126,9 +126,23 @@ pub(super) fn nothing_visible(host: &dyn Host) -> Option<NotVisible> {
     })
 }
 
-/// Sums the throttle counters over packages and cores; `None` without counters (AMD has none).
-fn throttle_counts(facts: &Facts) -> Option<(u64, u64)> {
-    let mut sums = None;
+/// The throttle counters: core events by CPU, package events by package, which every CPU of the
+/// package counts (therm_throt.c).
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Throttled {
+    cores: BTreeMap<u32, u64>,
+    packages: BTreeMap<u32, u64>,
+}
+
+impl Throttled {
+    fn sum(&self) -> u64 {
+        self.cores.values().chain(self.packages.values()).sum()
+    }
+}
+
+/// Reads the throttle counters; `None` without counters (AMD has none).
+fn throttle_counts(facts: &Facts) -> Option<Throttled> {
+    let mut counts = None;
     for cpu in facts.online.iter() {
         let read = |name: &str| {
             let path = format!("/sys/devices/system/cpu/cpu{cpu}/thermal_throttle/{name}");
@@ -136,11 +150,15 @@ fn throttle_counts(facts: &Facts) -> Option<(u64, u64)> {
             facts.read_again(&path).ok().and_then(|text| text.parse::<u64>().ok())
         };
         if let Some(core) = read("core_throttle_count") {
-            let (cores, packages) = sums.get_or_insert((0, 0));
-            *cores += core;
+            let counts: &mut Throttled = counts.get_or_insert_default();
+            counts.cores.insert(cpu, core);
             // Processors without a package sensor have no such counter.
             match read("package_throttle_count") {
-                Some(package) => *packages += package,
+                Some(events) => {
+                    let package = facts.topology().cpus.get(&cpu).and_then(|cpu| cpu.package).unwrap_or(0);
+                    let known = counts.packages.entry(package).or_default();
+                    *known = (*known).max(events);
+                }
                 // With a package sensor the counter is there (therm_throt.c): a sum without it
                 // would be too small.
                 None if facts.flag("pts") => return None,
@@ -148,7 +166,7 @@ fn throttle_counts(facts: &Facts) -> Option<(u64, u64)> {
             }
         }
     }
-    sums
+    counts
 }
 
 fn throttled(facts: &Facts) -> Option<Answer> {
@@ -164,18 +182,29 @@ fn throttled(facts: &Facts) -> Option<Answer> {
         facts.wait(Duration::from_millis(250));
     }
     // A CPU that went offline in between leaves no second count.
-    let after = throttle_counts(facts).unwrap_or(before);
-    let text = format!("core {}, package {}", after.0, after.1);
-    Some(if after > before {
-        fault("the processor is being throttled because of heat").seen(place, text).fix(Fix::Person(
+    let after = throttle_counts(facts).unwrap_or_else(|| before.clone());
+    let seen = |answer: Answer| {
+        let cores: CpuList =
+            after.cores.iter().filter(|(_, count)| **count > 0).map(|(cpu, _)| *cpu).collect();
+        let events: u64 = after.cores.values().sum();
+        let of = if cores.is_empty() { String::new() } else { format!(", on {}", cpu_words(&cores)) };
+        let answer = answer.seen(format!("{place}/core_throttle_count"), format!("{events} in all{of}"));
+        after.packages.iter().take(4).fold(answer, |answer, (package, events)| {
+            answer.seen(format!("{place}/package_throttle_count of package {package}"), events.to_string())
+        })
+    };
+    Some(seen(if after.sum() > before.sum() {
+        fault("the processor is being throttled because of heat").fix(Fix::Person(
             "check fans, air flow and the heat sink; until then lower the power with max-freq or turbo=off"
                 .to_owned(),
         ))
-    } else if after.0 + after.1 > 0 {
-        note("the processor was throttled because of heat since boot, but is not now").seen(place, text)
+    } else if after.sum() > 0 {
+        note("the processor was throttled because of heat since boot, but is not now").fix(Fix::Person(
+            "look again under load; if it throttles, check fans, air flow and the heat sink".to_owned(),
+        ))
     } else {
-        ok("not throttled because of heat since boot").seen(place, text)
-    })
+        ok("not throttled because of heat since boot")
+    }))
 }
 
 fn prochot(facts: &Facts) -> Option<Answer> {
@@ -283,9 +312,7 @@ fn clock_source(facts: &Facts) -> Option<Answer> {
     .seen(path, clock);
     let available = facts.read(&format!("{folder}/available_clocksource")).unwrap_or_default();
     Some(answer.seen(format!("{folder}/available_clocksource"), available).fix(Fix::Person(
-        "see why in the kernel log ('TSC' or 'clocksource'); update the firmware, and remove clocksource= and notsc \
-         from the command line"
-            .to_owned(),
+        "see why in the kernel log ('TSC' or 'clocksource'), and update the firmware".to_owned(),
     )))
 }
 
@@ -375,6 +402,13 @@ fn offline(facts: &Facts) -> Option<Answer> {
             ok("every CPU is online")
         } else if smt_off {
             note(format!("{} are offline; SMT is switched off", cpu_words(&off)))
+        } else if let Some(count) = facts.parameter("maxcpus") {
+            let parameter = format!("maxcpus={count}");
+            note(format!("{} are offline: {parameter} is on the command line", cpu_words(&off)))
+                .seen("/proc/cmdline", parameter.as_str())
+                .fix(Fix::KernelParameter(format!(
+                    "remove {parameter}; until the next boot: flyball set online=on"
+                )))
         } else {
             note(format!("{} are offline", cpu_words(&off))).set(Id::Online, "on")
         }

@@ -188,7 +188,7 @@ pub(super) fn rows() -> Vec<Row> {
             "firmware.uncore",
             intel,
             |f| put(f, format!("{CPU}/intel_uncore_frequency/package_00_die_00/max_freq_khz"), "1800000"),
-            Note,
+            Warning,
         ),
         row("firmware.uncore", intel, uncore_minimum, Note),
         // With levels of Speed Select (0xce bits 34:33) it may be on purpose, otherwise not.

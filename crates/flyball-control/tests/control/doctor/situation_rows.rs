@@ -255,10 +255,10 @@ fn firmware() -> Vec<Situation> {
             "clx2s0",
             File(cpu!("intel_uncore_frequency/package_00_die_00/max_freq_khz"), "1500000"),
             "firmware.uncore",
-            Note,
+            Warning,
             "uncore-max-freq=max",
         ),
-        row("clx2s0", File(package_1, "1500000"), "firmware.uncore", Note, "uncore-max-freq=max"),
+        row("clx2s0", File(package_1, "1500000"), "firmware.uncore", Warning, "uncore-max-freq=max"),
         row(
             "clx2s0",
             File(cpu!("intel_uncore_frequency/package_00_die_00/min_freq_khz"), "2000000"),
