@@ -65,6 +65,9 @@ pub struct PackageFacts {
     /// Turbo limits by the number of active cores: up to this many, MHz. With Speed Select, those
     /// of the level that has the highest ones.
     pub turbo: Vec<(u32, f64)>,
+    /// The registers or the level that the turbo limits were read from.
+    #[serde(default)]
+    pub turbo_from: String,
     /// The Speed Select level that is in effect, if another one has higher turbo limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<LevelFacts>,
@@ -146,7 +149,7 @@ impl Facts {
                 let first = package.cpus.iter().next().unwrap_or(0);
                 let table = look.turbo(first);
                 let (turbo, p_cores) = if is_hybrid { (Vec::new(), table) } else { (table, Vec::new()) };
-                PackageFacts { turbo, level: None, p_cores }
+                PackageFacts { turbo, turbo_from: look.turbo_from(first), level: None, p_cores }
             })
             .collect();
         let mut cpus: Vec<CpuFacts> = Vec::with_capacity(layout.cpus.len());
@@ -275,6 +278,12 @@ impl<'a> Look<'a> {
         table
     }
 
+    /// The registers that [`Look::turbo`] reads on this model.
+    fn turbo_from(&self, cpu: u32) -> String {
+        let counts = if self.fields(Id::TurboRatioCores, cpu).is_empty() { "" } else { ", 0x1ae" };
+        format!("turbo ratios (MSR 0x1ad{counts})")
+    }
+
     fn cpu(&self, cpu: u32, vendor: Vendor, turbo: &[(u32, f64)]) -> CpuFacts {
         let base = match vendor {
             Vendor::Amd => self.mhz(Id::NominalFreq, cpu).or_else(|| self.mhz(Id::BaseFreq, cpu)),
@@ -379,6 +388,7 @@ fn speed_select(host: &dyn Host, layout: &Layout, cpus: &mut [CpuFacts], package
             && let Some((level, turbo)) = lesser_level(access.as_ref(), &domain.place, &state.levels, facts)
         {
             let top = turbo.first().map_or(0.0, |bucket| bucket.1);
+            facts.turbo_from = format!("turbo limits of Speed Select level {}", level.best);
             (facts.turbo, facts.level) = (turbo, Some(level));
             for index in numbers() {
                 if cpus[index].highest < top {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use flyball_control::{CoreType, Policy, Topology};
+use flyball_control::{CoreType, LimitReasons, Policy, Topology};
 use flyball_host::{CpuList, KiloHertz, Vendor};
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +44,13 @@ pub struct Machine {
     pub idle_states: Vec<String>,
     /// Names of the governors, in the order of [`Quantity::Governor`]'s numbers.
     pub governors: Vec<String>,
+}
+
+impl Machine {
+    /// Returns the register in which the processor says what limits it.
+    pub fn limit_reasons(&self) -> Option<LimitReasons> {
+        LimitReasons::of(self.vendor, self.family, self.model)
+    }
 }
 
 /// A CPU and its place.

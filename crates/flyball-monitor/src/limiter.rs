@@ -56,7 +56,7 @@ limiters! {
         "`bios_limit` below the highest of `scaling_available_frequencies`";
     /// The limit for the number of cores that are awake.
     ActiveCores: "active-cores", "the turbo limit for this many active cores", None,
-        "the package's turbo ratios (MSR 0x1ad, 0x1ae) and the number of cores that were awake";
+        "the package's turbo ratios (MSR 0x1ad, on some models with 0x1ae) and the number of cores that were awake";
     /// Idle cores may not sleep deeply for a latency limit, and count as awake.
     LatencyLimit: "latency-limit", "a latency limit, for which idle cores count as awake", Some("latency-limit"),
         "`pm_qos_resume_latency_us` of idle CPUs allows no state behind C1, so their cores count for the turbo limit";
@@ -90,16 +90,16 @@ limiters! {
         "it ran less than a fifth of the time, and nothing else limits it: a core starts slowly out of a deep idle state";
     /// A power limit of the package.
     Power: "power", "the package's power limit", Some("power-limit"),
-        "package power at its limit, or MSR 0x64f bit 10 or 11, or 0x1b1 bit 10";
+        "package power at its limit, or power in the limit reasons (MSR 0x64f, Haswell 0x690), or 0x1b1 bit 10";
     /// The current that the regulators may deliver.
     Current: "current", "the current limit", None,
-        "MSR 0x64f bit 8";
+        "current in the limit reasons";
     /// The processor is as hot as it may be.
     Heat: "heat", "heat", None,
-        "MSR 0x64f bit 1, 0x19c bit 0, sensors at their limit, or throttle counts that rise";
+        "heat in the limit reasons, MSR 0x19c bit 0, sensors at their limit, or throttle counts that rise";
     /// A device outside the processor asked it to slow down.
     Prochot: "prochot", "PROCHOT: a device outside the processor slows it down", None,
-        "MSR 0x64f bit 0 or 0x19c bit 2 while the processor is not hot";
+        "PROCHOT in the limit reasons, or MSR 0x19c bit 2, while the processor is not hot";
     /// A limit that the busy cores of a package share and that no register names.
     Package: "package", "a limit of the package: power, current or firmware", None,
         "an inference: no register of AMD names such a limit, and most busy cores of the package are below what they may have";

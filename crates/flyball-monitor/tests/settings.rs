@@ -74,6 +74,8 @@ struct Ran {
     /// AMD's processors have no turbo limit for a number of cores, and each core has a highest
     /// frequency of its own.
     is_amd: bool,
+    /// A register of the model names limits.
+    has_reasons: bool,
     found: Explanation,
 }
 
@@ -195,6 +197,7 @@ impl Bed {
             highest: f64::from(class.max_mhz),
             lowest: f64::from(class.min_mhz),
             is_amd: layout.machine.vendor == Vendor::Amd,
+            has_reasons: layout.machine.limit_reasons().is_some(),
             found,
         })
     }
@@ -209,7 +212,13 @@ fn plants(free: &Ran, bed: Bed) -> Vec<Plant> {
         plants.push(Plant { kind, settings, change, limiters });
     };
     if bed.load == Load::Cores && bed.boot.is_empty() {
-        let current = if free.is_amd { &[L::Package][..] } else { &[L::Current] };
+        let current = match (free.is_amd, free.has_reasons) {
+            (true, _) => &[L::Package][..],
+            (false, true) => &[L::Current],
+            // No register shows it: what is left is the firmware, and the reason says that current
+            // fits too.
+            (false, false) => &[L::Firmware],
+        };
         for share in [0.9, 0.7] {
             changed("current", &[], Some(Change::Current { share, mhz: free.mhz }), current);
             changed("heat", &[], Some(Change::Heat { watts: free.watts * share }), &[L::Heat]);

@@ -11,20 +11,24 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use flyball_host::{
     CpuList,
-    msr::{MSR_IA32_PACKAGE_THERM_STATUS, MSR_IA32_THERM_STATUS, MSR_PSTATE_CUR_LIMIT},
+    msr::{
+        MSR_CORE_PERF_LIMIT_REASONS_SKYLAKE, MSR_IA32_PACKAGE_THERM_STATUS, MSR_IA32_THERM_STATUS,
+        MSR_PSTATE_CUR_LIMIT,
+    },
 };
 
 use super::{
     Answer, Check, Evidence, Facts, Fix, Group, Sampled, Unseen, Vendor, Verdict, facts, fault, models, note,
     ok, unknown, warning,
 };
+use crate::LimitReasons;
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "now.limit-reasons",
         group: Group::Now,
         why: "The processor itself reports what keeps its frequency below the request.",
-        looks: "MSR 0x690 of Haswell and of Broadwell servers, 0x64f of clients since Skylake: what limits now, and what has limited",
+        looks: "MSR 0x690 of Haswell and of Broadwell servers, 0x64f of clients and Xeon Scalable since Skylake: what limits now, and what has limited",
         covers: &[],
         run: limit_reasons,
     },
@@ -71,16 +75,19 @@ fn limit_reasons(facts: &Facts) -> Option<Answer> {
     if !models::family_6(facts) {
         return None;
     }
-    // Servers since Skylake-X have no such register; those with TPMI report in debugfs
-    // (now.tpmi-limits).
-    let Some((register, reasons)) = models::limit_reasons(facts.model) else {
-        return (!models::server(facts.model)).then(|| {
+    let Some(reasons) = LimitReasons::of(facts.vendor, Some(facts.family), Some(facts.model)) else {
+        // Broadwell's clients (3Dh, 47h) may have Haswell's register. Servers with TPMI report in
+        // debugfs (now.tpmi-limits).
+        let has_none =
+            models::server(facts.model) || models::before_hwp(facts) && !matches!(facts.model, 0x3d | 0x47);
+        return (!has_none).then(|| {
             unknown(format!(
                 "whether CPU model {:#x} reports limit reasons, and where, is not known",
                 facts.model
             ))
         });
     };
+    let register = reasons.register;
     let values = match facts.msr_of_packages(register) {
         Ok(values) => values,
         Err(why) => return Some(unknown(why)),
@@ -91,8 +98,10 @@ fn limit_reasons(facts: &Facts) -> Option<Answer> {
         })
     };
     let of = |shift: u32| -> Vec<(u32, String)> {
-        let words =
-            values.iter().map(|(package, value)| (*package, named(*value, reasons, shift).join(", ")));
+        let words = values.iter().map(|(package, value)| {
+            let shown: Vec<&str> = reasons.shown(value >> shift).map(|(_, reason)| reason.words()).collect();
+            (*package, shown.join(", "))
+        });
         words.filter(|(_, words)| !words.is_empty()).collect()
     };
     let text = |list: &[(u32, String)]| -> String {
@@ -107,7 +116,10 @@ fn limit_reasons(facts: &Facts) -> Option<Answer> {
     // 4, MSR_CORE_PERF_LIMIT_REASONS).
     let (active, logged) = (of(0), of(16));
     Some(with_evidence(if !active.is_empty() {
-        warning(format!("the frequency is limited by: {}", text(&active)))
+        let words = format!("the frequency is limited by: {}", text(&active));
+        // A Xeon Scalable at turbo is at one of its limits most of the time.
+        let is_usual = models::server(facts.model) && register == MSR_CORE_PERF_LIMIT_REASONS_SKYLAKE;
+        if is_usual { note(words) } else { warning(words) }
     } else if logged.is_empty() {
         ok("nothing limits the frequency, and nothing has limited it")
     } else {

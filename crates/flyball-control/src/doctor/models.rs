@@ -6,8 +6,6 @@
 //! `turbostat_pdata`), Intel's Software Developer's Manual, volume 4, and
 //! arch/x86/include/asm/intel-family.h for the models' names.
 
-use flyball_host::msr::{MSR_CORE_PERF_LIMIT_REASONS, MSR_CORE_PERF_LIMIT_REASONS_SKYLAKE};
-
 use super::{Facts, Vendor};
 
 /// The meaning of the low bits of MSR 0xE2.
@@ -57,65 +55,6 @@ pub(super) fn package_limit(model: u32, value: u64) -> Option<PackageLimit> {
         Some(&name) if name != R => PackageLimit::State(name),
         _ => PackageLimit::Reserved,
     })
-}
-
-/// The bits of a register of limit reasons with their names; bit N + 16 is the log of bit N.
-pub(super) type Reasons = &'static [(u32, &'static str)];
-
-/// 4th generation clients. Bit 5 (autonomous utilisation-based control) means that a low load needs
-/// no higher frequency, which is not a limit.
-const HASWELL_REASONS: Reasons = &[
-    (0, "PROCHOT"),
-    (1, "thermal"),
-    (4, "graphics driver"),
-    (6, "voltage regulator heat"),
-    (8, "electrical current"),
-    (9, "core power"),
-    (10, "package power limit 1"),
-    (11, "package power limit 2"),
-    (12, "turbo ratio limit"),
-    (13, "turbo transitions"),
-];
-
-/// Xeon E5 v3 and v4, Xeon D of Broadwell.
-const HASWELL_SERVER_REASONS: Reasons = &[
-    (0, "PROCHOT"),
-    (1, "thermal"),
-    (2, "power budget"),
-    (3, "platform configuration services"),
-    (6, "voltage regulator heat"),
-    (8, "electrical current"),
-    (10, "turbo ratio limit"),
-    (13, "core frequency P1"),
-    (14, "turbo limit of the active cores"),
-    (15, "core frequency"),
-];
-
-/// Clients since Skylake.
-const SKYLAKE_REASONS: Reasons = &[
-    (0, "PROCHOT"),
-    (1, "thermal"),
-    (4, "residency state regulation"),
-    (5, "running average thermal limit"),
-    (6, "voltage regulator heat"),
-    (7, "voltage regulator current"),
-    (8, "electrical current"),
-    (10, "package power limit 1"),
-    (11, "package power limit 2"),
-    (12, "turbo ratio limit"),
-    (13, "turbo transitions"),
-];
-
-/// Returns a model's register of limit reasons and its bits. Servers since Skylake-X report them
-/// elsewhere, if at all.
-pub(super) fn limit_reasons(model: u32) -> Option<(u32, Reasons)> {
-    match model {
-        0x3c | 0x45 | 0x46 => Some((MSR_CORE_PERF_LIMIT_REASONS, HASWELL_REASONS)),
-        0x3f | 0x4f | 0x56 => Some((MSR_CORE_PERF_LIMIT_REASONS, HASWELL_SERVER_REASONS)),
-        0x4e | 0x5e | 0x8e | 0x9e | 0xa5 | 0xa6 | 0x66 | 0x7d | 0x7e | 0xa7 | 0x8c | 0x8d | 0x97 | 0x9a
-        | 0xb7 | 0xba | 0xbf => Some((MSR_CORE_PERF_LIMIT_REASONS_SKYLAKE, SKYLAKE_REASONS)),
-        _ => None,
-    }
 }
 
 /// Returns whether MSR 0xE2 bit 16 is autonomous C-state conversion, as on Broadwell-X and -D and

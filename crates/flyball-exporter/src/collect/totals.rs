@@ -3,28 +3,20 @@
 
 use std::collections::BTreeMap;
 
+use flyball_control::LimitReasons;
 use flyball_monitor::{Layout, Quantity, Sample, Sampler};
 
 use super::speed::Groups;
 use crate::{Exposition, catalogue as names};
 
-/// Limits as registers show them: the name, the register, and the bit (Intel SDM volume 4,
-/// MSR_CORE_PERF_LIMIT_REASONS of Skylake, IA32_THERM_STATUS, IA32_PACKAGE_THERM_STATUS). A reason
-/// may have several bits.
+/// Limits as the thermal registers show them: the name, the register, and the bit (Intel SDM volume
+/// 4, IA32_THERM_STATUS, IA32_PACKAGE_THERM_STATUS). A reason may have several bits. Those of the
+/// model's limit reasons come on top.
 const REASONS: &[(&str, Quantity, u32)] = &[
-    ("prochot", Quantity::LimitReasons, 0),
     ("prochot", Quantity::ThermStatus, 2),
-    ("thermal", Quantity::LimitReasons, 1),
     ("thermal", Quantity::ThermStatus, 0),
     ("thermal", Quantity::PackageThermStatus, 0),
-    ("running-average-thermal", Quantity::LimitReasons, 5),
-    ("regulator-thermal", Quantity::LimitReasons, 6),
-    ("regulator-current", Quantity::LimitReasons, 7),
-    ("current", Quantity::LimitReasons, 8),
-    ("power-pl1", Quantity::LimitReasons, 10),
-    ("power-pl2", Quantity::LimitReasons, 11),
     ("power", Quantity::PackageThermStatus, 10),
-    ("turbo-limit", Quantity::LimitReasons, 12),
 ];
 
 /// Sums since the exporter started.
@@ -35,18 +27,24 @@ pub(super) struct Totals {
     reasons: Vec<BTreeMap<&'static str, (bool, f64)>>,
     /// The reasons that this machine's registers can show.
     known: Vec<&'static str>,
+    limits: Option<LimitReasons>,
     has_throttles: bool,
 }
 
 impl Totals {
     pub(super) fn of(layout: &Layout) -> Totals {
-        let mut known: Vec<&'static str> =
-            REASONS.iter().filter(|reason| layout.field(reason.1).is_some()).map(|reason| reason.0).collect();
+        let limits =
+            layout.machine.limit_reasons().filter(|_| layout.field(Quantity::LimitReasons).is_some());
+        let thermal = REASONS.iter().filter(|reason| layout.field(reason.1).is_some());
+        let mut known: Vec<&'static str> = thermal.map(|reason| reason.0).collect();
+        known.extend(limits.into_iter().flat_map(LimitReasons::labels));
+        known.sort_unstable();
         known.dedup();
         Totals {
             throttled: vec![[0; 2]; layout.cpus.len()],
             reasons: vec![known.iter().map(|name| (*name, (false, 0.0))).collect(); layout.packages.len()],
             known,
+            limits,
             has_throttles: layout.field(Quantity::CoreThrottleTime).is_some(),
         }
     }
@@ -81,10 +79,15 @@ impl Totals {
             let Some(package) = package.filter(|_| at(to).is_some() && at(to) != at(from)) else {
                 continue;
             };
-            for &(name, quantity, bit) in REASONS {
-                if places.get(to, quantity, index).is_some_and(|value| value >> bit & 1 == 1)
-                    && let Some(reason) = self.reasons[package].get_mut(name)
-                {
+            let is_set = |quantity, bit| {
+                places.get(to, quantity, index).is_some_and(|value: u64| value >> bit & 1 == 1)
+            };
+            let thermal = REASONS.iter().filter(|(_, quantity, bit)| is_set(*quantity, *bit));
+            let value = places.get(to, Quantity::LimitReasons, index).unwrap_or(0);
+            let shown = self.limits.into_iter().flat_map(|limits| limits.shown(value));
+            let labels = shown.filter_map(|(_, reason)| reason.label());
+            for name in thermal.map(|reason| reason.0).chain(labels) {
+                if let Some(reason) = self.reasons[package].get_mut(name) {
                     reason.0 = true;
                 }
             }

@@ -49,7 +49,7 @@ pub(super) fn discover(host: &dyn Host) -> Result<Discovered, ReadError> {
             Source::None
         }
     };
-    let reasons = match reasons(host, topology.vendor, here) {
+    let reasons = match reasons(host, &layout.machine, here) {
         Ok(reasons) => reasons,
         Err(error) => {
             layout.missing.push(Missing::of(What::Reasons, &error));
@@ -262,23 +262,28 @@ fn source(host: &dyn Host, topology: &Topology, here: u32) -> Result<Source, Hos
     Err(refused.or(registers).unwrap_or_else(nothing))
 }
 
-fn reasons(host: &dyn Host, vendor: Vendor, here: u32) -> Result<Vec<(Quantity, u32)>, HostError> {
-    let all: &[(Quantity, u32)] = match vendor {
-        Vendor::Intel => &[
+fn reasons(host: &dyn Host, machine: &Machine, here: u32) -> Result<Vec<(Quantity, u32)>, HostError> {
+    let mut all: Vec<(Quantity, u32)> = match machine.vendor {
+        Vendor::Intel => vec![
             (Quantity::ThermStatus, msr::MSR_IA32_THERM_STATUS),
             (Quantity::PackageThermStatus, msr::MSR_IA32_PACKAGE_THERM_STATUS),
-            (Quantity::LimitReasons, msr::MSR_CORE_PERF_LIMIT_REASONS_SKYLAKE),
-            (Quantity::RingLimitReasons, msr::MSR_RING_PERF_LIMIT_REASONS),
             (Quantity::HwpStatus, msr::MSR_HWP_STATUS),
             (Quantity::Capabilities, msr::MSR_HWP_CAPABILITIES),
             (Quantity::Request, msr::MSR_HWP_REQUEST),
         ],
         // AMD has no register that says why: the request and the limit of P-states is all there is.
         Vendor::Amd => {
-            &[(Quantity::Request, msr::MSR_AMD_CPPC_REQ), (Quantity::PstateLimit, msr::MSR_PSTATE_CUR_LIMIT)]
+            vec![
+                (Quantity::Request, msr::MSR_AMD_CPPC_REQ),
+                (Quantity::PstateLimit, msr::MSR_PSTATE_CUR_LIMIT),
+            ]
         }
-        Vendor::Other => &[],
+        Vendor::Other => Vec::new(),
     };
+    if let Some(reasons) = machine.limit_reasons() {
+        let ring = (Quantity::RingLimitReasons, msr::MSR_RING_PERF_LIMIT_REASONS);
+        all.extend([(Quantity::LimitReasons, reasons.register), ring]);
+    }
     let found: Vec<(Quantity, u32)> =
         all.iter().copied().filter(|(_, register)| host.msr(here, *register).is_ok()).collect();
     match (found.is_empty(), all.first()) {

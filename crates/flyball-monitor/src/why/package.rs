@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use flyball_control::CoreType;
-use flyball_host::Vendor;
+use flyball_control::{CoreType, LimitReason, LimitReasons};
+use flyball_host::{Vendor, msr::MSR_IA32_THERM_STATUS};
 
 use super::awake::Awake;
 use crate::{
@@ -24,7 +24,7 @@ pub(super) struct PackageState<'a> {
     margin: Option<f64>,
     throttles: u64,
     /// Registers that were read in this interval, of any of its CPUs.
-    reasons: Option<u64>,
+    reasons: Option<(LimitReasons, u64)>,
     therm: Option<u64>,
     package_therm: Option<u64>,
     awake: Awake,
@@ -63,7 +63,6 @@ const LITTLE: f64 = 0.75;
 const VERY_LITTLE: f64 = 0.3;
 /// Up to balance_performance a CPU that runs all the time gets all that there is.
 pub(super) const EAGER: u8 = 128;
-const TURBO_RATIOS: &str = "turbo ratios (MSR 0x1ad, 0x1ae)";
 /// AMD throttles at 89 to 100 degrees; no register says at how many.
 const HOT_AMD: f64 = 93.0;
 
@@ -102,7 +101,7 @@ impl<'a> PackageState<'a> {
             fastest_eager: BTreeMap::new(),
         };
         let is_deep: Vec<bool> = layout.machine.idle_states.iter().map(|name| !is_shallow(name)).collect();
-        let (mut awake, mut could_sleep) = (Vec::new(), Vec::new());
+        let (mut awake, mut could_sleep, mut reasons) = (Vec::new(), Vec::new(), None);
         for (number, cpu) in layout.cpus.iter().enumerate() {
             if cpu.package != Some(package.number) {
                 continue;
@@ -115,12 +114,7 @@ impl<'a> PackageState<'a> {
             state.throttles += found.throttles.unwrap_or(0) + found.package_throttles.unwrap_or(0);
             if is_fresh(layout, from, to, number) {
                 let read = |quantity| to.get(layout, quantity, number);
-                // A bit that any CPU shows limits it; some registers are per core.
-                let merge = |one: Option<u64>, other: Option<u64>| match (one, other) {
-                    (Some(one), Some(other)) => Some(one | other),
-                    (one, other) => one.or(other),
-                };
-                state.reasons = merge(state.reasons, read(Quantity::LimitReasons));
+                reasons = merge(reasons, read(Quantity::LimitReasons));
                 state.therm = merge(state.therm, read(Quantity::ThermStatus));
                 state.package_therm = merge(state.package_therm, read(Quantity::PackageThermStatus));
             }
@@ -160,6 +154,7 @@ impl<'a> PackageState<'a> {
         }
         state.p_cores =
             Awake::of(awake.iter().copied().filter(|(cpu, _)| cpu.core_type == Some(CoreType::P)));
+        state.reasons = layout.machine.limit_reasons().zip(reasons);
         state.awake = Awake::of(awake.into_iter());
         state.could_sleep = Awake::of(could_sleep.into_iter());
         state
@@ -167,10 +162,10 @@ impl<'a> PackageState<'a> {
 
     /// The turbo limit for as many cores as were awake while this CPU was.
     pub(super) fn active_cores(&self, cpu: &Cpu) -> Option<Cap> {
-        let turbo = &self.facts?.turbo;
-        let mhz = self.could_sleep.limit(turbo, cpu)?;
+        let facts = self.facts?;
+        let mhz = self.could_sleep.limit(&facts.turbo, cpu)?;
         let value = format!("{mhz:.0} MHz for {} active cores", count(&self.could_sleep, cpu));
-        let evidence = Evidence::new(TURBO_RATIOS, value);
+        let evidence = Evidence::new(facts.turbo_from.clone(), value);
         Some(Cap { limiter: Limiter::ActiveCores, mhz, evidence })
     }
 
@@ -231,12 +226,12 @@ impl<'a> PackageState<'a> {
     }
 
     fn more_together(&self, awake: &Awake, cpu: &Cpu) -> Option<(f64, Evidence)> {
-        let turbo = &self.facts?.turbo;
+        let PackageFacts { turbo, turbo_from, .. } = self.facts?;
         let apart = awake.limit(turbo, cpu)?;
         let together = awake.mean_while_together(cpu, |active| limit_of(turbo, active));
         let active = awake.mean_while_together(cpu, f64::from);
         let value = format!("{together:.0} MHz for {active:.1} active cores, if they run together");
-        Some((apart - together, Evidence::new(TURBO_RATIOS, value)))
+        Some((apart - together, Evidence::new(turbo_from.clone(), value)))
     }
 
     pub(super) fn fastest(&self, core_type: Option<CoreType>) -> Option<f64> {
@@ -248,8 +243,11 @@ impl<'a> PackageState<'a> {
         self.fastest_eager.get(&core_type).copied()
     }
 
-    fn bit(&self, bit: u32) -> bool {
-        self.reasons.is_some_and(|reasons| reasons >> bit & 1 == 1)
+    /// Returns the bit by which the processor itself reports a limit.
+    fn shows(&self, wanted: LimitReason) -> Option<Evidence> {
+        let (reasons, value) = self.reasons?;
+        let (bit, reason) = reasons.shown(value).find(|(_, reason)| *reason == wanted)?;
+        Some(Evidence::new(msr(reasons.register), format!("bit {bit}, {}", reason.words())))
     }
 
     /// Returns the limit that the hardware reports or that its sensors show.
@@ -265,22 +263,19 @@ impl<'a> PackageState<'a> {
             (Some(heat), None) => return Some(Reason::measured(Limiter::Heat, heat)),
             (None, None) => {}
         }
-        // PROCHOT that comes from outside: IA32_THERM_STATUS bit 2, and bit 0 of 0x64f while
-        // nothing is hot.
-        if self.bit(0) || self.therm.is_some_and(|therm| therm >> 2 & 1 == 1) {
+        // PROCHOT that comes from outside: IA32_THERM_STATUS bit 2, and bit 0 of the limit reasons
+        // while nothing is hot.
+        if self.shows(LimitReason::Prochot).is_some() || self.therm.is_some_and(|therm| therm >> 2 & 1 == 1) {
             return Some(Reason::measured(Limiter::Prochot, Proof::of(self.registers())?));
         }
-        if self.bit(8) {
+        if self.shows(LimitReason::Current).is_some() {
             return Some(Reason::measured(Limiter::Current, Proof::of(self.registers())?));
         }
         None
     }
 
     fn heat(&self) -> Option<Proof> {
-        let mut evidence = Vec::new();
-        if self.bit(1) {
-            evidence.push(Evidence::new("MSR 0x64f", "bit 1, thermal"));
-        }
+        let mut evidence: Vec<Evidence> = self.shows(LimitReason::Thermal).into_iter().collect();
         if self.therm.is_some_and(|therm| therm & 1 == 1) {
             evidence.push(Evidence::new("MSR 0x19c", "bit 0, thermal"));
         }
@@ -311,11 +306,8 @@ impl<'a> PackageState<'a> {
                 break;
             }
         }
-        for (bit, name) in [(10, "long-term limit"), (11, "short-term limit")] {
-            if self.bit(bit) {
-                evidence.push(Evidence::new("MSR 0x64f", format!("bit {bit}, {name}")));
-            }
-        }
+        let limits = [LimitReason::LongPower, LimitReason::ShortPower];
+        evidence.extend(limits.into_iter().filter_map(|limit| self.shows(limit)));
         // Both registers have the power-limit status there (Intel SDM volume 4, bit 10).
         if self.package_therm.or(self.therm).is_some_and(|therm| therm >> 10 & 1 == 1) {
             evidence.push(Evidence::new("MSR 0x1b1", "bit 10, power limit"));
@@ -324,9 +316,10 @@ impl<'a> PackageState<'a> {
     }
 
     fn registers(&self) -> Vec<Evidence> {
-        let show =
-            |name: &str, value: Option<u64>| value.map(|value| Evidence::new(name, format!("{value:#x}")));
-        [show("MSR 0x64f", self.reasons), show("MSR 0x19c", self.therm)].into_iter().flatten().collect()
+        let reasons = self.reasons.map(|(reasons, value)| (reasons.register, value));
+        let therm = self.therm.map(|value| (MSR_IA32_THERM_STATUS, value));
+        let values = reasons.into_iter().chain(therm);
+        values.map(|(register, value)| Evidence::new(msr(register), format!("{value:#x}"))).collect()
     }
 
     /// A limit that all busy cores share and that no register names: of AMD's, power, current or
@@ -375,7 +368,12 @@ impl<'a> PackageState<'a> {
                 let fits = [Limiter::Firmware, Limiter::Power, Limiter::Current];
                 Reason::inferred(Limiter::Firmware, evidence, &fits)
             }
-            Some(evidence) => Reason::inferred(Limiter::Firmware, evidence, &[Limiter::Firmware]),
+            // Where no register shows it, a limit of current looks the same.
+            Some(evidence) => {
+                let fits = [Limiter::Firmware, Limiter::Current];
+                let count = if self.reasons.is_some() { 1 } else { 2 };
+                Reason::inferred(Limiter::Firmware, evidence, &fits[..count])
+            }
             None => Reason::unseen(Evidence::new("registers", "cannot be read, or power cannot")),
         }
     }
@@ -383,6 +381,18 @@ impl<'a> PackageState<'a> {
 
 fn raise(highest: &mut f64, mhz: f64) {
     *highest = highest.max(mhz);
+}
+
+/// Merges the bits of two CPUs: one that any CPU shows limits it, and some registers are per core.
+fn merge(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one | other),
+        (one, other) => one.or(other),
+    }
+}
+
+fn msr(register: u32) -> String {
+    format!("MSR {register:#x}")
 }
 
 /// Returns evidence that a package draws too little for power to be its limit. `shown` is the most

@@ -132,7 +132,10 @@ impl Silicon {
             // One below the guaranteed ratio: intel_pstate takes the level for valid only then
             // (core_get_max_pstate).
             msr::TURBO_ACTIVATION_RATIO => ratio(self.core[core].guaranteed).saturating_sub(1),
-            msr::CORE_PERF_LIMIT_REASONS => self.limit_reasons(place.package),
+            // Not on Sandy Bridge and Ivy Bridge (Intel SDM 4).
+            msr::CORE_PERF_LIMIT_REASONS if !matches!(spec.identity.model, 42 | 58) => {
+                self.limit_reasons(place.package)
+            }
             msr::UNCORE_RATIO_LIMIT if spec.uncore.as_ref().is_some_and(|u| u.clusters == 0) => {
                 pr.uncore_limit
             }
@@ -199,9 +202,13 @@ impl Silicon {
         let below = (tj - celsius).clamp(0.0, 127.0) as u64;
         let pk = &self.package[package];
         let limited = pk.control.room < 1.0;
-        // Intel SDM 4, IA32_THERM_STATUS: 0 hot, 1 its log, 4 critical, 10 power limited, 11 its
+        // Intel SDM 4, IA32_THERM_STATUS: 0 throttled for heat, 1 its log, 4 critical, 10 power limited, 11 its
         // log, 22:16 degrees below TjMax, 30:27 resolution of 1 degree, 31 valid.
-        u64::from(celsius >= tj - 1.0)
+        let throttles_at = match self.spec.thermal.throttle_c {
+            0 => tj,
+            limit => f64::from(limit),
+        };
+        u64::from(celsius >= throttles_at - 1.0)
             | u64::from(log) << 1
             | u64::from(celsius >= tj + 1.0) << 4
             | u64::from(limited) << 10

@@ -155,7 +155,7 @@ const SITUATIONS: &[(&str, &[&str], &str, &str)] = &[
         "gold-6138",
         &["governor=performance", "power-limit=60W"],
         "0-19",
-        "firmware.power-limit now.thermal-status",
+        "firmware.power-limit now.limit-reasons now.thermal-status",
     ),
     ("hybrid-laptop", &["governor=performance", "turbo=off"], "0", "conflict.turbo-off"),
     ("hybrid-laptop", &["governor=performance", "max-perf-pct=50"], "8", "conflict.perf-pct"),
