@@ -2,6 +2,8 @@
 //! crate watches them ([`RoundSpeed`]); what was found is kept with the round, and an arm's rounds
 //! are averaged here.
 
+use flyball_text::ghz;
+
 use crate::Arm;
 
 /// Watches the CPUs of rounds, and explains their speed.
@@ -58,7 +60,7 @@ fn lost(losses: &mut [&SpeedLoss]) -> String {
     losses.sort_by(|one, other| other.mhz.total_cmp(&one.mhz));
     let reasons = losses.iter().map(|loss| {
         let mut words =
-            format!("{:.2} to {} ({:.0} % of the time", loss.mhz / 1000.0, loss.words, loss.share * 100.0);
+            format!("{} to {} ({:.0} % of the time", ghz(loss.mhz), loss.words, loss.share * 100.0);
         let evidence = loss.evidence.first().into_iter().chain(&loss.certainty);
         words.extend(evidence.map(|words| format!(", {words}")));
         words.extend(loss.knob.as_ref().map(|knob| format!("; `{knob}`")));
@@ -82,7 +84,6 @@ impl SpeedNote {
         if self.mhz >= REACHED * asked || losses.is_empty() {
             return None;
         }
-        let ghz = |mhz: f64| format!("{:.2}", mhz / 1000.0);
         Some(format!(
             "ran at {} of the {} GHz that it asked for: {}.",
             ghz(self.mhz),

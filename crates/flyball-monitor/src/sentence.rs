@@ -2,13 +2,14 @@
 
 use std::fmt;
 
+use flyball_text::ghz;
+
 use crate::{Explanation, Limiter, State, Step};
 
 /// `2.1 of 3.5 GHz: 0.9 lost to the package's power limit (180 of 180 W, 97 % of the time;
 /// power-limit), 0.5 to heat`.
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ghz = |mhz: f64| format!("{:.2}", mhz / 1000.0);
         match (self.state, self.mhz) {
             (State::Offline, _) => return f.write_str("offline"),
             (State::Asleep, _) => return f.write_str("asleep: idle for the whole time"),

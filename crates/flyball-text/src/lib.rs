@@ -6,6 +6,7 @@
 pub mod columns;
 pub mod date;
 mod escape;
+mod frequency;
 pub mod help;
 mod hex;
 mod natural;
@@ -13,6 +14,7 @@ pub mod span;
 mod wrap;
 
 pub use escape::escape;
+pub use frequency::ghz;
 pub use hex::{hex, unhex};
 pub use natural::Natural;
 pub use wrap::{wrap, wrap_by};

@@ -65,6 +65,7 @@ impl Account {
             let request =
                 to.get(layout, Quantity::Request, index).filter(|_| is_fresh(layout, from, to, index));
             let sum = &mut self.sums[index];
+            let mut rise = None;
             let losses = facts.cpus.get(index).map(|facts| {
                 let attribution = Attribution { layout, facts, cpu: found, place: cpu, package, request };
                 // The last interval's: settings may change meanwhile, and what holds now is of use.
@@ -72,8 +73,17 @@ impl Account {
                 // A file that shows the highest frequency limits nothing.
                 let least = facts.highest * (1.0 - LEAST);
                 sum.limits.retain(|limit| facts.highest == 0.0 || limit.mhz < least);
-                attribution.losses()
+                let mut losses = attribution.losses();
+                if sum.weight == 0.0
+                    && let Some(at) = losses.iter().rposition(|loss| loss.reason.limiter == Limiter::Firmware)
+                    && let Some(reason) = attribution.rise(&losses[at], interval.seconds)
+                {
+                    let Loss { mhz, .. } = losses.remove(at);
+                    rise = Some(Loss { reason, mhz });
+                }
+                losses
             });
+            sum.begin(interval, found, rise);
             sum.is_online = to.get(layout, Quantity::Online, index) == Some(1);
             sum.add(interval, found, losses);
         }
@@ -135,6 +145,9 @@ struct Sum {
     mhz: f64,
     productive: f64,
     losses: BTreeMap<Limiter, Lost>,
+    /// What a governor that follows the load may have taken at the beginning. A limit of the
+    /// firmware that goes on is the reason for both.
+    rise: Option<Lost>,
     seconds: f64,
     busy: f64,
     knows_busy: bool,
@@ -156,7 +169,7 @@ struct Top<'a> {
 }
 
 /// What one limit took.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Lost {
     /// MHz times weight.
     mhz: f64,
@@ -166,6 +179,14 @@ struct Lost {
 }
 
 impl Sum {
+    /// Keeps what the first interval lost to a governor that follows the load.
+    fn begin(&mut self, interval: &Interval, cpu: &CpuInterval, rise: Option<Loss>) {
+        if let (Some(Loss { reason, mhz }), Some(busy)) = (rise, cpu.busy) {
+            let weight = busy * interval.seconds;
+            self.rise = Some(Lost { mhz: weight * mhz, weight, reason: Some(reason) });
+        }
+    }
+
     fn add(&mut self, interval: &Interval, cpu: &CpuInterval, losses: Option<Vec<Loss>>) {
         self.seconds += interval.seconds;
         self.busy += cpu.busy.unwrap_or(0.0) * interval.seconds;
@@ -190,6 +211,12 @@ impl Sum {
             sum.weight += weight;
             sum.reason = Some(loss.reason);
         }
+        if let Some(firmware) = self.losses.get_mut(&Limiter::Firmware)
+            && let Some(rise) = self.rise.take()
+        {
+            firmware.mhz += rise.mhz;
+            firmware.weight += rise.weight;
+        }
     }
 
     /// Adds another CPU.
@@ -206,7 +233,8 @@ impl Sum {
         for (sum, idle) in self.idle.iter_mut().zip(&other.idle) {
             *sum += idle;
         }
-        for (limiter, lost) in &other.losses {
+        let rise = other.rise.iter().map(|rise| (&Limiter::Governor, rise));
+        for (limiter, lost) in other.losses.iter().chain(rise) {
             let sum = self.losses.entry(*limiter).or_default();
             if sum.reason.is_none() {
                 sum.reason.clone_from(&lost.reason);
@@ -246,7 +274,14 @@ impl Sum {
         let mhz = self.mean_mhz();
         let mut steps = Vec::new();
         let mut rest = highest.zip(mhz).map_or(0.0, |(highest, mhz)| highest - mhz);
-        for (limiter, lost) in &self.losses {
+        let mut losses = self.losses.clone();
+        if let Some(rise) = &self.rise {
+            let governor = losses.entry(Limiter::Governor).or_default();
+            governor.mhz += rise.mhz;
+            governor.weight += rise.weight;
+            governor.reason = governor.reason.take().or_else(|| rise.reason.clone());
+        }
+        for (limiter, lost) in &losses {
             let mean = lost.mhz / self.weight.max(f64::MIN_POSITIVE);
             // It stays in the rest, so that the sum is still the difference.
             if mean < LEAST * highest.unwrap_or(0.0) {

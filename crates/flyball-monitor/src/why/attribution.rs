@@ -3,7 +3,9 @@
 use flyball_host::Vendor;
 
 use super::package::{EAGER, HELD, PackageState};
-use crate::{Cap, Certainty, CpuInterval, Evidence, Layout, Limiter, Proof, Reason, layout::Cpu};
+use crate::{
+    Cap, Certainty, CpuInterval, Evidence, Layout, Limiter, Proof, Reason, layout::Cpu, preference_word,
+};
 
 /// Losses below this share of the highest frequency are rounding.
 pub(super) const LEAST: f64 = 0.008;
@@ -79,6 +81,26 @@ impl Attribution<'_> {
                 reason.certainty = Certainty::Inferred { fits };
             }
         }
+    }
+
+    /// Returns the reason of a loss in the first interval in which a CPU ran, if it is no more than
+    /// a governor that follows the load needs to raise the frequency.
+    pub(super) fn rise(&self, loss: &Loss, seconds: f64) -> Option<Reason> {
+        // intel_pstate without HWP and schedutil ask for the highest frequency within some ten
+        // milliseconds; the rest is for a load that starts slowly.
+        const SECONDS: f64 = 0.15;
+        let governor = self.governor();
+        let follows = match governor {
+            "" | "performance" | "userspace" => false,
+            "powersave" => self.is_autonomous() && self.cpu.epp.is_none(),
+            _ => true,
+        };
+        let most = (self.facts.highest - self.cpu.min?) * SECONDS;
+        let is_short = loss.reason.limiter == Limiter::Firmware && loss.mhz * seconds <= most;
+        let evidence = Proof::new(Evidence::new("scaling_governor", governor))
+            .and(Evidence::new("its first interval", format!("{seconds:.1} s, in which the load began")));
+        (follows && is_short)
+            .then(|| Reason::inferred(Limiter::Governor, evidence, &[Limiter::Governor, Limiter::Firmware]))
     }
 
     /// Limits that are known as frequencies, in the order in which they take effect.
@@ -298,7 +320,8 @@ impl Attribution<'_> {
                 return shared;
             }
             if governor != "performance" && (epp > EAGER || epp > 0 && busy < 0.9) {
-                let preference = Evidence::new("energy_performance_preference", epp.to_string());
+                let word = preference_word(epp.into()).map_or_else(|| epp.to_string(), str::to_owned);
+                let preference = Evidence::new("energy_performance_preference", word);
                 return Reason::inferred(
                     Limiter::Preference,
                     Proof::new(preference).and(load),

@@ -221,7 +221,7 @@ fn one_situation_has_one_answer() {
         let slow = Conditions { frequency_mhz: Some(note.mhz), floor_mhz: floor, ..Conditions::default() };
         let graded = grade(&slow, None, &Limits::default(), Some(&note)).1.remove(0).what;
         if let Some(step) = found.first() {
-            let words = format!("lost {:.2} to {}", step.mhz / 1000.0, step.limiter.words());
+            let words = format!("lost {} to {}", flyball_text::ghz(step.mhz), step.limiter.words());
             assert!(graded.contains(&words), "quiet bench: {graded}; {situation}");
         }
 
