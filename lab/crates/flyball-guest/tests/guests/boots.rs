@@ -44,7 +44,7 @@ fn drivers_bind() {
             request.interface = *interface;
             let what = format!("{kernel} {machine} {driver} {interface:?}");
             let ended = guest.run(&request);
-            assert_eq!(ended.end.exit_code(), 0, "{what}: {}\n{}", ended.err, ended.end.last_words(20));
+            ended.must_exit(0, &what);
             assert_eq!(value(&ended, "scaling_driver"), *bound, "{what}");
             if !(status.is_empty() || old && driver.starts_with("amd")) {
                 assert_eq!(value(&ended, "status"), *status, "{what}");
@@ -82,7 +82,7 @@ fn what_a_guest_leaves_redirects_nothing() {
     let mut request = Request::new("ryzen-5750g", kernel, &[command]);
     request.out = Some(out.clone());
     let ended = guest.run(&request);
-    assert_eq!(ended.end.exit_code(), 0, "{}", ended.err);
+    ended.must_exit(0, "a command that leaves links and special files");
     assert_eq!(fs::read_to_string(&victim).expect("the file"), "precious");
     for name in ["console.log", "registers.log", "silicon.log", "result"] {
         assert!(fs::symlink_metadata(out.join(name)).expect("the file").is_file(), "{name}");
@@ -103,17 +103,19 @@ fn a_guest_says_how_it_ended() {
         Request::new("ryzen-5750g", kernel, &["echo good; echo bad >&2; echo kept > out/file; exit 7"]);
     request.out = Some(dir.path().to_owned());
     let ended = guest.run(&request);
-    assert_eq!((ended.out.as_str(), ended.err.as_str(), ended.end.exit_code()), ("good\n", "bad\n", 7));
+    ended.must_exit(7, "a command that fails");
+    assert_eq!((ended.out.as_str(), ended.err.as_str()), ("good\n", "bad\n"));
     assert_eq!(fs::read_to_string(dir.path().join("file")).expect("the file"), "kept\n");
 
     let mut request = Request::new("ryzen-5750g", kernel, &["true"]);
     request.append = vec!["rdinit=/nowhere".into(), "panic=1".into()];
     let ended = guest.run(&request);
-    assert_eq!(ended.end.exit_code(), 125);
+    ended.must_exit(125, "a kernel that panics");
     assert!(ended.end.last_words(40).contains("panic"), "{}", ended.end.last_words(40));
 
     let mut request = Request::new("ryzen-5750g", kernel, &["echo begun; sleep 1000"]);
-    request.timeout = Some(Duration::from_secs(40));
+    request.timeout = Some(Duration::from_secs(60));
     let ended = guest.run(&request);
-    assert_eq!((ended.out.as_str(), ended.end.exit_code()), ("begun\n", 124));
+    ended.must_exit(124, "a command that lasts");
+    assert_eq!(ended.out, "begun\n");
 }

@@ -126,7 +126,8 @@ for e in performance balance_performance balance_power power; do all energy_perf
         guest.run(&request)
     };
     let (first, second) = (run("first"), run("second"));
-    assert_eq!((first.end.exit_code(), first.err.as_str()), (0, ""), "{}", first.out);
+    first.must_exit(0, "the first run");
+    assert_eq!(first.err, "", "{}", first.out);
     // The same seed, machine and kernel: the same bytes.
     assert_eq!(first.out, second.out);
     for name in ["registers.log", "silicon.log"] {
@@ -242,7 +243,8 @@ wait";
     request.modules.push("?coretemp".into());
     request.out = Some(dir.path().join("out"));
     let ended = guest.run(&request);
-    assert_eq!((ended.end.exit_code(), ended.err.as_str()), (0, ""), "{}", ended.out);
+    ended.must_exit(0, "a run on closed silicon");
+    assert_eq!(ended.err, "", "{}", ended.out);
     let asked = |max: u64, min: u64, epp: u64| {
         model(&toml, 4, &[(msr::PM_ENABLE, 1), (msr::HWP_REQUEST, min | max << 8 | epp << 24)])
     };
