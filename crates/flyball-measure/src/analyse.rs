@@ -39,7 +39,7 @@ use self::{
     sift::{report_arm, report_points},
 };
 pub(crate) use self::{
-    notes::{NO_ROUND, TWO_LEVELS},
+    notes::{is_first, is_uneven},
     sift::disturbed_blocks,
 };
 use crate::{
@@ -99,7 +99,9 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
     let withheld = programs::withhold(&mut report);
     report.notes.extend(withheld);
     report.notes.extend(programs::notes(manifest, &counted));
-    report.notes.extend(notes(manifest, &counted, &report));
+    let changed = notes::changed_differences(&report);
+    report.notes.extend(changed.iter().map(|(.., note)| note.clone()));
+    report.notes.extend(notes(manifest, &counted, &report, &changed));
     report
 }
 
@@ -144,12 +146,28 @@ pub(crate) fn is_known(manifest: &Manifest, rounds: &[Round], boot: usize) -> bo
     let level = manifest.schedule.confidence;
     // As strict as the report.
     let level = 1.0 - (1.0 - level) / Correction::for_arms(manifest, &reports).medians;
+    let limits = manifest.schedule.limits.iter().filter_map(|limit| limit.parse().ok());
+    let limits: Vec<Limit> = limits.filter(|_| decided).collect();
+    if !limits.is_empty() {
+        let of_cases = limits.iter().any(Limit::is_of_cases);
+        let cases = if of_cases { cases::cases(manifest, &counted, &reports) } else { Vec::new() };
+        let is_early = counted.iter().filter(|round| round.arm == arms[0]).count() < LEAST_FOR_SAME;
+        return gate::answers(manifest, &reports, &cases, &[], &limits).iter().all(|answer| {
+            match answer.verdict {
+                GateVerdict::Over => true,
+                GateVerdict::Within => !is_early,
+                // More rounds will not have it either.
+                GateVerdict::CannotTell => answer.is_missing,
+            }
+        });
+    }
     let Some((base, others)) = reports.split_first() else { return false };
     let Some(base) = base.summary(Quantity::Performance) else { return false };
-    let is_narrow = |values: &[f64]| {
+    let is_narrow = |values: &[f64], step: f64| {
         stats::always_interval(values, level).is_some_and(|found| {
             if decided {
                 let ends = found.map(f64::exp_m1);
+                let half_width = half_width - step;
                 let is_same = ends.low >= -half_width && ends.high <= half_width;
                 is_same && values.len() >= LEAST_FOR_SAME || !found.contains(0.0)
             } else {
@@ -162,11 +180,11 @@ pub(crate) fn is_known(manifest: &Manifest, rounds: &[Round], boot: usize) -> bo
         // compared with nothing.
         let logs: Vec<f64> = base.points.iter().map(|p| p.value.ln()).collect();
         let middle = stats::mean(&logs).unwrap_or_default();
-        return is_narrow(&logs.iter().map(|log| log - middle).collect::<Vec<_>>());
+        return is_narrow(&logs.iter().map(|log| log - middle).collect::<Vec<_>>(), 0.0);
     }
     others.iter().all(|other| {
         let other = other.summary(Quantity::Performance);
-        other.is_some_and(|other| is_narrow(&log_ratios(base, other)))
+        other.is_some_and(|other| is_narrow(&log_ratios(base, other), judge::step([base, other])))
     })
 }
 

@@ -732,6 +732,7 @@ pub(crate) mod tests {
                 unobserved: false,
                 random_layout: false,
                 timeout: None,
+                limits: Vec::new(),
             },
             quiet: None,
             boots: Vec::new(),

@@ -66,6 +66,9 @@ pub struct Schedule {
     /// A round that takes longer, in seconds, is ended and fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<f64>,
+    /// Limits as typed. A comparison that runs until it is decided (`Length::Until`) decides these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<String>,
 }
 
 impl Schedule {
@@ -168,6 +171,7 @@ mod tests {
             unobserved: false,
             random_layout: false,
             timeout: None,
+            limits: Vec::new(),
         }
     }
 

@@ -348,6 +348,7 @@ class Comparison(TypedDict):
     rounds_for_one_percent: Union[int, None]
     shows: Union[float, None]
     steadiness: NotRequired[Steadiness]
+    step: float
     verdict: Verdict
 
 
@@ -834,6 +835,8 @@ class GateAnswer(TypedDict):
     arm: int
     interval: Union[Interval, None]
     is_missing: bool
+    is_typical: NotRequired[bool]
+    is_withheld: NotRequired[bool]
     limit: str
     name: str
     verdict: GateVerdict
@@ -1624,6 +1627,7 @@ class Schedule(TypedDict):
     cool_down: float
     interval: float
     length: Length
+    limits: NotRequired[List[str]]
     random_layout: NotRequired[bool]
     seed: int
     timeout: NotRequired[float]

@@ -110,7 +110,7 @@ fn marks(arms: &[(&Summary, usize)], manifest: &Manifest) -> Vec<String> {
     let of_arm = |(summary, arm): &(&Summary, usize)| {
         let name = &manifest.arms[*arm].name;
         let drift =
-            summary.drift.map(|drift| format!("{name} drifts by {}", crate::numbers::percent(drift.change)));
+            summary.drift.map(|drift| format!("{name} moves by {}", crate::numbers::percent(drift.change)));
         let far = summary.outliers.len();
         let disturbed =
             (far > 0).then(|| format!("{name} disturbed in {far} of {} rounds", summary.points.len()));

@@ -1,13 +1,14 @@
 //! Limits on how much worse an arm may be than the first, as `--fail-if` takes them.
 
-use std::str::FromStr;
+use std::{fmt, str::FromStr};
 
 use super::{
     judge::compare_two,
+    notes::is_uneven,
     quantity::Quantity,
-    report::{ArmReport, GateAnswer, GateVerdict, Report},
+    report::{ArmReport, CaseReport, Comparison, GateAnswer, GateVerdict, Report},
 };
-use crate::{run_directory::Manifest, schedule::Length, stats::Interval};
+use crate::{metric::Metric, run_directory::Manifest, schedule::Length};
 
 /// A limit: `time > +2%`.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,9 +72,21 @@ impl FromStr for Limit {
     }
 }
 
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
 impl Limit {
-    /// Returns whether a whole interval is over or within the limit.
-    fn verdict(&self, interval: Option<Interval>) -> GateVerdict {
+    pub(super) fn is_of_cases(&self) -> bool {
+        self.quantity.is_none()
+    }
+
+    /// Returns whether a whole interval is over or within the limit. Values that come in steps
+    /// hide up to a step at either end.
+    fn verdict(&self, found: Option<&Comparison>, is_withheld: bool) -> GateVerdict {
+        let interval = found.filter(|_| !is_withheld).and_then(Comparison::with_steps);
         match interval {
             Some(found) if self.is_most && found.low > self.change => GateVerdict::Over,
             Some(found) if self.is_most && found.high <= self.change => GateVerdict::Within,
@@ -87,7 +100,24 @@ impl Limit {
 /// Holds every arm against every limit. An arm is over or within a limit if its whole interval is;
 /// the level is corrected for the number of answers.
 pub fn gate(manifest: &Manifest, report: &Report, limits: &[Limit]) -> Vec<GateAnswer> {
-    let Some((base, others)) = report.arms.split_first() else { return Vec::new() };
+    answers(manifest, &report.arms, &report.cases, &report.withheld, limits)
+}
+
+/// The quantity that is judged in place of `quantity`: wall time can be the metric.
+fn of_metric(manifest: &Manifest, quantity: Quantity) -> Quantity {
+    let is_metric = quantity == Quantity::Time && manifest.workload.metric == Metric::wall_time();
+    if is_metric { Quantity::Performance } else { quantity }
+}
+
+/// The same of arms and cases that are no report yet.
+pub(super) fn answers(
+    manifest: &Manifest,
+    arms: &[ArmReport],
+    cases: &[CaseReport],
+    withheld: &[Quantity],
+    limits: &[Limit],
+) -> Vec<GateAnswer> {
+    let Some((base, others)) = arms.split_first() else { return Vec::new() };
     let others: Vec<(usize, &ArmReport)> = others
         .iter()
         .enumerate()
@@ -100,39 +130,47 @@ pub fn gate(manifest: &Manifest, report: &Report, limits: &[Limit]) -> Vec<GateA
     for limit in limits {
         for (index, arm) in &others {
             let quantity = limit.quantity.map(|quantity| quantity.of_work(&manifest.workload.metric));
-            let (interval, verdict, case) = match quantity {
-                Some(None) => (None, GateVerdict::CannotTell, None),
+            let (found, is_withheld, case) = match quantity {
+                Some(None) => (None, false, None),
                 Some(Some(quantity)) => {
                     let summaries = base.summary(quantity).zip(arm.summary(quantity));
-                    let interval = summaries
+                    let found = summaries
                         .filter(|(base, other)| base.has_ratios() && other.has_ratios())
-                        .and_then(|(base, other)| compare_two(base, other, *index, 1.0 - alpha, until))
-                        .and_then(|found| found.interval);
-                    let given = interval.filter(|_| !report.withheld.contains(&quantity));
-                    (interval, limit.verdict(given), None)
+                        .and_then(|(base, other)| compare_two(base, other, *index, 1.0 - alpha, until));
+                    (found, withheld.contains(&of_metric(manifest, quantity)), None)
                 }
                 // The worst case decides. The intervals of cases hold together, so that picking the
                 // worst needs no further correction.
-                None => report
-                    .cases
+                None => cases
                     .iter()
                     .filter(|case| case.comparison.arm == *index)
-                    .map(|case| {
-                        let interval = case.comparison.interval;
-                        (interval, limit.verdict(interval.filter(|_| !case.withheld)), Some(&case.name))
-                    })
+                    .map(|case| (Some(case.comparison.clone()), case.withheld, Some(&case.name)))
                     // Large changes come first, and the last of equals is taken.
                     .rev()
-                    .max_by_key(|(_, verdict, _)| *verdict)
-                    .unwrap_or((None, GateVerdict::CannotTell, None)),
+                    .max_by_key(|(found, is_withheld, _)| limit.verdict(found.as_ref(), *is_withheld))
+                    .unwrap_or((None, false, None)),
             };
             let is_missing = match quantity {
                 Some(quantity) => quantity.and_then(|one| base.summary(one).zip(arm.summary(one))).is_none(),
-                None => report.cases.is_empty(),
+                None => cases.is_empty(),
             };
+            let uneven =
+                |quantity| [base, arm].iter().any(|one| one.summary(quantity).is_some_and(is_uneven));
+            let is_typical = quantity.flatten().is_some_and(uneven);
+            let verdict = limit.verdict(found.as_ref(), is_withheld);
+            let interval = found.and_then(|found| found.interval);
             let name = case.map_or_else(|| arm.name.clone(), |case| format!("{}, {case}", arm.name));
             let limit = limit.text.clone();
-            answers.push(GateAnswer { limit, arm: *index, name, interval, verdict, is_missing });
+            answers.push(GateAnswer {
+                limit,
+                arm: *index,
+                name,
+                interval,
+                verdict,
+                is_missing,
+                is_withheld,
+                is_typical,
+            });
         }
     }
     answers

@@ -192,13 +192,14 @@ pub(super) fn compare_summaries(
         };
         let smallest = test(comparison.paired, &manifest.schedule).smallest_p(rounds);
         // With ties, test and interval can differ by a hair. Both must agree.
+        let is_same = |one: Interval| one.low >= -EQUIVALENT && one.high <= EQUIVALENT;
         let differs = comparison.interval.is_some_and(|interval| !interval.contains(0.0));
         comparison.verdict = if p <= alpha && differs {
             let more = comparison.change > 0.0;
             if more == (better == Better::Higher) { Verdict::Better } else { Verdict::Worse }
         } else if smallest * correction.medians > alpha {
             Verdict::TooFewRounds
-        } else if comparison.interval.is_some_and(|one| one.low >= -EQUIVALENT && one.high <= EQUIVALENT) {
+        } else if comparison.with_steps().is_some_and(is_same) {
             Verdict::Equivalent
         } else {
             Verdict::NoDifferenceShown
@@ -215,6 +216,28 @@ pub(super) fn compare_summaries(
         judge_steadiness(&mut found, alpha, correction.steadiness);
     }
     found
+}
+
+/// The step in which the values of two arms come, as a fraction of the smallest: their last digit,
+/// or the least distance of two values of an arm if values repeat, as those of a coarse clock do.
+pub(super) fn step(arms: [&Summary; 2]) -> f64 {
+    let sorted = |summary: &Summary| {
+        let mut values: Vec<f64> = summary.points.iter().map(|point| point.value).collect();
+        values.sort_by(f64::total_cmp);
+        values
+    };
+    let all = arms.map(sorted);
+    let digits = |value: &f64| value.to_string().split_once('.').map_or(0, |(_, digits)| digits.len());
+    let digits = all.iter().flatten().map(digits).max().unwrap_or(0);
+    let ticks = all.iter().filter_map(|values| {
+        let distances = values.windows(2).map(|pair| pair[1] - pair[0]);
+        let is_repeated = distances.clone().any(|distance| distance == 0.0);
+        distances.filter(|distance| is_repeated && *distance > 0.0).min_by(f64::total_cmp)
+    });
+    let tick = ticks.min_by(f64::total_cmp).unwrap_or(0.0);
+    let least = all.iter().filter_map(|values| values.first()).copied().fold(f64::INFINITY, f64::min);
+    let step = 10.0_f64.powi(-(digits as i32)).max(tick) / least;
+    if step.is_finite() && step > 0.0 { step } else { 0.0 }
 }
 
 /// Differences up to this do not matter: half a percent to either side.
@@ -263,6 +286,7 @@ pub(super) fn compare_two(
         )
     };
     let alpha = 1.0 - level;
+    let step = step([base, other]);
     // The deviation of normal noise that gives an interval of this width. A few rounds far from the
     // others do not widen it. Equal ratios in all blocks (a simulated machine without variation)
     // have none.
@@ -285,9 +309,14 @@ pub(super) fn compare_two(
         steadiness: (base.quantity == Quantity::Performance && !until)
             .then(|| steadiness(base, other))
             .flatten(),
-        shows: stats::shift_shown(&ratios, alpha).filter(|shift| *shift > 0.0).map(f64::exp_m1),
+        shows: stats::shift_shown(&ratios, alpha)
+            .filter(|shift| *shift > 0.0)
+            .map(|shift| shift.exp_m1().max(step)),
         // 0.01 as a logarithm is 1 % to four digits. Power 0.9, the usual choice where a missed
         // difference costs another run.
-        rounds_for_one_percent: spread.map(|spread| stats::rounds_to_show(0.01, spread, alpha, 0.9)),
+        rounds_for_one_percent: spread
+            .filter(|_| step < 0.01)
+            .map(|spread| stats::rounds_to_show(0.01, spread, alpha, 0.9)),
+        step,
     })
 }

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use super::{
+    judge::log_ratios,
     quantity::Quantity,
-    report::{ArmReport, Grades, LeftOut, Report},
+    report::{ArmReport, Comparison, Grades, LeftOut, Report, Summary},
     sift::disturbances,
 };
 use crate::{
+    analyse::EQUIVALENT,
     meter::Domain,
-    numbers::number,
+    numbers::{number, p_value, percent},
     run_directory::{Manifest, Round},
     speed::SpeedNote,
     watch::Counting,
@@ -203,14 +205,19 @@ pub(super) fn carry_over(manifest: &Manifest, rounds: &[&Round], arms: &[ArmRepo
         }
         let p = crate::stats::rank_sum(&before, &after).filter(|p| *p <= alpha)?;
         let change = crate::stats::shift(&before, &after)?.exp_m1();
+        let why = match base.drift.or(other.drift) {
+            Some(_) => {
+                "the values move during the run, and so within blocks, or a round leaves something to the next one."
+            }
+            None => "a round leaves something to the next one, such as heat. Use a longer --cool-down.",
+        };
         Some(format!(
-            "{}: {} against {} is {} where it ran later in a block than where it ran earlier ({}): a round leaves something \
-             to the next one, such as heat. Use a longer --cool-down.",
+            "{}: {} against {} is {} where it ran later in a block than where it ran earlier ({}): {why}",
             arms[arm].name,
             other.metric.name,
             manifest.arms[0].name,
-            crate::numbers::percent(change),
-            crate::numbers::p_value(p)
+            percent(change),
+            p_value(p)
         ))
     };
     (1..arms.len()).find_map(of_arm)
@@ -239,6 +246,61 @@ fn two_levels(values: &[f64]) -> Option<[(f64, usize); 2]> {
         let (low, high) = sorted.split_at(at);
         [level(low), level(high)]
     })
+}
+
+/// Returns whether some rounds of an arm are far from the others, or have a level of their own:
+/// verdicts are then about typical rounds.
+pub(crate) fn is_uneven(summary: &Summary) -> bool {
+    let values = || summary.points.iter().map(|point| point.value).collect::<Vec<f64>>();
+    !summary.outliers.is_empty() || summary.is_judged && two_levels(&values()).is_some()
+}
+
+/// The mean that throughput follows, and its words. Of a rate it is the work of all rounds over
+/// their time.
+fn mean(arm: &ArmReport, summary: &Summary) -> (&'static str, f64) {
+    let times = arm.summary(Quantity::Time).map(|time| &time.points);
+    match times.filter(|times| summary.metric.is_rate() && times.len() == summary.points.len()) {
+        Some(times) => {
+            let work = summary.points.iter().zip(times).map(|(rate, time)| rate.value * time.value);
+            let time: f64 = times.iter().map(|time| time.value).sum();
+            ("the work of all rounds over their time", work.sum::<f64>() / time)
+        }
+        None => ("the mean", summary.mean),
+    }
+}
+
+/// The medians of the first and the last third of values.
+fn thirds(values: &[f64]) -> Option<[f64; 2]> {
+    let third = values.len().div_ceil(3);
+    let (first, last) = (&values[..third], &values[values.len() - third..]);
+    Some([crate::stats::median(first)?, crate::stats::median(last)?])
+}
+
+/// A quantity and the arm whose difference from the first moves, and the note that says so.
+type Changed = (Quantity, usize, String);
+
+/// Comparisons in which the difference itself moves during the run: a trend of the ratios of
+/// blocks, at 1 % over all of them.
+pub(super) fn changed_differences(report: &Report) -> Vec<Changed> {
+    let of_comparison = |one: &Comparison| {
+        let (base, arm) = (&report.arms[one.base], &report.arms[one.arm]);
+        let summaries = (base.summary(one.quantity)?, arm.summary(one.quantity)?);
+        let ratios = log_ratios(summaries.0, summaries.1);
+        let trend = crate::stats::trend(&ratios).filter(|_| one.paired && arm.boots.len() == 1)?;
+        let [first, last] = thirds(&ratios)?.map(|log| percent(log.exp_m1()));
+        (trend.p < 0.01 / report.comparisons.len() as f64).then(|| {
+            let note = format!(
+                "{} against {}: the difference in {} {CHANGED}, from {first} (median of the first third of the blocks) \
+                 to {last} (of the last third, {}): its interval is of no one time.",
+                arm.name,
+                base.name,
+                summaries.1.metric.name,
+                p_value(trend.p)
+            );
+            (one.quantity, one.arm, note)
+        })
+    };
+    report.comparisons.iter().filter_map(of_comparison).collect()
 }
 
 /// What is known of an arm's rounds and not of its numbers.
@@ -281,8 +343,23 @@ fn frequency_by_file(manifest: &Manifest, report: &Report) -> Option<String> {
 }
 
 /// What a reader should know, as sentences.
-pub(super) fn notes(manifest: &Manifest, rounds: &[&Round], report: &Report) -> Vec<String> {
+pub(super) fn notes(
+    manifest: &Manifest,
+    rounds: &[&Round],
+    report: &Report,
+    changed: &[Changed],
+) -> Vec<String> {
     let mut notes = Vec::new();
+    let of_performance = || report.comparisons.iter().filter(|one| one.quantity == Quantity::Performance);
+    let step = of_performance().map(|one| one.step).fold(0.0, f64::max);
+    if step > EQUIVALENT {
+        notes.push(format!(
+            "Values of {} come in steps of {}: rounding hides what is smaller, so 'same' and answers about limits allow \
+             for a step.",
+            report.workload.metric.name,
+            percent(step).trim_start_matches('+')
+        ));
+    }
     if manifest.machine.simulated {
         notes.push("This machine exists only in software: every number here is simulated.".to_owned());
     }
@@ -295,7 +372,7 @@ pub(super) fn notes(manifest: &Manifest, rounds: &[&Round], report: &Report) -> 
     notes.extend(frequency_by_file(manifest, report));
     let of_arm = |(index, arm): (usize, &ArmReport)| {
         let notes = left_out_notes(arm).into_iter().chain(round_notes(rounds, index, &arm.name));
-        (arm.name.clone(), notes.chain(arm_notes(arm)).collect())
+        (arm.name.clone(), notes.chain(arm_notes(report, index, changed)).collect())
     };
     notes.extend(folded(report.arms.iter().enumerate().map(of_arm).collect()));
     notes.extend(boot_notes(manifest, report));
@@ -344,20 +421,54 @@ fn quiet_note(manifest: &Manifest, report: &Report) -> Option<String> {
     ))
 }
 
-/// The words of the notes that stand next to the answer.
-pub(crate) const TWO_LEVELS: &str = "has two levels";
-pub(crate) const NO_ROUND: &str = "no round is left";
+const TWO_LEVELS: &str = "has two levels";
+const CHANGED: &str = "changed during the run";
+const NO_ROUND: &str = "no round is left";
+
+/// Returns whether a note stands next to the answer, which is not the whole answer without it.
+pub(crate) fn is_first(note: &str) -> bool {
+    [TWO_LEVELS, CHANGED, NO_ROUND].iter().any(|words| note.contains(words))
+}
+
+/// That an arm moves during the run, and whether its differences do.
+fn moves(report: &Report, index: usize, summary: &Summary, changed: &[Changed]) -> Option<String> {
+    let values: Vec<f64> = summary.points.iter().map(|point| point.value).collect();
+    let (drift, [first, last]) = summary.drift.zip(thirds(&values))?;
+    let is_own = |quantity, other| quantity == summary.quantity && (index == 0 || other == index);
+    let is_compared = report.comparisons.iter().any(|one| one.paired && is_own(one.quantity, one.arm));
+    let is_changed = changed.iter().any(|(quantity, other, _)| is_own(*quantity, *other));
+    let blocks = if is_compared && !is_changed {
+        ". Differences within blocks, which are compared, show no such change"
+    } else {
+        ""
+    };
+    Some(format!(
+        "{}: {} moves during the run, from {} (median of the first third of the rounds) to {} (of the last third, {}): \
+         its median mixes these{blocks}.",
+        report.arms[index].name,
+        summary.metric.name,
+        number(first),
+        number(last),
+        p_value(drift.p),
+    ))
+}
 
 /// What stands between an arm's numbers and a conclusion.
-fn arm_notes(arm: &ArmReport) -> Vec<String> {
+fn arm_notes(report: &Report, index: usize, changed: &[Changed]) -> Vec<String> {
+    let (base, arm) = (&report.arms[0], &report.arms[index]);
     let mut notes = Vec::new();
     if arm.rounds == 0 && !arm.left_out.is_empty() {
         notes.push(format!("{}: {NO_ROUND}, so there is no verdict.", arm.name));
     }
     // Only set where most rounds were throttled; single ones are left out.
     if arm.throttled.is_some_and(|count| count > 0) {
+        let why = if base.throttled.is_some_and(|count| count > 0) {
+            "because without them nothing would be left. Heat, not only the settings, decides this comparison"
+        } else {
+            "because the settings cause it"
+        };
         notes.push(format!(
-            "{}: throttled in most of its rounds ({} events); they are included, because the settings cause it. \
+            "{}: throttled in most of its rounds ({} events in each arm); they are included, {why}. \
              Use a longer --cool-down or better cooling.",
             arm.name,
             arm.throttled.unwrap_or(0)
@@ -377,38 +488,35 @@ fn arm_notes(arm: &ArmReport) -> Vec<String> {
                 arm.name, summary.metric.name
             ));
         }
-        if let Some(drift) = summary.drift {
-            notes.push(format!(
-                "{}: {} drifts by {} from first to last round ({}); pairs of one block are barely \
-                 affected, medians are.",
-                arm.name,
-                summary.metric.name,
-                crate::numbers::percent(drift.change),
-                crate::numbers::p_value(drift.p),
-            ));
-        }
+        let values: Vec<f64> = summary.points.iter().map(|point| point.value).collect();
+        notes.extend(moves(report, index, summary, changed));
         // Energy and work per joule follow the performance of the same round: one note for the
         // round is enough.
         if summary.quantity != Quantity::Performance {
             continue;
         }
-        let values: Vec<f64> = summary.points.iter().map(|point| point.value).collect();
+        let (what, mean_of_arm) = mean(arm, summary);
+        let against = base.summary(Quantity::Performance).filter(|_| index > 0).map(|of_base| {
+            let (_, mean) = mean(base, of_base);
+            format!(" ({}: {}, {})", base.name, number(mean), percent(mean_of_arm / mean - 1.0))
+        });
+        let follows = format!("{what}, {}{}", number(mean_of_arm), against.unwrap_or_default());
         if let Some([low, high]) = two_levels(&values) {
             notes.push(format!(
                 "{}: {} {TWO_LEVELS}: {} in {} rounds and {} in {}. The median shows one \
-                 of them at most; throughput and bills follow the mean, {}.",
+                 of them at most; throughput and bills follow {follows}.",
                 arm.name,
                 summary.metric.name,
                 number(low.0),
                 low.1,
                 number(high.0),
-                high.1,
-                number(summary.mean)
+                high.1
             ));
         } else if !summary.outliers.is_empty() {
             let rounds: Vec<String> = summary.outliers.iter().map(|block| (block + 1).to_string()).collect();
             notes.push(format!(
-                "{}: {} far from the others in round {}; kept, because rank statistics tolerate outliers.",
+                "{}: {} far from the others in round {}. Verdicts are about typical rounds and do not count how far; \
+                 throughput and bills follow {follows}.",
                 arm.name,
                 summary.metric.name,
                 rounds.join(", ")

@@ -201,6 +201,20 @@ pub struct Comparison {
     pub shows: Option<f64>,
     /// Rounds of each arm that would show a change of 1 % in 9 of 10 cases.
     pub rounds_for_one_percent: Option<usize>,
+    /// The step in which the values of both arms come, as a fraction of the smallest: their last
+    /// digit, or the ticks of a coarse clock. Rounding can hide so much of the difference.
+    #[serde(default)]
+    pub step: f64,
+}
+
+impl Comparison {
+    /// The interval of the difference before the values were rounded to steps. Each ratio is off
+    /// by a step at most, and so are the ends.
+    pub(super) fn with_steps(&self) -> Option<Interval> {
+        let Interval { low, high } = self.interval?;
+        let step = 1.0 + self.step;
+        Some(Interval { low: (1.0 + low) / step - 1.0, high: (1.0 + high) * step - 1.0 })
+    }
 }
 
 /// A case of a benchmark suite: an arm's against the first one's.
@@ -273,6 +287,12 @@ pub struct GateAnswer {
     /// One of the arms has no counted round with such a value.
     #[serde(default)]
     pub is_missing: bool,
+    /// With `--aa`, the first arm seems to differ from itself, so there is no verdict.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_withheld: bool,
+    /// Rounds are far from the others, or have two levels: the answer is about typical ones.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_typical: bool,
 }
 
 impl fmt::Display for GateAnswer {
@@ -280,9 +300,11 @@ impl fmt::Display for GateAnswer {
         let words = match self.verdict {
             GateVerdict::Over => "over the limit",
             GateVerdict::Within => "within the limit",
+            GateVerdict::CannotTell if self.is_withheld => "no verdict (--aa)",
             GateVerdict::CannotTell => "cannot tell",
         };
-        write!(f, "fail if {}: {}: {words}", self.limit, self.name)?;
+        let typical = if self.is_typical { " in typical rounds" } else { "" };
+        write!(f, "fail if {}: {}: {words}{typical}", self.limit, self.name)?;
         match self.interval {
             Some(interval) => write!(f, " ({})", crate::numbers::between(interval)),
             None if self.is_missing => write!(f, " (not measured)"),

@@ -217,7 +217,10 @@ fn many_arms_are_judged_in_a_table() {
         })
         .collect();
     let text = text_of(&analyse(&manifest, &rounds));
-    assert!(text.contains("corrected for 10 questions: all hold together with 99 % confidence"), "{text}");
+    assert!(
+        text.contains("these words and intervals, of 10 questions, hold together with 99 % confidence"),
+        "{text}"
+    );
     let head = text.find("against a\n").expect("a table");
     let lines: Vec<&str> = text[head..].lines().skip(2).take(5).collect();
     let arms: Vec<&str> = lines.iter().filter_map(|line| line.split_whitespace().next()).collect();
@@ -661,4 +664,173 @@ fn few_looks_and_many_rounds_are_called_so() {
     assert!(many.contains(" rounds would show 1 % ("), "{many}");
     let hopeless = text(Length::Rounds(20), 20, 2.0);
     assert!(hopeless.contains("; at this noise a day cannot show 1 % (about "), "{hopeless}");
+}
+
+/// Blocks of arms whose values follow from the block and the arm.
+fn drawn(
+    names: &[&str],
+    blocks: usize,
+    mut value: impl FnMut(usize, usize) -> f64,
+) -> (Manifest, Vec<Round>) {
+    let mut manifest = manifest(names);
+    manifest.boots.push(boot(&(0..names.len()).collect::<Vec<_>>()));
+    let arms = 0..names.len();
+    let each = (0..blocks).flat_map(|block| arms.clone().map(move |arm| (block, arm)));
+    (manifest, each.map(|(block, arm)| round(block, arm, value(block, arm))).collect())
+}
+
+#[test]
+fn until_decided_means_that_the_limit_is_decided() {
+    for (factor, verdict) in
+        [(1.07, GateVerdict::Over), (1.0, GateVerdict::Within), (1.02, GateVerdict::Within)]
+    {
+        let mut random = Noise::new(31);
+        let of_arm = |arm| if arm == 1 { factor } else { 1.0 };
+        let (mut manifest, rounds) =
+            drawn(&["a", "b"], 300, |_, arm| of_arm(arm) * (0.02 * random.draw()).exp());
+        manifest.schedule.length =
+            Length::Until { half_width: EQUIVALENT, decided: true, least: 6, most: 300 };
+        let blocks_until = |manifest: &Manifest| {
+            (6..300).find(|blocks| is_known(manifest, &rounds[..2 * blocks], 0)).unwrap_or(300)
+        };
+        let without = blocks_until(&manifest);
+        manifest.schedule.limits = vec!["time > +5%".to_owned()];
+        let blocks = blocks_until(&manifest);
+        let limits = ["time > +5%".parse().expect("a limit")];
+        let rounds = &rounds[..2 * blocks];
+        assert_eq!(gate(&manifest, &analyse(&manifest, rounds), &limits)[0].verdict, verdict, "{factor}");
+        // A difference is shown long before it is known on which side of the limit it lies.
+        assert!(factor < 1.05 || without < blocks, "{factor}: {without} {blocks}");
+    }
+}
+
+#[test]
+fn a_first_arm_that_differs_from_itself_withholds_all_words() {
+    let mut random = Noise::new(3);
+    let (mut manifest, rounds) =
+        drawn(&["a", "b", "a again"], 15, |_, arm| [1.0, 1.08, 1.012][arm] * (0.003 * random.draw()).exp());
+    manifest.arms[2].control = true;
+    let mut report = analyse(&manifest, &rounds);
+    report.gate = gate(&manifest, &report, &["time > +5%".parse().expect("a limit")]);
+    let text = text_of(&report);
+    assert!(text.starts_with("b against a: wall time +") && text.contains(" %, no verdict.\n"), "{text}");
+    assert!(text.contains("a differs from itself in wall time: +"), "{text}");
+    assert!(text.contains("fail if time > +5%: b: no verdict (--aa) (+"), "{text}");
+    assert!(text.contains("fastest: no verdict; the first arm differs"), "{text}");
+    assert!(!text.contains("no difference") && !text.contains("cannot tell"), "{text}");
+}
+
+#[test]
+fn a_difference_that_changes_during_the_run_is_told() {
+    let mut random = Noise::new(6);
+    let mut changed = |rise: fn(usize, usize) -> f64| {
+        let (manifest, rounds) =
+            drawn(&["a", "b"], 40, |block, arm| rise(block, arm) * (0.005 * random.draw()).exp());
+        analyse(&manifest, &rounds)
+    };
+    // One arm steps by 10 %.
+    let report = changed(|block, arm| if arm == 1 && block >= 23 { 1.1 } else { 1.0 });
+    let notes = report.notes.join("\n");
+    assert!(
+        notes.contains("b against a: the difference in wall time changed during the run, from "),
+        "{notes}"
+    );
+    assert!(
+        notes.contains("b: wall time moves during the run") && !notes.contains("no such change"),
+        "{notes}"
+    );
+    let text = text_of(&report);
+    assert!(text.lines().take(3).any(|line| line.contains("its interval is of no one time.")), "{text}");
+    // Both arms do.
+    let notes = changed(|block, _| if block >= 20 { 1.05 } else { 1.0 }).notes.join("\n");
+    assert!(!notes.contains("the difference in"), "{notes}");
+    assert!(notes.contains("show no such change"), "{notes}");
+    assert!(notes.contains("1.05"), "a step of 5 % is not called more: {notes}");
+    let count =
+        (0..300).filter(|_| changed(|_, _| 1.0).notes.join("\n").contains("the difference in")).count();
+    println!("differences without a change that are called so: {count} of 300");
+    assert!(count <= 8, "{count}");
+}
+
+#[test]
+fn rounded_values_are_not_called_the_same() {
+    let mut random = Noise::new(8);
+    let truth = |arm| if arm == 1 { 12.4 } else { 12.2 };
+    let (manifest, rounds) =
+        drawn(&["a", "b"], 30, |_, arm| (truth(arm) * (0.001 * random.draw()).exp()).round());
+    let report = analyse(&manifest, &rounds);
+    assert_eq!(report.comparisons[0].verdict, Verdict::NoDifferenceShown);
+    assert!((report.comparisons[0].step - 1.0 / 12.0).abs() < 1e-9, "{:?}", report.comparisons);
+    let notes = report.notes.join("\n");
+    assert!(notes.contains("Values of wall time come in steps of 8.33 %"), "{notes}");
+    for (limit, verdict) in [("time > +5%", GateVerdict::CannotTell), ("time > +10%", GateVerdict::Within)] {
+        let answers = gate(&manifest, &report, &[limit.parse().expect("a limit")]);
+        assert_eq!(answers[0].verdict, verdict, "{limit}");
+    }
+    // A clock of 4 ms ticks prints many digits.
+    let (manifest, rounds) =
+        drawn(&["a", "b"], 30, |block, _| 0.100_000_1 + if block % 9 == 0 { 0.004 } else { 0.0 });
+    let comparison = &analyse(&manifest, &rounds).comparisons[0];
+    assert_eq!(comparison.verdict, Verdict::NoDifferenceShown);
+    assert!((comparison.step - 0.04).abs() < 0.001, "{}", comparison.step);
+}
+
+#[test]
+fn rare_slow_rounds_are_told_beside_the_verdict() {
+    let mut random = Noise::new(2);
+    let (mut manifest, mut rounds) = drawn(&["a", "b"], 15, |block, arm| {
+        (if arm == 1 && block == 7 { 1.5 } else { 1.0 }) * (0.001 * random.draw()).exp()
+    });
+    let mut report = analyse(&manifest, &rounds);
+    report.gate = gate(&manifest, &report, &["time > +1%".parse().expect("a limit")]);
+    let text = text_of(&report);
+    assert!(
+        text.starts_with("b has the same wall time as a within ±0.5 % in typical rounds, shown"),
+        "{text}"
+    );
+    assert!(text.contains("within the limit in typical rounds"), "{text}");
+    assert!(text.contains("all are the same within ±0.5 % in typical rounds"), "{text}");
+    assert!(text.contains("do not count how far; throughput and bills follow the mean, 1.03"), "{text}");
+    assert!(text.contains("(a: 1.000, +3."), "{text}");
+    // Of a rate, work over time: 400/s in half of the rounds and 100/s in the others make 160/s.
+    manifest.workload.metric = crate::metric::Metric::new("rate", "ops/s", crate::metric::Better::Higher);
+    for round in &mut rounds {
+        let rate = if round.arm == 1 && round.block % 2 == 0 { 400.0 } else { 100.0 };
+        round.outcome.value = Some(rate * (1.0 + 0.01 * random.draw()));
+        round.outcome.seconds = 1000.0 / rate;
+    }
+    rounds.truncate(28);
+    let notes = analyse(&manifest, &rounds).notes.join("\n");
+    let follows = "throughput and bills follow the work of all rounds over their time, 1";
+    let place = notes.find(follows).expect(&notes) + follows.len() - 1;
+    let mean: f64 = notes[place..place + 5].parse().expect(&notes);
+    assert!((mean - 160.0).abs() < 3.0, "{notes}");
+}
+
+#[test]
+fn heat_of_all_arms_is_not_blamed_on_settings() {
+    let (manifest, mut rounds) = drawn(&["now", "b"], 10, |block, arm| 1.0 + 0.001 * (block + arm) as f64);
+    for round in &mut rounds {
+        round.readings.throttled = Some(1);
+    }
+    let notes = analyse(&manifest, &rounds).notes.join("\n");
+    assert!(notes.contains("now, b: throttled in most of its rounds (10 events in each arm)"), "{notes}");
+    assert!(
+        notes.contains("Heat, not only the settings") && !notes.contains("the settings cause"),
+        "{notes}"
+    );
+}
+
+#[test]
+fn a_drift_is_not_called_heat_of_the_round_before() {
+    let mut random = Noise::new(12);
+    let (manifest, mut rounds) = drawn(&["a", "b"], 30, |_, _| 0.0);
+    for (number, round) in rounds.iter_mut().enumerate() {
+        // The order within blocks alternates.
+        round.place = if round.block % 2 == 0 { round.arm } else { 1 - round.arm };
+        let time = 2 * (number / 2) + round.place;
+        round.outcome.value = Some((0.005 * time as f64 + 0.001 * random.draw()).exp());
+    }
+    let notes = analyse(&manifest, &rounds).notes.join("\n");
+    assert!(notes.contains("where it ran later in a block") && !notes.contains("--cool-down"), "{notes}");
 }

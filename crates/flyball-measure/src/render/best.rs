@@ -4,7 +4,7 @@
 use super::{
     arms::Arms,
     cases,
-    parts::{extent, rounds_needed},
+    parts::{extent, rounds_needed, typical},
 };
 use crate::{
     analyse::{Comparison, EQUIVALENT, Quantity, Report, Verdict},
@@ -106,7 +106,11 @@ fn none_best(report: &Report, compared: &[&Comparison]) -> String {
         return format!("too few rounds to show any difference; run {}", rounds_needed(report, few));
     }
     if compared.iter().all(|one| one.verdict == Verdict::Equivalent) {
-        return format!("no arm; all are the same within ±{} %", 100.0 * EQUIVALENT);
+        let typical = compared.iter().map(|one| typical(report, one)).max().unwrap_or_default();
+        return format!("no arm; all are the same within ±{} %{typical}", 100.0 * EQUIVALENT);
+    }
+    if compared.iter().any(|one| report.withheld.contains(&one.quantity)) {
+        return "no verdict; the first arm differs from itself (--aa)".to_owned();
     }
     "unclear; no difference between the arms is shown".to_owned()
 }

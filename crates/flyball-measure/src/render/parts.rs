@@ -3,7 +3,7 @@
 use flyball_text::columns::Style;
 
 use crate::{
-    analyse::{ArmReport, Comparison, Quantity, Report, Verdict, test},
+    analyse::{ArmReport, Comparison, Quantity, Report, Verdict, is_uneven, test},
     metric::Better,
     numbers::{level, percent, two_digits},
     stats::{self, Interval},
@@ -81,6 +81,12 @@ pub(super) fn extent(interval: Interval, name: &str) -> String {
     format!("between {} and {high} {direction} {name}", low.trim_end_matches(" %"))
 }
 
+/// Words for a verdict that leaves open what rounds far from the others do.
+pub(super) fn typical(report: &Report, comparison: &Comparison) -> &'static str {
+    let of_arm = |arm: usize| report.arms[arm].summary(comparison.quantity).is_some_and(is_uneven);
+    if of_arm(comparison.base) || of_arm(comparison.arm) { " in typical rounds" } else { "" }
+}
+
 /// The word for an arm that differs: of times and rates its speed, otherwise whether that is good.
 pub(super) fn difference(report: &Report, comparison: &Comparison) -> &'static str {
     let metric = comparison.quantity.metric(&report.workload.metric);
@@ -143,9 +149,9 @@ pub(super) fn could_be_seen(shows: f64) -> String {
 pub(super) fn confidence(report: &Report) -> String {
     let level = level(report.schedule.confidence);
     match report.questions {
-        0 | 1 => format!("words and intervals hold with {level} % confidence"),
+        0 | 1 => format!("these words and intervals hold with {level} % confidence"),
         count => format!(
-            "words and intervals are corrected for {count} questions: all hold together with {level} % confidence"
+            "these words and intervals, of {count} questions, hold together with {level} % confidence"
         ),
     }
 }

@@ -306,7 +306,10 @@ pub(super) fn remarks(report: &Report, arms: &Arms) -> Vec<String> {
     if comparisons.iter().any(|one| one.verdict == Verdict::Equivalent) {
         lines.push(format!("same: shown to be within ±{} %", 100.0 * EQUIVALENT));
     }
-    let shows = comparisons.iter().filter(|one| one.verdict == Verdict::NoDifferenceShown);
+    let is_unclear = |one: &&Comparison| {
+        one.verdict == Verdict::NoDifferenceShown && !report.withheld.contains(&one.quantity)
+    };
+    let shows = comparisons.iter().filter(is_unclear);
     if let Some(one) = shows.clone().next() {
         // The least precise of them: what is said holds for each.
         let least = shows.map(|one| one.shows).try_fold(0.0, |most: f64, shows| Some(most.max(shows?)));
@@ -340,6 +343,9 @@ pub(super) fn in_short(report: &Report, comparison: &Comparison) -> Cell {
         Verdict::Better => format!("{change} better"),
         Verdict::Worse => format!("{change} worse"),
         Verdict::Equivalent => format!("{change} same"),
+        Verdict::NoDifferenceShown if report.withheld.contains(&comparison.quantity) => {
+            format!("{change} no verdict")
+        }
         Verdict::NoDifferenceShown => format!("{change} unclear"),
         Verdict::TooFewRounds => format!("needs {} rounds", rounds_needed(report, comparison)),
     };

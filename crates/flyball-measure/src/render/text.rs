@@ -9,13 +9,14 @@ use super::{
     arms::Arms,
     best::conclusion,
     effects::effects,
-    parts::{Screen, confidence, could_be_seen, difference, extent, how, more_rounds, rounds_needed, style},
+    parts::{
+        Screen, confidence, could_be_seen, difference, extent, how, more_rounds, rounds_needed, style,
+        typical,
+    },
     table::{differences, medians},
 };
 use crate::{
-    analyse::{
-        ArmReport, Comparison, EQUIVALENT, NO_ROUND, Quantity, Report, Steadiness, TWO_LEVELS, Verdict,
-    },
+    analyse::{ArmReport, Comparison, EQUIVALENT, Quantity, Report, Steadiness, Verdict, is_first},
     metric::Better,
     numbers::{between, p_value, percent},
     schedule::Length,
@@ -36,9 +37,8 @@ pub fn text<P: Painter + Copy>(report: &Report, screen: Screen<P>) -> String {
         let _ = writeln!(out, "{line}");
     }
     // A reader who sees only an unclear median would miss rounds that take twice as long.
-    let (levels, notes): (Vec<_>, Vec<_>) =
-        report.notes.iter().partition(|note| note.contains(TWO_LEVELS) || note.contains(NO_ROUND));
-    for note in levels {
+    let (first, notes): (Vec<_>, Vec<_>) = report.notes.iter().partition(|note| is_first(note));
+    for note in first {
         let _ = writeln!(out, "{note}");
     }
     if !out.is_empty() {
@@ -233,6 +233,16 @@ fn verdict(report: &Report, comparison: &Comparison) -> String {
     let p = p_value(comparison.p_corrected);
     let how = how(report, comparison);
     let ends = comparison.interval.map_or_else(|| "no interval".to_owned(), between);
+    let typical = typical(report, comparison);
+    if report.withheld.contains(&comparison.quantity) {
+        return if report.arms[comparison.arm].control {
+            format!(
+                "{base} differs from itself in {name}: {ends} ({p}{how}), so there is no verdict on {name}."
+            )
+        } else {
+            format!("{arm} against {base}: {name} {ends}, no verdict.")
+        };
+    }
     match comparison.verdict {
         Verdict::Better | Verdict::Worse => {
             let word = difference(report, comparison);
@@ -240,7 +250,7 @@ fn verdict(report: &Report, comparison: &Comparison) -> String {
             format!("{arm} is {word} than {base}: {size} ({p}{how}).")
         }
         Verdict::Equivalent => format!(
-            "{arm} has the same {name} as {base} within ±{} %, shown ({ends}{how}).",
+            "{arm} has the same {name} as {base} within ±{} %{typical}, shown ({ends}{how}).",
             100.0 * EQUIVALENT
         ),
         Verdict::NoDifferenceShown => {
@@ -248,7 +258,9 @@ fn verdict(report: &Report, comparison: &Comparison) -> String {
                 format!("; one {} would have been, in about 9 of 10 such comparisons", could_be_seen(shows))
             });
             let more = more_rounds(report, comparison);
-            format!("{arm}: {name} unclear ({ends}): no difference from {base} seen{shows}{more} ({p}{how}).")
+            format!(
+                "{arm}: {name} unclear ({ends}): no difference from {base} seen{typical}{shows}{more} ({p}{how})."
+            )
         }
         Verdict::TooFewRounds => format!(
             "{arm}: {name} needs {} rounds to be compared with {base}; {} rounds measured {}{how}.",

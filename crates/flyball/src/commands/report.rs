@@ -72,7 +72,7 @@ pub(crate) struct Forms {
     /// time, metric, user, system, memory, faults, switches, energy, per-watt, case (each of a
     /// suite). May be repeated.
     #[arg(long, value_name = "LIMIT")]
-    fail_if: Vec<Limit>,
+    pub(super) fail_if: Vec<Limit>,
 
     /// Also draw every round on a scale, a line per arm.
     #[arg(long)]

@@ -129,7 +129,8 @@ pub(crate) struct Args {
 
     /// Continue to this precision, or to 'decided'. The precision is half the width of the
     /// confidence interval. An arm is decided when it is known to differ from the baseline, or to
-    /// be within 0.5 % of it. Intervals remain valid under repeated looks.
+    /// be within 0.5 % of it; with --fail-if, to be over or within each limit. Intervals remain
+    /// valid under repeated looks.
     #[arg(long, value_name = "PERCENT|decided", value_parser = parse_until, conflicts_with = "rounds")]
     pub(super) until: Option<Until>,
 

@@ -145,6 +145,7 @@ pub(in crate::commands) fn manifest(
             unobserved: args.observer == Some(Observer::None),
             random_layout: false,
             timeout: None,
+            limits: Vec::new(),
         },
         boots: Vec::new(),
         trace: false,
