@@ -96,9 +96,11 @@ impl Plant {
         }
     }
 
-    /// What it is to be named as. AMD has no register that names power or current.
+    /// What it is to be named as. AMD has no register that names power or current. Intel does not
+    /// say where Granite Rapids has the one that names current: `firmware` says that current fits.
     fn named(self, base: &Base) -> Limiter {
         match self {
+            Plant::Current(_) if base.machine == "tpmi-small" => Limiter::Firmware,
             Plant::Power(_) | Plant::Current(_) if base.machine.starts_with("ryzen") => Limiter::Package,
             _ => self.limiter(),
         }

@@ -13,7 +13,7 @@ pub(crate) fn initial(packages: u8, cores: u32, threads: u32) -> BTreeMap<String
     files.insert(
         "/proc/cpuinfo".to_owned(),
         "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 143\nmodel name\t: Played\nstepping\t: \
-         8\nflags\t\t: fpu hwp\n\n"
+         8\nflags\t\t: fpu hwp ida\n\n"
             .to_owned(),
     );
     files.insert(format!("{CPUS}/online"), format!("0-{}", total - 1));

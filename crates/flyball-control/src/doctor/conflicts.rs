@@ -239,6 +239,10 @@ fn base_ratio(facts: &Facts, policy: &super::Policy) -> Option<u64> {
 }
 
 fn below_base(facts: &Facts) -> Option<Answer> {
+    /// kHz of the bus clock, in which Intel's limits are rounded.
+    const STEP: u64 = 100_000;
+    let percent = facts.read(MAX_PERF_PCT).ok().and_then(|text| text.parse::<u32>().ok());
+    let percent = percent.filter(|percent| *percent < 100).map(u64::from);
     let mut shown = None;
     let mut low = CpuList::new();
     let mut evidence = None;
@@ -256,6 +260,11 @@ fn below_base(facts: &Facts) -> Option<Answer> {
         });
         let base = base.or_else(|| base_ratio(facts, policy));
         let (Some(base), Some(max)) = (base, policy.number("scaling_max_freq")) else { continue };
+        // Without HWP the file follows the percentage, which conflict.perf-pct is about.
+        let by_percent = percent.zip(policy.number("cpuinfo_max_freq"));
+        if by_percent.is_some_and(|(percent, highest)| max + STEP >= highest * percent / 100) {
+            continue;
+        }
         // Firmware tables have whole MHz, and some end 1 MHz above the nominal one: a hundredth
         // less is not a limit.
         if max * 100 < base * 99 {
