@@ -262,9 +262,14 @@ impl Desktop {
 async fn vanishes(connection: Connection, sender: String, desktop: Arc<Desktop>) {
     // Subscribed for this name alone: a subscription to all names would wake this process for every
     // program that ends.
-    // Without a bus, the service decides how long holds last; a program that cannot be watched
-    // holds nothing.
-    if name_vanishes(&connection, &sender).await.unwrap_or(true) {
+    let has_ended = match name_vanishes(&connection, &sender).await {
+        Ok(has_ended) => has_ended,
+        // Without a bus, the service decides how long holds last.
+        Err(zbus::Error::InputOutput(_)) => false,
+        // A program that cannot be watched holds nothing.
+        Err(_) => true,
+    };
+    if has_ended {
         desktop.forget(&sender).await;
     }
 }

@@ -5,7 +5,10 @@
 use std::collections::BTreeMap;
 
 use super::{Note, Obstacle, Plan, PlanError, Remark};
-use crate::{Evidence, Id, Snapshot, Wanted, intent::Intent};
+use crate::{
+    Evidence, Id, Snapshot, Wanted,
+    intent::{Intent, Setting},
+};
 
 /// Limits on rounds, each of which plans the whole intent: lists have fewer values in practice. A
 /// client's profile must not keep the planner busy, so an intent of many settings gets fewer.
@@ -50,8 +53,8 @@ pub(super) fn choose(
             error @ PlanError::Read(_) => return Err(error),
         };
         // In one round a setting may be refused at several places, each with its own reason. It
-        // gives way once.
-        let mut gave_way: BTreeMap<usize, Obstacle> = BTreeMap::new();
+        // gives way once. The reason of a knob that is absent is told once.
+        let mut gave_way: BTreeMap<usize, Option<Obstacle>> = BTreeMap::new();
         let mut stands = Vec::new();
         for obstacle in obstacles {
             let names = obstacle.settings();
@@ -61,14 +64,27 @@ pub(super) fn choose(
                 .iter()
                 .rposition(|setting| setting.is_flexible() && names.contains(&setting.from.as_str()));
             match way_out {
-                Some(at) => _ = gave_way.entry(at).or_insert(obstacle),
+                Some(at) => {
+                    if matches!(obstacle, Obstacle::Absent(_)) {
+                        let alike = |other: &Setting| {
+                            let this = &intent.settings[at];
+                            other.is_flexible() && other.name == this.name && other.on == this.on
+                        };
+                        let settings = intent.settings.iter().enumerate();
+                        for (other, _) in settings.filter(|(_, setting)| alike(setting)) {
+                            gave_way.entry(other).or_insert(None);
+                        }
+                    }
+                    let reason = gave_way.entry(at).or_insert(None);
+                    *reason = reason.take().or(Some(obstacle));
+                }
                 // A count of absences that are not listed: those get their own round.
                 None if matches!(obstacle, Obstacle::Absent(super::Absence::More(_))) => {}
                 None => stands.push(obstacle),
             }
         }
         if rounds == max_rounds {
-            stands.extend(std::mem::take(&mut gave_way).into_values());
+            stands.extend(std::mem::take(&mut gave_way).into_values().flatten());
         }
         if !stands.is_empty() || gave_way.is_empty() {
             return Err(refused(stands));
@@ -77,7 +93,7 @@ pub(super) fn choose(
         for (at, because) in gave_way.into_iter().rev() {
             let setting = &mut intent.settings[at];
             if setting.otherwise.is_empty() {
-                left_out.push((because, setting.knob()));
+                left_out.extend(because.map(|because| (because, setting.knob())));
                 intent.settings.remove(at);
             } else {
                 let next = setting.otherwise.remove(0);

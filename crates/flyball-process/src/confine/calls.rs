@@ -32,7 +32,6 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_shmget,
     libc::SYS_msgget,
     libc::SYS_semget,
-    libc::SYS_socketpair,
     libc::SYS_execve,
     libc::SYS_execveat,
     libc::SYS_socket,

@@ -78,12 +78,14 @@ pub(super) fn add(output: &Reporter, args: &Add) -> Result<Exit, Failure> {
     if let Some(dataset) = &mut dataset {
         count(&mut sum, dataset.flush()?);
     }
+    if taken == 0 {
+        let reasons: Vec<String> =
+            sum.skipped.iter().map(|one| format!("{}: {}", one.path, one.why)).collect();
+        return Err(Failure::usage(format!("nothing can be added: {}", reasons.join("; "))));
+    }
     say(&notes, "notes");
     output.object(|| &sum, || print::added(&sum))?;
-    if taken > 0 {
-        return Ok(Exit::Done);
-    }
-    Err(Failure::usage("nothing can be added"))
+    Ok(Exit::Done)
 }
 
 fn inputs(dataset: &Dataset, pick: &Pick) -> Result<(Vec<Listed>, Vec<Passed>), Failure> {
