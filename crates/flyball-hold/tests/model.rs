@@ -1,7 +1,7 @@
 //! Random sequences of holds that are added, released and end, of a user and of other programs that
-//! set, and of a service that is killed at any call, over the small kernel of flyball-control's tests. While
-//! holds are in force the machine has what they want; after the last one it is as it was, byte for
-//! byte.
+//! set, and of a service that is killed at any call, over the small kernel of flyball-control's
+//! tests. While holds are in force the machine has what they want; after the last one it is as it
+//! was, byte for byte.
 //!
 //! FLYBALL_MODEL_SCHEDULES sets the number of sequences, PROPTEST_RNG_SEED which ones.
 

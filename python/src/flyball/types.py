@@ -1559,6 +1559,7 @@ class Restoration(TypedDict):
     foreign: NotRequired[List[Location]]
     left: List[NotRestored]
     made: NotRequired[int]
+    moved: NotRequired[List[Location]]
     remembered: int
     written: List[Written]
 

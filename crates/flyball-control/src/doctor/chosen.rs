@@ -34,9 +34,9 @@ impl Report {
     }
 }
 
-/// Returns the flyball command that made what a finding is about. flyball wrote every place that the
-/// remedy would change, or what makes policies differ, or a place of the evidence that the remedy
-/// leaves alone. What flyball wrote still holds there.
+/// Returns the flyball command that made what a finding is about. flyball wrote every place that
+/// the remedy would change, or what makes policies differ, or a place of the evidence that the
+/// remedy leaves alone. What flyball wrote still holds there.
 fn chosen_by(finding: &Finding, host: &dyn Host, journal: &Contents) -> Option<String> {
     let changes = finding.fix.as_ref().map(|fix| changes(fix, host)).unwrap_or_default();
     let made_by = |change: &Change| {

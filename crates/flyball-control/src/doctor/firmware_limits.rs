@@ -183,8 +183,8 @@ fn raise(watts: f64) -> Fix {
     Fix::Settings(vec![KnobValue { knob: Id::PowerLimit, instance: "long_term", value }])
 }
 
-/// Compares the limits of powercap's package zones with the rating of the zone, or of the package by
-/// its register: the zones of the MMIO copy have none.
+/// Compares the limits of powercap's package zones with the rating of the zone, or of the package
+/// by its register: the zones of the MMIO copy have none.
 fn power_limit_of_powercap(facts: &Facts, registers: &[PowerLimit]) -> Answer {
     let root = "/sys/class/powercap";
     let mut shown = None;
@@ -246,8 +246,8 @@ fn power_limit_of_powercap(facts: &Facts, registers: &[PowerLimit]) -> Answer {
     }
 }
 
-/// Returns the highest frequency that a limit of a policy can name: the top of acpi-cpufreq's table,
-/// because its boost ignores limits, or else the highest of the hardware.
+/// Returns the highest frequency that a limit of a policy can name: the top of acpi-cpufreq's
+/// table, because its boost ignores limits, or else the highest of the hardware.
 pub(super) fn top_of_table(policy: &super::Policy) -> Option<u64> {
     let highest = policy.number("cpuinfo_max_freq")?;
     let table = policy.get("scaling_available_frequencies");

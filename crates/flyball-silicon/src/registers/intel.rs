@@ -202,8 +202,8 @@ impl Silicon {
         let below = (tj - celsius).clamp(0.0, 127.0) as u64;
         let pk = &self.package[package];
         let limited = pk.control.room < 1.0;
-        // Intel SDM 4, IA32_THERM_STATUS: 0 throttled for heat, 1 its log, 4 critical, 10 power limited, 11 its
-        // log, 22:16 degrees below TjMax, 30:27 resolution of 1 degree, 31 valid.
+        // Intel SDM 4, IA32_THERM_STATUS: 0 throttled for heat, 1 its log, 4 critical, 10 power
+        // limited, 11 its log, 22:16 degrees below TjMax, 30:27 resolution of 1 degree, 31 valid.
         let throttles_at = match self.spec.thermal.throttle_c {
             0 => tj,
             limit => f64::from(limit),

@@ -216,7 +216,8 @@ fn drop_old_news(watch: &mut Watch) {
     let _ = watch.wait(Some(Duration::ZERO));
 }
 
-/// Reads hold.toml. The service obeys it as root, so `check` refuses a file that others could write.
+/// Reads hold.toml. The service obeys it as root, so `check` refuses a file that others could
+/// write.
 pub(super) fn read_config(
     path: Option<&Path>,
     live: bool,
