@@ -59,10 +59,10 @@ impl Guest {
         Some((Guest { cache, _turn: turn }, kernels))
     }
 
-    /// Boots a guest and waits for its end. Boots once more if QEMU ended it: with a host thread
-    /// for each CPU, QEMU 11.1 forgets the translations of an instruction before it writes the new
-    /// one. A CPU that translates in between keeps the breakpoint by which the kernel changes its
-    /// own code, and dies of it. A busy host that stops a thread there makes that likely.
+    /// Boots a guest and waits for its end. Boots once more if the kernel died of a breakpoint of
+    /// its own. A likely cause, inferred from consoles: with a host thread for each CPU, QEMU 11.1
+    /// forgets the translations of an instruction before it writes the new one. A CPU that
+    /// translates in between keeps the breakpoint by which the kernel changes its own code.
     pub(crate) fn run(&self, request: &Request) -> Ended {
         let run = || {
             let (out, err) = (SharedBuffer::default(), SharedBuffer::default());
