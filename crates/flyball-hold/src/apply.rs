@@ -98,9 +98,9 @@ pub fn bring_about(
     bring_except(host, state, lock, command, wanted, yielded, &BTreeSet::new())
 }
 
-/// As [`bring_about`], but what was set of the knobs in `unread` stays. They are those of holds
-/// that cannot be planned because the machine cannot be read, so it is not known which places are
-/// theirs.
+/// Does the same as [`bring_about`], but keeps what was set for the knobs in `unread`. These belong
+/// to holds that cannot be planned because the machine cannot be read, so it is not known which
+/// places are theirs.
 fn bring_except(
     host: &dyn Host,
     state: &StateDir,
@@ -124,7 +124,7 @@ fn bring_except(
         // Places that are left to others too: to restore them would be a write against the other
         // writer.
         let targets = targets(&snapshot, &effective.intent)?;
-        // What belongs to another writer is not remembered again.
+        // Values that belong to another writer are not remembered again.
         remembered = targets
             .iter()
             .filter(|target| target.now.is_some() && !is_yielded(&target.location, left))
@@ -135,10 +135,8 @@ fn bring_except(
         differs = !wanted.is_empty() && !plan(&snapshot, &wanted)?.is_empty();
     }
     let mut unsure = Vec::new();
-    let entries = match Journal::load(state)? {
-        Some(contents) if !unread.is_empty() => contents.of_holds(),
-        _ => Vec::new(),
-    };
+    let contents = if unread.is_empty() { None } else { Journal::load(state)? };
+    let entries = contents.map(|contents| contents.of_holds()).unwrap_or_default();
     for (location, Goal { was, first_old, .. }) in Contents::goals(entries.iter()).0 {
         let is_unread = matches!(Subject::of(&location), Some(Subject::Knob(knob)) if unread.contains(&knob));
         if first_old.is_some() && is_unread && kept.insert(location.clone()) {
@@ -192,8 +190,8 @@ pub(crate) fn not_in_force(refused: &[Refused]) -> Option<String> {
 }
 
 /// As [`bring_about`], but a hold that the machine refuses does not keep the others out of force:
-/// it is left out and named. What it has set stays if the machine cannot be read. Returns the
-/// overlay that is in force, too.
+/// it is left out and named. If the machine cannot be read, what the hold has set stays. Also
+/// returns the overlay that is in force.
 ///
 /// # Errors
 /// As [`bring_about`], without its refusals.

@@ -238,11 +238,15 @@ fn base_ratio(facts: &Facts, policy: &super::Policy) -> Option<u64> {
     (ratio > 0).then_some(ratio * 100_000)
 }
 
+/// Returns one of intel_pstate's percentages.
+fn percent(facts: &Facts, path: &str) -> Option<u64> {
+    facts.read(path).ok()?.parse::<u32>().ok().map(u64::from)
+}
+
 fn below_base(facts: &Facts) -> Option<Answer> {
     /// kHz of the bus clock, in which Intel's limits are rounded.
     const STEP: u64 = 100_000;
-    let percent = facts.read(MAX_PERF_PCT).ok().and_then(|text| text.parse::<u32>().ok());
-    let percent = percent.filter(|percent| *percent < 100).map(u64::from);
+    let percent = percent(facts, MAX_PERF_PCT).filter(|percent| *percent < 100);
     let mut shown = None;
     let mut low = CpuList::new();
     let mut evidence = None;
@@ -419,6 +423,7 @@ fn pinned(facts: &Facts) -> Option<Answer> {
 fn raised(facts: &Facts) -> Option<Answer> {
     let mut groups: Vec<(String, CpuList, String, u64)> = Vec::new();
     let mut shown = None;
+    let percent = percent(facts, MIN_PERF_PCT).unwrap_or(0);
     // base-freq is meant to be used with the base frequency as the minimum.
     let has_base_freq = |policy: &super::Policy| {
         let Some(Ok(levels)) = facts.levels() else { return false };
@@ -438,8 +443,7 @@ fn raised(facts: &Facts) -> Option<Answer> {
         // Since 6.13 amd-pstate sets the lowest non-linear frequency as its default minimum. In
         // passive mode intel_pstate turns min_perf_pct into a minimum (update_qos_requests), which
         // conflict.perf-pct is about.
-        let percent = facts.read(MIN_PERF_PCT).ok().and_then(|text| text.parse::<u32>().ok()).unwrap_or(0);
-        let by_percent = policy.number("cpuinfo_max_freq").unwrap_or(0) * u64::from(percent) / 100;
+        let by_percent = policy.number("cpuinfo_max_freq").unwrap_or(0) * percent / 100;
         let usual =
             lowest.max(policy.number("amd_pstate_lowest_nonlinear_freq").unwrap_or(0)).max(by_percent);
         // A hundredth more is the rounding of a table; equal limits are for

@@ -109,7 +109,7 @@ fn of_metric(manifest: &Manifest, quantity: Quantity) -> Quantity {
     if is_metric { Quantity::Performance } else { quantity }
 }
 
-/// The same of arms and cases that are no report yet.
+/// Does the same as [`gate`] for arms and cases that are not in a report yet.
 pub(super) fn answers(
     manifest: &Manifest,
     arms: &[ArmReport],
@@ -144,11 +144,12 @@ pub(super) fn answers(
                 None => cases
                     .iter()
                     .filter(|case| case.comparison.arm == *index)
-                    .map(|case| (Some(case.comparison.clone()), case.withheld, Some(&case.name)))
                     // Large changes come first, and the last of equals is taken.
                     .rev()
-                    .max_by_key(|(found, is_withheld, _)| limit.verdict(found.as_ref(), *is_withheld))
-                    .unwrap_or((None, false, None)),
+                    .max_by_key(|case| limit.verdict(Some(&case.comparison), case.withheld))
+                    .map_or((None, false, None), |case| {
+                        (Some(case.comparison.clone()), case.withheld, Some(&case.name))
+                    }),
             };
             let is_missing = match quantity {
                 Some(quantity) => quantity.and_then(|one| base.summary(one).zip(arm.summary(one))).is_none(),

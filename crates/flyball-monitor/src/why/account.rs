@@ -1,7 +1,7 @@
 //! Explanations over any length of time: what each interval says is summed up, and samples need not
 //! be kept.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use flyball_host::{CpuList, Vendor};
 
@@ -145,8 +145,8 @@ struct Sum {
     mhz: f64,
     productive: f64,
     losses: BTreeMap<Limiter, Lost>,
-    /// What a governor that follows the load may have taken at the beginning. A limit of the
-    /// firmware that goes on is the reason for both.
+    /// A loss at the beginning that a governor that follows the load may explain. If the firmware
+    /// limits later intervals too, it explains this loss as well.
     rise: Option<Lost>,
     seconds: f64,
     busy: f64,
@@ -274,14 +274,14 @@ impl Sum {
         let mhz = self.mean_mhz();
         let mut steps = Vec::new();
         let mut rest = highest.zip(mhz).map_or(0.0, |(highest, mhz)| highest - mhz);
-        let mut losses = self.losses.clone();
+        let mut losses = Cow::Borrowed(&self.losses);
         if let Some(rise) = &self.rise {
-            let governor = losses.entry(Limiter::Governor).or_default();
+            let governor = losses.to_mut().entry(Limiter::Governor).or_default();
             governor.mhz += rise.mhz;
             governor.weight += rise.weight;
             governor.reason = governor.reason.take().or_else(|| rise.reason.clone());
         }
-        for (limiter, lost) in &losses {
+        for (limiter, lost) in losses.as_ref() {
             let mean = lost.mhz / self.weight.max(f64::MIN_POSITIVE);
             // It stays in the rest, so that the sum is still the difference.
             if mean < LEAST * highest.unwrap_or(0.0) {

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use flyball_control::write::journal::Journal;
+use flyball_control::write::journal::{Contents, Journal};
 use flyball_control::{Location, Topology, knob::spelling::Spelling, select};
 use flyball_host::{CpuList, Host, Kind, Launch};
 use flyball_monitor::{Explanation, Facts, Layout, Options, Sample, Sampler, State, explain, file::shards};
@@ -131,7 +131,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let mut sampler = Sampler::open(&*host, Options { slow: Duration::ZERO, ..Options::default() })?;
     let samples = watch(&*host, &mut sampler, args.time);
     let layout = sampler.layout();
-    let facts = Facts::take(&*host, layout, |path| setter(context, &*host, path))?;
+    let journal = context.state().ok().and_then(|state| Journal::load(&state).ok().flatten());
+    let facts = Facts::take(&*host, layout, |path| setter(journal.as_ref()?, &*host, path))?;
     let output = context.output.about(&*host);
     print(&output, layout, &facts, &samples, args.time.as_secs_f64(), wanted.as_ref())
 }
@@ -237,19 +238,12 @@ fn watch(host: &dyn Host, sampler: &mut Sampler<'_>, time: Duration) -> Vec<Samp
     samples
 }
 
-/// The command that wrote a file last and whose setting was kept, with what it wrote.
-fn last_command(context: &Context, path: &str) -> Option<(String, String)> {
-    let contents = Journal::load(&context.state().ok()?).ok()??;
-    let (command, wrote) = contents.last_write(&Location::File(path.to_owned()))?;
-    Some((command.to_owned(), wrote.trimmed().to_owned()))
-}
-
 /// Who set a frequency limit, by the journal: the flyball command that wrote the file last and
 /// whose setting was kept, unless the file has something else since.
-fn setter(context: &Context, host: &dyn Host, path: &str) -> Option<String> {
-    let (command, wrote) = last_command(context, path)?;
-    let found = host.read(path).ok()?;
-    Some(if Spelling::FrequencyLimit.agrees(&wrote, &found) {
+fn setter(journal: &Contents, host: &dyn Host, path: &str) -> Option<String> {
+    let (command, wrote) = journal.last_write(&Location::File(path.to_owned()))?;
+    let (wrote, found) = (wrote.trimmed(), host.read(path).ok()?);
+    Some(if Spelling::FrequencyLimit.agrees(wrote, &found) {
         format!("'{command}'")
     } else {
         // The file shows the lowest of all requests: another program's write, or one of the
