@@ -37,7 +37,7 @@ pub use pass::Unseen;
 use std::fmt;
 
 pub use crate::Evidence;
-use crate::{Id, ReadError, Setting, Vendor, intent::IntentError};
+use crate::{Id, KnobName, ReadError, Setting, Vendor, intent::IntentError};
 
 use flyball_host::Host;
 use serde::Serialize;
@@ -111,21 +111,13 @@ impl Group {
 #[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema)]
 #[schemars(with = "String")]
 pub struct KnobValue {
-    pub knob: Id,
-    /// The instance of the knob, as in `power-limit:long_term`; empty for all.
-    pub instance: &'static str,
+    pub name: KnobName,
     pub value: String,
 }
 
 impl KnobValue {
-    pub fn new(knob: Id, value: impl Into<String>) -> KnobValue {
-        KnobValue { knob, instance: "", value: value.into() }
-    }
-
-    /// Returns the knob's name with its instance.
-    fn name(&self) -> String {
-        let separator = if self.instance.is_empty() { "" } else { ":" };
-        format!("{}{separator}{}", self.knob, self.instance)
+    pub fn new(name: impl Into<KnobName>, value: impl Into<String>) -> KnobValue {
+        KnobValue { name: name.into(), value: value.into() }
     }
 
     /// Returns it as a setting of the whole machine.
@@ -133,13 +125,13 @@ impl KnobValue {
     /// # Errors
     /// The knob does not take the value.
     pub fn setting(&self) -> Result<Setting, IntentError> {
-        Setting::new(&self.name(), &self.value, None, self.to_string())
+        Setting::new(&self.name.to_string(), &self.value, None, self.to_string())
     }
 }
 
 impl fmt::Display for KnobValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={}", self.name(), self.value)
+        write!(f, "{}={}", self.name, self.value)
     }
 }
 
@@ -359,7 +351,7 @@ impl Report {
         for finding in self.from(Verdict::Note) {
             let Some(Fix::Settings(asked)) = &finding.fix else { continue };
             for setting in asked {
-                if settings.iter().all(|known| known.knob != setting.knob) {
+                if settings.iter().all(|known| known.name.knob != setting.name.knob) {
                     settings.push(setting.clone());
                 }
             }

@@ -23,6 +23,9 @@ pub struct Metric {
     pub better: Better,
 }
 
+/// The name of the metric of suites, by which it is recognised.
+const MEAN_OF_CASES: &str = "mean of cases";
+
 impl Metric {
     pub fn new(name: impl Into<String>, unit: impl Into<String>, better: Better) -> Metric {
         Metric { name: name.into(), unit: unit.into(), better }
@@ -35,12 +38,12 @@ impl Metric {
 
     /// The mean over the cases of a benchmark suite.
     pub fn suite(unit: impl Into<String>, better: Better) -> Metric {
-        Metric::new("mean of cases", unit, better)
+        Metric::new(MEAN_OF_CASES, unit, better)
     }
 
-    /// Whether it is the mean over the cases of a suite.
+    /// Returns whether it is the mean over the cases of a suite.
     pub fn is_suite(&self) -> bool {
-        self.name == "mean of cases"
+        self.name == MEAN_OF_CASES
     }
 
     /// Whether the unit is one of a rate, so that metric x time is work.

@@ -162,11 +162,9 @@ pub fn kill_adopted(mark: &str, age: std::time::Duration) -> Vec<String> {
         let mut found = false;
         for pid in children() {
             let place = Path::new("/proc").join(pid.to_string());
-            let environment = std::fs::read(place.join("environ")).unwrap_or_default();
-            let is_marked = environment.split(|byte| *byte == 0).any(|word| word == mark.as_bytes());
             let ended = || stat(&place, |_, mut fields| Some(fields.next()? == "Z")) == Some(true);
             let Some(process) = rustix::process::Pid::from_raw(pid) else { continue };
-            if is_marked {
+            if has_variable(&place, mark) {
                 names.extend(stat(&place, |name, _| Some(name.to_owned())));
                 if rustix::process::kill_process(process, rustix::process::Signal::KILL).is_err() {
                     continue;
@@ -181,6 +179,13 @@ pub fn kill_adopted(mark: &str, age: std::time::Duration) -> Vec<String> {
         }
     }
     names
+}
+
+/// Returns whether a process's environment has a variable (`NAME=VALUE`). A process that ended
+/// meanwhile, or is another user's, cannot be read, and is not one to end.
+fn has_variable(process: &Path, variable: &str) -> bool {
+    let environment = std::fs::read(process.join("environ")).unwrap_or_default();
+    environment.split(|byte| *byte == 0).any(|word| word == variable.as_bytes())
 }
 
 /// The children of this process, by the kernel's list (CONFIG_PROC_CHILDREN).
@@ -224,7 +229,7 @@ pub fn lock_holder(file: &File) -> Option<(String, String)> {
 /// Kills every process whose environment carries the mark of `guard`, because a workload's own
 /// children survive when the process that measured it is killed. Returns how many were killed.
 pub fn kill_owned_by(guard: &str) -> usize {
-    let mark = format!("{OWNER_VARIABLE}={guard}").into_bytes();
+    let mark = format!("{OWNER_VARIABLE}={guard}");
     let mut ended = 0;
     // Another pass finds what was being forked during the first; bounded, in case a process cannot
     // be killed.
@@ -233,10 +238,7 @@ pub fn kill_owned_by(guard: &str) -> usize {
         for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
             let pid = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
             let Some(pid) = pid.filter(|&pid| pid != std::process::id() as i32) else { continue };
-            // A process that ended meanwhile, or is another user's, cannot be read: then it is not
-            // one to end.
-            let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
-            if environment.split(|&byte| byte == 0).any(|word| word == mark)
+            if has_variable(&entry.path(), &mark)
                 && let Some(pid) = rustix::process::Pid::from_raw(pid)
                 && rustix::process::kill_process(pid, rustix::process::Signal::KILL).is_ok()
             {

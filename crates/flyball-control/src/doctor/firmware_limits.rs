@@ -18,7 +18,7 @@ use super::{
     firmware::first_cpu,
     models, note, ok, unknown, warning,
 };
-use crate::Id;
+use crate::{Id, KnobName};
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -179,8 +179,8 @@ fn power_limit_of_registers(limits: &[PowerLimit]) -> Option<Answer> {
 }
 
 fn raise(watts: f64) -> Fix {
-    let value = format!("{watts:.0}W");
-    Fix::Settings(vec![KnobValue { knob: Id::PowerLimit, instance: "long_term", value }])
+    let name = KnobName { knob: Id::PowerLimit, instance: Some("long_term".to_owned()) };
+    Fix::Settings(vec![KnobValue::new(name, format!("{watts:.0}W"))])
 }
 
 /// Compares the limits of powercap's package zones with the rating of the zone, or of the package

@@ -305,18 +305,16 @@ fn cpuidle(facts: &Facts) -> Option<Answer> {
     }
     let seen = IdleStates::of(facts);
     // A disabled state is an answer, even if other CPUs could not be read.
-    if let Some((state, cpus)) = seen.disabled.first_key_value() {
+    if let Some(((state, name), cpus)) = seen.disabled.first_key_value() {
+        let name = name.as_ref().map_or_else(String::new, |name| format!(" ({name})"));
         let answer = note(format!(
-            "{} of {} idle states are disabled, {state} on CPUs {cpus}",
+            "{} of {} idle states are disabled, {state}{name} on CPUs {cpus}",
             seen.disabled.len(),
             seen.most
         ));
-        let answer = seen.disabled.iter().take(4).fold(answer, |answer, (state, cpus)| {
+        let answer = seen.disabled.iter().take(4).fold(answer, |answer, ((state, _), cpus)| {
             answer.seen(
-                format!(
-                    "/sys/devices/system/cpu/cpuN/cpuidle/{}/disable",
-                    state.split(' ').next().unwrap_or_default()
-                ),
+                format!("/sys/devices/system/cpu/cpuN/cpuidle/{state}/disable"),
                 format!("set on CPUs {cpus}"),
             )
         });
@@ -376,8 +374,8 @@ fn without_parameter(answer: Answer, parameter: &str) -> Answer {
 #[derive(Default)]
 struct IdleStates {
     most: usize,
-    /// Switched off, with the CPUs.
-    disabled: BTreeMap<String, CpuList>,
+    /// Switched off: the folder and the name of each state, with the CPUs.
+    disabled: BTreeMap<(String, Option<String>), CpuList>,
     /// Off since boot: the driver lists them and leaves them off (CPUIDLE_FLAG_OFF; the file
     /// default_status).
     off_by_default: BTreeSet<String>,
@@ -416,8 +414,8 @@ impl IdleStates {
                         seen.off_by_default.insert(state);
                     }
                     Ok(_) => {
-                        let name = name(&state).map_or_else(String::new, |name| format!(" ({name})"));
-                        seen.disabled.entry(state + &name).or_default().insert(cpu);
+                        let name = name(&state);
+                        seen.disabled.entry((state, name)).or_default().insert(cpu);
                     }
                     Err(why) => {
                         seen.unread.get_or_insert(why);
@@ -523,20 +521,19 @@ fn cut_off(facts: &Facts, driver: &str) -> Option<Answer> {
         };
         reached.then(|| format!("{name}={value}"))
     });
-    // intel_idle does not start with idle= (intel_idle_init); acpi_idle then has C1 alone, or the
-    // states that firmware lists with an I/O port. Processors of AMD enter theirs that way.
-    let without_mwait = match facts.parameter("idle") {
-        Some("halt") => Some(("idle=halt", "idle CPUs only halt (C1)")),
-        Some("nomwait") if facts.vendor == Vendor::Intel => {
-            Some(("idle=nomwait", "intel_idle does not start, and states that need MWAIT are missing"))
-        }
-        _ => None,
-    };
-    if let (None, Some((parameter, words))) = (&found, without_mwait) {
+    let Some(parameter) = found else {
+        // intel_idle does not start with idle= (intel_idle_init); acpi_idle then has C1 alone, or
+        // the states that firmware lists with an I/O port. Processors of AMD enter theirs that way.
+        let (parameter, words) = match facts.parameter("idle")? {
+            "halt" => ("idle=halt", "idle CPUs only halt (C1)"),
+            "nomwait" if facts.vendor == Vendor::Intel => {
+                ("idle=nomwait", "intel_idle does not start, and states that need MWAIT are missing")
+            }
+            _ => return None,
+        };
         let what = format!("with {parameter} on the command line {words}");
         return Some(without_parameter(warning(what), parameter));
-    }
-    let parameter = found?;
+    };
     // Without a state deeper than C1 idle cores keep their voltage, which costs the busy ones
     // turbo.
     let shallow = names.last().is_none_or(|name| matches!(name.as_str(), "C1" | "C1E" | "C1_ACPI"));

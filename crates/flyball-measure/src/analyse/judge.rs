@@ -222,7 +222,7 @@ pub(super) fn compare_summaries(
 /// or the least distance of two values of an arm if values repeat, as those of a coarse clock do.
 pub(super) fn step(arms: [&Summary; 2]) -> f64 {
     let sorted = |summary: &Summary| {
-        let mut values: Vec<f64> = summary.points.iter().map(|point| point.value).collect();
+        let mut values = summary.values();
         values.sort_by(f64::total_cmp);
         values
     };
@@ -251,7 +251,6 @@ pub(super) fn compare_two(
     level: f64,
     until: bool,
 ) -> Option<Comparison> {
-    let values = |summary: &Summary| summary.points.iter().map(|point| point.value).collect::<Vec<f64>>();
     let logs = |summary: &Summary| {
         summary
             .points
@@ -260,7 +259,7 @@ pub(super) fn compare_two(
             .filter(|log| log.is_finite())
             .collect::<Vec<f64>>()
     };
-    let delta = stats::cliffs_delta(&values(base), &values(other))?;
+    let delta = stats::cliffs_delta(&base.values(), &other.values())?;
     let ratios = log_ratios(base, other);
     let percent = |interval: Interval| interval.map(f64::exp_m1);
     // Logarithms: ratios multiply, and 2 % faster and 2 % slower become symmetric, as the

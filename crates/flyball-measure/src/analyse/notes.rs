@@ -14,8 +14,7 @@ use crate::{
     numbers::{number, p_value, percent},
     run_directory::{Manifest, Round},
     speed::SpeedNote,
-    watch::Counting,
-    watch::Grade,
+    watch::{Counting, Grade},
 };
 
 /// A sentence for each round that is left out; of many, how many and the worst of each kind.
@@ -251,8 +250,7 @@ fn two_levels(values: &[f64]) -> Option<[(f64, usize); 2]> {
 /// Returns whether some rounds of an arm are far from the others, or have a level of their own:
 /// verdicts are then about typical rounds.
 pub(crate) fn is_uneven(summary: &Summary) -> bool {
-    let values = || summary.points.iter().map(|point| point.value).collect::<Vec<f64>>();
-    !summary.outliers.is_empty() || summary.is_judged && two_levels(&values()).is_some()
+    !summary.outliers.is_empty() || summary.is_judged && two_levels(&summary.values()).is_some()
 }
 
 /// The mean that throughput follows, and its words. Of a rate it is the work of all rounds over
@@ -432,8 +430,7 @@ pub(crate) fn is_first(note: &str) -> bool {
 
 /// That an arm moves during the run, and whether its differences do.
 fn moves(report: &Report, index: usize, summary: &Summary, changed: &[Changed]) -> Option<String> {
-    let values: Vec<f64> = summary.points.iter().map(|point| point.value).collect();
-    let (drift, [first, last]) = summary.drift.zip(thirds(&values))?;
+    let (drift, [first, last]) = summary.drift.zip(thirds(&summary.values()))?;
     let is_own = |quantity, other| quantity == summary.quantity && (index == 0 || other == index);
     let is_compared = report.comparisons.iter().any(|one| one.paired && is_own(one.quantity, one.arm));
     let is_changed = changed.iter().any(|(quantity, other, _)| is_own(*quantity, *other));
@@ -488,7 +485,6 @@ fn arm_notes(report: &Report, index: usize, changed: &[Changed]) -> Vec<String> 
                 arm.name, summary.metric.name
             ));
         }
-        let values: Vec<f64> = summary.points.iter().map(|point| point.value).collect();
         notes.extend(moves(report, index, summary, changed));
         // Energy and work per joule follow the performance of the same round: one note for the
         // round is enough.
@@ -501,7 +497,7 @@ fn arm_notes(report: &Report, index: usize, changed: &[Changed]) -> Vec<String> 
             format!(" ({}: {}, {})", base.name, number(mean), percent(mean_of_arm / mean - 1.0))
         });
         let follows = format!("{what}, {}{}", number(mean_of_arm), against.unwrap_or_default());
-        if let Some([low, high]) = two_levels(&values) {
+        if let Some([low, high]) = two_levels(&summary.values()) {
             notes.push(format!(
                 "{}: {} {TWO_LEVELS}: {} in {} rounds and {} in {}. The median shows one \
                  of them at most; throughput and bills follow {follows}.",

@@ -56,6 +56,11 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// Its values, in the order of rounds.
+    pub(crate) fn values(&self) -> Vec<f64> {
+        self.points.iter().map(|point| point.value).collect()
+    }
+
     /// Whether ratios of its values mean anything: they do not where one is zero or negative.
     pub(super) fn has_ratios(&self) -> bool {
         self.points.iter().all(|point| point.value > 0.0)

@@ -212,8 +212,7 @@ pub(super) fn report_arm(manifest: &Manifest, rounds: &[&Round], arm: usize) -> 
     let questions = manifest.arms.len() * Quantity::judged(&manifest.workload.metric).len();
     let least = 0.01 / questions as f64;
     for summary in &mut report.summaries {
-        let values: Vec<f64> = summary.points.iter().map(|point| point.value).collect();
-        summary.interval = stats::median_interval(&values, schedule.confidence);
+        summary.interval = stats::median_interval(&summary.values(), schedule.confidence);
         summary.drift = drift(summary, least);
         summary.outliers = outliers(summary);
     }
@@ -227,7 +226,7 @@ pub(super) fn report_arm(manifest: &Manifest, rounds: &[&Round], arm: usize) -> 
 fn drift(summary: &Summary, least: f64) -> Option<Drift> {
     // A trend over boots would be a difference between boots.
     let one_boot = summary.points.windows(2).all(|pair| pair[0].boot == pair[1].boot);
-    let values: Vec<f64> = summary.points.iter().map(|point| point.value).collect();
+    let values = summary.values();
     // Of logarithms, so that the change is a ratio of the last round to the first. There is no
     // ratio to zero.
     if !one_boot || values.iter().any(|value| *value <= 0.0) {

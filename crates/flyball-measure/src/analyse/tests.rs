@@ -380,8 +380,7 @@ fn work_per_joule_is_of_one_domain() {
     rounds[4].readings.energy[0].clear();
     let report = analyse(&manifest, &rounds);
     let values = |arm: usize| -> Vec<f64> {
-        let summary = report.arms[arm].summary(Quantity::PerWatt).expect("it is metered");
-        summary.points.iter().map(|point| point.value).collect()
+        report.arms[arm].summary(Quantity::PerWatt).expect("it is metered").values()
     };
     assert_eq!((values(0), values(1)), (vec![0.01; 7], vec![0.01; 8]));
 }
@@ -792,7 +791,7 @@ fn rare_slow_rounds_are_told_beside_the_verdict() {
     assert!(text.contains("all are the same within ±0.5 % in typical rounds"), "{text}");
     assert!(text.contains("do not count how far; throughput and bills follow the mean, 1.03"), "{text}");
     assert!(text.contains("(a: 1.000, +3."), "{text}");
-    // Of a rate, work over time: 400/s in half of the rounds and 100/s in the others make 160/s.
+    // The mean of a rate is work over time: 400/s in half of the rounds and 100/s in the others make 160/s.
     manifest.workload.metric = crate::metric::Metric::new("rate", "ops/s", crate::metric::Better::Higher);
     for round in &mut rounds {
         let rate = if round.arm == 1 && round.block % 2 == 0 { 400.0 } else { 100.0 };

@@ -42,7 +42,7 @@ pub fn hyperfine(report: &Report, manifest: &Manifest, rounds: &[Round]) -> Stri
 fn exported(report: &Report, manifest: &Manifest, rounds: &[Round], arm: usize) -> Option<ExportedArm> {
     let ArmReport { name, program, .. } = &report.arms[arm];
     let time = report.arms[arm].summary(Quantity::Time)?;
-    let times: Vec<f64> = time.points.iter().map(|point| point.value).collect();
+    let times = time.values();
     let counted = |point: &crate::analyse::Point| {
         rounds.iter().find(|round| {
             !round.warm_up && (round.arm, round.boot, round.block) == (arm, point.boot, point.block)
