@@ -266,7 +266,7 @@ impl BisectReport {
 
 impl Blocks for CommitBlocks<'_> {
     fn next(&mut self, manifest: &Manifest, done: &[&Round]) -> Option<Vec<usize>> {
-        // Of rounds; the conductor counts blocks, which have two.
+        // The limit counts rounds. The conductor counts blocks of two rounds.
         let is_over = done.len() >= manifest.schedule.most();
         let chosen = if is_over { self.take(done).map(|()| None) } else { self.choose(done) };
         match chosen {

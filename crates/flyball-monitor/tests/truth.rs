@@ -96,7 +96,7 @@ impl Plant {
         }
     }
 
-    /// What it is to be named as. AMD has no register that names power or current. Intel does not
+    /// Returns the limiter that `why` must name. AMD has no register that names power or current. Intel does not
     /// say where Granite Rapids has the one that names current: `firmware` says that current fits.
     fn named(self, base: &Base) -> Limiter {
         match self {

@@ -53,7 +53,7 @@ pub(super) fn choose(
             error @ PlanError::Read(_) => return Err(error),
         };
         // In one round a setting may be refused at several places, each with its own reason. It
-        // gives way once. The reason of a knob that is absent is told once.
+        // gives way once. The reason for an absent knob is given once.
         let mut gave_way: BTreeMap<usize, Option<Obstacle>> = BTreeMap::new();
         let mut stands = Vec::new();
         for obstacle in obstacles {

@@ -68,8 +68,8 @@ fn clipped(values: &[f64], shares: &[f64]) -> Vec<f64> {
     values.iter().zip(fitted).map(|(value, fitted)| value.clamp(fitted - most, fitted + most)).collect()
 }
 
-/// What a run adds to what the run before it predicts. The first has nothing before it (Prais and
-/// Winsten 1954).
+/// Returns the part of a run that the run before it does not predict. The first run has none before
+/// it (Prais and Winsten 1954).
 pub(super) fn added(of: impl Fn(usize) -> f64, run: usize, correlation: f64) -> f64 {
     match run {
         0 => (1.0 - correlation * correlation).sqrt() * of(0),

@@ -76,7 +76,7 @@ pub struct Command {
     pub digests_output: bool,
     /// Whether the processor's counters are read.
     pub is_counted: bool,
-    /// Whether daemons that it starts live on after its end.
+    /// Daemons that it starts live on after its end.
     pub keeps_daemons: bool,
     /// What runs instead in rounds of an arm with a program.
     program: Option<Program>,

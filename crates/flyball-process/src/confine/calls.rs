@@ -13,7 +13,7 @@ use seccompiler::{
 const FCHMODAT2: libc::c_long = 452;
 
 /// Calls that no reader of files makes: other programs, sockets, other processes, modes and owners
-/// of files (Landlock knows no right for those), mounts, modules, and parts of the kernel in which
+/// of files (Landlock has no rights for those), mounts, modules, and parts of the kernel in which
 /// holes were found again and again.
 const REFUSED: &[libc::c_long] = &[
     #[cfg(target_arch = "x86_64")]

@@ -189,7 +189,7 @@ pub(super) fn take_again<'h>(
     interrupted: &Arc<AtomicBool>,
 ) -> Result<Taken<'h>, Failure> {
     let manifest = &directory.manifest;
-    // Decided each time: what makes the machine quiet depends on what it is now.
+    // This is decided each time, because it depends on the machine's present state.
     let quiet = resumed_quiet(manifest)?
         .map(|quiet| quiet_during_arms(host, quiet, &mut manifest.clone()))
         .transpose()?;

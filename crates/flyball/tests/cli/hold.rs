@@ -131,7 +131,8 @@ fn restore_releases_all_holds() {
     assert_eq!(machine.json(0, &["hold", "list"]), serde_json::json!([]));
 }
 
-/// What a command remembers while a hold is in force is the hold's, and must not come back.
+/// A command that runs while a hold is in force remembers the hold's values. They must not come
+/// back.
 #[test]
 fn restore_knows_what_was_there_before_a_released_hold() {
     let machine = Machine::new(2);

@@ -122,7 +122,7 @@ fn a_cleanup_can_be_stopped() {
     assert!(stop.elapsed() < Duration::from_secs(20), "{:?}", stop.elapsed());
 }
 
-/// What is wrong with a command line is said before the first round.
+/// A wrong command line is refused before the first round.
 #[test]
 fn programs_that_cannot_run_are_refused() {
     let place = Place::new(&[("a", "exit 0"), ("folder/b", "exit 0"), ("fails", "exit 3")]);

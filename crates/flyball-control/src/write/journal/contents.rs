@@ -153,9 +153,7 @@ impl Contents {
             (entry.standing != TransactionState::Restored).then_some((entry.command.as_str(), wrote))
         })
     }
-}
 
-impl Contents {
     /// Adds the record of line `number` (0 for one that is being written).
     pub(super) fn take(&mut self, number: usize, record: Record) {
         match record {
@@ -234,14 +232,13 @@ impl Contents {
                 let first_old = first_old.map(|(content, handling)| Memory::plain(content, handling));
                 let memory = memory.filter(|memory| !memory.content.is_out_of_reach()).or(first_old);
                 if let Some(memory) = memory.filter(|_| is_pending) {
-                    for index in &later {
-                        let entry: &mut Entry = &mut self.entries[*index];
+                    for later in &later {
+                        let entry: &mut Entry = &mut self.entries[*later];
                         entry.was.insert(location.clone(), memory.clone());
                     }
                 }
             } else if is_pending && entry.first_old.contains_key(location) {
-                // What holds remember from before a command of the user is what undoing both goes
-                // back to.
+                // Undoing both goes back to what the holds remember from before the user's command.
                 break;
             } else if is_pending && entry.was.contains_key(location) {
                 later.push(index);

@@ -146,7 +146,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
 }
 
-/// Whether the service goes on, ends (without a lock), or reloads with the lock. While another
+/// Returns whether the service goes on, ends (without a lock), or reloads with the lock. While another
 /// command has the machine, it goes on: the bus is served, and nothing is corrected.
 fn next_lock(
     state: &StateDir,

@@ -114,7 +114,7 @@ class Program:
         line = [self.path, "--json"] + self.machine(keep_state) + command
         until = time.monotonic() + self.params["lock_timeout"]
         while True:
-            # Words are what they are: `$NAME` in a value is no variable of this host.
+            # A value is taken literally: `$NAME` in it is not a variable of this host.
             code, out, err = self.module.run_command(line, expand_user_and_vars=False)
             # The lock is held for milliseconds by most commands, and for hours by a comparison.
             if code != 6 or time.monotonic() > until:
