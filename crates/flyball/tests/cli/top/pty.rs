@@ -216,8 +216,19 @@ impl Terminal {
         let mut person = self.person.try_clone().unwrap();
         self.reader = Some(std::thread::spawn(move || {
             let mut part = [0; 1 << 14];
-            // An error when no program has the other side any more.
-            while let Ok(count @ 1..) = person.read(&mut part) {
+            // An error says that no program has the other side any more. The kernel can say so before
+            // it hands out what the program wrote last (n_tty_read() in n_tty.c looks for input first
+            // and for the other side second), so a second error ends it.
+            let mut errors = 0;
+            while errors < 2 {
+                let count = match person.read(&mut part) {
+                    Ok(0) => break,
+                    Ok(count) => count,
+                    Err(_) => {
+                        errors += 1;
+                        continue;
+                    }
+                };
                 if closes.load(Ordering::Relaxed) {
                     break;
                 }
@@ -317,7 +328,15 @@ impl Drop for Terminal {
 impl Left {
     /// Whether the program gave back what it had taken.
     pub(super) fn is_restored(&self) -> bool {
-        self.is_as_before && !self.screen.is_taken && !self.screen.hides_cursor
+        let Screen { is_taken, hides_cursor, .. } = self.screen;
+        let is_restored = self.is_as_before && !is_taken && !hides_cursor;
+        if !is_restored {
+            eprintln!(
+                "modes as before: {}, screen taken: {is_taken}, cursor hidden: {hides_cursor}",
+                self.is_as_before
+            );
+        }
+        is_restored
     }
 
     pub(super) fn signal(&self) -> Option<i32> {
