@@ -27,6 +27,8 @@ pub enum Wanted {
     /// The frequency below which going slower saves no energy for the same work, if the driver
     /// knows it (amd-pstate).
     Efficient,
+    /// The energy bias that the kernel calls normal on the processor's model.
+    Normal,
     /// A share of the highest frequency of the hardware.
     Share(Percent),
     /// For idle states: allow those up to the state of this name or number, forbid the deeper ones.
@@ -45,6 +47,7 @@ impl fmt::Display for Wanted {
             Wanted::Base => f.write_str("base"),
             Wanted::Nominal => f.write_str("nominal"),
             Wanted::Efficient => f.write_str("efficient"),
+            Wanted::Normal => f.write_str("normal"),
             Wanted::Share(percent) => write!(f, "{}%", percent.0),
             Wanted::UpTo(state) => f.write_str(state),
             Wanted::WithinLatency(time) => time.fmt(f),
@@ -169,6 +172,7 @@ impl Wanted {
                 Err(_) if is_plain_word(&lower) => Value::Word(lower.replace('-', "_")),
                 Err(_) => return None,
             },
+            (Form::Epb, "normal") => return Some(Wanted::Normal),
             (Form::Epb, _) => Value::Epb(Epb::named(&lower.replace('_', "-"))?),
             (Form::Perf, _) => Value::Perf(Perf(lower.parse().ok()?)),
             (Form::Count, _) => Value::Count(lower.parse().ok()?),

@@ -45,21 +45,28 @@ integer_units! {
 }
 
 impl Epb {
-    /// The words of arch/x86/kernel/cpu/intel_epb.c. `normal` is 7 on some client processors, which
-    /// the kernel knows, and 6 everywhere else.
-    const WORDS: [(&'static str, u8); 5] =
-        [("performance", 0), ("balance-performance", 4), ("normal", 6), ("balance-power", 8), ("power", 15)];
+    /// The words of arch/x86/kernel/cpu/intel_epb.c that have one number on all models.
+    const WORDS: [(&'static str, u8); 4] =
+        [("performance", 0), ("balance-performance", 4), ("balance-power", 8), ("power", 15)];
 
-    /// Returns the bias that a word or a number from 0 to 15 stands for.
+    /// Returns the bias that the kernel calls `normal` on a model of family 6 (`intel_epb_normal`:
+    /// Alder Lake-L, Raptor Lake-P and Gracemont have their own).
+    pub fn normal(model: u32) -> Epb {
+        Epb(if matches!(model, 0x9a | 0xba | 0xbe) { 7 } else { 6 })
+    }
+
+    /// Returns the bias that a word other than `normal` or a number from 0 to 15 stands for.
     pub fn named(text: &str) -> Option<Epb> {
         let word = Epb::WORDS.iter().find(|(word, _)| *word == text).map(|(_, number)| *number);
         word.or_else(|| text.parse().ok()).filter(|number| *number <= 15).map(Epb)
     }
 
-    /// Returns the word for it; `None` between the named values.
-    pub fn word(self) -> Option<&'static str> {
-        let number = if self.0 == 7 { 6 } else { self.0 };
-        Epb::WORDS.iter().find(|(_, known)| *known == number).map(|(word, _)| *word)
+    /// Returns the kernel's word for it on a model; `None` between the named values.
+    pub fn word(self, model: u32) -> Option<&'static str> {
+        if self == Epb::normal(model) {
+            return Some("normal");
+        }
+        Epb::WORDS.iter().find(|(_, known)| *known == self.0).map(|(word, _)| *word)
     }
 }
 

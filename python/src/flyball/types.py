@@ -2087,19 +2087,19 @@ class Wanted1(TypedDict):
     exactly: Value
 
 
-class Wanted7(TypedDict):
+class Wanted8(TypedDict):
     """A share of the highest frequency of the hardware."""
 
     share: Percent
 
 
-Wanted8 = TypedDict("Wanted8", {"up-to": "str"})
+Wanted9 = TypedDict("Wanted9", {"up-to": "str"})
 
 
-Wanted9 = TypedDict("Wanted9", {"within-latency": "Micros"})
+Wanted10 = TypedDict("Wanted10", {"within-latency": "Micros"})
 
 
-Wanted = Union[Literal["min", "max", "base", "nominal", "efficient"], "Wanted1", "Wanted7", "Wanted8", "Wanted9"]
+Wanted = Union[Literal["min", "max", "base", "nominal", "efficient", "normal"], "Wanted1", "Wanted8", "Wanted9", "Wanted10"]
 
 
 Window = TypedDict("Window", {"from": "int", "to": "int"})

@@ -272,8 +272,8 @@ fn energy_bias(facts: &Facts) -> Option<Answer> {
     let value = *values.keys().next()?;
     // intel_epb_restore raises 0, which firmware leaves when it does not care.
     let raised = facts.log.as_deref().is_some_and(|log| log.contains("ENERGY_PERF_BIAS: Set to 'normal'"));
-    let word =
-        u8::try_from(value).ok().and_then(|value| Epb(value).word()).unwrap_or("between the named values");
+    let word = u8::try_from(value).ok().and_then(|value| Epb(value).word(facts.model));
+    let word = word.unwrap_or("between the named values");
     let answer = if raised {
         ok(format!("energy bias {value} ({word}); the firmware set 0 and the kernel raised it"))
     } else {

@@ -1,7 +1,7 @@
 //! Resolves a wanted value to the value that fits one place, and checks whether the place accepts
 //! it now.
 
-use flyball_host::{CpuList, Epp, KiloHertz, MicroWatts, Micros, Percent};
+use flyball_host::{CpuList, Epb, Epp, KiloHertz, MicroWatts, Micros, Percent};
 
 use crate::{
     At, Id, Place, ReadError, Reading, ResolveError, Snapshot, Unit, Value, Vendor, Wanted,
@@ -51,6 +51,7 @@ impl Snapshot {
                     _ => Err(refuse("the state's latency is not known here".to_owned())),
                 }
             }
+            Wanted::Normal => Ok(Value::Epb(Epb::normal(self.topology().model.unwrap_or(0)))),
             Wanted::Share(share) => self.share_of_highest(knob, place, *share),
             Wanted::Min | Wanted::Max | Wanted::Base | Wanted::Nominal | Wanted::Efficient => {
                 let ends = knob.knob().control().map_or(Ends::None, |control| control.ends);

@@ -122,7 +122,8 @@ pub(super) const EPB: Knob = Knob {
             to match. At boot, the kernel changes a 0 left by the firmware to normal.",
     interacts: &[(Id::Epp, "steers the core's frequency where the processor has it")],
     role: Role::Knob(Control {
-        accepts: "0 to 15, performance (0), balance-performance (4), normal (6), balance-power (8) or power (15)",
+        accepts: "0 to 15, performance (0), balance-performance (4), normal (6; 7 on Alder Lake-L, Alder Lake-N and \
+                  Raptor Lake-P), balance-power (8) or power (15)",
         ends: Ends::None,
         check: Check::Any,
         judged_by: &[],

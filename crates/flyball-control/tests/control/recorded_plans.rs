@@ -113,6 +113,24 @@ fn what_is_so_on_every_policy_is_noted_once() {
     assert_eq!(plan.notes.iter().filter(of_boost).count(), 1, "{:?}", plan.notes);
 }
 
+/// `normal` is the kernel's default of the model, so the profile that aims at it changes nothing.
+#[test]
+fn the_normal_bias_is_the_models() {
+    for (machine, normal) in [("adl0", "7"), ("dell-latitude-5420-tgl", "6"), ("icx2s0", "6")] {
+        let host = flyball_testing::machine(machine);
+        let intent = Intent::from_arguments(&["epb=normal"], None).unwrap();
+        let snapshot = Snapshot::for_intent(&host, &intent).unwrap();
+        for change in plan(&snapshot, &intent).unwrap().changes {
+            assert_eq!(change.new, normal, "{machine}");
+            assert_ne!(change.old.as_deref(), Some(normal), "{machine}");
+        }
+        assert_eq!(
+            verify(&snapshot, &intent).unwrap().holds(),
+            host.msr(0, 0x1b0).unwrap() & 15 == normal.parse::<u64>().unwrap()
+        );
+    }
+}
+
 #[test]
 fn the_snapshot_for_an_intent_has_all_that_its_plan_looks_at() {
     for folder in machines() {
