@@ -16,8 +16,9 @@ const HELD: [(u32, u64); 14] = [
     (0xe2, 0x8402),
     (0x1a4, 0),
     (0x1aa, 0),
-    // C1E, and bi-directional PROCHOT, as recorded servers have them.
-    (0x1fc, 0x3),
+    // Bi-directional PROCHOT, and no promotion to C1E, as recorded servers have them: intel_idle
+    // clears the bit (c1e_promotion_disable).
+    (0x1fc, 0x1),
     (0x60a, 0),
     (0x60b, 0),
     (0x60c, 0),

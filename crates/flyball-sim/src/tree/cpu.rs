@@ -254,22 +254,14 @@ pub(super) static POWER: &[Attribute] = &[
     ),
     rw(
         "energy_perf_bias",
-        |world, dir, out| {
-            let cpu = dir.index();
-            if world.is_online(cpu) {
-                line(out, world.platform.chip.read(cpu, 0x1b0)? & 0xf)
-            } else {
-                line(out, world.platform.intel.cpus[cpu as usize].epb)
-            }
-        },
-        |world, dir, text| {
-            let cpu = dir.index();
-            let online = world.is_online(cpu);
-            intel::store_epb(&mut world.platform, cpu, online, text)
-        },
+        |world, dir, out| line(out, world.platform.chip.read(dir.index(), 0x1b0)? & 0xf),
+        |world, dir, text| intel::store_epb(&mut world.platform, dir.index(), text),
     )
     // Since 5.2 (arch/x86/kernel/cpu/intel_epb.c); before that only the register holds it.
-    .when(|world, _| world.platform.board.epb && world.platform.since(Kernel::V5_10)),
+    // intel_epb_offline removes the file.
+    .when(|world, dir| {
+        world.platform.board.epb && world.platform.since(Kernel::V5_10) && world.is_online(dir.index())
+    }),
     rw(
         "pm_qos_resume_latency_us",
         |world, dir, out| match world.cpus[dir.index() as usize].resume_latency_us {

@@ -220,7 +220,7 @@ const EPB_WORDS: [(&str, u8); 5] =
     [("performance", 0), ("balance-performance", 4), ("normal", 6), ("balance-power", 8), ("power", 15)];
 
 /// Writes energy_perf_bias (arch/x86/kernel/cpu/intel_epb.c).
-pub(crate) fn store_epb(platform: &mut Platform, cpu: u32, online: bool, text: &[u8]) -> Answer {
+pub(crate) fn store_epb(platform: &mut Platform, cpu: u32, text: &[u8]) -> Answer {
     // intel_epb_normal: 7 on Alder Lake L, Gracemont and Raptor Lake P.
     let normal = if matches!(platform.board.model, 0x9a | 0xbe | 0xba) { 7 } else { 6 };
     // Words first, then a number in any base (__sysfs_match_string, kstrtou64 with base 0).
@@ -229,11 +229,8 @@ pub(crate) fn store_epb(platform: &mut Platform, cpu: u32, online: bool, text: &
         Some((_, value)) => *value,
         None => kstrtou32(text, 0).ok().filter(|&value| value <= 15).ok_or(Errno::INVAL)? as u8,
     };
-    // Kept for a CPU that is offline: intel_epb_online() writes it when the CPU is back.
+    // Kept while the CPU is offline: intel_epb_online() writes it when the CPU is back.
     platform.intel.cpus[cpu as usize].epb = value;
-    if online {
-        let old = platform.chip.read(cpu, ENERGY_PERF_BIAS)?;
-        platform.chip.write(cpu, ENERGY_PERF_BIAS, old & !0xf | u64::from(value))?;
-    }
-    Ok(())
+    let old = platform.chip.read(cpu, ENERGY_PERF_BIAS)?;
+    platform.chip.write(cpu, ENERGY_PERF_BIAS, old & !0xf | u64::from(value))
 }
