@@ -110,8 +110,18 @@ impl Planner<'_> {
         if self.may_appear(want.knob, &want.place) && (comes_online || !matches!(why, Why::Offline)) {
             self.provisional(want, None, "can be read and judged only when its turn has come")?;
         } else if matches!(why, Why::Offline) {
-            let seen = self.snapshot.absence_evidence(want.knob, &why);
-            self.note_seen(Remark::Offline { knob: want.knob, place: want.place.clone() }, vec![seen]);
+            let known = self.notes.iter_mut().find_map(|note| match &mut note.remark {
+                Remark::Offline { knob, cpus } if *knob == want.knob => Some(cpus),
+                _ => None,
+            });
+            let cpus = want.place.cpus.clone();
+            match known {
+                Some(known) => known.extend(cpus.iter()),
+                None => {
+                    let seen = self.snapshot.absence_evidence(want.knob, &why);
+                    self.note_seen(Remark::Offline { knob: want.knob, cpus }, vec![seen]);
+                }
+            }
         } else {
             let asked = (want.from.as_str(), want.knob);
             absences::add(self.snapshot, &mut self.absent, asked, &want.place, why)?;
@@ -139,6 +149,12 @@ impl Planner<'_> {
         }
         if let Some((rounded, words)) = frequency_limits::in_table(self.snapshot, want, &value)? {
             value = rounded;
+            because = format!("{because}; {words}");
+        }
+        if let Some((cut, words)) = self.under_bios_limit(want, &value)? {
+            let remark = Remark::FirmwareLimits { from: want.from.clone(), limit: cut.clone() };
+            self.note(remark, &[(Id::BiosLimit, &want.place)]);
+            value = cut;
             because = format!("{because}; {words}");
         }
         match self.snapshot.check(want.knob, &want.place, &value) {

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use flyball_host::{CpuList, Epp, KiloHertz};
+use flyball_host::{CpuList, Epp, KiloHertz, Micros};
 
 use super::{Hint, Planner, Refusal, Remark, Rules, Side, Want, driver::chooses_by_itself};
 use crate::{
@@ -27,6 +27,7 @@ impl Planner<'_> {
         self.boost()?;
         self.turbo_and_limits()?;
         self.words_of_limits()?;
+        self.latency_limits()?;
         self.biases();
         self.speed_select()
     }
@@ -351,7 +352,11 @@ impl Planner<'_> {
                     // limit at the entry below it does hold.
                     let limit = want.value.as_ref().and_then(Value::frequency);
                     let has_turbo_entry = want.wanted == Wanted::Max;
-                    if limit.is_some() && limit >= end && end.is_some() && !has_turbo_entry {
+                    let is_limited = match &want.value {
+                        Some(value) => self.under_bios_limit(&want, value)?.is_some(),
+                        None => false,
+                    };
+                    if limit.is_some() && limit >= end && end.is_some() && !has_turbo_entry && !is_limited {
                         let remark = Remark::BoostGoesAbove { from: want.from.clone() };
                         let rests_on = [(Id::Turbo, &Place::machine()), (Id::AvailableFreqs, &want.place)];
                         self.note(remark, &rests_on);
@@ -397,6 +402,37 @@ impl Planner<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// Notes a latency limit that no idle state exceeds: virtual machines often have none but
+    /// polling and halting.
+    fn latency_limits(&mut self) -> Result<(), ReadError> {
+        let wants = self.wants_of(Id::LatencyLimit);
+        let mut slowest: Option<(Micros, Place)> = None;
+        for want in &wants {
+            let Some(Value::Time(limit)) = want.value else { return Ok(()) };
+            for place in self.snapshot.places_on(Id::IdleLatency, &want.place.cpus)? {
+                match self.snapshot.value_if_readable(Id::IdleLatency, &place)? {
+                    Some(Value::Time(latency)) if latency <= limit => {
+                        if slowest.as_ref().is_none_or(|(known, _)| latency > *known) {
+                            slowest = Some((latency, place));
+                        }
+                    }
+                    _ => return Ok(()),
+                }
+            }
+        }
+        let Some(want) = wants.first() else { return Ok(()) };
+        let remark = Remark::NoSlowerState { from: want.from.clone() };
+        match slowest {
+            Some((_, place)) => self.note(remark, &[(Id::IdleLatency, &place)]),
+            None => {
+                let why = self.snapshot.why_nowhere(Id::IdleLatency);
+                let seen = self.snapshot.absence_evidence(Id::IdleLatency, &why);
+                self.note_seen(remark, vec![seen]);
+            }
+        }
+        Ok(())
     }
 
     /// Notes EPB in addition to EPP: the older hint does not replace the newer.

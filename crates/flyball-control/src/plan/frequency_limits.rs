@@ -70,6 +70,29 @@ impl Planner<'_> {
         Ok(cap.filter(|cap| cap < frequency))
     }
 
+    /// Returns the firmware's limit (_PPC) if `value` is above it. The kernel combines it with the
+    /// limit of the file, and the file shows the lower one (acpi_processor_ppc_init adds a QoS
+    /// request). Without such a limit `bios_limit` is the table's highest frequency.
+    pub(super) fn under_bios_limit(
+        &self,
+        want: &Want,
+        value: &Value,
+    ) -> Result<Option<(Value, String)>, ReadError> {
+        let frequency = |value: Option<Value>| value.and_then(|value| value.frequency());
+        let (Some(wanted), true) = (value.frequency(), matches!(want.knob, Id::MinFreq | Id::MaxFreq)) else {
+            return Ok(None);
+        };
+        let Some(limit) = frequency(self.snapshot.value_if_readable(Id::BiosLimit, &want.place)?) else {
+            return Ok(None);
+        };
+        let is_lower = match self.snapshot.value(Id::AvailableFreqs, &want.place)? {
+            Some(Value::Frequencies(table)) => table.into_iter().max().is_some_and(|top| limit < top),
+            _ => false,
+        };
+        let is_cut = is_lower && limit.0 > 0 && limit < wanted;
+        Ok(is_cut.then(|| (Value::Frequency(limit), format!("the firmware allows {limit} at most"))))
+    }
+
     /// Returns whether turbo is switched by intel_pstate's `no_turbo`.
     fn turbo_is_intel_pstates(&self) -> Result<bool, ReadError> {
         let slot = self.snapshot.slot(Id::Turbo, &Place::machine())?;

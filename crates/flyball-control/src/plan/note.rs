@@ -25,10 +25,10 @@ pub enum Remark {
         from: String,
         place: Place,
     },
-    /// A place is offline and is not changed.
+    /// CPUs are offline and are not changed.
     Offline {
         knob: Id,
-        place: Place,
+        cpus: CpuList,
     },
     /// A governor that the kernel loads when its name is written.
     LoadsGovernor {
@@ -71,8 +71,17 @@ pub enum Remark {
         from: String,
         bases: Vec<KiloHertz>,
     },
+    /// The firmware's limit is below what is wanted.
+    FirmwareLimits {
+        from: String,
+        limit: Value,
+    },
     /// The processor has both hints.
     BothHints {
+        from: String,
+    },
+    /// A latency limit that every idle state keeps anyway.
+    NoSlowerState {
         from: String,
     },
     /// The cost of a level or a feature of Speed Select.
@@ -164,7 +173,9 @@ impl fmt::Display for Remark {
             Remark::SpansMore { from, place } => {
                 write!(f, "{from}: {place} has CPUs {}, so it is set for all of them", place.cpus)
             }
-            Remark::Offline { knob, place } => write!(f, "{knob}: {place} is offline and is not changed"),
+            Remark::Offline { knob, cpus } => {
+                write!(f, "{knob}: CPUs {} are offline and are not changed", cpus.short())
+            }
             Remark::LoadsGovernor { governor } => {
                 write!(f, "governor {governor} is not loaded; writing its name makes the kernel load it")
             }
@@ -205,11 +216,18 @@ impl fmt::Display for Remark {
                 write!(f, "{from}: not one frequency, because the CPUs have different base frequencies: ")?;
                 super::write_list(f, bases, ", ")
             }
+            Remark::FirmwareLimits { from, limit } => write!(
+                f,
+                "{from}: the firmware allows {limit} at most, whatever is set; once its limit is gone, set this again"
+            ),
             Remark::BothHints { from } => write!(
                 f,
                 "{from}: this processor also has epp, which steers the cores' frequency; epb still affects package \
                  power decisions, so set both to the same"
             ),
+            Remark::NoSlowerState { from } => {
+                write!(f, "{from}: no idle state here takes longer to wake from, so it changes nothing")
+            }
             Remark::Cost { from, place, cost } => write!(f, "{from} on {place}: {cost}"),
             Remark::FeatureGoesOff { from, feature, place } => write!(
                 f,

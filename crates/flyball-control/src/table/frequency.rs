@@ -31,6 +31,7 @@ const JUDGING_LIMITS: &[Id] = &[
     Id::LowestNonlinearFreq,
     Id::AvailableFreqs,
     Id::BoostFreqs,
+    Id::BiosLimit,
     Id::Turbo,
 ];
 

@@ -123,8 +123,9 @@ fn of_file(name: &str) -> Option<&'static Knob> {
     TABLE.iter().find(|knob| knob.mechanisms.iter().any(is_named))
 }
 
-/// Returns whether this, in lower case, is the name of an idle state, such as C6 or C1E.
+/// Returns whether this, in lower case, is the name of an idle state, such as C6, C1E or C1_ACPI.
 pub(crate) fn is_idle_state(lower: &str) -> bool {
+    let lower = lower.strip_suffix("_acpi").unwrap_or(lower);
     lower.len() <= 5
         && lower.strip_prefix('c').is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
 }

@@ -229,7 +229,7 @@ pub(super) const TURBO: Knob = Knob {
                     // turbo_is_disabled(): bit 38 of IA32_MISC_ENABLE. The kernel answers EPERM to
                     // `0`, and says why in its log.
                     &[Errno::PERM],
-                    "the firmware has turbo switched off: switch it on in the BIOS setup",
+                    "the firmware has turbo switched off, and then the kernel takes no change: see the BIOS setup",
                 ),
                 // The folder intel_pstate/ stays when the driver is off; its files check for a
                 // driver.

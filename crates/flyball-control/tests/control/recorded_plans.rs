@@ -113,6 +113,35 @@ fn what_is_so_on_every_policy_is_noted_once() {
     assert_eq!(plan.notes.iter().filter(of_boost).count(), 1, "{:?}", plan.notes);
 }
 
+/// The kernel shows the lower of the file's limit and the firmware's, so a higher one cannot hold.
+#[test]
+fn a_limit_of_the_firmware_is_noted_and_not_written_over() {
+    let root = "/sys/devices/system/cpu/cpufreq";
+    let mut machines_with_it = 0;
+    for folder in machines() {
+        let host = open(&folder);
+        if !host.exists(&format!("{root}/policy0/bios_limit")) {
+            continue;
+        }
+        machines_with_it += 1;
+        let lowest = host.read(&format!("{root}/policy0/cpuinfo_min_freq")).unwrap();
+        let policies = host.list(root).unwrap().into_iter().filter(|name| name.starts_with("policy"));
+        let limited = |policy: String| {
+            ["bios_limit", "scaling_max_freq"].map(|file| (format!("{root}/{policy}/{file}"), lowest.clone()))
+        };
+        let changed = Changed::with(&host, policies.flat_map(limited).collect(), &[]);
+        for wish in ["max-freq=max", "max-freq=base", "max-freq=75%"] {
+            let intent = Intent::from_arguments(&[wish], None).unwrap();
+            let Ok(plan) = plan(&Snapshot::for_intent(&changed, &intent).unwrap(), &intent) else { continue };
+            assert!(plan.is_empty(), "{wish} on {}: {:?}", folder.display(), plan.changes);
+            let note = plan.notes.last().unwrap();
+            assert!(matches!(note.remark, Remark::FirmwareLimits { .. }), "{note}");
+            assert!(note.evidence[0].place.ends_with("bios_limit"), "{note}");
+        }
+    }
+    assert!(machines_with_it >= 2, "{machines_with_it}");
+}
+
 /// `normal` is the kernel's default of the model, so the profile that aims at it changes nothing.
 #[test]
 fn the_normal_bias_is_the_models() {

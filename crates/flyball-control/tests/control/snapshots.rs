@@ -103,6 +103,7 @@ impl Held {
             .with(Id::NominalFreq, |_| None)
             .with(Id::AvailableFreqs, |_| None)
             .with(Id::BoostFreqs, |_| None)
+            .with(Id::BiosLimit, |_| None)
             .with(Id::Turbo, |_| None)
     }
 }

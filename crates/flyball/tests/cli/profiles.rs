@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use flyball_control::{
-    Id, Intent, Request, Setting, Snapshot, Value,
+    Id, Intent, Place, Request, Setting, Snapshot, Value,
     plan::{Plan, plan_and_choice},
     profile::Profile,
     verify::verify,
@@ -58,6 +58,7 @@ fn complaints(host: &dyn Host, name: &str, plan: &Plan) -> (Vec<String>, BTreeSe
         Id::LowestNonlinearFreq,
         Id::Turbo,
         Id::MaxPerfPct,
+        Id::IdleLatency,
     ];
     let mut snapshot = Snapshot::begin(host).unwrap();
     snapshot.take(host, &Request { knobs: LOOKED_AT, sample_absence: true, ..Request::default() });
@@ -117,7 +118,29 @@ fn complaints(host: &dyn Host, name: &str, plan: &Plan) -> (Vec<String>, BTreeSe
             wrong.push(format!("{name} on {}: turbo {has_turbo}, capped {is_capped}", host.name()));
         }
     }
+    wrong.extend(
+        sleeps_too_deep(&snapshot, name, plan).map(|sleeps| format!("{name} on {}: {sleeps}", host.name())),
+    );
     (wrong, ranges)
+}
+
+/// The idle states behind C1, or C1E, that the latency limit of a plan admits.
+fn sleeps_too_deep(snapshot: &Snapshot, name: &str, plan: &Plan) -> Option<String> {
+    if !matches!(name, "latency" | "hpc" | "benchmark" | "realtime") {
+        return None;
+    }
+    let limit = plan.changes.iter().find(|change| change.knob == Id::LatencyLimit);
+    let limit = limit.and_then(|change| change.new.parse().ok()).unwrap_or(0);
+    let places = snapshot.places(Id::IdleLatency).unwrap_or_default();
+    let is_admitted = |place: &&Place| {
+        let latency = snapshot.value_if_readable(Id::IdleLatency, place).ok().flatten();
+        matches!(latency, Some(Value::Time(latency)) if latency.0 <= limit)
+    };
+    let mut admitted: BTreeSet<_> = places.iter().filter(is_admitted).map(|place| &*place.name).collect();
+    let has_c1 = places.iter().any(|place| matches!(&*place.name, "C1" | "C1_ACPI"));
+    let shallow = ["POLL", "C1", "C1_ACPI", if name == "realtime" && has_c1 { "" } else { "C1E" }];
+    admitted.retain(|state| !shallow.contains(state));
+    (!admitted.is_empty()).then(|| format!("{limit} us admit {admitted:?}"))
 }
 
 /// Ranges in GHz: `0.8-3.7`, `2.1` without a choice, at most two kinds of CPUs.

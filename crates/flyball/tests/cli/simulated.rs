@@ -455,3 +455,20 @@ fn the_driver_can_be_switched_off_without_hardware_p_states() {
     let off = plan("sim:gold-6138,boot=intel_pstate=no_hwp");
     assert!(off.code == 0 && off.out.contains("driver-mode: off"), "{}", off.err);
 }
+
+/// The kernel removes files of an offline CPU: one note per knob names all of them.
+#[test]
+fn offline_cpus_are_noted_once_per_knob() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |words: &[&str]| {
+        let sim = ["-M", "sim:hybrid-laptop", "--sim-state", "box", "--state-dir", "state"];
+        Ran::of(flyball!().current_dir(folder.path()).args(sim).args(words))
+    };
+    run(&["set", "smt=off"]);
+    let plan = run(&["plan", "epb=power", "epp=power"]);
+    assert!(plan.out.contains("cpu{0,2,4,6,8-15}/power/energy_perf_bias"), "{}", plan.text());
+    for knob in ["epb", "epp"] {
+        let note = format!("note: {knob}: CPUs 1-7:2 are offline and are not changed [");
+        assert_eq!(plan.err.matches(&note).count(), 1, "{}", plan.text());
+    }
+}
