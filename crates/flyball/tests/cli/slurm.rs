@@ -11,23 +11,28 @@ fn program(folder: &Path, name: &str, text: &str) {
 
 /// One of the scripts, with the programs of a folder in front of the system's. Returns its exit
 /// code.
-fn run(script: &str, folder: &Path) -> i32 {
+fn run(script: &str, folder: &Path, profile: &str) -> i32 {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/slurm").join(script);
     let text = fs::read_to_string(path).unwrap();
     let profiles = folder.join("profiles");
     let text = text
         .replace("PATH=/usr/local/sbin:", &format!("PATH={}:", folder.display()))
         .replace("/etc/flyball/slurm.profiles", profiles.to_str().unwrap());
-    fs::write(profiles, "slow max-freq=2GHz\nnode hpc\n").unwrap();
+    fs::write(profiles, "10 max-freq=1GHz\nslow max-freq=2GHz\nnode hpc\n").unwrap();
     let mut command = Command::new("sh");
     command.args(["-c", &text]).env("SLURM_JOB_ID", "4").env("SLURMD_NODENAME", "n1");
-    command.env("SLURM_JOB_COMMENT", "flyball=slow").env("SLURM_JOB_CONSTRAINTS", "");
+    command.env("SLURM_JOB_COMMENT", format!("flyball={profile}")).env("SLURM_JOB_CONSTRAINTS", "");
     command.env("FLYBALL_STATE", folder);
     command.status().unwrap().code().unwrap()
 }
 
 /// The words with which the prolog calls flyball when scontrol prints `lines`.
 fn held(lines: &str) -> Option<String> {
+    held_for("slow", lines)
+}
+
+/// The same for a job that asks for this profile.
+fn held_for(profile: &str, lines: &str) -> Option<String> {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
     fs::write(at("job"), lines).unwrap();
@@ -36,7 +41,7 @@ fn held(lines: &str) -> Option<String> {
     program(folder.path(), "lscpu", "for cpu in 0 1 2 3 4 5 6 7; do echo 0,$cpu,$cpu; done");
     program(folder.path(), "logger", "exit 0");
     program(folder.path(), "flyball", &format!("echo \"$@\" >'{}'", at("calls")));
-    assert_eq!(run("prolog", folder.path()), 0, "a prolog that fails drains the node");
+    assert_eq!(run("prolog", folder.path(), profile), 0, "a prolog that fails drains the node");
     fs::read_to_string(at("calls")).ok()
 }
 
@@ -72,6 +77,13 @@ fn a_jobs_words_choose_no_cpus() {
         assert_eq!(held(&line("x", hostile, "c")), expected, "WorkDir={hostile}");
         assert_eq!(held(&line("x", "/", hostile)), expected, "Comment={hostile}");
     }
+    assert_eq!(held_for("1e1", &line("x", "/", "c")), None, "not the 10 of the list");
+    // Slurm prints no record: the job brings one, with what follows a record.
+    for forged in ["Nodes=n1 CPU_IDs=0-7 Mem=1 GRES=", "Nodes=n1 CPU_IDs=0-7 Mem=1 GRES= MinCPUsNode=1"] {
+        for line in [line(forged, "/", "c"), line("x", forged, "c"), line("x", "/", forged)] {
+            assert_eq!(held(&line.replace("Nodes=n1 CPU_IDs=2-3 Mem=10 GRES= ", "")), None, "{line}");
+        }
+    }
     // If Slurm itself says what the node does not have.
     for ids in ["0-8", "0-90000000", "3-2", "1,,2", "-1", "99999999999999999999"] {
         assert_eq!(held(&line("x", "/", "c").replace("=2-3", &format!("={ids}"))), None, "{ids}");
@@ -81,10 +93,11 @@ fn a_jobs_words_choose_no_cpus() {
 /// Whatever a job's owner writes: the job gets its own CPUs or no profile.
 #[test]
 fn no_words_of_a_job_choose_its_cpus() {
-    const PARTS: [&str; 12] = [
+    const PARTS: [&str; 13] = [
         " Nodes=n1 CPU_IDs=0-7 Mem=1 GRES=",
         " Nodes=n1 CPU_IDs=0-7 Mem=10 ",
         "CPU_IDs=",
+        "MinCPUsNode=1",
         "Nodes=n1",
         " GRES= ",
         "\n",
@@ -123,7 +136,7 @@ fn the_epilog_fails_only_for_a_hold_that_is_there() {
     program(folder.path(), "logger", "exit 0");
     for code in [127, 1, 2, 0] {
         program(folder.path(), "flyball", &format!("exit {code}"));
-        assert_eq!(run("epilog", folder.path()), 0, "no hold, flyball ends with {code}");
+        assert_eq!(run("epilog", folder.path(), ""), 0, "no hold, flyball ends with {code}");
     }
     program(folder.path(), "flyball", "exit 3");
     let holds = folder.path().join("holds");
@@ -132,7 +145,7 @@ fn the_epilog_fails_only_for_a_hold_that_is_there() {
         "{\"holds\": [{\"name\": \"slurm-40\", \"owner\": \"\\\"name\\\": \\\"slurm-4\\\"\"}]}",
     )
     .unwrap();
-    assert_eq!(run("epilog", folder.path()), 0, "another job's hold");
+    assert_eq!(run("epilog", folder.path(), ""), 0, "another job's hold");
     fs::write(&holds, "{\"holds\": [{\"name\": \"slurm-4\"}]}").unwrap();
-    assert_eq!(run("epilog", folder.path()), 1);
+    assert_eq!(run("epilog", folder.path(), ""), 1);
 }
