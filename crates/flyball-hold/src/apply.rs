@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use flyball_control::{
     Content, Id, Intent, Location, ReadError, Setting, Snapshot,
     knob::subject::Subject,
-    plan::{Plan, PlanError, plan, targets},
+    plan::{Plan, PlanError, plan, plan_and_choice, targets},
     write::{
         journal::{Contents, Goal, Journal, JournalError},
         restore::{NotRestored, NotRestoredReason, Restoration},
@@ -116,7 +116,7 @@ fn bring_except(
         return Ok(Brought { applied: None, restored: restored.restoration });
     }
     let (mut kept, mut remembered) = (BTreeSet::new(), BTreeSet::new());
-    let (mut wanted, mut differs) = (Intent::default(), false);
+    let (mut wanted, mut planned) = (Intent::default(), None);
     if !effective.intent.is_empty() {
         // One look for what holds want, what is kept and what differs: between two looks another
         // program may write.
@@ -132,8 +132,11 @@ fn bring_except(
             .collect();
         kept = targets.into_iter().map(|target| target.location).collect();
         wanted = effective.without(left, &snapshot);
-        differs = !wanted.is_empty() && !plan(&snapshot, &wanted)?.is_empty();
+        if !wanted.is_empty() {
+            planned = Some((plan_and_choice(&snapshot, &wanted)?, snapshot.into_contents()));
+        }
     }
+    let differs = planned.as_ref().is_some_and(|((plan, _), _)| !plan.is_empty());
     let mut unsure = Vec::new();
     let contents = if unread.is_empty() { None } else { Journal::load(state)? };
     let entries = contents.map(|contents| contents.of_holds()).unwrap_or_default();
@@ -175,8 +178,10 @@ fn bring_except(
     let applied = if wanted.is_empty() {
         None
     } else {
+        // What was judged is what is written, unless a release has changed what it was judged by.
         // Dropped on failure, the transaction restores what it has written.
-        Some(transaction.apply(&wanted, &|| false)?)
+        let planned = planned.filter(|_| restored.remembered == 0);
+        Some(transaction.apply_planned(&wanted, planned, &|| false)?)
     };
     transaction.keep_held()?;
     Ok(Brought { applied, restored: name_unsure(restored) })

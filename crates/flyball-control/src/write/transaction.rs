@@ -53,6 +53,9 @@ pub struct Transaction<'h> {
     written: BTreeSet<Location>,
 }
 
+/// A plan, the intent that it carries out, and the contents that it was made from.
+pub type Planned = ((Plan, Intent), HashMap<Location, Content>);
+
 /// A write that is to be journaled.
 #[derive(Debug, Clone, Copy)]
 struct Write<'a> {
@@ -224,6 +227,20 @@ impl<'h> Transaction<'h> {
     /// # Errors
     /// See [`ApplyError`].
     pub fn apply(&mut self, intent: &Intent, interrupted: &dyn Fn() -> bool) -> Result<Applied, ApplyError> {
+        self.apply_planned(intent, None, interrupted)
+    }
+
+    /// Does what [`apply`](Self::apply) does, beginning with a plan that was made under this
+    /// transaction's lock, if it has written nothing since.
+    ///
+    /// # Errors
+    /// See [`ApplyError`].
+    pub fn apply_planned(
+        &mut self,
+        intent: &Intent,
+        mut planned: Option<Planned>,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Applied, ApplyError> {
         let mut applied = Applied::default();
         let mut done: BTreeMap<Location, String> = BTreeMap::new();
         let mut first = true;
@@ -234,9 +251,11 @@ impl<'h> Transaction<'h> {
                 // worker has run: this look decides whether everything holds.
                 self.host.sleep(Duration::from_millis(5));
             }
-            let fresh = Snapshot::for_intent(self.host, &intent)
-                .map_err(PlanError::Read)
-                .and_then(|snapshot| Ok((plan_and_choice(&snapshot, &intent)?, snapshot.into_contents())));
+            let look = || {
+                let snapshot = Snapshot::for_intent(self.host, &intent).map_err(PlanError::Read)?;
+                Ok((plan_and_choice(&snapshot, &intent)?, snapshot.into_contents()))
+            };
+            let fresh = planned.take().map_or_else(look, Ok);
             let ((Plan { changes, notes, .. }, chosen), mut known) = match fresh {
                 Ok(fresh) => fresh,
                 // Nothing was written yet: the plain error is the whole truth, without a word on
