@@ -53,11 +53,15 @@ const MAX_AT_ONCE: usize = 8;
 const MAX_READ: usize = 64;
 
 /// The hold of the profile that a user chose. Stronger than those of hold.toml, weaker than those
-/// of `hold add`.
+/// of `hold add`. Its owner tells it from others, not its name.
 const CHOSEN: (&str, u32) = ("desktop", 80);
 
 /// The holds of programs: `power-saver` beats `performance`, and both beat what the user chose.
 const PREFIX: &str = "desktop:";
+
+fn is_chosen(owner: &Owner) -> bool {
+    matches!(owner, Owner::Desktop(_))
+}
 
 /// The file with the chosen profile, in the directory that lasts over boots.
 const CHOICE: &str = "desktop";
@@ -226,9 +230,9 @@ impl<'a> Bus<'a> {
         }
         let holds = &service.store().holds;
         // Cookies are of one connection to the bus: no program can release these any more.
-        let clients = holds.iter().filter_map(|hold| hold.name.as_str().strip_prefix(PREFIX)?.parse().ok());
+        let clients = holds.iter().filter_map(|hold| hold.owner.cookie());
         self.ending.extend(clients.filter(|cookie| !self.clients.contains_key(cookie)));
-        let chosen = holds.iter().find(|hold| hold.name.as_str() == CHOSEN.0);
+        let chosen = holds.iter().find(|hold| is_chosen(&hold.owner));
         match chosen {
             Some(hold) => {
                 let of_name = |(_, (name, _)): &(&Profile, &(String, Vec<Setting>))| {
@@ -239,7 +243,7 @@ impl<'a> Bus<'a> {
             None => {
                 let kept = self.choice().and_then(|path| std::fs::read_to_string(path).ok());
                 if let Some(profile) = kept.and_then(|name| name.trim().parse().ok())
-                    && let Err(refusal) = self.choose(profile, Owner::Boot, service, moment)
+                    && let Err(refusal) = self.choose(profile, Owner::Desktop(None), service, moment)
                 {
                     self.notices.push(BusNotice::NotRestored { profile, why: refusal.sentence });
                 }
@@ -451,12 +455,11 @@ impl<'a> Bus<'a> {
             priority: hold.priority,
             in_force: in_force(&hold.name),
         };
-        let in_store =
-            |cookie: &u32| store.holds.iter().any(|hold| hold.name.as_str() == client_name(*cookie));
+        let in_store = |cookie: &u32| store.holds.iter().any(|hold| hold.owner.cookie() == Some(*cookie));
         // Released by an administrator, or by a restore.
         self.clients.retain(|cookie, _| in_store(cookie));
         self.orphans.retain(|cookie, _| in_store(cookie));
-        if !store.holds.iter().any(|hold| hold.name.as_str() == CHOSEN.0) {
+        if !store.holds.iter().any(|hold| is_chosen(&hold.owner)) {
             self.chosen = None;
         }
         State {
@@ -489,12 +492,7 @@ impl<'a> Bus<'a> {
         }
         let ending = std::mem::take(&mut self.ending);
         let released = requests::change(service, moment, |store| {
-            for cookie in &ending {
-                // It may have been released by an administrator.
-                if let Ok(name) = client_name(*cookie).parse() {
-                    let _ = store.release(&name);
-                }
-            }
+            store.release_where(|hold| hold.owner.cookie().is_some_and(|cookie| ending.contains(&cookie)));
             Ok(())
         });
         match released {
@@ -526,10 +524,6 @@ impl<'a> Bus<'a> {
             Err(_) => running.child.try_wait(),
         };
     }
-}
-
-fn client_name(cookie: u32) -> String {
-    format!("{PREFIX}{cookie}")
 }
 
 /// Reads what the process asks, until it ends.

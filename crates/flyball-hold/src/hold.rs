@@ -41,6 +41,11 @@ impl HoldName {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// This name with a number behind it, which must leave it a name.
+    pub(crate) fn numbered(&self, number: u32) -> HoldName {
+        HoldName(format!("{}.{number}", self.0))
+    }
 }
 
 impl fmt::Display for HoldName {
@@ -71,17 +76,24 @@ pub enum Owner {
     Boot,
     /// A user.
     User(u32),
-    /// A program on D-Bus. Its name is only shown: the program chose it.
-    Client { user: u32, name: String },
+    /// The desktop: the profile that this user chose, or what an earlier boot's service kept.
+    Desktop(Option<u32>),
+    /// A program on D-Bus, by the cookie of its hold. Its name is only shown: the program chose it.
+    Client { cookie: u32, user: u32, name: String },
 }
 
 impl Owner {
     /// The user, if it is one.
     pub fn user(&self) -> Option<u32> {
         match self {
-            Owner::Config | Owner::Boot => None,
-            Owner::User(user) | Owner::Client { user, .. } => Some(*user),
+            Owner::Config | Owner::Boot | Owner::Desktop(None) => None,
+            Owner::User(user) | Owner::Desktop(Some(user)) | Owner::Client { user, .. } => Some(*user),
         }
+    }
+
+    /// The cookie, if it is a program.
+    pub fn cookie(&self) -> Option<u32> {
+        if let Owner::Client { cookie, .. } = self { Some(*cookie) } else { None }
     }
 }
 
@@ -92,7 +104,9 @@ impl fmt::Display for Owner {
             Owner::Boot => f.pad("boot"),
             Owner::User(0) => f.pad("root"),
             Owner::User(user) => f.pad(&format!("user {user}")),
-            Owner::Client { user, name } => f.pad(&format!("client of user {user}: {name}")),
+            Owner::Desktop(None) => f.pad("desktop"),
+            Owner::Desktop(Some(user)) => f.pad(&format!("desktop of user {user}")),
+            Owner::Client { cookie, user, name } => f.pad(&format!("client {cookie} of user {user}: {name}")),
         }
     }
 }
@@ -102,16 +116,21 @@ impl From<&str> for Owner {
     /// belongs to root.
     fn from(text: &str) -> Owner {
         let client = || {
-            let (user, name) = text.strip_prefix("client of user ")?.split_once(": ")?;
-            Some(Owner::Client { user: user.parse().ok()?, name: name.to_owned() })
+            let (cookie, rest) = text.strip_prefix("client ")?.split_once(" of user ")?;
+            let (user, name) = rest.split_once(": ")?;
+            Some(Owner::Client {
+                cookie: cookie.parse().ok()?,
+                user: user.parse().ok()?,
+                name: name.to_owned(),
+            })
         };
+        let user = |prefix| text.strip_prefix(prefix).and_then(|user| user.parse().ok());
         match text {
             "config" => Owner::Config,
             "boot" => Owner::Boot,
-            _ => client().unwrap_or_else(|| {
-                let user = text.strip_prefix("user ").and_then(|user| user.parse().ok());
-                Owner::User(user.unwrap_or(0))
-            }),
+            "desktop" => Owner::Desktop(None),
+            _ => (client().or_else(|| Some(Owner::Desktop(Some(user("desktop of user ")?)))))
+                .unwrap_or_else(|| Owner::User(user("user ").unwrap_or(0))),
         }
     }
 }
@@ -274,12 +293,14 @@ mod tests {
 
     #[test]
     fn owners_are_read_as_they_are_written() {
-        let client = |name: &str| Owner::Client { user: 1000, name: name.to_owned() };
-        for owner in [Owner::Config, Owner::Boot, Owner::User(0), Owner::User(1000), client("config")] {
+        let client = |name: &str| Owner::Client { cookie: 7, user: 1000, name: name.to_owned() };
+        let desktop = [Owner::Desktop(None), Owner::Desktop(Some(0)), Owner::Desktop(Some(1000))];
+        let others = [Owner::Config, Owner::Boot, Owner::User(0), Owner::User(1000), client("config")];
+        for owner in desktop.into_iter().chain(others) {
             let json = serde_json::to_string(&owner).unwrap();
             assert_eq!(serde_json::from_str::<Owner>(&json).unwrap(), owner, "{json}");
         }
-        for name in ["", "root", "config", "boot", "user 7", ": ", "client of user 7: x"] {
+        for name in ["", "root", "config", "boot", "desktop", "user 7", ": ", "client 8 of user 7: x"] {
             assert_eq!(Owner::from(client(name).to_string().as_str()), client(name));
         }
         // Of an earlier flyball: a name of sudo's, or what an application called itself.

@@ -190,17 +190,7 @@ impl<'h> Service<'h> {
                 return;
             }
         };
-        let config_holds: Vec<HoldName> = self
-            .store
-            .holds
-            .iter()
-            .filter(|hold| hold.owner == Owner::Config)
-            .map(|hold| hold.name.clone())
-            .collect();
-        for name in config_holds {
-            // It was just found.
-            let _ = self.store.release(&name);
-        }
+        self.store.release_where(|hold| hold.owner == Owner::Config);
         self.store.config_error = None;
         for hold in holds {
             // What a user has made of it since the boot counts.
@@ -577,18 +567,7 @@ impl<'h> Service<'h> {
         self.reload(moment);
         // `hold status` must not name a process that is about to end, even if nothing is released.
         self.store.service = None;
-        // Taken before the release, which needs the store for itself.
-        let ending: Vec<HoldName> = self
-            .store
-            .holds
-            .iter()
-            .filter(|hold| hold.on_exit == OnExit::Release)
-            .map(|hold| hold.name.clone())
-            .collect();
-        for name in &ending {
-            // It was just found.
-            let _ = self.store.release(name);
-        }
+        let ending = self.store.release_where(|hold| hold.on_exit == OnExit::Release);
         self.save();
         if ending.is_empty() {
             return Ok(self.notices);

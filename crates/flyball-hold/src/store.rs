@@ -273,6 +273,27 @@ impl Store {
         self.add(hold)
     }
 
+    /// Returns the name of the hold with such an owner, or else `name`, with a number behind it if
+    /// another's hold has that name.
+    pub fn name_for(&self, name: &HoldName, is_owner: impl Fn(&Owner) -> bool) -> HoldName {
+        if let Some(known) = self.holds.iter().find(|hold| is_owner(&hold.owner)) {
+            return known.name.clone();
+        }
+        let is_free = |name: &HoldName| !self.holds.iter().any(|hold| hold.name == *name);
+        let numbered = (2..).map(|number| name.numbered(number));
+        std::iter::once(name.clone()).chain(numbered).find(is_free).unwrap_or_else(|| name.clone())
+    }
+
+    /// Removes such holds; their names.
+    pub fn release_where(&mut self, is_one: impl Fn(&Hold) -> bool) -> Vec<HoldName> {
+        let names: Vec<HoldName> =
+            self.holds.iter().filter(|hold| is_one(hold)).map(|hold| hold.name.clone()).collect();
+        for name in &names {
+            self.drop_hold(name);
+        }
+        names
+    }
+
     /// Removes a hold for a user; `None` is root, who may remove any hold but the configuration's.
     ///
     /// # Errors
@@ -311,12 +332,7 @@ impl Store {
 
     /// Removes the holds that have ended.
     pub fn expire(&mut self, now: Duration) -> Vec<HoldName> {
-        let ended: Vec<HoldName> =
-            self.holds.iter().filter(|hold| hold.end.has_come(now)).map(|hold| hold.name.clone()).collect();
-        for name in &ended {
-            self.drop_hold(name);
-        }
-        ended
+        self.release_where(|hold| hold.end.has_come(now))
     }
 
     /// Removes all holds, those of the configuration too.

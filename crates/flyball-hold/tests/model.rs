@@ -201,7 +201,7 @@ fn holds_belong_to_their_owners() {
     let mut store = Store::empty(&kernel);
     let named =
         |name: &str, owner: Owner| Hold { name: name.parse().unwrap(), owner, ..hold(0, &[], 100, 0) };
-    let client = Owner::Client { user: 1000, name: "config".to_owned() };
+    let client = Owner::Client { cookie: 1, user: 1000, name: "config".to_owned() };
     store.add(named("of-config", Owner::Config)).unwrap();
     store.add_by(None, named("of-root", Owner::User(0))).unwrap();
     store.add_by(Some(1000), named("of-client", client)).unwrap();

@@ -8,7 +8,7 @@ use flyball_hold::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Bus, BusNotice, CHOSEN, PREFIX, client_name};
+use super::{Bus, BusNotice, CHOSEN, PREFIX, is_chosen};
 use crate::{Answer, Ask, Profile, Refusal, Why};
 
 /// Characters of an owner: an application names itself.
@@ -47,12 +47,12 @@ impl Bus<'_> {
             // Both are answered before.
             Ask::Serving { .. } | Ask::Plan { .. } => Ok(Value::Null),
             Ask::Choose { profile, user } => {
-                self.choose(profile, Owner::User(user), service, moment).map(|()| Value::Null)
+                self.choose(profile, Owner::Desktop(Some(user)), service, moment).map(|()| Value::Null)
             }
             Ask::Hold { cookie, profile, application, user } => {
                 let name = application.chars().filter(|c| !c.is_control()).take(MAX_OWNER).collect();
-                let owner = Owner::Client { user, name };
-                self.hold(cookie, profile, owner, service, moment).map(|()| Value::Null)
+                let owner = Owner::Client { cookie, user, name };
+                self.hold((cookie, user), profile, owner, service, moment).map(|()| Value::Null)
             }
             Ask::Release { cookie } => {
                 // Also if another flyball has the machine now: the program is gone, so this cannot
@@ -84,12 +84,10 @@ impl Bus<'_> {
         service: &mut Service<'_>,
         moment: Moment,
     ) -> Result<(), Refusal> {
-        let hold = self.of_profile(CHOSEN.0.to_owned(), CHOSEN.1, profile, owner, moment)?;
+        let mut hold = self.of_profile(CHOSEN.0.to_owned(), CHOSEN.1, profile, owner, moment)?;
         change(service, moment, |store| {
-            let programs: Vec<HoldName> = store.holds.iter().map(|hold| hold.name.clone()).collect();
-            for name in programs.iter().filter(|name| name.as_str().starts_with(PREFIX)) {
-                store.release(name)?;
-            }
+            hold.name = store.name_for(&hold.name, is_chosen);
+            store.release_where(|hold| hold.owner.cookie().is_some());
             store.add(hold)
         })?;
         self.clients.clear();
@@ -105,7 +103,7 @@ impl Bus<'_> {
 
     fn hold(
         &mut self,
-        cookie: u32,
+        (cookie, user): (u32, u32),
         profile: Profile,
         owner: Owner,
         service: &mut Service<'_>,
@@ -115,11 +113,13 @@ impl Bus<'_> {
             Profile::PowerSaver => CHOSEN.1 + 2,
             _ => CHOSEN.1 + 1,
         };
-        let user = owner.user().unwrap_or(0);
-        let mut hold = self.of_profile(client_name(cookie), priority, profile, owner, moment)?;
+        let mut hold = self.of_profile(format!("{PREFIX}{cookie}"), priority, profile, owner, moment)?;
         // The program's name on the bus is not known to the next service.
         hold.on_exit = OnExit::Release;
-        change(service, moment, |store| store.add_by(by(user), hold))?;
+        change(service, moment, |store| {
+            hold.name = store.name_for(&hold.name, |owner| owner.cookie() == Some(cookie));
+            store.add_by(by(user), hold)
+        })?;
         self.clients.insert(cookie, profile);
         self.orphans.remove(&cookie);
         Ok(())
@@ -151,7 +151,7 @@ impl Bus<'_> {
         moment: Moment,
     ) -> Answer {
         let hold = Hold::new(name.parse().map_err(invalid)?, Owner::User(user), settings, moment.unix);
-        // The desktop's own holds are changed by its own calls.
+        // Only to spare readers a wrong guess: holds are told apart by their owners.
         if hold.name.as_str() == CHOSEN.0 || hold.name.as_str().starts_with(PREFIX) {
             return Err(invalid(format_args!("the name '{name}' is the desktop's")));
         }

@@ -85,7 +85,7 @@ fn the_chosen_profile_outlives_the_service_and_the_holds_of_programs_do_not() {
     let (host, _) = machine();
     let (service, mut bus) = start(&host, &folder);
     assert_eq!(governor(&host), "performance");
-    assert_eq!(service.store().holds[0].owner, Owner::Boot);
+    assert_eq!(service.store().holds[0].owner, Owner::Desktop(None));
     assert_eq!(bus.look(&service).active, Some(Profile::Performance));
 }
 
@@ -117,4 +117,60 @@ fn named_holds_are_planned_alone_and_belong_to_their_user() {
     assert!(ask(Ask::Status).unwrap().to_string().contains("mine"));
     assert_eq!(ask(release(user)).unwrap()["released"][0], "mine");
     assert_eq!(why(ask(release(user))), Why::Invalid, "it is released");
+}
+
+/// Whatever root calls its holds: no call of the desktop changes or ends one, and none fails because
+/// of one.
+#[test]
+fn roots_holds_are_never_taken_for_those_of_the_desktop() {
+    let (host, folder) = machine();
+    let (mut service, mut bus) = start(&host, &folder);
+    let longest = format!("desktop:{}", "7".repeat(56));
+    let names =
+        ["desktop", "desktop.2", "desktop:1", "desktop:1.2", "desktop:7", "desktop:4294967295", "boot"];
+    for name in names.into_iter().chain([longest.as_str()]) {
+        let settings = settings(&["max-freq=2GHz"]);
+        let hold = Hold::new(name.parse().unwrap(), Owner::User(0), settings, 0);
+        service.change(Moment::here(), |store| store.add(hold)).unwrap();
+    }
+    let of_root = |service: &Service<'_>| -> Vec<Hold> {
+        let holds = service.store().holds.iter();
+        holds.filter(|hold| hold.owner == Owner::User(0)).cloned().collect()
+    };
+    let before = of_root(&service);
+    let user = flyball_process::user() + 1000;
+    let held = |cookie, user| {
+        let application = "client 7 of user 0: x".to_owned();
+        Ask::Hold { cookie, profile: Profile::PowerSaver, application, user }
+    };
+    for ask in [
+        held(1, user),
+        held(7, 0),
+        held(u32::MAX, user),
+        Ask::Release { cookie: 1 },
+        Ask::Choose { profile: Profile::Performance, user },
+        Ask::Release { cookie: 7 },
+        Ask::Choose { profile: Profile::PowerSaver, user: 0 },
+        held(2, user),
+    ] {
+        let told = format!("{ask:?}");
+        bus.decide(ask, &mut service, Moment::here()).unwrap();
+        assert_eq!(of_root(&service), before, "{told}");
+    }
+    let release = |name: &str| Ask::ReleaseNamed { name: name.to_owned(), user };
+    for name in names {
+        assert_eq!(why(bus.decide(release(name), &mut service, Moment::here())), Why::Denied, "{name}");
+    }
+    let of_desktop = |service: &Service<'_>| {
+        let holds = service.store().holds.iter().filter(|hold| hold.owner != Owner::User(0));
+        holds.map(|hold| hold.name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(of_desktop(&service), ["desktop.3", "desktop:2"]);
+    // The next service ends the hold of the program only, and knows what was chosen.
+    bus.clients.clear();
+    bus.begin(&mut service, &Desktop::default(), &profile, Moment::here());
+    bus.end_clients(&mut service, Moment::here());
+    assert_eq!(of_desktop(&service), ["desktop.3"]);
+    assert_eq!(of_root(&service), before);
+    assert_eq!(bus.look(&service).active, Some(Profile::PowerSaver));
 }
