@@ -6,6 +6,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use flyball_control::Setting;
+use flyball_hold::{MAX_SETTINGS_PER_USER, size};
 use zbus::{
     Connection, OwnedVariant, Str, fdo::Result, interface, message::Header, object_server::SignalEmitter,
 };
@@ -20,10 +21,6 @@ use crate::{
 
 /// Bytes of a client's profile.
 const MAX_PROFILE: usize = 64 << 10;
-
-/// Settings of a client's profile, and the values in all of its lists: the planner looks at each on
-/// every CPU.
-const MAX_SETTINGS: usize = 256;
 
 /// Reads a profile's text; the answer is its settings, as the service reads them.
 pub(crate) type ReadProfile = fn(&str) -> std::result::Result<Vec<Setting>, String>;
@@ -40,8 +37,9 @@ impl Control {
             return Err(Refusal::new(Why::Invalid, format!("a profile has at most {MAX_PROFILE} bytes")));
         }
         let settings = (self.read)(profile).map_err(|error| Refusal::new(Why::Invalid, error))?;
-        if settings.iter().map(|setting| 1 + setting.otherwise.len()).sum::<usize>() > MAX_SETTINGS {
-            let sentence = format!("a profile has at most {MAX_SETTINGS} settings and values in lists");
+        if size(&settings) > MAX_SETTINGS_PER_USER {
+            let sentence =
+                format!("a profile has at most {MAX_SETTINGS_PER_USER} settings and values in lists");
             return Err(Refusal::new(Why::Invalid, sentence));
         }
         Ok(settings)

@@ -217,6 +217,12 @@ impl End {
     }
 }
 
+/// The number of settings and of the further values of their lists: the planner looks at each on
+/// every CPU.
+pub fn size(settings: &[Setting]) -> usize {
+    settings.iter().map(|setting| 1 + setting.otherwise.len()).sum()
+}
+
 /// Settings that are kept under a name.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct Hold {

@@ -15,7 +15,7 @@ use flyball_control::write::{state::StateDir, transaction::boot_id};
 use flyball_host::{Host, watch::LocalTime};
 use serde::{Deserialize, Serialize};
 
-use crate::{Drift, Facts, Hold, HoldName, Left, Owner};
+use crate::{Drift, Facts, Hold, HoldName, Left, Owner, hold::size};
 
 /// The format that this flyball writes.
 const FORMAT: u32 = 1;
@@ -28,6 +28,11 @@ pub(crate) const MAX_PER_USER: usize = 16;
 
 /// Holds of all users but root: half of the places are left to root and the configuration.
 pub(crate) const MAX_OF_USERS: usize = 32;
+
+/// Settings and further values of lists in one user's holds, and in those of all users but root: the
+/// service plans the settings of all holds together.
+pub const MAX_SETTINGS_PER_USER: usize = 256;
+const MAX_SETTINGS_OF_USERS: usize = 512;
 
 /// Drifts that are kept.
 const MAX_DRIFTS: usize = 100;
@@ -130,7 +135,9 @@ pub enum StoreError {
     Content { path: PathBuf, what: String },
     #[error("there are {MAX_HOLDS} holds already; release one first")]
     TooMany,
-    #[error("a user has at most {MAX_PER_USER} holds, all users together {MAX_OF_USERS}; release one first")]
+    #[error(
+        "a user has at most {MAX_PER_USER} holds with {MAX_SETTINGS_PER_USER} settings and values in lists, all users together {MAX_OF_USERS} with {MAX_SETTINGS_OF_USERS}; release one first"
+    )]
     TooManyOfUsers,
     #[error("the hold '{0}' belongs to another; only its owner and root change or release it")]
     NotOwner(HoldName),
@@ -261,12 +268,24 @@ impl Store {
     /// As [`Store::add`]; the hold of that name is another's, or users have too many.
     pub fn add_by(&mut self, user: Option<u32>, hold: Hold) -> Result<(), StoreError> {
         self.check_owner(user, &hold.name)?;
-        let is_new = !self.holds.iter().any(|known| known.name == hold.name);
-        if let Some(user) = user.filter(|_| is_new) {
-            let users = || self.holds.iter().filter_map(|hold| hold.owner.user()).filter(|user| *user != 0);
-            if users().filter(|other| *other == user).count() >= MAX_PER_USER
-                || users().count() >= MAX_OF_USERS
-            {
+        if let Some(user) = user {
+            // The settings of the desktop's profiles are the administrator's.
+            let size = |hold: &Hold| match hold.owner {
+                Owner::User(_) => size(&hold.settings),
+                _ => 0,
+            };
+            let new = size(&hold);
+            // Holds and settings: of this user, and of all users.
+            let (mut own, mut all) = ((1, new), (1, new));
+            for known in self.holds.iter().filter(|known| known.name != hold.name) {
+                let Some(owner) = known.owner.user().filter(|owner| *owner != 0) else { continue };
+                all = (all.0 + 1, all.1 + size(known));
+                if owner == user {
+                    own = (own.0 + 1, own.1 + size(known));
+                }
+            }
+            let is_too_large = own.1 > MAX_SETTINGS_PER_USER || all.1 > MAX_SETTINGS_OF_USERS;
+            if own.0 > MAX_PER_USER || all.0 > MAX_OF_USERS || new > 0 && is_too_large {
                 return Err(StoreError::TooManyOfUsers);
             }
         }

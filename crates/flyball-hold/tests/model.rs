@@ -217,6 +217,15 @@ fn holds_belong_to_their_owners() {
     let added = |store: &mut Store, user: u32| (0..70).filter(|number| add(store, user, *number)).count();
     assert_eq!((added(&mut store, 1), added(&mut store, 2), added(&mut store, 3)), (16, 16, 0));
     store.add_by(None, named("another", Owner::User(0))).unwrap();
+    // So do settings, whatever holds they are in; a hold that is replaced does not count.
+    let mut store = Store::empty(&kernel);
+    let mut add = |user: u32, name: &str, count: usize| {
+        let settings = vec![hold(0, &[0], 100, 0).settings[0].clone(); count];
+        let hold = Hold { settings, ..named(name, Owner::User(user)) };
+        store.add_by((user != 0).then_some(user), hold).is_ok()
+    };
+    assert!(add(1, "a", 200) && add(1, "b", 56) && !add(1, "c", 1) && add(1, "a", 199) && add(1, "c", 1));
+    assert!(!add(2, "d", 257) && add(2, "d", 256) && !add(3, "e", 1) && add(0, "f", 300));
 }
 
 /// What the holds want, by the plan: nothing is left to be written, if the machine can have it.
