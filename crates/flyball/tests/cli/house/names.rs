@@ -132,31 +132,43 @@ fn what_the_page_names_exists() {
     assert!(wrong.is_empty(), "ARCHITECTURE.md:\n{}", wrong.join("\n"));
 }
 
-/// The table of attacks: what it says of each is worth nothing without the test.
+/// The tables of attacks and of surfaces: what they say is worth nothing without the tests.
 #[test]
-fn the_tests_of_the_page_on_safety_exist() {
+fn the_tests_of_the_pages_on_safety_exist() {
     fn text(folder: &Path, all: &mut String) {
         for entry in std::fs::read_dir(folder).unwrap().flatten() {
             let path = entry.path();
             if path.is_dir() {
                 text(&path, all);
-            } else if path.extension().is_some_and(|end| end == "rs") {
+            } else if path.extension().is_some_and(|end| end == "rs" || end == "py") {
                 *all += &std::fs::read_to_string(path).unwrap();
             }
         }
     }
     let mut all = String::new();
-    text(&root().join("crates"), &mut all);
-    text(&root().join("lab/crates"), &mut all);
-    let page = std::fs::read_to_string(root().join("docs/dev/security.md")).unwrap();
-    let table = page.lines().filter(|line| line.starts_with("| D") || line.starts_with("| L"));
-    let rows: Vec<Vec<&str>> = table.map(|line| line.split('`').skip(1).step_by(2).collect()).collect();
-    assert!(rows.len() == 27 && rows.iter().all(|tests| !tests.is_empty()));
+    for folder in ["crates", "lab/crates", "python/tests", "ansible/ansible_collections"] {
+        text(&root().join(folder), &mut all);
+    }
+    let page = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
+    let (attacks, surfaces) = (page("docs/dev/security.md"), page("SECURITY.md"));
+    let attacks: Vec<&str> =
+        attacks.lines().filter(|line| line.starts_with("| D") || line.starts_with("| L")).collect();
+    let surfaces = surfaces.split_once("## By surface").unwrap().1.split_once("\n## ").unwrap().0;
+    let surfaces: Vec<&str> = surfaces.lines().filter(|line| line.starts_with('|')).skip(2).collect();
+    assert!(attacks.len() == 27 && surfaces.len() > 10);
     // Tests of guests are named by a text, not by a function.
-    let missing =
-        |test: &&&str| !all.contains(&format!("fn {test}(")) && !all.contains(&format!("\"{test}\""));
-    let wrong: Vec<&&str> = rows.iter().flatten().filter(missing).collect();
-    assert!(wrong.is_empty(), "{wrong:?}");
+    let is_missing = |test: &&str| {
+        let is_script = test.starts_with("scripts/") && root().join(test).exists();
+        let is_function = ["fn ", "def ", "\""].iter().zip(["(", "(", "\""]);
+        !is_script
+            && !is_function.into_iter().any(|(before, after)| all.contains(&format!("{before}{test}{after}")))
+    };
+    for row in attacks.into_iter().chain(surfaces) {
+        let cell = row.trim_end_matches([' ', '|']).rsplit(" | ").next().unwrap();
+        let tests: Vec<&str> = cell.split('`').skip(1).step_by(2).collect();
+        let wrong: Vec<&&str> = tests.iter().filter(|test| is_missing(test)).collect();
+        assert!(!tests.is_empty() && wrong.is_empty(), "{wrong:?} in {row}");
+    }
 }
 
 /// The test would be worth nothing if it found everything.
