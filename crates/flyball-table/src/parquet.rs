@@ -4,7 +4,12 @@
 //! differences pack what repeats. What is read may come from another program, and is bounded: rows,
 //! and memory by what is asked for.
 
-use std::{collections::HashMap, fs::File, io, sync::Arc};
+use std::{
+    collections::HashMap,
+    fs::File,
+    io,
+    sync::{Arc, Once},
+};
 
 use parquet::{
     basic::{Compression, ConvertedType, Encoding, Repetition, Type as Physical},
@@ -236,12 +241,29 @@ pub fn read<R: ChunkReader + 'static>(
     columns: &[(&str, Kind)],
     words: &mut Words,
 ) -> Result<Read, String> {
+    static QUIET: Once = Once::new();
+    QUIET.call_once(|| {
+        let print = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !READS.get() {
+                print(panic);
+            }
+        }));
+    });
     // The library checks what it reads nearly everywhere; if it does not, it panics.
+    READS.set(true);
     let guarded = std::panic::AssertUnwindSafe(|| read_columns(file, columns, words));
-    match std::panic::catch_unwind(guarded) {
+    let read = std::panic::catch_unwind(guarded);
+    READS.set(false);
+    match read {
         Ok(read) => read.map_err(|error| error.to_string()),
         Err(_) => Err("damaged".to_owned()),
     }
+}
+
+thread_local! {
+    /// Whether this thread reads a file, so that a panic is an error of the file and not printed.
+    static READS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
 fn read_columns<R: ChunkReader + 'static>(
