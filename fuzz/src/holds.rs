@@ -1,7 +1,18 @@
 //! What the service of holds reads: its configuration, its store, and the kernel's reports.
 
-use flyball_hold::{Active, Config, Effective, Facts, Store, events};
-use flyball_host::watch::{device_event, reported};
+use flyball_control::{
+    Intent,
+    write::{
+        state::StateDir,
+        transaction::{Scope, restore},
+    },
+};
+use flyball_hold::{Active, Config, Effective, Facts, Moment, Service, Store, events};
+use flyball_host::{
+    Host,
+    watch::{device_event, reported},
+};
+use flyball_simhost::{SimHost, SimSetup};
 
 use crate::outcome;
 
@@ -15,6 +26,34 @@ pub fn config(bytes: &[u8]) -> String {
             }
         }
         format!("{}", config.when.len().min(9))
+    })
+}
+
+/// A service that starts or is reloaded with hold.toml, on a simulated machine. A profile's name
+/// here is its settings. What is restored afterwards and called exact is as it was.
+pub fn reload(bytes: &[u8]) -> String {
+    const POLICY: &str = "/sys/devices/system/cpu/cpufreq/policy0";
+    outcome(Config::parse(bytes, "fuzz"), |config| {
+        let host = SimHost::open(&SimSetup::parse("i7-2600").expect("a machine")).expect("a machine");
+        let folder = tempfile::tempdir().expect("a directory");
+        let state = StateDir::new(folder.path().join("state"));
+        let look =
+            || ["scaling_governor", "scaling_max_freq"].map(|file| host.read(&format!("{POLICY}/{file}")));
+        let first = look();
+        let lock = state.lock("fuzz").expect("nothing else has it");
+        let profiles = |name: &str| {
+            let words: Vec<&str> = name.split(' ').collect();
+            let intent = Intent::from_arguments(&words, None).map_err(|error| error.to_string())?;
+            Ok(intent.settings)
+        };
+        let service =
+            Service::start(&host, state.clone(), lock, Vec::new(), Ok(config), &profiles, Moment::here())
+                .expect("the directory can be used");
+        let shape = format!("{} {}", service.store().holds.len().min(9), service.in_force().len().min(9));
+        drop(service);
+        let restored = restore(&host, &state, "fuzz", Scope::All).expect("a journal");
+        assert!(!restored.restoration.is_exact() || look() == first, "{first:?} became {:?}", look());
+        shape
     })
 }
 

@@ -54,6 +54,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "readings", run: exporter::readings },
     Target { name: "isst", run: isst::answers },
     Target { name: "hold-config", run: holds::config },
+    Target { name: "hold-reload", run: holds::reload },
     Target { name: "hold-lines", run: holds::lines },
     Target { name: "hold-store", run: holds::store },
     Target { name: "hold-reports", run: holds::reports },
