@@ -31,6 +31,13 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
+/// Keeps what this process's parent left open from the programs that this process starts. A kernel
+/// before Linux 5.11 does not know how; there they inherit it.
+pub fn keep_descriptors() {
+    // SAFETY: the call changes only what exec(2) closes; no descriptor is closed here.
+    unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+}
+
 /// Locks `file` for as long as it is open, so that [`is_marked`] sees that this process lives;
 /// `false` if another process has marked it. Children do not keep the mark: std opens files with
 /// `O_CLOEXEC`.

@@ -122,6 +122,9 @@ impl Bus {
         let log = std::fs::File::create(self.folder.path().join("log")).unwrap();
         command.env("STATE_DIRECTORY", self.folder.path());
         command.stdout(log.try_clone().unwrap()).stderr(log);
+        // Left open by whoever starts the service.
+        let inherited = std::fs::File::open(self.folder.path().join("bus.conf")).unwrap();
+        rustix::io::fcntl_setfd(&inherited, rustix::io::FdFlags::empty()).unwrap();
         self.service = Some(Process(command.spawn().unwrap()));
         assert!(eventually(|| self.is_served()), "the names are not served: {}", self.log());
     }
@@ -512,6 +515,9 @@ fn the_process_on_the_bus_is_nobody_and_can_do_nothing() {
             assert_eq!((field("Uid"), field("Gid"), field("Groups")), (ids.clone(), ids, String::new()));
         }
         assert_ne!(field("Uid").split('\t').next(), Some("0"));
+        let open = std::fs::read_dir(format!("/proc/{}/fd", bus.process_on_the_bus())).unwrap();
+        let open: Vec<_> = open.map(|entry| std::fs::read_link(entry.unwrap().path()).unwrap()).collect();
+        assert!(!open.iter().any(|path| path.ends_with("bus.conf")), "{open:?}");
     }
 }
 

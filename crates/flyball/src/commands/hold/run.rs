@@ -73,6 +73,8 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
             )));
         }
     };
+    // The process that speaks D-Bus must have nothing open but its two sockets and the log.
+    flyball_process::keep_descriptors();
     let host = context.open()?;
     let state = context.state()?;
     let stopped = process::flag_on(&[SIGTERM, SIGINT])?;
