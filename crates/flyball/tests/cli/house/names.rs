@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use super::sources::{crates, page, root, sources};
+use super::sources::{crates, crates_in, page, root, sources};
 
 /// What the code has.
 struct Known {
@@ -15,7 +15,11 @@ struct Known {
 
 impl Known {
     fn new() -> Known {
-        let mut known = Known { items: BTreeSet::new(), crates: crates(), files: Vec::new() };
+        let mut known = Known {
+            items: BTreeSet::new(),
+            crates: [crates(), crates_in("testing")].concat(),
+            files: Vec::new(),
+        };
         for source in sources() {
             let code = source.product();
             for word in

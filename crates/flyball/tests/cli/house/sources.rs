@@ -15,9 +15,14 @@ pub(super) fn page() -> String {
     fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap()
 }
 
-/// The names of the crates, sorted.
+/// The names of the crates of the product, sorted.
 pub(super) fn crates() -> Vec<String> {
-    let folders = fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap());
+    crates_in("crates")
+}
+
+/// The names of the crates in a folder of the workspace, sorted.
+pub(super) fn crates_in(folder: &str) -> Vec<String> {
+    let folders = fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap());
     let mut names: Vec<String> = folders
         .filter(|entry| entry.path().join("Cargo.toml").is_file())
         .map(|entry| entry.file_name().into_string().unwrap())
