@@ -263,10 +263,10 @@ fn fault(what: impl Into<String>) -> Answer {
 }
 
 /// One row of the table of checks.
+#[derive(Debug)]
 pub struct Check {
     /// Stable name, `group.question`.
     pub id: &'static str,
-    pub group: Group,
     /// Why the question matters, in a sentence or two.
     pub why: &'static str,
     /// The files, registers and parameters that it reads.
@@ -278,9 +278,30 @@ pub struct Check {
     run: fn(&Facts) -> Option<Answer>,
 }
 
-impl std::fmt::Debug for Check {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Check").field("id", &self.id).field("group", &self.group).finish_non_exhaustive()
+impl Check {
+    const fn new(
+        id: &'static str,
+        why: &'static str,
+        looks: &'static str,
+        run: fn(&Facts) -> Option<Answer>,
+    ) -> Check {
+        Check { id, why, looks, covers: &[], run }
+    }
+
+    const fn covers(self, covers: &'static [&'static str]) -> Check {
+        Check { covers, ..self }
+    }
+
+    /// Returns the section of the report, which the first word of the name decides.
+    pub fn group(&self) -> Group {
+        match self.id.split('.').next() {
+            Some("driver") => Group::Driver,
+            Some("amd-pstate") => Group::AmdPstate,
+            Some("firmware") => Group::Firmware,
+            Some("conflict") => Group::Conflicts,
+            Some("storpool") => Group::Recommended,
+            _ => Group::Now,
+        }
     }
 }
 
@@ -415,7 +436,7 @@ pub fn examine(host: &dyn Host, options: Options) -> Result<Report, ReadError> {
     let mut findings = Vec::new();
     if not_visible.is_none() {
         for check in CHECKS.iter().copied().flatten() {
-            if check.group == Group::Recommended && !options.storpool {
+            if check.group() == Group::Recommended && !options.storpool {
                 continue;
             }
             if let Some(answer) = (check.run)(&facts) {
@@ -427,7 +448,7 @@ pub fn examine(host: &dyn Host, options: Options) -> Result<Report, ReadError> {
                     }
                     _ => answer,
                 };
-                findings.push(finding(check.id, check.group, check.why, answer));
+                findings.push(finding(check.id, check.group(), check.why, answer));
             }
         }
     }

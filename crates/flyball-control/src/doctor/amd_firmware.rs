@@ -5,45 +5,38 @@
 //! Linux 6.16).
 
 use super::{
-    Answer, Check, Facts, Fix, Group, Vendor,
+    Answer, Check, Facts, Fix, Vendor,
     facts::{BOOST, cpu_words},
     note, ok, unknown, warning,
 };
 
 pub(super) const CHECKS: &[Check] = &[
-    Check {
-        id: "firmware.amd-max-freq",
-        group: Group::Firmware,
-        why: "With boost on the driver's highest frequency is cpufreq's too; where they differ, programs see the wrong range.",
-        looks: "amd_pstate_max_freq against cpuinfo_max_freq of policies whose boost is on",
-        covers: &["amd_pstate_max_freq", "cpuinfo_max_freq"],
-        run: max_freq,
-    },
-    Check {
-        id: "firmware.prefcore",
-        group: Group::Firmware,
-        why: "Preferred cores boost higher; without the ranking the scheduler puts single tasks on any core.",
-        looks: "amd_pstate/prefcore, amd_pstate_prefcore_ranking and acpi_cppc/highest_perf of every CPU, the command line",
-        covers: &[],
-        run: preferred_cores,
-    },
-    Check {
-        id: "firmware.amd-power-limit",
-        group: Group::Firmware,
-        why: "A package power limit below the socket's maximum slows every load on all cores.",
-        looks: "power1_cap against power1_cap_max of the amd_hsmp_hwmon sensors (Linux 6.16, driver hsmp_acpi)",
-        covers: &[],
-        run: power_limit,
-    },
-    Check {
-        id: "firmware.determinism",
-        group: Group::Firmware,
-        why: "Under power determinism each EPYC uses all of its power and runs as fast as its silicon can, so that two sockets \
+    Check::new(
+        "firmware.amd-max-freq",
+        "With boost on the driver's highest frequency is cpufreq's too; where they differ, programs see the wrong range.",
+        "amd_pstate_max_freq against cpuinfo_max_freq of policies whose boost is on",
+        max_freq,
+    )
+    .covers(&["amd_pstate_max_freq", "cpuinfo_max_freq"]),
+    Check::new(
+        "firmware.prefcore",
+        "Preferred cores boost higher; without the ranking the scheduler puts single tasks on any core.",
+        "amd_pstate/prefcore, amd_pstate_prefcore_ranking and acpi_cppc/highest_perf of every CPU, the command line",
+        preferred_cores,
+    ),
+    Check::new(
+        "firmware.amd-power-limit",
+        "A package power limit below the socket's maximum slows every load on all cores.",
+        "power1_cap against power1_cap_max of the amd_hsmp_hwmon sensors (Linux 6.16, driver hsmp_acpi)",
+        power_limit,
+    ),
+    Check::new(
+        "firmware.determinism",
+        "Under power determinism each EPYC uses all of its power and runs as fast as its silicon can, so that two sockets \
               of the same model differ. Under performance determinism they perform the same.",
-        looks: "power1_input of the HSMP sensors of all sockets under load; the setting itself is not visible in the system",
-        covers: &[],
-        run: determinism,
-    },
+        "power1_input of the HSMP sensors of all sockets under load; the setting itself is not visible in the system",
+        determinism,
+    ),
 ];
 
 fn is_amd_pstate(facts: &Facts) -> bool {

@@ -6,42 +6,35 @@
 //! that few processors have. What only the module would report is mentioned, and is not a fault.
 //! The tests that write are in `amd_pstate_write`.
 
-use super::{Answer, Check, Facts, Fix, Group, KernelTest, Policy, Unseen, Vendor, fault, ok, unknown};
+use super::{Answer, Check, Facts, Fix, KernelTest, Policy, Unseen, Vendor, fault, ok, unknown};
 use flyball_host::msr::{MSR_AMD_CPPC_CAP1, MSR_AMD_CPPC_ENABLE, MSR_K7_HWCR};
 
 pub(super) const CHECKS: &[Check] = &[
-    Check {
-        id: "amd-pstate.cpc-valid",
-        group: Group::AmdPstate,
-        why: "The driver needs the firmware's _CPC table; it cannot control a CPU without one.",
-        looks: "acpi_cppc of every online CPU",
-        covers: &[],
-        run: cpc_valid,
-    },
-    Check {
-        id: "amd-pstate.enabled",
-        group: Group::AmdPstate,
-        why: "A CPU on which collaborative control (CPPC) is not enabled ignores requests.",
-        looks: "MSR 0xc00102b1 of every CPU; with the mailbox, that the driver is bound",
-        covers: &[],
-        run: enabled,
-    },
-    Check {
-        id: "amd-pstate.perf",
-        group: Group::AmdPstate,
-        why: "The performance levels must be in order, or frequencies computed from them are wrong.",
-        looks: "MSR 0xc00102b0 and acpi_cppc of every CPU",
-        covers: &[],
-        run: perf,
-    },
-    Check {
-        id: "amd-pstate.freq",
-        group: Group::AmdPstate,
-        why: "The frequencies must be in order, or limits computed from them are wrong.",
-        looks: "cpuinfo_max_freq, nominal_freq, amd_pstate_lowest_nonlinear_freq and cpuinfo_min_freq of every policy",
-        covers: &["cpuinfo_max_freq", "cpuinfo_min_freq", "amd_pstate_lowest_nonlinear_freq"],
-        run: freq,
-    },
+    Check::new(
+        "amd-pstate.cpc-valid",
+        "The driver needs the firmware's _CPC table; it cannot control a CPU without one.",
+        "acpi_cppc of every online CPU",
+        cpc_valid,
+    ),
+    Check::new(
+        "amd-pstate.enabled",
+        "A CPU on which collaborative control (CPPC) is not enabled ignores requests.",
+        "MSR 0xc00102b1 of every CPU; with the mailbox, that the driver is bound",
+        enabled,
+    ),
+    Check::new(
+        "amd-pstate.perf",
+        "The performance levels must be in order, or frequencies computed from them are wrong.",
+        "MSR 0xc00102b0 and acpi_cppc of every CPU",
+        perf,
+    ),
+    Check::new(
+        "amd-pstate.freq",
+        "The frequencies must be in order, or limits computed from them are wrong.",
+        "cpuinfo_max_freq, nominal_freq, amd_pstate_lowest_nonlinear_freq and cpuinfo_min_freq of every policy",
+        freq,
+    )
+    .covers(&["cpuinfo_max_freq", "cpuinfo_min_freq", "amd_pstate_lowest_nonlinear_freq"]),
 ];
 
 impl Answer {

@@ -3,110 +3,98 @@
 use flyball_host::{CpuList, msr::MSR_PLATFORM_INFO};
 
 use super::{
-    Answer, Check, Facts, Fix, Group, KnobValue, Vendor,
+    Answer, Check, Facts, Fix, KnobValue, Vendor,
     facts::{BOOST, MAX_PERF_PCT, MIN_PERF_PCT, NO_TURBO, cpu_words},
     note, ok, unknown, warning,
 };
 use crate::Id;
 
 pub(super) const CHECKS: &[Check] = &[
-    Check {
-        id: "conflict.governor",
-        group: Group::Conflicts,
-        why: "CPUs of the same kind under different governors run the same work at different speeds.",
-        looks: "scaling_governor of CPUs of the same kind",
-        covers: &["scaling_governor"],
-        run: governors,
-    },
-    Check {
-        id: "conflict.limits",
-        group: Group::Conflicts,
-        why: "CPUs of the same kind with different limits run the same work at different speeds.",
-        looks: "scaling_min_freq and scaling_max_freq of CPUs of the same kind, relative to the range of each",
-        covers: &["scaling_min_freq", "scaling_max_freq", "cpuinfo_min_freq", "cpuinfo_max_freq"],
-        run: limits,
-    },
-    Check {
-        id: "conflict.below-base",
-        group: Group::Conflicts,
-        why: "A maximum below the base frequency wastes speed that the processor guarantees.",
-        looks: "scaling_max_freq against base_frequency, acpi_cppc/nominal_freq, or MSR 0xce bits 15:8 (Intel since Sandy Bridge)",
-        covers: &["scaling_max_freq", "base_frequency", "cpuN/acpi_cppc/nominal_freq"],
-        run: below_base,
-    },
-    Check {
-        id: "conflict.lowered-maximum",
-        group: Group::Conflicts,
-        why: "A maximum below the hardware's takes turbo from CPUs that could have it; no_turbo with the same effect would stand out.",
-        looks: "scaling_max_freq against cpuinfo_max_freq and the highest of scaling_available_frequencies, where it is not below the \
+    Check::new(
+        "conflict.governor",
+        "CPUs of the same kind under different governors run the same work at different speeds.",
+        "scaling_governor of CPUs of the same kind",
+        governors,
+    )
+    .covers(&["scaling_governor"]),
+    Check::new(
+        "conflict.limits",
+        "CPUs of the same kind with different limits run the same work at different speeds.",
+        "scaling_min_freq and scaling_max_freq of CPUs of the same kind, relative to the range of each",
+        limits,
+    )
+    .covers(&["scaling_min_freq", "scaling_max_freq", "cpuinfo_min_freq", "cpuinfo_max_freq"]),
+    Check::new(
+        "conflict.below-base",
+        "A maximum below the base frequency wastes speed that the processor guarantees.",
+        "scaling_max_freq against base_frequency, acpi_cppc/nominal_freq, or MSR 0xce bits 15:8 (Intel since Sandy Bridge)",
+        below_base,
+    )
+    .covers(&["scaling_max_freq", "base_frequency", "cpuN/acpi_cppc/nominal_freq"]),
+    Check::new(
+        "conflict.lowered-maximum",
+        "A maximum below the hardware's takes turbo from CPUs that could have it; no_turbo with the same effect would stand out.",
+        "scaling_max_freq against cpuinfo_max_freq and the highest of scaling_available_frequencies, where it is not below the \
             base frequency",
-        covers: &["scaling_max_freq", "cpuinfo_max_freq"],
-        run: lowered_maximum,
-    },
-    Check {
-        id: "conflict.pinned-minimum",
-        group: Group::Conflicts,
-        why: "A minimum equal to the maximum leaves the governor no choice, idle or busy.",
-        looks: "scaling_min_freq against scaling_max_freq under governors that choose a frequency",
-        covers: &["scaling_min_freq", "scaling_max_freq", "cpuinfo_min_freq", "scaling_governor"],
-        run: pinned,
-    },
-    Check {
-        id: "conflict.raised-minimum",
-        group: Group::Conflicts,
-        why: "A raised minimum overrides the governor: CPUs with little load run faster than it would choose.",
-        looks: "scaling_min_freq against cpuinfo_min_freq and amd_pstate_lowest_nonlinear_freq, under governors that go low",
-        covers: &["scaling_min_freq", "scaling_max_freq", "cpuinfo_min_freq", "scaling_governor"],
-        run: raised,
-    },
-    Check {
-        id: "conflict.governor-epp",
-        group: Group::Conflicts,
-        why: "Under the performance governor the driver holds the preference at performance and refuses others.",
-        looks: "scaling_governor against energy_performance_preference",
-        covers: &["scaling_driver", "scaling_governor", "energy_performance_preference"],
-        run: governor_epp,
-    },
-    Check {
-        id: "conflict.powersave",
-        group: Group::Conflicts,
-        why: "Outside active mode `powersave` does not save power: it pins the lowest frequency under any load.",
-        looks: "scaling_governor and scaling_driver",
-        covers: &["scaling_driver", "scaling_governor"],
-        run: powersave,
-    },
-    Check {
-        id: "conflict.userspace",
-        group: Group::Conflicts,
-        why: "The userspace governor keeps one frequency under any load, until a program writes another.",
-        looks: "scaling_governor, scaling_setspeed and cpuinfo_max_freq",
-        covers: &["scaling_governor"],
-        run: userspace,
-    },
-    Check {
-        id: "conflict.epb-epp",
-        group: Group::Conflicts,
-        why: "Bias and preference steer the same firmware policies; with opposite values the outcome is not predictable.",
-        looks: "power/energy_perf_bias against energy_performance_preference",
-        covers: &["energy_performance_preference", "cpuN/power/energy_perf_bias"],
-        run: epb_epp,
-    },
-    Check {
-        id: "conflict.epb-uncore",
-        group: Group::Conflicts,
-        why: "Firmware can set the uncore up for latency (ELC); any energy bias but 0 then lets it leave its maximum all the same.",
-        looks: "intel_uncore_frequency/uncoreNN/elc_* against power/energy_perf_bias",
-        covers: &["cpuN/power/energy_perf_bias"],
-        run: epb_uncore,
-    },
-    Check {
-        id: "conflict.turbo",
-        group: Group::Conflicts,
-        why: "There are two switches for turbo, and turbo is off if either of them is off.",
-        looks: "cpufreq/boost, intel_pstate/no_turbo and each policy's boost",
-        covers: &["boost"],
-        run: turbo,
-    },
+        lowered_maximum,
+    )
+    .covers(&["scaling_max_freq", "cpuinfo_max_freq"]),
+    Check::new(
+        "conflict.pinned-minimum",
+        "A minimum equal to the maximum leaves the governor no choice, idle or busy.",
+        "scaling_min_freq against scaling_max_freq under governors that choose a frequency",
+        pinned,
+    )
+    .covers(&["scaling_min_freq", "scaling_max_freq", "cpuinfo_min_freq", "scaling_governor"]),
+    Check::new(
+        "conflict.raised-minimum",
+        "A raised minimum overrides the governor: CPUs with little load run faster than it would choose.",
+        "scaling_min_freq against cpuinfo_min_freq and amd_pstate_lowest_nonlinear_freq, under governors that go low",
+        raised,
+    )
+    .covers(&["scaling_min_freq", "scaling_max_freq", "cpuinfo_min_freq", "scaling_governor"]),
+    Check::new(
+        "conflict.governor-epp",
+        "Under the performance governor the driver holds the preference at performance and refuses others.",
+        "scaling_governor against energy_performance_preference",
+        governor_epp,
+    )
+    .covers(&["scaling_driver", "scaling_governor", "energy_performance_preference"]),
+    Check::new(
+        "conflict.powersave",
+        "Outside active mode `powersave` does not save power: it pins the lowest frequency under any load.",
+        "scaling_governor and scaling_driver",
+        powersave,
+    )
+    .covers(&["scaling_driver", "scaling_governor"]),
+    Check::new(
+        "conflict.userspace",
+        "The userspace governor keeps one frequency under any load, until a program writes another.",
+        "scaling_governor, scaling_setspeed and cpuinfo_max_freq",
+        userspace,
+    )
+    .covers(&["scaling_governor"]),
+    Check::new(
+        "conflict.epb-epp",
+        "Bias and preference steer the same firmware policies; with opposite values the outcome is not predictable.",
+        "power/energy_perf_bias against energy_performance_preference",
+        epb_epp,
+    )
+    .covers(&["energy_performance_preference", "cpuN/power/energy_perf_bias"]),
+    Check::new(
+        "conflict.epb-uncore",
+        "Firmware can set the uncore up for latency (ELC); any energy bias but 0 then lets it leave its maximum all the same.",
+        "intel_uncore_frequency/uncoreNN/elc_* against power/energy_perf_bias",
+        epb_uncore,
+    )
+    .covers(&["cpuN/power/energy_perf_bias"]),
+    Check::new(
+        "conflict.turbo",
+        "There are two switches for turbo, and turbo is off if either of them is off.",
+        "cpufreq/boost, intel_pstate/no_turbo and each policy's boost",
+        turbo,
+    )
+    .covers(&["boost"]),
 ];
 
 /// Policies by kind of core: hybrid processors have more than one.

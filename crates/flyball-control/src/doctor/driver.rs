@@ -4,7 +4,7 @@
 //! intel_pstate.c.
 
 use super::{
-    Answer, Check, Facts, Fix, Group, Vendor,
+    Answer, Check, Facts, Fix, Vendor,
     facts::{NO_CPU_ONLINE, cpu_words},
     fault, models, note, ok, unknown, warning,
 };
@@ -12,54 +12,44 @@ use crate::Id;
 use flyball_host::{CpuList, msr::MSR_PM_ENABLE};
 
 pub(super) const CHECKS: &[Check] = &[
-    Check {
-        id: "driver.present",
-        group: Group::Driver,
-        why: "Without a cpufreq driver only the firmware decides the speed, and no setting can change it.",
-        looks: "scaling_driver of every policy; intel_pstate/status and amd_pstate/status; the kernel's command line",
-        covers: &[],
-        run: present,
-    },
-    Check {
-        id: "driver.best",
-        group: Group::Driver,
-        why: "The vendor's own driver sees more performance levels, reacts faster and passes on energy preferences.",
-        looks: "scaling_driver, the command line (amd_pstate=, intel_pstate=, blacklists), acpi_cppc, pm_profile, family, model, kernel, its log",
-        covers: &[],
-        run: best,
-    },
-    Check {
-        id: "driver.mode",
-        group: Group::Driver,
-        why: "In active mode the processor chooses within limits by a preference; in passive mode a governor chooses.",
-        looks: "intel_pstate/status or amd_pstate/status, and the command line",
-        covers: &[],
-        run: mode,
-    },
-    Check {
-        id: "driver.hwp",
-        group: Group::Driver,
-        why: "Hardware P-states (HWP) change speed within a millisecond, without waiting for the kernel.",
-        looks: "the hwp flag, MSR 0x770 bit 0, the kernel log's 'HWP enabled', preferences offered by the driver",
-        covers: &[],
-        run: hwp,
-    },
-    Check {
-        id: "driver.same",
-        group: Group::Driver,
-        why: "CPUs under different drivers cannot be compared, and settings affect only some of them.",
-        looks: "scaling_driver of every policy",
-        covers: &["scaling_driver"],
-        run: same,
-    },
-    Check {
-        id: "driver.default-governor",
-        group: Group::Driver,
-        why: "The kernel ignores a governor of the command line that the driver does not have, and says nothing about it.",
-        looks: "cpufreq.default_governor= on the command line, scaling_available_governors of every policy",
-        covers: &["scaling_available_governors"],
-        run: default_governor,
-    },
+    Check::new(
+        "driver.present",
+        "Without a cpufreq driver only the firmware decides the speed, and no setting can change it.",
+        "scaling_driver of every policy; intel_pstate/status and amd_pstate/status; the kernel's command line",
+        present,
+    ),
+    Check::new(
+        "driver.best",
+        "The vendor's own driver sees more performance levels, reacts faster and passes on energy preferences.",
+        "scaling_driver, the command line (amd_pstate=, intel_pstate=, blacklists), acpi_cppc, pm_profile, family, model, kernel, its log",
+        best,
+    ),
+    Check::new(
+        "driver.mode",
+        "In active mode the processor chooses within limits by a preference; in passive mode a governor chooses.",
+        "intel_pstate/status or amd_pstate/status, and the command line",
+        mode,
+    ),
+    Check::new(
+        "driver.hwp",
+        "Hardware P-states (HWP) change speed within a millisecond, without waiting for the kernel.",
+        "the hwp flag, MSR 0x770 bit 0, the kernel log's 'HWP enabled', preferences offered by the driver",
+        hwp,
+    ),
+    Check::new(
+        "driver.same",
+        "CPUs under different drivers cannot be compared, and settings affect only some of them.",
+        "scaling_driver of every policy",
+        same,
+    )
+    .covers(&["scaling_driver"]),
+    Check::new(
+        "driver.default-governor",
+        "The kernel ignores a governor of the command line that the driver does not have, and says nothing about it.",
+        "cpufreq.default_governor= on the command line, scaling_available_governors of every policy",
+        default_governor,
+    )
+    .covers(&["scaling_available_governors"]),
 ];
 
 const STATUS_INTEL: &str = "/sys/devices/system/cpu/intel_pstate/status";

@@ -11,61 +11,49 @@ use flyball_host::msr::{
 };
 
 use super::{
-    Answer, Check, Facts, Fix, Group, Sampled, Vendor,
+    Answer, Check, Facts, Fix, Sampled, Vendor,
     facts::{BOOST, NO_TURBO, packages},
     models::{self, PackageLimit},
     note, ok, unknown, warning,
 };
 
 pub(super) const CHECKS: &[Check] = &[
-    Check {
-        id: "firmware.p-state-control",
-        group: Group::Firmware,
-        why: "In native mode the system controls the speed; out of band the firmware does, and intel_pstate does not load.",
-        looks: "MSR 0x1aa bits 8 and 18, and the kernel log's 'P-states controlled by the platform'",
-        covers: &[],
-        run: p_state_control,
-    },
-    Check {
-        id: "firmware.turbo",
-        group: Group::Firmware,
-        why: "With turbo off in firmware no setting can raise the frequency above the base frequency.",
-        looks: "MSR 0x1a0 bit 38 and the ida flag (Intel); the cpb flag (AMD)",
-        covers: &[],
-        run: turbo,
-    },
-    Check {
-        id: "firmware.package-c-state",
-        group: Group::Firmware,
-        why: "A shallow limit costs idle power and turbo headroom; a deep one costs wake-up latency.",
-        looks: "MSR 0xe2 of each package, low bits, by model; bit 15 says whether it is locked",
-        covers: &[],
-        run: package_c_state,
-    },
-    Check {
-        id: "firmware.autonomous-c-state",
-        group: Group::Firmware,
-        why: "Autonomous core C-states turn every halt into C6 without the kernel: this saves power and adds latency.",
-        looks: "MSR 0xe2 bit 16 (Broadwell-X and -D, Skylake-X and Cascade Lake)",
-        covers: &[],
-        run: autonomous_c_state,
-    },
-    Check {
-        id: "firmware.c1e",
-        group: Group::Firmware,
-        why: "C1E lowers voltage and frequency: less power, but each wake-up takes a few microseconds longer. With promotion every C1 is one.",
-        looks: "MSR 0x1fc bit 1 of every CPU; name and disable of the first CPU's idle states",
-        covers: &[],
-        run: c1e,
-    },
-    Check {
-        id: "firmware.energy-bias",
-        group: Group::Firmware,
-        why: "The energy performance bias decides how eagerly firmware policies trade speed for power.",
-        looks: "power/energy_perf_bias of every CPU, or MSR 0x1b0; the kernel log's 'Set to normal'",
-        covers: &[],
-        run: energy_bias,
-    },
+    Check::new(
+        "firmware.p-state-control",
+        "In native mode the system controls the speed; out of band the firmware does, and intel_pstate does not load.",
+        "MSR 0x1aa bits 8 and 18, and the kernel log's 'P-states controlled by the platform'",
+        p_state_control,
+    ),
+    Check::new(
+        "firmware.turbo",
+        "With turbo off in firmware no setting can raise the frequency above the base frequency.",
+        "MSR 0x1a0 bit 38 and the ida flag (Intel); the cpb flag (AMD)",
+        turbo,
+    ),
+    Check::new(
+        "firmware.package-c-state",
+        "A shallow limit costs idle power and turbo headroom; a deep one costs wake-up latency.",
+        "MSR 0xe2 of each package, low bits, by model; bit 15 says whether it is locked",
+        package_c_state,
+    ),
+    Check::new(
+        "firmware.autonomous-c-state",
+        "Autonomous core C-states turn every halt into C6 without the kernel: this saves power and adds latency.",
+        "MSR 0xe2 bit 16 (Broadwell-X and -D, Skylake-X and Cascade Lake)",
+        autonomous_c_state,
+    ),
+    Check::new(
+        "firmware.c1e",
+        "C1E lowers voltage and frequency: less power, but each wake-up takes a few microseconds longer. With promotion every C1 is one.",
+        "MSR 0x1fc bit 1 of every CPU; name and disable of the first CPU's idle states",
+        c1e,
+    ),
+    Check::new(
+        "firmware.energy-bias",
+        "The energy performance bias decides how eagerly firmware policies trade speed for power.",
+        "power/energy_perf_bias of every CPU, or MSR 0x1b0; the kernel log's 'Set to normal'",
+        energy_bias,
+    ),
 ];
 
 pub(super) fn first_cpu(facts: &Facts) -> u32 {

@@ -13,7 +13,7 @@ use flyball_host::{
 };
 
 use super::{
-    Answer, Check, Facts, Fix, Group, KnobValue, Sampled, Unseen, Vendor, Verdict,
+    Answer, Check, Facts, Fix, KnobValue, Sampled, Unseen, Vendor, Verdict,
     facts::{cpu_words, packages},
     firmware::first_cpu,
     models, note, ok, unknown, warning,
@@ -21,63 +21,50 @@ use super::{
 use crate::{Id, KnobName};
 
 pub(super) const CHECKS: &[Check] = &[
-    Check {
-        id: "firmware.power-limit",
-        group: Group::Firmware,
-        why: "A sustained power limit below the processor's rating slows every long load.",
-        looks: "MSR 0x610 against 0x614, and the constraints of powercap's package zones",
-        covers: &[],
-        run: power_limit,
-    },
-    Check {
-        id: "firmware.bios-limit",
-        group: Group::Firmware,
-        why: "A limit from the firmware (_PPC) caps the frequency regardless of all settings.",
-        looks: "bios_limit against scaling_available_frequencies (acpi-cpufreq)",
-        covers: &["bios_limit", "cpuinfo_max_freq"],
-        run: bios_limit,
-    },
-    Check {
-        id: "firmware.uncore",
-        group: Group::Firmware,
-        why: "The uncore clock drives caches, mesh and memory: a fixed or lowered range changes latency and power.",
-        looks: "min_freq_khz and max_freq_khz of intel_uncore_frequency against their initial values",
-        covers: &[],
-        run: uncore,
-    },
-    Check {
-        id: "firmware.guaranteed",
-        group: Group::Firmware,
-        why: "The guaranteed performance is what the processor holds with all cores busy; power limits can take it below base.",
-        looks: "MSR 0x771 bits 7:0 of every CPU against cpuinfo_max_freq; bits 15:8 against the base of Speed Select's level, MSR 0x648 or 0xce bits 15:8; not on hybrid \
+    Check::new(
+        "firmware.power-limit",
+        "A sustained power limit below the processor's rating slows every long load.",
+        "MSR 0x610 against 0x614, and the constraints of powercap's package zones",
+        power_limit,
+    ),
+    Check::new(
+        "firmware.bios-limit",
+        "A limit from the firmware (_PPC) caps the frequency regardless of all settings.",
+        "bios_limit against scaling_available_frequencies (acpi-cpufreq)",
+        bios_limit,
+    )
+    .covers(&["bios_limit", "cpuinfo_max_freq"]),
+    Check::new(
+        "firmware.uncore",
+        "The uncore clock drives caches, mesh and memory: a fixed or lowered range changes latency and power.",
+        "min_freq_khz and max_freq_khz of intel_uncore_frequency against their initial values",
+        uncore,
+    ),
+    Check::new(
+        "firmware.guaranteed",
+        "The guaranteed performance is what the processor holds with all cores busy; power limits can take it below base.",
+        "MSR 0x771 bits 7:0 of every CPU against cpuinfo_max_freq; bits 15:8 against the base of Speed Select's level, MSR 0x648 or 0xce bits 15:8; not on hybrid \
                 processors, whose levels are not ratios",
-        covers: &[],
-        run: guaranteed,
-    },
-    Check {
-        id: "firmware.speed-select",
-        group: Group::Firmware,
-        why: "A locked performance level cannot be changed from the running system.",
-        looks: "Speed Select's own lock; without its driver MSR 0x64b bit 31, where MSR 0xce has several levels",
-        covers: &[],
-        run: speed_select,
-    },
-    Check {
-        id: "firmware.bd-prochot",
-        group: Group::Firmware,
-        why: "With bi-directional PROCHOT a power supply or controller can slow the processor; without it, they cannot.",
-        looks: "MSR 0x1fc bit 0 of every CPU",
-        covers: &[],
-        run: bd_prochot,
-    },
-    Check {
-        id: "firmware.smt",
-        group: Group::Firmware,
-        why: "SMT doubles the CPUs; siblings share a core's speed and disturb each other's latency.",
-        looks: "smt/control",
-        covers: &[],
-        run: smt,
-    },
+        guaranteed,
+    ),
+    Check::new(
+        "firmware.speed-select",
+        "A locked performance level cannot be changed from the running system.",
+        "Speed Select's own lock; without its driver MSR 0x64b bit 31, where MSR 0xce has several levels",
+        speed_select,
+    ),
+    Check::new(
+        "firmware.bd-prochot",
+        "With bi-directional PROCHOT a power supply or controller can slow the processor; without it, they cannot.",
+        "MSR 0x1fc bit 0 of every CPU",
+        bd_prochot,
+    ),
+    Check::new(
+        "firmware.smt",
+        "SMT doubles the CPUs; siblings share a core's speed and disturb each other's latency.",
+        "smt/control",
+        smt,
+    ),
 ];
 
 fn power_limit(facts: &Facts) -> Option<Answer> {

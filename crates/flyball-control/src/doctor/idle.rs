@@ -9,53 +9,42 @@ use flyball_host::{
 };
 
 use super::{
-    Answer, Check, Facts, Fix, Group, Unseen, Vendor, facts::cpu_words, fault, models, note, ok, unknown,
-    warning,
+    Answer, Check, Facts, Fix, Unseen, Vendor, facts::cpu_words, fault, models, note, ok, unknown, warning,
 };
 use crate::{CoreType, Id};
 
 pub(super) const CHECKS: &[Check] = &[
-    Check {
-        id: "conflict.nohz-full",
-        group: Group::Conflicts,
-        why: "On isolated tickless CPUs intel_pstate's update may never run, so a busy CPU stays at its lowest speed.",
-        looks: "nohz_full= and isolcpus= on the command line, cpu/nohz_full, cpu/isolated, driver, governor and HWP; with --trace the \
+    Check::new(
+        "conflict.nohz-full",
+        "On isolated tickless CPUs intel_pstate's update may never run, so a busy CPU stays at its lowest speed.",
+        "nohz_full= and isolcpus= on the command line, cpu/nohz_full, cpu/isolated, driver, governor and HWP; with --trace the \
             driver's decisions",
-        covers: &[],
-        run: nohz_full,
-    },
-    Check {
-        id: "conflict.observer",
-        group: Group::Conflicts,
-        why: "Reading a register of a tickless CPU interrupts it, so that a benchmark there can measure its observer.",
-        looks: "nohz_full= and isolcpus= on the command line, cpu/nohz_full, cpu/isolated, the packages, the kernel's release",
-        covers: &[],
-        run: observer,
-    },
-    Check {
-        id: "conflict.interrupts",
-        group: Group::Conflicts,
-        why: "A CPU that is kept free of other work still serves the interrupts that irqaffinity= sends to it.",
-        looks: "irqaffinity=, nohz_full= and isolcpus= on the command line, cpu/nohz_full, cpu/isolated",
-        covers: &[],
-        run: interrupts,
-    },
-    Check {
-        id: "conflict.cpuidle",
-        group: Group::Conflicts,
-        why: "Without idle states idle CPUs waste power and reduce the turbo headroom of busy ones.",
-        looks: "cpuidle/current_driver, the states' names, disable and default_status files; idle=, max_cstate= and cpuidle.off= on the command line",
-        covers: &[],
-        run: cpuidle,
-    },
-    Check {
-        id: "conflict.idle-governor",
-        group: Group::Conflicts,
-        why: "An idle governor for another kind of machine enters deep states late, which costs power and turbo headroom.",
-        looks: "cpuidle/current_governor and current_governor_ro",
-        covers: &[],
-        run: idle_governor,
-    },
+        nohz_full,
+    ),
+    Check::new(
+        "conflict.observer",
+        "Reading a register of a tickless CPU interrupts it, so that a benchmark there can measure its observer.",
+        "nohz_full= and isolcpus= on the command line, cpu/nohz_full, cpu/isolated, the packages, the kernel's release",
+        observer,
+    ),
+    Check::new(
+        "conflict.interrupts",
+        "A CPU that is kept free of other work still serves the interrupts that irqaffinity= sends to it.",
+        "irqaffinity=, nohz_full= and isolcpus= on the command line, cpu/nohz_full, cpu/isolated",
+        interrupts,
+    ),
+    Check::new(
+        "conflict.cpuidle",
+        "Without idle states idle CPUs waste power and reduce the turbo headroom of busy ones.",
+        "cpuidle/current_driver, the states' names, disable and default_status files; idle=, max_cstate= and cpuidle.off= on the command line",
+        cpuidle,
+    ),
+    Check::new(
+        "conflict.idle-governor",
+        "An idle governor for another kind of machine enters deep states late, which costs power and turbo headroom.",
+        "cpuidle/current_governor and current_governor_ro",
+        idle_governor,
+    ),
 ];
 
 const NO_LAST_CPU: &str =

@@ -18,52 +18,42 @@ use flyball_host::{
 };
 
 use super::{
-    Answer, Check, Evidence, Facts, Fix, Group, Sampled, Unseen, Vendor, Verdict, facts, fault, models, note,
-    ok, unknown, warning,
+    Answer, Check, Evidence, Facts, Fix, Sampled, Unseen, Vendor, Verdict, facts, fault, models, note, ok,
+    unknown, warning,
 };
 use crate::LimitReasons;
 
 pub(super) const CHECKS: &[Check] = &[
-    Check {
-        id: "now.limit-reasons",
-        group: Group::Now,
-        why: "The processor itself reports what keeps its frequency below the request.",
-        looks: "MSR 0x690 of Haswell and of Broadwell servers, 0x64f of clients and Xeon Scalable since Skylake: what limits now, and what has limited",
-        covers: &[],
-        run: limit_reasons,
-    },
-    Check {
-        id: "now.tpmi-limits",
-        group: Group::Now,
-        why: "Xeons since Granite Rapids record for each power domain what has kept its frequency below the request.",
-        looks: "plr/domainN/status below /sys/kernel/debug/tpmi-* (Linux 6.12, driver intel_plr_tpmi)",
-        covers: &[],
-        run: tpmi_limits,
-    },
-    Check {
-        id: "now.thermal-status",
-        group: Group::Now,
-        why: "Heat, power and current limits override every setting; the status registers show which one is active.",
-        looks: "MSR 0x19c of every CPU and 0x1b1 of its package: critical heat, power, current and cross-domain limits",
-        covers: &[],
-        run: thermal_status,
-    },
-    Check {
-        id: "now.amd-current-limit",
-        group: Group::Now,
-        why: "Heat (HTC) and the management controller (SB-RMI) slow AMD processors by this limit, which overrides every setting.",
-        looks: "MSR 0xc0010061 of every CPU, bits 2:0: the fastest P-state that is allowed now",
-        covers: &[],
-        run: amd_current_limit,
-    },
-    Check {
-        id: "now.amd-limit-source",
-        group: Group::Now,
-        why: "EPYC's management port reports which limit is active: heat, PROCHOT, current, power or an agent.",
-        looks: "pwr_current_active_freq_limit_source and prochot_status of HSMP in sysfs (Linux 6.16, driver hsmp_acpi)",
-        covers: &[],
-        run: amd_limit_source,
-    },
+    Check::new(
+        "now.limit-reasons",
+        "The processor itself reports what keeps its frequency below the request.",
+        "MSR 0x690 of Haswell and of Broadwell servers, 0x64f of clients and Xeon Scalable since Skylake: what limits now, and what has limited",
+        limit_reasons,
+    ),
+    Check::new(
+        "now.tpmi-limits",
+        "Xeons since Granite Rapids record for each power domain what has kept its frequency below the request.",
+        "plr/domainN/status below /sys/kernel/debug/tpmi-* (Linux 6.12, driver intel_plr_tpmi)",
+        tpmi_limits,
+    ),
+    Check::new(
+        "now.thermal-status",
+        "Heat, power and current limits override every setting; the status registers show which one is active.",
+        "MSR 0x19c of every CPU and 0x1b1 of its package: critical heat, power, current and cross-domain limits",
+        thermal_status,
+    ),
+    Check::new(
+        "now.amd-current-limit",
+        "Heat (HTC) and the management controller (SB-RMI) slow AMD processors by this limit, which overrides every setting.",
+        "MSR 0xc0010061 of every CPU, bits 2:0: the fastest P-state that is allowed now",
+        amd_current_limit,
+    ),
+    Check::new(
+        "now.amd-limit-source",
+        "EPYC's management port reports which limit is active: heat, PROCHOT, current, power or an agent.",
+        "pwr_current_active_freq_limit_source and prochot_status of HSMP in sysfs (Linux 6.16, driver hsmp_acpi)",
+        amd_limit_source,
+    ),
 ];
 
 /// Returns the names of the bits that are set, with the table's bits moved up by `shift`.

@@ -10,63 +10,49 @@ use flyball_host::{
 };
 
 use super::{
-    Answer, Check, Evidence, Facts, Fix, Group, NotVisible, Sampled, Unseen, Vendor, facts::cpu_words, fault,
-    note, ok, unknown, warning,
+    Answer, Check, Evidence, Facts, Fix, NotVisible, Sampled, Unseen, Vendor, facts::cpu_words, fault, note,
+    ok, unknown, warning,
 };
 use crate::Id;
 
 pub(super) const CHECKS: &[Check] = &[
-    Check {
-        id: "now.throttled",
-        group: Group::Now,
-        why: "A throttled processor runs slower than its settings allow.",
-        looks: "thermal_throttle counters of every CPU, twice within a quarter of a second",
-        covers: &[
-            "cpuN/thermal_throttle/core_throttle_count",
-            "cpuN/thermal_throttle/package_throttle_count",
-        ],
-        run: throttled,
-    },
-    Check {
-        id: "now.prochot",
-        group: Group::Now,
-        why: "A power supply, voltage regulator or management controller can assert PROCHOT and slow a cold processor.",
-        looks: "MSR 0x19c bits 0 and 1 of every CPU, and how far it is below its limit",
-        covers: &[],
-        run: prochot,
-    },
-    Check {
-        id: "now.temperature",
-        group: Group::Now,
-        why: "Within a few degrees of its limit a processor lowers turbo first and then the base frequency.",
-        looks: "the sensors of coretemp, k10temp and zenpower, with their limits",
-        covers: &[],
-        run: temperature,
-    },
-    Check {
-        id: "now.clock-source",
-        group: Group::Now,
-        why: "Without the TSC each reading of the time takes a microsecond instead of 20 ns, which slows work and blurs measurements.",
-        looks: "clocksource0/current_clocksource and available_clocksource; tsc=, notsc and clocksource= on the command line",
-        covers: &[],
-        run: clock_source,
-    },
-    Check {
-        id: "now.offline",
-        group: Group::Now,
-        why: "CPUs that are offline do no work, and return with the settings that they had.",
-        looks: "cpu/online, cpu/present and smt/control",
-        covers: &[],
-        run: offline,
-    },
-    Check {
-        id: "now.owners",
-        group: Group::Now,
-        why: "A service that manages the same settings overwrites yours, immediately or at the next event.",
-        looks: "the names of running processes, and files that services leave",
-        covers: &[],
-        run: owners,
-    },
+    Check::new(
+        "now.throttled",
+        "A throttled processor runs slower than its settings allow.",
+        "thermal_throttle counters of every CPU, twice within a quarter of a second",
+        throttled,
+    )
+    .covers(&["cpuN/thermal_throttle/core_throttle_count", "cpuN/thermal_throttle/package_throttle_count"]),
+    Check::new(
+        "now.prochot",
+        "A power supply, voltage regulator or management controller can assert PROCHOT and slow a cold processor.",
+        "MSR 0x19c bits 0 and 1 of every CPU, and how far it is below its limit",
+        prochot,
+    ),
+    Check::new(
+        "now.temperature",
+        "Within a few degrees of its limit a processor lowers turbo first and then the base frequency.",
+        "the sensors of coretemp, k10temp and zenpower, with their limits",
+        temperature,
+    ),
+    Check::new(
+        "now.clock-source",
+        "Without the TSC each reading of the time takes a microsecond instead of 20 ns, which slows work and blurs measurements.",
+        "clocksource0/current_clocksource and available_clocksource; tsc=, notsc and clocksource= on the command line",
+        clock_source,
+    ),
+    Check::new(
+        "now.offline",
+        "CPUs that are offline do no work, and return with the settings that they had.",
+        "cpu/online, cpu/present and smt/control",
+        offline,
+    ),
+    Check::new(
+        "now.owners",
+        "A service that manages the same settings overwrites yours, immediately or at the next event.",
+        "the names of running processes, and files that services leave",
+        owners,
+    ),
 ];
 
 /// Returns a report if the machine is a virtual machine or a container without cpufreq, which hides

@@ -7,41 +7,34 @@ use flyball_host::CpuList;
 
 use crate::Id;
 
-use super::{Answer, Check, Facts, Fix, Group, facts::cpu_words, note, ok, unknown, warning};
+use super::{Answer, Check, Facts, Fix, facts::cpu_words, note, ok, unknown, warning};
 
 pub(super) const CHECKS: &[Check] = &[
-    Check {
-        id: "firmware.platform-profile",
-        group: Group::Firmware,
-        why: "The platform's profile sets power limits and fan curves in the firmware, below all settings of the kernel.",
-        looks: "/sys/firmware/acpi/platform_profile",
-        covers: &[],
-        run: platform_profile,
-    },
-    Check {
-        id: "conflict.platform-profile",
-        group: Group::Conflicts,
-        why: "Each profile device sets its own part of the firmware; devices with different profiles work against each other.",
-        looks: "/sys/class/platform-profile/*/profile",
-        covers: &[],
-        run: profile_devices,
-    },
-    Check {
-        id: "conflict.scheduler",
-        group: Group::Conflicts,
-        why: "schedutil follows what a sched_ext scheduler asks for. One that takes all tasks and asks for nothing keeps CPUs at their highest frequency.",
-        looks: "/sys/kernel/sched_ext/root/ops and switch_all, scaling_governor",
-        covers: &["scaling_governor"],
-        run: scheduler,
-    },
-    Check {
-        id: "firmware.same-processors",
-        group: Group::Firmware,
-        why: "CPUs of different steppings or with different microcode run the same work at different speeds.",
-        looks: "model, stepping and microcode of every CPU in /proc/cpuinfo",
-        covers: &[],
-        run: same_processors,
-    },
+    Check::new(
+        "firmware.platform-profile",
+        "The platform's profile sets power limits and fan curves in the firmware, below all settings of the kernel.",
+        "/sys/firmware/acpi/platform_profile",
+        platform_profile,
+    ),
+    Check::new(
+        "conflict.platform-profile",
+        "Each profile device sets its own part of the firmware; devices with different profiles work against each other.",
+        "/sys/class/platform-profile/*/profile",
+        profile_devices,
+    ),
+    Check::new(
+        "conflict.scheduler",
+        "schedutil follows what a sched_ext scheduler asks for. One that takes all tasks and asks for nothing keeps CPUs at their highest frequency.",
+        "/sys/kernel/sched_ext/root/ops and switch_all, scaling_governor",
+        scheduler,
+    )
+    .covers(&["scaling_governor"]),
+    Check::new(
+        "firmware.same-processors",
+        "CPUs of different steppings or with different microcode run the same work at different speeds.",
+        "model, stepping and microcode of every CPU in /proc/cpuinfo",
+        same_processors,
+    ),
 ];
 
 fn platform_profile(facts: &Facts) -> Option<Answer> {

@@ -8,21 +8,20 @@ use flyball_host::{
 };
 
 use super::{
-    Answer, Check, Facts, Fix, Group, Policy, Unseen, Vendor,
+    Answer, Check, Facts, Fix, Policy, Unseen, Vendor,
     facts::{MAX_PERF_PCT, NO_TURBO, cpu_words},
     firmware::first_cpu,
     models, ok, unknown, warning,
 };
 
-pub(super) const CHECKS: &[Check] = &[Check {
-    id: "conflict.registers",
-    group: Group::Conflicts,
-    why: "A register that another program wrote is in force, and the kernel's files still show the old setting.",
-    looks: "MSR 0x774 (Intel, with HWP; 0x772 and 0x771 where they count) or 0xc00102b3 (AMD) of every CPU against \
+pub(super) const CHECKS: &[Check] = &[Check::new(
+    "conflict.registers",
+    "A register that another program wrote is in force, and the kernel's files still show the old setting.",
+    "MSR 0x774 (Intel, with HWP; 0x772 and 0x771 where they count) or 0xc00102b3 (AMD) of every CPU against \
             energy_performance_preference, the limits, no_turbo and the percentages",
-    covers: &["energy_performance_preference", "scaling_max_freq"],
-    run: registers,
-}];
+    registers,
+)
+.covers(&["energy_performance_preference", "scaling_max_freq"])];
 
 /// Returns whether a preference word from a file and a number from a register cannot match. The
 /// words' numbers differ by model (intel_epp_default, amd-pstate's epp_values), so only words far

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use flyball_host::{CpuList, msr::MSR_IA32_MISC_ENABLE};
 
 use super::{
-    Answer, Check, Facts, Fix, Group, Vendor, Verdict,
+    Answer, Check, Facts, Fix, Vendor, Verdict,
     conflicts::{is_active, same_within_kind},
     facts::{BOOST, NO_TURBO, cpu_words},
     firmware::first_cpu,
@@ -15,46 +15,39 @@ use super::{
 use crate::Id;
 
 pub(super) const CHECKS: &[Check] = &[
-    Check {
-        id: "conflict.turbo-off",
-        group: Group::Conflicts,
-        why: "Without turbo no core goes above its base frequency, however few are busy.",
-        looks: "intel_pstate/no_turbo or cpufreq/boost, and each policy's boost; not where firmware has turbo off",
-        covers: &["boost"],
-        run: turbo_off,
-    },
-    Check {
-        id: "conflict.perf-pct",
-        group: Group::Conflicts,
-        why: "Percentages of intel_pstate limit every CPU in addition to its own limits, and no other file shows them.",
-        looks: "intel_pstate/max_perf_pct and min_perf_pct against the range of the processor",
-        covers: &[],
-        run: perf_pct,
-    },
-    Check {
-        id: "conflict.epp",
-        group: Group::Conflicts,
-        why: "CPUs of the same kind with different energy preferences run the same work at different speeds.",
-        looks: "energy_performance_preference of CPUs of the same kind",
-        covers: &["energy_performance_preference"],
-        run: preferences,
-    },
-    Check {
-        id: "conflict.dynamic-epp",
-        group: Group::Conflicts,
-        why: "With dynamic preferences amd-pstate writes the preference itself when the power supply or the platform profile changes.",
-        looks: "amd_pstate/dynamic_epp",
-        covers: &[],
-        run: dynamic_epp,
-    },
-    Check {
-        id: "conflict.latency-limit",
-        group: Group::Conflicts,
-        why: "A limit of the wake-up latency keeps idle CPUs out of deep states, which costs power and the turbo of busy ones.",
-        looks: "power/pm_qos_resume_latency_us of every CPU",
-        covers: &["cpuN/power/pm_qos_resume_latency_us"],
-        run: latency_limit,
-    },
+    Check::new(
+        "conflict.turbo-off",
+        "Without turbo no core goes above its base frequency, however few are busy.",
+        "intel_pstate/no_turbo or cpufreq/boost, and each policy's boost; not where firmware has turbo off",
+        turbo_off,
+    )
+    .covers(&["boost"]),
+    Check::new(
+        "conflict.perf-pct",
+        "Percentages of intel_pstate limit every CPU in addition to its own limits, and no other file shows them.",
+        "intel_pstate/max_perf_pct and min_perf_pct against the range of the processor",
+        perf_pct,
+    ),
+    Check::new(
+        "conflict.epp",
+        "CPUs of the same kind with different energy preferences run the same work at different speeds.",
+        "energy_performance_preference of CPUs of the same kind",
+        preferences,
+    )
+    .covers(&["energy_performance_preference"]),
+    Check::new(
+        "conflict.dynamic-epp",
+        "With dynamic preferences amd-pstate writes the preference itself when the power supply or the platform profile changes.",
+        "amd_pstate/dynamic_epp",
+        dynamic_epp,
+    ),
+    Check::new(
+        "conflict.latency-limit",
+        "A limit of the wake-up latency keeps idle CPUs out of deep states, which costs power and the turbo of busy ones.",
+        "power/pm_qos_resume_latency_us of every CPU",
+        latency_limit,
+    )
+    .covers(&["cpuN/power/pm_qos_resume_latency_us"]),
 ];
 
 fn turbo_off(facts: &Facts) -> Option<Answer> {

@@ -7,17 +7,15 @@ use flyball_sst::{
     model::{self, ClassOfService},
 };
 
-use super::{Answer, Check, Facts, Fix, Group, Vendor, note, ok, unknown, warning};
+use super::{Answer, Check, Facts, Fix, Vendor, note, ok, unknown, warning};
 
-pub(super) const CHECKS: &[Check] = &[Check {
-    id: "conflict.clos",
-    group: Group::Conflicts,
-    why: "With classes of service on, a core obeys the narrower of its class and of cpufreq's limits, and no file shows it.",
-    looks: "Speed Select's core-power state, the classes' limits and every CPU's class against scaling_min_freq and \
+pub(super) const CHECKS: &[Check] = &[Check::new(
+    "conflict.clos",
+    "With classes of service on, a core obeys the narrower of its class and of cpufreq's limits, and no file shows it.",
+    "Speed Select's core-power state, the classes' limits and every CPU's class against scaling_min_freq and \
             scaling_max_freq",
-    covers: &[],
-    run: classes,
-}];
+    classes,
+)];
 
 fn classes(facts: &Facts) -> Option<Answer> {
     if facts.vendor != Vendor::Intel {

@@ -3,45 +3,37 @@
 //! about 7 microseconds (60 to 67) and power falls by about 50 W (150 to 100), as measured there on
 //! a Xeon Gold 6138 with Linux 3.10.
 
-use super::{
-    Answer, Check, Facts, Fix, Group, KnobValue, Vendor, facts::NO_CPU_ONLINE, note, ok, unknown, warning,
-};
+use super::{Answer, Check, Facts, Fix, KnobValue, Vendor, facts::NO_CPU_ONLINE, note, ok, unknown, warning};
 use crate::Id;
 use flyball_host::msr::{MSR_PKG_CST_CONFIG_CONTROL, MSR_PM_ENABLE};
 
 pub(super) const CHECKS: &[Check] = &[
-    Check {
-        id: "storpool.hwp",
-        group: Group::Recommended,
-        why: "The page's main change: the processor changes its speed itself, faster than the kernel could.",
-        looks: "the hwp flag and MSR 0x770 bit 0, on Xeon Scalable of generations 1 and 2",
-        covers: &[],
-        run: hwp,
-    },
-    Check {
-        id: "storpool.autonomous-c-state",
-        group: Group::Recommended,
-        why: "The page enables autonomous core C-states on the first generation and disables them on the second.",
-        looks: "MSR 0xe2 bit 16",
-        covers: &[],
-        run: autonomous_c_state,
-    },
-    Check {
-        id: "storpool.energy-bias",
-        group: Group::Recommended,
-        why: "Bias 15 lets the firmware save power between bursts; the page measured 60 to 67 us and 150 to 100 W.",
-        looks: "power/energy_perf_bias of every CPU",
-        covers: &["cpuN/power/energy_perf_bias"],
-        run: energy_bias,
-    },
-    Check {
-        id: "storpool.governor",
-        group: Group::Recommended,
-        why: "With hardware P-states the powersave governor lets the processor choose within the limits.",
-        looks: "scaling_governor of every policy",
-        covers: &["scaling_governor"],
-        run: governor,
-    },
+    Check::new(
+        "storpool.hwp",
+        "The page's main change: the processor changes its speed itself, faster than the kernel could.",
+        "the hwp flag and MSR 0x770 bit 0, on Xeon Scalable of generations 1 and 2",
+        hwp,
+    ),
+    Check::new(
+        "storpool.autonomous-c-state",
+        "The page enables autonomous core C-states on the first generation and disables them on the second.",
+        "MSR 0xe2 bit 16",
+        autonomous_c_state,
+    ),
+    Check::new(
+        "storpool.energy-bias",
+        "Bias 15 lets the firmware save power between bursts; the page measured 60 to 67 us and 150 to 100 W.",
+        "power/energy_perf_bias of every CPU",
+        energy_bias,
+    )
+    .covers(&["cpuN/power/energy_perf_bias"]),
+    Check::new(
+        "storpool.governor",
+        "With hardware P-states the powersave governor lets the processor choose within the limits.",
+        "scaling_governor of every policy",
+        governor,
+    )
+    .covers(&["scaling_governor"]),
 ];
 
 /// Returns the generation of Xeon Scalable: model 55h, stepping up to 4 Skylake (first), 5 to 7

@@ -167,7 +167,7 @@ fn known(wanted: &str, args: &Args) -> Result<(), Failure> {
     let usage = |message: String| Err(Failure::usage(message));
     let mut checks = doctor::CHECKS.iter().copied().flatten().filter(|check| starts(check.id)).peekable();
     if checks.peek().is_some() {
-        return if !args.storpool && checks.all(|check| check.group == Group::Recommended) {
+        return if !args.storpool && checks.all(|check| check.group() == Group::Recommended) {
             usage(format!("{wanted} is one of StorPool's recommendations: give --storpool too"))
         } else {
             Ok(())
@@ -253,8 +253,9 @@ fn fix(
 fn list(output: &Reporter) -> Result<Exit, Failure> {
     let mut rows = Vec::new();
     for check in doctor::CHECKS.iter().copied().flatten() {
-        let option = (check.group == Group::Recommended).then_some("--storpool");
-        let doctor::Check { id, group, why, looks, .. } = *check;
+        let option = (check.group() == Group::Recommended).then_some("--storpool");
+        let group = check.group();
+        let doctor::Check { id, why, looks, .. } = *check;
         rows.push(render::Row { id, group, why, looks, option });
     }
     for check in trace_checks::CHECKS {
