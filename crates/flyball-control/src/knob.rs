@@ -389,7 +389,7 @@ impl Knob {
 
     /// Returns the knob to use for a part of the machine, if this one is machine-wide.
     pub fn narrower(&self) -> Option<Id> {
-        self.control()?.narrower
+        (self.id == Id::Turbo).then_some(Id::Boost)
     }
 
     /// Returns the unit of its values.

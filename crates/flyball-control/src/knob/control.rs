@@ -35,8 +35,6 @@ pub struct Control {
     pub judged_by: &'static [Id],
     /// Changes that make the knob's files appear. Empty if the files exist from boot on.
     pub appears_with: &'static [AppearsWith],
-    /// The knob to use for a part of the machine, if this one is machine-wide.
-    pub narrower: Option<Id>,
     /// When `save` puts it into a profile.
     pub saved: Saved,
     /// Other programs that write it.

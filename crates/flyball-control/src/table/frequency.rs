@@ -64,7 +64,6 @@ pub(super) const GOVERNOR: Knob = Knob {
         check: Check::Listed(Id::AvailableGovernors),
         judged_by: &[Id::AvailableGovernors, Id::Driver],
         appears_with: &[AppearsWith::DriverMode, AppearsWith::Cpu],
-        narrower: None,
         saved: Saved::Always,
         written_by: &[
             Program::Tuned,
@@ -120,7 +119,6 @@ pub(super) const MIN_PERF_PCT: Knob = Knob {
         check: Check::Any,
         judged_by: &[Id::MaxPerfPct],
         appears_with: &[AppearsWith::DriverMode],
-        narrower: None,
         saved: Saved::Always,
         written_by: &[Program::Tuned, Program::Tlp, Program::AutoCpufreq, Program::System76],
         writing: Writing {
@@ -155,7 +153,6 @@ pub(super) const MAX_PERF_PCT: Knob = Knob {
         check: Check::Any,
         judged_by: &[Id::MinPerfPct],
         appears_with: &[AppearsWith::DriverMode],
-        narrower: None,
         saved: Saved::Always,
         written_by: &[
             Program::Tuned,
@@ -202,7 +199,6 @@ pub(super) const MIN_FREQ: Knob = Knob {
         check: Check::BetweenEnds,
         judged_by: JUDGING_LIMITS,
         appears_with: &[AppearsWith::DriverMode, AppearsWith::Cpu],
-        narrower: None,
         saved: Saved::Always,
         written_by: &[
             Program::Tuned,
@@ -249,7 +245,6 @@ pub(super) const MAX_FREQ: Knob = Knob {
         check: Check::BetweenEnds,
         judged_by: JUDGING_LIMITS,
         appears_with: &[AppearsWith::DriverMode, AppearsWith::Cpu],
-        narrower: None,
         saved: Saved::Always,
         written_by: &[
             Program::Tuned,
@@ -292,7 +287,6 @@ pub(super) const SETSPEED: Knob = Knob {
         check: Check::BetweenEnds,
         judged_by: &[Id::Governor, Id::HwMinFreq, Id::HwMaxFreq, Id::BaseFreq, Id::NominalFreq],
         appears_with: &[AppearsWith::DriverMode, AppearsWith::Cpu],
-        narrower: None,
         saved: Saved::Always,
         written_by: &[],
         writing: Writing {
@@ -329,7 +323,6 @@ pub(super) const FLOOR_FREQ: Knob = Knob {
         check: Check::Any,
         judged_by: &[Id::HwMinFreq, Id::HwMaxFreq, Id::BaseFreq, Id::NominalFreq],
         appears_with: &[AppearsWith::DriverMode, AppearsWith::Cpu],
-        narrower: None,
         saved: Saved::Never,
         written_by: &[],
         writing: Writing::alone(Step::Limit, Spelling::Number),

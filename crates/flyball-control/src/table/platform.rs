@@ -36,7 +36,6 @@ pub(super) const PLATFORM_PROFILE: Knob = Knob {
         check: Check::Listed(Id::AvailablePlatformProfiles),
         judged_by: &[Id::AvailablePlatformProfiles],
         appears_with: &[],
-        narrower: None,
         saved: Saved::UnlessWord("custom"),
         written_by: WRITERS,
         writing: Writing {
@@ -74,7 +73,6 @@ pub(super) const DEVICE_PROFILE: Knob = Knob {
         check: Check::Listed(Id::AvailableDeviceProfiles),
         judged_by: &[Id::AvailableDeviceProfiles],
         appears_with: &[],
-        narrower: None,
         saved: Saved::Always,
         written_by: &[],
         writing: Writing {
@@ -121,7 +119,6 @@ pub(super) const X3D_MODE: Knob = Knob {
         check: Check::OneOf(&["frequency", "cache"]),
         judged_by: &[],
         appears_with: &[],
-        narrower: None,
         saved: Saved::Always,
         written_by: &[],
         writing: Writing {

@@ -58,7 +58,6 @@ pub(super) const EPP: Knob = Knob {
             Id::CppcRequest,
         ],
         appears_with: &[AppearsWith::DriverMode, AppearsWith::Cpu],
-        narrower: None,
         saved: Saved::OwnPreference,
         written_by: &[
             Program::Tuned,
@@ -128,7 +127,6 @@ pub(super) const EPB: Knob = Knob {
         check: Check::Any,
         judged_by: &[],
         appears_with: &[AppearsWith::Cpu],
-        narrower: None,
         saved: Saved::Always,
         written_by: &[
             Program::Tuned,
@@ -171,7 +169,6 @@ pub(super) const ENERGY_EFFICIENCY: Knob = Knob {
         check: Check::Any,
         judged_by: &[],
         appears_with: &[AppearsWith::DriverMode],
-        narrower: None,
         saved: Saved::WhereWritable,
         written_by: &[],
         writing: Writing::alone(Step::Preference, Spelling::Switch),
@@ -198,7 +195,6 @@ pub(super) const HWP_DYNAMIC_BOOST: Knob = Knob {
         check: Check::Any,
         judged_by: &[],
         appears_with: &[AppearsWith::DriverMode],
-        narrower: None,
         saved: Saved::Always,
         written_by: &[Program::Throttled],
         writing: Writing::alone(Step::Preference, Spelling::Switch),

@@ -76,7 +76,6 @@ const FEATURE: Role = Role::Knob(Control {
     check: Check::Any,
     judged_by: JUDGING_FEATURES,
     appears_with: &[AppearsWith::Level],
-    narrower: None,
     saved: Saved::Never,
     written_by: &[],
     writing: Writing {
@@ -104,7 +103,6 @@ const fn of_class(
         check,
         judged_by,
         appears_with: &[],
-        narrower: None,
         saved: Saved::Never,
         written_by: &[],
         writing: Writing { bound, ..Writing::alone(Step::Classes, Spelling::Number) },
@@ -135,7 +133,6 @@ pub(super) const LEVEL: Knob = Knob {
         check: Check::Level,
         judged_by: JUDGING_LEVEL,
         appears_with: &[],
-        narrower: None,
         saved: Saved::Never,
         written_by: &[],
         writing: Writing {
@@ -214,7 +211,6 @@ pub(super) const CP: Knob = Knob {
         check: Check::Any,
         judged_by: JUDGING_FEATURES,
         appears_with: &[],
-        narrower: None,
         saved: Saved::Never,
         written_by: &[],
         writing: Writing {
@@ -242,7 +238,6 @@ pub(super) const PRIORITY: Knob = Knob {
         check: Check::OneOf(&["ordered", "proportional"]),
         judged_by: JUDGING,
         appears_with: &[],
-        narrower: None,
         saved: Saved::Never,
         written_by: &[],
         writing: Writing {
@@ -351,7 +346,6 @@ pub(super) const TRL: Knob = Knob {
         check: Check::Ratios,
         judged_by: JUDGING,
         appears_with: &[],
-        narrower: None,
         saved: Saved::Never,
         written_by: &[],
         writing: Writing::alone(Step::Turbo, Spelling::Hexadecimal),
@@ -380,7 +374,6 @@ pub(super) const PARTITION: Knob = Knob {
         check: Check::PartitionCpus,
         judged_by: JUDGING,
         appears_with: &[],
-        narrower: None,
         saved: Saved::Never,
         written_by: &[],
         writing: Writing {

@@ -111,7 +111,7 @@ fn rows_name_rows_that_fit() {
             }
             _ => {}
         }
-        if let Some(narrower) = control.narrower {
+        if let Some(narrower) = row.narrower() {
             assert_eq!(row.scope, Scope::Machine, "{name}");
             assert_ne!(narrower.knob().scope, Scope::Machine, "{name}");
         }

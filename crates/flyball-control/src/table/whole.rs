@@ -48,7 +48,6 @@ pub(super) const DRIVER_MODE: Knob = Knob {
         check: Check::DriverMode,
         judged_by: &[Id::Driver, Id::AvailableEpp],
         appears_with: &[],
-        narrower: None,
         saved: Saved::Always,
         written_by: &[Program::PowerProfilesDaemon, Program::Tlp, Program::AutoCpufreq, Program::System76],
         writing: Writing {
@@ -97,7 +96,6 @@ pub(super) const ONLINE: Knob = Knob {
         check: Check::Online,
         judged_by: &[],
         appears_with: &[],
-        narrower: None,
         saved: Saved::WhereWritable,
         written_by: &[Program::IntelLpmd, Program::CpufreqApplet],
         writing: Writing {
@@ -154,7 +152,6 @@ pub(super) const SMT: Knob = Knob {
         check: Check::OneOf(&["on", "off", "forceoff", "1", "2", "3", "4", "5", "6", "7", "8"]),
         judged_by: &[],
         appears_with: &[],
-        narrower: None,
         saved: Saved::Never,
         written_by: &[],
         writing: Writing {
@@ -208,7 +205,6 @@ pub(super) const TURBO: Knob = Knob {
         // (plan/turbo.rs).
         judged_by: &[Id::Boost, Id::HwMaxFreq, Id::BaseFreq],
         appears_with: &[AppearsWith::DriverMode],
-        narrower: Some(Id::Boost),
         saved: Saved::Always,
         written_by: &[
             Program::Tuned,
@@ -268,7 +264,6 @@ pub(super) const BOOST: Knob = Knob {
         check: Check::Any,
         judged_by: &[Id::Turbo],
         appears_with: &[AppearsWith::DriverMode, AppearsWith::Cpu],
-        narrower: None,
         saved: Saved::WithTurbo,
         written_by: &[Program::Tuned, Program::Tlp, Program::AutoCpufreq, Program::System76],
         writing: Writing {
