@@ -48,7 +48,7 @@ impl Program {
 }
 
 /// A command, and how to read its performance.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Command {
     /// The program and its arguments.
     pub argv: Vec<String>,
@@ -87,24 +87,7 @@ pub struct Command {
 impl Command {
     /// A command whose wall time counts.
     pub fn new(argv: Vec<String>) -> Command {
-        Command {
-            argv,
-            title: None,
-            cpus: None,
-            directory: None,
-            reader: Reader::WallTime,
-            group: None,
-            user: None,
-            limit: None,
-            input: None,
-            environment: BTreeMap::new(),
-            accepted_exit_codes: Vec::new(),
-            digests_output: false,
-            is_counted: false,
-            keeps_daemons: false,
-            program: None,
-            padding: 0,
-        }
+        Command { argv, ..Command::default() }
     }
 
     /// What runs: the arm's program, or the workload.

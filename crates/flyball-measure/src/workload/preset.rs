@@ -27,10 +27,13 @@ pub struct Reading {
 }
 
 /// How the performance of a command is found.
-#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Clone, Default, PartialEq, Eq, schemars::JsonSchema, serde::Serialize, serde::Deserialize,
+)]
 #[serde(tag = "from", rename_all = "kebab-case")]
 pub enum Reader {
     /// Time from start to end.
+    #[default]
     WallTime,
     /// CPU time in user mode, from the kernel's accounting, as the kernel's gitsource test counts.
     UserTime,
