@@ -9,7 +9,6 @@ mod requests;
 
 use std::{
     collections::BTreeMap,
-    fmt,
     io::{self, BufReader, Write as _},
     os::{
         fd::OwnedFd,
@@ -88,39 +87,26 @@ pub struct BusOptions {
 }
 
 /// Something that is worth a line in the log.
-#[derive(Debug)]
+#[derive(Debug, derive_more::Display)]
 pub enum BusNotice {
     /// These names are served.
+    #[display("D-Bus: {}", _0.join(", "))]
     Serves(Vec<String>),
     /// A profile of the desktop that this machine cannot have.
+    #[display("note: the desktop is not offered {profile}: {why}")]
     NotOffered { profile: Profile, why: String },
     /// The choice of the last boot is not in force.
+    #[display("flyball: the desktop's {profile}: {why}")]
     NotRestored { profile: Profile, why: String },
     /// A choice that ends at the next boot.
+    #[display("note: the choice of {profile} ends at the next boot: {}: {error}", path.display())]
     NotKept { profile: Profile, path: PathBuf, error: io::Error },
     /// Programs' holds that are tried again.
+    #[display("flyball: programs' holds cannot be released yet: {_0}")]
     NotReleased(String),
     /// The bus is not served now.
+    #[display("flyball: {_0}")]
     Lost(String),
-}
-
-impl fmt::Display for BusNotice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BusNotice::Serves(names) => write!(f, "D-Bus: {}", names.join(", ")),
-            BusNotice::NotOffered { profile, why } => {
-                write!(f, "note: the desktop is not offered {profile}: {why}")
-            }
-            BusNotice::NotRestored { profile, why } => write!(f, "flyball: the desktop's {profile}: {why}"),
-            BusNotice::NotKept { profile, path, error } => {
-                write!(f, "note: the choice of {profile} ends at the next boot: {}: {error}", path.display())
-            }
-            BusNotice::NotReleased(why) => {
-                write!(f, "flyball: programs' holds cannot be released yet: {why}")
-            }
-            BusNotice::Lost(why) => write!(f, "flyball: {why}"),
-        }
-    }
 }
 
 /// The holds of programs on the bus and of the desktop's user, and the process that speaks D-Bus.

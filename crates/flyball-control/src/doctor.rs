@@ -34,8 +34,6 @@ mod storpool;
 pub use facts::{Facts, Policy, Sampled, kernel_release};
 pub use pass::Unseen;
 
-use std::fmt;
-
 pub use crate::Evidence;
 use crate::{Id, KnobName, ReadError, Setting, Vendor, intent::IntentError};
 
@@ -108,8 +106,9 @@ impl Group {
 }
 
 /// A knob and the value to set it to: `KNOB=VALUE` as text, as `flyball set` takes it.
-#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, derive_more::Display)]
 #[schemars(with = "String")]
+#[display("{}={}", name, value)]
 pub struct KnobValue {
     pub name: KnobName,
     pub value: String,
@@ -126,12 +125,6 @@ impl KnobValue {
     /// The knob does not take the value.
     pub fn setting(&self) -> Result<Setting, IntentError> {
         Setting::new(&self.name.to_string(), &self.value, None, self.to_string())
-    }
-}
-
-impl fmt::Display for KnobValue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={}", self.name, self.value)
     }
 }
 

@@ -13,6 +13,7 @@ pub mod subject;
 
 use std::fmt;
 
+use derive_more::Display;
 use flyball_host::Vendor;
 use flyball_sst::setting::Field;
 use serde::{Deserialize, Serialize};
@@ -25,57 +26,50 @@ pub(crate) use self::id::rows;
 use self::order::Step;
 
 /// The kind of object that has its own instance of a knob.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Display)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
     /// The whole machine.
+    #[display("machine")]
     Machine,
     /// A package (socket).
+    #[display("package")]
     Package,
+    #[display("die")]
     Die,
     /// A power domain of Speed Select.
+    #[display("power domain")]
     PowerDomain,
     /// A core with its threads.
+    #[display("core")]
     Core,
     /// A cpufreq policy.
+    #[display("policy")]
     Policy,
     /// A logical CPU.
+    #[display("CPU")]
     Cpu,
     /// An idle state of a CPU.
+    #[display("idle state")]
     IdleState,
     /// An uncore frequency domain.
+    #[display("uncore domain")]
     Uncore,
     /// A powercap zone.
+    #[display("energy zone")]
     Zone,
     /// A constraint of a powercap zone.
+    #[display("power constraint")]
     Constraint,
     /// A device with platform profiles.
+    #[display("profile device")]
     ProfileDevice,
     /// A temperature sensor.
+    #[display("sensor")]
     Sensor,
     /// A class of service of a power domain.
+    #[display("class of service")]
     Clos,
-}
-
-impl fmt::Display for Scope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Scope::Machine => "machine",
-            Scope::Package => "package",
-            Scope::Die => "die",
-            Scope::PowerDomain => "power domain",
-            Scope::Core => "core",
-            Scope::Policy => "policy",
-            Scope::Cpu => "CPU",
-            Scope::IdleState => "idle state",
-            Scope::Uncore => "uncore domain",
-            Scope::Zone => "energy zone",
-            Scope::Constraint => "power constraint",
-            Scope::ProfileDevice => "profile device",
-            Scope::Sensor => "sensor",
-            Scope::Clos => "class of service",
-        })
-    }
 }
 
 /// Access to a row: read-only, or read and write.

@@ -5,7 +5,7 @@
 //! location has a text form that survives the process ([`Location::to_text`]), and its content is
 //! kept byte for byte as the kernel printed it.
 
-use std::{fmt, str::FromStr};
+use std::str::FromStr;
 
 use flyball_host::{
     CommandKnob, Errno, Host, HostError,
@@ -16,17 +16,22 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use crate::partition;
 
 /// The file, register or other object that holds a value.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema, derive_more::Display)]
 #[schemars(with = "String")]
 pub enum Location {
     /// An attribute file, by its path.
+    #[display("{}", _0)]
     File(String),
+    #[display("{_0}")]
     SpeedSelect(flyball_sst::setting::Setting),
     /// A control group that keeps CPUs for itself, by its path.
+    #[display("partition:{_0}")]
     Partition(String),
     /// A setting that commands of the user read and write.
+    #[display("knob {}", _0.name)]
     Command(Box<CommandKnob>),
     /// The bits `mask` of a model-specific register; the other bits are kept when it is written.
+    #[display("MSR {register:#x} of CPU {cpu}")]
     Msr {
         cpu: u32,
         /// The register's number.
@@ -134,18 +139,6 @@ impl Location {
     }
 }
 
-impl fmt::Display for Location {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Location::File(path) => f.write_str(path),
-            Location::SpeedSelect(setting) => setting.fmt(f),
-            Location::Partition(path) => write!(f, "partition:{path}"),
-            Location::Command(knob) => write!(f, "knob {}", knob.name),
-            Location::Msr { cpu, register, .. } => write!(f, "MSR {register:#x} of CPU {cpu}"),
-        }
-    }
-}
-
 impl FromStr for Location {
     type Err = &'static str;
 
@@ -239,14 +232,17 @@ impl<'de> Deserialize<'de> for Location {
 }
 
 /// The content of a location at one moment.
-#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize, derive_more::Display)]
 #[serde(rename_all = "kebab-case")]
 pub enum Content {
     /// The bytes, as the kernel printed them.
+    #[display("{}", _0.trim_end())]
     Text(String),
     /// The bytes in hexadecimal, if they are not UTF-8.
+    #[display("bytes {_0}")]
     Hex(String),
     /// The errno of a failed read (EBUSY: the CPU is offline).
+    #[display("unreadable ({})", Errno(*_0))]
     Unreadable(i32),
 }
 
@@ -300,16 +296,6 @@ impl Content {
         match self {
             Content::Text(text) => text.trim(),
             Content::Hex(_) | Content::Unreadable(_) => "",
-        }
-    }
-}
-
-impl fmt::Display for Content {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Content::Text(text) => f.write_str(text.trim_end()),
-            Content::Hex(digits) => write!(f, "bytes {digits}"),
-            Content::Unreadable(errno) => write!(f, "unreadable ({})", Errno(*errno)),
         }
     }
 }

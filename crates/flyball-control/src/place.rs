@@ -3,28 +3,32 @@
 
 use std::fmt;
 
+use derive_more::Display;
 use flyball_host::CpuList;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Scope;
 
 /// The identity of a place. Orders by kind, then by number, so that a list of places reads well.
-#[derive(
-    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize, Display)]
 #[serde(rename_all = "kebab-case")]
 pub enum At {
     /// The whole machine.
+    #[display("machine")]
     Machine,
     /// A package (socket), by `physical_package_id`.
+    #[display("package {_0}")]
     Package(u32),
     /// A die of a package.
+    #[display("die {package}:{die}")]
     Die {
         package: u32,
         /// `die_id` in the package.
         die: u32,
     },
     /// A core of a die.
+    #[display("core {package}:{die}:{core}")]
     Core {
         package: u32,
         die: u32,
@@ -32,20 +36,26 @@ pub enum At {
         core: u32,
     },
     /// A cpufreq policy, by the number in `policyN`.
+    #[display("policy {_0}")]
     Policy(u32),
     /// A logical CPU.
+    #[display("CPU {_0}")]
     Cpu(u32),
     /// An idle state of a CPU.
+    #[display("CPU {cpu} state {state}")]
     IdleState {
         cpu: u32,
         /// The state's number in `stateN`: its depth, 0 the lightest.
         state: u32,
     },
     /// An uncore frequency domain, by its directory (`package_00_die_00`, `uncore03`).
+    #[display("uncore {_0}")]
     Uncore(String),
     /// A powercap zone, by its directory below /sys/class/powercap (`intel-rapl:0:0`).
+    #[display("zone {_0}")]
     Zone(String),
     /// A constraint of a powercap zone.
+    #[display("zone {zone} constraint {constraint}")]
     Constraint {
         /// The zone's directory.
         zone: String,
@@ -53,6 +63,7 @@ pub enum At {
         constraint: u32,
     },
     /// A power domain of Speed Select.
+    #[display("power domain {package}:{domain}")]
     PowerDomain {
         package: u32,
         /// The die, as sysfs numbers it; 0 for a domain without CPUs.
@@ -61,6 +72,7 @@ pub enum At {
         domain: u32,
     },
     /// A class of service of a power domain.
+    #[display("class {class} of power domain {package}:{domain}")]
     Clos {
         package: u32,
         die: u32,
@@ -69,8 +81,10 @@ pub enum At {
         class: u32,
     },
     /// A device with platform profiles, by its directory (`platform-profile-0`).
+    #[display("{}", _0)]
     ProfileDevice(String),
     /// A temperature sensor of a hwmon device.
+    #[display("{hwmon} temp{sensor}")]
     Sensor {
         /// The device's directory (`hwmon3`).
         hwmon: String,
@@ -101,31 +115,8 @@ impl At {
     }
 }
 
-impl fmt::Display for At {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            At::Machine => f.write_str("machine"),
-            At::Package(package) => write!(f, "package {package}"),
-            At::Die { package, die } => write!(f, "die {package}:{die}"),
-            At::Core { package, die, core } => write!(f, "core {package}:{die}:{core}"),
-            At::Policy(policy) => write!(f, "policy {policy}"),
-            At::Cpu(cpu) => write!(f, "CPU {cpu}"),
-            At::IdleState { cpu, state } => write!(f, "CPU {cpu} state {state}"),
-            At::Uncore(name) => write!(f, "uncore {name}"),
-            At::Zone(zone) => write!(f, "zone {zone}"),
-            At::Constraint { zone, constraint } => write!(f, "zone {zone} constraint {constraint}"),
-            At::PowerDomain { package, domain, .. } => write!(f, "power domain {package}:{domain}"),
-            At::Clos { package, domain, class, .. } => {
-                write!(f, "class {class} of power domain {package}:{domain}")
-            }
-            At::ProfileDevice(name) => f.write_str(name),
-            At::Sensor { hwmon, sensor } => write!(f, "{hwmon} temp{sensor}"),
-        }
-    }
-}
-
 /// How a selection of CPUs selects a place.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub enum Belongs {
     /// Selected with any of its CPUs.
     #[default]
@@ -137,7 +128,7 @@ pub enum Belongs {
 }
 
 /// One instance of a knob's scope on a machine.
-#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Place {
     pub at: At,
     /// Name of the instance if the scope has named instances (`C6`, `package-0 long_term`,

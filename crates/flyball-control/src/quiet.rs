@@ -6,9 +6,11 @@
 
 mod plan;
 
-use std::{fmt, str::FromStr};
+use std::str::FromStr;
 
+use derive_more::Display;
 use flyball_host::{CpuList, Host};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -18,14 +20,17 @@ use crate::{
 pub use self::plan::{QuietError, QuietOptions, QuietPlan, QuietResult};
 
 /// How much speed may be given up for steadiness.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Display)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// No loss of speed: governor, preference, wake-up latency, interrupts elsewhere.
+    #[display("light")]
     Light,
     /// Turbo off as well.
+    #[display("steady")]
     Steady,
     /// One frequency as well (the base one unless another is given), and SMT siblings offline.
+    #[display("fixed")]
     Fixed,
 }
 
@@ -50,19 +55,10 @@ impl FromStr for Level {
     }
 }
 
-impl fmt::Display for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Level::Light => "light",
-            Level::Steady => "steady",
-            Level::Fixed => "fixed",
-        })
-    }
-}
-
 /// A setting that makes the machine quieter.
-#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Display)]
 #[serde(into = "QuietSettingRecord")]
+#[display("{}={}", knob, value)]
 pub struct QuietSetting {
     pub knob: Id,
     /// The value, in the words of the command line.
@@ -73,14 +69,8 @@ pub struct QuietSetting {
     pub because: &'static str,
 }
 
-impl fmt::Display for QuietSetting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={}", self.knob, self.value)
-    }
-}
-
 /// A setting in its JSON form.
-#[derive(schemars::JsonSchema, Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct QuietSettingRecord {
     setting: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -95,7 +85,7 @@ impl From<QuietSetting> for QuietSettingRecord {
 }
 
 /// A kernel parameter that would make the machine quieter after another boot.
-#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(into = "String")]
 pub struct BootParameter {
     /// The parameter, as it stands on the kernel's command line.
@@ -111,7 +101,7 @@ impl From<BootParameter> for String {
 }
 
 /// The settings that make this machine quiet.
-#[derive(Debug, Clone, PartialEq, Eq, Default, schemars::JsonSchema, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, JsonSchema, Serialize)]
 pub struct QuietSettings {
     /// The CPUs on which the benchmark is to run.
     pub cpus: CpuList,
@@ -139,7 +129,7 @@ impl QuietSettings {
 }
 
 /// A control group whose CPUs are its own (cgroup v2, cpuset).
-#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Partition {
     /// Directory of the group.
     pub path: String,

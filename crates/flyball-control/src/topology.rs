@@ -8,6 +8,8 @@ use std::{
     fmt,
 };
 
+use schemars::JsonSchema;
+
 use flyball_host::Vendor;
 pub(crate) use flyball_host::topology::{CPUS, read_list};
 use flyball_host::{
@@ -19,9 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Location, knob::On, value::ReadError};
 
 /// The kind of core on a hybrid processor.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize)]
 pub enum CoreType {
     P,
     E,
@@ -40,7 +40,7 @@ impl fmt::Display for CoreType {
 }
 
 /// One logical CPU.
-#[derive(Debug, Clone, Default, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Cpu {
     pub number: u32,
     /// True if online. The kernel knows the ids below for online CPUs only.
@@ -59,7 +59,7 @@ pub struct Cpu {
 }
 
 /// A cpufreq policy: CPUs that share one frequency setting.
-#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Policy {
     /// The number in `policyN`.
     pub number: u32,

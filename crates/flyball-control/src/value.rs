@@ -207,18 +207,13 @@ impl Reading {
 }
 
 /// One observation: a location and the value read there.
-#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, derive_more::Display)]
+#[display("{}: {}", place, value)]
 pub struct Evidence {
     /// A path, a register of a CPU, or a kernel parameter.
     pub place: String,
     /// The value read there.
     pub value: String,
-}
-
-impl fmt::Display for Evidence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.value)
-    }
 }
 
 /// The reason why a knob is absent.

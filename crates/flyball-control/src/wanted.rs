@@ -12,47 +12,40 @@ use serde::{Deserialize, Serialize};
 use crate::{Form, Id, Knob, Value, table::is_idle_state};
 
 /// A wanted value of a knob.
-#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize, Deserialize, derive_more::Display)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wanted {
+    #[display("{_0}")]
     Exactly(Value),
     /// The lowest that the hardware allows there.
+    #[display("min")]
     Min,
     /// The highest that the hardware allows there.
+    #[display("max")]
     Max,
     /// The guaranteed frequency.
+    #[display("base")]
     Base,
     /// The nominal frequency of CPPC.
+    #[display("nominal")]
     Nominal,
     /// The frequency below which going slower saves no energy for the same work, if the driver
     /// knows it (amd-pstate).
+    #[display("efficient")]
     Efficient,
     /// The energy bias that the kernel calls normal on the processor's model.
+    #[display("normal")]
     Normal,
     /// A share of the highest frequency of the hardware.
+    #[display("{}%", _0.0)]
     Share(Percent),
     /// For idle states: allow those up to the state of this name or number, forbid the deeper ones.
     /// For a latency limit: the exit latency of the state of this name.
+    #[display("{}", _0)]
     UpTo(String),
     /// For idle states: allow those with at most this exit latency.
+    #[display("{_0}")]
     WithinLatency(Micros),
-}
-
-impl fmt::Display for Wanted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Wanted::Exactly(value) => value.fmt(f),
-            Wanted::Min => f.write_str("min"),
-            Wanted::Max => f.write_str("max"),
-            Wanted::Base => f.write_str("base"),
-            Wanted::Nominal => f.write_str("nominal"),
-            Wanted::Efficient => f.write_str("efficient"),
-            Wanted::Normal => f.write_str("normal"),
-            Wanted::Share(percent) => write!(f, "{}%", percent.0),
-            Wanted::UpTo(state) => f.write_str(state),
-            Wanted::WithinLatency(time) => time.fmt(f),
-        }
-    }
 }
 
 /// An error for text that is not a value of the knob.

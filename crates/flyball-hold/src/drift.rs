@@ -2,8 +2,10 @@
 
 use std::{collections::HashMap, fmt, time::Duration};
 
+use derive_more::Display;
 use flyball_control::{Id, Location, Scope, Setting};
 use flyball_host::{CpuList, watch::Writer};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::HoldName;
@@ -19,7 +21,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const MAX_PAUSE: Duration = Duration::from_secs(3600);
 
 /// Why something changed.
-#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
     /// A process wrote it: known from the kernel.
@@ -53,32 +55,25 @@ impl fmt::Display for Cause {
 }
 
 /// What was done about a drift.
-#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize, Display)]
 #[serde(rename_all = "kebab-case")]
 pub enum Action {
+    #[display("corrected")]
     Corrected,
+    #[display("reported")]
     Reported,
+    #[display("yielded")]
     Yielded,
     /// It was corrected too often.
+    #[display("left for a while, because it was corrected too often")]
     GaveWay,
     /// It could not be corrected.
+    #[display("not corrected: {_0}")]
     Failed(String),
 }
 
-impl fmt::Display for Action {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Action::Corrected => f.write_str("corrected"),
-            Action::Reported => f.write_str("reported"),
-            Action::Yielded => f.write_str("yielded"),
-            Action::GaveWay => f.write_str("left for a while, because it was corrected too often"),
-            Action::Failed(error) => write!(f, "not corrected: {error}"),
-        }
-    }
-}
-
 /// A setting that changed.
-#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Drift {
     /// In seconds since 1970.
     pub at: u64,
@@ -124,28 +119,21 @@ impl fmt::Display for Drift {
 }
 
 /// Why a place is not set although a hold wants it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize, Display)]
 #[serde(rename_all = "kebab-case")]
 pub enum LeftBecause {
     /// The hold's policy is to report.
+    #[display("reported, not corrected")]
     Reported,
     /// The hold's policy is to yield.
+    #[display("left to the other writer")]
     Yielded,
     /// It was corrected too often.
+    #[display("another writer keeps changing it; flyball will try again")]
     Contended,
     /// The kernel makes another value of it.
+    #[display("the kernel does not take that value")]
     Clamped,
-}
-
-impl fmt::Display for LeftBecause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            LeftBecause::Reported => "reported, not corrected",
-            LeftBecause::Yielded => "left to the other writer",
-            LeftBecause::Contended => "another writer keeps changing it; flyball will try again",
-            LeftBecause::Clamped => "the kernel does not take that value",
-        })
-    }
 }
 
 /// A place that is left alone, until the hold is added again or released, or the pause is over.

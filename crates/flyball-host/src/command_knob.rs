@@ -10,6 +10,8 @@ use std::{
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde::{Deserialize, Serialize};
 
+use schemars::JsonSchema;
+
 use crate::{Errno, Host, HostError, Launch, Op};
 
 /// Placeholder for the value in a command.
@@ -33,9 +35,7 @@ const MAX_COMMAND: usize = 4096;
 
 /// A setting with its commands, each a line for /bin/sh. The journal holds them, so that the
 /// setting can be restored even if the file that they came from has changed or gone.
-#[derive(
-    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommandKnob {
     pub name: String,

@@ -4,11 +4,10 @@
 //! may be cut short, or come from an older kernel or another architecture: lines that are not known
 //! are passed over.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
+use derive_more::Display;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Host, HostError};
@@ -22,18 +21,22 @@ use crate::{Host, HostError};
     PartialOrd,
     Ord,
     Hash,
-    schemars::JsonSchema,
+    JsonSchema,
     Serialize,
     Deserialize,
     Default,
+    Display,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Vendor {
+    #[display("Intel")]
     Intel,
     /// `AuthenticAMD`, and `HygonGenuine`, whose processors are AMD's first Zen.
+    #[display("AMD")]
     Amd,
     /// Any other vendor, or unknown.
     #[default]
+    #[display("other")]
     Other,
 }
 
@@ -45,16 +48,6 @@ impl Vendor {
             "AuthenticAMD" | "HygonGenuine" => Vendor::Amd,
             _ => Vendor::Other,
         }
-    }
-}
-
-impl fmt::Display for Vendor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Vendor::Intel => "Intel",
-            Vendor::Amd => "AMD",
-            Vendor::Other => "other",
-        })
     }
 }
 

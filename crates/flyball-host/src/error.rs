@@ -2,35 +2,28 @@
 
 use std::fmt;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, derive_more::Display)]
 pub enum Op {
+    #[display("read")]
     Read,
+    #[display("write")]
     Write,
+    #[display("list")]
     List,
+    #[display("read link")]
     Link,
+    #[display("read MSR")]
     ReadMsr,
+    #[display("write MSR")]
     WriteMsr,
+    #[display("make the Speed Select call")]
     Isst,
+    #[display("create")]
     Create,
+    #[display("remove")]
     Remove,
+    #[display("mount")]
     Mount,
-}
-
-impl fmt::Display for Op {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Op::Read => "read",
-            Op::Write => "write",
-            Op::List => "list",
-            Op::Link => "read link",
-            Op::ReadMsr => "read MSR",
-            Op::WriteMsr => "write MSR",
-            Op::Isst => "make the Speed Select call",
-            Op::Create => "create",
-            Op::Remove => "remove",
-            Op::Mount => "mount",
-        })
-    }
 }
 
 /// A Linux error number, as the kernel returned it.
@@ -154,7 +147,8 @@ impl From<rustix::io::Errno> for Errno {
 }
 
 /// An operation on a machine that failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("cannot {} {}: {} ({})", .op, .path, .errno.describe(), .errno)]
 pub struct HostError {
     pub op: Op,
     /// The path as the machine's kernel spells it, or `MSR 0x774 of CPU 3`.
@@ -175,11 +169,3 @@ impl HostError {
         matches!(self.errno, Errno::NOENT | Errno::NODEV | Errno::NOTDIR | Errno::NXIO)
     }
 }
-
-impl fmt::Display for HostError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot {} {}: {} ({})", self.op, self.path, self.errno.describe(), self.errno)
-    }
-}
-
-impl std::error::Error for HostError {}

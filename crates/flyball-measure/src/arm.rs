@@ -3,7 +3,9 @@
 //! `NAME: K=V K=V` is one arm; `K=V1,V2` a row of a matrix, whose cross product makes arms named by
 //! their settings. An arm without settings, and the word `now`, is the machine as it is.
 
-use std::fmt;
+use derive_more::Display;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use flyball_control::{IntentError, Setting};
 use flyball_host::CommandKnob;
@@ -11,15 +13,16 @@ use flyball_host::CommandKnob;
 use crate::program::Program;
 
 /// One setting of an arm. Reports and run directories keep its words, the machine gets its meaning.
-#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize, Display)]
 #[serde(from = "Words", into = "Words")]
+#[display("{}={}", words.knob, words.value)]
 pub struct ArmSetting {
     words: Words,
     meaning: Meaning,
 }
 
 /// A setting as it was typed, and as run directories hold it.
-#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 struct Words {
     /// The knob, perhaps with the CPUs it is for: `max-freq@0-3`.
     knob: String,
@@ -96,14 +99,8 @@ impl ArmSetting {
     }
 }
 
-impl fmt::Display for ArmSetting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={}", self.words.knob, self.words.value)
-    }
-}
-
 /// Settings under a name.
-#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Arm {
     /// The name in tables and plots.
     pub name: String,

@@ -172,7 +172,7 @@ fn lasting(members: &[Member], known: &[(usize, Estimate)], others: &[stats::Lef
 fn by_fact(members: &[Member], known: &[(usize, Estimate)], confidence: f64) -> Vec<FactEffect> {
     let mut found: Vec<FactEffect> = Vec::new();
     let mut divisions: Vec<Vec<usize>> = Vec::new();
-    for fact in Fact::ALL {
+    for &fact in Fact::ALL {
         let mut values: Vec<String> = Vec::new();
         let division: Vec<usize> = known
             .iter()
@@ -292,7 +292,7 @@ fn odd(
 /// The facts in which a machine differs from most of its peers: name, its own value, theirs.
 fn differs_in(members: &[Member], index: usize, peers: &[(usize, Estimate)]) -> Vec<(Fact, String, String)> {
     let mut found = Vec::new();
-    for fact in Fact::ALL {
+    for &fact in Fact::ALL {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         for (peer, _) in peers.iter().filter(|(peer, _)| *peer != index) {
             *counts.entry(members[*peer].facts.get(&fact).map_or("unknown", String::as_str)).or_default() +=

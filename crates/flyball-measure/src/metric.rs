@@ -1,9 +1,10 @@
 //! What is measured of a workload: a number, its unit, and which way is better.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 /// Which way is better.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, schemars::JsonSchema, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
     /// More is better: throughput.
@@ -13,7 +14,7 @@ pub enum Better {
 }
 
 /// A quantity that rounds yield.
-#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Metric {
     /// What it is: `wall time`, `throughput`.
     pub name: String,

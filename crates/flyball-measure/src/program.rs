@@ -1,11 +1,11 @@
 //! Programs as arms: what an arm runs where arms do not share one workload.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::PathBuf};
 
 /// A program that one arm runs. The metric, the CPUs and the user are those of the comparison.
-#[derive(
-    Debug, Clone, Default, PartialEq, Eq, schemars::JsonSchema, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Program {
     /// The program and its arguments.
     pub argv: Vec<String>,
@@ -24,9 +24,7 @@ pub struct Program {
 }
 
 /// A server that runs during each round of an arm.
-#[derive(
-    Debug, Clone, Default, PartialEq, Eq, schemars::JsonSchema, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Server {
     /// The program and its arguments.
     pub argv: Vec<String>,
@@ -37,9 +35,7 @@ pub struct Server {
 }
 
 /// Shell commands that run around rounds and are not measured.
-#[derive(
-    Debug, Clone, Default, PartialEq, Eq, schemars::JsonSchema, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Hooks {
     /// Before the first round of an arm.
     #[serde(default, skip_serializing_if = "Option::is_none")]

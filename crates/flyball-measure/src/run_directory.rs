@@ -16,6 +16,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use flyball_files::Dir;
 use flyball_process::User;
 
@@ -44,7 +47,7 @@ const MAX_ROUNDS: u64 = 1 << 30;
 const MAX_AT_ONCE: u32 = 1000;
 
 /// The machine that was measured.
-#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct MachineNote {
     /// `live`, or the name of a simulated machine.
     pub name: String,
@@ -63,9 +66,7 @@ pub struct MachineNote {
 }
 
 /// Which machine it is, and what may differ between machines of one kind.
-#[derive(
-    Debug, Clone, Default, PartialEq, Eq, schemars::JsonSchema, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct SystemNote {
     /// The host's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -104,7 +105,7 @@ impl MachineNote {
 }
 
 /// The workload that was run.
-#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct WorkloadNote {
     /// Its name in reports.
     pub name: String,
@@ -149,7 +150,7 @@ pub struct WorkloadNote {
 }
 
 /// A load that ran during every round.
-#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct BackgroundNote {
     /// As it was named.
     pub name: String,
@@ -170,7 +171,7 @@ impl BackgroundNote {
 }
 
 /// That the machine was kept quiet around all rounds, and how.
-#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct QuietNote {
     /// `light`, `steady` or `fixed`.
     pub level: String,
@@ -184,7 +185,7 @@ pub struct QuietNote {
 }
 
 /// One boot of the machine in which rounds were run.
-#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Boot {
     /// The kernel's boot id (/proc/sys/kernel/random/boot_id).
     pub id: String,
@@ -204,7 +205,7 @@ pub struct Boot {
 }
 
 /// What was compared, how and where.
-#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Manifest {
     /// [`FORMAT`].
     pub format: String,
@@ -243,7 +244,7 @@ pub struct Manifest {
 }
 
 /// The search of commits.
-#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct BisectNote {
     /// The shell command that builds a commit.
     pub build: Option<String>,
@@ -253,7 +254,7 @@ pub struct BisectNote {
 }
 
 /// The file with an experiment that many machines run.
-#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ExperimentNote {
     pub name: String,
     /// Equal for files that say the same: a name may be used twice.
@@ -261,7 +262,7 @@ pub struct ExperimentNote {
 }
 
 /// The driver's decisions in one round, summed up; the trace itself is a file next to the rounds.
-#[derive(Debug, Clone, Default, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct TraceNote {
     /// The trace, by its name in the run directory.
     pub file: String,
@@ -284,7 +285,7 @@ pub struct TraceNote {
 }
 
 /// Plain means over all records of a driver's decisions, of all CPUs.
-#[derive(Debug, Clone, Copy, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Sampled {
     pub des_perf: f64,
     pub ghz: Option<f64>,
@@ -293,7 +294,7 @@ pub struct Sampled {
 }
 
 /// One round: one run of the workload under one arm.
-#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Round {
     /// The boot, by index in the manifest.
     pub boot: usize,
@@ -591,7 +592,7 @@ impl RunDirectory {
 
 /// Reads a manifest. Refuses other content, and a newer version.
 fn parse_manifest(bytes: &[u8]) -> Result<Manifest, ContentFault> {
-    #[derive(serde::Deserialize)]
+    #[derive(Deserialize)]
     struct Head {
         format: String,
         version: u32,

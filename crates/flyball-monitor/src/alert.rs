@@ -65,16 +65,9 @@ pub struct Alert {
 }
 
 /// Why a text is not an alert.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", &.0)]
 pub struct NotAnAlert(String);
-
-impl fmt::Display for NotAnAlert {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for NotAnAlert {}
 
 /// How alerts are written.
 pub const FORMS: &str = "throttled [> N CPUs], package > N W, temperature > N C, busy > N %, speed < N GHz, got < N %; \

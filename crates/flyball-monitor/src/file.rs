@@ -11,10 +11,7 @@ mod reader;
 mod recorder;
 mod writer;
 
-use std::{
-    fmt,
-    io::{self, Write as _},
-};
+use std::io::{self, Write as _};
 
 use flyball_files::{ZstdReader, ZstdWriter, read_bounded};
 
@@ -59,51 +56,26 @@ struct Header<L, F> {
 }
 
 /// Errors in a recording.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    Io {
-        offset: u64,
-        cause: io::Error,
-    },
+    #[error("cannot read it at byte {offset}: {cause}")]
+    Io { offset: u64, cause: io::Error },
     /// It does not begin as a recording does.
+    #[error("it is not a recording of 'flyball top --record' (at byte 0)")]
     NotOne,
     /// A later version of the format.
+    #[error("it has format {0}, and this flyball reads format {VERSION} (at byte 8)")]
     Newer(u32),
     /// A damaged header or chunk.
-    Damaged {
-        offset: u64,
-        what: &'static str,
-    },
+    #[error("{what} (at byte {offset})")]
+    Damaged { offset: u64, what: &'static str },
     /// More than a recording may have.
-    TooLarge {
-        offset: u64,
-        what: &'static str,
-    },
+    #[error("{what} than a recording may have (at byte {offset}); docs/limits.md has the bounds")]
+    TooLarge { offset: u64, what: &'static str },
     /// It holds no whole chunk.
+    #[error("it holds no samples")]
     Empty,
 }
-
-impl fmt::Display for FileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FileError::Io { offset, cause } => write!(f, "cannot read it at byte {offset}: {cause}"),
-            FileError::NotOne => f.write_str("it is not a recording of 'flyball top --record' (at byte 0)"),
-            FileError::Newer(version) => {
-                write!(f, "it has format {version}, and this flyball reads format {VERSION} (at byte 8)")
-            }
-            FileError::Damaged { offset, what } => write!(f, "{what} (at byte {offset})"),
-            FileError::TooLarge { offset, what } => {
-                write!(
-                    f,
-                    "{what} than a recording may have (at byte {offset}); docs/limits.md has the bounds"
-                )
-            }
-            FileError::Empty => f.write_str("it holds no samples"),
-        }
-    }
-}
-
-impl std::error::Error for FileError {}
 
 /// Packs samples of `values` values each as the content of a chunk.
 pub(crate) fn pack(samples: &[Sample], values: usize) -> Vec<u8> {

@@ -1,6 +1,6 @@
 //! Layout of a sample: CPUs, packages, and the quantities read from each, with unit and width.
 
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
 use flyball_control::{CoreType, LimitReasons, Policy, Topology};
 use flyball_host::{CpuList, KiloHertz, Vendor};
@@ -128,9 +128,12 @@ pub enum Unit {
     Degrees,
 }
 
-/// A quantity that samples hold. [`Quantity::name`] is its name in recordings and CSV.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, schemars::JsonSchema, Serialize, Deserialize)]
+/// A quantity that samples hold. Its text form is its name in recordings and CSV.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, schemars::JsonSchema, Serialize, Deserialize, strum::Display,
+)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Quantity {
     /// 1 for a CPU that is online.
     Online,
@@ -145,8 +148,10 @@ pub enum Quantity {
     /// CPUs that sleep take turns.
     IdleAt,
     /// Residency of idle state N; a sleep in progress is not in it.
+    #[strum(to_string = "idle_{0}_time")]
     IdleTime(u8),
     /// Entries into idle state N.
+    #[strum(to_string = "idle_{0}_usage")]
     IdleUsage(u8),
     /// Times that heat throttled the core, and how long.
     CoreThrottles,
@@ -187,7 +192,9 @@ pub enum Quantity {
     PstateLimit,
 
     /// scaling_min_freq and scaling_max_freq.
+    #[strum(to_string = "min_freq")]
     RequestMin,
+    #[strum(to_string = "max_freq")]
     RequestMax,
     /// Energy performance preference, 0 to 255.
     Epp,
@@ -212,60 +219,6 @@ pub enum Quantity {
     /// The package's own sensor where reading it touches no CPU (AMD); elsewhere it follows from
     /// [`Quantity::ThermalMargin`].
     PackageTemperature,
-}
-
-impl Quantity {
-    /// The name of its column.
-    pub fn name(self) -> String {
-        let name = match self {
-            Quantity::IdleTime(state) => return format!("idle_{state}_time"),
-            Quantity::IdleUsage(state) => return format!("idle_{state}_usage"),
-            Quantity::Online => "online",
-            Quantity::Busy => "busy",
-            Quantity::Idle => "idle",
-            Quantity::Steal => "steal",
-            Quantity::IdleAt => "idle_at",
-            Quantity::CoreThrottles => "core_throttles",
-            Quantity::CoreThrottleTime => "core_throttle_time",
-            Quantity::PackageThrottles => "package_throttles",
-            Quantity::PackageThrottleTime => "package_throttle_time",
-            Quantity::ReportedFrequency => "reported_frequency",
-            Quantity::CountersAt => "counters_at",
-            Quantity::Tsc => "tsc",
-            Quantity::Aperf => "aperf",
-            Quantity::Mperf => "mperf",
-            Quantity::Productive => "productive",
-            Quantity::Smi => "smi",
-            Quantity::ThermalMargin => "thermal_margin",
-            Quantity::ReasonsAt => "reasons_at",
-            Quantity::ThermStatus => "therm_status",
-            Quantity::PackageThermStatus => "package_therm_status",
-            Quantity::LimitReasons => "limit_reasons",
-            Quantity::RingLimitReasons => "ring_limit_reasons",
-            Quantity::HwpStatus => "hwp_status",
-            Quantity::PstateLimit => "pstate_limit",
-            Quantity::RequestMin => "min_freq",
-            Quantity::RequestMax => "max_freq",
-            Quantity::Epp => "epp",
-            Quantity::Governor => "governor",
-            Quantity::Capabilities => "capabilities",
-            Quantity::Request => "request",
-            Quantity::EnergyAt => "energy_at",
-            Quantity::PackageEnergy => "package_energy",
-            Quantity::DramEnergy => "dram_energy",
-            Quantity::PlatformEnergy => "platform_energy",
-            Quantity::PowerLimit => "power_limit",
-            Quantity::ShortPowerLimit => "short_power_limit",
-            Quantity::PackageTemperature => "package_temperature",
-        };
-        name.to_owned()
-    }
-}
-
-impl fmt::Display for Quantity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name())
-    }
 }
 
 impl Layout {

@@ -198,8 +198,9 @@ impl Reason {
 }
 
 /// Where a reason was seen, and what it shows.
-#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize, derive_more::Display)]
 #[schemars(rename = "ReasonEvidence")]
+#[display("{}: {}", place, value)]
 pub struct Evidence {
     /// A file or register.
     pub place: String,
@@ -209,12 +210,6 @@ pub struct Evidence {
 impl Evidence {
     pub(crate) fn new(place: impl Into<String>, value: impl Into<String>) -> Evidence {
         Evidence { place: place.into(), value: value.into() }
-    }
-}
-
-impl fmt::Display for Evidence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.value)
     }
 }
 

@@ -31,7 +31,7 @@ pub fn readings_of(layout: &Layout, sample: &Sample) -> Readings {
         if layout.field(quantity).is_none() {
             continue;
         }
-        let name = quantity.name();
+        let name = quantity.to_string();
         if layout.instances(scope) > 0 && sample.get(layout, quantity, 0).is_none() {
             // So that a client knows of it: reasons are read only while a CPU is slower than asked
             // for.
@@ -65,7 +65,7 @@ pub(crate) fn extend(host: &dyn Host, layout: &mut Layout) -> Vec<Quantity> {
     let Ok(readings) = host.shared_readings() else { return given };
     let mut found = Vec::new();
     for &(quantity, what, scope, unit) in SHARED {
-        let is_shared = readings.values.iter().any(|reading| reading.name == quantity.name());
+        let is_shared = readings.values.iter().any(|reading| reading.name == quantity.to_string());
         let is_missing = layout.missing.iter().any(|missing| missing.what == what && missing.is_forbidden());
         if is_shared && is_missing && layout.field(quantity).is_none() {
             let wraps_after = if unit == Unit::Count { 0 } else { 64 };
@@ -96,7 +96,7 @@ pub(crate) fn fill(host: &dyn Host, layout: &Layout, given: &[Quantity], sample:
     }
     for &(quantity, _, scope, _) in SHARED.iter().filter(|shared| given.contains(&shared.0)) {
         let Some(start) = layout.start(quantity) else { continue };
-        let name = quantity.name();
+        let name = quantity.to_string();
         for reading in readings.values.iter().filter(|reading| reading.name == name) {
             let index = match scope {
                 Scope::Cpu => layout.index_of(reading.number),

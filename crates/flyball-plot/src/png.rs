@@ -9,27 +9,18 @@ use crate::{
 };
 
 /// Why a picture could not be made.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PngError {
     /// Nothing, or more than the memory of a picture may be.
+    #[error("the picture is too large for a PNG; write SVG instead")]
     Size,
     /// The embedded font cannot be read.
+    #[error("the embedded font cannot be read")]
     Font,
     /// The encoder's words.
+    #[error("cannot encode the PNG: {0}")]
     Encode(String),
 }
-
-impl std::fmt::Display for PngError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            PngError::Size => f.write_str("the picture is too large for a PNG; write SVG instead"),
-            PngError::Font => f.write_str("the embedded font cannot be read"),
-            PngError::Encode(error) => write!(f, "cannot encode the PNG: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for PngError {}
 
 impl Chart {
     /// Renders a PNG file at `scale` pixels per chart pixel (2 is sharp on most screens).

@@ -1,6 +1,9 @@
 //! The columns of each kind of table, with their meaning. docs/results.md has them as a table,
 //! which a test compares.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use flyball_table::Kind as Type;
 
 /// The version of the columns, as in `version=1`. Columns may be added within a version; one that
@@ -8,9 +11,7 @@ use flyball_table::Kind as Type;
 pub const VERSION: u32 = 1;
 
 /// A kind of table.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema, serde::Serialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "TableKind")]
 pub enum Kind {

@@ -610,52 +610,42 @@ pub struct SpecError {
 }
 
 /// A value of a machine file that no machine has.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, derive_more::Display)]
 pub enum SpecFault {
     /// No machine of the crate has this name.
+    #[display("not known; there are {}", MachineSpec::names().collect::<Vec<_>>().join(", "))]
     UnknownMachine,
     /// The file has more bytes than [`MAX_TEXT`].
+    #[display("longer than {MAX_TEXT} bytes")]
     TooLong,
+    #[display("{}", _0.to_string().trim_end())]
     Toml(toml::de::Error),
     /// A number that TOML cannot hold.
+    #[display("{_0}")]
     NotWritable(toml::ser::Error),
     /// More CPUs than [`MAX_CPUS`].
+    #[display("topology: more than {MAX_CPUS} CPUs")]
     TooManyCpus,
     /// A count, or the largest of a list, above its bound.
-    Above {
-        key: String,
-        value: u64,
-        most: u64,
-    },
-    Outside {
-        key: String,
-        low: f64,
-        high: f64,
-    },
+    #[display("{key}: {value} is more than {most}")]
+    Above { key: String, value: u64, most: u64 },
+    #[display("{key}: must be {low} to {high}")]
+    Outside { key: String, low: f64, high: f64 },
     /// A rule that keys of the whole machine break.
+    #[display("{}", _0)]
     Rule(&'static str),
     /// A rule that a key of a core type breaks.
-    CoreRule {
-        index: usize,
-        key: &'static str,
-        rule: &'static str,
-    },
+    #[display("core[{index}].{key}: {rule}")]
+    CoreRule { index: usize, key: &'static str, rule: &'static str },
     /// A rule that a Speed Select level breaks.
-    LevelRule {
-        level: u32,
-        rule: &'static str,
-    },
-    CoreIds {
-        ids: usize,
-        cores: u64,
-    },
-    UnitCores {
-        room: u32,
-    },
-    LevelCores {
-        level: u32,
-        cores: u64,
-    },
+    #[display("sst.level {level}: {rule}")]
+    LevelRule { level: u32, rule: &'static str },
+    #[display("topology.core_ids: {ids} ids for {cores} cores")]
+    CoreIds { ids: usize, cores: u64 },
+    #[display("topology.unit_cores: numbers below {room}")]
+    UnitCores { room: u32 },
+    #[display("sst.level {level}: a core number is not below {cores}")]
+    LevelCores { level: u32, cores: u64 },
 }
 
 impl SpecFault {
@@ -669,30 +659,6 @@ impl SpecFault {
                 SpecFault::Outside { key: format!("{part}{key}"), low, high }
             }
             other => other,
-        }
-    }
-}
-
-impl fmt::Display for SpecFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SpecFault::UnknownMachine => {
-                write!(f, "not known; there are {}", MachineSpec::names().collect::<Vec<_>>().join(", "))
-            }
-            SpecFault::TooLong => write!(f, "longer than {MAX_TEXT} bytes"),
-            SpecFault::Toml(error) => f.write_str(error.to_string().trim_end()),
-            SpecFault::NotWritable(error) => error.fmt(f),
-            SpecFault::TooManyCpus => write!(f, "topology: more than {MAX_CPUS} CPUs"),
-            SpecFault::Above { key, value, most } => write!(f, "{key}: {value} is more than {most}"),
-            SpecFault::Outside { key, low, high } => write!(f, "{key}: must be {low} to {high}"),
-            SpecFault::Rule(rule) => f.write_str(rule),
-            SpecFault::CoreRule { index, key, rule } => write!(f, "core[{index}].{key}: {rule}"),
-            SpecFault::LevelRule { level, rule } => write!(f, "sst.level {level}: {rule}"),
-            SpecFault::CoreIds { ids, cores } => write!(f, "topology.core_ids: {ids} ids for {cores} cores"),
-            SpecFault::UnitCores { room } => write!(f, "topology.unit_cores: numbers below {room}"),
-            SpecFault::LevelCores { level, cores } => {
-                write!(f, "sst.level {level}: a core number is not below {cores}")
-            }
         }
     }
 }

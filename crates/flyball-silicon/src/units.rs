@@ -1,9 +1,8 @@
 //! The units in which the crate answers.
 
-use std::fmt;
-
 /// A frequency in kHz, the unit of the kernel's cpufreq files.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
+#[display("{} kHz", _0)]
 pub struct KiloHertz(pub u32);
 
 impl KiloHertz {
@@ -13,28 +12,12 @@ impl KiloHertz {
     }
 }
 
-impl fmt::Display for KiloHertz {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} kHz", self.0)
-    }
-}
-
 /// Power in watts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, derive_more::Display)]
+#[display("{:.1} W", _0)]
 pub struct Watts(pub f64);
 
-impl fmt::Display for Watts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.1} W", self.0)
-    }
-}
-
 /// A temperature in degrees Celsius.
-#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, derive_more::Display)]
+#[display("{:.1} C", _0)]
 pub struct Celsius(pub f64);
-
-impl fmt::Display for Celsius {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.1} C", self.0)
-    }
-}

@@ -45,24 +45,15 @@ pub enum Event {
 }
 
 /// Why the level was not followed, or not with every CPU.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
 pub enum Refusal {
+    #[display("the level's CPUs cannot be read: nothing done")]
     LevelCpusUnknown,
     /// The kernel has no hotplug for this CPU.
-    KeptOnline {
-        cpu: u32,
-    },
+    #[display("CPU {cpu} is kept online by this kernel")]
+    KeptOnline { cpu: u32 },
+    #[display("{_0}")]
     Host(HostError),
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Refusal::LevelCpusUnknown => f.write_str("the level's CPUs cannot be read: nothing done"),
-            Refusal::KeptOnline { cpu } => write!(f, "CPU {cpu} is kept online by this kernel"),
-            Refusal::Host(error) => error.fmt(f),
-        }
-    }
 }
 
 impl fmt::Display for Event {

@@ -35,17 +35,12 @@ impl fmt::Display for Feature {
 }
 
 /// A setting of one of flyball's knobs; `KNOB=VALUE` as text, as `flyball set` takes it.
-#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, derive_more::Display)]
 #[schemars(with = "String")]
+#[display("{}={}", knob, value)]
 pub struct KnobSetting {
     pub knob: &'static str,
     pub value: String,
-}
-
-impl fmt::Display for KnobSetting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={}", self.knob, self.value)
-    }
 }
 
 impl Serialize for KnobSetting {

@@ -3,19 +3,12 @@
 use std::{fmt, time::Duration};
 
 /// A text that is not a time span.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{}' is not a time; write 500ms, 10s, 5min, 1h 30min or 7d", .text)]
 pub struct SpanError {
     /// As the user wrote it.
     pub text: String,
 }
-
-impl fmt::Display for SpanError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}' is not a time; write 500ms, 10s, 5min, 1h 30min or 7d", self.text)
-    }
-}
-
-impl std::error::Error for SpanError {}
 
 /// Reads a time span: one or more numbers with units, which add up. A single number without a unit
 /// is in seconds, as for sleep(1). Fractions are allowed.

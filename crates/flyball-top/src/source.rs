@@ -62,28 +62,17 @@ pub enum Recording {
 }
 
 /// Why a source did not record or export.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// A replay may write no files.
+    #[error("a replay writes no files: use --samples 1 and redirect its output")]
     Replay,
+    #[error("{0}")]
     Record(RecordError),
     /// This file cannot be written.
+    #[error("cannot write {}: {}", .0.display(), .1)]
     Write(PathBuf, io::Error),
 }
-
-impl std::fmt::Display for SourceError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            SourceError::Replay => {
-                f.write_str("a replay writes no files: use --samples 1 and redirect its output")
-            }
-            SourceError::Record(error) => write!(f, "{error}"),
-            SourceError::Write(path, error) => write!(f, "cannot write {}: {error}", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for SourceError {}
 
 /// The time to jump to, ns since 1970, if the newest sample is of `newest`.
 pub fn target(jump: Jump, newest: u64) -> u64 {

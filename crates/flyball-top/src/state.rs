@@ -1,6 +1,7 @@
 //! State of the screen, and how keys change it. Nothing is drawn here.
 
 use flyball_host::CpuList;
+use strum::VariantArray;
 
 use crate::{
     keys::{Action, Key, action},
@@ -8,62 +9,56 @@ use crate::{
 };
 
 /// A way to look at a moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
 pub enum View {
     Overview,
     Map,
     Table,
+    #[strum(serialize = "one CPU")]
     OneCpu,
 }
 
 impl View {
     /// In the order of their keys.
-    pub const ALL: [View; 4] = [View::Overview, View::Map, View::Table, View::OneCpu];
+    pub const ALL: &[View] = View::VARIANTS;
 
     pub fn name(self) -> &'static str {
-        match self {
-            View::Overview => "overview",
-            View::Map => "map",
-            View::Table => "table",
-            View::OneCpu => "one CPU",
-        }
+        self.into()
     }
 }
 
 /// Quantity in the cells of the map.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Quantity {
     /// Frequency while busy, of the highest.
     Speed,
     Busy,
     /// Frequency as a share of the requested one.
+    #[strum(serialize = "got of want")]
     Got,
     /// Why it is not faster, as a letter.
+    #[strum(serialize = "why not more")]
     Why,
     /// Degrees.
+    #[strum(serialize = "temperature")]
     Heat,
     /// The share of time in the deepest idle state.
+    #[strum(serialize = "deepest idle")]
     Idle,
 }
 
 impl Quantity {
-    pub const ALL: [Quantity; 6] =
-        [Quantity::Speed, Quantity::Busy, Quantity::Got, Quantity::Why, Quantity::Heat, Quantity::Idle];
+    pub const ALL: &[Quantity] = Quantity::VARIANTS;
 
     pub fn name(self) -> &'static str {
-        match self {
-            Quantity::Speed => "speed",
-            Quantity::Busy => "busy",
-            Quantity::Got => "got of want",
-            Quantity::Why => "why not more",
-            Quantity::Heat => "temperature",
-            Quantity::Idle => "deepest idle",
-        }
+        self.into()
     }
 }
 
 /// Column that sorts the table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, VariantArray)]
 pub enum Column {
     Cpu,
     Busy,
@@ -74,8 +69,7 @@ pub enum Column {
 }
 
 impl Column {
-    pub const ALL: [Column; 6] =
-        [Column::Cpu, Column::Busy, Column::Want, Column::Got, Column::Why, Column::Heat];
+    pub const ALL: &[Column] = Column::VARIANTS;
 }
 
 /// Input that a prompt asks for.
@@ -250,8 +244,8 @@ impl State {
                 let now = self.shown.unwrap_or(extent.last);
                 self.show_alert(extent.alerts.iter().find(|alert| **alert > now));
             }
-            Action::Quantity => self.quantity = next(&Quantity::ALL, self.quantity),
-            Action::Sort => self.column = next(&Column::ALL, self.column),
+            Action::Quantity => self.quantity = next(Quantity::ALL, self.quantity),
+            Action::Sort => self.column = next(Column::ALL, self.column),
             Action::Reverse => self.reversed = !self.reversed,
             Action::Fold => {
                 self.folded = !self.folded;
@@ -470,7 +464,7 @@ mod tests {
 
     #[test]
     fn views_are_reached_by_number_and_in_turn() {
-        for (key, view) in ['1', '2', '3', '4'].into_iter().zip(View::ALL) {
+        for (key, view) in ['1', '2', '3', '4'].into_iter().zip(View::ALL.iter().copied()) {
             assert_eq!(after(&[Key::Char(key)]).0.view, view);
         }
         assert_eq!(after(&[Key::Tab, Key::Tab]).0.view, View::Table);

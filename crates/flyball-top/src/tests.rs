@@ -174,7 +174,7 @@ const SIZES: [(u16, u16); 4] = [(40, 12), (80, 24), (132, 40), (200, 60)];
 fn views_look_as_they_should() {
     for (cpus, is_hybrid) in [(1, false), (8, true), (64, false), (576, false)] {
         let shown = Shown::new(cpus, is_hybrid);
-        for view in View::ALL {
+        for &view in View::ALL {
             for (width, height) in [(40, 12), (80, 24), (200, 60)] {
                 let state = State { view, ..State::default() };
                 let (buffer, _) = shown.drawn(&state, width, height);
@@ -213,7 +213,7 @@ fn no_size_and_no_state_panics() {
         [(1, false), (2, true), (16, true), (56, false), (128, false), (512, false), (576, false)]
     {
         let shown = Shown::new(cpus, is_hybrid);
-        for view in View::ALL {
+        for &view in View::ALL {
             for (width, height) in
                 SIZES.into_iter().chain([(0, 0), (1, 1), (39, 12), (40, 11), (41, 13), (60, 12)])
             {
@@ -239,7 +239,7 @@ fn nothing_is_cut_without_a_mark() {
         [(1, false), (2, true), (16, true), (56, false), (128, false), (512, false), (576, false)]
     {
         let shown = Shown::new(cpus, is_hybrid);
-        for view in View::ALL {
+        for &view in View::ALL {
             let state = State { view, ..State::default() };
             let wide = text(&shown.drawn(&state, 400, 60).0);
             for (width, height) in [(40, 12), (80, 24), (200, 60)] {
@@ -261,7 +261,7 @@ fn every_cpu_has_a_cell_from_80_by_24_on() {
     for cpus in [8, 64, 512, 576] {
         let shown = Shown::new(cpus, false);
         for quantity in state::Quantity::ALL {
-            let state = State { view: View::Map, quantity, ..State::default() };
+            let state = State { view: View::Map, quantity: *quantity, ..State::default() };
             let (buffer, drawn) = shown.drawn(&state, 80, 24);
             assert_eq!(drawn.items, cpus as usize);
             let screen = text(&buffer);

@@ -80,7 +80,8 @@ impl From<Exit> for ExitCode {
 pub(crate) type Cause = Box<dyn Error + Send + Sync>;
 
 /// Why a command failed, and the exit code that goes with it.
-#[derive(Debug)]
+#[derive(Debug, derive_more::Display)]
+#[display("{}", cause)]
 pub(crate) struct Failure {
     /// What the process ends with.
     pub exit: Exit,
@@ -125,12 +126,6 @@ impl Failure {
             cause = error.source();
         }
         None
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.cause.fmt(f)
     }
 }
 

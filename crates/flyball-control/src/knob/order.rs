@@ -4,92 +4,82 @@
 //! restored in it. Each row of the knob table, and each auxiliary location, states its [`Turn`];
 //! the journal stores the step with each entry, so that restoring needs no table.
 
-use std::fmt;
-
+use derive_more::Display;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::VariantArray as _;
 
 /// The steps of a change, in the order in which they are made. Their names are part of the
 /// journal's format.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema, Serialize, Deserialize,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    JsonSchema,
+    Serialize,
+    Deserialize,
+    Display,
+    strum::VariantArray,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Step {
     /// The driver and its mode: a change recreates everything below.
+    #[display("driver mode")]
     DriverMode,
     /// Speed Select: base-freq and turbo-freq switched off, before what they depend on changes.
+    #[display("base-freq and turbo-freq off")]
     SpeedSelectOff,
     /// Speed Select: the performance level, which determines the CPUs that may run.
+    #[display("performance level")]
     Level,
     /// CPUs brought online, and SMT: their policies can be written only then.
+    #[display("CPUs online")]
     Online,
     /// Speed Select: classes of service, and which core is in which.
+    #[display("classes of service")]
     Classes,
     /// Speed Select: the switch that makes classes count.
+    #[display("core-power")]
     CorePower,
     /// Speed Select: base-freq and turbo-freq switched on.
+    #[display("base-freq and turbo-freq on")]
     SpeedSelectOn,
     /// Turbo and boost: they move the hardware limits that frequency limits are checked against.
     /// After Speed Select, because intel_pstate takes the base frequencies of turbo off at the
     /// moment of the switch (since kernel 6.12).
+    #[display("turbo")]
     Turbo,
     /// The governor: it resets preferences and makes its tunables appear.
+    #[display("governor")]
     Governor,
     /// Settings that belong to the governor: its tunables, and the speed that `userspace` holds.
+    #[display("governor's tunables")]
     Tunable,
     /// Energy preferences: EPP and EPB.
+    #[display("preference")]
     Preference,
     /// Frequency and performance limits.
+    #[display("limits")]
     Limit,
     /// Idle states and latency limits.
+    #[display("idle states and latency")]
     Idle,
     /// Uncore frequency and power limits.
+    #[display("uncore and power")]
     Power,
     /// CPUs taken offline: last, because a policy without CPUs can no longer be written.
+    #[display("CPUs offline")]
     Offline,
 }
 
 impl Step {
     /// All steps in order.
-    pub const ALL: [Step; 15] = [
-        Step::DriverMode,
-        Step::SpeedSelectOff,
-        Step::Level,
-        Step::Online,
-        Step::Classes,
-        Step::CorePower,
-        Step::SpeedSelectOn,
-        Step::Turbo,
-        Step::Governor,
-        Step::Tunable,
-        Step::Preference,
-        Step::Limit,
-        Step::Idle,
-        Step::Power,
-        Step::Offline,
-    ];
-}
-
-impl fmt::Display for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Step::DriverMode => "driver mode",
-            Step::SpeedSelectOff => "base-freq and turbo-freq off",
-            Step::Level => "performance level",
-            Step::Online => "CPUs online",
-            Step::Classes => "classes of service",
-            Step::CorePower => "core-power",
-            Step::SpeedSelectOn => "base-freq and turbo-freq on",
-            Step::Turbo => "turbo",
-            Step::Governor => "governor",
-            Step::Tunable => "governor's tunables",
-            Step::Preference => "preference",
-            Step::Limit => "limits",
-            Step::Idle => "idle states and latency",
-            Step::Power => "uncore and power",
-            Step::Offline => "CPUs offline",
-        })
-    }
+    pub const ALL: &[Step] = Step::VARIANTS;
 }
 
 /// Returns whether a change of the driver's mode leaves the policies as they are: between passive
@@ -141,7 +131,7 @@ impl Turn {
 }
 
 /// The end of a range that a location holds, if two locations hold one range.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, schemars::JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
     /// Not the end of a range.

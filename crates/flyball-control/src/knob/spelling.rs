@@ -6,6 +6,8 @@
 //! table and each auxiliary location states its [`Spelling`]; the journal stores it with each
 //! entry.
 
+use schemars::JsonSchema;
+
 use flyball_host::{Epb, Errno, Host, cgroup::cpusets_in_use};
 use serde::{Deserialize, Serialize};
 
@@ -14,9 +16,7 @@ use crate::Content;
 
 /// How contents are spelled. The names are part of the journal's format: a new one needs a new
 /// format number.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, schemars::JsonSchema, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Spelling {
     /// Reads as it was written.
@@ -50,7 +50,7 @@ pub enum Spelling {
 }
 
 /// How a location is written, read back and restored, as the journal stores it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Handling {
     /// The step in which it is written.
     pub step: Step,

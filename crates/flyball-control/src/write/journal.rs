@@ -36,7 +36,6 @@ mod record;
 mod tests;
 
 use std::{
-    fmt,
     fs::File,
     io::{self, Read, Write},
     os::unix::fs::FileExt,
@@ -107,21 +106,15 @@ pub enum JournalError {
 }
 
 /// A journal of an earlier boot that was set aside.
-#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, derive_more::Display)]
 #[schemars(with = "String")]
+#[display(
+    "the journal of an earlier boot is not replayed (the kernel forgot those settings); it is kept as {}",
+    kept.display()
+)]
 pub struct EarlierBoot {
     /// The path to which it was moved.
     pub kept: PathBuf,
-}
-
-impl fmt::Display for EarlierBoot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the journal of an earlier boot is not replayed (the kernel forgot those settings); it is kept as {}",
-            self.kept.display()
-        )
-    }
 }
 
 impl serde::Serialize for EarlierBoot {

@@ -12,16 +12,20 @@ use crate::{
 };
 
 /// The effect of a change.
-#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, derive_more::Display)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// The value was read back.
+    #[display("applied")]
     Applied,
     /// The kernel accepted the write but turned it into this value.
+    #[display("the kernel clamped it to {_0}")]
     Clamped(String),
     /// The kernel accepted the write, but the location still holds this earlier value.
+    #[display("the kernel accepted the write and kept {_0}")]
     Lost(String),
     /// The value was read back, but something changed it to this before the work was done.
+    #[display("something changed it to {_0} afterwards")]
     Overridden(String),
 }
 
@@ -31,17 +35,6 @@ impl Outcome {
         match self {
             Outcome::Applied => None,
             Outcome::Clamped(to) | Outcome::Lost(to) | Outcome::Overridden(to) => Some(to),
-        }
-    }
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Outcome::Applied => f.write_str("applied"),
-            Outcome::Clamped(to) => write!(f, "the kernel clamped it to {to}"),
-            Outcome::Lost(old) => write!(f, "the kernel accepted the write and kept {old}"),
-            Outcome::Overridden(to) => write!(f, "something changed it to {to} afterwards"),
         }
     }
 }

@@ -313,7 +313,7 @@ impl<'a> Rounds<'a> {
     fn write(&mut self, first: bool) -> Round {
         let mut wrote = self.bring_online_again();
         let mut attempted = false;
-        for step in Step::ALL {
+        for &step in Step::ALL {
             if step == Step::Offline {
                 self.look_before_offline();
             }

@@ -10,7 +10,7 @@ fn markdown() -> String {
         "# Knobs and facts\n\nKnobs can be set, facts only read. `flyball explain NAME` also prints what a knob interacts \
          with. Knobs are in the order in which flyball writes them.\n",
     );
-    for step in Step::ALL {
+    for &step in Step::ALL {
         let rows: Vec<&Knob> = TABLE.iter().filter(|knob| knob.step() == Some(step)).collect();
         if !rows.is_empty() {
             let _ = write!(out, "\n## Knobs: {step}\n");

@@ -14,9 +14,11 @@ use std::{
 use super::socket::Socket;
 
 /// Where to listen: `HOST:PORT`, `:PORT` for all addresses, or `unix:PATH`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
 pub enum Address {
+    #[display("{}", _0)]
     Tcp(String),
+    #[display("unix:{}", _0.display())]
     Unix(PathBuf),
 }
 
@@ -41,15 +43,6 @@ impl FromStr for Address {
             return Err(fail());
         }
         Ok(Address::Tcp(text.to_owned()))
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Address::Tcp(address) => f.write_str(address),
-            Address::Unix(path) => write!(f, "unix:{}", path.display()),
-        }
     }
 }
 

@@ -2,29 +2,33 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
+use derive_more::Display;
 use flyball_host::watch::LocalTime;
 use flyball_text::span::{self, Compact};
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use super::ConditionError;
 
 /// What the machine runs on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize, Display)]
 #[serde(rename_all = "kebab-case")]
 pub enum Power {
+    #[display("ac")]
     Ac,
+    #[display("battery")]
     Battery,
 }
 
 /// A part of the day, in minutes since midnight; it may go over midnight.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Window {
     from: u32,
     to: u32,
 }
 
 /// A share of time in which tasks wait for a resource (Documentation/accounting/psi.rst).
-#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[schemars(with = "String")]
 pub struct Pressure {
     resource: &'static str,
@@ -35,17 +39,18 @@ pub struct Pressure {
 }
 
 /// A temperature of the processor that is reached, in degrees Celsius.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Display)]
 #[schemars(with = "String")]
+#[display("{}C", _0)]
 pub struct Heat(pub i32);
 
 /// A limit that the processor runs into.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, schemars::JsonSchema, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize, Display)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
+    #[display("thermal")]
     Thermal,
+    #[display("power")]
     Power,
 }
 
@@ -58,15 +63,6 @@ impl FromStr for Power {
             "battery" => Ok(Power::Battery),
             other => Err(ConditionError::Power(other.to_owned())),
         }
-    }
-}
-
-impl fmt::Display for Power {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Power::Ac => "ac",
-            Power::Battery => "battery",
-        })
     }
 }
 
@@ -181,12 +177,6 @@ impl FromStr for Heat {
     }
 }
 
-impl fmt::Display for Heat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}C", self.0)
-    }
-}
-
 impl FromStr for Limit {
     type Err = ConditionError;
 
@@ -196,15 +186,6 @@ impl FromStr for Limit {
             "power" => Ok(Limit::Power),
             other => Err(ConditionError::Limit(other.to_owned())),
         }
-    }
-}
-
-impl fmt::Display for Limit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Limit::Thermal => "thermal",
-            Limit::Power => "power",
-        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Limits on how much worse an arm may be than the first, as `--fail-if` takes them.
 
-use std::{fmt, str::FromStr};
+use std::str::FromStr;
 
 use super::{
     judge::compare_two,
@@ -11,7 +11,8 @@ use super::{
 use crate::{metric::Metric, run_directory::Manifest, schedule::Length};
 
 /// A limit: `time > +2%`.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, derive_more::Display)]
+#[display("{}", &text)]
 pub struct Limit {
     text: String,
     /// None for the cases of a suite.
@@ -69,12 +70,6 @@ impl FromStr for Limit {
             is_most: text[place..].starts_with('>'),
             change: change.ok_or(LimitError::Form)? / 100.0,
         })
-    }
-}
-
-impl fmt::Display for Limit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
     }
 }
 

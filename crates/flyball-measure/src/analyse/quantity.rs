@@ -1,5 +1,9 @@
 //! What a comparison reports of each arm: the quantities, their units, and how a round gives them.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use strum::VariantArray as _;
+
 use crate::{
     counters::Counts,
     meter::Domain,
@@ -17,9 +21,10 @@ use crate::{
     PartialOrd,
     Ord,
     Hash,
-    schemars::JsonSchema,
-    serde::Serialize,
-    serde::Deserialize,
+    JsonSchema,
+    Serialize,
+    Deserialize,
+    strum::VariantArray,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Quantity {
@@ -117,36 +122,7 @@ impl Quantity {
         Quantity::CacheMisses,
     ];
 
-    pub(super) const ALL: [Quantity; 28] = [
-        Quantity::Performance,
-        Quantity::Latency,
-        Quantity::Energy,
-        Quantity::WorkEnergy,
-        Quantity::PerWatt,
-        Quantity::Dram,
-        Quantity::Platform,
-        Quantity::Power,
-        Quantity::PlatformPower,
-        Quantity::Frequency,
-        Quantity::Busy,
-        Quantity::Temperature,
-        Quantity::Switches,
-        Quantity::PeakMemory,
-        Quantity::Faults,
-        Quantity::Instructions,
-        Quantity::Cycles,
-        Quantity::BranchMisses,
-        Quantity::CacheMisses,
-        Quantity::User,
-        Quantity::System,
-        Quantity::Time,
-        Quantity::Decisions,
-        Quantity::TraceFrequency,
-        Quantity::Lag,
-        Quantity::DesiredPerformance,
-        Quantity::SampledFrequency,
-        Quantity::SampledLoad,
-    ];
+    pub(super) const ALL: &[Quantity] = Quantity::VARIANTS;
 
     /// Its name, unit and direction for a workload with this metric.
     pub fn metric(self, workload: &Metric) -> Metric {

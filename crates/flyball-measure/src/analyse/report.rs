@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::quantity::Quantity;
 use crate::{
     metric::Metric,
@@ -13,7 +16,7 @@ use crate::{
 };
 
 /// The value of one round.
-#[derive(Debug, Clone, Copy, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Point {
     pub boot: usize,
     pub block: usize,
@@ -21,7 +24,7 @@ pub struct Point {
 }
 
 /// A trend inside an arm that is too strong to be chance.
-#[derive(Debug, Clone, Copy, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[schemars(rename = "ArmDrift")]
 pub struct Drift {
     /// The change from the first round to the last along the median slope of the logarithms, as a
@@ -32,7 +35,7 @@ pub struct Drift {
 }
 
 /// One quantity of one arm.
-#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Summary {
     pub quantity: Quantity,
     /// Its name, unit and direction.
@@ -68,7 +71,7 @@ impl Summary {
 }
 
 /// A round that does not count.
-#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct LeftOut {
     pub boot: usize,
     pub block: usize,
@@ -79,9 +82,7 @@ pub struct LeftOut {
 }
 
 /// How many rounds had which conditions.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Default, schemars::JsonSchema, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 pub struct Grades {
     /// Too short to see whether something disturbed them.
     #[serde(default)]
@@ -94,7 +95,7 @@ pub struct Grades {
     pub bad: usize,
 }
 
-#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ArmReport {
     pub name: String,
     /// Its settings as typed.
@@ -134,7 +135,7 @@ impl ArmReport {
 }
 
 /// What is said of two arms.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// The second is better.
@@ -158,7 +159,7 @@ impl Verdict {
 
 /// How the scatter of two arms' rounds compares: a test of the absolute deviations from each arm's
 /// median (Brown and Forsythe), by ranks and pair by pair.
-#[derive(Debug, Clone, Copy, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Steadiness {
     /// Robust standard deviations of the logarithms (the median distance from the median, scaled
     /// so that it equals the standard deviation of normal noise): the base's, then the arm's.
@@ -174,7 +175,7 @@ pub struct Steadiness {
 }
 
 /// Two arms compared in one quantity.
-#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Comparison {
     pub quantity: Quantity,
     /// The arm compared with, by index: the first.
@@ -223,7 +224,7 @@ impl Comparison {
 }
 
 /// A case of a benchmark suite: an arm's against the first one's.
-#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct CaseReport {
     pub name: String,
     /// The medians of the first arm and of the arm.
@@ -238,7 +239,7 @@ pub struct CaseReport {
 }
 
 /// A program against the first one under the same settings.
-#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ProgramEffect {
     pub program: String,
     /// The first program.
@@ -254,18 +255,7 @@ pub struct ProgramEffect {
 }
 
 /// What the rounds say of an arm and a limit.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    schemars::JsonSchema,
-    serde::Serialize,
-    serde::Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GateVerdict {
     /// The whole interval is within the limit: the arm is shown not to be worse.
@@ -277,7 +267,7 @@ pub enum GateVerdict {
 }
 
 /// An arm held against a limit.
-#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct GateAnswer {
     /// The limit as typed.
     pub limit: String,
@@ -319,7 +309,7 @@ impl fmt::Display for GateAnswer {
 }
 
 /// A comparison, worked out.
-#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Report {
     pub machine: MachineNote,
     pub workload: WorkloadNote,

@@ -177,7 +177,8 @@ pub(super) fn report_points(manifest: &Manifest, rounds: &[&Round], arm: usize) 
     }
     let throttled = kept.iter().filter_map(|round| round.readings.throttled).reduce(|a, b| a + b);
     let summaries = Quantity::ALL
-        .into_iter()
+        .iter()
+        .copied()
         .filter_map(|quantity| {
             let mut points = points(&kept, |round| quantity.of(round, manifest));
             // Low peaks cannot be measured, so the median of the others would be too high.

@@ -2,6 +2,10 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+use schemars::JsonSchema;
+use serde::Serialize;
+use strum::VariantArray as _;
+
 use super::LEAST_PAIRS;
 use crate::{
     analyse::{Quantity, differences},
@@ -11,7 +15,7 @@ use crate::{
 };
 
 /// What was run on every machine.
-#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Experiment {
     /// Its file's name for it, if it came from one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,9 +48,21 @@ impl Experiment {
 
 /// What machines of a fleet may differ in.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema, serde::Serialize,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    JsonSchema,
+    Serialize,
+    strum::VariantArray,
+    strum::IntoStaticStr,
 )]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Fact {
     Processor,
     Product,
@@ -57,18 +73,10 @@ pub enum Fact {
 }
 
 impl Fact {
-    pub const ALL: [Fact; 6] =
-        [Fact::Processor, Fact::Product, Fact::Firmware, Fact::Microcode, Fact::Kernel, Fact::Driver];
+    pub const ALL: &[Fact] = Fact::VARIANTS;
 
     pub fn name(self) -> &'static str {
-        match self {
-            Fact::Processor => "processor",
-            Fact::Product => "product",
-            Fact::Firmware => "firmware",
-            Fact::Microcode => "microcode",
-            Fact::Kernel => "kernel",
-            Fact::Driver => "driver",
-        }
+        self.into()
     }
 }
 

@@ -1,23 +1,14 @@
 //! Energy: powercap zones, the perf PMU `power`, hwmon meters; the first that can be read wins.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use flyball_host::{CpuList, EventCounter, Host, HostError};
 
 use super::{Series, read_number};
 
 /// What a meter measures.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    schemars::JsonSchema,
-    serde::Serialize,
-    serde::Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Domain {
     /// A processor package: cores, uncore, integrated graphics.
@@ -51,7 +42,7 @@ impl Domain {
 pub(super) const POWER_COMMAND: &str = "power command";
 
 /// One energy meter, and how its numbers become joules.
-#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct EnergySource {
     /// What it measures.
     pub domain: Domain,

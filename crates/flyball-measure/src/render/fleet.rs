@@ -431,7 +431,7 @@ fn forest(report: &FleetReport, effect: &Effect) -> Chart {
 fn all(report: &FleetReport) -> Table {
     let mut header: Vec<String> = vec!["machine".to_owned(), "blocks".to_owned()];
     header.extend(report.effects.iter().map(|effect| title(report, effect)));
-    header.extend(Fact::ALL.map(|fact| fact.name().to_owned()));
+    header.extend(Fact::ALL.iter().map(|fact| fact.name().to_owned()));
     let rows = report.machines.iter().map(|machine| {
         let mut row: Vec<Cell> = vec![machine.machine.clone().into(), machine.pairs.to_string().into()];
         row.extend(report.effects.iter().map(|effect| {
@@ -439,7 +439,9 @@ fn all(report: &FleetReport) -> Table {
                 .of_effect(effect)
                 .map_or_else(|| Cell::from("-"), |own| Cell::styled(style(own.verdict), percent(own.change)))
         }));
-        row.extend(Fact::ALL.map(|fact| Cell::from(machine.facts.get(&fact).cloned().unwrap_or_default())));
+        row.extend(
+            Fact::ALL.iter().map(|fact| Cell::from(machine.facts.get(fact).cloned().unwrap_or_default())),
+        );
         row
     });
     Table { header, rows: rows.collect(), colours: Vec::new() }

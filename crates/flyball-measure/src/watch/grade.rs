@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
+use schemars::JsonSchema;
+
 use super::conditions::Conditions;
 use crate::SpeedNote;
 
 /// How good the conditions were.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, schemars::JsonSchema, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Grade {
     /// The run was too short, or the machine shows too little, to see whether something disturbed
@@ -24,9 +24,7 @@ pub enum Grade {
 }
 
 /// What a disturbance comes from.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
     /// Other guests of the host.
@@ -50,7 +48,7 @@ impl Source {
 }
 
 /// One thing that disturbed a run.
-#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Disturbance {
     /// What it comes from.
     pub source: Source,

@@ -29,7 +29,8 @@ use crate::{
 };
 
 /// Modes in amd_pstate/status.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub(crate) enum Mode {
     Disable,
     Passive,
@@ -41,12 +42,7 @@ impl Mode {
     pub(crate) const ALL: [Mode; 4] = [Mode::Disable, Mode::Passive, Mode::Active, Mode::Guided];
 
     pub(crate) fn word(self) -> &'static str {
-        match self {
-            Mode::Disable => "disable",
-            Mode::Passive => "passive",
-            Mode::Active => "active",
-            Mode::Guided => "guided",
-        }
+        self.into()
     }
 }
 

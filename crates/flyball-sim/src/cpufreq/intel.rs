@@ -33,7 +33,8 @@ use crate::{
 const RATIO_KHZ: u32 = 100_000;
 
 /// Modes in intel_pstate/status.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub(crate) enum Mode {
     Off,
     Active,
@@ -42,11 +43,7 @@ pub(crate) enum Mode {
 
 impl Mode {
     pub(crate) fn word(self) -> &'static str {
-        match self {
-            Mode::Off => "off",
-            Mode::Active => "active",
-            Mode::Passive => "passive",
-        }
+        self.into()
     }
 }
 

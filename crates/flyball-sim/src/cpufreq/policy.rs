@@ -3,7 +3,8 @@
 use crate::governor::{Bounds, Conservative, Ondemand, Relation, Schedutil};
 
 /// The decider of a policy's frequency.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub(crate) enum Governor {
     /// The highest frequency, or (setpolicy drivers) the driver's performance policy.
     #[default]
@@ -22,14 +23,7 @@ pub(crate) enum Governor {
 
 impl Governor {
     pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Governor::Performance => "performance",
-            Governor::Powersave => "powersave",
-            Governor::Userspace(_) => "userspace",
-            Governor::Ondemand(_) => "ondemand",
-            Governor::Conservative(_) => "conservative",
-            Governor::Schedutil(_) => "schedutil",
-        }
+        self.into()
     }
 
     /// CPUFREQ_GOV_DYNAMIC_SWITCHING: asks for other frequencies by itself.

@@ -1,32 +1,29 @@
 //! The tracepoints that are modelled, and their records.
 
+use strum::VariantArray as _;
+
 use crate::kernel::Kernel;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::VariantArray, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub(crate) enum Kind {
     CpuFrequency,
     CpuFrequencyLimits,
     CpuIdle,
     PstateSample,
+    #[strum(serialize = "amd_pstate_perf")]
     AmdPerf,
+    #[strum(serialize = "amd_pstate_epp_perf")]
     AmdEpp,
     /// A floor of performance was requested; only processors with priorities (CPPC_PERF_PRIO) have
     /// that register.
+    #[strum(serialize = "amd_pstate_cppc_req2")]
     AmdReq2,
     Print,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 8] = [
-        Kind::CpuFrequency,
-        Kind::CpuFrequencyLimits,
-        Kind::CpuIdle,
-        Kind::PstateSample,
-        Kind::AmdPerf,
-        Kind::AmdEpp,
-        Kind::AmdReq2,
-        Kind::Print,
-    ];
+    pub(crate) const ALL: &[Kind] = Kind::VARIANTS;
 
     pub(crate) const fn bit(self) -> u32 {
         1 << self as u32
@@ -42,16 +39,7 @@ impl Kind {
     }
 
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Kind::CpuFrequency => "cpu_frequency",
-            Kind::CpuFrequencyLimits => "cpu_frequency_limits",
-            Kind::CpuIdle => "cpu_idle",
-            Kind::PstateSample => "pstate_sample",
-            Kind::AmdPerf => "amd_pstate_perf",
-            Kind::AmdEpp => "amd_pstate_epp_perf",
-            Kind::AmdReq2 => "amd_pstate_cppc_req2",
-            Kind::Print => "print",
-        }
+        self.into()
     }
 
     /// Returns whether a kernel has the event. Debian's kernels have the others on every machine.

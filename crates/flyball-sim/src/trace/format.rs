@@ -177,8 +177,8 @@ mod tests {
 
     #[test]
     fn fields_fit_into_their_records() {
-        for kernel in Kernel::ALL {
-            for kind in Kind::ALL.into_iter().filter(|kind| kind.is_in(kernel)) {
+        for &kernel in Kernel::ALL {
+            for kind in Kind::ALL.iter().copied().filter(|kind| kind.is_in(kernel)) {
                 let mut end = 8;
                 for (_, name, offset, size, _) in fields(kind, kernel) {
                     assert!(*offset >= end, "{} {name}", kind.name());

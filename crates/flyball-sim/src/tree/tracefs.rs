@@ -99,7 +99,7 @@ fn find(table: &'static [(&'static str, u16)], name: &str) -> Option<&'static st
 }
 
 fn kinds(kernel: Kernel) -> impl Iterator<Item = Kind> {
-    Kind::ALL.into_iter().filter(move |kind| kind.is_in(kernel))
+    Kind::ALL.iter().copied().filter(move |kind| kind.is_in(kernel))
 }
 
 fn in_group(kernel: Kernel, group: u8) -> impl Iterator<Item = Kind> {

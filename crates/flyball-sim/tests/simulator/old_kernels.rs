@@ -43,17 +43,26 @@ fn files_come_with_their_kernels() {
         ("ryzen-5750g", "cpufreq/boost", Kernel::V3_10),
     ];
     for (name, path, since) in files {
-        for kernel in Kernel::ALL {
+        for &kernel in Kernel::ALL {
             let there = boot(name, kernel, &[]).exists(&format!("{CPU}/{path}"));
             assert_eq!(there, kernel >= since, "{name} {kernel}: {path}");
         }
     }
     let base = |kernel| boot("gold-6138", kernel, &[]).exists(&format!("{CPU}/cpu0/cpufreq/base_frequency"));
-    assert_eq!(Kernel::ALL.map(base), [true, false, true, true, true, true, true, true]);
+    assert_eq!(
+        Kernel::ALL.iter().copied().map(base).collect::<Vec<_>>(),
+        [true, false, true, true, true, true, true, true]
+    );
     let isst = |kernel| boot("sst-guide", kernel, &[]).exists("/dev/isst_interface");
-    assert_eq!(Kernel::ALL.map(isst), [false, false, true, true, true, true, true, true]);
+    assert_eq!(
+        Kernel::ALL.iter().copied().map(isst).collect::<Vec<_>>(),
+        [false, false, true, true, true, true, true, true]
+    );
     let zone = |kernel| boot("ryzen-5750g", kernel, &[]).exists("/sys/class/powercap/intel-rapl:0");
-    assert_eq!(Kernel::ALL.map(zone), [false, false, false, true, true, true, true, true]);
+    assert_eq!(
+        Kernel::ALL.iter().copied().map(zone).collect::<Vec<_>>(),
+        [false, false, false, true, true, true, true, true]
+    );
 }
 
 #[test]

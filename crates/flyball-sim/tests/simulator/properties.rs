@@ -32,7 +32,7 @@ fn files(machine: &mut SimMachine, path: &str, found: &mut Vec<(String, u16)>) {
 #[test]
 fn every_listed_file_answers_on_every_machine_and_kernel() {
     for name in MachineSpec::names() {
-        for kernel in Kernel::ALL {
+        for &kernel in Kernel::ALL {
             // The large machine once is enough.
             if name == "epyc-512" && kernel != Kernel::V7_2 {
                 continue;

@@ -73,7 +73,7 @@ fn parse(text: &str) -> Vec<Recorded> {
 }
 
 fn machine(file: &str, recorded: &Recorded) -> Option<SimMachine> {
-    let kernel = Kernel::ALL.into_iter().find(|kernel| kernel.to_string() == recorded.kernel)?;
+    let kernel = Kernel::ALL.iter().copied().find(|kernel| kernel.to_string() == recorded.kernel)?;
     let amd = |interface: &str, option: &'static str| {
         // Up to 6.12 the emulator's processors had no flag for boost if the mailbox was used.
         let turbo = interface == "cppc-msr" || kernel != Kernel::V6_12;

@@ -27,7 +27,7 @@ impl Twin<'_> {
             GuestMachine::find(self.machine, self.cpus, interface).map_err(|e| e.to_string())?.spec;
         let amd = spec.identity.vendor == flyball_silicon::spec::Vendor::Amd;
         spec.identity.server = amd;
-        let kernel = Kernel::ALL.into_iter().find(|kernel| kernel.to_string() == self.kernel);
+        let kernel = Kernel::ALL.iter().copied().find(|kernel| kernel.to_string() == self.kernel);
         let kernel = kernel.ok_or("no such kernel")?;
         let boot = Boot {
             options: self.words.iter().map(|&word| word.to_owned()).collect(),
