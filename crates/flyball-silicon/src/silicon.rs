@@ -118,6 +118,8 @@ pub(crate) struct Package {
     /// PROCHOT log and power-limit log of the package's status register.
     pub hot_log: bool,
     pub power_log: bool,
+    /// Bit 24 of the limit reasons.
+    pub current_log: bool,
     pub throttle_events: u64,
     pub sleep_ns: u64,
     /// Set when a register of the package changed what its cores may do.
@@ -543,6 +545,7 @@ impl Package {
             hot: false,
             hot_log: false,
             power_log: false,
+            current_log: false,
             throttle_events: 0,
             sleep_ns: 0,
             stale: true,

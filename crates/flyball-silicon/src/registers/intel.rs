@@ -232,7 +232,7 @@ impl Silicon {
             | u64::from(current) << 8
             | u64::from(over(0)) << 10
             | u64::from(over(1)) << 11;
-        now | now << 16 | u64::from(pk.hot_log) << 17
+        now | now << 16 | u64::from(pk.hot_log) << 17 | u64::from(pk.current_log) << 24
     }
 
     #[expect(clippy::too_many_lines, reason = "one register per arm")]

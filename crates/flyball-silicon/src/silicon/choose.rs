@@ -129,18 +129,23 @@ impl Silicon {
         let mut common = 0;
         // Elsewhere a core's frequency follows from more than the fields that are compared.
         let is_plain = self.sst.is_none() && self.spec.firmware.pstate_loss <= 0.0;
-        let mut last: Option<usize> = None;
+        let mut last: Option<(usize, bool)> = None;
         for c in cores.clone() {
             if same && !self.core[c].moved {
                 continue;
             }
             self.core[c].moved = false;
             // Most cores of a large machine ask for the same, one after the other.
-            let chosen = match last {
-                Some(other) if self.core[other].asks_like(&self.core[c]) => self.core[other].powered,
+            let (chosen, is_over_budget) = match last {
+                Some((other, is_over)) if self.core[other].asks_like(&self.core[c]) => {
+                    (self.core[other].powered, is_over)
+                }
                 _ => self.choose_frequency(c, limits),
             };
-            last = is_plain.then_some(c);
+            last = is_plain.then_some((c, is_over_budget));
+            if is_over_budget && !self.package[p].current_log {
+                self.package[p].current_log = self.is_busy(c);
+            }
             if self.core[c].powered != chosen {
                 self.set_frequency(c, chosen);
             }
@@ -148,12 +153,9 @@ impl Silicon {
                 continue;
             }
             let khz = chosen.0;
-            let place = self.core[c].place;
-            let busy = self.thread[place.first as usize].utilisation > 0.0
-                || self.thread[place.second as usize].utilisation > 0.0;
             // An idle core has no vote: on these parts the package runs at the highest request of a
             // core in C0.
-            if busy {
+            if self.is_busy(c) {
                 common = common.max(khz);
             }
         }
@@ -213,22 +215,25 @@ impl Silicon {
     /// Returns whether the current budget holds a busy core of a package back.
     pub(crate) fn is_current_limited(&self, p: usize) -> bool {
         let Some(limits) = self.package[p].chosen else { return false };
-        self.topology.package_cores(p).any(|c| {
-            let place = self.core[c].place;
-            let is_busy =
-                [place.first, place.second].iter().any(|&t| self.thread[t as usize].utilisation > 0.0);
-            let khz = self.limited_frequency(c, limits);
-            is_busy && self.within_budget(c, khz, limits.active) < khz
-        })
+        let mut cores = self.topology.package_cores(p);
+        cores.any(|c| self.is_busy(c) && self.choose_frequency(c, limits).1)
     }
 
-    /// The frequency of one core, kHz, and the factor of its power while two managers are at odds.
-    fn choose_frequency(&self, c: usize, limits: PackageLimits) -> (u32, f64) {
-        let mut khz = self.limited_frequency(c, limits);
-        khz = self.within_budget(c, khz, limits.active);
+    fn is_busy(&self, c: usize) -> bool {
+        let place = self.core[c].place;
+        [place.first, place.second].iter().any(|&thread| self.thread[thread as usize].utilisation > 0.0)
+    }
+
+    /// The frequency of one core, kHz, and the factor of its power while two managers are at odds;
+    /// and whether the current budget is the limit that holds it back.
+    fn choose_frequency(&self, c: usize, limits: PackageLimits) -> ((u32, f64), bool) {
+        let limited = self.limited_frequency(c, limits);
+        let mut khz = self.within_budget(c, limited, limits.active);
         let f = &self.spec.firmware;
         let core = &self.core[c];
         let kind = &self.kinds[core.place.kind as usize];
+        let cool = if limits.cool < 1.0 { (f64::from(kind.max) * limits.cool) as u32 } else { u32::MAX };
+        let is_over_budget = khz < limited && khz <= core.held.min(cool);
         // Multipliers are whole: what a limit leaves in between is lost.
         khz = khz / f.step_khz * f.step_khz;
         khz = khz.max(kind.min);
@@ -244,12 +249,9 @@ impl Silicon {
                 conflict = lost * (1.0 + f.pstate_power);
             }
         }
-        if limits.cool < 1.0 {
-            // Below the lowest frequency the clock is modulated: what is left is the average.
-            khz = khz.min((f64::from(kind.max) * limits.cool) as u32);
-        }
-        // A sixteenth is the least duty cycle of clock modulation (Intel SDM 3B).
-        (khz.min(core.held).max(kind.min / 16), conflict)
+        // Below the lowest frequency the clock is modulated: what is left is the average. A sixteenth
+        // is the least duty cycle of clock modulation (Intel SDM 3B).
+        ((khz.min(cool).min(core.held).max(kind.min / 16), conflict), is_over_budget)
     }
 
     /// Sets a core's frequency, and what its power follows from at this frequency.
