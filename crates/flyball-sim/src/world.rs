@@ -22,9 +22,7 @@ use crate::{
 /// Boot options that change what a machine offers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Boot {
-    /// Words of the kernel command line that drivers understand: `amd_pstate=passive`,
-    /// `intel_pstate=no_hwp`, `amd_prefcore=disable`, `intel_pstate=disable`; others are only
-    /// shown.
+    /// Words of the kernel command line. Those that are not in [`Boot::FOLLOWED`] are only shown.
     pub options: Vec<String>,
     /// Governors other than performance and schedutil are modules, which the first use loads, as in
     /// Debian's kernels.
@@ -32,6 +30,17 @@ pub struct Boot {
 }
 
 impl Boot {
+    /// Options that the models follow.
+    pub const FOLLOWED: [&str; 7] =
+        ["acpi_cpufreq", "amd_prefcore", "amd_pstate", "intel_pstate", "isolcpus", "nohz_full", "nosmt"];
+
+    /// Returns the first option that the models ignore.
+    pub fn ignored(&self) -> Option<&str> {
+        let is_followed =
+            |option: &&str| option.split('=').next().is_some_and(|name| Self::FOLLOWED.contains(&name));
+        self.options.iter().map(String::as_str).find(|option| !is_followed(option))
+    }
+
     fn has(&self, word: &str) -> bool {
         self.options.iter().any(|option| option == word)
     }
@@ -165,6 +174,16 @@ impl World {
         // they left.
         world.load_drivers();
         world.isst = IsstDrivers::of(&world.platform);
+        // The kernel starts each sibling once and takes it offline again (cpu_bootable()).
+        let smt = match (world.boot.has("nosmt"), world.boot.has("nosmt=force")) {
+            (_, true) => Smt::ForceOff,
+            (true, false) => Smt::Off,
+            (false, false) => Smt::On,
+        };
+        if smt != Smt::On && world.smt == Smt::On {
+            // No rule of a simulated machine keeps a sibling online at boot.
+            let _ = world.set_smt(smt);
+        }
         world
     }
 

@@ -250,6 +250,12 @@ impl SimSetup {
     /// booted like this.
     pub fn boot(&self) -> Result<SimMachine, SimError> {
         let boot = Boot { options: self.boot.clone(), ..Boot::default() };
+        if let Some(option) = boot.ignored() {
+            return Err(SimError::Setup(format!(
+                "boot={option}: simulated machines follow only {}",
+                Boot::FOLLOWED.join(", ")
+            )));
+        }
         let mut spec = self.spec()?;
         if let Some(word) = self.interface {
             // The same word is a different interface on each vendor's processors (`p-states`).
@@ -373,5 +379,14 @@ mod tests {
         assert_eq!(nearest("epic-512", &names), Some("epyc-512"));
         assert_eq!(nearest("laptop", &names), None);
         assert_eq!(nearest("", &names), None);
+    }
+
+    #[test]
+    fn boot_options_are_followed_or_rejected() {
+        let boot = |text: &str| SimSetup::parse(text).expect("it is understood").boot();
+        let machine = boot("gold-6138,boot=nosmt").expect("it boots");
+        assert!(machine.is_online(19) && !machine.is_online(20));
+        let error = boot("gold-6138,boot=idle=halt").expect_err("no model follows it").to_string();
+        assert!(error.starts_with("boot=idle=halt: simulated machines follow only"), "{error}");
     }
 }
