@@ -5,11 +5,10 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 macro_rules! limiters {
-    ($($(#[doc = $doc:literal])+ $name:ident: $id:literal, $words:literal, $knob:expr, $about:literal;)*) => {
+    ($($(#[$attribute:meta])+ $name:ident: $id:literal, $words:literal, $knob:expr, $about:literal;)*) => {
         /// A limit that keeps a CPU below its highest frequency.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema, Serialize, Deserialize)]
-        #[serde(rename_all = "kebab-case")]
-        pub enum Limiter { $($(#[doc = $doc])+ $name,)* }
+        pub enum Limiter { $($(#[$attribute])+ #[serde(rename = $id)] $name,)* }
 
         impl Limiter {
             /// In the order in which they take effect.
@@ -74,6 +73,7 @@ limiters! {
     ClassOfService: "class-of-service", "its class of service", Some("clos-max"),
         "core-power is on; the core's class has a highest frequency, or other classes come first and their cores are faster";
     /// max_perf_pct.
+    #[serde(alias = "percentage")]
     Percentage: "max-perf-pct", "max_perf_pct", Some("max-perf-pct"),
         "`intel_pstate/max_perf_pct` below 100";
     /// scaling_max_freq, or a lower limit in the processor's request register.

@@ -1073,7 +1073,7 @@ class LimitStep(TypedDict):
     share: float
 
 
-Limiter = Literal["bios-limit", "active-cores", "latency-limit", "idle-state", "turbo-off", "speed-select", "class-of-service", "percentage", "max-freq", "governor", "preference", "wake-up", "power", "current", "heat", "prochot", "package", "firmware", "unseen"]
+Limiter = Literal["bios-limit", "active-cores", "latency-limit", "idle-state", "turbo-off", "speed-select", "class-of-service", "max-perf-pct", "max-freq", "governor", "preference", "wake-up", "power", "current", "heat", "prochot", "package", "firmware", "unseen"]
 
 
 Location = str
