@@ -35,6 +35,11 @@ macro_rules! limiters {
                 (Limiter::LatencyLimit..=Limiter::Preference).contains(&self)
             }
 
+            /// Returns whether a register or a sensor shows it at the moment it is read.
+            pub(crate) fn is_shown(self) -> bool {
+                (Limiter::Power..=Limiter::Prochot).contains(&self)
+            }
+
             /// Returns whether it is a frequency that the kernel or the hardware was told, other
             /// than tables that the hardware applies by the number of cores.
             pub(crate) fn is_configured(self) -> bool {
@@ -84,7 +89,8 @@ limiters! {
         "`powersave` and `userspace` without autonomous selection; another governor if the CPU rests in between";
     /// The processor chooses by load and preference.
     Preference: "preference", "the energy preference", Some("epp"),
-        "the processor chooses itself, the preference is not performance, and nothing else limits it";
+        "the processor chooses itself, the preference is not performance, and nothing else limits it or CPUs with a \
+         more eager one are faster";
     /// It ran so little that leaving idle states decides its speed.
     WakeUp: "wake-up", "waking up: it ran shortly and often", Some("latency-limit"),
         "it ran less than a fifth of the time, and nothing else limits it: a core starts slowly out of a deep idle state";
@@ -108,7 +114,7 @@ limiters! {
         "all of the above can be seen and do not hold; the evidence is what was ruled out";
     /// A limit that cannot be seen here.
     Unseen: "unseen", "a reason that cannot be seen here", None,
-        "registers or power cannot be read";
+        "registers or power cannot be read, or only the log of the limit reasons names current";
 }
 
 impl fmt::Display for Limiter {

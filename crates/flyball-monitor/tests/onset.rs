@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use flyball_host::{Host, Launch, topology::POLICIES};
-use flyball_monitor::{Account, Facts, Limiter, Options, Sample, Sampler};
+use flyball_monitor::{Account, Explanation, Facts, Limiter, Options, Sample, Sampler, Step};
 use flyball_sim::silicon::KiloHertz;
 use flyball_simhost::{SimHost, SimSetup};
 
@@ -57,9 +57,9 @@ impl<'h> Watch<'h> {
             .with(|machine| self.cpus.iter().map(|cpu| machine.silicon().cycles(*cpu as usize)).collect())
     }
 
-    /// The next second: the cycles of the first CPU in it, and the planted reasons that are shown
-    /// of any CPU.
-    fn next(&mut self) -> (u64, Vec<Limiter>) {
+    /// The next second: the cycles of the first CPU in it, the planted reasons that are the first of
+    /// any CPU, and all that are shown of the busy ones.
+    fn next(&mut self) -> (u64, Vec<Limiter>, Vec<Limiter>) {
         self.host.sleep(Duration::from_secs(1));
         let sample = self.sampler.sample();
         let layout = self.sampler.layout();
@@ -69,8 +69,11 @@ impl<'h> Watch<'h> {
         self.last = sample;
         let before = std::mem::take(&mut self.cycles);
         self.cycles = self.count();
-        let reasons = found.iter().filter_map(|one| one.first()).map(|step| step.limiter);
-        (self.cycles[0] - before[0], reasons.filter(|limiter| PLANTED.contains(limiter)).collect())
+        let is_busy = |one: &&Explanation| self.cpus.iter().any(|cpu| one.cpus.contains(*cpu));
+        let all = found.iter().filter(is_busy).flat_map(|one| &one.steps);
+        let planted = |step: &Step| PLANTED.contains(&step.limiter).then_some(step.limiter);
+        let first = found.iter().filter_map(Explanation::first).filter_map(planted).collect();
+        (self.cycles[0] - before[0], first, all.filter_map(planted).collect())
     }
 }
 
@@ -102,7 +105,7 @@ fn delay(machine: &str, cpus: &str, plant: Plant) -> Option<usize> {
     let mut watch = Watch::new(&host, cpus);
     let mut usual = 0;
     for _ in 0..5 {
-        let (cycles, reasons) = watch.next();
+        let (cycles, reasons, _) = watch.next();
         assert!(reasons.is_empty(), "{machine}: {reasons:?} before anything was planted");
         usual = cycles;
     }
@@ -134,13 +137,12 @@ fn delay(machine: &str, cpus: &str, plant: Plant) -> Option<usize> {
     let mut since = None;
     // Heat takes its time.
     for number in 0..300 {
-        let (cycles, reasons) = watch.next();
+        let (cycles, _, reasons) = watch.next();
         if since.is_none() && (cycles as f64) < 0.98 * usual as f64 {
             since = Some(number);
         }
         if reasons.contains(&expected) {
-            let since = since?;
-            return Some(number - since + 1);
+            return Some(number - since.unwrap_or(number) + 1);
         }
         assert!(since.is_none_or(|since| number < since + 10), "{machine} {plant:?}: {reasons:?}");
     }
@@ -177,7 +179,7 @@ fn an_hour_without_throttles_shows_none() {
         host.sleep(Duration::from_secs(5));
         let mut watch = Watch::new(&host, cpus);
         for second in 0..if number == 1 { 3600 } else { 900 } {
-            let (_, reasons) = watch.next();
+            let (_, reasons, _) = watch.next();
             assert!(reasons.is_empty(), "{machine}: {reasons:?} after {second} s");
         }
     }

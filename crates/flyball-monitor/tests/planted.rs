@@ -11,203 +11,52 @@ use flyball_control::{
     write::{journal::Purpose, state::StateDir, transaction::Transaction},
 };
 use flyball_host::{Host, Launch};
-use flyball_monitor::{Certainty, Explanation, Facts, Limiter, Options, Sampler, explain};
+use flyball_monitor::{Certainty, Explanation, Facts, Limiter, Options, Sampler, Step, explain};
 use flyball_simhost::{SimHost, SimSetup};
 
 const KERNELS: [&str; 3] = ["6.1", "6.12", "7.2"];
 
+/// Situations, which the tests of the program run through all commands that give reasons.
+const SITUATIONS: &str = include_str!("situations.txt");
+
+/// A line of [`SITUATIONS`].
+#[derive(Clone)]
 struct Situation {
     machine: &'static str,
-    /// Options of the simulation: `fault=RULE`, `boot=OPTION`.
-    options: &'static str,
-    settings: &'static [&'static str],
-    /// Busy CPUs; the first is explained.
+    kernels: Vec<&'static str>,
+    settings: Vec<&'static str>,
     pin: &'static str,
-    /// Any of these is right; none if nothing limits the CPU.
-    first: &'static [Limiter],
-    /// What the first reason took, MHz, if it is known.
+    first: Vec<Limiter>,
     mhz: Option<f64>,
-    /// The only reasons that may follow.
-    others: &'static [Limiter],
+    others: Vec<Limiter>,
 }
 
-const OF_TABLE: &[Limiter] = &[Limiter::ActiveCores];
-const OF_PACKAGE: &[Limiter] = &[Limiter::Package, Limiter::Firmware];
-
-const SITUATIONS: &[Situation] = &[
-    // Turbo that is off on hybrids, whose cpuinfo_max_freq falls with it since Linux 6.12.
-    Situation {
-        machine: "hybrid-laptop",
-        options: "",
-        settings: &["turbo=off"],
-        pin: "0",
-        first: &[Limiter::TurboOff],
-        mhz: Some(2600.0),
-        others: &[],
-    },
-    Situation {
-        machine: "hybrid-laptop",
-        options: "",
-        settings: &["turbo=off"],
-        pin: "8",
-        first: &[Limiter::TurboOff],
-        mhz: Some(1900.0),
-        others: &[],
-    },
-    Situation {
-        machine: "hybrid-laptop",
-        options: "",
-        settings: &["turbo=off", "governor=powersave", "epp=power"],
-        pin: "0-15",
-        first: &[Limiter::TurboOff],
-        mhz: Some(2600.0),
-        others: &[Limiter::Preference],
-    },
-    Situation {
-        machine: "hybrid-laptop",
-        options: "",
-        settings: &["max-perf-pct=50"],
-        pin: "0",
-        first: &[Limiter::Percentage],
-        mhz: None,
-        others: &[],
-    },
-    // Cores that idle and may not sleep deeply.
-    Situation {
-        machine: "gold-6138",
-        options: "",
-        settings: &["governor=performance", "latency-limit=2us"],
-        pin: "0",
-        first: &[Limiter::LatencyLimit],
-        mhz: Some(1000.0),
-        others: OF_TABLE,
-    },
-    Situation {
-        machine: "gold-6138",
-        options: "",
-        settings: &["governor=performance", "idle-state:C6=off"],
-        pin: "0",
-        first: &[Limiter::IdleState],
-        mhz: Some(1000.0),
-        others: OF_TABLE,
-    },
-    Situation {
-        machine: "gold-6138",
-        options: "",
-        settings: &["governor=performance", "idle-state:C6=off"],
-        pin: "0-3",
-        first: &[Limiter::IdleState],
-        mhz: None,
-        others: OF_TABLE,
-    },
-    Situation {
-        machine: "gold-6138",
-        options: "",
-        settings: &["governor=performance"],
-        pin: "0",
-        first: &[],
-        mhz: None,
-        others: OF_TABLE,
-    },
-    // Cold processors of AMD that firmware holds at a low frequency.
-    Situation {
-        machine: "ryzen-5750g",
-        options: ",fault=glitch 0-15 400",
-        settings: &["governor=performance"],
-        pin: "0-15",
-        first: OF_PACKAGE,
-        mhz: None,
-        others: &[],
-    },
-    Situation {
-        machine: "ryzen-5750g",
-        options: ",fault=glitch 0-15 400",
-        settings: &["governor=performance"],
-        pin: "0,8",
-        first: OF_PACKAGE,
-        mhz: None,
-        others: &[],
-    },
-    Situation {
-        machine: "ryzen-5750g",
-        options: ",fault=glitch 0-15 400",
-        settings: &["governor=performance"],
-        pin: "0",
-        first: OF_PACKAGE,
-        mhz: None,
-        others: &[],
-    },
-    Situation {
-        machine: "ryzen-preferred",
-        options: ",fault=glitch 0-15 544",
-        settings: &["governor=performance"],
-        pin: "0-15",
-        first: OF_PACKAGE,
-        mhz: None,
-        others: &[],
-    },
-    // Steps of CPPC are rounding.
-    Situation {
-        machine: "ryzen-5750g",
-        options: "",
-        settings: &["governor=performance", "max-freq=2GHz"],
-        pin: "0-3",
-        first: &[Limiter::MaxFreq],
-        mhz: None,
-        others: &[],
-    },
-    Situation {
-        machine: "ryzen-5750g",
-        options: "",
-        settings: &["governor=performance", "max-freq=2GHz"],
-        pin: "0",
-        first: &[Limiter::MaxFreq],
-        mhz: None,
-        others: &[],
-    },
-    // Under acpi-cpufreq the highest P-state is no limit.
-    Situation {
-        machine: "i7-2600",
-        options: ",boot=intel_pstate=disable",
-        settings: &["governor=powersave"],
-        pin: "0",
-        first: &[Limiter::Governor],
-        mhz: None,
-        others: OF_TABLE,
-    },
-    Situation {
-        machine: "i7-2600",
-        options: ",boot=intel_pstate=disable",
-        settings: &["governor=performance"],
-        pin: "0",
-        first: &[],
-        mhz: None,
-        others: OF_TABLE,
-    },
-    Situation {
-        machine: "ryzen-5750g",
-        options: ",boot=amd_pstate=disable",
-        settings: &["governor=powersave"],
-        pin: "0",
-        first: &[Limiter::Governor],
-        mhz: None,
-        others: &[],
-    },
-    // Speed Select's base-freq costs the other cores.
-    Situation {
-        machine: "tpmi-small",
-        options: "",
-        settings: &["governor=performance", "sst-bf=on"],
-        pin: "0-15",
-        first: &[Limiter::SpeedSelect, Limiter::Power, Limiter::ActiveCores],
-        mhz: None,
-        others: &[Limiter::ActiveCores, Limiter::Power, Limiter::SpeedSelect],
-    },
-];
+impl Situation {
+    fn parse(line: &'static str) -> Situation {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let [machine, kernel, settings, pin, first, others, ..] = cells[..] else { panic!("{line}") };
+        let (first, mhz) =
+            first.split_once(' ').map_or((first, None), |(first, mhz)| (first, mhz.parse().ok()));
+        let limiters = |names: &str| {
+            let named = |name| Limiter::ALL.iter().find(|limiter| limiter.id() == name).copied();
+            let names = names.split(',').filter(|name| !matches!(*name, "" | "-"));
+            names.map(|name| named(name).unwrap()).collect()
+        };
+        Situation {
+            machine,
+            kernels: if kernel == "*" { KERNELS.to_vec() } else { vec![kernel] },
+            settings: settings.split_whitespace().collect(),
+            pin,
+            first: limiters(first),
+            mhz,
+            others: limiters(others),
+        }
+    }
+}
 
 /// What is explained of a situation's first CPU; `None` if this kernel cannot have it.
 fn explained(situation: &Situation, kernel: &str, more: &[&str]) -> Option<Explanation> {
-    let text = format!("{},kernel={kernel}{}", situation.machine, situation.options);
+    let text = format!("{},kernel={kernel}", situation.machine);
     let host = SimHost::open(&SimSetup::parse(&text).unwrap()).ok()?;
     let directory = tempfile::tempdir().unwrap();
     let state = StateDir::new(directory.path().join("state"));
@@ -268,13 +117,14 @@ impl Tally {
         if !is_first || !is_second || !is_near {
             let _ = writeln!(
                 self.wrong,
-                "{} {:?} {:?} pin {} kernel {kernel}: {found}",
-                situation.machine, situation.options, situation.settings, situation.pin
+                "{} {:?} pin {} kernel {kernel}: {found}",
+                situation.machine, situation.settings, situation.pin
             );
         }
         // By exclusion only: no register of AMD names a limit.
-        let is_cold_clamp = situation.options.contains("glitch");
-        for step in found.steps.iter().filter(|step| is_cold_clamp && OF_PACKAGE.contains(&step.limiter)) {
+        let is_clamp = situation.machine.contains("glitch");
+        let is_unseen = |step: &&Step| matches!(step.limiter, Limiter::Package | Limiter::Firmware);
+        for step in found.steps.iter().filter(|step| is_clamp && is_unseen(step)) {
             assert!(
                 matches!(&step.certainty, Certainty::Inferred { fits } if fits.contains(&Limiter::Firmware)),
                 "{found}"
@@ -287,22 +137,21 @@ impl Tally {
 fn what_is_planted_is_what_is_named() {
     let mut alone = Tally::default();
     let mut paired = Tally::default();
-    for situation in SITUATIONS {
-        for kernel in KERNELS {
-            if let Some(found) = explained(situation, kernel, &[]) {
-                alone.judge(situation, kernel, &found, situation.first, situation.others);
+    for line in SITUATIONS.lines().filter(|line| !line.starts_with('#')) {
+        let situation = Situation::parse(line);
+        // With a limit below what the situation leaves, the limit is a reason too.
+        let is_limited = situation.settings.iter().any(|setting| setting.starts_with("max-"));
+        let is_paired = situation.kernels.len() > 1 && !is_limited && !situation.machine.contains("boot");
+        for kernel in &situation.kernels {
+            let found = explained(&situation, kernel, &[]);
+            assert!(found.is_some() || situation.kernels.len() > 1, "{line}: refused");
+            if let Some(found) = found {
+                alone.judge(&situation, kernel, &found, &situation.first, &situation.others);
             }
-            // With a limit below what the situation leaves, the limit is a reason too.
-            let is_limited = situation.settings.iter().any(|setting| setting.starts_with("max-"));
-            if is_limited || situation.options.contains("boot") {
-                continue;
-            }
-            if let Some(found) = explained(situation, kernel, &["max-freq=1.2GHz"]) {
-                let mut others = situation.others.to_vec();
-                others.push(Limiter::MaxFreq);
-                let first: Vec<Limiter> = situation.first.iter().copied().chain([Limiter::MaxFreq]).collect();
-                let paired_situation = Situation { mhz: None, ..*situation };
-                paired.judge(&paired_situation, kernel, &found, &first, &others);
+            if is_paired && let Some(found) = explained(&situation, kernel, &["max-freq=1.2GHz"]) {
+                let with = |limiters: &[Limiter]| [limiters, &[Limiter::MaxFreq]].concat();
+                let limited = Situation { mhz: None, ..situation.clone() };
+                paired.judge(&limited, kernel, &found, &with(&situation.first), &with(&situation.others));
             }
         }
     }

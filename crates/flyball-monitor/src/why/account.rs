@@ -6,14 +6,17 @@ use std::{borrow::Cow, collections::BTreeMap};
 use flyball_host::{CpuList, Vendor};
 
 use super::{
-    attribution::{Attribution, LEAST, Loss},
+    attribution::{Attribution, LEAST, Loss, RESTS},
     explanation::{Explanation, Step},
     package::{PackageState, is_fresh},
 };
 use crate::{
-    Cap, CpuInterval, Facts, Interval, Layout, Limiter, Proof, Quantity, Reason, Sample, State,
+    Cap, Certainty, CpuInterval, Facts, Interval, Layout, Limiter, Proof, Quantity, Reason, Sample, State,
     facts::{BASE_FREQ, PRIORITY, TURBO_FREQ},
 };
+
+/// Reasons of a loss of which no register shows the cause.
+const UNSHOWN: &[Limiter] = &[Limiter::Firmware, Limiter::Unseen];
 
 /// What happened to the CPUs of a machine over a run of samples.
 #[derive(Debug)]
@@ -70,9 +73,6 @@ impl Account {
                 let attribution = Attribution { layout, facts, cpu: found, place: cpu, package, request };
                 // The last interval's: settings may change meanwhile, and what holds now is of use.
                 sum.limits = attribution.caps();
-                // A file that shows the highest frequency limits nothing.
-                let least = facts.highest * (1.0 - LEAST);
-                sum.limits.retain(|limit| facts.highest == 0.0 || limit.mhz < least);
                 let mut losses = attribution.losses();
                 if sum.weight == 0.0
                     && let Some(at) = losses.iter().rposition(|loss| loss.reason.limiter == Limiter::Firmware)
@@ -257,6 +257,23 @@ impl Sum {
         self.waterfall(layout, facts, Top { cpus, mhz: highest, from, set_by })
     }
 
+    /// Returns the limit that registers showed in some intervals of a CPU that rests in between, with
+    /// what it lost while they showed none: they show a limit only at the moment they are read.
+    fn caught(&self, losses: &BTreeMap<Limiter, Lost>) -> Option<(Limiter, Lost)> {
+        let shown = losses.iter().filter(|(limiter, _)| limiter.is_shown());
+        let (&limiter, shown) = shown.max_by(|one, other| one.1.mhz.total_cmp(&other.1.mhz))?;
+        let unshown = UNSHOWN.iter().filter_map(|limiter| losses.get(limiter));
+        let (mhz, weight) = unshown.fold((0.0, 0.0), |sum, lost| (sum.0 + lost.mhz, sum.1 + lost.weight));
+        if mhz == 0.0 || self.busy >= RESTS * self.seconds {
+            return None;
+        }
+        let mut lost = Lost { mhz: shown.mhz + mhz, weight: shown.weight + weight, ..shown.clone() };
+        if let Some(reason) = lost.reason.as_mut().filter(|_| mhz > shown.mhz) {
+            reason.certainty = Certainty::Inferred { fits: vec![limiter, Limiter::Firmware] };
+        }
+        Some((limiter, lost))
+    }
+
     fn mean_mhz(&self) -> Option<f64> {
         (self.weight > 0.0).then(|| self.mhz / self.weight)
     }
@@ -280,6 +297,11 @@ impl Sum {
             governor.mhz += rise.mhz;
             governor.weight += rise.weight;
             governor.reason = governor.reason.take().or_else(|| rise.reason.clone());
+        }
+        if let Some((limiter, lost)) = self.caught(&losses) {
+            let losses = losses.to_mut();
+            losses.retain(|limiter, _| !UNSHOWN.contains(limiter));
+            losses.insert(limiter, lost);
         }
         for (limiter, lost) in losses.as_ref() {
             let mean = lost.mhz / self.weight.max(f64::MIN_POSITIVE);

@@ -9,6 +9,8 @@ use crate::{
 
 /// Losses below this share of the highest frequency are rounding.
 pub(super) const LEAST: f64 = 0.008;
+/// A CPU that ran for a smaller share of the time rests in between.
+pub(super) const RESTS: f64 = 0.9;
 
 /// Frequency that one limit took from a CPU in an interval.
 pub(super) struct Loss {
@@ -68,8 +70,22 @@ impl Attribution<'_> {
         let Some(next) = losses.iter().find(follows).map(|loss| (loss.reason.limiter, loss.mhz)) else {
             return;
         };
-        if !next.0.is_setting() || next.1.min(more) <= LEAST * self.facts.highest {
+        let more = next.1.min(more);
+        let is_shown = next.0.is_shown();
+        if !(is_shown || next.0.is_setting()) || more <= LEAST * self.facts.highest {
             return;
+        }
+        // A limit that hardware shows is one in any case. It and the turbo limit share what is not
+        // decided, and only which of the two took more may be open.
+        let own = losses.iter().position(|loss| loss.reason.limiter == Limiter::ActiveCores);
+        if is_shown && let Some(own) = own {
+            losses[own].mhz += 0.5 * more;
+            for loss in losses.iter_mut().filter(|loss| loss.reason.limiter == next.0) {
+                loss.mhz -= 0.5 * more;
+            }
+            if next.1 - more >= losses[own].mhz + 0.5 * more {
+                return;
+            }
         }
         for Loss { reason, .. } in losses {
             if reason.limiter == Limiter::ActiveCores || reason.limiter == next.0 {
@@ -123,13 +139,16 @@ impl Attribution<'_> {
             // intel_pstate without HWP derives policy->max from the percentage
             // (intel_pstate_update_perf_limits).
             (Some(percentage), Some(file))
-                if self.facts.level == 0.0 && (percentage.mhz - file.mhz).abs() <= 100.0 =>
+                if self.cpu.epp.is_none() && (percentage.mhz - file.mhz).abs() <= 100.0 =>
             {
                 percentage.mhz = percentage.mhz.min(file.mhz);
             }
             (_, file) => caps.extend(file),
         }
         caps.extend(self.asked());
+        // A file that shows the highest frequency limits nothing.
+        let least = self.facts.highest * (1.0 - LEAST);
+        caps.retain(|cap| self.facts.highest == 0.0 || cap.mhz < least);
         caps.sort_by_key(|cap| cap.limiter);
         caps
     }
@@ -142,10 +161,24 @@ impl Attribution<'_> {
         }
         let step = self.step();
         let named = self.package.and_then(PackageState::limit);
+        // No limit in a file takes what is below it; cores that come and go together do.
+        let mut remains = remains;
+        if named.is_none() && losses.iter().any(|loss| loss.reason.limiter.is_configured()) {
+            remains -= self.take_together(remains, losses);
+            if remains <= least {
+                return;
+            }
+        }
         // Limits in files are rounded to what the hardware has: to a level of HWP or CPPC, and to a
         // step of the clock, which Intel rounds to the nearest one.
         let is_amd = self.layout.machine.vendor == Vendor::Amd;
-        let rounding = self.facts.level + if is_amd { step } else { 0.5 * step };
+        // Levels that are steps of the clock leave nothing to round.
+        let is_exact = (self.facts.level - step).abs() < 1.0 && self.cpu.busy > Some(RESTS);
+        let rounding = match (is_exact, is_amd) {
+            (true, _) => 0.5 * step,
+            (false, true) => self.facts.level + step,
+            (false, false) => self.facts.level + 0.5 * step,
+        };
         if named.is_none()
             && remains <= rounding
             && let Some(last) = losses.last_mut().filter(|last| last.reason.limiter.is_configured())
@@ -159,7 +192,7 @@ impl Attribution<'_> {
         // left is compared.
         let behind = fastest.min(mhz + remains) - mhz;
         // A CPU that rests in between is behind because of that, not because of a limit.
-        let is_own = behind > 0.03 * self.facts.highest + step && self.cpu.busy > Some(0.9);
+        let is_own = behind > 0.03 * self.facts.highest + step && self.cpu.busy > Some(RESTS);
         let own = if is_own { behind } else { 0.0 };
         let mut shared = remains - own;
         if shared > least {
@@ -175,10 +208,11 @@ impl Attribution<'_> {
             && let Some(package) = self.package
         {
             let others = Evidence::new("other CPUs", format!("up to {fastest:.0} MHz at the same time"));
-            let reason = match &self.facts.lesser {
+            let lesser = self.facts.lesser.clone().or_else(|| self.preferred_less(fastest));
+            let reason = match lesser {
                 Some((limiter, evidence)) => {
-                    let evidence = Proof::new(evidence.clone()).and(others);
-                    Reason::inferred(*limiter, evidence, &[*limiter, Limiter::Firmware])
+                    let evidence = Proof::new(evidence).and(others);
+                    Reason::inferred(limiter, evidence, &[limiter, Limiter::Firmware])
                 }
                 None => {
                     let excluded = package.excluded();
@@ -231,6 +265,7 @@ impl Attribution<'_> {
             _ => request >> 8 & 0xff,
         };
         let asked = level as f64 * self.facts.level;
+        let floor = |mhz: f64| (mhz / self.step()).floor() * self.step();
         let known = self.facts.caps.iter().map(|cap| cap.mhz).fold(file.min(self.facts.highest), f64::min);
         // More than one level below everything that files show: another limit within the kernel
         // (QoS, cooling).
@@ -238,8 +273,12 @@ impl Attribution<'_> {
             let value =
                 format!("at most level {level} ({asked:.0} MHz), while scaling_max_freq shows {file:.0} MHz");
             let evidence = Evidence::new("request register", value);
-            let mhz = if self.is_amd_pstate() { (asked / self.step()).floor() * self.step() } else { asked };
+            let mhz = if self.is_amd_pstate() { floor(asked) } else { asked };
             return Some(Cap { limiter: Limiter::MaxFreq, mhz, evidence });
+        }
+        // amd-pstate rounds a frequency up to a level since Linux 6.13 (freq_to_perf), and down before.
+        if self.is_amd_pstate() && (asked - file).abs() < self.facts.level {
+            return Some(Cap { mhz: floor(asked), ..from_file });
         }
         Some(from_file)
     }
@@ -300,6 +339,19 @@ impl Attribution<'_> {
         Some(Cap { limiter: Limiter::Governor, mhz, evidence })
     }
 
+    /// Returns the energy preference of a CPU that runs slower than CPUs with a more eager one, if no
+    /// CPU with such a preference is as fast as those.
+    fn preferred_less(&self, fastest: f64) -> Option<(Limiter, Evidence)> {
+        let epp = self.cpu.epp.filter(|epp| *epp > EAGER && self.follows_preference())?;
+        let alike = self.package?.fastest_of(self.place.core_type, epp..=u8::MAX)?;
+        (alike < fastest - self.step()).then(|| (Limiter::Preference, preference(epp)))
+    }
+
+    /// Returns whether the processor chooses frequencies by the energy preference.
+    fn follows_preference(&self) -> bool {
+        self.is_autonomous() && self.governor() != "performance"
+    }
+
     /// Returns the reason for a remainder that no hardware register names.
     fn unnamed(&self) -> Reason {
         // What follows is by exclusion: no limit of the package shows itself, so the request is
@@ -311,20 +363,18 @@ impl Attribution<'_> {
             let epp = self.cpu.epp.unwrap_or(0);
             // Neighbours that are no faster without such a preference share what limits this one.
             // For a CPU that rests, any preference may cost something.
-            let eager = self.package.and_then(|package| package.fastest_eager(self.place.core_type));
+            let eager = self.package.and_then(|package| package.fastest_of(self.place.core_type, 0..=EAGER));
             let is_shared = epp > EAGER
-                && busy >= 0.9
+                && busy >= RESTS
                 && eager.zip(self.cpu.mhz).is_some_and(|(eager, mhz)| eager <= mhz + self.step());
             let shared = self.package.filter(|_| is_shared).and_then(|package| package.shared_limit(false));
             if let Some(shared) = shared {
                 return shared;
             }
-            if governor != "performance" && (epp > EAGER || epp > 0 && busy < 0.9) {
-                let word = preference_word(epp.into()).map_or_else(|| epp.to_string(), str::to_owned);
-                let preference = Evidence::new("energy_performance_preference", word);
+            if self.follows_preference() && (epp > EAGER || epp > 0 && busy < RESTS) {
                 return Reason::inferred(
                     Limiter::Preference,
-                    Proof::new(preference).and(load),
+                    Proof::new(preference(epp)).and(load),
                     &[Limiter::Preference, Limiter::Firmware],
                 );
             }
@@ -342,7 +392,13 @@ impl Attribution<'_> {
         package
             .kept_awake_without_table()
             .or_else(|| package.active_p_cores(self.place, self.cpu.mhz?))
-            .or_else(|| package.shared_limit(busy < 0.9))
+            .or_else(|| package.shared_limit(busy < RESTS))
+            .or_else(|| package.logged().filter(|_| busy < RESTS))
             .unwrap_or_else(|| package.excluded())
     }
+}
+
+fn preference(epp: u8) -> Evidence {
+    let word = preference_word(epp.into()).map_or_else(|| epp.to_string(), str::to_owned);
+    Evidence::new("energy_performance_preference", word)
 }

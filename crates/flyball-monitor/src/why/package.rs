@@ -1,6 +1,6 @@
 //! Limits of a package in an interval: power, current, heat, and the number of awake cores.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::RangeInclusive};
 
 use flyball_control::{CoreType, LimitReason, LimitReasons};
 use flyball_host::{Vendor, msr::MSR_IA32_THERM_STATUS};
@@ -40,15 +40,13 @@ pub(super) struct PackageState<'a> {
     /// Busy CPUs, and those of them that are below what they may have.
     busy: usize,
     slow: usize,
-    /// The highest frequency of a busy CPU of each type, MHz.
-    fastest: BTreeMap<Option<CoreType>, f64>,
-    /// The same of busy CPUs whose preference saves no energy.
-    fastest_eager: BTreeMap<Option<CoreType>, f64>,
+    /// The highest frequency of a busy CPU of each type and preference, MHz.
+    fastest: BTreeMap<(Option<CoreType>, Option<u8>), f64>,
 }
 
 /// Power between these shares of a limit is at it: the firmware controls an average. Power above
 /// the long-term limit draws on what was saved before; the short-term limit holds then.
-const AT_LIMIT: std::ops::RangeInclusive<f64> = 0.97..=1.15;
+const AT_LIMIT: RangeInclusive<f64> = 0.97..=1.15;
 /// A busy CPU that has less of what it may have is slow: the next step of the clock below it is.
 const SLOW: f64 = 0.99;
 /// A CPU whose mean frequency is above this multiple of a limit, and more than rounding above it,
@@ -63,6 +61,10 @@ const LITTLE: f64 = 0.75;
 const VERY_LITTLE: f64 = 0.3;
 /// Up to balance_performance a CPU that runs all the time gets all that there is.
 pub(super) const EAGER: u8 = 128;
+/// Bits of the limit reasons that mean a limit of current.
+const CURRENT: [LimitReason; 2] = [LimitReason::Current, LimitReason::RegulatorCurrent];
+/// A limit reason's log bit is this far above its bit.
+const LOG: u32 = 16;
 /// AMD throttles at 89 to 100 degrees; no register says at how many.
 const HOT_AMD: f64 = 93.0;
 
@@ -98,7 +100,6 @@ impl<'a> PackageState<'a> {
             busy: 0,
             slow: 0,
             fastest: BTreeMap::new(),
-            fastest_eager: BTreeMap::new(),
         };
         let is_deep: Vec<bool> = layout.machine.idle_states.iter().map(|name| !is_shallow(name)).collect();
         let (mut awake, mut could_sleep, mut reasons) = (Vec::new(), Vec::new(), None);
@@ -143,10 +144,8 @@ impl<'a> PackageState<'a> {
             could_sleep.push((cpu, deepest));
             if let Some(mhz) = found.mhz.filter(|_| found.busy.unwrap_or(0.0) > 0.2) {
                 state.busy += 1;
-                raise(state.fastest.entry(cpu.core_type).or_default(), mhz);
-                if found.epp.is_some_and(|epp| epp <= EAGER) {
-                    raise(state.fastest_eager.entry(cpu.core_type).or_default(), mhz);
-                }
+                let fastest = state.fastest.entry((cpu.core_type, found.epp)).or_default();
+                *fastest = fastest.max(mhz);
                 // A CPU well above the limit of its files does not have that limit: its files do
                 // not say what it may have.
                 state.slow += usize::from(found.got().is_some_and(|got| !(SLOW..HELD).contains(&got)));
@@ -235,12 +234,21 @@ impl<'a> PackageState<'a> {
     }
 
     pub(super) fn fastest(&self, core_type: Option<CoreType>) -> Option<f64> {
-        self.fastest.get(&core_type).copied()
+        self.fastest_where(|of, _| of == core_type)
     }
 
-    /// The highest frequency of a busy CPU of this type whose preference saves no energy.
-    pub(super) fn fastest_eager(&self, core_type: Option<CoreType>) -> Option<f64> {
-        self.fastest_eager.get(&core_type).copied()
+    /// Returns the highest frequency of a busy CPU of this type whose preference is in this range.
+    pub(super) fn fastest_of(
+        &self,
+        core_type: Option<CoreType>,
+        preferences: RangeInclusive<u8>,
+    ) -> Option<f64> {
+        self.fastest_where(|of, epp| of == core_type && epp.is_some_and(|epp| preferences.contains(&epp)))
+    }
+
+    fn fastest_where(&self, is_wanted: impl Fn(Option<CoreType>, Option<u8>) -> bool) -> Option<f64> {
+        let wanted = self.fastest.iter().filter(|((of, epp), _)| is_wanted(*of, *epp));
+        wanted.map(|(_, mhz)| *mhz).reduce(f64::max)
     }
 
     /// Returns the bit by which the processor itself reports a limit.
@@ -258,41 +266,64 @@ impl<'a> PackageState<'a> {
         let is_below =
             self.watts.zip(self.limit).is_some_and(|(watts, limit)| watts < AT_LIMIT.start() * limit);
         match (heat, power) {
-            (Some(heat), Some(_)) if is_below => return Some(Reason::measured(Limiter::Heat, heat)),
+            (Some(heat), Some(_)) if is_below => return Some(heat),
             (_, Some(power)) => return Some(Reason::measured(Limiter::Power, power)),
-            (Some(heat), None) => return Some(Reason::measured(Limiter::Heat, heat)),
+            (Some(heat), None) => return Some(heat),
             (None, None) => {}
         }
-        // PROCHOT that comes from outside: IA32_THERM_STATUS bit 2, and bit 0 of the limit reasons
-        // while nothing is hot.
-        if self.shows(LimitReason::Prochot).is_some() || self.therm.is_some_and(|therm| therm >> 2 & 1 == 1) {
+        // While nothing is hot, PROCHOT comes from outside.
+        if self.is_prochot() {
             return Some(Reason::measured(Limiter::Prochot, Proof::of(self.registers())?));
         }
-        if self.shows(LimitReason::Current).is_some() {
-            return Some(Reason::measured(Limiter::Current, Proof::of(self.registers())?));
-        }
-        None
+        let current = CURRENT.iter().find_map(|reason| self.shows(*reason))?;
+        Some(Reason::measured(
+            Limiter::Current,
+            self.registers().into_iter().fold(Proof::new(current), Proof::and),
+        ))
     }
 
-    fn heat(&self) -> Option<Proof> {
-        let mut evidence: Vec<Evidence> = self.shows(LimitReason::Thermal).into_iter().collect();
+    /// Returns that current may be the limit, if the log of the limit reasons says that it was since
+    /// somebody cleared the log. A CPU that rests may not be limited at the moment of reading.
+    pub(super) fn logged(&self) -> Option<Reason> {
+        let (reasons, value) = self.reasons?;
+        let (bit, reason) = reasons.shown(value >> LOG).find(|(_, reason)| CURRENT.contains(reason))?;
+        let value = format!("bit {}, {} at some time, not now", bit + LOG, reason.words());
+        let evidence = Proof::new(Evidence::new(msr(reasons.register), value));
+        Some(Reason::inferred(Limiter::Unseen, evidence, &[Limiter::Current, Limiter::Firmware]))
+    }
+
+    /// IA32_THERM_STATUS bit 2, and bit 0 of the limit reasons.
+    fn is_prochot(&self) -> bool {
+        self.shows(LimitReason::Prochot).is_some() || self.therm.is_some_and(|therm| therm >> 2 & 1 == 1)
+    }
+
+    fn heat(&self) -> Option<Reason> {
+        let limits = [LimitReason::Thermal, LimitReason::AverageThermal, LimitReason::RegulatorThermal];
+        let mut evidence: Vec<Evidence> = limits.into_iter().filter_map(|limit| self.shows(limit)).collect();
         if self.therm.is_some_and(|therm| therm & 1 == 1) {
             evidence.push(Evidence::new("MSR 0x19c", "bit 0, thermal"));
         }
+        if self.throttles > 0 {
+            evidence.push(Evidence::new("thermal_throttle", format!("{} more", self.throttles)));
+        }
+        let is_shown = !evidence.is_empty();
         // Firmware controls the temperature below the limit, so that the status bit is set for
         // moments only.
         if let Some(margin) = self.margin.filter(|margin| *margin <= HOT) {
             evidence.push(Evidence::new("thermal sensor", format!("{margin:.0} degrees below its limit")));
-        }
-        if self.throttles > 0 {
-            evidence.push(Evidence::new("thermal_throttle", format!("{} more", self.throttles)));
         }
         if let (Vendor::Amd, Some(celsius)) =
             (self.vendor, self.celsius.filter(|celsius| *celsius >= HOT_AMD))
         {
             evidence.push(Evidence::new("k10temp", format!("{celsius:.0} degrees Celsius")));
         }
-        Proof::of(evidence)
+        let evidence = Proof::of(evidence)?;
+        // PROCHOT of a processor at its limit may come from itself or from outside.
+        if self.is_prochot() && !is_shown {
+            let evidence = self.registers().into_iter().fold(evidence, Proof::and);
+            return Some(Reason::inferred(Limiter::Heat, evidence, &[Limiter::Heat, Limiter::Prochot]));
+        }
+        Some(Reason::measured(Limiter::Heat, evidence))
     }
 
     fn power(&self) -> Option<Proof> {
@@ -306,7 +337,12 @@ impl<'a> PackageState<'a> {
                 break;
             }
         }
-        let limits = [LimitReason::LongPower, LimitReason::ShortPower];
+        let limits = [
+            LimitReason::LongPower,
+            LimitReason::ShortPower,
+            LimitReason::CorePower,
+            LimitReason::PowerBudget,
+        ];
         evidence.extend(limits.into_iter().filter_map(|limit| self.shows(limit)));
         // Both registers have the power-limit status there (Intel SDM volume 4, bit 10).
         if self.package_therm.or(self.therm).is_some_and(|therm| therm >> 10 & 1 == 1) {
@@ -377,10 +413,6 @@ impl<'a> PackageState<'a> {
             None => Reason::unseen(Evidence::new("registers", "cannot be read, or power cannot")),
         }
     }
-}
-
-fn raise(highest: &mut f64, mhz: f64) {
-    *highest = highest.max(mhz);
 }
 
 /// Merges the bits of two CPUs: one that any CPU shows limits it, and some registers are per core.
