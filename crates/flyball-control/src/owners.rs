@@ -40,6 +40,13 @@ impl Program {
     }
 }
 
+/// Returns whether /proc lists the machine's processes. A recording may have a /proc without a
+/// single process, where a missing service proves nothing.
+pub fn sees_processes(host: &dyn Host) -> bool {
+    let is_number = |name: &String| name.bytes().all(|byte| byte.is_ascii_digit());
+    host.list("/proc").is_ok_and(|names| names.iter().any(is_number))
+}
+
 /// Returns the known programs that are active on the machine.
 pub fn owners(host: &dyn Host) -> Vec<Owner> {
     let mut found: Vec<Owner> = Vec::new();

@@ -57,6 +57,8 @@ pub enum SpaceError {
 pub enum RowFault {
     #[error("there is nothing to choose from; name two values")]
     OneValue,
+    #[error("this machine lists no values of it ('flyball get {0}' says why); name two")]
+    NoneHere(&'static str),
     #[error("{0} is named twice")]
     Twice(String),
     #[error("the values of {knob} are {}", values.join(", "))]
@@ -293,7 +295,11 @@ impl Row {
         let bare = knob.split('@').next().unwrap_or(knob);
         let name: KnobName = bare.parse()?;
         let values: Vec<String> = if values == "all" {
-            (candidates.values_of)(name.knob.knob())
+            let listed = (candidates.values_of)(name.knob.knob());
+            if listed.is_empty() {
+                return Err(wrong(RowFault::NoneHere(name.knob.knob().name)));
+            }
+            listed
         } else if let Some((ends, count)) = values.split_once("..").and_then(|(low, rest)| {
             let (high, count) = rest.rsplit_once(':')?;
             Some(((low, high), count))

@@ -79,6 +79,10 @@ impl MachineArg {
                  recorded machine"
             ))),
             MachineArg::Recorded(path) => match Recorded::open(path) {
+                // As packed as the test data of intel/pepc is.
+                Ok(host) if !host.exists(flyball_host::topology::CPUS) => Err(Failure::usage(format!(
+                    "no machine at '{self}': it has no sys/devices/system/cpu; unpack it first if its files are packed"
+                ))),
                 Ok(host) => {
                     let _ = bound();
                     Ok(Box::new(host))

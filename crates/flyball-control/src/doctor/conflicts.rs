@@ -276,7 +276,7 @@ fn below_base(facts: &Facts) -> Option<Answer> {
         return None;
     }
     let (place, text) = shown?;
-    Some(ok("no maximum is below the base frequency").seen(place, text))
+    Some(ok("no maximum is below the base frequency, but for rounding").seen(place, text))
 }
 
 /// The limit of a policy and the highest one that it could have, if the limit is lower: of
@@ -327,9 +327,13 @@ fn lowered_maximum(facts: &Facts) -> Option<Answer> {
         policy.number("scaling_max_freq").is_some() && policy.number("cpuinfo_max_freq").is_some()
     };
     let policy = facts.policies.iter().find(has_both)?;
+    let highest = policy.number("cpuinfo_max_freq")?;
+    let top = super::firmware_limits::top_of_table(policy)?;
+    let above =
+        if top < highest { format!("; boost to {highest} is above every limit") } else { String::new() };
     Some(
         ok("every CPU may reach its highest frequency")
-            .seen(policy.path("scaling_max_freq"), policy.get("scaling_max_freq")?.to_owned()),
+            .seen(policy.path("scaling_max_freq"), format!("{}{above}", policy.get("scaling_max_freq")?)),
     )
 }
 
@@ -562,10 +566,11 @@ fn epb_epp(facts: &Facts) -> Option<Answer> {
                     .set(Id::Epb, if fast { "performance" } else { "power" }),
             );
         }
-        shown.get_or_insert((place, text));
+        shown.get_or_insert((text, (policy.path("energy_performance_preference"), epp), (place, epb)));
     }
-    let (place, text) = shown?;
-    Some(ok(format!("preference and bias do not contradict each other ({text})")).seen(place, text))
+    let (text, (path, epp), (place, epb)) = shown?;
+    let answer = ok(format!("preference and bias do not contradict each other ({text})"));
+    Some(answer.seen(path, epp).seen(place, epb.to_string()))
 }
 
 /// Compares the energy bias with an uncore that always asks for its maximum: its high threshold is

@@ -189,11 +189,7 @@ impl<'h> Facts<'h> {
             log: host.kernel_log().ok(),
             levels: OnceCell::new(),
             owners: crate::owners::owners(host),
-            sees_processes: host
-                .list("/proc")
-                // A recording may have a /proc without a single process. A missing service then
-                // proves nothing.
-                .is_ok_and(|names| names.iter().any(|name| name.bytes().all(|byte| byte.is_ascii_digit()))),
+            sees_processes: crate::owners::sees_processes(host),
             pass,
             snapshot,
         })

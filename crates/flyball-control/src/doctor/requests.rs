@@ -266,6 +266,7 @@ fn registers(facts: &Facts) -> Option<Answer> {
     for (_, policy, request) in &requests {
         *numbers.entry(word_of(policy)).or_default().entry(request.preference).or_default() += 1;
     }
+    let (first, count) = (requests.first().map(|(cpu, _, request)| (*cpu, request.raw)), requests.len());
     let mut found: [Vec<(u32, &Policy, Request)>; 3] = Default::default();
     let mut moves = false;
     for (cpu, policy, request) in requests {
@@ -295,7 +296,12 @@ fn registers(facts: &Facts) -> Option<Answer> {
         }
         let all = "the registers have what the files show";
         let what = if moves { format!("{all}; the driver itself moves the minimum") } else { all.to_owned() };
-        return Some(ok(what).seen(format!("MSR {register:#x}"), "every CPU"));
+        let (cpu, raw) = first?;
+        return Some(
+            ok(what)
+                .seen(format!("MSR {register:#x} of CPU {cpu}"), format!("{raw:#x}"))
+                .seen(format!("MSR {register:#x} of {count} CPUs"), "compared with the files"),
+        );
     };
     let cpus: CpuList = list.iter().map(|(cpu, ..)| *cpu).collect();
     let by_package = list.iter().any(|(.., request)| request.register == MSR_HWP_REQUEST_PKG);

@@ -129,7 +129,13 @@ fn governor(facts: &Facts) -> Option<Answer> {
     let active = facts.driver() == Some("intel_pstate");
     Some(match groups.iter().find(|(governor, _)| governor != "powersave") {
         None => ok("the governor is powersave").seen("scaling_governor", "powersave"),
-        // In passive mode powersave would pin the lowest frequency: the page assumes active mode.
+        // In passive mode powersave would pin the lowest frequency: the page assumes hardware
+        // P-states, and without them the load has to be followed, as the profile does.
+        Some((governor, cpus)) if !active && !facts.flag("hwp") => ok(format!(
+            "the governor is {governor}; powersave is meant for hardware P-states, which are not offered"
+        ))
+        .seen(format!("CPUs {}", cpus.short()), governor.clone())
+        .seen("/proc/cpuinfo flags", "no hwp"),
         Some((governor, cpus)) if !active => note(format!(
             "the governor is {governor}; the page's powersave is meant for intel_pstate's active mode"
         ))

@@ -16,8 +16,8 @@ use super::{
     speed_select::{LEVEL_KNOBS, SpeedSelectView},
 };
 use crate::{
-    Content, Form, Id, Intent, Location, Mechanism, Place, ReadError, Reading, Scope, Topology, Value, Why,
-    parse,
+    Content, Form, Id, Intent, Location, Mechanism, Place, ReadError, Reading, Scope, Topology, Value,
+    Vendor, Why, parse,
     topology::{self, CPUS},
 };
 
@@ -201,6 +201,12 @@ struct Pass<'h> {
     no_msr_driver: bool,
 }
 
+/// Returns whether the missing file is one of another vendor's driver.
+fn is_of_other_vendor(why: &Why, vendor: Vendor) -> bool {
+    let Why::NoFile(path) = why else { return false };
+    path.contains("/intel_") && vendor != Vendor::Intel || path.contains("/amd_") && vendor != Vendor::Amd
+}
+
 /// The result of one mechanism.
 struct Attempt {
     reading: Result<Reading, ReadError>,
@@ -299,9 +305,15 @@ impl Pass<'_> {
                 slot = attempt.slot;
             }
             match attempt.reading {
-                Ok(Reading::Absent(why)) => {
-                    absent.get_or_insert(why);
+                // The file of this processor's own driver says more than another vendor's.
+                Ok(Reading::Absent(why))
+                    if absent
+                        .as_ref()
+                        .is_none_or(|known| is_of_other_vendor(known, snapshot.topology.vendor)) =>
+                {
+                    absent = Some(why);
                 }
+                Ok(Reading::Absent(_)) => {}
                 found if reading.is_none() => reading = Some(found),
                 _ => {}
             }

@@ -172,7 +172,7 @@ impl fmt::Display for ApplyError {
                 for made in not_held {
                     writeln!(f, "{made}")?;
                 }
-                write!(f, "{}={} on {}: {error}", change.knob, change.new, change.place)?;
+                write!(f, "{}={} on {}: {error}", change.knob, change.value, change.place)?;
                 if let Some(reason) = reason {
                     write!(f, "\n  {reason}")?;
                 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use flyball_control::{
     Snapshot,
-    owners::owners,
+    owners::{owners, sees_processes},
     verify::{Verdict, verify},
 };
 use flyball_process::confine::Confinement;
@@ -49,12 +49,12 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         // Only after a drift: looking for owners reads every process.
         verdict.set_owners(owners(&*host));
     }
-    context.output.about(&*host).object(|| &verdict, || render(&verdict))?;
+    context.output.about(&*host).object(|| &verdict, || render(&verdict, sees_processes(&*host)))?;
     Ok(if verdict.holds() { Exit::Done } else { Exit::Drifted })
 }
 
 /// What does not hold; who may have changed it goes to stderr, and what a profile leaves out here.
-fn render(verdict: &Verdict) -> String {
+fn render(verdict: &Verdict, sees_processes: bool) -> String {
     for note in verdict.notes.iter().filter(|note| note.is_choice()) {
         eprintln!("note: {note}");
     }
@@ -77,10 +77,13 @@ fn render(verdict: &Verdict) -> String {
         let process = owner.pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
         eprintln!("{}{process} runs here and writes that: {}", owner.name, owner.remedy);
     }
+    let nobody = if sees_processes {
+        "no program known to write these settings is running"
+    } else {
+        "the machine's processes cannot be seen, so a program may have changed them"
+    };
     if verdict.owners.is_empty() {
-        eprintln!(
-            "no program known to write these settings is running; a driver switch, suspend or hotplug resets some"
-        );
+        eprintln!("{nobody}; a driver switch, suspend or hotplug resets some");
     }
     out
 }

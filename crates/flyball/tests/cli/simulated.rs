@@ -456,6 +456,35 @@ fn the_driver_can_be_switched_off_without_hardware_p_states() {
     assert!(off.code == 0 && off.out.contains("driver-mode: off"), "{}", off.err);
 }
 
+/// Runs commands one after the other on a simulated machine.
+struct Commands(tempfile::TempDir, &'static str);
+
+impl Commands {
+    fn new(machine: &'static str) -> Commands {
+        Commands(tempfile::tempdir().unwrap(), machine)
+    }
+
+    fn run(&self, words: &str) -> Ran {
+        let sim = ["-M", self.1, "--sim-state", "box", "--state-dir", "state"];
+        Ran::of(flyball!().current_dir(self.0.path()).args(sim).args(words.split(' ')))
+    }
+
+    fn says(&self, words: &str, part: &str) {
+        let ran = self.run(words);
+        assert!(ran.text().contains(part), "{words}: {}", ran.text());
+    }
+}
+
+#[test]
+fn messages_name_what_was_set_and_read() {
+    let tune = "tune --over epp=all --maximize performance -n --workload spin";
+    Commands::new("sim:i7-2600").says(tune, "this machine lists no values of it");
+    Commands::new("sim:gold-6138").says("verify max-freq=2GHz", "the machine's processes cannot be seen");
+    let fault = ["--sim-fault", "write intel_pstate/no_turbo fails EPERM", "set", "turbo=off"];
+    let ran = Ran::of(flyball!().args(["-M", "sim:gold-6138"]).args(fault));
+    assert!(ran.text().contains("turbo=off on machine"), "{}", ran.text());
+}
+
 /// The kernel removes files of an offline CPU: one note per knob names all of them.
 #[test]
 fn offline_cpus_are_noted_once_per_knob() {

@@ -179,13 +179,16 @@ impl Printer {
             out +=
                 &format!("\n{}: CPUs {}", Paint::stdout().apply(Style::Heading, &reason.word), cpus.short());
         }
-        out += &format!(
+        // Reading a recording asks no CPU.
+        let is_recorded = layout.machine.kind == flyball_host::Kind::Recorded;
+        let cost = format!(
             "\n{}cost: {:.1} ms of CPU time, {} CPUs touched, {} interrupts\n",
             if moment.reasons.iter().any(Option::is_some) { "\n" } else { "" },
             moment.cost.cpu as f64 * 1e-6,
             moment.cost.touched,
             moment.cost.interrupts
         );
+        out += if is_recorded { "\n" } else { &cost };
         for missing in &layout.missing {
             out += &format!("not read: {missing}\n");
         }
