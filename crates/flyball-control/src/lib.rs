@@ -12,6 +12,7 @@
 //! that can always be undone.
 
 pub mod doctor;
+mod firmware_turbo;
 pub mod intent;
 pub mod knob;
 mod knob_name;
@@ -37,6 +38,7 @@ pub mod verify;
 mod wanted;
 pub mod write;
 
+pub use firmware_turbo::FirmwareTurbo;
 pub use flyball_host::Vendor;
 pub use intent::{Intent, IntentError, Setting};
 pub use knob::{Access, Form, Id, Knob, Mechanism, Scope, Unit};

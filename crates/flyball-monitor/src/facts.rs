@@ -103,6 +103,7 @@ const KNOBS: &[Id] = &[
     Id::CppcHighest,
     Id::Turbo,
     Id::Boost,
+    Id::FirmwareTurbo,
     Id::MaxPerfPct,
     Id::Setspeed,
     Id::TurboRatios,
@@ -306,7 +307,12 @@ impl<'a> Look<'a> {
             .filter_map(|(mhz, from)| Some((mhz?, from)))
             .reduce(|best, next| if next.0 > best.0 { next } else { best });
         let (mut highest, mut from) = highest.unwrap_or((0.0, ""));
-        let off = [Id::Turbo, Id::Boost].into_iter().find_map(|knob| self.where_off(knob, cpu));
+        let switch = [Id::Turbo, Id::Boost].into_iter().find_map(|knob| self.where_off(knob, cpu));
+        // acpi-cpufreq's switch writes the firmware's bit (boost_set_msr).
+        let off = match switch {
+            Some(switch) if switch.ends_with("boost") => Some(switch),
+            switch => self.where_off(Id::FirmwareTurbo, cpu).or(switch),
+        };
         // Since Linux 6.12 cpuinfo_max_freq falls with no_turbo (intel_pstate.c), and hybrids have
         // no register of turbo ratios for all cores.
         if off.is_some()

@@ -69,7 +69,7 @@ limiters! {
         "idle CPUs have every state behind C1 disabled, so their cores count for the turbo limit";
     /// Turbo or boost is switched off.
     TurboOff: "turbo-off", "turbo that is off", Some("turbo"),
-        "`no_turbo` or `boost`; the limit is the base frequency";
+        "`no_turbo` or `boost`, or the firmware (MSR 0x1a0 bit 38 of the package); the limit is the base frequency";
     /// The Speed Select level; or turbo-freq or base-freq, which cost cores of low priority.
     SpeedSelect: "speed-select", "Speed Select: its level, turbo-freq or base-freq", Some("sst-level"),
         "another level has higher turbo limits; or turbo-freq is on and the core's class of service is 2 or 3; or \

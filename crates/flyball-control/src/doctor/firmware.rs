@@ -4,7 +4,7 @@
 //! Register layouts: Intel's Software Developer's Manual, volume 4, as the kernel's turbostat
 //! decodes them (tools/power/x86/turbostat/turbostat.c).
 
-use crate::Id;
+use crate::{FirmwareTurbo, Id};
 use flyball_host::Epb;
 use flyball_host::msr::{
     MSR_IA32_MISC_ENABLE, MSR_IA32_POWER_CTL, MSR_MISC_PWR_MGMT, MSR_PKG_CST_CONFIG_CONTROL,
@@ -68,50 +68,39 @@ fn turbo(facts: &Facts) -> Option<Answer> {
     }
 }
 
+/// Returns turbo as the firmware leaves it.
+pub(super) fn firmware_turbo(facts: &Facts) -> FirmwareTurbo {
+    let is_set = |(package, value): (u32, u64)| (package, value >> 38 & 1 == 1);
+    let registers = facts.msr_of_packages(MSR_IA32_MISC_ENABLE).ok();
+    let bits: Option<Vec<_>> = registers.map(|all| all.into_iter().map(is_set).collect());
+    let has_boost = facts.read(BOOST).is_ok();
+    FirmwareTurbo::new(facts.vendor, |flag| facts.flag(flag), has_boost, bits.as_deref())
+}
+
 fn turbo_intel(facts: &Facts) -> Answer {
     let no_turbo = facts.read(NO_TURBO).ok();
-    // The processor clears CPUID.06H:EAX[1], which is the flag ida, if firmware sets bit 38 of
-    // IA32_MISC_ENABLE (Intel SDM 4). So without ida and without the register nothing says whether
-    // the processor has turbo at all.
     let place = format!("MSR {MSR_IA32_MISC_ENABLE:#x} bit 38");
-    let registers = facts.msr_of_packages(MSR_IA32_MISC_ENABLE);
-    let off_in: Vec<u32> = registers
-        .iter()
-        .flatten()
-        .filter(|(_, value)| value >> 38 & 1 == 1)
-        .map(|(package, _)| *package)
-        .collect();
-    let off = match &registers {
-        // acpi-cpufreq's switch is the same bit (boost_set_msr): the flag is from boot.
-        Ok(_) if facts.read(BOOST).is_ok() && facts.flag("ida") => Some(false),
-        Ok(_) => Some(!off_in.is_empty()),
-        Err(_) if facts.flag("ida") => Some(false),
-        Err(_) => None,
-    };
     let advice = Fix::Firmware("set Turbo Mode (Intel Turbo Boost Technology) to Enabled".to_owned());
-    match (off, no_turbo.as_deref()) {
-        (Some(true), _) => {
-            let what = match &registers {
-                Ok(all) if off_in.len() < all.len() => {
-                    format!("turbo is off in firmware on {}", packages(&off_in))
-                }
-                _ => "turbo is off in firmware".to_owned(),
-            };
+    match (firmware_turbo(facts), no_turbo.as_deref()) {
+        (FirmwareTurbo::Off { packages: off, is_everywhere }, _) => {
+            let on = if is_everywhere { String::new() } else { format!(" on {}", packages(&off)) };
             let seen =
                 |answer: Answer, package: &u32| answer.seen(format!("{place} of package {package}"), "1");
-            off_in.iter().take(4).fold(warning(what), seen).fix(advice)
+            let answer = warning(format!("turbo is off in firmware{on}"));
+            off.iter().take(4).fold(answer, seen).fix(advice)
         }
-        (Some(false), Some(word)) => ok("firmware allows turbo").seen(NO_TURBO, word),
-        (Some(false), None) => ok("firmware allows turbo")
-            .seen("/proc/cpuinfo flags", if facts.flag("ida") { "ida" } else { "no ida" }),
-        (None, _) => note("the processor reports no turbo: either it has none, or firmware disables it")
-            .seen("/proc/cpuinfo flags", "no ida")
-            .fix(advice),
+        (FirmwareTurbo::Allowed, Some(word)) => ok("firmware allows turbo").seen(NO_TURBO, word),
+        (FirmwareTurbo::Allowed, None) => ok("firmware allows turbo").seen("/proc/cpuinfo flags", "ida"),
+        (FirmwareTurbo::NoFlag(_), _) => {
+            note("the processor reports no turbo: either it has none, or firmware disables it")
+                .seen("/proc/cpuinfo flags", "no ida")
+                .fix(advice)
+        }
     }
 }
 
 fn turbo_amd(facts: &Facts) -> Option<Answer> {
-    if facts.flag("cpb") {
+    if firmware_turbo(facts) == FirmwareTurbo::Allowed {
         return Some(ok("firmware allows boost").seen("/proc/cpuinfo flags", "cpb"));
     }
     // The flag is CPUID 80000007h EDX[9]. The kernel adds it on Zen 1, which lacks it by erratum

@@ -3,16 +3,16 @@
 
 use std::collections::BTreeMap;
 
-use flyball_host::{CpuList, msr::MSR_IA32_MISC_ENABLE};
+use flyball_host::CpuList;
 
 use super::{
-    Answer, Check, Facts, Fix, Vendor, Verdict,
+    Answer, Check, Facts, Fix, Verdict,
     conflicts::{is_active, same_within_kind},
     facts::{BOOST, NO_TURBO, cpu_words},
-    firmware::first_cpu,
+    firmware::firmware_turbo,
     note, ok, unknown, warning,
 };
-use crate::Id;
+use crate::{FirmwareTurbo, Id};
 
 pub(super) const CHECKS: &[Check] = &[
     Check::new(
@@ -54,16 +54,10 @@ fn turbo_off(facts: &Facts) -> Option<Answer> {
     facts.driver()?;
     // Firmware's choice shows in no_turbo too (intel_pstate's update_turbo_state); firmware.turbo
     // is about that.
-    let by_firmware = match facts.vendor {
-        // acpi-cpufreq's switch is the firmware's bit (boost_set_msr): the flag is from boot.
-        Vendor::Intel if facts.read(BOOST).is_ok() => !facts.flag("ida"),
-        Vendor::Intel => facts
-            .msr(first_cpu(facts), MSR_IA32_MISC_ENABLE)
-            .map_or(!facts.flag("ida"), |value| value >> 38 & 1 == 1),
-        Vendor::Amd => !facts.flag("cpb"),
-        Vendor::Other => false,
-    };
-    if by_firmware {
+    if matches!(
+        firmware_turbo(facts),
+        FirmwareTurbo::Off { is_everywhere: true, .. } | FirmwareTurbo::NoFlag(_)
+    ) {
         return None;
     }
     let (no_turbo, boost) = (facts.read(NO_TURBO), facts.read(BOOST));

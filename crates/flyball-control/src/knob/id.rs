@@ -88,6 +88,7 @@ macro_rules! rows {
             TurboRatios = registers::TURBO_RATIOS;
             TurboRatioCores = registers::TURBO_RATIO_CORES;
             PlatformInfo = registers::PLATFORM_INFO;
+            FirmwareTurbo = registers::FIRMWARE_TURBO;
             AvailablePlatformProfiles = platform::AVAILABLE_PLATFORM_PROFILES;
             AvailableDeviceProfiles = platform::AVAILABLE_DEVICE_PROFILES;
             Scheduler = platform::SCHEDULER;

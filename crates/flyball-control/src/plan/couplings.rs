@@ -10,7 +10,7 @@ use flyball_host::{CpuList, Epp, KiloHertz, Micros};
 
 use super::{Hint, Planner, Refusal, Remark, Rules, Side, Want, driver::chooses_by_itself};
 use crate::{
-    At, Evidence, Id, Place, ReadError, Reading, ResolveError, Value, Vendor, Wanted, Why,
+    At, Evidence, FirmwareTurbo, Id, Place, ReadError, Reading, ResolveError, Value, Vendor, Wanted, Why,
     knob::order::keeps_policies,
 };
 
@@ -23,7 +23,7 @@ impl Planner<'_> {
         self.minimum_under_turbo_off()?;
         self.pairs()?;
         self.setspeed();
-        self.turbo_of_firmware();
+        self.turbo_of_firmware()?;
         self.boost()?;
         self.turbo_and_limits()?;
         self.words_of_limits()?;
@@ -290,21 +290,25 @@ impl Planner<'_> {
     }
 
     /// Refuses turbo that the firmware has switched off. The kernel would refuse the write (see the
-    /// refusals of the row), and flyball would roll back the whole profile.
-    fn turbo_of_firmware(&mut self) {
-        let flags = &self.snapshot.topology().flags;
-        let flag = match self.snapshot.topology().vendor {
-            Vendor::Intel => "ida",
-            Vendor::Amd => "cpb",
-            Vendor::Other => return,
-        };
-        let (on, off) = (Some(Value::Switch(true)), Some(Value::Switch(false)));
-        let turbo = self.wants.get(&(Id::Turbo, At::Machine));
-        let Some(turbo) = turbo.filter(|want| want.value == on && want.now == off) else { return };
-        if !flags.is_empty() && !flags.contains(flag) {
-            self.contradicted.insert((Id::Turbo, At::Machine));
-            self.refuse(Refusal::TurboOffInFirmware { from: turbo.from.clone(), flag });
+    /// refusals of the row), and flyball would roll back the whole profile. On some of the packages
+    /// the write succeeds and does nothing.
+    fn turbo_of_firmware(&mut self) -> Result<(), ReadError> {
+        let on = Some(Value::Switch(true));
+        let turbo = self.wants.get(&(Id::Turbo, At::Machine)).filter(|want| want.value == on);
+        let Some(Want { from, now, .. }) = turbo.cloned() else { return Ok(()) };
+        match self.snapshot.firmware_turbo()? {
+            (FirmwareTurbo::Off { packages, is_everywhere: false }, seen) => {
+                self.note_seen(Remark::TurboOffInFirmware { from, packages }, seen);
+            }
+            (FirmwareTurbo::Off { .. } | FirmwareTurbo::NoFlag(_), seen)
+                if now == Some(Value::Switch(false)) =>
+            {
+                self.contradicted.insert((Id::Turbo, At::Machine));
+                self.refuse(Refusal::TurboOffInFirmware { from, seen });
+            }
+            _ => {}
         }
+        Ok(())
     }
 
     /// Refuses boost of a policy while the machine may not boost (`EINVAL`). Switching the machine

@@ -76,6 +76,16 @@ pub enum Remark {
         from: String,
         limit: Value,
     },
+    /// SMT siblings with a higher maximum.
+    SiblingsAskForMore {
+        from: String,
+        siblings: CpuList,
+    },
+    /// Turbo that the firmware has switched off in some packages.
+    TurboOffInFirmware {
+        from: String,
+        packages: Vec<u32>,
+    },
     /// The processor has both hints.
     BothHints {
         from: String,
@@ -168,6 +178,7 @@ impl fmt::Display for Note {
 }
 
 impl fmt::Display for Remark {
+    #[expect(clippy::too_many_lines, reason = "one arm per remark, each with its words")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Remark::SpansMore { from, place } => {
@@ -220,6 +231,16 @@ impl fmt::Display for Remark {
                 f,
                 "{from}: the firmware allows {limit} at most, whatever is set; once its limit is gone, set this again"
             ),
+            Remark::SiblingsAskForMore { from, siblings } => write!(
+                f,
+                "{from}: CPUs {} share cores with these CPUs and may ask for more; a core runs at the highest request of \
+                 its threads, so set them as well",
+                siblings.short()
+            ),
+            Remark::TurboOffInFirmware { from, packages } => {
+                write!(f, "{from}: the firmware has turbo off, so cores stay at the base frequency on package ")?;
+                super::write_list(f, packages, ", ")
+            }
             Remark::BothHints { from } => write!(
                 f,
                 "{from}: this processor also has epp, which steers the cores' frequency; epb still affects package \

@@ -5,7 +5,7 @@ use std::fmt;
 use flyball_host::{CpuList, KiloHertz};
 
 use super::absences::places;
-use crate::{Id, KnobName, Place, SelectError};
+use crate::{Evidence, Id, KnobName, Place, SelectError};
 
 /// A setting that is refused. `from` is the setting as the user wrote it, or its line in the
 /// profile.
@@ -37,7 +37,7 @@ pub enum Refusal {
     /// A speed under a governor that accepts none.
     SpeedNeedsUserspace { from: String, governor: String },
     /// Turbo that the firmware has switched off.
-    TurboOffInFirmware { from: String, flag: &'static str },
+    TurboOffInFirmware { from: String, seen: Vec<Evidence> },
     /// A policy's boost while turbo is off.
     BoostUnderTurboOff { from: String },
     /// The level does not have the feature; these do.
@@ -197,10 +197,11 @@ impl fmt::Display for Refusal {
                 "{from}: only the userspace governor accepts a speed, and the governor is {governor}; set \
                  governor=userspace as well"
             ),
-            Refusal::TurboOffInFirmware { from, flag } => write!(
-                f,
-                "{from}: the firmware has turbo switched off (/proc/cpuinfo has no flag {flag}); switch it on in the BIOS setup"
-            ),
+            Refusal::TurboOffInFirmware { from, seen } => {
+                write!(f, "{from}: the firmware has turbo switched off, or the processor has none (")?;
+                super::write_list(f, seen, "; ")?;
+                f.write_str("); switch it on in the BIOS setup")
+            }
             Refusal::BoostUnderTurboOff { from } => {
                 write!(f, "{from}: a policy cannot boost while turbo is off (EINVAL); set turbo=on as well")
             }

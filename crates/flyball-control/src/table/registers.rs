@@ -1,8 +1,8 @@
 //! Rows that only model-specific registers hold.
 
 use flyball_host::msr::{
-    MSR_AMD_CPPC_REQ, MSR_HWP_CAPABILITIES, MSR_HWP_REQUEST, MSR_PLATFORM_INFO, MSR_TURBO_RATIO_LIMIT,
-    MSR_TURBO_RATIO_LIMIT1,
+    MSR_AMD_CPPC_REQ, MSR_HWP_CAPABILITIES, MSR_HWP_REQUEST, MSR_IA32_MISC_ENABLE, MSR_PLATFORM_INFO,
+    MSR_TURBO_RATIO_LIMIT, MSR_TURBO_RATIO_LIMIT1,
 };
 
 use flyball_host::Vendor;
@@ -158,5 +158,19 @@ pub(super) const PLATFORM_INFO: Knob = Knob {
     about: "The highest ratio without turbo and the ratio of greatest efficiency (times 100 MHz), whether turbo ratios and \
             power limits can be written, and how many configurable power levels there are besides the nominal one.",
     interacts: &[(Id::BaseFreq, "comes from it where nothing else says")],
+    role: Role::Fact,
+};
+
+pub(super) const FIRMWARE_TURBO: Knob = Knob {
+    id: Id::FirmwareTurbo,
+    name: "firmware-turbo",
+    title: "turbo that the firmware allows",
+    scope: Scope::Package,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::on_request(Section::Line),
+    mechanisms: &[intel(MSR_IA32_MISC_ENABLE, (38, 38), Form::InvertedSwitch)],
+    about: "Off if the firmware has disabled turbo in this package: then no setting can raise its cores above the base \
+            frequency. Under acpi-cpufreq, turbo=off sets the same bit.",
+    interacts: &[(Id::Turbo, "has no effect where this is off")],
     role: Role::Fact,
 };

@@ -13,7 +13,7 @@ use flyball_control::{
 use flyball_host::{Archive, Host as _};
 use flyball_testing::machines;
 
-use crate::doctor::situations::Changed;
+use crate::doctor::situations::{Change, Changed};
 
 fn open(machine: &Path) -> Archive {
     Archive::open(&machine.display().to_string()).unwrap()
@@ -140,6 +140,23 @@ fn a_limit_of_the_firmware_is_noted_and_not_written_over() {
         }
     }
     assert!(machines_with_it >= 2, "{machines_with_it}");
+}
+
+/// Turbo that the firmware has off on one socket: the write succeeds, and changes nothing there.
+#[test]
+fn turbo_that_the_firmware_has_off_on_one_package_is_noted() {
+    let host = flyball_testing::machine("clx2s0");
+    let first = host.read("/sys/devices/system/node/node1/cpulist").unwrap();
+    let first: u32 = first.split(['-', ',']).next().unwrap().parse().unwrap();
+    let changed = Changed::new(&host, Some(Change::RegisterOf(first, 0x1a0, 0x40_0085_0089)));
+    let intent = Intent::from_arguments(&["turbo=on"], None).unwrap();
+    let plan = plan(&Snapshot::for_intent(&changed, &intent).unwrap(), &intent).unwrap();
+    let [note] = &plan.notes[..] else { panic!("{:?}", plan.notes) };
+    assert!(
+        matches!(&note.remark, Remark::TurboOffInFirmware { packages, .. } if packages[..] == [1]),
+        "{note}"
+    );
+    assert!(note.evidence[0].place.contains("0x1a0"), "{note}");
 }
 
 /// `normal` is the kernel's default of the model, so the profile that aims at it changes nothing.

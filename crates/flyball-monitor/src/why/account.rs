@@ -325,7 +325,8 @@ impl Sum {
                 // AMD's limits are the firmware's own.
                 knob: feature(*limiter, &evidence)
                     .or(limiter.knob())
-                    .filter(|_| *limiter != Limiter::Power || layout.machine.vendor == Vendor::Intel),
+                    .filter(|_| *limiter != Limiter::Power || layout.machine.vendor == Vendor::Intel)
+                    .filter(|_| *limiter != Limiter::TurboOff || !evidence.first().place.starts_with("MSR")),
                 evidence,
                 certainty,
                 by,

@@ -16,7 +16,7 @@ use flyball_testing::machines;
 
 /// One change of a machine.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Change {
+pub(crate) enum Change {
     /// The text of a file.
     File(&'static str, &'static str),
     /// A word in a file, everywhere in it.
@@ -56,7 +56,7 @@ impl<'a> Changed<'a> {
         Changed { host, files: RwLock::new(files), registers }
     }
 
-    fn new(host: &'a Archive, change: Option<Change>) -> Changed<'a> {
+    pub(crate) fn new(host: &'a Archive, change: Option<Change>) -> Changed<'a> {
         let mut changed = Changed { host, files: RwLock::default(), registers: BTreeMap::new() };
         let text = |path: &str| host.read(path).unwrap_or_else(|error| panic!("{path}: {error}"));
         let mut put =

@@ -1,0 +1,73 @@
+//! Turbo that the firmware has switched off: no setting brings it back.
+
+use crate::{At, Evidence, Id, Place, ReadError, Snapshot, Value, Vendor};
+
+/// Turbo as the firmware leaves it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FirmwareTurbo {
+    Allowed,
+    /// Bit 38 of MSR 0x1a0 is set in these packages.
+    Off {
+        packages: Vec<u32>,
+        is_everywhere: bool,
+    },
+    /// The flag is missing: the firmware has turbo off, or the processor has none.
+    NoFlag(&'static str),
+}
+
+impl FirmwareTurbo {
+    /// Judges by the processor's flags, and by whether the bit is set in each package if that is
+    /// known.
+    pub(crate) fn new(
+        vendor: Vendor,
+        has_flag: impl Fn(&str) -> bool,
+        has_boost_file: bool,
+        bits: Option<&[(u32, bool)]>,
+    ) -> FirmwareTurbo {
+        let flag = match vendor {
+            // acpi-cpufreq's switch writes the same bit (boost_set_msr), and it makes the file only
+            // if the flag was there at boot (acpi_cpufreq_boost_init).
+            Vendor::Intel if has_boost_file => return FirmwareTurbo::Allowed,
+            Vendor::Intel => "ida",
+            Vendor::Amd => "cpb",
+            Vendor::Other => return FirmwareTurbo::Allowed,
+        };
+        let all = bits.unwrap_or_default();
+        let packages: Vec<u32> =
+            all.iter().filter(|(_, is_off)| *is_off).map(|(package, _)| *package).collect();
+        if !packages.is_empty() {
+            let is_everywhere = packages.len() == all.len();
+            return FirmwareTurbo::Off { packages, is_everywhere };
+        }
+        // The processor clears CPUID.06H:EAX[1], which is the flag ida, while the bit is set (Intel
+        // SDM 4).
+        if has_flag(flag) { FirmwareTurbo::Allowed } else { FirmwareTurbo::NoFlag(flag) }
+    }
+}
+
+impl Snapshot {
+    /// Returns turbo as the firmware leaves it, and where that was read.
+    ///
+    /// # Errors
+    /// The snapshot was taken without the knobs that show it.
+    pub fn firmware_turbo(&self) -> Result<(FirmwareTurbo, Vec<Evidence>), ReadError> {
+        let topology = self.topology();
+        let switch = self.slot(Id::Turbo, &Place::machine())?;
+        let has_boost_file = switch.is_some_and(|slot| slot.location.name() == "boost");
+        let (mut bits, mut seen) = (Vec::new(), Vec::new());
+        for place in self.places(Id::FirmwareTurbo)? {
+            let At::Package(package) = place.at else { continue };
+            let is_off = self.value_if_readable(Id::FirmwareTurbo, place)? == Some(Value::Switch(false));
+            bits.push((package, is_off));
+            if is_off {
+                seen.push(self.evidence(Id::FirmwareTurbo, place));
+            }
+        }
+        let has_flag = |flag: &str| topology.flags.is_empty() || topology.flags.contains(flag);
+        let turbo = FirmwareTurbo::new(topology.vendor, has_flag, has_boost_file, Some(&bits));
+        if let FirmwareTurbo::NoFlag(flag) = turbo {
+            seen = vec![Evidence { place: "/proc/cpuinfo flags".to_owned(), value: format!("no {flag}") }];
+        }
+        Ok((turbo, seen))
+    }
+}
