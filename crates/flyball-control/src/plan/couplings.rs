@@ -27,6 +27,7 @@ impl Planner<'_> {
         self.boost()?;
         self.turbo_and_limits()?;
         self.words_of_limits()?;
+        self.maxima_of_siblings()?;
         self.latency_limits()?;
         self.biases();
         self.speed_select()
@@ -406,6 +407,37 @@ impl Planner<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// Notes SMT siblings that may ask for more than the CPUs whose maximum is set: a core runs at
+    /// the highest request of its threads (intel_pstate_hwp_offline in intel_pstate.c).
+    fn maxima_of_siblings(&mut self) -> Result<(), ReadError> {
+        let topology = self.snapshot.topology();
+        let mut higher: BTreeMap<String, (CpuList, Place)> = BTreeMap::new();
+        for want in self.wants_of(Id::MaxFreq) {
+            let Some(limit) = want.value.as_ref().and_then(Value::frequency) else { continue };
+            let siblings: CpuList = want
+                .place
+                .cpus
+                .iter()
+                .flat_map(|cpu| topology.siblings(cpu).iter().collect::<Vec<_>>())
+                .collect();
+            for place in self.snapshot.places_on(Id::MaxFreq, &siblings.difference(&want.place.cpus))? {
+                let theirs = match self.wants.get(&(Id::MaxFreq, place.at.clone())) {
+                    Some(sibling) => sibling.value.clone(),
+                    None => self.snapshot.value_if_readable(Id::MaxFreq, &place)?,
+                };
+                if theirs.as_ref().and_then(Value::frequency).is_some_and(|theirs| theirs > limit) {
+                    let cpus = place.cpus.clone();
+                    let (known, _) = higher.entry(want.from.clone()).or_insert((CpuList::new(), place));
+                    known.extend(cpus.iter());
+                }
+            }
+        }
+        for (from, (siblings, place)) in higher {
+            self.note(Remark::SiblingsAskForMore { from, siblings }, &[(Id::MaxFreq, &place)]);
+        }
+        Ok(())
     }
 
     /// Notes a latency limit that no idle state exceeds: virtual machines often have none but

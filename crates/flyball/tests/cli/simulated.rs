@@ -485,6 +485,15 @@ fn messages_name_what_was_set_and_read() {
     assert!(ran.text().contains("turbo=off on machine"), "{}", ran.text());
 }
 
+/// A core runs at the highest request of its threads.
+#[test]
+fn a_sibling_that_asks_for_more_is_named() {
+    let machine = Commands::new("sim:gold-6138");
+    machine.says("plan max-freq=2GHz -c 4", "CPUs 24 share cores with these CPUs and may ask for more");
+    let plan = machine.run("plan max-freq=2GHz -c 4,24");
+    assert!(!plan.text().contains("share cores"), "{}", plan.text());
+}
+
 /// The kernel removes files of an offline CPU: one note per knob names all of them.
 #[test]
 fn offline_cpus_are_noted_once_per_knob() {
