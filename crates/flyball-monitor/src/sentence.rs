@@ -58,6 +58,15 @@ impl fmt::Display for Explanation {
             }
             f.write_str(")")?;
         }
+        if let Some(cap) = self.unheld() {
+            write!(
+                f,
+                "; {} of {} GHz did not hold it ({})",
+                cap.limiter.words(),
+                ghz(cap.mhz),
+                cap.evidence
+            )?;
+        }
         match self.busy {
             Some(busy) if busy < 0.5 => {
                 write!(f, "; it ran {:.0} % of the time and slept otherwise", (busy * 100.0).max(1.0))

@@ -7,12 +7,14 @@ use flyball_host::{CpuList, Vendor};
 
 use super::{
     attribution::{Attribution, LEAST, Loss, RESTS},
-    explanation::{Explanation, Step},
+    explanation::{Explanation, SIBLING, Step},
     package::{PackageState, is_fresh},
 };
 use crate::{
-    Cap, Certainty, CpuInterval, Facts, Interval, Layout, Limiter, Proof, Quantity, Reason, Sample, State,
+    Cap, Certainty, CpuInterval, Evidence, Facts, Interval, Layout, Limiter, Proof, Quantity, Reason, Sample,
+    State,
     facts::{BASE_FREQ, PRIORITY, TURBO_FREQ},
+    layout::Cpu,
 };
 
 /// Reasons of a loss of which no register shows the cause.
@@ -73,6 +75,17 @@ impl Account {
                 let attribution = Attribution { layout, facts, cpu: found, place: cpu, package, request };
                 // The last interval's: settings may change meanwhile, and what holds now is of use.
                 sum.limits = attribution.caps();
+                // A core runs at the highest request of its threads.
+                let is_unheld = |limit: &&mut Cap| {
+                    limit.limiter == Limiter::MaxFreq && found.mhz.is_some_and(|mhz| mhz > limit.mhz * 1.05)
+                };
+                if let Some(limit) = sum.limits.iter_mut().find(is_unheld)
+                    && let Some((sibling, max)) = highest_of_siblings(layout, interval, cpu)
+                    && max > limit.mhz
+                {
+                    let place = format!("scaling_max_freq of CPU {sibling}{SIBLING}");
+                    limit.evidence = Evidence::new(place, format!("{max:.0} MHz"));
+                }
                 let mut losses = attribution.losses();
                 if sum.weight == 0.0
                     && let Some(at) = losses.iter().rposition(|loss| loss.reason.limiter == Limiter::Firmware)
@@ -348,6 +361,17 @@ impl Sum {
             idle: idle_states.iter().cloned().zip(self.idle.iter().map(idle)).collect(),
         }
     }
+}
+
+/// The SMT sibling of a CPU with the highest scaling_max_freq.
+fn highest_of_siblings(layout: &Layout, interval: &Interval, cpu: &Cpu) -> Option<(u32, f64)> {
+    let core = |cpu: &Cpu| Some((cpu.package?, cpu.die, cpu.core?));
+    let own = core(cpu)?;
+    let others = layout.cpus.iter().zip(&interval.cpus);
+    others
+        .filter(|(other, _)| other.number != cpu.number && core(other) == Some(own))
+        .filter_map(|(other, found)| Some((other.number, found.max?)))
+        .max_by(|one, other| one.1.total_cmp(&other.1))
 }
 
 /// The knob of Speed Select's feature that limits a core, if it is not the level.

@@ -57,6 +57,9 @@ impl Step {
     }
 }
 
+/// The end of the place of a sibling's higher request, which is the evidence of a limit that did not
+/// hold.
+pub(super) const SIBLING: &str = ", its SMT sibling";
 /// CPUs of a group differ in frequency by at most this share.
 const NEAR: f64 = 0.015;
 
@@ -74,6 +77,7 @@ impl Explanation {
             && near(self.mhz, other.mhz, room)
             && near(self.busy, other.busy, 0.1)
             && limiters(self) == limiters(other)
+            && self.unheld().is_some() == other.unheld().is_some()
             // Without a speed the limits are all there is to say.
             && (self.mhz.is_some() || self.limits == other.limits)
     }
@@ -103,5 +107,10 @@ impl Explanation {
     /// The reason that took most.
     pub fn first(&self) -> Option<&Step> {
         self.steps.iter().max_by(|one, other| one.mhz.total_cmp(&other.mhz))
+    }
+
+    /// The limit that the CPU ran above because its SMT sibling asked for more.
+    pub(crate) fn unheld(&self) -> Option<&Cap> {
+        self.limits.iter().find(|cap| cap.evidence.place.ends_with(SIBLING))
     }
 }

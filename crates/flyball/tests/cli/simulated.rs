@@ -492,6 +492,9 @@ fn a_sibling_that_asks_for_more_is_named() {
     machine.says("plan max-freq=2GHz -c 4", "CPUs 24 share cores with these CPUs and may ask for more");
     let plan = machine.run("plan max-freq=2GHz -c 4,24");
     assert!(!plan.text().contains("share cores"), "{}", plan.text());
+    machine.run("set max-freq=2GHz -c 4");
+    let sibling = "(scaling_max_freq of CPU 24, its SMT sibling: 3700 MHz)";
+    machine.says("why 4 --pin 4,24 --workload spin -t 2s", sibling);
 }
 
 /// The kernel removes files of an offline CPU: one note per knob names all of them.
