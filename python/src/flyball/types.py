@@ -1849,7 +1849,7 @@ class Steadiness(TypedDict):
     verdict: Verdict
 
 
-Step = Literal["driver-mode", "speed-select-off", "level", "online", "classes", "core-power", "speed-select-on", "turbo", "governor", "tunable", "preference", "limit", "idle", "power", "offline"]
+Step = Literal["driver-mode", "speed-select-off", "level", "online", "classes", "core-power", "speed-select-on", "low-limit", "turbo", "governor", "tunable", "preference", "limit", "idle", "power", "offline"]
 
 
 Stored = Literal["trace-dat", "raw-pages", "text"]

@@ -49,6 +49,10 @@ pub enum Step {
     /// Speed Select: base-freq and turbo-freq switched on.
     #[display("base-freq and turbo-freq on")]
     SpeedSelectOn,
+    /// Maxima at or below the base frequency, before turbo goes off: afterwards the file shows the
+    /// base frequency whatever was asked for.
+    #[display("limits that outlast turbo")]
+    LowLimit,
     /// Turbo and boost: they move the hardware limits that frequency limits are checked against.
     /// After Speed Select, because intel_pstate takes the base frequencies of turbo off at the
     /// moment of the switch (since kernel 6.12).

@@ -7,7 +7,8 @@ use super::{
 };
 use crate::{
     At, Content, Id, Location, Place, ReadError, Reading, ResolveError, Scope, TargetError, Value, Wanted,
-    Why, knob::AppearsWith,
+    Why,
+    knob::{AppearsWith, order::Step},
 };
 
 impl Planner<'_> {
@@ -38,7 +39,8 @@ impl Planner<'_> {
     pub(super) fn change(&mut self, want: &Want) -> Result<(), PlanError> {
         // A fact cannot be wanted: it is refused when the setting is parsed.
         let Some(control) = want.knob.knob().control() else { return Ok(()) };
-        let open = self.is_open(want.knob, &want.place);
+        let is_early = self.outlasts_turbo(want)?;
+        let open = self.is_open(want.knob, &want.place) && !is_early;
         if let Some(why) = self.absence(want)? {
             return self.absent_now(want, why);
         }
@@ -85,7 +87,7 @@ impl Planner<'_> {
             instance: want.place.name.clone(),
             place: want.place.to_string(),
             cpus: want.place.own_cpus().clone(),
-            step: control.writing.turn.step(&new),
+            step: if is_early { Step::LowLimit } else { control.writing.turn.step(&new) },
             location,
             old: Some(old.to_string()),
             through: None,

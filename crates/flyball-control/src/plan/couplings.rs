@@ -344,8 +344,18 @@ impl Planner<'_> {
         }
         let now = self.snapshot.machine_value(Id::Turbo)?;
         match turbo.and_then(|want| want.value).or_else(|| now.clone()) {
-            Some(Value::Switch(false)) if now == Some(Value::Switch(true)) => {
-                self.note(Remark::TurboOffLowersLimits, &[(Id::Turbo, &Place::machine())]);
+            Some(Value::Switch(false)) => {
+                for want in self.wants_of(Id::MaxFreq) {
+                    let (Wanted::Exactly(_), Some(value)) = (&want.wanted, &want.value) else { continue };
+                    if let Some(cap) = self.cap_of_turbo_off(&want, value)? {
+                        let seen = self.base_of(&want.place)?.map(|(_, seen)| seen);
+                        let remark = Remark::AboveTurboOff { from: want.from.clone(), cap };
+                        self.note_seen(remark, seen.into_iter().collect());
+                    }
+                }
+                if now == Some(Value::Switch(true)) {
+                    self.note(Remark::TurboOffLowersLimits, &[(Id::Turbo, &Place::machine())]);
+                }
             }
             Some(Value::Switch(true)) => {
                 for want in self.wants_of(Id::MaxFreq) {

@@ -93,6 +93,21 @@ impl Planner<'_> {
         Ok(is_cut.then(|| (Value::Frequency(limit), format!("the firmware allows {limit} at most"))))
     }
 
+    /// Returns whether a maximum must be written before the intent switches turbo off. cpufreq
+    /// shows the lower of the file's request and the hardware's limit, which turbo off lowers to
+    /// the base frequency: a request for that would not be made, and turbo that comes back would
+    /// go above it.
+    pub(super) fn outlasts_turbo(&self, want: &Want) -> Result<bool, ReadError> {
+        let turbo = self.wants.get(&(Id::Turbo, At::Machine)).and_then(|turbo| turbo.value.clone());
+        let goes_off = turbo == Some(Value::Switch(false))
+            && self.snapshot.machine_value(Id::Turbo)? == Some(Value::Switch(true));
+        let Some(value) = want.value.as_ref().filter(|_| goes_off && want.knob == Id::MaxFreq) else {
+            return Ok(false);
+        };
+        let others = self.ahead.mode.is_some() || self.ahead.level || self.moves_base_frequencies();
+        Ok(!others && self.cap_of_turbo_off(want, value)?.is_none())
+    }
+
     /// Returns whether turbo is switched by intel_pstate's `no_turbo`.
     fn turbo_is_intel_pstates(&self) -> Result<bool, ReadError> {
         let slot = self.snapshot.slot(Id::Turbo, &Place::machine())?;

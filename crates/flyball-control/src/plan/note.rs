@@ -56,6 +56,11 @@ pub enum Remark {
         low: Id,
     },
     TurboOffLowersLimits,
+    /// A maximum that is cut because the same intent switches turbo off.
+    AboveTurboOff {
+        from: String,
+        cap: KiloHertz,
+    },
     /// A maximum that does not bound boost, because the driver boosts above its table.
     BoostGoesAbove {
         from: String,
@@ -215,6 +220,10 @@ impl fmt::Display for Remark {
             }
             Remark::TurboOffLowersLimits => f.write_str(
                 "turbo=off: hw-max-freq, and max-freq with it, falls to the base (nominal) frequency",
+            ),
+            Remark::AboveTurboOff { from, cap } => write!(
+                f,
+                "{from}: with turbo off it is {cap}; the limit is not kept, so set it again after turbo=on"
             ),
             Remark::BoostGoesAbove { from } => write!(
                 f,

@@ -497,6 +497,21 @@ fn a_sibling_that_asks_for_more_is_named() {
     machine.says("why 4 --pin 4,24 --workload spin -t 2s", sibling);
 }
 
+/// Turbo off shows as the base frequency whatever was asked for.
+#[test]
+fn a_maximum_outlasts_turbo_or_is_said_to_be_cut() {
+    for machine in ["sim:gold-6138", "sim:ryzen-5750g", "sim:gold-6138,kernel=6.1"] {
+        let machine = Commands::new(machine);
+        machine.says("plan turbo=off max-freq=3.5GHz", "the limit is not kept");
+        machine.run("apply benchmark");
+        let base = machine.run("get max-freq").out;
+        machine.run("set turbo=on");
+        assert_eq!(machine.run("get max-freq").out, base, "{}", machine.1);
+        machine.run("restore");
+        assert_ne!(machine.run("get max-freq").out, base, "{}", machine.1);
+    }
+}
+
 /// The kernel removes files of an offline CPU: one note per knob names all of them.
 #[test]
 fn offline_cpus_are_noted_once_per_knob() {
