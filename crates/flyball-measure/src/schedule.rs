@@ -72,6 +72,12 @@ pub struct Schedule {
 }
 
 impl Schedule {
+    /// Returns whether blocks go on until enough is known. Its tests hold under repeated looks, and
+    /// are about the mean of the logarithms of ratios.
+    pub fn is_until(&self) -> bool {
+        matches!(self.length, Length::Until { .. })
+    }
+
     /// The pause before each round.
     pub fn pause(&self) -> Duration {
         // from_secs_f64 panics on what does not fit; manifests are read from files.

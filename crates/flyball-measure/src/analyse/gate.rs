@@ -8,7 +8,7 @@ use super::{
     quantity::Quantity,
     report::{ArmReport, CaseReport, Comparison, GateAnswer, GateVerdict, Report},
 };
-use crate::{metric::Metric, run_directory::Manifest, schedule::Length};
+use crate::{metric::Metric, run_directory::Manifest};
 
 /// A limit: `time > +2%`.
 #[derive(Debug, Clone, PartialEq, derive_more::Display)]
@@ -78,10 +78,9 @@ impl Limit {
         self.quantity.is_none()
     }
 
-    /// Returns whether a whole interval is over or within the limit. Values that come in steps
-    /// hide up to a step at either end.
+    /// Returns whether a whole interval is over or within the limit.
     fn verdict(&self, found: Option<&Comparison>, is_withheld: bool) -> GateVerdict {
-        let interval = found.filter(|_| !is_withheld).and_then(Comparison::with_steps);
+        let interval = found.filter(|_| !is_withheld).and_then(|one| one.interval);
         match interval {
             Some(found) if self.is_most && found.low > self.change => GateVerdict::Over,
             Some(found) if self.is_most && found.high <= self.change => GateVerdict::Within,
@@ -120,7 +119,7 @@ pub(super) fn answers(
         .map(|(place, arm)| (place + 1, arm))
         .collect();
     let alpha = (1.0 - manifest.schedule.confidence) / (limits.len() * others.len()).max(1) as f64;
-    let until = matches!(manifest.schedule.length, Length::Until { .. });
+    let until = manifest.schedule.is_until();
     let mut answers = Vec::new();
     for limit in limits {
         for (index, arm) in &others {
@@ -131,7 +130,8 @@ pub(super) fn answers(
                     let summaries = base.summary(quantity).zip(arm.summary(quantity));
                     let found = summaries
                         .filter(|(base, other)| base.has_ratios() && other.has_ratios())
-                        .and_then(|(base, other)| compare_two(base, other, *index, 1.0 - alpha, until));
+                        .and_then(|(base, other)| compare_two(base, other, *index, 1.0 - alpha, until))
+                        .map(|one| Comparison { interval: one.with_steps(false), ..one });
                     (found, withheld.contains(&of_metric(manifest, quantity)), None)
                 }
                 // The worst case decides. The intervals of cases hold together, so that picking the

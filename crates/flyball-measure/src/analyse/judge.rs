@@ -121,7 +121,7 @@ impl Correction {
     pub(super) fn for_arms(manifest: &Manifest, arms: &[ArmReport]) -> Correction {
         let is_of_energy = |one: &Summary| one.is_judged && one.quantity != Quantity::Performance;
         let has_energy = arms.iter().flat_map(|arm| &arm.summaries).any(is_of_energy);
-        let until = matches!(manifest.schedule.length, Length::Until { .. });
+        let until = manifest.schedule.is_until();
         Correction::new(arms.len(), has_energy, &manifest.workload.metric, until)
     }
 }
@@ -173,7 +173,7 @@ pub(super) fn compare_summaries(
     let alpha = 1.0 - manifest.schedule.confidence;
     // The same level for interval and test, so that words and intervals agree.
     let level = 1.0 - alpha / correction.medians;
-    let until = matches!(manifest.schedule.length, Length::Until { .. });
+    let until = manifest.schedule.is_until();
     let Some(base) = arms.first().copied().flatten() else { return Vec::new() };
     let others = arms.iter().enumerate().skip(1).filter_map(|(index, arm)| Some((index, (*arm)?)));
     let mut found: Vec<Comparison> = others
@@ -194,12 +194,13 @@ pub(super) fn compare_summaries(
         // With ties, test and interval can differ by a hair. Both must agree.
         let is_same = |one: Interval| one.low >= -EQUIVALENT && one.high <= EQUIVALENT;
         let differs = comparison.interval.is_some_and(|interval| !interval.contains(0.0));
+        comparison.interval = comparison.with_steps(p <= alpha && differs);
         comparison.verdict = if p <= alpha && differs {
             let more = comparison.change > 0.0;
             if more == (better == Better::Higher) { Verdict::Better } else { Verdict::Worse }
         } else if smallest * correction.medians > alpha {
             Verdict::TooFewRounds
-        } else if comparison.with_steps().is_some_and(is_same) {
+        } else if comparison.interval.is_some_and(is_same) {
             Verdict::Equivalent
         } else {
             Verdict::NoDifferenceShown
@@ -218,6 +219,12 @@ pub(super) fn compare_summaries(
     found
 }
 
+/// The digits after the point that values have at most.
+pub(super) fn decimals(values: &[f64]) -> usize {
+    let digits = |value: &f64| value.to_string().split_once('.').map_or(0, |(_, digits)| digits.len());
+    values.iter().map(digits).max().unwrap_or(0)
+}
+
 /// The step in which the values of two arms come, as a fraction of the smallest: their last digit,
 /// or the least distance of two values of an arm if values repeat, as those of a coarse clock do.
 pub(super) fn step(arms: [&Summary; 2]) -> f64 {
@@ -227,8 +234,7 @@ pub(super) fn step(arms: [&Summary; 2]) -> f64 {
         values
     };
     let all = arms.map(sorted);
-    let digits = |value: &f64| value.to_string().split_once('.').map_or(0, |(_, digits)| digits.len());
-    let digits = all.iter().flatten().map(digits).max().unwrap_or(0);
+    let digits = all.iter().map(|values| decimals(values)).max().unwrap_or(0);
     let ticks = all.iter().filter_map(|values| {
         let distances = values.windows(2).map(|pair| pair[1] - pair[0]);
         let is_repeated = distances.clone().any(|distance| distance == 0.0);

@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::{
-    judge::log_ratios,
+    judge::{decimals, log_ratios},
     quantity::Quantity,
     report::{ArmReport, Comparison, Grades, LeftOut, Report, Summary},
     sift::disturbances,
 };
 use crate::{
-    analyse::EQUIVALENT,
     meter::Domain,
     numbers::{number, p_value, percent},
     run_directory::{Manifest, Round},
@@ -239,8 +238,12 @@ fn two_levels(values: &[f64]) -> Option<[(f64, usize); 2]> {
     let gap = |at: usize| logs[at] - logs[at - 1];
     let at = (LEAST..(logs.len() + 1).saturating_sub(LEAST)).max_by(|a, b| gap(*a).total_cmp(&gap(*b)))?;
     let (low, high) = logs.split_at(at);
+    // Values rounded to whole milliseconds can lie on two sides of a border.
+    let step = 10.0_f64.powi(-(decimals(values) as i32)) * 1.5;
+    let is_rounding = sorted[at] - sorted[at - 1] < step;
     // 0.01: levels that lie closer are seen by nobody, and coarse clocks have them.
-    (gap(at) > (WIDER * range(low).max(range(high))).max(0.01)).then(|| {
+    let is_wide = gap(at) > (WIDER * range(low).max(range(high))).max(0.01);
+    (is_wide && !is_rounding).then(|| {
         let level = |values: &[f64]| (crate::stats::median(values).unwrap_or_default(), values.len());
         let (low, high) = sorted.split_at(at);
         [level(low), level(high)]
@@ -349,13 +352,12 @@ pub(super) fn notes(
 ) -> Vec<String> {
     let mut notes = Vec::new();
     let of_performance = || report.comparisons.iter().filter(|one| one.quantity == Quantity::Performance);
-    let step = of_performance().map(|one| one.step).fold(0.0, f64::max);
-    if step > EQUIVALENT {
+    if let Some(one) = of_performance().filter(|one| one.is_coarse()).max_by(|a, b| a.step.total_cmp(&b.step))
+    {
         notes.push(format!(
-            "Values of {} come in steps of {}: rounding hides what is smaller, so 'same' and answers about limits allow \
-             for a step.",
+            "Values of {} come in steps of {}: rounding hides what is smaller, so intervals allow for a step at either end.",
             report.workload.metric.name,
-            percent(step).trim_start_matches('+')
+            percent(one.step).trim_start_matches('+')
         ));
     }
     if manifest.machine.simulated {
@@ -428,26 +430,31 @@ pub(crate) fn is_first(note: &str) -> bool {
     [TWO_LEVELS, CHANGED, NO_ROUND].iter().any(|words| note.contains(words))
 }
 
-/// That an arm moves during the run, and whether its differences do.
-fn moves(report: &Report, index: usize, summary: &Summary, changed: &[Changed]) -> Option<String> {
-    let (drift, [first, last]) = summary.drift.zip(thirds(&summary.values()))?;
-    let is_own = |quantity, other| quantity == summary.quantity && (index == 0 || other == index);
-    let is_compared = report.comparisons.iter().any(|one| one.paired && is_own(one.quantity, one.arm));
-    let is_changed = changed.iter().any(|(quantity, other, _)| is_own(*quantity, *other));
-    let blocks = if is_compared && !is_changed {
-        ". Differences within blocks, which are compared, show no such change"
-    } else {
-        ""
-    };
-    Some(format!(
-        "{}: {} moves during the run, from {} (median of the first third of the rounds) to {} (of the last third, {}): \
-         its median mixes these{blocks}.",
-        report.arms[index].name,
-        summary.metric.name,
-        number(first),
-        number(last),
-        p_value(drift.p),
-    ))
+/// That values of an arm move during the run, and whether their differences do.
+fn moves(report: &Report, index: usize, changed: &[Changed]) -> Option<String> {
+    let arm = &report.arms[index];
+    let mut is_steady = true;
+    let mut moving = Vec::new();
+    for summary in arm.summaries.iter().filter(|summary| summary.is_judged) {
+        let Some((drift, [first, last])) = summary.drift.zip(thirds(&summary.values())) else { continue };
+        // Steps of a coarse clock can have a trend whose medians agree or go the other way.
+        if (last > first) != (drift.change > 0.0) || first == last {
+            continue;
+        }
+        let (name, p) = (&summary.metric.name, p_value(drift.p));
+        moving.push(format!("{name} from {} to {} ({p})", number(first), number(last)));
+        let is_own = |quantity, other| quantity == summary.quantity && (index == 0 || other == index);
+        is_steady &= report.comparisons.iter().any(|one| one.paired && is_own(one.quantity, one.arm))
+            && !changed.iter().any(|(quantity, other, _)| is_own(*quantity, *other));
+    }
+    let blocks = if is_steady { ". Arms are compared within blocks, which show no such change" } else { "" };
+    (!moving.is_empty()).then(|| {
+        format!(
+            "{}: values move during the run (medians of its first and last third): {}. Their medians mix both{blocks}.",
+            arm.name,
+            moving.join(", ")
+        )
+    })
 }
 
 /// What stands between an arm's numbers and a conclusion.
@@ -477,6 +484,7 @@ fn arm_notes(report: &Report, index: usize, changed: &[Changed]) -> Vec<String> 
     if let Some(needed) = &arm.waits_for {
         notes.push(format!("{}: not run yet; boot with {needed}, then continue with --resume.", arm.name));
     }
+    notes.extend(moves(report, index, changed));
     for summary in arm.summaries.iter().filter(|summary| summary.is_judged) {
         let without = summary.points.iter().filter(|point| point.value <= 0.0).count();
         if without > 0 {
@@ -485,7 +493,6 @@ fn arm_notes(report: &Report, index: usize, changed: &[Changed]) -> Vec<String> 
                 arm.name, summary.metric.name
             ));
         }
-        notes.extend(moves(report, index, summary, changed));
         // Energy and work per joule follow the performance of the same round: one note for the
         // round is enough.
         if summary.quantity != Quantity::Performance {
@@ -511,11 +518,15 @@ fn arm_notes(report: &Report, index: usize, changed: &[Changed]) -> Vec<String> 
         } else if !summary.outliers.is_empty() {
             let rounds: Vec<String> = summary.outliers.iter().map(|block| (block + 1).to_string()).collect();
             notes.push(format!(
-                "{}: {} far from the others in round {}. Verdicts are about typical rounds and do not count how far; \
-                 throughput and bills follow {follows}.",
+                "{}: {} far from the others in round {}. {}; throughput and bills follow {follows}.",
                 arm.name,
                 summary.metric.name,
-                rounds.join(", ")
+                rounds.join(", "),
+                if report.schedule.is_until() {
+                    "With --until, intervals and verdicts count how far"
+                } else {
+                    "Verdicts are about typical rounds and do not count how far"
+                }
             ));
         }
     }

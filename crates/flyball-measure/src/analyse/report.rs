@@ -214,12 +214,28 @@ pub struct Comparison {
 }
 
 impl Comparison {
+    /// Returns whether rounding to steps can move the interval: noise of ten steps or more evens
+    /// it out.
+    pub(super) fn is_coarse(&self) -> bool {
+        const OF_WIDTH: f64 = 0.1;
+        self.interval.is_some_and(|found| self.step > OF_WIDTH * (found.high - found.low))
+    }
+
     /// The interval of the difference before the values were rounded to steps. Each ratio is off
-    /// by a step at most, and so are the ends.
-    pub(super) fn with_steps(&self) -> Option<Interval> {
-        let Interval { low, high } = self.interval?;
+    /// by a step at most, and so are the ends. Rounding does not turn a difference around, so that
+    /// of one that is shown ends at 0.
+    pub(super) fn with_steps(&self, is_shown: bool) -> Option<Interval> {
+        let found = self.interval?;
+        if !self.is_coarse() {
+            return Some(found);
+        }
         let step = 1.0 + self.step;
-        Some(Interval { low: (1.0 + low) / step - 1.0, high: (1.0 + high) * step - 1.0 })
+        let (low, high) = ((1.0 + found.low) / step - 1.0, (1.0 + found.high) * step - 1.0);
+        Some(match is_shown {
+            true if found.low > 0.0 => Interval { low: low.max(0.0), high },
+            true => Interval { low, high: high.min(0.0) },
+            false => Interval { low, high },
+        })
     }
 }
 

@@ -30,7 +30,10 @@ pub(super) fn conclusion(report: &Report, arms: &Arms) -> Vec<(String, String)> 
     for &quantity in Quantity::judged(&report.workload.metric) {
         let Some((best, certainty)) = best(report, arms, quantity) else { continue };
         let word = word(quantity, report);
-        match lines.iter_mut().find(|(arm, ..)| *arm == best) {
+        // Without a best arm, only quantities with one answer share a line.
+        let is_of =
+            |arm: Option<usize>, how: &[String]| arm == best && (best.is_some() || how.contains(&certainty));
+        match lines.iter_mut().find(|(arm, _, how)| is_of(*arm, how)) {
             Some((_, words, how)) => {
                 words.push(word);
                 how.push(certainty);
@@ -51,8 +54,11 @@ pub(super) fn conclusion(report: &Report, arms: &Arms) -> Vec<(String, String)> 
 /// and what is known of that. None if nothing is compared.
 fn best(report: &Report, arms: &Arms, quantity: Quantity) -> Option<(Option<usize>, String)> {
     let metric = quantity.metric(&report.workload.metric);
-    let compared: Vec<&Comparison> =
-        report.comparisons.iter().filter(|one| one.quantity == quantity).collect();
+    let compared: Vec<&Comparison> = report
+        .comparisons
+        .iter()
+        .filter(|one| one.quantity == quantity && !report.arms[one.arm].control)
+        .collect();
     let first = compared.first()?.base;
     let cost = |one: &Comparison| if metric.better == Better::Higher { -one.change } else { one.change };
     let ahead = compared.iter().copied().filter(|one| cost(one) < 0.0);
@@ -103,16 +109,20 @@ fn best(report: &Report, arms: &Arms, quantity: Quantity) -> Option<(Option<usiz
 /// Why no arm is best.
 fn none_best(report: &Report, compared: &[&Comparison]) -> String {
     if let Some(few) = compared.iter().find(|one| one.verdict == Verdict::TooFewRounds) {
-        return format!("too few rounds to show any difference; run {}", rounds_needed(report, few));
+        return format!(
+            "too few rounds to show any difference; run again with --rounds {}",
+            rounds_needed(report, few)
+        );
     }
     if compared.iter().all(|one| one.verdict == Verdict::Equivalent) {
         let typical = compared.iter().map(|one| typical(report, one)).max().unwrap_or_default();
-        return format!("no arm; all are the same within ±{} %{typical}", 100.0 * EQUIVALENT);
+        let first = &report.arms[compared[0].base].name;
+        return format!("no arm; all are within ±{} % of {first}{typical}", 100.0 * EQUIVALENT);
     }
     if compared.iter().any(|one| report.withheld.contains(&one.quantity)) {
         return "no verdict; the first arm differs from itself (--aa)".to_owned();
     }
-    "unclear; no difference between the arms is shown".to_owned()
+    "unclear; no arm is shown to be best".to_owned()
 }
 
 /// By how much two arms differ.

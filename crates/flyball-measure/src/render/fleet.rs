@@ -153,18 +153,23 @@ fn sentence(report: &FleetReport, effect: &Effect) -> String {
         0 => String::new(),
         count => format!(", but better on {count} of {} machines", effect.machines),
     };
+    let next = if effect.next.is_some() {
+        "; the next machine may go either way"
+    } else {
+        "; what the next machine does is not known from so few"
+    };
     match (effect.verdict, side(effect.next, metric.better)) {
         (Verdict::Better, Some(true)) => {
             format!("{start}: better on average{worse}, and expected to be better on the next machine.")
         }
         (Verdict::Better, _) => {
-            format!("{start}: better on average{worse}; the next machine may go either way.")
+            format!("{start}: better on average{worse}{next}.")
         }
         (Verdict::Worse, Some(false)) => {
             format!("{start}: worse on average{better}, and expected to be worse on the next machine.")
         }
         (Verdict::Worse, _) => {
-            format!("{start}: worse on average{better}; the next machine may go either way.")
+            format!("{start}: worse on average{better}{next}.")
         }
         _ if effect.better + effect.worse > 0 => format!(
             "{start}: the average is unclear; better on {}, worse on {} of {} machines.",

@@ -84,7 +84,9 @@ pub(super) fn extent(interval: Interval, name: &str) -> String {
 /// Words for a verdict that leaves open what rounds far from the others do.
 pub(super) fn typical(report: &Report, comparison: &Comparison) -> &'static str {
     let of_arm = |arm: usize| report.arms[arm].summary(comparison.quantity).is_some_and(is_uneven);
-    if of_arm(comparison.base) || of_arm(comparison.arm) { " in typical rounds" } else { "" }
+    // With --until the mean of the ratios is compared, which every round moves.
+    let is_uneven = !report.schedule.is_until() && (of_arm(comparison.base) || of_arm(comparison.arm));
+    if is_uneven { " in typical rounds" } else { "" }
 }
 
 /// The word for an arm that differs: of times and rates its speed, otherwise whether that is good.
@@ -118,7 +120,7 @@ pub(super) fn more_rounds(report: &Report, comparison: &Comparison) -> String {
     let more = comparison.rounds_for_one_percent.filter(|rounds| *rounds > comparison.pairs);
     let Some(rounds) = more else { return String::new() };
     if rounds < MANY {
-        return format!("; about {rounds} rounds would show 1 %");
+        return format!("; about {rounds} rounds per arm would show 1 %");
     }
     let of_round = |arm: &ArmReport| {
         let time = arm.summary(Quantity::Time).map_or(0.0, |time| time.median);
@@ -128,9 +130,9 @@ pub(super) fn more_rounds(report: &Report, comparison: &Comparison) -> String {
     let time = flyball_text::span::words(seconds);
     let rounds = two_digits(rounds);
     if seconds > DAY {
-        format!("; at this noise a day cannot show 1 % (about {rounds} rounds, {time} at least)")
+        format!("; at this noise a day cannot show 1 % (about {rounds} rounds per arm, {time} at least)")
     } else {
-        format!("; about {rounds} rounds would show 1 % ({time} at least)")
+        format!("; about {rounds} rounds per arm would show 1 % ({time} at least)")
     }
 }
 
@@ -145,15 +147,15 @@ pub(super) fn could_be_seen(shows: f64) -> String {
     format!("beyond {} or {}", less.trim_end_matches(" %"), percent(shows))
 }
 
-/// The confidence of words and intervals, and of how many of them together.
+/// The confidence of verdicts and intervals.
 pub(super) fn confidence(report: &Report) -> String {
     let level = level(report.schedule.confidence);
-    match report.questions {
-        0 | 1 => format!("these words and intervals hold with {level} % confidence"),
-        count => format!(
-            "these words and intervals, of {count} questions, hold together with {level} % confidence"
-        ),
-    }
+    let means = if report.schedule.is_until() {
+        "; with --until they are about mean ratios, and assume that the ratios of blocks are about normal"
+    } else {
+        ""
+    };
+    format!("all verdicts and their intervals hold together with {level} % confidence{means}")
 }
 
 /// How the word of a verdict stands out.

@@ -315,14 +315,21 @@ pub(super) fn remarks(report: &Report, arms: &Arms) -> Vec<String> {
         let least = shows.map(|one| one.shows).try_fold(0.0, |most: f64, shows| Some(most.max(shows?)));
         lines.push(match least {
             Some(most) => format!(
-                "unclear: no difference seen; one {} would have been, in about 9 of 10 such comparisons",
+                "unclear: no difference seen; in each, one {} would have been seen in about 9 of 10 such comparisons",
                 could_be_seen(most)
             ),
             None => format!("unclear: no difference seen in {} rounds", one.pairs),
         });
     }
     if let Some(one) = comparisons.iter().find(|one| one.verdict == Verdict::TooFewRounds) {
-        lines.push(format!("{} rounds cannot show any difference of so many arms and quantities", one.pairs));
+        lines.push(format!(
+            "{} rounds cannot show any difference; {} arms in {} quantities at {} % confidence need {}",
+            one.pairs,
+            report.arms.len(),
+            compared(report).len(),
+            level(report.schedule.confidence),
+            rounds_needed(report, one)
+        ));
     }
     lines.push(confidence(report));
     // Once for each arm: how arms were compared does not depend on the quantity.
@@ -336,18 +343,20 @@ pub(super) fn remarks(report: &Report, arms: &Arms) -> Vec<String> {
     lines
 }
 
-/// A comparison as a cell: `-32.3 to -31.5 % better`.
+/// A comparison as a cell: `better (-32.3 to -31.5 %)`.
 pub(super) fn in_short(report: &Report, comparison: &Comparison) -> Cell {
     let change = comparison.interval.map_or_else(|| percent(comparison.change), between);
+    let word = match comparison.verdict {
+        Verdict::Better => "better",
+        Verdict::Worse => "worse",
+        Verdict::Equivalent => "same",
+        Verdict::NoDifferenceShown if report.withheld.contains(&comparison.quantity) => "no verdict",
+        Verdict::NoDifferenceShown => "unclear",
+        Verdict::TooFewRounds => "needs",
+    };
     let change = match comparison.verdict {
-        Verdict::Better => format!("{change} better"),
-        Verdict::Worse => format!("{change} worse"),
-        Verdict::Equivalent => format!("{change} same"),
-        Verdict::NoDifferenceShown if report.withheld.contains(&comparison.quantity) => {
-            format!("{change} no verdict")
-        }
-        Verdict::NoDifferenceShown => format!("{change} unclear"),
-        Verdict::TooFewRounds => format!("needs {} rounds", rounds_needed(report, comparison)),
+        Verdict::TooFewRounds => format!("{word} {} rounds", rounds_needed(report, comparison)),
+        _ => format!("{word} ({change})"),
     };
     let style = match style(comparison.verdict) {
         Style::Plain => Style::Faint,

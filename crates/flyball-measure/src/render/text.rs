@@ -166,7 +166,7 @@ pub(super) fn steadiness(report: &Report) -> Vec<String> {
     let mut lines: Vec<String> = all.iter().filter_map(said).collect();
     let judged = all.iter().any(|(_, found)| found.verdict != Verdict::TooFewRounds);
     if lines.is_empty() && judged {
-        lines.push(format!("steadiness: no difference from {base} seen between typical rounds."));
+        lines.push("steadiness: no difference seen between typical rounds.".to_owned());
     }
     let far = |arm: &ArmReport| {
         let outliers = arm.summary(Quantity::Performance)?.outliers.len();
@@ -247,7 +247,8 @@ fn verdict(report: &Report, comparison: &Comparison) -> String {
         Verdict::Better | Verdict::Worse => {
             let word = difference(report, comparison);
             let size = comparison.interval.map_or_else(String::new, |interval| extent(interval, &name));
-            format!("{arm} is {word} than {base}: {size} ({p}{how}).")
+            let odd = if typical.is_empty() { "" } else { ", which does not count how far odd rounds lie" };
+            format!("{arm} is {word} than {base}: {size}{odd} ({p}{how}).")
         }
         Verdict::Equivalent => format!(
             "{arm} has the same {name} as {base} within ±{} %{typical}, shown ({ends}{how}).",
@@ -255,12 +256,13 @@ fn verdict(report: &Report, comparison: &Comparison) -> String {
         ),
         Verdict::NoDifferenceShown => {
             let shows = comparison.shows.map_or_else(String::new, |shows| {
-                format!("; one {} would have been, in about 9 of 10 such comparisons", could_be_seen(shows))
+                format!(
+                    "; one {} would have been seen in about 9 of 10 such comparisons",
+                    could_be_seen(shows)
+                )
             });
             let more = more_rounds(report, comparison);
-            format!(
-                "{arm}: {name} unclear ({ends}): no difference from {base} seen{typical}{shows}{more} ({p}{how})."
-            )
+            format!("{arm}: {name} unclear ({ends}): no difference seen{typical}{shows}{more} ({p}{how}).")
         }
         Verdict::TooFewRounds => format!(
             "{arm}: {name} needs {} rounds to be compared with {base}; {} rounds measured {}{how}.",
