@@ -70,7 +70,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Add a hold, or replace the one of that name.
+    /// Add a hold, or replace a hold with the same name.
     Add(add::Args),
     /// Release holds, and restore what no other hold sets.
     Release(ReleaseArgs),
@@ -78,7 +78,7 @@ enum Command {
     List,
     /// Show each held setting, its current value, and what changed it last.
     Status(show::StatusArgs),
-    /// Check a configuration: is it good, and which entries are for this machine?
+    /// Check a configuration file, and list its entries for this machine.
     Check(check::Args),
     /// Run the service in the foreground.
     Run(run::Args),

@@ -19,7 +19,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Profiles are looked up in /etc/flyball, then in /usr/lib/flyball/profiles; those of flyball are also built in. The first \
-column says 'in effect', how many of the profile's settings this machine can have, or 'no'.
+column says how many of the profile's settings this machine can have, and whether all of these are in effect.
 
 Examples:
   flyball profiles
@@ -104,12 +104,13 @@ fn object(snapshot: &Snapshot, one: &Named) -> Result<Object, Failure> {
 /// A line per profile.
 fn render(objects: &[Object], paint: Paint) -> String {
     let mut columns = Columns::new();
-    columns.heading(["profile", "here", "for"]);
+    columns.heading(["profile", "settings here", "for"]);
     for one in objects {
+        let share = format!("{} of {}", one.possible, one.settings);
         let here = match one {
-            Object { in_effect: true, .. } => Cell::styled(Style::Good, "in effect"),
-            Object { possible: 0, .. } => Cell::styled(Style::Faint, "no"),
-            _ => format!("{} of {}", one.possible, one.settings).into(),
+            Object { in_effect: true, .. } => Cell::styled(Style::Good, format!("{share}, in effect")),
+            Object { possible: 0, .. } => Cell::styled(Style::Faint, share),
+            _ => share.into(),
         };
         let mut about = one.description.clone().unwrap_or_default();
         if let Some(file) = &one.file {

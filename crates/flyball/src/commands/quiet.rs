@@ -69,11 +69,11 @@ enum Action {
     On(Quiet),
     /// Undo `quiet on`.
     Off,
-    /// Check whether the machine is quiet for a level.
+    /// Check whether the machine is quiet for a level (light, steady or fixed).
     Status(Quiet),
     /// Run a command many times on the quiet machine, monitor every run, find shifts in the series.
     Bench(bench::Args),
-    /// Find shifts in an existing series.
+    /// Find sudden, lasting changes (shifts) in an existing series.
     Shifts(shifts::Args),
 }
 

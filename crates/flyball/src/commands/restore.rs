@@ -28,7 +28,7 @@ Before flyball changes anything, it saves the old values, also of everything els
 again. The journal of an earlier boot is never replayed, because the kernel has lost those settings.
 
 Examples:
-  flyball restore            undo everything since the journal was empty
+  flyball restore            undo everything since the last full restore
   flyball restore --last     undo only the last command's changes
   flyball restore --forget   also drop settings that cannot be restored because their device is gone
   flyball restore -n         print what is saved and what would be written

@@ -27,7 +27,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Duration,
 
-    /// End after this many samples (also -n).
+    /// End after this many samples (-n N does the same).
     // -n is --dry-run in all other commands; here it is as in top, vmstat and iostat.
     #[arg(short_alias = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     samples: Option<u64>,
@@ -46,7 +46,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]
     record: Option<PathBuf>,
 
-    /// Remove files of earlier days after this time: 7d, 12h.
+    /// Delete recordings of earlier days that are older than this: 7d, 12h.
     #[arg(long, value_name = "TIME", requires = "record", value_parser = span::parse)]
     keep: Option<Duration>,
 
