@@ -98,7 +98,7 @@ pub(crate) fn first_screen(width: usize) -> String {
     let groups: Vec<String> =
         GROUPS.iter().map(|(name, commands)| format!("  {name:<18}{}", commands.join("  "))).collect();
     format!(
-        "CPU performance control on Linux: change settings, undo them exactly, measure their effect\n\nUsage: flyball [-M MACHINE] \
+        "CPU performance control on Linux: change settings, measure, undo exactly\n\nUsage: flyball [-M MACHINE] \
          COMMAND ...\n\n{}\n\n{}\n\n`flyball COMMAND -h` shows how, `flyball help` what each command does, and\n`flyball man` \
          is the manual. -M names another machine: sim:NAME, or a recording.",
         groups.join("\n"),

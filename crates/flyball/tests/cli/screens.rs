@@ -29,7 +29,7 @@ fn every_requested_setting_is_answered() {
 
 #[test]
 fn a_plan_marks_what_is_decided_later() {
-    let plan = ["-M", "sim:gold-6138", "plan", "turbo=off", "max-freq=2GHz"];
+    let plan = ["-M", "sim:gold-6138", "plan", "turbo=off", "max-freq=2.5GHz"];
     assert_eq!(run(0, &plan).out.matches("(provisional)").count(), 2);
     assert_eq!(run(0, &["-M", "sim:gold-6138", "plan", "turbo=off"]).out.matches("(provisional)").count(), 0);
 }

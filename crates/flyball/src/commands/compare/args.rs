@@ -121,7 +121,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_name = "TEST", conflicts_with_all = ["arm", "arms", "matrix", "workload", "model", "command", "observer"], hide_short_help = true)]
     pub(super) selftest: Option<Selftest>,
 
-    /// Rounds of each arm [default: 15, with --suite 20]. A block has one round of every arm. With
+    /// Rounds per arm [default: 15, with --suite 20]. A block has one round of every arm. With
     /// --selftest the default is 3.
     // The exact test of 15 pairs reaches p = 2/2^15, enough for 99 % with dozens of arms.
     #[arg(long, alias = "runs", value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000))]

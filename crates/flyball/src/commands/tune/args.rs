@@ -79,7 +79,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = parse_percent, hide_short_help = true)]
     pub(super) within: f64,
 
-    /// Maximum number of rounds of all settings together [default: 200]. The default is 400 for more than 100 settings. The
+    /// Maximum number of rounds [default: 200]. The default is 400 for more than 100 settings. The
     /// confirmation comes on top.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(10..=10_000))]
     pub(super) max_runs: Option<u32>,
