@@ -99,8 +99,9 @@ impl Plant {
         }
     }
 
-    /// Returns the limiter that `why` must name. AMD has no register that names power or current. Intel does not
-    /// say where Granite Rapids has the one that names current: `firmware` says that current fits.
+    /// Returns the limiter that `why` must name. AMD has no register that names power or current.
+    /// Intel does not say where Granite Rapids has the one that names current: `firmware` says that
+    /// current fits.
     fn named(self, base: &Base) -> Limiter {
         match self {
             Plant::Current(_) if base.machine == "tpmi-small" => Limiter::Firmware,
