@@ -337,9 +337,11 @@ fn fixed(snapshot: &Snapshot, frequency: Option<&str>, quiet: &mut QuietSettings
 
 fn siblings(snapshot: &Snapshot, cpus: &CpuList, quiet: &mut QuietSettings) -> Result<(), ReadError> {
     let topology = snapshot.topology();
-    let others: CpuList = cpus
-        .iter()
-        .flat_map(|cpu| topology.siblings(cpu).iter().collect::<Vec<_>>())
+    let cores = topology.cores();
+    let others: CpuList = cores
+        .values()
+        .filter(|core| core.intersects(cpus))
+        .flat_map(CpuList::iter)
         // A sibling that belongs to the benchmark too is the user's choice.
         .filter(|sibling| !cpus.contains(*sibling) && topology.online.contains(*sibling))
         .collect();

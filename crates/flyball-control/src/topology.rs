@@ -375,13 +375,6 @@ impl Topology {
         self.policies.get(index)
     }
 
-    /// Returns the CPUs of `cpu`'s core, including `cpu`; only `cpu` if the core is unknown.
-    pub fn siblings(&self, cpu: u32) -> CpuList {
-        let key = |cpu: &Cpu| Some((cpu.package?, cpu.die?, cpu.core?));
-        let Some(wanted) = self.cpus.get(&cpu).and_then(key) else { return CpuList::from_iter([cpu]) };
-        self.cpus.values().filter(|cpu| key(cpu) == Some(wanted)).map(|cpu| cpu.number).collect()
-    }
-
     fn grouped<K: Ord>(&self, key: impl Fn(&Cpu) -> Option<K>) -> BTreeMap<K, CpuList> {
         let mut groups: BTreeMap<K, CpuList> = BTreeMap::new();
         for cpu in self.cpus.values() {

@@ -422,26 +422,33 @@ impl Planner<'_> {
     /// Notes SMT siblings that may ask for more than the CPUs whose maximum is set: a core runs at
     /// the highest request of its threads (intel_pstate_hwp_offline in intel_pstate.c).
     fn maxima_of_siblings(&mut self) -> Result<(), ReadError> {
-        let topology = self.snapshot.topology();
+        let wants = self.wants_of(Id::MaxFreq);
+        let cores = self.snapshot.topology().cores();
+        if wants.is_empty() || cores.values().all(|core| core.len() == 1) {
+            return Ok(());
+        }
+        let core_of: BTreeMap<u32, &CpuList> =
+            cores.values().flat_map(|core| core.iter().map(move |cpu| (cpu, core))).collect();
+        // What each CPU may ask for.
+        let mut maxima: BTreeMap<u32, (KiloHertz, &Place)> = BTreeMap::new();
+        for place in self.snapshot.places(Id::MaxFreq)? {
+            let asked = match self.wants.get(&(Id::MaxFreq, place.at.clone())) {
+                Some(want) => want.value.clone(),
+                None => self.snapshot.value_if_readable(Id::MaxFreq, place)?,
+            };
+            if let Some(asked) = asked.as_ref().and_then(Value::frequency) {
+                maxima.extend(place.cpus.iter().map(|cpu| (cpu, (asked, place))));
+            }
+        }
         let mut higher: BTreeMap<String, (CpuList, Place)> = BTreeMap::new();
-        for want in self.wants_of(Id::MaxFreq) {
+        for want in &wants {
             let Some(limit) = want.value.as_ref().and_then(Value::frequency) else { continue };
-            let siblings: CpuList = want
-                .place
-                .cpus
-                .iter()
-                .flat_map(|cpu| topology.siblings(cpu).iter().collect::<Vec<_>>())
-                .collect();
-            for place in self.snapshot.places_on(Id::MaxFreq, &siblings.difference(&want.place.cpus))? {
-                let theirs = match self.wants.get(&(Id::MaxFreq, place.at.clone())) {
-                    Some(sibling) => sibling.value.clone(),
-                    None => self.snapshot.value_if_readable(Id::MaxFreq, &place)?,
-                };
-                if theirs.as_ref().and_then(Value::frequency).is_some_and(|theirs| theirs > limit) {
-                    let cpus = place.cpus.clone();
-                    let (known, _) = higher.entry(want.from.clone()).or_insert((CpuList::new(), place));
-                    known.extend(cpus.iter());
-                }
+            let own = &want.place.cpus;
+            let siblings = own.iter().filter_map(|cpu| core_of.get(&cpu)).flat_map(|core| core.iter());
+            let theirs = siblings.filter(|cpu| !own.contains(*cpu)).filter_map(|cpu| maxima.get(&cpu));
+            for (_, place) in theirs.filter(|(theirs, _)| *theirs > limit) {
+                let found = higher.entry(want.from.clone());
+                found.or_insert_with(|| (CpuList::new(), (*place).clone())).0.add(&place.cpus);
             }
         }
         for (from, (siblings, place)) in higher {

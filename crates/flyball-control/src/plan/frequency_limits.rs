@@ -98,12 +98,13 @@ impl Planner<'_> {
     /// the base frequency: a request for that would not be made, and turbo that comes back would
     /// go above it.
     pub(super) fn outlasts_turbo(&self, want: &Want) -> Result<bool, ReadError> {
-        let turbo = self.wants.get(&(Id::Turbo, At::Machine)).and_then(|turbo| turbo.value.clone());
-        let goes_off = turbo == Some(Value::Switch(false))
+        let Some(value) = want.value.as_ref().filter(|_| want.knob == Id::MaxFreq) else { return Ok(false) };
+        let turbo = self.wants.get(&(Id::Turbo, At::Machine)).and_then(|turbo| turbo.value.as_ref());
+        let goes_off = turbo == Some(&Value::Switch(false))
             && self.snapshot.machine_value(Id::Turbo)? == Some(Value::Switch(true));
-        let Some(value) = want.value.as_ref().filter(|_| goes_off && want.knob == Id::MaxFreq) else {
+        if !goes_off {
             return Ok(false);
-        };
+        }
         let others = self.ahead.mode.is_some() || self.ahead.level || self.moves_base_frequencies();
         Ok(!others && self.cap_of_turbo_off(want, value)?.is_none())
     }
