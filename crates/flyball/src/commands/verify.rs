@@ -8,6 +8,7 @@ use flyball_control::{
     owners::{owners, sees_processes},
     verify::{Verdict, verify},
 };
+use flyball_host::Host;
 use flyball_process::confine::Confinement;
 
 use crate::{
@@ -49,12 +50,12 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         // Only after a drift: looking for owners reads every process.
         verdict.set_owners(owners(&*host));
     }
-    context.output.about(&*host).object(|| &verdict, || render(&verdict, sees_processes(&*host)))?;
+    context.output.about(&*host).object(|| &verdict, || render(&verdict, &*host))?;
     Ok(if verdict.holds() { Exit::Done } else { Exit::Drifted })
 }
 
 /// What does not hold; who may have changed it goes to stderr, and what a profile leaves out here.
-fn render(verdict: &Verdict, sees_processes: bool) -> String {
+fn render(verdict: &Verdict, host: &dyn Host) -> String {
     for note in verdict.notes.iter().filter(|note| note.is_choice()) {
         eprintln!("note: {note}");
     }
@@ -77,12 +78,12 @@ fn render(verdict: &Verdict, sees_processes: bool) -> String {
         let process = owner.pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
         eprintln!("{}{process} runs here and writes that: {}", owner.name, owner.remedy);
     }
-    let nobody = if sees_processes {
-        "no program known to write these settings is running"
-    } else {
-        "the machine's processes cannot be seen, so a program may have changed them"
-    };
     if verdict.owners.is_empty() {
+        let nobody = if sees_processes(host) {
+            "no program known to write these settings is running"
+        } else {
+            "the machine's processes cannot be seen, so a program may have changed them"
+        };
         eprintln!("{nobody}; a driver switch, suspend or hotplug resets some");
     }
     out
