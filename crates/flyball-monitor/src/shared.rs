@@ -65,7 +65,8 @@ pub(crate) fn extend(host: &dyn Host, layout: &mut Layout) -> Vec<Quantity> {
     let Ok(readings) = host.shared_readings() else { return given };
     let mut found = Vec::new();
     for &(quantity, what, scope, unit) in SHARED {
-        let is_shared = readings.values.iter().any(|reading| reading.name == quantity.to_string());
+        let name = quantity.to_string();
+        let is_shared = readings.values.iter().any(|reading| reading.name == name);
         let is_missing = layout.missing.iter().any(|missing| missing.what == what && missing.is_forbidden());
         if is_shared && is_missing && layout.field(quantity).is_none() {
             let wraps_after = if unit == Unit::Count { 0 } else { 64 };

@@ -7,7 +7,7 @@ use flyball_host::{CpuList, Vendor};
 
 use super::{
     attribution::{Attribution, LEAST, Loss, RESTS},
-    explanation::{Explanation, SIBLING, Step},
+    explanation::{Explanation, Step},
     package::{PackageState, is_fresh},
 };
 use crate::{
@@ -76,15 +76,17 @@ impl Account {
                 // The last interval's: settings may change meanwhile, and what holds now is of use.
                 sum.limits = attribution.caps();
                 // A core runs at the highest request of its threads.
-                let is_unheld = |limit: &&mut Cap| {
+                let is_unheld = |limit: &Cap| {
                     limit.limiter == Limiter::MaxFreq && found.mhz.is_some_and(|mhz| mhz > limit.mhz * 1.05)
                 };
-                if let Some(limit) = sum.limits.iter_mut().find(is_unheld)
+                sum.unheld = None;
+                if let Some(place) = sum.limits.iter().position(is_unheld)
                     && let Some((sibling, max)) = highest_of_siblings(layout, interval, cpu)
-                    && max > limit.mhz
+                    && max > sum.limits[place].mhz
                 {
-                    let place = format!("scaling_max_freq of CPU {sibling}{SIBLING}");
-                    limit.evidence = Evidence::new(place, format!("{max:.0} MHz"));
+                    let file = format!("scaling_max_freq of CPU {sibling}, its SMT sibling");
+                    sum.limits[place].evidence = Evidence::new(file, format!("{max:.0} MHz"));
+                    sum.unheld = Some(place);
                 }
                 let mut losses = attribution.losses();
                 if sum.weight == 0.0
@@ -168,6 +170,8 @@ struct Sum {
     /// The time that [`Sum::idle`] is of.
     idle_seconds: f64,
     limits: Vec<Cap>,
+    /// The place in [`Sum::limits`] of the one that a sibling's request outbids.
+    unheld: Option<usize>,
     is_online: bool,
 }
 
@@ -270,8 +274,8 @@ impl Sum {
         self.waterfall(layout, facts, Top { cpus, mhz: highest, from, set_by })
     }
 
-    /// Returns the limit that registers showed in some intervals of a CPU that rests in between, with
-    /// what it lost while they showed none: they show a limit only at the moment they are read.
+    /// Returns the limit that registers showed in some intervals of a CPU that rests in between. Its
+    /// loss includes intervals without a visible limit: registers show one only when they are read.
     fn caught(&self, losses: &BTreeMap<Limiter, Lost>) -> Option<(Limiter, Lost)> {
         let shown = losses.iter().filter(|(limiter, _)| limiter.is_shown());
         let (&limiter, shown) = shown.max_by(|one, other| one.1.mhz.total_cmp(&other.1.mhz))?;
@@ -357,6 +361,7 @@ impl Sum {
             steps,
             rest,
             limits: self.limits.clone(),
+            unheld: self.unheld,
             productive: (self.productive > 0.0).then(|| self.productive / self.weight),
             idle: idle_states.iter().cloned().zip(self.idle.iter().map(idle)).collect(),
         }

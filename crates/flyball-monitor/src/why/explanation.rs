@@ -26,6 +26,10 @@ pub struct Explanation {
     /// Every limit below the highest frequency that is known as a frequency, whether it took
     /// something or not.
     pub limits: Vec<Cap>,
+    /// The place in [`Explanation::limits`] of the one that the CPU ran above because its SMT
+    /// sibling asked for more.
+    #[serde(skip)]
+    pub(super) unheld: Option<usize>,
     /// Share of the cycles that did not wait for memory, if the processor counts them.
     pub productive: Option<f64>,
     /// Share of the time in each idle state, by name.
@@ -57,9 +61,6 @@ impl Step {
     }
 }
 
-/// The end of the place of a sibling's higher request, which is the evidence of a limit that did not
-/// hold.
-pub(super) const SIBLING: &str = ", its SMT sibling";
 /// CPUs of a group differ in frequency by at most this share.
 const NEAR: f64 = 0.015;
 
@@ -77,7 +78,7 @@ impl Explanation {
             && near(self.mhz, other.mhz, room)
             && near(self.busy, other.busy, 0.1)
             && limiters(self) == limiters(other)
-            && self.unheld().is_some() == other.unheld().is_some()
+            && self.unheld.is_some() == other.unheld.is_some()
             // Without a speed the limits are all there is to say.
             && (self.mhz.is_some() || self.limits == other.limits)
     }
@@ -111,6 +112,6 @@ impl Explanation {
 
     /// The limit that the CPU ran above because its SMT sibling asked for more.
     pub(crate) fn unheld(&self) -> Option<&Cap> {
-        self.limits.iter().find(|cap| cap.evidence.place.ends_with(SIBLING))
+        self.limits.get(self.unheld?)
     }
 }
