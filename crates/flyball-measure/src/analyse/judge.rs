@@ -194,8 +194,9 @@ pub(super) fn compare_summaries(
         // With ties, test and interval can differ by a hair. Both must agree.
         let is_same = |one: Interval| one.low >= -EQUIVALENT && one.high <= EQUIVALENT;
         let differs = comparison.interval.is_some_and(|interval| !interval.contains(0.0));
-        comparison.interval = comparison.with_steps(p <= alpha && differs);
-        comparison.verdict = if p <= alpha && differs {
+        let is_shown = p <= alpha && differs;
+        comparison.interval = comparison.with_steps(is_shown);
+        comparison.verdict = if is_shown {
             let more = comparison.change > 0.0;
             if more == (better == Better::Higher) { Verdict::Better } else { Verdict::Worse }
         } else if smallest * correction.medians > alpha {
@@ -219,10 +220,10 @@ pub(super) fn compare_summaries(
     found
 }
 
-/// The digits after the point that values have at most.
-pub(super) fn decimals(values: &[f64]) -> usize {
+/// Returns the unit of the last digit that any of these values has.
+pub(super) fn last_digit(values: &[f64]) -> f64 {
     let digits = |value: &f64| value.to_string().split_once('.').map_or(0, |(_, digits)| digits.len());
-    values.iter().map(digits).max().unwrap_or(0)
+    10.0_f64.powi(-(values.iter().map(digits).max().unwrap_or(0) as i32))
 }
 
 /// The step in which the values of two arms come, as a fraction of the smallest: their last digit,
@@ -234,7 +235,7 @@ pub(super) fn step(arms: [&Summary; 2]) -> f64 {
         values
     };
     let all = arms.map(sorted);
-    let digits = all.iter().map(|values| decimals(values)).max().unwrap_or(0);
+    let digit = all.iter().map(|values| last_digit(values)).fold(f64::INFINITY, f64::min);
     let ticks = all.iter().filter_map(|values| {
         let distances = values.windows(2).map(|pair| pair[1] - pair[0]);
         let is_repeated = distances.clone().any(|distance| distance == 0.0);
@@ -242,7 +243,7 @@ pub(super) fn step(arms: [&Summary; 2]) -> f64 {
     });
     let tick = ticks.min_by(f64::total_cmp).unwrap_or(0.0);
     let least = all.iter().filter_map(|values| values.first()).copied().fold(f64::INFINITY, f64::min);
-    let step = 10.0_f64.powi(-(digits as i32)).max(tick) / least;
+    let step = digit.max(tick) / least;
     if step.is_finite() && step > 0.0 { step } else { 0.0 }
 }
 

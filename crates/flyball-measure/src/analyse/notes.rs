@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    judge::{decimals, log_ratios},
+    judge::{last_digit, log_ratios},
     quantity::Quantity,
     report::{ArmReport, Comparison, Grades, LeftOut, Report, Summary},
     sift::disturbances,
@@ -239,7 +239,7 @@ fn two_levels(values: &[f64]) -> Option<[(f64, usize); 2]> {
     let at = (LEAST..(logs.len() + 1).saturating_sub(LEAST)).max_by(|a, b| gap(*a).total_cmp(&gap(*b)))?;
     let (low, high) = logs.split_at(at);
     // Values rounded to whole milliseconds can lie on two sides of a border.
-    let step = 10.0_f64.powi(-(decimals(values) as i32)) * 1.5;
+    let step = last_digit(values) * 1.5;
     let is_rounding = sorted[at] - sorted[at - 1] < step;
     // 0.01: levels that lie closer are seen by nobody, and coarse clocks have them.
     let is_wide = gap(at) > (WIDER * range(low).max(range(high))).max(0.01);

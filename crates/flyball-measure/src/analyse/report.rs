@@ -59,7 +59,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Its values, in the order of rounds.
+    /// Returns the values in the order of the rounds.
     pub(crate) fn values(&self) -> Vec<f64> {
         self.points.iter().map(|point| point.value).collect()
     }
@@ -222,8 +222,8 @@ impl Comparison {
     }
 
     /// The interval of the difference before the values were rounded to steps. Each ratio is off
-    /// by a step at most, and so are the ends. Rounding does not turn a difference around, so that
-    /// of one that is shown ends at 0.
+    /// by a step at most, and so are the ends. Rounding does not turn a difference around, so the
+    /// interval of a shown difference ends at 0.
     pub(super) fn with_steps(&self, is_shown: bool) -> Option<Interval> {
         let found = self.interval?;
         if !self.is_coarse() {
