@@ -16,13 +16,13 @@ pub enum FirmwareTurbo {
 }
 
 impl FirmwareTurbo {
-    /// Judges by the processor's flags, and by whether the bit is set in each package if that is
-    /// known.
+    /// Judges by the processor's flags, and by whether the bit is set in each package whose
+    /// register can be read.
     pub(crate) fn new(
         vendor: Vendor,
         has_flag: impl Fn(&str) -> bool,
         has_boost_file: bool,
-        bits: Option<&[(u32, bool)]>,
+        bits: &[(u32, bool)],
     ) -> FirmwareTurbo {
         let flag = match vendor {
             // acpi-cpufreq's switch writes the same bit (boost_set_msr), and it makes the file only
@@ -32,11 +32,10 @@ impl FirmwareTurbo {
             Vendor::Amd => "cpb",
             Vendor::Other => return FirmwareTurbo::Allowed,
         };
-        let all = bits.unwrap_or_default();
         let packages: Vec<u32> =
-            all.iter().filter(|(_, is_off)| *is_off).map(|(package, _)| *package).collect();
+            bits.iter().filter(|(_, is_off)| *is_off).map(|(package, _)| *package).collect();
         if !packages.is_empty() {
-            let is_everywhere = packages.len() == all.len();
+            let is_everywhere = packages.len() == bits.len();
             return FirmwareTurbo::Off { packages, is_everywhere };
         }
         // The processor clears CPUID.06H:EAX[1], which is the flag ida, while the bit is set (Intel
@@ -64,7 +63,7 @@ impl Snapshot {
             }
         }
         let has_flag = |flag: &str| topology.flags.is_empty() || topology.flags.contains(flag);
-        let turbo = FirmwareTurbo::new(topology.vendor, has_flag, has_boost_file, Some(&bits));
+        let turbo = FirmwareTurbo::new(topology.vendor, has_flag, has_boost_file, &bits);
         if let FirmwareTurbo::NoFlag(flag) = turbo {
             seen = vec![Evidence { place: "/proc/cpuinfo flags".to_owned(), value: format!("no {flag}") }];
         }

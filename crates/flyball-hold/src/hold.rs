@@ -129,7 +129,8 @@ impl From<&str> for Owner {
             "config" => Owner::Config,
             "boot" => Owner::Boot,
             "desktop" => Owner::Desktop(None),
-            _ => (client().or_else(|| Some(Owner::Desktop(Some(user("desktop of user ")?)))))
+            _ => client()
+                .or_else(|| user("desktop of user ").map(|user| Owner::Desktop(Some(user))))
                 .unwrap_or_else(|| Owner::User(user("user ").unwrap_or(0))),
         }
     }

@@ -71,10 +71,10 @@ fn turbo(facts: &Facts) -> Option<Answer> {
 /// Returns turbo as the firmware leaves it.
 pub(super) fn firmware_turbo(facts: &Facts) -> FirmwareTurbo {
     let is_set = |(package, value): (u32, u64)| (package, value >> 38 & 1 == 1);
-    let registers = facts.msr_of_packages(MSR_IA32_MISC_ENABLE).ok();
-    let bits: Option<Vec<_>> = registers.map(|all| all.into_iter().map(is_set).collect());
+    let registers = facts.msr_of_packages(MSR_IA32_MISC_ENABLE).unwrap_or_default();
+    let bits: Vec<_> = registers.into_iter().map(is_set).collect();
     let has_boost = facts.read(BOOST).is_ok();
-    FirmwareTurbo::new(facts.vendor, |flag| facts.flag(flag), has_boost, bits.as_deref())
+    FirmwareTurbo::new(facts.vendor, |flag| facts.flag(flag), has_boost, &bits)
 }
 
 fn turbo_intel(facts: &Facts) -> Answer {

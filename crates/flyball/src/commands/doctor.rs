@@ -253,8 +253,8 @@ fn fix(
 fn list(output: &Reporter) -> Result<Exit, Failure> {
     let mut rows = Vec::new();
     for check in doctor::CHECKS.iter().copied().flatten() {
-        let option = (check.group() == Group::Recommended).then_some("--storpool");
         let group = check.group();
+        let option = (group == Group::Recommended).then_some("--storpool");
         let doctor::Check { id, why, looks, .. } = *check;
         rows.push(render::Row { id, group, why, looks, option });
     }
