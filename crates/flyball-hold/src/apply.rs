@@ -178,7 +178,7 @@ fn bring_except(
     let applied = if wanted.is_empty() {
         None
     } else {
-        // What was judged is what is written, unless a release has changed what it was judged by.
+        // Writes the plan that was judged, unless a release has changed the values it was made from.
         // Dropped on failure, the transaction restores what it has written.
         let planned = planned.filter(|_| restored.remembered == 0);
         Some(transaction.apply_planned(&wanted, planned, &|| false)?)

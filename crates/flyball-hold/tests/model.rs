@@ -217,7 +217,7 @@ fn holds_belong_to_their_owners() {
     let added = |store: &mut Store, user: u32| (0..70).filter(|number| add(store, user, *number)).count();
     assert_eq!((added(&mut store, 1), added(&mut store, 2), added(&mut store, 3)), (16, 16, 0));
     store.add_by(None, named("another", Owner::User(0))).unwrap();
-    // So do settings, whatever holds they are in; a hold that is replaced does not count.
+    // Settings are limited too, over all holds together. A hold that is replaced does not count.
     let mut store = Store::empty(&kernel);
     let mut add = |user: u32, name: &str, count: usize| {
         let settings = vec![hold(0, &[0], 100, 0).settings[0].clone(); count];

@@ -139,7 +139,7 @@ fn what_is_planted_is_what_is_named() {
     let mut paired = Tally::default();
     for line in SITUATIONS.lines().filter(|line| !line.starts_with('#')) {
         let situation = Situation::parse(line);
-        // With a limit below what the situation leaves, the limit is a reason too.
+        // A limit below what the situation leaves is a reason too.
         let is_limited = situation.settings.iter().any(|setting| setting.starts_with("max-"));
         let is_paired = situation.kernels.len() > 1 && !is_limited && !situation.machine.contains("boot");
         for kernel in &situation.kernels {

@@ -262,7 +262,8 @@ pub fn read<R: ChunkReader + 'static>(
 }
 
 thread_local! {
-    /// Whether this thread reads a file, so that a panic is an error of the file and not printed.
+    /// Whether this thread reads a file. A panic then means that the file is damaged, and is not
+    /// printed.
     static READS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 

@@ -79,7 +79,7 @@ impl MachineArg {
                  recorded machine"
             ))),
             MachineArg::Recorded(path) => match Recorded::open(path) {
-                // As packed as the test data of intel/pepc is.
+                // The test data of intel/pepc is packed like this.
                 Ok(host) if !host.exists(flyball_host::topology::CPUS) => Err(Failure::usage(format!(
                     "no machine at '{self}': it has no sys/devices/system/cpu; unpack it first if its files are packed"
                 ))),

@@ -151,7 +151,7 @@ impl Bus<'_> {
         moment: Moment,
     ) -> Answer {
         let hold = Hold::new(name.parse().map_err(invalid)?, Owner::User(user), settings, moment.unix);
-        // Only to spare readers a wrong guess: holds are told apart by their owners.
+        // This only avoids confusion: a hold is identified by its owner, not its name.
         if hold.name.as_str() == CHOSEN.0 || hold.name.as_str().starts_with(PREFIX) {
             return Err(invalid(format_args!("the name '{name}' is the desktop's")));
         }

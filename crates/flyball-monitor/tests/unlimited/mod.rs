@@ -26,7 +26,7 @@ pub(crate) fn machine(name: &str) -> MachineSpec {
     spec
 }
 
-/// What counts as equal, MHz.
+/// Frequencies this close, in MHz, count as equal.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tolerance {
     /// Losses below it are rounding.

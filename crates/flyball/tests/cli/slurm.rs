@@ -31,7 +31,7 @@ fn held(lines: &str) -> Option<String> {
     held_for("slow", lines)
 }
 
-/// The same for a job that asks for this profile.
+/// Does the same as [`held`] for a job that asks for this profile.
 fn held_for(profile: &str, lines: &str) -> Option<String> {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();

@@ -209,7 +209,7 @@ fn one_situation_has_one_answer() {
         let facts = Facts::take(&host, sampler.layout(), |_| None).unwrap();
         let found = explain(sampler.layout(), &facts, &samples, Some(&cpus)).remove(0);
         let answer = found.first().map(flyball_monitor::Step::name);
-        // Of two reasons that took equally much, either may be the first.
+        // If two reasons took the same amount, either may come first.
         let most = found.first().map_or(0.0, |step| step.mhz);
         if found.steps.iter().filter(|step| step.mhz > most - 2.0).count() > 1 {
             continue;
