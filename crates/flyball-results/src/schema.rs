@@ -82,7 +82,7 @@ const ROUNDS: [Column; 24] = [
 ];
 
 const FINDINGS: [Column; 5] = [
-    ("check", Type::Text, "the check, as in docs/doctor.md"),
+    ("check", Type::Text, "the check, as `flyball doctor --list` names it"),
     ("verdict", Type::Text, "ok, note, warning, fault or unknown"),
     ("what", Type::Text, "the finding in one sentence"),
     ("evidence", Type::Text, "a JSON list of `place` and `value`"),

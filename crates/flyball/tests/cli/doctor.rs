@@ -291,38 +291,6 @@ fn the_tickless_fault_is_recognised_from_command_line_driver_and_trace() {
     }
 }
 
-/// docs/doctor.md has every check as the program lists them.
-#[test]
-fn the_page_has_every_check() {
-    let folder = tempfile::tempdir().unwrap();
-    let rows = json(folder.path(), &["doctor", "--list", "--json"]);
-    let mut groups: Vec<(&str, Vec<String>)> = Vec::new();
-    for row in rows.as_array().unwrap() {
-        let text = |key: &str| row[key].as_str().unwrap_or_default();
-        let option = if text("option").is_empty() { String::new() } else { format!(" ({})", text("option")) };
-        let check = format!("`{}`{option}", text("id"));
-        match groups.iter_mut().find(|(group, _)| *group == text("group")) {
-            Some((_, checks)) => checks.push(check),
-            None => groups.push((text("group"), vec![check])),
-        }
-    }
-    let mut made = String::from("\n| group | checks |\n|---|---|\n");
-    for (group, checks) in groups {
-        made += &format!("| {group} | {} |\n", checks.join(", "));
-    }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/doctor.md");
-    let page = std::fs::read_to_string(&path).unwrap();
-    let (start, end) = ("--test cli doctor -->\n", "<!-- end -->");
-    let (head, rest) = page.split_once(start).unwrap();
-    let (present, tail) = rest.split_once(end).unwrap();
-    if std::env::var_os("FLYBALL_BLESS").is_some() {
-        std::fs::write(&path, format!("{head}{start}{made}\n{end}{tail}")).unwrap();
-        return;
-    }
-    let known = "FLYBALL_BLESS=1 cargo test -p flyball --test cli doctor";
-    assert_eq!(present.trim(), made.trim(), "docs/doctor.md is not what the program lists: {known}");
-}
-
 /// A profile is a choice: what it costs is noted, with the command. The same setting by another
 /// program is a warning.
 #[test]
