@@ -81,8 +81,8 @@ pub struct ProgramArgs {
     #[arg(short = 's', long, value_name = "COMMAND")]
     pub setup: Option<String>,
 
-    /// Shell command that builds an arm again before each block, not measured. FLYBALL_SEED is
-    /// another number each time, for a random order of linking.
+    /// Shell command that builds an arm again before each block, not measured. FLYBALL_SEED
+    /// differs each time; use it to link in random order.
     #[arg(long, value_name = "COMMAND", conflicts_with = "fixed_layout", hide_short_help = true)]
     pub rebuild: Option<String>,
 
@@ -94,8 +94,8 @@ pub struct ProgramArgs {
     #[arg(long, value_name = "COMMAND", hide_short_help = true)]
     pub cleanup: Option<String>,
 
-    /// Also run the first arm a second time in each block. If the machine calls these equal arms
-    /// different, no verdict is given.
+    /// Also run the first arm a second time in each block. If flyball finds a difference between
+    /// these equal arms, it gives no verdict.
     #[arg(long)]
     pub aa: bool,
 

@@ -118,7 +118,9 @@ pub enum SettingsError {
     #[error("{machine} booted with {words} still needs {needed}: this machine or kernel does not have that")]
     NotBooted { machine: String, words: String, needed: String },
     /// A machine in software whose state is kept.
-    #[error("a comparison boots the machine again and again: it cannot be kept with --sim-state")]
+    #[error(
+        "a comparison boots the machine again and again: it cannot be kept with --sim-state\nhint: leave out --sim-state"
+    )]
     Kept,
     /// The journal of a machine in software has no directory.
     #[error("cannot make a directory for the journal: {0}")]

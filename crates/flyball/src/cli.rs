@@ -9,7 +9,7 @@ use crate::{
     machine::{EVERYWHERE, MachineOptions},
 };
 
-/// Set up a machine's processors for a workload, measure the effect, and restore everything.
+/// Explain, change, hold and measure CPU performance settings, and restore what was there.
 #[derive(Debug, Parser)]
 #[command(name = "flyball", version, propagate_version = true)]
 pub(crate) struct Cli {
@@ -20,8 +20,9 @@ pub(crate) struct Cli {
     #[arg(long, global = true, help_heading = EVERYWHERE)]
     pub json: bool,
 
-    /// Directory of the lock and the journal [default: FLYBALL_STATE, or /run/flyball]. flyball
-    /// also takes the lock in /run/flyball, so only one command changes a machine at a time.
+    /// Directory of the journal (the saved original values) and the lock [default: FLYBALL_STATE,
+    /// or /run/flyball]. flyball also takes the lock in /run/flyball, so only one command changes
+    /// a machine at a time.
     #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "DIR", hide_short_help = true)]
     pub state_dir: Option<PathBuf>,
 

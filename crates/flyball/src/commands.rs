@@ -77,7 +77,7 @@ pub(crate) enum Command {
     /// Show every write that settings need, without writing.
     Plan(Lazy<plan::Args>),
 
-    /// List profiles and what each would change here.
+    /// List profiles, and how many of their settings this machine has.
     Profiles(Lazy<profiles::Args>),
 
     /// Apply a profile until reboot or restore.
@@ -113,14 +113,13 @@ pub(crate) enum Command {
     /// Prepare the machine for benchmarks, and find shifts in a series of runs.
     Quiet(Lazy<quiet::Args>),
 
-    /// Intel Speed Select: performance levels, base-freq, turbo-freq, core-power, with plan and
-    /// undo.
+    /// Change Intel Speed Select: performance levels, base-freq, turbo-freq, core-power.
     Sst(Lazy<sst::Args>),
 
     /// Record, report and diagnose the P-state driver's decisions.
     Trace(Lazy<trace::Args>),
 
-    /// Show the speed each CPU is asked for, the speed it delivers, and what limits it.
+    /// Show each CPU's requested and actual speed live, and what limits it.
     Top(Lazy<top::Args>),
 
     /// Serve processor metrics to Prometheus, or write them to a file.
@@ -336,16 +335,12 @@ impl Command {
             | Command::IntelSpeedSelect(_)
             | Command::AmdPstateTrace(_)
             | Command::IntelPstateTracer(_) => false,
-            // It looks for names in any directory.
-            Command::Complete(args) => {
-                files.read("/");
-                args.names_machine()
-            }
-            // They print text of flyball's own.
+            // They print text of flyball's own; `complete` looks for names in any directory.
             Command::Explain(_)
             | Command::Man(_)
             | Command::Completions(_)
             | Command::Schema(_)
+            | Command::Complete(_)
             | Command::Parse(_) => false,
             // Confines itself, more tightly, once it has its sockets.
             #[cfg(feature = "bus")]

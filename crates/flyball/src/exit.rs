@@ -37,36 +37,36 @@ macro_rules! exits {
 }
 
 exits! {
-    /// Done; for `verify`, the settings hold; for `doctor`, nothing worse than a note.
+    /// Done. `verify`: the settings are in effect. `doctor`: nothing is worse than a note.
     Done = 0;
-    /// It failed; nothing was changed, or what was changed has been restored.
+    /// Failed. Nothing was changed, or every change was undone. Also: a trace has records that cannot
+    /// be read.
     Failed = 1;
-    /// The command line or a file given on it cannot be used; nothing was done.
+    /// The command line, or a file or machine that it names, cannot be used. Nothing was done.
     Usage = 2;
-    /// A write failed and restoring what was written before failed too: see the message.
+    /// A write failed, and undoing the others failed too. Or settings were restored and the journal
+    /// could not be written.
     HalfDone = 3;
-    /// This machine does not have what the command needs (kselftest's SKIP).
+    /// This machine lacks what the command needs.
     NotHere = 4;
-    /// `verify`, `hold status`, `quiet status`: at least one setting does not hold.
+    /// `verify`, `hold status`, `hold rehearse`, `quiet status`: a setting is not in effect.
     Drifted = 5;
-    /// Another flyball holds the machine.
+    /// Another flyball command is changing the machine.
     Locked = 6;
-    /// A value was accepted, but the kernel clamped it to another.
+    /// The kernel clamped a value to another one.
     Clamped = 7;
     /// `doctor`: the worst finding is a warning.
     Warning = 8;
     /// `doctor`: the worst finding is a fault.
     Fault = 9;
-    /// Done, but stdout or stderr could not be written (a full disk behind `>`); settings are as
-    /// after success.
+    /// The work is done, but stdout or stderr could not be written.
     Unwritten = 10;
-    /// The files of a machine, recorded or described, take more memory or processor time than
-    /// flyball gives them.
+    /// A recording or machine file needs more memory or processor time than flyball allows.
     Limited = 11;
-    /// `compare --fail-if`: an arm is over a limit.
+    /// `compare --fail-if`, `report --fail-if`: an arm is over a limit.
     Over = 12;
-    /// `compare --fail-if`: these rounds cannot tell whether an arm is over a limit. With
-    /// `--bisect`: they name no commit.
+    /// The rounds do not decide a limit of `--fail-if`, or name no commit for `--bisect`. Or the first
+    /// arm differs from itself (`--aa`).
     CannotTell = 13;
 }
 
@@ -315,5 +315,14 @@ mod tests {
         assert_eq!(failure.to_string(), format!("seed 'x': {number}"));
         assert_eq!(failure.find::<std::num::ParseIntError>(), Some(&number));
         assert!(failure.find::<fmt::Error>().is_none());
+    }
+
+    #[test]
+    fn the_page_lists_every_code() {
+        let page = include_str!("../../../docs/exit-codes.md");
+        for (code, meaning) in Exit::TABLE {
+            let row = format!("| {code} | {} |", meaning.trim());
+            assert!(page.contains(&row), "docs/exit-codes.md lacks {row}");
+        }
     }
 }

@@ -79,7 +79,7 @@ pub(crate) fn command(top: Command, width: usize, short: bool) -> Command {
     // The names are collected first: mut_subcommand() takes the command that they are borrowed
     // from.
     for name in top.get_subcommands().map(|command| command.get_name().to_owned()).collect::<Vec<_>>() {
-        top = top.mut_subcommand(&name, |command| fitted(command, width, &format!("flyball {name}")));
+        top = top.mut_subcommand(&name, |command| fitted(command, width, &format!("flyball {name}"), ""));
         if short {
             top =
                 top.mut_subcommand(&name, |command| on_a_screen(command, width, &format!("flyball {name}")));
@@ -98,7 +98,7 @@ pub(crate) fn first_screen(width: usize) -> String {
     let groups: Vec<String> =
         GROUPS.iter().map(|(name, commands)| format!("  {name:<18}{}", commands.join("  "))).collect();
     format!(
-        "CPU performance control on Linux: change settings, measure, undo exactly\n\nUsage: flyball [-M MACHINE] \
+        "Explain, change, hold and measure CPU settings, and restore what was there\n\nUsage: flyball [-M MACHINE] \
          COMMAND ...\n\n{}\n\n{}\n\n`flyball COMMAND -h` shows how, `flyball help` what each command does, and\n`flyball man` \
          is the manual. -M names another machine: sim:NAME, or a recording.",
         groups.join("\n"),
@@ -186,16 +186,22 @@ fn without_globals(mut command: Command, globals: &[Arg]) -> Command {
 }
 
 /// Makes -h of a command and of those below it fit a screen: options under one heading, as many as
-/// there is room for, in the order of their declaration. If that is not enough, no examples.
+/// there is room for, in the order of their declaration. If that is not enough, no examples. Next to
+/// a list of subcommands, options are worth more than examples.
 fn on_a_screen(mut command: Command, width: usize, path: &str) -> Command {
     command = command.disable_version_flag(true).mut_args(|arg| {
         let values = arg.get_action().takes_values();
         arg.help_heading(None).hide_possible_values(values)
     });
     let more = format!("`{path} --help` has more.");
-    loop {
-        let excess = command.clone().term_width(width).render_help().to_string().lines().count();
-        let Some(excess) = excess.checked_sub(SCREEN).filter(|excess| *excess > 0) else { break };
+    let excess = |command: &Command| {
+        let lines = command.clone().term_width(width).render_help().to_string().lines().count();
+        lines.checked_sub(SCREEN).filter(|excess| *excess > 0)
+    };
+    if command.has_subcommands() && excess(&command).is_some() {
+        command = command.after_help(more.clone());
+    }
+    while let Some(excess) = excess(&command) {
         let is_shown =
             |arg: &&Arg| !(arg.is_positional() || arg.is_hide_set() || arg.is_hide_short_help_set());
         let shown: Vec<_> =
@@ -215,20 +221,24 @@ fn on_a_screen(mut command: Command, width: usize, path: &str) -> Command {
     command
 }
 
-/// A command, and those below it, with help for `width` columns.
-fn fitted(mut command: Command, width: usize, path: &str) -> Command {
+/// A command, and those below it, with help for `width` columns. `above` is where a command without
+/// examples of its own has them.
+fn fitted(mut command: Command, width: usize, path: &str, above: &str) -> Command {
     let text = command.get_after_help().map(ToString::to_string);
     let parts = text.as_deref().map(blocks).unwrap_or_default();
     let more = format!("`{path} --help` has more.");
     let short = after(&parts, false, width);
     let short = if short.is_empty() { more } else { format!("{short}\n\n{more}") };
-    command = command.after_help(short);
-    if !parts.is_empty() {
-        command = command.after_long_help(after(&parts, true, width));
-    }
+    // Without a long text, clap prints the short one.
+    let (above, long) = match (parts.is_empty(), above) {
+        (true, "") => ("", String::new()),
+        (true, _) => (above, format!("Examples and exit codes: `{above} --help`")),
+        (false, _) => (path, after(&parts, true, width)),
+    };
+    command = command.after_help(short).after_long_help(long);
     let below: Vec<String> = command.get_subcommands().map(|one| one.get_name().to_owned()).collect();
     for name in below {
-        command = command.mut_subcommand(&name, |one| fitted(one, width, &format!("{path} {name}")));
+        command = command.mut_subcommand(&name, |one| fitted(one, width, &format!("{path} {name}"), above));
     }
     command.mut_args(|arg| {
         let Some(help) = arg.get_help().map(ToString::to_string) else { return arg };
@@ -283,42 +293,6 @@ mod tests {
             let names = options.keys().filter(|name| *name != "--cpu").count();
             assert_eq!(names, 1, "-{letter} is {options:?}");
         }
-    }
-
-    /// The row of `command`, with the names of its subcommands.
-    #[cfg(feature = "full")]
-    fn row(command: &Command) -> String {
-        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-        let below: Vec<String> = command
-            .get_subcommands()
-            .filter(|one| !one.is_hide_set() && one.get_name() != "help")
-            .map(|one| format!("`{}`", one.get_name()))
-            .collect();
-        let below = if below.is_empty() { String::new() } else { format!(" ({})", below.join(", ")) };
-        format!("- `{}`: {about}{below}\n", command.get_name())
-    }
-
-    #[cfg(feature = "full")]
-    #[test]
-    fn the_documents_list_every_command() {
-        let top = Cli::command();
-        let mut table = String::new();
-        for (group, names) in GROUPS {
-            table += &format!("## {group}\n\n");
-            table.extend(names.iter().filter_map(|name| top.find_subcommand(name)).map(row));
-            table.push('\n');
-        }
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/commands.md");
-        let page = std::fs::read_to_string(path).unwrap();
-        let (head, _) = page.split_once("## ").unwrap_or((&page, ""));
-        let wanted = format!("{head}{}", table.trim_end()) + "\n";
-        if std::env::var_os("FLYBALL_BLESS").is_some() {
-            std::fs::write(path, &wanted).unwrap();
-        }
-        assert!(
-            page == wanted,
-            "FLYBALL_BLESS=1 cargo test -p flyball --features full --bin flyball writes docs/commands.md"
-        );
     }
 
     #[test]
@@ -382,6 +356,8 @@ mod tests {
                     let wide = text.lines().find(|line| line.chars().count() > width);
                     assert!(wide.is_none(), "{} at {width}: {wide:?}", one.get_name());
                 }
+                let long = one.render_long_help().to_string();
+                assert!(!long.contains("--help` has more"), "{long}");
             }
         }
     }

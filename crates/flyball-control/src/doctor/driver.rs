@@ -309,11 +309,9 @@ fn not_requested(facts: &Facts, driver: &str) -> Answer {
         Ok("4" | "7") if is_left_out => Some(format!("server profiles {servers}")),
         Ok(_) => None,
         Err(_) if is_left_out => Some(format!(
-            "ACPI profiles that are not specified and for server profiles {servers}; which one this machine has is not known"
+            "unspecified ACPI profiles and for server profiles {servers}; {path} cannot be read here"
         )),
-        Err(_) => {
-            Some("ACPI profiles that are not specified; which one this machine has is not known".to_owned())
-        }
+        Err(_) => Some(format!("unspecified ACPI profiles; {path} cannot be read here")),
     };
     let answer = match left_out {
         Some(which) => note(format!("{driver} runs; without a parameter the kernel uses it for {which}"))

@@ -354,7 +354,7 @@ fn amd_limit_source(facts: &Facts) -> Option<Answer> {
     let folders = hsmp_folders(facts);
     if folders.is_empty() {
         return Some(unknown(facts.missing(
-            "the management port's files (HSMP)",
+            "the management port (HSMP)",
             "Linux 6.16 or newer, HSMP enabled in firmware, modprobe hsmp_acpi",
         )));
     }

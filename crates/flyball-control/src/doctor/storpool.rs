@@ -22,7 +22,7 @@ pub(super) const CHECKS: &[Check] = &[
     ),
     Check::new(
         "storpool.energy-bias",
-        "Bias 15 lets the firmware save power between bursts; the page measured 60 to 67 us and 150 to 100 W.",
+        "Bias 15 lets the firmware save power between bursts; on the page, latency rose from 60 to 67 us and power fell from 150 to 100 W.",
         "power/energy_perf_bias of every CPU",
         energy_bias,
     )

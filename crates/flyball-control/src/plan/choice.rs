@@ -124,7 +124,7 @@ fn first_read(snapshot: &Snapshot, knob: Id) -> Vec<Evidence> {
     let knob = if knob == Id::Governor { Id::AvailableGovernors } else { knob };
     let place = snapshot.places(knob).ok().and_then(|places| places.first());
     let absent = || snapshot.absent_everywhere(knob).map(|why| snapshot.absence_evidence(knob, why));
-    let nowhere = || Evidence { place: knob.to_string(), value: "no place has it".to_owned() };
+    let nowhere = || Evidence { place: knob.to_string(), value: "no file or register".to_owned() };
     vec![match place {
         Some(place) => snapshot.evidence(knob, place),
         None => absent().unwrap_or_else(nowhere),

@@ -37,11 +37,11 @@ pub(super) const EPP: Knob = Knob {
     interacts: &[
         (
             Id::Governor,
-            "under performance in active mode anything above 0 is refused with EBUSY; a change of governor \
-                        may forget the preference",
+            "in active mode, governor performance rejects any other EPP (EBUSY); a change of governor \
+                        may reset the preference",
         ),
         (Id::DriverMode, "a change resets it; passive amd-pstate has none"),
-        (Id::Epb, "the older hint for the same; where the processor has EPP, it wins"),
+        (Id::Epb, "the older hint; if the processor has EPP, EPP wins"),
         (Id::AvailableEpp, "lists the words"),
     ],
     role: Role::Knob(Control {

@@ -13,10 +13,10 @@ pub const FORMS: &str = "\
 write PATH fails ERRNO [nth N]              the access fails (reads too: read PATH fails ...)
 ioctl PATH fails ERRNO [nth N]              a call of a device fails (/dev/isst_interface)
 write PATH is lost [nth N]                  the write succeeds and changes nothing
-write PATH meets PATH=TEXT [nth N]          just before it another program writes (reads too)
+write PATH meets PATH=TEXT [nth N]          another program writes PATH=TEXT first (reads too)
 PATH=TEXT every TIME|after TIME             another program writes at these times
 offline CPUS [after TIME] [for TIME]        CPUs go offline, and come back
-fan blocked|FACTOR [after TIME] [for TIME]  resistance to air times 7.7, or FACTOR
+fan blocked|FACTOR [after TIME] [for TIME]  the cooler's thermal resistance times 7.7, or FACTOR
 air CELSIUS [after TIME] [for TIME]         the air's temperature
 glitch CPUS MHZ [after TIME] [for TIME]     firmware runs CPUs at no more than MHZ";
 

@@ -28,17 +28,17 @@ flyball leaves it out and says so. From a list, it takes the first value that th
 current settings as a profile.
 
 Settings last until reboot, 'flyball restore' or another program's write. --at-boot enables flyball-apply@NAME.service, which \
-applies the profile NAME at each boot; 'flyball restore' leaves it enabled. --at-boot also prints lines for what boot itself can set (kernel command line, \
-modprobe, tmpfiles) and writes none of them.
+applies the profile NAME at each boot; 'flyball restore' leaves it enabled. --at-boot also prints the kernel parameters, modprobe and tmpfiles lines that set the same at boot; it does not write them.
 
 Examples:
   flyball apply storage
   flyball apply quiet.toml
   flyball apply quiet.toml turbo=on      a setting in addition to the profile; later ones win
   flyball apply quiet.toml -n            print the writes and their reasons
-  flyball apply storage --at-boot -n     print what would be made; without -n, make it
+  flyball apply storage --at-boot -n     show the unit that would be enabled
 
-Exit codes are those of 'flyball set'.")]
+Exit codes: 0 done, 1 failed (settings are restored), 2 a value is not accepted, 3 restoring failed too, 4 the machine lacks \
+the knobs, 6 another flyball command is changing the machine, 7 done, but the kernel clamped a value.")]
 pub(crate) struct Args {
     #[command(flatten)]
     wanted: change::SettingArgs,

@@ -17,6 +17,7 @@ Examples:
   flyball completions zsh > ~/.zfunc/_flyball
   flyball completions fish > ~/.config/fish/completions/flyball.fish")]
 pub(crate) struct Args {
+    /// The shell whose script to print.
     #[arg(value_name = "SHELL")]
     pub shell: Shell,
 }

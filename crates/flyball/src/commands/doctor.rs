@@ -55,7 +55,7 @@ pub(crate) struct Args {
     #[arg(long)]
     storpool: bool,
 
-    /// Show the fixes that flyball can set, and apply them at once, all or none.
+    /// Show the fixes that flyball can set, and apply them without asking, all or none.
     #[arg(long, conflicts_with = "list")]
     fix: bool,
 
@@ -68,8 +68,8 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["fix", "list"])]
     write: bool,
 
-    /// Also check a trace of this machine (trace.dat or text, see `flyball trace record`): was the
-    /// driver called on isolated CPUs, and did the frequency follow the requests?
+    /// Also check a trace of this machine (trace.dat or text, see `flyball trace record`): whether
+    /// the driver was called on isolated CPUs, and whether the frequency followed the requests.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["list", "fix"])]
     trace: Option<PathBuf>,
 

@@ -218,7 +218,7 @@ fn one(knob: &Knob, paint: Paint) -> String {
     };
     if let Some(step) = knob.step() {
         rows("takes", wrap(knob.accepts(), width - 14));
-        rows("written", vec![format!("in step '{step}'")]);
+        rows("order", vec![format!("written in step '{step}'")]);
     } else {
         rows("takes", vec!["nothing: a fact of the machine".to_owned()]);
     }

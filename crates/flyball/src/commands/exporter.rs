@@ -17,8 +17,8 @@ use crate::{
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-It answers on loopback only unless --web.listen-address says otherwise, reads only, and wakes no sleeping CPU. Averages \
-begin at the same client's last scrape. docs/metrics.md lists the metrics and how many series each has.
+It listens on loopback unless you give --web.listen-address. It never writes. To read energy, it wakes at most one sleeping CPU per \
+package and scrape, and no others. Averages cover the time since the same client's last scrape. docs/metrics.md lists the metrics.
 
 Examples:
   flyball exporter

@@ -60,8 +60,8 @@ Examples:
   flyball hold status --why
   flyball hold release --all        everything is as it was before the first hold
 
-Exit codes: 0 done or all settings hold, 1 failed, 2 a value is not accepted, 3 restoring failed too, 4 the machine does not have \
-this knob, 5 status: a setting does not hold, 6 another flyball command is changing the machine, 7 done, but the kernel clamped a value."
+Exit codes: 0 done or all settings are in effect, 1 failed, 2 a value is not accepted, 3 restoring failed too, 4 the machine does not have \
+this knob, 5 status: a setting is not in effect, 6 another flyball command is changing the machine, 7 done, but the kernel clamped a value."
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -93,7 +93,7 @@ struct ReleaseArgs {
     #[arg(required_unless_present = "all", value_name = "NAME")]
     name: Vec<HoldName>,
 
-    /// All holds, those of the configuration too, until the service starts again.
+    /// Release all holds. Those of hold.toml return when the service starts again.
     #[arg(long, conflicts_with = "name")]
     all: bool,
 
@@ -148,7 +148,7 @@ fn note_without_service(store: &Store, host: &dyn Host) {
             ""
         };
         eprintln!(
-            "note: the service does not run: settings are not watched, and conditions, --for and --while-pid have no effect until it runs{how}"
+            "note: the service does not run: nothing corrects changes or ends a hold by itself, and conditions are checked only when you add or release holds{how}"
         );
     }
 }

@@ -42,7 +42,7 @@ const WRITTEN: &str = "2026-11-22";
 /// Files that commands use besides those that are named to them.
 const FILES: &[(&str, &str)] = &[
     ("/run/flyball/journal", "What settings were before flyball changed them; `flyball restore` reads it."),
-    ("/run/flyball/lock", "Held by the flyball that changes the machine."),
+    ("/run/flyball/lock", "Locked by the command that is changing the machine."),
 ];
 
 /// Variables that flyball reads.
@@ -151,7 +151,7 @@ fn page(top: &Command, path: &[&str], command: &Command) -> Roff {
     examples(&mut roff, &blocks);
     list(&mut roff, "FILES", FILES);
     list(&mut roff, "ENVIRONMENT", ENVIRONMENT);
-    exit_status(&mut roff, &blocks);
+    exit_status(&mut roff, top, path);
     see_also(&mut roff, top, path);
     roff
 }
@@ -329,15 +329,22 @@ fn list(roff: &mut Roff, heading: &str, items: &[(&str, &str)]) {
     }
 }
 
-/// What this command's codes mean, if it says so, and otherwise all codes.
-fn exit_status(roff: &mut Roff, blocks: &[Block]) {
+/// What this command's codes mean, if it or a command above it says so, and otherwise all codes.
+fn exit_status(roff: &mut Roff, top: &Command, path: &[&str]) {
     roff.control("SH", ["EXIT STATUS"]);
-    let own = blocks.iter().find_map(|block| match block {
-        Block::ExitCodes(text) => Some(text.as_str()),
-        _ => None,
-    });
+    let mut own = None;
+    let mut command = Some(top);
+    for name in path.iter().skip(1) {
+        command = command.and_then(|above| above.find_subcommand(name));
+        let text = command.and_then(Command::get_after_help).map(ToString::to_string).unwrap_or_default();
+        let codes = blocks(&text).into_iter().find_map(|block| match block {
+            Block::ExitCodes(text) => Some(text),
+            _ => None,
+        });
+        own = codes.or(own);
+    }
     if let Some(own) = own {
-        roff.text([roman(own.strip_prefix("Exit codes: ").unwrap_or(own))]);
+        roff.text([roman(own.strip_prefix("Exit codes: ").unwrap_or(&own))]);
         return;
     }
     for (code, meaning) in Exit::TABLE {

@@ -27,7 +27,7 @@ use crate::{
     args_conflicts_with_subcommands = true,
     after_help = "\
 Levels, each including the one before:
-  light    performance governor and preference, shallow idle states, interrupts elsewhere; turbo stays on
+  light    governor and preference performance, no deep sleep, interrupts on other CPUs; turbo stays on
   steady   also turbo off
   fixed    also one frequency (base, or --freq) and SMT siblings offline
 
@@ -41,8 +41,8 @@ Examples:
 
 Under sudo the command runs as the user who called sudo; --as-root keeps it root, --user names another user.
 
-Exit codes: that of the command; otherwise 0 done, 1 failed, settings restored, 2 usage, 3 restoring failed, 6 another \
-flyball holds the machine."
+Exit codes: that of the command (127 there is no such command); otherwise 0 done, 1 failed, settings restored, 2 usage, \
+3 restoring failed, 5 status: not quiet, 6 another flyball command is changing the machine."
 )]
 pub(crate) struct Args {
     #[command(subcommand)]

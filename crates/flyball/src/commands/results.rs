@@ -24,7 +24,7 @@ Results that are added twice are stored once. Builds with the feature `parquet` 
 
 Examples:
   flyball results add results flyball-compare-20260131-120000    store a comparison
-  flyball results add results collected/                         what was collected, in a folder per host
+  flyball results add results collected/                         collected results, one folder per host
   flyball results add results --host node1 hyperfine.json        other tools' results, too
   flyball results list results
   flyball results shifts results --since 2026-01-01              what got faster or slower, where, and what changed with it
@@ -54,11 +54,11 @@ enum Action {
 
 #[derive(Debug, clap::Args)]
 struct Add {
-    /// The dataset's directory; it is made if it is not there.
+    /// The dataset's directory, created if missing.
     #[arg(value_name = "DATASET")]
     dataset: PathBuf,
 
-    /// Run directories, files, or directories that hold such, up to three folders deep.
+    /// Run directories, result files, or directories that contain them (at most three levels deep).
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
 
@@ -140,8 +140,7 @@ struct Shifts {
     #[command(flatten)]
     which: Which,
 
-    /// Of the series that are named, at most a share of 100 % minus this is named by chance, on
-    /// average.
+    /// Share of the reported series that really shifted, at least, on average.
     #[arg(long, value_name = "PERCENT", default_value_t = 99.0)]
     confidence: f64,
 }

@@ -47,9 +47,10 @@ Examples:
 Under sudo the command runs as the user who called sudo, with that user's groups and home; --as-root keeps it root, --user \
 names another user.
 
-Exit codes: that of the command (128 + N if signal N ended it). Before the command runs: 1 a write failed and everything \
-was restored, 2 a value is not accepted, 4 the machine does not have this knob, 6 another flyball command is changing the machine. \
-3 if the settings could not be restored.")]
+Exit codes: that of the command (128 + N if signal N ended it; 127 there is no such command). flyball's own errors also print a \
+line that begins with 'flyball:'. Before the command runs: 1 a write failed and everything was restored, 2 a value is not \
+accepted, 4 the machine does not have this knob, 6 another flyball command is changing the machine. Afterwards: 3 the settings \
+could not be restored.")]
 pub(crate) struct Args {
     /// Settings: KNOB=VALUE, or KNOB@CPUS=VALUE for some CPUs. They override those of the profile.
     #[arg(value_name = "KNOB[@CPUS]=VALUE")]

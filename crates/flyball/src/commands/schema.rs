@@ -23,7 +23,7 @@ Examples:
 
 Exit codes: 0 printed, 2 there is no such schema.")]
 pub(crate) struct Args {
-    /// A schema, with its number or without; without a name, all are listed.
+    /// Schema to print, such as get or get/1 [default: list all].
     #[arg(value_name = "NAME", value_parser = name, hide_possible_values = true)]
     name: Option<Schema>,
 

@@ -43,7 +43,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "CPUS")]
     cpu: Option<String>,
 
-    /// For commands that change something: print every write with its reason; write nothing.
+    /// Print every write with its reason; write nothing.
     #[arg(short = 'n', long, global = true)]
     dry_run: bool,
 
@@ -103,7 +103,7 @@ enum PerfProfile {
     GetConfigLevels,
     /// Show the version of the feature.
     GetConfigVersion,
-    /// Show whether there are levels.
+    /// Show whether the processor has performance levels.
     GetConfigEnabled,
     /// Show the current level.
     GetConfigCurrentLevel,
@@ -123,9 +123,9 @@ enum PerfProfile {
 
 #[derive(Debug, Subcommand)]
 enum BaseFreq {
-    /// Show what it offers at a level.
+    /// Show what base-freq offers at a level.
     Info(Level),
-    /// Enable it.
+    /// Enable base-freq.
     Enable {
         /// Also set classes of service (0 for the high-priority cores, 3 for the others) and raise
         /// the minimum frequency to the base frequency.
@@ -134,7 +134,7 @@ enum BaseFreq {
         #[arg(long, short_alias = 'a')]
         auto: bool,
     },
-    /// Disable it.
+    /// Disable base-freq.
     Disable {
         /// Also disable classes of service and lower the minimum frequency.
         #[arg(long, short_alias = 'a')]
@@ -144,7 +144,7 @@ enum BaseFreq {
 
 #[derive(Debug, Subcommand)]
 enum TurboFreq {
-    /// Show what it offers at a level.
+    /// Show what turbo-freq offers at a level.
     Info {
         #[command(flatten)]
         level: Level,
@@ -155,7 +155,7 @@ enum TurboFreq {
         #[arg(short = 'r', long, value_name = "TYPE")]
         trl_type: Option<String>,
     },
-    /// Enable it.
+    /// Enable turbo-freq.
     Enable {
         /// Also assign the cores of --cpu to class 0 and all others to class 3.
         #[arg(long, short_alias = 'a')]
@@ -164,7 +164,7 @@ enum TurboFreq {
         #[arg(long, short_alias = 't', value_name = "0xTRL")]
         trl: Option<String>,
     },
-    /// Disable it and restore the turbo ratio limits of the level.
+    /// Disable turbo-freq and restore the turbo ratio limits of the level.
     Disable {
         /// Also disable classes of service.
         #[arg(long, short_alias = 'a')]
@@ -177,7 +177,7 @@ enum TurboFreq {
 
 #[derive(Debug, Subcommand)]
 enum CorePower {
-    /// Show whether it is supported and enabled, and how classes share power.
+    /// Show whether core-power is supported and enabled, and how classes share power.
     Info,
     /// Enable classes of service.
     Enable {

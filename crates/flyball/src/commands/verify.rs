@@ -24,10 +24,10 @@ Compares the machine with a profile or settings. If something differs, running p
 (tuned, power-profiles-daemon, TLP, auto-cpufreq, thermald and others).
 
 Examples:
-  flyball verify quiet.toml && echo held
+  flyball verify quiet.toml && echo ok
   flyball verify governor=performance -c 0-3
 
-Exit codes: 0 held, 5 drifted, 2 a value is not accepted, 4 the machine does not have this knob.")]
+Exit codes: 0 in effect, 5 drifted, 2 a value is not accepted, 4 the machine does not have this knob.")]
 pub(crate) struct Args {
     #[command(flatten)]
     wanted: change::SettingArgs,
@@ -60,7 +60,7 @@ fn render(verdict: &Verdict, host: &dyn Host) -> String {
         eprintln!("note: {note}");
     }
     if verdict.holds() {
-        return "held\n".to_owned();
+        return "in effect\n".to_owned();
     }
     let lines = verdict.drifted.iter().map(|change| {
         let instance =

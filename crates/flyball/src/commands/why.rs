@@ -32,10 +32,10 @@ use crate::{
 /// Arguments of `why`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Watches CPUs for a while and explains their speed: the highest frequency of the hardware, then what each limit took of it \
-(turbo limits, Speed Select, frequency limits, governor and preference, power, current, heat, firmware), with the file or \
-register that shows it and the setting that changes it. Sleeping CPUs are not woken. A recording \
-is a single moment, so 'why' only lists its limits. It says what needs root to read.
+Watches CPUs for a while. Prints the hardware's highest frequency, then what each limit takes from it: turbo limits, Speed \
+Select, frequency limits, governor and preference, power, current, heat, firmware. Each line names the file or register that \
+shows the limit, and the setting that changes it. Sleeping CPUs are not woken. A recording is a single moment, so 'why' only \
+lists its limits. A note names what only root can read.
 
 Examples:
   flyball why

@@ -128,9 +128,10 @@ pub(crate) struct Args {
     pub(super) rounds: Option<u32>,
 
     /// Continue to this precision, or to 'decided'. The precision is half the width of the
-    /// confidence interval. An arm is decided when it is known to differ from the baseline, or to
-    /// be within 0.5 % of it; with --fail-if, to be over or within each limit. Intervals remain
-    /// valid under repeated looks.
+    /// confidence interval. An arm is decided when it is known to differ from the baseline or,
+    /// from the 15th block on, to be within 0.5 % of it. With --fail-if, it is decided when it is
+    /// known to be over or within each limit. The intervals stay valid although flyball looks after
+    /// each block.
     #[arg(long, value_name = "PERCENT|decided", value_parser = parse_until, conflicts_with = "rounds")]
     pub(super) until: Option<Until>,
 
@@ -171,8 +172,8 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "DIR", help_heading = RESULTS)]
     pub(super) output: Option<PathBuf>,
 
-    /// Read the whole comparison from a file, for the machines of a fleet. Each machine has a seed
-    /// of its own.
+    /// Read the comparison from a file (docs/fleet.md). Each machine of a fleet gets its own random
+    /// order.
     #[arg(long, value_name = "FILE", help_heading = RESULTS, conflicts_with_all = OPTIONS.into_iter().chain(["arm", "arms", "selftest", "command", "resume", "bisect"]), hide_short_help = true)]
     pub(super) experiment: Option<PathBuf>,
 

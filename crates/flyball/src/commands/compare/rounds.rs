@@ -32,7 +32,7 @@ pub(crate) struct RoundArgs {
     #[arg(long, value_name = "NUMBER", hide_short_help = true)]
     pub seed: Option<u64>,
 
-    /// When to read meters: none reads only before and after a round, because a read wakes CPUs.
+    /// When to read meters. With none, only before and after a round, because reading wakes CPUs.
     /// The energy of rounds of more than a minute can then be wrong, because counters wrap around.
     #[arg(long, value_enum, value_name = "WHICH", hide_short_help = true)]
     pub observer: Option<Observer>,
@@ -51,12 +51,13 @@ pub(crate) struct RoundArgs {
     pub power_command: Option<String>,
 
     /// Record the driver's decisions in each round. The report gets decisions per second, frequency
-    /// while running and lag; `flyball trace report` shows a round's trace-*.dat in full.
+    /// while running and lag (time until the frequency follows a request). `flyball trace report` shows a
+    /// round's trace-*.dat in full.
     #[arg(long, conflicts_with = "observer")]
     pub trace: bool,
 
-    /// TOML file with knobs of your own: commands that read, write and restore a value. For root,
-    /// the file must be root's or yours, and only its owner may write to it.
+    /// TOML file with knobs of your own: commands that read, write and restore a value. Under
+    /// sudo, the file must belong to root or to you, and nobody else may be able to write to it.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub knob: Vec<PathBuf>,
 

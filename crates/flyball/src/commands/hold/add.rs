@@ -44,7 +44,7 @@ pub(super) struct Args {
     #[arg(short, long, value_name = "CPUS")]
     cpus: Option<String>,
 
-    /// On conflict, the hold with the higher number wins; those of hold.toml have 10 to 73.
+    /// On conflict, the hold with the higher number wins. Holds of hold.toml have 10 to 73.
     #[arg(long, value_name = "N", default_value_t = Hold::PRIORITY, value_parser = clap::value_parser!(u32).range(..=i64::from(Hold::HIGHEST)))]
     priority: u32,
 
@@ -71,8 +71,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "WHAT", default_value = "keep")]
     on_exit: ExitPolicy,
 
-    /// Add it at every boot too, when the service starts. For one profile with a name and nothing
-    /// else but --priority; /etc/flyball/hold.toml has conditions.
+    /// Add it at every boot too, when the service starts. It must be a single named profile, with no
+    /// option except --priority. For conditions, use /etc/flyball/hold.toml.
     #[arg(long, conflicts_with_all = ["time", "while_pid", "when", "on_drift", "on_exit", "cpus"])]
     at_boot: bool,
 
@@ -164,7 +164,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         restoration: &brought.restored,
     };
     reporter(context, &*host).object(data, || {
-        let waits = unmet.as_ref().map(|why| format!("; it does not count now: {why}")).unwrap_or_default();
+        let waits = unmet.as_ref().map(|why| format!("; not active now: {why}")).unwrap_or_default();
         let changed = restored_text(&brought) + &applied_text(&brought);
         let nothing = if changed.is_empty() && unmet.is_none() { "; nothing to change" } else { "" };
         format!("held: {}{waits}{nothing}\n{changed}", hold.name)

@@ -16,21 +16,21 @@ use crate::{
 /// Arguments of `check`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Reads the file and the profiles that it names, as 'flyball hold run' does, and says which entries are for this machine and whether it \
-takes their settings. Nothing is written. For CI, before 'systemctl reload flyball-hold', and for Ansible's validate:.
+Reads the file and the profiles that it names, as 'flyball hold run' does. Says which entries match this machine, and whether \
+it accepts their settings. Nothing is written. Use it in CI, before 'systemctl reload flyball-hold', or as Ansible's validate:.
 
 Examples:
   flyball hold check
   flyball hold check hold.toml
-  flyball -M sim:epyc-512 hold check hold.toml      how another machine would take it
+  flyball -M sim:epyc-512 hold check hold.toml      check for another machine
 
-Exit codes: 0 the file is good, 2 the file or a profile is wrong, 4 with --strict: the machine does not take an entry.")]
+Exit codes: 0 the file is good, 2 the file or a profile is wrong, 4 with --strict: the machine rejects the settings of an entry.")]
 pub(super) struct Args {
     /// The configuration [default: /etc/flyball/hold.toml].
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// Fail if this machine does not take the settings of an entry that is for it.
+    /// Fail if an entry matches this machine and the machine rejects its settings.
     #[arg(long)]
     strict: bool,
 }

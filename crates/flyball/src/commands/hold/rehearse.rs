@@ -29,19 +29,19 @@ A line of the file is a time since the start and an event; at the start it is no
   5min  pressure cpu some 15% over 10s
   6min  temperature 95C
   7min  limit thermal
-  8min  changes /sys/devices/system/cpu/cpufreq/policy0/scaling_governor powersave     (not reported)
+  8min  changes /sys/devices/system/cpu/cpufreq/policy0/scaling_governor powersave  (unreported)
   9min  resume 8h
   9min  clock 22:30
 
 The configuration and its profiles are those of /etc/flyball, as 'flyball hold run' reads them. Nothing of this machine is changed.
 
-Exit codes: 0 everything that counts at the end holds, 5 something does not, 2 a file is wrong.")]
+Exit codes: 0 at the end all settings of active holds are in effect, 5 some are not, 2 a file is wrong.")]
 pub(super) struct Args {
     /// The events.
     #[arg(long, value_name = "FILE")]
     events: PathBuf,
 
-    /// Which profile holds when [default: /etc/flyball/hold.toml, if it exists].
+    /// Configuration: which profile is held when [default: /etc/flyball/hold.toml, if it exists].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }

@@ -39,7 +39,7 @@ use crate::{
 /// Arguments of `run`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Which profile holds when [default: /etc/flyball/hold.toml, if it exists].
+    /// Configuration: which profile is held when [default: /etc/flyball/hold.toml, if it exists].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 

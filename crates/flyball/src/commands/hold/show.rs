@@ -17,7 +17,8 @@ use crate::{
 /// Arguments of `status`.
 #[derive(Debug, clap::Args)]
 pub(super) struct StatusArgs {
-    /// For each setting, the weaker holds and what they want there.
+    /// Also show each hold's conditions and, for each setting, holds of lower priority and their
+    /// values.
     #[arg(long)]
     why: bool,
 }

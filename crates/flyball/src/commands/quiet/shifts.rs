@@ -20,10 +20,10 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Reads JSON of pyperf, hyperfine and Google Benchmark, tables with a header (CSV, separated by commas, semicolons or \
-tabs), JSON lists, and flyball's own run directories. A shift is reported if fewer than one in 200 random orders of the \
-same values look as uneven, and if runs that resemble their neighbours would not wander so far; other columns that changed \
-at the same run are listed with it. A change can be named from its fifth run on, and most are named from the eighth. \
-Three or four runs are named only if they lie far from all others.
+tabs), JSON lists, and flyball's own run directories. A shift is reported if chance does not explain it: fewer \
+than one in 200 random orders of the same values look as uneven, and a slow drift would not get that far. Other columns that changed \
+at the same run are listed. A lasting change needs five runs; most are found from the eighth. Shorter changes are found only \
+if they lie far from all other runs.
 
 Examples:
   flyball quiet shifts bench.json
@@ -41,9 +41,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "COLUMN")]
     value: Option<String>,
 
-    /// The probability of reporting a shift in a series of independent runs that has none. If
-    /// neighbouring runs resemble each other, more series may get one: at most 4 % at a correlation
-    /// of 0.5, and at 0.8 at most 5 % of series of 50 runs or more and 10 % of series of 20.
+    /// The probability of reporting a shift in a series of independent runs that has none.
     #[arg(long, default_value_t = 0.005, value_name = "P")]
     alpha: f64,
 }

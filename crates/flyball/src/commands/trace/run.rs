@@ -24,8 +24,8 @@ use super::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  flyball trace run -- make -j8                # what the driver decided meanwhile, and what was wrong
-  flyball trace run -t 10s                     # ten seconds of whatever the machine does
+  flyball trace run -- make -j8                what the driver decided meanwhile, and what was wrong
+  flyball trace run -t 10s                     ten seconds of whatever the machine does
   flyball -M sim:ryzen-5750g,boot=amd_pstate=passive trace run -- gitsource --amount 20000
 
 The recording stays in the file of -o, for `flyball trace report` and `flyball trace diagnose` with their options.

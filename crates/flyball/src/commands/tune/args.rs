@@ -89,13 +89,13 @@ pub(crate) struct Args {
     pub(super) max_time: Option<u32>,
 
     /// Stop a round that takes longer than TIMES x the baseline median [default: 3 if time is
-    /// minimized or limited by a percentage]. Its setting counts as over the limit. A setting that
-    /// is stopped twice is dropped.
+    /// minimized or limited by a percentage]. The round's setting counts as breaking the
+    /// limit, and is dropped the second time.
     #[arg(long, value_name = "TIMES", value_parser = parse_times, hide_short_help = true)]
     pub(super) cap: Option<f64>,
 
-    /// Stop a round that takes longer than TIMES (a factor) x the baseline median. It counts as
-    /// failed. A setting that fails twice is dropped.
+    /// Stop a round that takes longer than TIMES (a factor) x the baseline median. The round
+    /// counts as failed. A setting that fails twice is dropped.
     #[arg(long, value_name = "TIMES", default_value = "10", value_parser = parse_times, hide_short_help = true)]
     pub(super) timeout: f64,
 
@@ -103,7 +103,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "QUANTITY", default_value = "time", hide_short_help = true)]
     pub(super) prefer: String,
 
-    /// Use intervals that need no model to end the search. This takes several times as many rounds,
+    /// End the search by intervals that do not rely on a model. This takes several times as many rounds,
     /// and often reaches --max-runs.
     #[arg(long, hide_short_help = true)]
     pub(super) strict: bool,
