@@ -239,7 +239,7 @@ fn cases() -> Vec<Vec<String>> {
     all
 }
 
-/// The differences that docs/speed-select.md lists, by the line in which they show.
+/// The differences that docs/dev/speed-select.md lists, by the line in which they show.
 fn differs_on_purpose(machine: &str, line: &str) -> bool {
     // The level's mesh limits are written a hundred times too large by the tool.
     machine.starts_with("tpmi") && line.contains("set-config-level") && line.contains("-o")
