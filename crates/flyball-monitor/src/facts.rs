@@ -89,6 +89,8 @@ pub struct LevelFacts {
 
 /// The place of turbo-freq's evidence.
 pub(crate) const TURBO_FREQ: &str = "Speed Select turbo-freq";
+/// The place of turbo limits that somebody lowered below the level's own.
+pub(crate) const LOWERED_TURBO: &str = "MSR 0x1ad, below the turbo limits of the Speed Select level";
 /// The place of base-freq's evidence.
 pub(crate) const BASE_FREQ: &str = "Speed Select base-freq";
 /// The place of the evidence of a class's priority.
@@ -386,16 +388,15 @@ impl<'a> Look<'a> {
 fn speed_select(host: &dyn Host, layout: &Layout, cpus: &mut [CpuFacts], packages: &mut [PackageFacts]) {
     let Ok(found) = SpeedSelect::read(host) else { return };
     let access = found.access(host);
+    // The domains of a package share its power.
+    let mut ranked = Vec::new();
     for domain in &found.domains {
         let Ok(state) = model::domain(access.as_ref(), domain) else { continue };
         let numbers = || domain.cpus.iter().filter_map(|cpu| layout.index_of(cpu));
         let package = numbers().next().and_then(|index| layout.package_of(&layout.cpus[index]));
         if let Some(facts) = package.and_then(|package| packages.get_mut(package))
-            && let Some((level, turbo)) = lesser_level(access.as_ref(), &domain.place, &state.levels, facts)
+            && let Some(top) = compare_levels(access.as_ref(), &domain.place, &state.levels, facts)
         {
-            let top = turbo.first().map_or(0.0, |bucket| bucket.1);
-            facts.turbo_from = format!("turbo limits of Speed Select level {}", level.best);
-            (facts.turbo, facts.level) = (turbo, Some(level));
             for index in numbers() {
                 if cpus[index].highest < top {
                     cpus[index].highest = top;
@@ -431,7 +432,6 @@ fn speed_select(host: &dyn Host, layout: &Layout, cpus: &mut [CpuFacts], package
             let weight = setting(class)?.weight;
             Some((weight, format!("class {class} has weight {weight}")))
         };
-        let first = classes.iter().filter_map(|(_, class)| Some(rank(*class)?.0)).min();
         let clip = state
             .features
             .turbo_freq_on
@@ -451,38 +451,51 @@ fn speed_select(host: &dyn Host, layout: &Layout, cpus: &mut [CpuFacts], package
                 let cap = Cap { limiter: Limiter::ClassOfService, mhz: f64::from(mhz.0), evidence };
                 cpus[index].caps.push(cap);
             }
-            if let Some((own, value)) = rank(class)
-                && first.is_some_and(|first| first < own)
-            {
-                cpus[index].lesser = Some((Limiter::ClassOfService, Evidence::new(PRIORITY, value)));
-            }
+            ranked.extend(rank(class).map(|(own, value)| (layout.cpus[index].package, own, index, value)));
+        }
+    }
+    let is_first = |package, own| !ranked.iter().any(|(other, rank, ..)| *other == package && *rank < own);
+    for (package, own, index, value) in &ranked {
+        if !is_first(*package, *own) {
+            let evidence = Evidence::new(PRIORITY, value.as_str());
+            cpus[*index].lesser = Some((Limiter::ClassOfService, evidence));
         }
     }
 }
 
-/// The level that is in effect and the turbo limits of the best one, if that is another.
-fn lesser_level(
+/// Compares the turbo limits that are in effect with those of all levels, and returns the highest
+/// frequency of the best, MHz, if that is more.
+fn compare_levels(
     access: &dyn Access,
     place: &DomainAddress,
     levels: &Levels,
-    facts: &PackageFacts,
-) -> Option<(LevelFacts, Vec<(u32, f64)>)> {
+    facts: &mut PackageFacts,
+) -> Option<f64> {
     let top = |turbo: &[(u32, f64)]| turbo.first().map_or(0.0, |bucket| bucket.1);
-    let mut best = (levels.current, facts.turbo.clone());
-    for number in (0..=levels.highest).filter(|number| *number != levels.current) {
+    let table = |number| {
         // Firmware leaves out levels below the highest.
-        let Ok(limits) = access.turbo_limits(place, number) else { continue };
+        let limits = access.turbo_limits(place, number).ok()?;
         let cores = access.bucket_cores(place, number).unwrap_or_default();
         // The first row is of plain code; the kernel and the registers know only that one.
-        let row = limits.first()?.iter().zip(cores);
-        let turbo: Vec<(u32, f64)> = row
-            .map(|(mhz, cores)| (cores, f64::from(mhz.0)))
-            .filter(|(cores, mhz)| *cores > 0 && *mhz > 0.0)
-            .collect();
-        if top(&turbo) > top(&best.1) {
-            best = (number, turbo);
-        }
+        let row = limits.first()?.iter().zip(cores).map(|(mhz, cores)| (cores, f64::from(mhz.0)));
+        Some(row.filter(|(cores, mhz)| *cores > 0 && *mhz > 0.0).collect::<Vec<_>>())
+    };
+    let in_effect = top(&facts.turbo);
+    let own = table(levels.current).map_or(0.0, |own| top(&own));
+    // While turbo-freq is on, the register limits nothing and the table is empty.
+    if in_effect > 0.0 && in_effect < own {
+        LOWERED_TURBO.clone_into(&mut facts.turbo_from);
+        return Some(own);
     }
-    let level = LevelFacts { number: levels.current, best: best.0, turbo: facts.turbo.clone() };
-    (best.0 != levels.current && !level.turbo.is_empty()).then_some((level, best.1))
+    let others = (0..=levels.highest).filter(|number| *number != levels.current);
+    let tables = others.filter_map(|number| Some((number, table(number)?)));
+    let better = tables.filter(|(_, turbo)| top(turbo) > in_effect).rev();
+    let (best, turbo) = better.max_by(|one, other| top(&one.1).total_cmp(&top(&other.1)))?;
+    if in_effect == 0.0 {
+        return None;
+    }
+    facts.turbo_from = format!("turbo limits of Speed Select level {best}");
+    let turbo = std::mem::replace(&mut facts.turbo, turbo);
+    facts.level = Some(LevelFacts { number: levels.current, best, turbo });
+    Some(top(&facts.turbo))
 }

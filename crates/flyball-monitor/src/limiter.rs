@@ -170,6 +170,10 @@ impl Proof {
         self
     }
 
+    pub(crate) fn extend(&mut self, other: &Proof) {
+        self.0.extend(other.0.iter().filter(|one| !self.0.contains(one)).cloned().collect::<Vec<_>>());
+    }
+
     /// The piece that a sentence prints.
     pub fn first(&self) -> &Evidence {
         &self.0[0]

@@ -8,13 +8,12 @@ use flyball_host::{CpuList, Vendor};
 use super::{
     attribution::{Attribution, LEAST, Loss, RESTS},
     explanation::{Explanation, Step},
-    package::{PackageState, is_fresh},
+    package::{PackageState, highest_of_siblings, is_fresh},
 };
 use crate::{
     Cap, Certainty, CpuInterval, Evidence, Facts, Interval, Layout, Limiter, Proof, Quantity, Reason, Sample,
     State,
-    facts::{BASE_FREQ, PRIORITY, TURBO_FREQ},
-    layout::Cpu,
+    facts::{BASE_FREQ, LOWERED_TURBO, PRIORITY, TURBO_FREQ},
 };
 
 /// Reasons of a loss of which no register shows the cause.
@@ -72,21 +71,18 @@ impl Account {
             let sum = &mut self.sums[index];
             let mut rise = None;
             let losses = facts.cpus.get(index).map(|facts| {
-                let attribution = Attribution { layout, facts, cpu: found, place: cpu, package, request };
+                let sibling = highest_of_siblings(layout, interval, index);
+                let attribution =
+                    Attribution { layout, facts, cpu: found, place: cpu, package, request, sibling };
                 // The last interval's: settings may change meanwhile, and what holds now is of use.
                 sum.limits = attribution.caps();
-                // A core runs at the highest request of its threads.
-                let is_unheld = |limit: &Cap| {
-                    limit.limiter == Limiter::MaxFreq && found.mhz.is_some_and(|mhz| mhz > limit.mhz * 1.05)
-                };
-                sum.unheld = None;
-                if let Some(place) = sum.limits.iter().position(is_unheld)
-                    && let Some((sibling, max)) = highest_of_siblings(layout, interval, cpu)
-                    && max > sum.limits[place].mhz
-                {
+                sum.unheld = attribution.outbid(&sum.limits);
+                if let Some((place, (sibling, max))) = sum.unheld.zip(sibling) {
+                    let limit = &mut sum.limits[place];
+                    // The file's value, not the step of the clock below it.
+                    limit.mhz = found.max.unwrap_or(limit.mhz);
                     let file = format!("scaling_max_freq of CPU {sibling}, its SMT sibling");
-                    sum.limits[place].evidence = Evidence::new(file, format!("{max:.0} MHz"));
-                    sum.unheld = Some(place);
+                    limit.evidence = Evidence::new(file, format!("{max:.0} MHz"));
                 }
                 let mut losses = attribution.losses();
                 if sum.weight == 0.0
@@ -368,21 +364,12 @@ impl Sum {
     }
 }
 
-/// The SMT sibling of a CPU with the highest scaling_max_freq.
-fn highest_of_siblings(layout: &Layout, interval: &Interval, cpu: &Cpu) -> Option<(u32, f64)> {
-    let core = |cpu: &Cpu| Some((cpu.package?, cpu.die, cpu.core?));
-    let own = core(cpu)?;
-    let others = layout.cpus.iter().zip(&interval.cpus);
-    others
-        .filter(|(other, _)| other.number != cpu.number && core(other) == Some(own))
-        .filter_map(|(other, found)| Some((other.number, found.max?)))
-        .max_by(|one, other| one.1.total_cmp(&other.1))
-}
-
-/// The knob of Speed Select's feature that limits a core, if it is not the level.
+/// The knob that limits a core where the reason has several: a part of Speed Select, or the
+/// register of turbo limits.
 fn feature(limiter: Limiter, evidence: &Proof) -> Option<&'static str> {
-    let is_of = |place: &str| evidence.pieces().iter().any(|one| one.place == place);
+    let is_of = |place: &str| evidence.first().place == place;
     match limiter {
+        Limiter::ActiveCores if is_of(LOWERED_TURBO) => Some("trl"),
         Limiter::SpeedSelect if is_of(TURBO_FREQ) => Some("sst-tf"),
         Limiter::SpeedSelect if is_of(BASE_FREQ) => Some("sst-bf"),
         Limiter::ClassOfService if is_of(PRIORITY) => Some("clos"),

@@ -27,6 +27,8 @@ pub(super) struct Attribution<'a> {
     pub(super) package: Option<&'a PackageState<'a>>,
     /// The processor's request register, if it was read in this interval.
     pub(super) request: Option<u64>,
+    /// The SMT sibling with the highest scaling_max_freq, if that is above this CPU's.
+    pub(super) sibling: Option<(u32, f64)>,
 }
 
 impl Attribution<'_> {
@@ -39,7 +41,8 @@ impl Attribution<'_> {
         for Cap { limiter, mhz: cap, evidence } in self.caps() {
             // The CPU ran well above a setting, so the setting did not hold: amd-pstate in active
             // mode, for one, applies `boost` at the next change of a limit only.
-            if limiter.is_configured() && mhz > cap * HELD + self.facts.level + self.step() {
+            let held = if self.is_outbid(limiter) { cap } else { cap * HELD };
+            if limiter.is_configured() && mhz > held + self.facts.level + self.step() {
                 continue;
             }
             // A limit that the CPU ran above took no more than the difference to what it had.
@@ -54,7 +57,49 @@ impl Attribution<'_> {
         }
         self.remainder(top - mhz, mhz, &mut losses);
         self.mark_undecided(&mut losses);
+        // Two parts of one reason are one, with the evidence of both.
+        losses.sort_by(|one, other| {
+            (one.reason.limiter.cmp(&other.reason.limiter)).then(other.mhz.total_cmp(&one.mhz))
+        });
+        losses.dedup_by(|lesser, loss| {
+            let is_part = lesser.reason.limiter == loss.reason.limiter;
+            if is_part {
+                loss.mhz += lesser.mhz;
+                loss.reason.evidence.extend(&lesser.reason.evidence);
+            }
+            is_part
+        });
         losses
+    }
+
+    /// Returns whether a core may run above this limit of the CPU, because a core runs at the
+    /// highest request of its threads. Boost that is off for one policy lowers its file.
+    pub(super) fn is_outbid(&self, limiter: Limiter) -> bool {
+        matches!(limiter, Limiter::MaxFreq | Limiter::TurboOff) && self.sibling.is_some()
+    }
+
+    /// The limit that the CPU ran above because its sibling may have more.
+    pub(super) fn outbid(&self, caps: &[Cap]) -> Option<usize> {
+        let mhz = self.cpu.mhz?;
+        let is_above = |cap: &Cap| mhz > cap.mhz + self.facts.level + self.step();
+        caps.iter()
+            .position(|cap| cap.limiter == Limiter::MaxFreq && self.is_outbid(cap.limiter) && is_above(cap))
+    }
+
+    /// Returns the CPU's own limit as the reason for a frequency that is nearer to it than to the
+    /// next limit, unless a CPU without such a limit is as slow.
+    fn own_limit(&self, mhz: f64, top: f64) -> Option<Reason> {
+        let ((sibling, max), own) = (self.sibling?, self.cpu.max?);
+        let fastest = self.package.and_then(|package| package.unlimited(self.place.core_type));
+        if mhz - own > top - mhz || fastest.is_some_and(|fastest| fastest <= mhz + 1.5 * self.step()) {
+            return None;
+        }
+        let evidence =
+            Proof::new(Evidence::new("scaling_max_freq", format!("{own:.0} MHz"))).and(Evidence::new(
+                format!("scaling_max_freq of CPU {sibling}, its SMT sibling"),
+                format!("{max:.0} MHz, which raises it"),
+            ));
+        Some(Reason::inferred(Limiter::MaxFreq, evidence, &[Limiter::MaxFreq, Limiter::Firmware]))
     }
 
     /// Marks the reasons between which shares of time do not decide. Cores that sleep part of the
@@ -196,7 +241,10 @@ impl Attribution<'_> {
         let own = if is_own { behind } else { 0.0 };
         let mut shared = remains - own;
         if shared > least {
-            let reason = named.unwrap_or_else(|| self.unnamed());
+            let reason = match named.clone() {
+                Some(named) => self.or_preference(named),
+                None => self.own_limit(mhz, mhz + remains).unwrap_or_else(|| self.unnamed()),
+            };
             if matches!(reason.limiter, Limiter::Firmware | Limiter::Unseen | Limiter::WakeUp) {
                 shared -= self.take_together(shared, losses);
             }
@@ -212,7 +260,8 @@ impl Attribution<'_> {
             let reason = match lesser {
                 Some((limiter, evidence)) => {
                     let evidence = Proof::new(evidence).and(others);
-                    Reason::inferred(limiter, evidence, &[limiter, Limiter::Firmware])
+                    let else_fits = named.map_or(Limiter::Firmware, |named| named.limiter);
+                    Reason::inferred(limiter, evidence, &[limiter, else_fits])
                 }
                 None => {
                     let excluded = package.excluded();
@@ -345,6 +394,19 @@ impl Attribution<'_> {
         let epp = self.cpu.epp.filter(|epp| *epp > EAGER && self.follows_preference())?;
         let alike = self.package?.fastest_of(self.place.core_type, epp..=u8::MAX)?;
         (alike < fastest - self.step()).then(|| (Limiter::Preference, preference(epp)))
+    }
+
+    /// Adds to what limits the package the preference of a CPU, if others of the package are more
+    /// eager: these may be the ones that draw on the limit.
+    fn or_preference(&self, named: Reason) -> Reason {
+        let epp = self.cpu.epp.filter(|epp| *epp > EAGER && self.follows_preference());
+        match epp.filter(|epp| self.package.is_some_and(|package| package.has_more_eager(*epp))) {
+            Some(epp) => {
+                let fits = [named.limiter, Limiter::Preference];
+                Reason::inferred(named.limiter, named.evidence.and(preference(epp)), &fits)
+            }
+            None => named,
+        }
     }
 
     /// Returns whether the processor chooses frequencies by the energy preference.

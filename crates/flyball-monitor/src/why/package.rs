@@ -7,7 +7,7 @@ use flyball_host::{Vendor, msr::MSR_IA32_THERM_STATUS};
 
 use super::awake::Awake;
 use crate::{
-    Cap, Evidence, Facts, Interval, Layout, Limiter, Proof, Quantity, Reason, Sample, State,
+    Cap, CpuInterval, Evidence, Facts, Interval, Layout, Limiter, Proof, Quantity, Reason, Sample, State,
     facts::{PackageFacts, is_shallow},
     layout::Cpu,
 };
@@ -42,6 +42,8 @@ pub(super) struct PackageState<'a> {
     slow: usize,
     /// The highest frequency of a busy CPU of each type and preference, MHz.
     fastest: BTreeMap<(Option<CoreType>, Option<u8>), f64>,
+    /// The same of CPUs whose files allow all that the hardware has.
+    unlimited: BTreeMap<Option<CoreType>, f64>,
 }
 
 /// Power between these shares of a limit is at it: the firmware controls an average. Power above
@@ -100,6 +102,7 @@ impl<'a> PackageState<'a> {
             busy: 0,
             slow: 0,
             fastest: BTreeMap::new(),
+            unlimited: BTreeMap::new(),
         };
         let is_deep: Vec<bool> = layout.machine.idle_states.iter().map(|name| !is_shallow(name)).collect();
         let (mut awake, mut could_sleep, mut reasons) = (Vec::new(), Vec::new(), None);
@@ -146,9 +149,7 @@ impl<'a> PackageState<'a> {
                 state.busy += 1;
                 let fastest = state.fastest.entry((cpu.core_type, found.epp)).or_default();
                 *fastest = fastest.max(mhz);
-                // A CPU well above the limit of its files does not have that limit: its files do
-                // not say what it may have.
-                state.slow += usize::from(found.got().is_some_and(|got| !(SLOW..HELD).contains(&got)));
+                state.compare(cpu, found, mhz, highest_of_siblings(layout, interval, number));
             }
         }
         state.p_cores =
@@ -157,6 +158,19 @@ impl<'a> PackageState<'a> {
         state.awake = Awake::of(awake.into_iter());
         state.could_sleep = Awake::of(could_sleep.into_iter());
         state
+    }
+
+    /// Counts a busy CPU as one that has all that it may have, or as slow.
+    fn compare(&mut self, cpu: &Cpu, found: &CpuInterval, mhz: f64, sibling: Option<(u32, f64)>) {
+        let highest = cpu.highest.map_or(0.0, |highest| highest.0 as f64 / 1000.0);
+        if sibling.is_none() && found.max.is_some_and(|max| max >= SLOW * highest) {
+            let unlimited = self.unlimited.entry(cpu.core_type).or_default();
+            *unlimited = unlimited.max(mhz);
+        }
+        // A CPU well above the limit of its files does not have that limit: its files do not say
+        // what it may have. A sibling that may have more raises it.
+        let got = sibling.map(|(_, max)| mhz / max).or(found.got());
+        self.slow += usize::from(got.is_some_and(|got| !(SLOW..HELD).contains(&got)));
     }
 
     /// The turbo limit for as many cores as were awake while this CPU was.
@@ -187,15 +201,20 @@ impl<'a> PackageState<'a> {
     }
 
     /// Returns the turbo limit of a hybrid's P-cores where a P-core runs at the one for as many of
-    /// them as were awake.
+    /// them, or for as many cores, as were awake.
     pub(super) fn active_p_cores(&self, cpu: &Cpu, mhz: f64) -> Option<Reason> {
         let table = &self.facts?.p_cores;
-        let limit = self.p_cores.limit(table, cpu).filter(|_| cpu.core_type == Some(CoreType::P))?;
+        // Whether busy E-cores count differs: the register is of P-cores, but power is shared.
+        let counts = [(&self.p_cores, "P-cores"), (&self.awake, "cores")];
+        let limits = counts.map(|(awake, of)| Some((awake.limit(table, cpu)?, count(awake, cpu), of)));
         // Within half a step of the clock.
-        if (limit - mhz).abs() > 50.0 || table.first().is_none_or(|top| limit >= top.1) {
+        let is_near =
+            |limit: f64| (limit - mhz).abs() <= 50.0 && table.first().is_some_and(|top| limit < top.1);
+        let (limit, count, of) = limits.into_iter().flatten().find(|limit| is_near(limit.0))?;
+        if cpu.core_type != Some(CoreType::P) {
             return None;
         }
-        let value = format!("{limit:.0} MHz for {} active P-cores", count(&self.p_cores, cpu));
+        let value = format!("{limit:.0} MHz for {count} active {of}");
         let evidence = Proof::new(Evidence::new("turbo ratios (MSR 0x1ad)", value));
         let fits = [Limiter::ActiveCores, Limiter::Firmware];
         Some(Reason::inferred(Limiter::ActiveCores, evidence, &fits))
@@ -235,6 +254,16 @@ impl<'a> PackageState<'a> {
 
     pub(super) fn fastest(&self, core_type: Option<CoreType>) -> Option<f64> {
         self.fastest_where(|of, _| of == core_type)
+    }
+
+    /// Returns the highest frequency of a busy CPU of this type whose files limit nothing.
+    pub(super) fn unlimited(&self, core_type: Option<CoreType>) -> Option<f64> {
+        self.unlimited.get(&core_type).copied()
+    }
+
+    /// Returns whether a busy CPU of the package prefers speed more than this.
+    pub(super) fn has_more_eager(&self, epp: u8) -> bool {
+        self.fastest.keys().any(|(_, other)| other.is_some_and(|other| other < epp))
     }
 
     /// Returns the highest frequency of a busy CPU of this type whose preference is in this range.
@@ -345,8 +374,10 @@ impl<'a> PackageState<'a> {
         ];
         evidence.extend(limits.into_iter().filter_map(|limit| self.shows(limit)));
         // Both registers have the power-limit status there (Intel SDM volume 4, bit 10).
-        if self.package_therm.or(self.therm).is_some_and(|therm| therm >> 10 & 1 == 1) {
-            evidence.push(Evidence::new("MSR 0x1b1", "bit 10, power limit"));
+        for (register, value) in [("MSR 0x1b1", self.package_therm), ("MSR 0x19c", self.therm)] {
+            if value.is_some_and(|value| value >> 10 & 1 == 1) {
+                evidence.push(Evidence::new(register, "bit 10, power limit"));
+            }
         }
         Proof::of(evidence)
     }
@@ -444,6 +475,19 @@ fn unused(interval: &Interval, index: usize, watts: f64, shown: Option<f64>) -> 
 pub(super) fn is_fresh(layout: &Layout, from: &Sample, to: &Sample, index: usize) -> bool {
     let at = |sample: &Sample| sample.get(layout, Quantity::ReasonsAt, index);
     at(to).is_some() && (at(to) != at(from) || from.at == to.at)
+}
+
+/// The SMT sibling of a CPU with the highest scaling_max_freq, if that is above the CPU's own.
+pub(super) fn highest_of_siblings(layout: &Layout, interval: &Interval, index: usize) -> Option<(u32, f64)> {
+    let core = |cpu: &Cpu| Some((cpu.package?, cpu.die, cpu.core?));
+    let (cpu, max) = (&layout.cpus[index], interval.cpus[index].max?);
+    // Where all have one limit, nobody is asked for siblings.
+    let others = layout.cpus.iter().zip(&interval.cpus);
+    let higher = others.filter_map(|(other, found)| Some((other, found.max.filter(|other| *other > max)?)));
+    higher
+        .filter(|(other, _)| core(cpu).is_some() && core(other) == core(cpu))
+        .map(|(other, max)| (other.number, max))
+        .max_by(|one, other| one.1.total_cmp(&other.1))
 }
 
 /// The number of cores that were awake while a CPU was, with a decimal where they came and went.
