@@ -157,7 +157,7 @@ pub(crate) fn is_known(manifest: &Manifest, rounds: &[Round], boot: usize) -> bo
                 GateVerdict::Over => true,
                 GateVerdict::Within => !is_early,
                 // More rounds will not have it either.
-                GateVerdict::CannotTell => answer.is_missing,
+                GateVerdict::CannotTell => answer.is_missing || answer.has_no_ratio,
             }
         });
     }

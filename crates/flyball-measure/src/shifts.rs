@@ -107,18 +107,22 @@ impl Shift {
     }
 }
 
-/// The size from which a step in the middle of so many runs is found in about 9 of 10 series with
-/// independent normal noise, in standard deviations. `None` of so few that none is known.
-pub fn found_from(runs: usize) -> Option<f64> {
+/// The size from which a step in the middle of these runs is found in about 9 of 10 series with
+/// independent normal noise, in standard deviations. `None` of so few that none is known, and of
+/// runs that resemble their neighbours.
+pub fn found_from(values: &[f64]) -> Option<f64> {
     const FEWEST: usize = 40;
     // By simulation; `a_lasting_change_of_the_named_size_is_found` counts it again.
     const OF_ROOT: f64 = 13.0;
-    (runs >= FEWEST).then(|| OF_ROOT / (runs as f64).sqrt())
+    let mean = stats::mean(values).filter(|_| values.len() >= FEWEST)?;
+    let rest: Vec<f64> = values.iter().map(|value| value - mean).collect();
+    let root = (values.len() as f64).sqrt();
+    // Of independent runs, 2 % correlate by more.
+    neighbours::correlation(&rest).is_none_or(|found| found <= 2.0 / root).then(|| OF_ROOT / root)
 }
 
-/// How many runs the level takes to go up and down again, if it does so twice at least: a wave then
-/// explains half of the squares, and most of what is not the scatter of neighbours. That is a
-/// season, and no lasting change.
+/// How many runs the level takes to go up and down again, if it does so three times at least: a
+/// wave then explains half of the squares, and most of what is not the scatter of neighbours.
 pub fn season(values: &[f64]) -> Option<f64> {
     const FEWEST: usize = 60;
     const OF_ALL: f64 = 0.5;
@@ -138,8 +142,8 @@ pub fn season(values: &[f64]) -> Option<f64> {
         }
         2.0 * (sine * sine + cosine * cosine) / count
     };
-    // From two cycles on, by tenths.
-    let cycles = (20..=10 * values.len() / 6).map(|tenths| tenths as f64 / 10.0);
+    // From three cycles on, by tenths: a change made, undone, made and undone again has two.
+    let cycles = (30..=10 * values.len() / 6).map(|tenths| tenths as f64 / 10.0);
     let (cycles, best) =
         cycles.map(|cycles| (cycles, explained(cycles))).max_by(|a, b| a.1.total_cmp(&b.1))?;
     (best >= OF_ALL * total && best >= OF_MOVEMENT * (total - scatter)).then_some(count / cycles)

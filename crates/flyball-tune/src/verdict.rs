@@ -363,8 +363,9 @@ impl<'a> Verdict<'a> {
         }
         if let Some((size, chance)) = self.search.gain_left {
             return format!(
-                "{failed}By the model, one of {ran} settings is better than now by more than {} with a probability of at \
-                 most {:.0} %.\n",
+                "{failed}By the model, one of the {} other settings is better than now by more than {} with a probability of \
+                 at most {:.0} %.\n",
+                ran - 1,
                 unsigned(size),
                 (100.0 * chance).ceil().max(1.0)
             );

@@ -152,6 +152,9 @@ pub(super) fn answers(
             };
             let uneven =
                 |quantity| [base, arm].iter().any(|one| one.summary(quantity).is_some_and(is_uneven));
+            let has_no_ratio = quantity.flatten().is_some_and(|quantity| {
+                [base, arm].iter().any(|one| one.summary(quantity).is_some_and(|found| !found.has_ratios()))
+            });
             let is_typical = quantity.flatten().is_some_and(uneven);
             let verdict = limit.verdict(found.as_ref(), is_withheld);
             let interval = found.and_then(|found| found.interval);
@@ -165,6 +168,7 @@ pub(super) fn answers(
                 verdict,
                 is_missing,
                 is_withheld,
+                has_no_ratio,
                 is_typical,
             });
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
+    notes::is_uneven,
     quantity::Quantity,
     report::{ArmReport, Comparison, Steadiness, Summary, Verdict},
 };
@@ -206,8 +207,10 @@ pub(super) fn compare_summaries(
         } else {
             Verdict::NoDifferenceShown
         };
-        // Both are of a fixed number of pairs.
-        if !comparison.paired || until {
+        // Both are of a fixed number of pairs. Slow rounds widen the interval, and a difference of
+        // typical rounds needs fewer rounds than normal noise of that width.
+        let is_typical = [Some(base), arms[comparison.arm]].into_iter().flatten().any(is_uneven);
+        if !comparison.paired || until || is_typical {
             comparison.rounds_for_one_percent = None;
         }
         if comparison.verdict != Verdict::NoDifferenceShown || !comparison.paired || until {

@@ -270,33 +270,35 @@ fn mean(arm: &ArmReport, summary: &Summary) -> (&'static str, f64) {
     }
 }
 
-/// The medians of the first and the last third of values.
-fn thirds(values: &[f64]) -> Option<[f64; 2]> {
+/// The medians of the thirds of values.
+fn thirds(values: &[f64]) -> Option<[f64; 3]> {
     let third = values.len().div_ceil(3);
-    let (first, last) = (&values[..third], &values[values.len() - third..]);
-    Some([crate::stats::median(first)?, crate::stats::median(last)?])
+    let middle = (values.len() - third) / 2;
+    let of = |from: usize| crate::stats::median(&values[from..from + third]);
+    Some([of(0)?, of(middle)?, of(values.len() - third)?])
 }
 
 /// A quantity and the arm whose difference from the first moves, and the note that says so.
 type Changed = (Quantity, usize, String);
 
 /// Comparisons in which the difference itself moves during the run: a trend of the ratios of
-/// blocks, at 1 % over all of them.
+/// blocks, or blocks that resemble the ones next to them, at 1 % over all of them.
 pub(super) fn changed_differences(report: &Report) -> Vec<Changed> {
     let of_comparison = |one: &Comparison| {
         let (base, arm) = (&report.arms[one.base], &report.arms[one.arm]);
         let summaries = (base.summary(one.quantity)?, arm.summary(one.quantity)?);
         let ratios = log_ratios(summaries.0, summaries.1);
         let trend = crate::stats::trend(&ratios).filter(|_| one.paired && arm.boots.len() == 1)?;
-        let [first, last] = thirds(&ratios)?.map(|log| percent(log.exp_m1()));
-        (trend.p < 0.01 / report.comparisons.len() as f64).then(|| {
+        let p = (2.0 * trend.p.min(crate::stats::alike(&ratios).unwrap_or(1.0))).min(1.0);
+        let [first, middle, last] = thirds(&ratios)?.map(|log| percent(log.exp_m1()));
+        (p < 0.01 / report.comparisons.len() as f64).then(|| {
             let note = format!(
-                "{} against {}: the difference in {} {CHANGED}, from {first} (median of the first third of the blocks) \
-                 to {last} (of the last third, {}): its interval is of no one time.",
+                "{} against {}: the difference in {} {CHANGED} (medians of the thirds of the blocks: {first}, {middle}, \
+                 {last}; {}): its interval is of no one time.",
                 arm.name,
                 base.name,
                 summaries.1.metric.name,
-                p_value(trend.p)
+                p_value(p)
             );
             (one.quantity, one.arm, note)
         })
@@ -436,7 +438,7 @@ fn moves(report: &Report, index: usize, changed: &[Changed]) -> Option<String> {
     let mut is_steady = true;
     let mut moving = Vec::new();
     for summary in arm.summaries.iter().filter(|summary| summary.is_judged) {
-        let Some((drift, [first, last])) = summary.drift.zip(thirds(&summary.values())) else { continue };
+        let Some((drift, [first, _, last])) = summary.drift.zip(thirds(&summary.values())) else { continue };
         // Steps of a coarse clock can have a trend whose medians agree or go the other way.
         if (last > first) != (drift.change > 0.0) || first == last {
             continue;
@@ -507,7 +509,7 @@ fn arm_notes(report: &Report, index: usize, changed: &[Changed]) -> Vec<String> 
         if let Some([low, high]) = two_levels(&summary.values()) {
             notes.push(format!(
                 "{}: {} {TWO_LEVELS}: {} in {} rounds and {} in {}. The median shows one \
-                 of them at most; throughput and bills follow {follows}.",
+                 of them at most, and intervals can end between them; throughput and bills follow {follows}.",
                 arm.name,
                 summary.metric.name,
                 number(low.0),

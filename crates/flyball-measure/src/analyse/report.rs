@@ -284,6 +284,7 @@ pub enum GateVerdict {
 
 /// An arm held against a limit.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[allow(clippy::struct_excessive_bools, reason = "facts for JSON")]
 pub struct GateAnswer {
     /// The limit as typed.
     pub limit: String,
@@ -301,6 +302,9 @@ pub struct GateAnswer {
     /// With `--aa`, the first arm seems to differ from itself, so there is no verdict.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_withheld: bool,
+    /// A value is zero or negative, so there are no ratios, however many rounds run.
+    #[serde(skip)]
+    pub has_no_ratio: bool,
     /// Rounds are far from the others, or have two levels: the answer is about typical ones.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_typical: bool,
@@ -318,7 +322,8 @@ impl fmt::Display for GateAnswer {
         write!(f, "fail if {}: {}: {words}{typical}", self.limit, self.name)?;
         match self.interval {
             Some(interval) => write!(f, " ({})", crate::numbers::between(interval)),
-            None if self.is_missing => write!(f, " (not measured)"),
+            None if self.is_missing => write!(f, " (not measured, or not of the same work)"),
+            None if self.has_no_ratio => write!(f, " (zero or negative in some rounds)"),
             None => write!(f, " (too few rounds)"),
         }
     }

@@ -643,22 +643,22 @@ fn a_case_that_differs_from_itself_has_no_verdict() {
 
 #[test]
 fn few_looks_and_many_rounds_are_called_so() {
-    let text = |length: Length, blocks: usize, noise: f64| {
+    let text = |length: Length, blocks: usize, noise: f64, seconds: f64| {
         let mut manifest = manifest(&["a", "b"]);
         manifest.boots.push(boot(&[0, 1]));
         manifest.schedule.length = length;
         let mut random = Noise::new(8);
         let each = (0..blocks).flat_map(|block| [0, 1].map(|arm| (block, arm)));
         let rounds: Vec<Round> =
-            each.map(|(block, arm)| round(block, arm, (noise * random.draw()).exp())).collect();
+            each.map(|(block, arm)| round(block, arm, seconds * (noise * random.draw()).exp())).collect();
         text_of(&analyse(&manifest, &rounds))
     };
     let until = Length::Until { half_width: 0.01, decided: false, least: 3, most: 200 };
-    let few = text(until, 4, 0.01);
+    let few = text(until, 4, 0.01, 1.0);
     assert!(few.contains("needs 6 rounds to be compared"), "{few}");
-    let many = text(Length::Rounds(20), 20, 0.2);
+    let many = text(Length::Rounds(20), 20, 0.2, 1.0);
     assert!(many.contains(" rounds per arm would show 1 % ("), "{many}");
-    let hopeless = text(Length::Rounds(20), 20, 2.0);
+    let hopeless = text(Length::Rounds(20), 20, 0.2, 600.0);
     assert!(hopeless.contains("; at this noise a day cannot show 1 % (about "), "{hopeless}");
 }
 
@@ -728,7 +728,7 @@ fn a_difference_that_changes_during_the_run_is_told() {
     let report = changed(|block, arm| if arm == 1 && block >= 23 { 1.1 } else { 1.0 });
     let notes = report.notes.join("\n");
     assert!(
-        notes.contains("b against a: the difference in wall time changed during the run, from "),
+        notes.contains("b against a: the difference in wall time changed during the run (medians of the thirds of the blocks: "),
         "{notes}"
     );
     assert!(notes.contains("b: values move during the run") && !notes.contains("no such change"), "{notes}");

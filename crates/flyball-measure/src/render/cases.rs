@@ -46,6 +46,7 @@ fn is_different(case: &&CaseReport) -> bool {
 /// A row for each of these cases.
 pub(super) fn grid<'a>(report: &Report, cases: impl Iterator<Item = &'a CaseReport>) -> Grid {
     let compared = report.arms.iter().filter(|arm| !arm.control).count();
+    let last = report.arms.iter().rfind(|arm| !arm.control);
     let row = |case: &CaseReport| {
         let value = |value: f64| if report.workload.metric.unit == "s" { time(value) } else { number(value) };
         let change = match case.comparison.verdict {
@@ -63,9 +64,13 @@ pub(super) fn grid<'a>(report: &Report, cases: impl Iterator<Item = &'a CaseRepo
     };
     let unit = Some(report.workload.metric.unit.as_str()).filter(|unit| !matches!(*unit, "" | "s"));
     let of = |word: &str| unit.map_or_else(|| word.to_owned(), |unit| format!("{word}, {unit}"));
+    // With several arms, a row names its own.
+    let other = if compared > 2 { "the arm" } else { last.map_or("the arm", |arm| &arm.name) };
     let header = ["case"].into_iter().chain((compared > 2).then_some("arm")).map(str::to_owned);
     Grid {
-        header: header.chain([of("first"), of("then"), "change".to_owned(), "note".to_owned()]).collect(),
+        header: header
+            .chain([of(&report.arms[0].name), of(other), "change".to_owned(), "note".to_owned()])
+            .collect(),
         rows: cases.map(row).collect(),
     }
 }

@@ -117,7 +117,9 @@ pub(super) fn rounds_needed(report: &Report, comparison: &Comparison) -> usize {
 pub(super) fn more_rounds(report: &Report, comparison: &Comparison) -> String {
     const MANY: usize = 1000;
     const DAY: f64 = 86_400.0;
-    let more = comparison.rounds_for_one_percent.filter(|rounds| *rounds > comparison.pairs);
+    // These rounds would have shown it already.
+    let is_seen = comparison.shows.is_some_and(|shows| shows <= 0.01);
+    let more = comparison.rounds_for_one_percent.filter(|rounds| *rounds > comparison.pairs && !is_seen);
     let Some(rounds) = more else { return String::new() };
     if rounds < MANY {
         return format!("; about {rounds} rounds per arm would show 1 %");

@@ -59,6 +59,24 @@ pub fn trend(values: &[f64]) -> Option<Trend> {
     Some(Trend { slope, s, p })
 }
 
+/// The probability that values of independent rounds resemble the ones next to them so much:
+/// von Neumann's ratio of ranks, with the normal approximation of Bartels (1982). At 1 % and fewer
+/// than 20 values it is too large by half, which finds less. `None` of fewer than ten values.
+pub fn alike(values: &[f64]) -> Option<f64> {
+    const FEWEST: usize = 10;
+    let (ranks, _) = midranks(values);
+    let ranks: Vec<f64> = ranks.into_iter().map(|twice| f64::from(twice) / 2.0).collect();
+    let n = values.len() as f64;
+    let squares: f64 = ranks.iter().map(|rank| (rank - f64::midpoint(n, 1.0)).powi(2)).sum();
+    if values.len() < FEWEST || squares == 0.0 {
+        return None;
+    }
+    let ratio = ranks.windows(2).map(|pair| (pair[1] - pair[0]).powi(2)).sum::<f64>() / squares;
+    let variance =
+        4.0 * (n - 2.0) * (5.0 * n * n - 2.0 * n - 9.0) / (5.0 * n * (n + 1.0) * (n - 1.0).powi(2));
+    Some(Normal::standard().cdf((ratio - 2.0) / variance.sqrt()))
+}
+
 /// The sum of `t(t-1)(2t+5)` over groups of `t` equal values.
 fn tie_term(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
@@ -106,5 +124,12 @@ mod tests {
         assert!(found.p < 1e-5);
         assert!((trend(&[1.0; 8]).expect("eight values").p - 1.0).abs() < 1e-12);
         assert_eq!(trend(&[1.0, 2.0]), None);
+        let comes_and_goes: Vec<f64> =
+            (0..30).map(|i| f64::from(i % 7) + if i / 10 == 1 { 9.0 } else { 0.0 }).collect();
+        assert!(trend(&comes_and_goes).expect("values").p > 0.5);
+        assert!(alike(&comes_and_goes).expect("values") < 1e-4);
+        let jumps: Vec<f64> = (0..30).map(|i| f64::from(i * 11 % 31)).collect();
+        assert!(alike(&jumps).expect("values") > 0.01);
+        assert_eq!(alike(&[1.0; 30]), None);
     }
 }
