@@ -223,21 +223,31 @@ pub(super) fn compare_summaries(
     found
 }
 
-/// Returns the unit of the last digit that any of these values has.
+/// Returns the unit of the last digit that any of these values has: 1 at most, because zeros before
+/// the point may be digits too. Values may have been scaled, as from nanoseconds to seconds, which
+/// leaves noise behind the twelfth digit.
 pub(super) fn last_digit(values: &[f64]) -> f64 {
-    let digits = |value: &f64| value.to_string().split_once('.').map_or(0, |(_, digits)| digits.len());
-    10.0_f64.powi(-(values.iter().map(digits).max().unwrap_or(0) as i32))
+    let exponent = |value: &f64| {
+        let text = format!("{value:.11e}");
+        let (mantissa, exponent) = text.split_once('e')?;
+        let digits = mantissa.trim_end_matches('0').split_once('.')?.1.len();
+        Some(exponent.parse::<i32>().ok()? - digits as i32)
+    };
+    10.0_f64.powi(values.iter().filter_map(exponent).min().unwrap_or(0).min(0))
 }
 
 /// The step in which the values of two arms come, as a fraction of the smallest: their last digit,
 /// or the least distance of two values of an arm if values repeat, as those of a coarse clock do.
 pub(super) fn step(arms: [&Summary; 2]) -> f64 {
-    let sorted = |summary: &Summary| {
-        let mut values = summary.values();
+    let of_cases = arms.map(|arm| arm.case_step);
+    step_of(arms.map(Summary::values)).max(of_cases[0]).max(of_cases[1])
+}
+
+/// Returns the step of values of several arms.
+pub(super) fn step_of<const N: usize>(mut all: [Vec<f64>; N]) -> f64 {
+    for values in &mut all {
         values.sort_by(f64::total_cmp);
-        values
-    };
-    let all = arms.map(sorted);
+    }
     let digit = all.iter().map(|values| last_digit(values)).fold(f64::INFINITY, f64::min);
     let ticks = all.iter().filter_map(|values| {
         let distances = values.windows(2).map(|pair| pair[1] - pair[0]);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
+    judge,
     quantity::Quantity,
     report::{ArmReport, Drift, Grades, LeftOut, Point, Summary},
 };
@@ -137,7 +138,17 @@ fn summary(quantity: Quantity, metric: Metric, is_judged: bool, points: Vec<Poin
         points,
         drift: None,
         outliers: Vec::new(),
+        case_step: 0.0,
     })
+}
+
+/// The mean of the steps in which the cases' values come: by so much at most is the mean of the
+/// cases rounded.
+fn case_step(rounds: &[&Round]) -> f64 {
+    let names: BTreeSet<&String> = rounds.iter().flat_map(|round| round.outcome.cases.keys()).collect();
+    let values = |name| rounds.iter().filter_map(|round| round.outcome.cases.get(name).copied()).collect();
+    let steps: Vec<f64> = names.into_iter().map(|name| judge::step_of([values(name)])).collect();
+    stats::mean(&steps).unwrap_or(0.0)
 }
 
 /// Sums up each case of a suite in the rounds of an arm that count. Drifts less probable than
@@ -186,7 +197,11 @@ pub(super) fn report_points(manifest: &Manifest, rounds: &[&Round], arm: usize) 
                 points.clear();
             }
             let is_judged = Quantity::judged(&manifest.workload.metric).contains(&quantity);
-            summary(quantity, quantity.metric(&manifest.workload.metric), is_judged, points)
+            let mut found = summary(quantity, quantity.metric(&manifest.workload.metric), is_judged, points)?;
+            if quantity == Quantity::Performance {
+                found.case_step = case_step(&kept);
+            }
+            Some(found)
         })
         .collect();
     ArmReport {

@@ -606,6 +606,29 @@ fn suite(seed: u64, cases: usize, factors: &[f64], blocks: usize) -> (Manifest, 
     (manifest, rounds)
 }
 
+/// 11.6 and 12.4 ns, both printed as 12: a factor of 1e-9 does not hide the step, and the mean of the
+/// cases is no more exact than they are.
+#[test]
+fn suites_in_whole_nanoseconds_are_not_called_the_same() {
+    let (mut manifest, mut rounds) = suite(3, 2, &[1.0, 1.07], 20);
+    for round in &mut rounds {
+        let factor = if round.arm == 0 { 11.6 } else { 12.4 };
+        for value in round.outcome.cases.values_mut() {
+            *value = (factor * value.powf(0.1)).round() * 1e-9;
+        }
+        round.outcome.value = geometric_mean(round.outcome.cases.values().copied());
+    }
+    manifest.schedule.limits = vec!["time > +5%".to_owned()];
+    let report = analyse(&manifest, &rounds);
+    let all = report.comparisons.iter().chain(report.cases.iter().map(|case| &case.comparison));
+    for comparison in all {
+        assert_eq!(comparison.verdict, Verdict::NoDifferenceShown, "{comparison:?}");
+        assert!((comparison.step - 1.0 / 12.0).abs() < 0.01, "{}", comparison.step);
+    }
+    let answers = gate(&manifest, &report, &["metric > +5%".parse().expect("a limit")]);
+    assert_eq!(answers[0].verdict, GateVerdict::CannotTell);
+}
+
 #[test]
 fn cases_of_a_suite_are_judged_together() {
     let (manifest, mut rounds) = suite(1, 100, &[1.0, 1.2], 20);
