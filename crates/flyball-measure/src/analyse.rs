@@ -20,6 +20,7 @@ mod programs;
 mod quantity;
 mod report;
 mod sift;
+mod values;
 
 pub(crate) use self::judge::test;
 pub use self::{
@@ -38,10 +39,7 @@ use self::{
     notes::notes,
     sift::{report_arm, report_points},
 };
-pub(crate) use self::{
-    notes::{is_first, is_uneven},
-    sift::disturbed_blocks,
-};
+pub(crate) use self::{notes::is_first, sift::disturbed_blocks, values::is_uneven};
 use crate::{
     run_directory::{Manifest, Round},
     schedule::Length,
@@ -184,7 +182,7 @@ pub(crate) fn is_known(manifest: &Manifest, rounds: &[Round], boot: usize) -> bo
     }
     others.iter().all(|other| {
         let other = other.summary(Quantity::Performance);
-        other.is_some_and(|other| is_narrow(&log_ratios(base, other), judge::step([base, other])))
+        other.is_some_and(|other| is_narrow(&log_ratios(base, other), values::step([base, other])))
     })
 }
 

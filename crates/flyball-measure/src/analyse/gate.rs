@@ -4,9 +4,9 @@ use std::str::FromStr;
 
 use super::{
     judge::compare_two,
-    notes::is_uneven,
     quantity::Quantity,
     report::{ArmReport, CaseReport, Comparison, GateAnswer, GateVerdict, Report},
+    values::is_uneven,
 };
 use crate::{metric::Metric, run_directory::Manifest};
 

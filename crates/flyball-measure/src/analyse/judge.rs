@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{
-    notes::is_uneven,
     quantity::Quantity,
     report::{ArmReport, Comparison, Steadiness, Summary, Verdict},
+    values::{is_uneven, step},
 };
 use crate::{
     metric::{Better, Metric},
@@ -221,43 +221,6 @@ pub(super) fn compare_summaries(
         judge_steadiness(&mut found, alpha, correction.steadiness);
     }
     found
-}
-
-/// Returns the unit of the last digit that any of these values has: 1 at most, because zeros before
-/// the point may be digits too. Values may have been scaled, as from nanoseconds to seconds, which
-/// leaves noise behind the twelfth digit.
-pub(super) fn last_digit(values: &[f64]) -> f64 {
-    let exponent = |value: &f64| {
-        let text = format!("{value:.11e}");
-        let (mantissa, exponent) = text.split_once('e')?;
-        let digits = mantissa.trim_end_matches('0').split_once('.')?.1.len();
-        Some(exponent.parse::<i32>().ok()? - digits as i32)
-    };
-    10.0_f64.powi(values.iter().filter_map(exponent).min().unwrap_or(0).min(0))
-}
-
-/// The step in which the values of two arms come, as a fraction of the smallest: their last digit,
-/// or the least distance of two values of an arm if values repeat, as those of a coarse clock do.
-pub(super) fn step(arms: [&Summary; 2]) -> f64 {
-    let of_cases = arms.map(|arm| arm.case_step);
-    step_of(arms.map(Summary::values)).max(of_cases[0]).max(of_cases[1])
-}
-
-/// Returns the step of values of several arms.
-pub(super) fn step_of<const N: usize>(mut all: [Vec<f64>; N]) -> f64 {
-    for values in &mut all {
-        values.sort_by(f64::total_cmp);
-    }
-    let digit = all.iter().map(|values| last_digit(values)).fold(f64::INFINITY, f64::min);
-    let ticks = all.iter().filter_map(|values| {
-        let distances = values.windows(2).map(|pair| pair[1] - pair[0]);
-        let is_repeated = distances.clone().any(|distance| distance == 0.0);
-        distances.filter(|distance| is_repeated && *distance > 0.0).min_by(f64::total_cmp)
-    });
-    let tick = ticks.min_by(f64::total_cmp).unwrap_or(0.0);
-    let least = all.iter().filter_map(|values| values.first()).copied().fold(f64::INFINITY, f64::min);
-    let step = digit.max(tick) / least;
-    if step.is_finite() && step > 0.0 { step } else { 0.0 }
 }
 
 /// Differences up to this do not matter: half a percent to either side.

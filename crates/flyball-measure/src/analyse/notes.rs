@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::{
-    judge::{last_digit, log_ratios},
+    judge::log_ratios,
     quantity::Quantity,
     report::{ArmReport, Comparison, Grades, LeftOut, Report, Summary},
     sift::disturbances,
+    values::two_levels,
 };
 use crate::{
     meter::Domain,
@@ -219,41 +220,6 @@ pub(super) fn carry_over(manifest: &Manifest, rounds: &[&Round], arms: &[ArmRepo
         ))
     };
     (1..arms.len()).find_map(of_arm)
-}
-
-/// The two levels of an arm's values: each with how many rounds it has. The gap between them is
-/// twice as wide as either level: of ten rounds without levels, 0.1 to 0.7 % have such a gap
-/// (normal, exponential and uniform noise), of six 1 to 4 %.
-fn two_levels(values: &[f64]) -> Option<[(f64, usize); 2]> {
-    const LEAST: usize = 3;
-    const ROUNDS: usize = 10;
-    const WIDER: f64 = 2.0;
-    let mut sorted: Vec<f64> = values.iter().copied().filter(|value| *value > 0.0).collect();
-    if sorted.len() < ROUNDS {
-        return None;
-    }
-    sorted.sort_by(f64::total_cmp);
-    let logs: Vec<f64> = sorted.iter().map(|value| value.ln()).collect();
-    let range = |logs: &[f64]| logs[logs.len() - 1] - logs[0];
-    let gap = |at: usize| logs[at] - logs[at - 1];
-    let at = (LEAST..(logs.len() + 1).saturating_sub(LEAST)).max_by(|a, b| gap(*a).total_cmp(&gap(*b)))?;
-    let (low, high) = logs.split_at(at);
-    // Values rounded to whole milliseconds can lie on two sides of a border.
-    let step = last_digit(values) * 1.5;
-    let is_rounding = sorted[at] - sorted[at - 1] < step;
-    // 0.01: levels that lie closer are seen by nobody, and coarse clocks have them.
-    let is_wide = gap(at) > (WIDER * range(low).max(range(high))).max(0.01);
-    (is_wide && !is_rounding).then(|| {
-        let level = |values: &[f64]| (crate::stats::median(values).unwrap_or_default(), values.len());
-        let (low, high) = sorted.split_at(at);
-        [level(low), level(high)]
-    })
-}
-
-/// Returns whether some rounds of an arm are far from the others, or have a level of their own:
-/// verdicts are then about typical rounds.
-pub(crate) fn is_uneven(summary: &Summary) -> bool {
-    !summary.outliers.is_empty() || summary.is_judged && two_levels(&summary.values()).is_some()
 }
 
 /// The mean that throughput follows, and its words. Of a rate it is the work of all rounds over

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    judge,
     quantity::Quantity,
     report::{ArmReport, Drift, Grades, LeftOut, Point, Summary},
+    values::step_of,
 };
 use crate::{
     metric::Metric,
@@ -147,7 +147,7 @@ fn summary(quantity: Quantity, metric: Metric, is_judged: bool, points: Vec<Poin
 fn case_step(rounds: &[&Round]) -> f64 {
     let names: BTreeSet<&String> = rounds.iter().flat_map(|round| round.outcome.cases.keys()).collect();
     let values = |name| rounds.iter().filter_map(|round| round.outcome.cases.get(name).copied()).collect();
-    let steps: Vec<f64> = names.into_iter().map(|name| judge::step_of([values(name)])).collect();
+    let steps: Vec<f64> = names.into_iter().map(|name| step_of([values(name)])).collect();
     stats::mean(&steps).unwrap_or(0.0)
 }
 
