@@ -61,7 +61,7 @@ pub(crate) async fn check(
 ) -> Result<u32, Refusal> {
     let sender = sender_of(header)?;
     let user = user(connection, &sender).await?;
-    if user == 0 || user == link.service_user {
+    if !link.is_bounded(user) {
         return Ok(user);
     }
     // A question can wait minutes for a password, and the bus limits how many this process may have

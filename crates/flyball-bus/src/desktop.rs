@@ -23,11 +23,9 @@ use crate::{
     text::{MAX_SENTENCE, sendable},
 };
 
-/// Holds of one caller.
-const MAX_PER_CALLER: usize = 16;
-
-/// Holds of all callers: the store takes 64, and half of them are left to others.
-const MAX_HELD: usize = 32;
+/// Holds of one user but root, those that the service has not taken yet included. The service
+/// bounds the holds of all users.
+const MAX_PER_USER: usize = 16;
 
 /// Bytes of a reason or of an application's name.
 const MAX_TEXT: usize = 1024;
@@ -43,6 +41,7 @@ pub(crate) enum Face {
 #[derive(Debug, Clone)]
 pub(crate) struct Held {
     pub(crate) sender: String,
+    user: u32,
     pub(crate) face: Face,
     profile: Profile,
     reason: String,
@@ -173,8 +172,8 @@ impl Desktop {
         let sender = sender_of(header)?;
         let cookie = {
             let mut inner = self.inner();
-            let own = inner.held.values().filter(|held| held.sender == sender).count();
-            if own >= MAX_PER_CALLER || inner.held.len() >= MAX_HELD {
+            let of_user = inner.held.values().filter(|held| held.user == user).count();
+            if self.link.is_bounded(user) && of_user >= MAX_PER_USER {
                 return Err(Refusal::new(Why::TooMany, "there are too many holds; release one first"));
             }
             loop {
@@ -187,6 +186,7 @@ impl Desktop {
             }
             let held = Held {
                 sender: sender.clone(),
+                user,
                 face,
                 profile,
                 reason: reason.to_owned(),

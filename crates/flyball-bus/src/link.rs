@@ -12,11 +12,12 @@ use crate::{
     message::{Answer, Ask, MAX_REPORTED, Refusal, Request, Tell, Why, read_line, write_line},
 };
 
-/// Questions that wait for an answer. A client that asks without end is refused before the service
-/// hears of it.
+/// Questions of all users but root that wait for an answer. A client that asks without end is
+/// refused before the service hears of it.
 const MAX_WAITING: usize = 64;
 
-/// Such questions of one user but root: those of other users still find room.
+/// Such questions of one user, and those to polkit, which wait as long as a user does not answer a
+/// dialogue: those of other users still find room.
 const MAX_WAITING_OF_USER: usize = 16;
 
 /// What the main task waits for.
@@ -82,11 +83,17 @@ impl Link {
         self.news.put(News::ServiceGone);
     }
 
+    /// Returns whether there are bounds for what this user has asked for: for all but root and the
+    /// service's.
+    pub(crate) fn is_bounded(&self, user: u32) -> bool {
+        user != 0 && user != self.service_user
+    }
+
     /// Counts a question to polkit about a user until the answer is dropped.
     pub(crate) fn begin_check(&self, user: u32) -> Result<Check<'_>, Refusal> {
         let mut checks = lock(&self.checks);
         let of_user = checks.iter().filter(|other| **other == user).count();
-        if of_user >= MAX_WAITING_OF_USER || checks.len() >= MAX_WAITING {
+        if of_user >= MAX_WAITING_OF_USER {
             return Err(Refusal::new(Why::TooMany, "too many calls wait for an authorization"));
         }
         checks.push(user);
@@ -100,10 +107,8 @@ impl Link {
         let id = {
             let mut waiting = lock(&self.waiting);
             let of_user = || waiting.answers.values().filter(|(other, _)| *other == user).count();
-            let is_bounded = user.is_some_and(|user| user != 0 && user != self.service_user);
-            if user.is_some() && waiting.answers.len() >= MAX_WAITING
-                || is_bounded && of_user() >= MAX_WAITING_OF_USER
-            {
+            let is_bounded = user.is_some_and(|user| self.is_bounded(user));
+            if is_bounded && (waiting.answers.len() >= MAX_WAITING || of_user() >= MAX_WAITING_OF_USER) {
                 return Err(Refusal::new(Why::TooMany, "too many calls wait for an answer"));
             }
             waiting.last += 1;

@@ -28,8 +28,10 @@ const HADESS: (&str, &str) = ("net.hadess.PowerProfiles", "/net/hadess/PowerProf
 pub struct Options {
     /// Whether the desktop's names are taken too.
     pub desktop: bool,
-    /// The user that the service runs as, by whom the bus knows the connection.
+    /// The user that the service runs as.
     pub service_user: u32,
+    /// The user that this process runs as, by whom the bus knows the connection.
+    pub own_user: u32,
     /// Reads a profile's text; the answer is its settings, as the service reads them.
     pub read: ReadProfile,
 }
@@ -53,7 +55,7 @@ async fn run(bus: UnixStream, link: Arc<Link>, options: Options) -> Result<(), S
     }
     let failed = |error: zbus::Error| format!("D-Bus: {error}");
     let control = Control { link: Arc::clone(&link), desktop: Arc::clone(&desktop), read: options.read };
-    let mut builder = Builder::unix_stream(bus).user_id(options.service_user).serve_at(CONTROL.1, control);
+    let mut builder = Builder::unix_stream(bus).user_id(options.own_user).serve_at(CONTROL.1, control);
     if options.desktop {
         builder = builder.serve_at(UPOWER.1, UPower(Arc::clone(&desktop)));
         builder = builder.serve_at(HADESS.1, Hadess(Arc::clone(&desktop)));

@@ -382,19 +382,20 @@ impl<'a> Bus<'a> {
         }
     }
 
-    /// The connection is made here, because the process may make none; nothing of D-Bus is read
-    /// here.
+    /// The process connects by itself, as its own user: a connection of root's would let whoever
+    /// takes it over call other services as root.
     fn start(&self) -> io::Result<Running> {
-        let bus = UnixStream::connect(&self.options.socket)?;
+        // A reason that the service can give, if there is no bus at all.
+        std::fs::metadata(&self.options.socket)?;
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_write_timeout(Some(PATIENCE))?;
         let mut command = Command::new(&self.options.program);
-        command.arg0("flyball").arg("hold-bus");
+        command.arg0("flyball").arg("hold-bus").arg(&self.options.socket);
         if self.options.desktop {
             command.arg("--desktop");
         }
         // Without NOTIFY_SOCKET and the other variables by which systemd speaks to the service.
-        command.env_clear().stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::from(OwnedFd::from(bus)));
+        command.env_clear().stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null());
         let child = command.spawn()?;
         let (sender, from) = sync_channel(MAX_READ);
         let (reader, wake) = (ours.try_clone()?, self.wake.try_clone()?);

@@ -31,7 +31,7 @@ pub use self::{
 use crate::{
     Format,
     http::{self, Head, Request},
-    web_config::Guard,
+    web_config::{Admission, Guard},
 };
 
 /// Connections at one time.
@@ -179,10 +179,11 @@ fn serve(
                 // waits.
                 connection.take(request.length);
                 // Every page, as exporter-toolkit has it: whether a path exists is an answer too.
-                if guard.admits(request.user.as_ref()) {
-                    answer(connection, &request, path, handler);
-                } else {
-                    refuse(connection, 401, "text/plain; charset=utf-8", "WWW-Authenticate: Basic\r\n");
+                const TEXT: &str = "text/plain; charset=utf-8";
+                match guard.judge(connection.client(), request.user.as_ref(), now) {
+                    Admission::Admitted => answer(connection, &request, path, handler),
+                    Admission::Refused => refuse(connection, 401, TEXT, "WWW-Authenticate: Basic\r\n"),
+                    Admission::TooSoon => refuse(connection, 429, TEXT, "Retry-After: 1\r\n"),
                 }
             }
         }

@@ -5,6 +5,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
+    time::{Duration, Instant},
 };
 
 use saphyr_parser::{Event, Parser};
@@ -203,7 +204,22 @@ pub struct Guard {
     users: BTreeMap<String, String>,
     /// SHA-256 of user and password that were found right.
     known: BTreeSet<[u8; 32]>,
+    /// Clients that gave a wrong password, and when.
+    wrong: BTreeMap<String, Instant>,
 }
+
+/// What a client gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    Admitted,
+    Refused,
+    /// It gave a wrong password just now: this one is not looked at.
+    TooSoon,
+}
+
+/// After a wrong password, a client's next unknown one is not hashed for this long: there is one
+/// thread, and scrapes wait while it hashes.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// A hash of cost 10 that no password of a user is compared with: an unknown user takes as long as
 /// a known one.
@@ -211,15 +227,15 @@ const OF_NO_ONE: &str = "$2b$10$7EqJtq98hPqEX7fNZaFWoOhi5BXX4Z1M1kkYlv1SCgQ3yDfn
 
 impl Guard {
     pub fn new(users: BTreeMap<String, String>) -> Guard {
-        Guard { users, known: BTreeSet::new() }
+        Guard { users, ..Guard::default() }
     }
 
-    /// Returns whether the user and password are admitted; without users, everyone is.
-    pub fn admits(&mut self, given: Option<&(String, String)>) -> bool {
+    /// Judges the user and password that a client gives; without users, everyone is admitted.
+    pub fn judge(&mut self, client: &str, given: Option<&(String, String)>, now: Instant) -> Admission {
         if self.users.is_empty() {
-            return true;
+            return Admission::Admitted;
         }
-        let Some((user, password)) = given else { return false };
+        let Some((user, password)) = given else { return Admission::Refused };
         let mut digest = Sha256::new();
         // The length keeps `a` + `bc` apart from `ab` + `c`.
         digest.update((user.len() as u64).to_le_bytes());
@@ -227,21 +243,25 @@ impl Guard {
         digest.update(password.as_bytes());
         let digest: [u8; 32] = digest.finalize().into();
         if self.known.contains(&digest) {
-            return true;
+            return Admission::Admitted;
         }
-        // One at a time, because there is one thread: guessing costs the guesser as much time, and
-        // scrapes wait a hash long.
+        self.wrong.retain(|_, at| now.saturating_duration_since(*at) < PAUSE);
+        // Too many clients are all told to wait.
+        if self.wrong.contains_key(client) || self.wrong.len() >= MAX_KNOWN {
+            return Admission::TooSoon;
+        }
         let hash = self.users.get(user).map_or(OF_NO_ONE, String::as_str);
         let is_right = bcrypt::verify(password, hash).unwrap_or(false) && self.users.contains_key(user);
-        if is_right {
-            // More right passwords than that are only those of before a change of users, which is a
-            // restart.
-            if self.known.len() >= MAX_KNOWN {
-                self.known.clear();
-            }
-            self.known.insert(digest);
+        if !is_right {
+            self.wrong.insert(client.to_owned(), now);
+            return Admission::Refused;
         }
-        is_right
+        // More right passwords than that are only those of before a change of users, which is a restart.
+        if self.known.len() >= MAX_KNOWN {
+            self.known.clear();
+        }
+        self.known.insert(digest);
+        Admission::Admitted
     }
 }
 
@@ -306,13 +326,20 @@ mod tests {
         let hash = bcrypt::hash_with_salt("test", 4, [7; 16]).unwrap().to_string();
         let mut guard = Guard::new([("prom".to_owned(), hash)].into());
         let of = |user: &str, password: &str| Some((user.to_owned(), password.to_owned()));
-        for _ in 0..2 {
-            assert!(guard.admits(of("prom", "test").as_ref()));
-            assert!(!guard.admits(of("prom", "tes").as_ref()));
-            assert!(!guard.admits(of("other", "test").as_ref()));
-            assert!(!guard.admits(None));
+        let start = Instant::now();
+        let mut judge =
+            |user, password, after| guard.judge("10.0.0.1", of(user, password).as_ref(), start + after);
+        for second in [0, 1, 2].map(Duration::from_secs) {
+            assert_eq!(judge("prom", "test", second), Admission::Admitted);
+            assert_eq!(judge("prom", "tes", second), Admission::Refused);
+            // A flood of wrong ones costs no hash, and keeps no known password out.
+            assert_eq!(judge("other", "test", second + PAUSE / 2), Admission::TooSoon);
+            assert_eq!(judge("prom", "test", second + PAUSE / 2), Admission::Admitted);
         }
+        let end = start + 4 * PAUSE;
+        assert_eq!(guard.judge("10.0.0.2", None, end), Admission::Refused);
+        assert_eq!(guard.judge("10.0.0.2", of("other", "test").as_ref(), end), Admission::Refused);
         assert_eq!(guard.known.len(), 1);
-        assert!(Guard::default().admits(None));
+        assert_eq!(Guard::default().judge("10.0.0.2", None, end), Admission::Admitted);
     }
 }

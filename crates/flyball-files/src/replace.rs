@@ -5,11 +5,11 @@
 use std::{
     fs::{self, File},
     io::{self, Write},
-    os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt},
+    os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
-use rustix::io::Errno;
+use rustix::{fs::OFlags, io::Errno};
 
 use crate::MAX_LINKS;
 
@@ -138,7 +138,8 @@ pub fn is_stream(path: &Path) -> bool {
 
 /// Refuses a link that another user has put into a directory in which all users can make files, as
 /// the kernel does with `fs.protected_symlinks` (may_follow_link in fs/namei.c), which a machine
-/// may have switched off.
+/// may have switched off. Root follows no other user's link at all, except those of the user who
+/// called sudo.
 ///
 /// # Errors
 /// `EACCES` for such a link.
@@ -147,8 +148,21 @@ pub fn refuse_foreign_link(path: &Path) -> io::Result<()> {
     let folder = fs::metadata(folder_of(path))?;
     let shared = folder.mode() & 0o1002 == 0o1002;
     let me = rustix::process::geteuid().as_raw();
-    let foreign = link.uid() != me && link.uid() != folder.uid();
-    if link.is_symlink() && shared && foreign { Err(Errno::ACCESS.into()) } else { Ok(()) }
+    let is_callers = || std::env::var("SUDO_UID").is_ok_and(|uid| uid.parse() == Ok(link.uid()));
+    let foreign = link.uid() != me && !is_callers() && (me == 0 || shared && link.uid() != folder.uid());
+    if link.is_symlink() && foreign { Err(Errno::ACCESS.into()) } else { Ok(()) }
+}
+
+/// Makes or truncates a file that is written as it comes, where [`replace`] cannot be used. A link
+/// is followed as by [`refuse_foreign_link`], and not if it appears meanwhile.
+///
+/// # Errors
+/// Returns the error of open(2), or of that function.
+pub fn create(path: &Path) -> io::Result<File> {
+    refuse_foreign_link(path)?;
+    let is_link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+    let flags = if is_link { 0 } else { OFlags::NOFOLLOW.bits().cast_signed() };
+    File::options().write(true).create(true).truncate(true).custom_flags(flags).open(path)
 }
 
 #[cfg(test)]
@@ -168,6 +182,24 @@ mod tests {
             entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
+    }
+
+    #[test]
+    fn root_follows_no_link_of_another_user() {
+        let folder = tempfile::tempdir().unwrap();
+        let (target, link) = (folder.path().join("target"), folder.path().join("link"));
+        fs::write(&target, "kept").unwrap();
+        symlink(&target, &link).unwrap();
+        drop(create(&folder.path().join("new")).unwrap());
+        // Both are another user's, as in that user's directory.
+        if lchown(&link, Some(65534), None).is_ok() {
+            chown(folder.path(), Some(65534), None).unwrap();
+            assert_eq!(create(&link).unwrap_err().raw_os_error(), Some(Errno::ACCESS.raw_os_error()));
+            assert_eq!(fs::read(&target).unwrap(), b"kept");
+            lchown(&link, Some(0), None).unwrap();
+        }
+        drop(create(&link).unwrap());
+        assert_eq!(fs::read(&target).unwrap(), b"");
     }
 
     #[test]

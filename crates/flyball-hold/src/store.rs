@@ -67,6 +67,9 @@ pub struct Refused {
 #[derive(Debug)]
 pub struct Presence {
     _file: File,
+    /// Which service is the only one. Nobody else can open it: a reader's lock on the other file
+    /// would keep services from starting.
+    _only: File,
 }
 
 impl Presence {
@@ -80,14 +83,29 @@ impl Presence {
     /// The file cannot be made.
     pub fn show(state: &StateDir) -> Result<Option<Presence>, StoreError> {
         let path = Presence::path(state);
-        let mut options = File::options();
-        options.read(true).write(true).create(true).mode(READABLE);
-        let shown = flyball_files::open_trusted(&mut options, &path).and_then(|file| {
+        let open = |path: &Path, mode| -> io::Result<File> {
+            let mut options = File::options();
+            options.read(true).write(true).create(true).mode(mode);
+            let file = flyball_files::open_trusted(&mut options, path)?;
             // The mode above is cut by the umask.
-            file.set_permissions(Permissions::from_mode(READABLE))?;
-            Ok(flyball_process::mark(&file)?.then_some(Presence { _file: file }))
-        });
-        shown.map_err(|error| StoreError::Io { path, error })
+            file.set_permissions(Permissions::from_mode(mode))?;
+            Ok(file)
+        };
+        let show = || -> io::Result<Option<Presence>> {
+            let only = open(&path.with_extension("lock"), 0o600)?;
+            if !flyball_process::mark(&only)? {
+                return Ok(None);
+            }
+            let mut file = open(&path, READABLE)?;
+            if !flyball_process::mark(&file)? {
+                // Somebody has a reader's lock on it: on a new file nobody has one yet.
+                std::fs::remove_file(&path)?;
+                file = open(&path, READABLE)?;
+                flyball_process::mark(&file)?;
+            }
+            Ok(Some(Presence { _file: file, _only: only }))
+        };
+        show().map_err(|error| StoreError::Io { path: path.clone(), error })
     }
 
     fn is_shown(state: &StateDir) -> bool {

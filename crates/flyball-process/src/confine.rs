@@ -12,7 +12,9 @@ mod calls;
 
 use std::{
     io,
+    num::NonZeroUsize,
     path::{Path, PathBuf},
+    sync::OnceLock,
 };
 
 use landlock::{
@@ -31,10 +33,16 @@ use crate::User;
 /// are skipped. 6 is the version of Linux 6.12.
 const NEWEST: ABI = ABI::V6;
 
-/// Files that std reads to count the processors available to a process
-/// (`std::thread::available_parallelism`), and the file that shows which process has a state file
-/// locked. The command line of that process stays out of reach.
-const OF_EACH: [&str; 4] = ["/proc/locks", "/proc/self/cgroup", "/proc/self/mountinfo", "/sys/fs/cgroup"];
+/// Shows which process has a state file locked. The command line of that process stays out of
+/// reach.
+const OF_EACH: &str = "/proc/locks";
+
+/// Returns how many processors this process may use, which std reads from files that a confined
+/// process cannot open: [`Confinement::enter`] counts before.
+pub fn processors() -> NonZeroUsize {
+    static COUNT: OnceLock<NonZeroUsize> = OnceLock::new();
+    *COUNT.get_or_init(|| std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))
+}
 
 /// The number of the user `nobody`, which every kernel has
 /// (Documentation/admin-guide/sysctl/fs.rst, overflowuid).
@@ -138,6 +146,9 @@ impl Confinement {
     /// one thread as a whole. There is no way back. Means that the kernel does not offer are
     /// skipped.
     pub fn enter(&self) -> Confined {
+        if !self.opens_nothing {
+            processors();
+        }
         // The order: without the capabilities the others need no_new_privs, which both of them set.
         Confined {
             capabilities: self.drop_capabilities().is_ok(),
@@ -178,7 +189,7 @@ impl Confinement {
         // replaced.
         let folders = self.folders.iter().map(|path| (path.as_path(), read | change | make));
         let files = self.files.iter().map(|path| (path.as_path(), change));
-        let reads = self.reads.iter().map(PathBuf::as_path).chain(OF_EACH.iter().map(Path::new));
+        let reads = self.reads.iter().map(PathBuf::as_path).chain([Path::new(OF_EACH)]);
         // A terminal that is opened now is asked for its size and mode by ioctl(2), which Landlock
         // refuses since Linux 6.10 (ABI 5) on devices without this right; those that were open
         // before are not concerned.
@@ -320,6 +331,51 @@ mod tests {
             assert!(rustix::thread::capabilities(None).unwrap().permitted.is_empty());
             // Threads are made, and memory: a runtime needs them.
             thread::spawn(|| vec![0_u8; 8 << 20].len()).join().unwrap();
+        });
+    }
+
+    #[test]
+    fn readers_reach_no_other_process_and_no_mode_of_a_file() {
+        let parent = rustix::process::getppid().unwrap().as_raw_pid();
+        let file = tempfile::tempfile().unwrap();
+        let descriptor = std::os::fd::AsRawFd::as_raw_fd(&file);
+        confined(&Confinement::default(), |means| {
+            if !means.calls {
+                eprintln!("skipped 1 test: this kernel has no filters of system calls");
+                return;
+            }
+            let (none, own, this) = (0, std::process::id(), libc::PRIO_PROCESS);
+            let nofile = libc::RLIMIT_NOFILE;
+            // SAFETY: refused before the kernel looks at them; if not, signal 0, the present mode
+            // and no new limit change nothing.
+            let refused = unsafe {
+                [
+                    libc::syscall(libc::SYS_kill, parent, 0),
+                    libc::syscall(libc::SYS_tkill, parent, 0),
+                    libc::syscall(libc::SYS_tgkill, parent, parent, 0),
+                    libc::syscall(libc::SYS_prlimit64, parent, nofile, none, none),
+                    libc::syscall(libc::SYS_setpriority, this, parent, 0),
+                    libc::syscall(libc::SYS_setpriority, libc::PRIO_USER, 0, 0),
+                    libc::syscall(libc::SYS_ioprio_set, 3, 0, 0),
+                    libc::syscall(libc::SYS_sched_setaffinity, parent, 0, none),
+                    libc::syscall(libc::SYS_fcntl, descriptor, libc::F_SETOWN, own),
+                    libc::syscall(libc::SYS_ioctl, 0, libc::TIOCSTI, c"x".as_ptr()),
+                    libc::syscall(libc::SYS_fchmod, descriptor, 0o600),
+                    libc::syscall(libc::SYS_utimensat, descriptor, none, none, 0),
+                ]
+            };
+            assert_eq!(refused, [-1; 12]);
+            assert_eq!(io::Error::last_os_error().raw_os_error(), Some(libc::EPERM));
+            // SAFETY: as above, and concerns this process alone.
+            let own = unsafe {
+                [
+                    libc::syscall(libc::SYS_tgkill, own, libc::gettid(), 0),
+                    libc::syscall(libc::SYS_kill, own, 0),
+                    libc::syscall(libc::SYS_prlimit64, 0, nofile, none, none),
+                    libc::syscall(libc::SYS_fcntl, descriptor, libc::F_GETFD).min(0),
+                ]
+            };
+            assert_eq!(own, [0; 4], "for this process");
         });
     }
 

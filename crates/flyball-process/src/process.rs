@@ -45,7 +45,7 @@ pub fn keep_descriptors() {
 /// # Errors
 /// What fcntl(2) answered.
 pub fn mark(file: &File) -> io::Result<bool> {
-    match record_lock(file, libc::F_OFD_SETLK) {
+    match record_lock(file, libc::F_OFD_SETLK, libc::F_WRLCK) {
         Ok(_) => Ok(true),
         Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
         Err(error) => Err(error),
@@ -53,19 +53,21 @@ pub fn mark(file: &File) -> io::Result<bool> {
 }
 
 /// Whether a process has marked the file ([`mark`]). It needs no more than the right to read the
-/// file: no access to /proc, which units and containers hide, and no right to signal.
+/// file: no access to /proc, which units and containers hide, and no right to signal. Who may only
+/// read the file can lock it, too, but not so that this takes it for a mark.
 ///
 /// # Errors
 /// What fcntl(2) answered.
 pub fn is_marked(file: &File) -> io::Result<bool> {
-    Ok(record_lock(file, libc::F_OFD_GETLK)?.l_type != libc::F_UNLCK as libc::c_short)
+    // Asks whether a read lock could be had, which only a write lock prevents.
+    Ok(record_lock(file, libc::F_OFD_GETLK, libc::F_RDLCK)?.l_type != libc::F_UNLCK as libc::c_short)
 }
 
-fn record_lock(file: &File, command: libc::c_int) -> io::Result<libc::flock> {
+fn record_lock(file: &File, command: libc::c_int, kind: libc::c_int) -> io::Result<libc::flock> {
     // SAFETY: the structure is numbers, for which 0 is valid; l_pid must be 0 here
     // (fcntl_locking(2)).
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-    lock.l_type = libc::F_WRLCK as libc::c_short;
+    lock.l_type = kind as libc::c_short;
     lock.l_whence = libc::SEEK_SET as libc::c_short;
     // SAFETY: the kernel reads and writes this structure only, during the call.
     let answer = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut lock) };

@@ -335,12 +335,16 @@ impl Command {
             | Command::IntelSpeedSelect(_)
             | Command::AmdPstateTrace(_)
             | Command::IntelPstateTracer(_) => false,
-            // They print text of flyball's own; `complete` looks for names in any directory.
+            // It looks for names in any directory.
+            Command::Complete(args) => {
+                files.read("/");
+                args.names_machine()
+            }
+            // They print text of flyball's own.
             Command::Explain(_)
             | Command::Man(_)
             | Command::Completions(_)
             | Command::Schema(_)
-            | Command::Complete(_)
             | Command::Parse(_) => false,
             // Confines itself, more tightly, once it has its sockets.
             #[cfg(feature = "bus")]

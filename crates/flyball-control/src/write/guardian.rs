@@ -108,18 +108,18 @@ impl Guardian {
 }
 
 /// Runs the guardian: reports that it is ready and waits for flyball's message or death. On death
-/// it ends the processes that a workload left running and restores what the open transaction
-/// changed. Returns `None` after the message.
+/// it ends the processes that a workload left running, and [`restore`] is to be called. Returns
+/// whether flyball has died.
 ///
 /// # Errors
-/// The line or the journal cannot be used.
-pub fn watch(host: &dyn Host, state: &StateDir, line: OwnedFd) -> Result<Option<Restored>, TransactionError> {
+/// The line cannot be used.
+pub fn watch(line: OwnedFd) -> Result<bool, TransactionError> {
     let mut line = UnixStream::from(line);
     send(&line, &[READY]).map_err(TransactionError::Guardian)?;
     let mut word = [0];
     loop {
         match line.read(&mut word) {
-            Ok(1) if word[0] == DONE => return Ok(None),
+            Ok(1) if word[0] == DONE => return Ok(false),
             // A byte other than the agreed one: neither the end nor a reason to act.
             Ok(1) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -131,7 +131,16 @@ pub fn watch(host: &dyn Host, state: &StateDir, line: OwnedFd) -> Result<Option<
     if let Ok(guarded) = std::env::var(GUARDED) {
         flyball_process::kill_owned_by(&guarded);
     }
+    Ok(true)
+}
+
+/// Restores what the open transaction changed. `host` was opened after flyball's death: a simulated
+/// machine has only then all that was done to it.
+///
+/// # Errors
+/// The journal cannot be used.
+pub fn restore(host: &dyn Host, state: &StateDir) -> Result<Restored, TransactionError> {
     // If flyball dies after restoring or committing, but before its message, no transaction is open
     // and there is nothing to do.
-    restore_locked(host, state, Scope::Open).map(Some)
+    restore_locked(host, state, Scope::Open)
 }

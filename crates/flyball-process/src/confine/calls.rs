@@ -12,9 +12,9 @@ use seccompiler::{
 /// Linux 6.6; older C libraries have no name for it.
 const FCHMODAT2: libc::c_long = 452;
 
-/// Calls that no reader of files makes: other programs, sockets, other processes, modes and owners
-/// of files (Landlock has no rights for those), mounts, modules, and parts of the kernel in which
-/// holes were found again and again.
+/// Calls that no reader of files makes: other programs, sockets, other processes, modes, owners and
+/// times of files (Landlock has no rights for those), mounts, modules, and parts of the kernel in
+/// which holes were found again and again.
 const REFUSED: &[libc::c_long] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_chmod,
@@ -22,6 +22,17 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_chown,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_lchown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utime,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utimes,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_futimesat,
+    libc::SYS_utimensat,
+    libc::SYS_fchmod,
+    libc::SYS_fchown,
+    libc::SYS_fsetxattr,
+    libc::SYS_fremovexattr,
     libc::SYS_fchmodat,
     FCHMODAT2,
     libc::SYS_fchownat,
@@ -42,6 +53,10 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
     libc::SYS_process_madvise,
+    libc::SYS_process_mrelease,
+    libc::SYS_migrate_pages,
+    libc::SYS_move_pages,
+    libc::SYS_kcmp,
     libc::SYS_pidfd_open,
     libc::SYS_pidfd_getfd,
     libc::SYS_pidfd_send_signal,
@@ -75,6 +90,40 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_request_key,
     libc::SYS_keyctl,
 ];
+
+/// Calls of readers that are refused unless their first argument is this process. Signals: Landlock
+/// bounds them from Linux 6.12 on only.
+const SIGNALS: &[libc::c_long] = &[
+    libc::SYS_kill,
+    libc::SYS_tkill,
+    libc::SYS_tgkill,
+    libc::SYS_rt_sigqueueinfo,
+    libc::SYS_rt_tgsigqueueinfo,
+];
+
+/// The same, but 0 stands for this process or thread too.
+const OF_A_PROCESS: &[libc::c_long] = &[
+    libc::SYS_prlimit64,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_setattr,
+    libc::SYS_sched_setparam,
+    libc::SYS_sched_setscheduler,
+];
+
+/// Calls of readers that are refused with these values of an argument: signals of a file to another
+/// process, characters typed into the terminal.
+#[allow(clippy::unnecessary_cast, reason = "an int in musl's headers")]
+const REFUSED_WITH: &[(libc::c_long, u8, &[u64])] = &[
+    (libc::SYS_fcntl, 1, &[libc::F_SETOWN as u64, F_SETSIG, F_SETOWN_EX]),
+    (libc::SYS_ioctl, 1, &[libc::TIOCSTI as u64, libc::TIOCLINUX as u64]),
+];
+
+/// Numbers of include/uapi/asm-generic/fcntl.h that libc has no names for.
+const F_SETSIG: u64 = 10;
+const F_SETOWN_EX: u64 = 15;
+
+/// `IOPRIO_WHO_PROCESS` of include/uapi/linux/ioprio.h.
+const IOPRIO_WHO_PROCESS: u64 = 1;
 
 /// What an argument must be for a call to be allowed.
 #[derive(Debug, Clone, Copy)]
@@ -220,10 +269,7 @@ impl Check {
     /// Any of these rules lets the call through; no rule at all does so always.
     fn rules(self) -> Result<Vec<SeccompRule>, BackendError> {
         let is = |argument, op, value| SeccompCondition::new(argument, SeccompCmpArgLen::Qword, op, value);
-        let equal = |argument, value| {
-            // An int: what the upper half of the register holds is not defined.
-            SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)
-        };
+        let equal = |argument, value| int(argument, SeccompCmpOp::Eq, value);
         let rules = match self {
             Check::Any => Vec::new(),
             Check::OneOf(argument, values) => values
@@ -242,14 +288,46 @@ impl Check {
     }
 }
 
+/// A condition on an int: what the upper half of the register holds is not defined.
+fn int(argument: u8, op: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, op, value)
+}
+
+/// The rules by which calls of readers are refused: any rule of a call does, with all of its
+/// conditions; no rule at all does always.
+fn refusals() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
+    let own = u64::from(std::process::id());
+    let not = |argument, value| int(argument, SeccompCmpOp::Ne, value);
+    let rule = |conditions| SeccompRule::new(conditions);
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        REFUSED.iter().map(|number| (*number, Vec::new())).collect();
+    for number in SIGNALS {
+        rules.insert(*number, vec![rule(vec![not(0, own)?])?]);
+    }
+    for number in OF_A_PROCESS {
+        rules.insert(*number, vec![rule(vec![not(0, 0)?, not(0, own)?])?]);
+    }
+    // The first argument says whether the second is a process, a group or a user.
+    for (number, process) in
+        [(libc::SYS_setpriority, u64::from(libc::PRIO_PROCESS)), (libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS)]
+    {
+        rules.insert(number, vec![rule(vec![not(0, process)?])?, rule(vec![not(1, 0)?])?]);
+    }
+    for (number, argument, values) in REFUSED_WITH {
+        let with = values.iter().map(|value| rule(vec![int(*argument, SeccompCmpOp::Eq, *value)?]));
+        rules.insert(*number, with.collect::<Result<_, _>>()?);
+    }
+    Ok(rules)
+}
+
 /// An errno, not a kill: a library that tries such a call goes on without it.
 const REFUSE: SeccompAction = SeccompAction::Errno(libc::EPERM as u32);
 
-/// Makes [`REFUSED`] fail with EPERM.
+/// Makes what [`refusals`] names fail with EPERM.
 pub(super) fn refuse() -> Result<(), Error> {
     #[cfg(target_arch = "x86_64")]
     seccompiler::apply_filter(&refuse_x32())?;
-    apply(REFUSED.iter().map(|number| (*number, Vec::new())).collect(), SeccompAction::Allow, REFUSE)
+    apply(refusals().map_err(Error::Backend)?, SeccompAction::Allow, REFUSE)
 }
 
 /// Makes everything fail with EPERM that is not allowed to a process that opens nothing.

@@ -30,6 +30,13 @@ struct Offer {
     about: String,
 }
 
+impl Args {
+    /// Returns whether values are looked up on a machine that somebody else may have written.
+    pub(crate) fn names_machine(&self) -> bool {
+        self.words.iter().any(|word| word.starts_with("-M") || word.starts_with("--machine"))
+    }
+}
+
 impl Offer {
     fn new(word: impl Into<String>, about: impl Into<String>) -> Offer {
         Offer { word: word.into(), about: about.into() }
@@ -50,7 +57,8 @@ pub(crate) fn run(top: Command, args: &Args) -> Result<Exit, Failure> {
     };
     let (offers, files) = Place::of(top, words).offers(current);
     let mut out = String::new();
-    for offer in offers.iter().filter(|offer| offer.word.starts_with(current)) {
+    let fits = |offer: &&Offer| offer.word.starts_with(current) && is_plain(&offer.word);
+    for offer in offers.iter().filter(fits) {
         // A tab ends the word, and a line the offer.
         let about: String = offer.about.chars().take_while(|char| !matches!(char, '\n' | '\t')).collect();
         out += &format!("{}\t{about}\n", offer.word);
@@ -60,6 +68,12 @@ pub(crate) fn run(top: Command, args: &Args) -> Result<Exit, Failure> {
     }
     output::raw(&out)?;
     Ok(Exit::Done)
+}
+
+/// Returns whether a shell takes the word as it is. Words come from files of a machine, too, and bash
+/// puts them on the command line without quotes.
+fn is_plain(word: &str) -> bool {
+    word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.,:=%+-/@".contains(&byte))
 }
 
 /// Where on the command line the cursor is.

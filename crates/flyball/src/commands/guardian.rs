@@ -3,7 +3,7 @@
 
 use std::os::fd::AsFd;
 
-use flyball_control::write::guardian::watch;
+use flyball_control::write::guardian::{restore, watch};
 
 use crate::{
     change,
@@ -17,7 +17,8 @@ pub(crate) struct Args {}
 
 /// Waits for the end of the parent, which shows as the end of stdin. Stdout is the locked file.
 pub(crate) fn run(context: &Context) -> Result<Exit, Failure> {
-    let host = context.machine.open_quietly()?;
+    // A machine that cannot be opened is found before there is anything to restore.
+    drop(context.machine.open_quietly()?);
     let state = context.state()?;
     // Ctrl-C and a closing terminal end the parent; this process must survive to clean up.
     let _ignored = change::interrupts()?;
@@ -25,7 +26,10 @@ pub(crate) fn run(context: &Context) -> Result<Exit, Failure> {
         .as_fd()
         .try_clone_to_owned()
         .map_err(|error| Failure::failed(format!("cannot connect to the parent flyball process: {error}")))?;
-    let Some(restored) = watch(&*host, &state, line)? else { return Ok(Exit::Done) };
+    if !watch(line)? {
+        return Ok(Exit::Done);
+    }
+    let restored = restore(&*context.machine.open_quietly()?, &state)?;
     for entry in &restored.undone {
         eprintln!("flyball guardian: '{}' (pid {}) died; {}", entry.command, entry.pid, restored.restoration);
     }

@@ -1,9 +1,9 @@
 //! `flyball hold-bus`: the process that speaks D-Bus for `flyball hold run`. Started only by
-//! flyball itself. Stdin is the socket to the service, stdout the connected bus.
+//! flyball itself. Stdin is the socket to the service.
 
-use std::os::{
-    fd::{AsFd as _, BorrowedFd},
-    unix::net::UnixStream,
+use std::{
+    os::{fd::AsFd as _, unix::net::UnixStream},
+    path::PathBuf,
 };
 
 use flyball_bus::{Options, serve};
@@ -12,35 +12,37 @@ use flyball_process::confine::{Confinement, become_user};
 
 use crate::exit::{Exit, Failure};
 
-/// The user of the process, which flyball-service's sysusers.d makes.
+/// The user of the process, which flyball-service's sysusers.d makes. dist/dbus and dist/polkit
+/// name it.
 const USER: &str = "flyball-bus";
 
 /// Arguments of `hold-bus`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
+    /// The bus's socket.
+    bus: PathBuf,
     /// Serve the desktop's power profiles too.
     #[arg(long)]
     desktop: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
-    let socket = |descriptor: BorrowedFd<'_>| {
-        descriptor
-            .try_clone_to_owned()
-            .map(UnixStream::from)
-            .map_err(|error| Failure::failed(format!("cannot use the service's socket: {error}")))
-    };
-    let (service, bus) = (socket(std::io::stdin().as_fd())?, socket(std::io::stdout().as_fd())?);
+    let failed = |what: String| Failure::failed(format!("D-Bus is not served: {what}"));
+    let service = std::io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from);
+    let service = service.map_err(|error| failed(format!("cannot use the service's socket: {error}")))?;
     // Before anything is read, and before there is a second thread.
     let service_user = flyball_process::user();
-    become_user(USER)
-        .map_err(|error| Failure::failed(format!("D-Bus is not served: cannot become {USER}: {error}")))?;
+    become_user(USER).map_err(|error| failed(format!("cannot become {USER}: {error}")))?;
+    let bus = UnixStream::connect(&args.bus)
+        .map_err(|error| failed(format!("cannot connect to {}: {error}", args.bus.display())))?;
     let confined = Confinement::without_files().enter();
     if !confined.calls {
         // Without it a hole here would reach whatever its user reaches.
-        return Err(Failure::failed("D-Bus is not served: this kernel has no filters of system calls"));
+        return Err(failed("this kernel has no filters of system calls".to_owned()));
     }
-    serve(bus, service, Options { desktop: args.desktop, service_user, read }).map_err(Failure::failed)?;
+    let own_user = flyball_process::user();
+    let options = Options { desktop: args.desktop, service_user, own_user, read };
+    serve(bus, service, options).map_err(Failure::failed)?;
     Ok(Exit::Done)
 }
 

@@ -384,6 +384,29 @@ fn a_hold_is_its_owners_and_roots() {
 }
 
 #[test]
+fn holds_of_users_keep_root_and_one_another_in() {
+    let Some(bus) = Bus::for_users() else { return };
+    let _polkit = bus.start_polkit();
+    bus.allow(&["org.freedesktop.UPower.PowerProfiles.hold-profile"]);
+    let mut fillers = Vec::new();
+    for (user, number) in [("1", "16"), ("2", "16"), ("65534", "0"), ("0", "")] {
+        let out = bus.folder.path().join(user);
+        let mut command = bus.client("setpriv");
+        command.args(["--reuid", user, "--regid", user, "--clear-groups", PYTHON, "clients.py", "fill"]);
+        command.current_dir(bus.folder.path()).stdin(Stdio::piped());
+        command.stdout(std::fs::File::create(&out).unwrap());
+        fillers.push(Process(command.spawn().unwrap()));
+        let printed = || std::fs::read_to_string(&out).unwrap().trim().to_owned();
+        assert!(eventually(|| !printed().is_empty()), "user {user}: {}", bus.log());
+        if number.is_empty() {
+            assert!(printed().parse::<u32>().unwrap() > 0, "root is kept out");
+        } else {
+            assert_eq!(printed(), number, "user {user}");
+        }
+    }
+}
+
+#[test]
 fn plans_are_bounded_and_keep_nobody_waiting() {
     let Some(bus) = Bus::start(&[]) else { return };
     let call = |words: &[&str]| {
@@ -515,6 +538,13 @@ fn the_process_on_the_bus_is_nobody_and_can_do_nothing() {
             assert_eq!((field("Uid"), field("Gid"), field("Groups")), (ids.clone(), ids, String::new()));
         }
         assert_ne!(field("Uid").split('\t').next(), Some("0"));
+        // The bus takes it for the same user: as root it could call any service.
+        let mut ask = bus.client("gdbus");
+        let method = "org.freedesktop.DBus.GetConnectionUnixUser";
+        ask.args(["call", "--address", &bus.address(), "--dest", "org.freedesktop.DBus"]);
+        ask.args(["--object-path", "/org/freedesktop/DBus", "--method", method, CONTROL.0]);
+        let uid = field("Uid").split('\t').next().map(str::to_owned).unwrap_or_default();
+        assert_eq!(bus.expect(&mut ask).trim(), format!("(uint32 {uid},)"));
         let open = std::fs::read_dir(format!("/proc/{}/fd", bus.process_on_the_bus())).unwrap();
         let open: Vec<_> = open.map(|entry| std::fs::read_link(entry.unwrap().path()).unwrap()).collect();
         assert!(!open.iter().any(|path| path.ends_with("bus.conf")), "{open:?}");

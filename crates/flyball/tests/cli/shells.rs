@@ -32,6 +32,30 @@ const TYPED: &[(&str, &str)] = &[
     ("flyball sim run epyc", "epyc-512"),
 ];
 
+/// A machine may be somebody else's file, and bash puts offered words on the line as they are.
+#[test]
+fn words_that_a_shell_would_interpret_are_not_offered() {
+    let tree = Tree::new();
+    let cpu = "sys/devices/system/cpu";
+    for (file, text) in [
+        ("online", "0"),
+        ("possible", "0"),
+        ("present", "0"),
+        ("cpufreq/policy0/related_cpus", "0"),
+        ("cpufreq/policy0/affected_cpus", "0"),
+        ("cpufreq/policy0/scaling_driver", "acpi-cpufreq"),
+        ("cpufreq/policy0/scaling_governor", "powersave"),
+        ("cpufreq/policy0/scaling_available_governors", "p$(touch${IFS}x) p;x p'x performance powersave"),
+    ] {
+        tree.put(format!("{cpu}/{file}"), text);
+    }
+    let machine = tree.path().to_str().unwrap();
+    let words = ["complete", "--", "-M", machine, "plan", "governor=p"];
+    let ran = Ran::of(flyball!().args(words).stdin(Stdio::null()));
+    let offered: Vec<&str> = ran.out.lines().filter_map(|line| line.split('\t').next()).collect();
+    assert_eq!(offered, ["governor=performance", "governor=powersave"], "{}", ran.text());
+}
+
 #[test]
 fn bash_completes() {
     if !is_there("bash") {

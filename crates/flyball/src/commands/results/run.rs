@@ -268,7 +268,7 @@ pub(super) fn shifts(output: &Reporter, args: &Shifts) -> Result<Exit, Failure> 
         pick: args.which.pick()?,
         benchmark: args.benchmark.clone(),
         confidence: args.confidence / 100.0,
-        threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        threads: flyball_process::confine::processors().get(),
     };
     let answer = search(&dataset, &question)?;
     name_passed(&answer.passed);

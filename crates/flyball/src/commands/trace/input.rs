@@ -149,7 +149,7 @@ impl Input {
     /// of a second at most. What comes through a pipe may have any length.
     fn default_threads(&self) -> NonZeroUsize {
         const FOR_ONE_THREAD: u64 = 512 << 20;
-        let most = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        let most = flyball_process::confine::processors();
         let size =
             std::fs::metadata(&self.file).ok().filter(std::fs::Metadata::is_file).map(|file| file.len());
         let wanted = size

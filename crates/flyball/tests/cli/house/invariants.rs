@@ -18,6 +18,7 @@ const STATICS: &[(&str, &str)] = &[
     ("crates/flyball-host/src/kept.rs::LIMIT", "how many files this process may open, as read last"),
     ("crates/flyball-process/src/bounds.rs::BOUNDS", "how this process ends where it takes too much"),
     ("crates/flyball-process/src/bounds.rs::REFUSED", "whether this process was refused memory"),
+    ("crates/flyball-process/src/confine.rs::COUNT", "the processors, counted before files are out of reach"),
     ("crates/flyball-table/src/parquet.rs::READS", "whether a panic of this thread is a damaged file's"),
     ("crates/flyball-top/src/terminal.rs::FIRST", "whether this process was started with a terminal"),
     ("crates/flyball/src/commands.rs::WORDS", "the words that this process was started with"),
