@@ -6,13 +6,12 @@ use std::{borrow::Cow, collections::BTreeMap};
 use flyball_host::{CpuList, Vendor};
 
 use super::{
-    attribution::{Attribution, LEAST, Loss, RESTS},
+    attribution::{Attribution, LEAST, Loss, RESTS, of_sibling},
     explanation::{Explanation, Step},
-    package::{PackageState, highest_of_siblings, is_fresh},
+    package::{PackageState, is_fresh},
 };
 use crate::{
-    Cap, Certainty, CpuInterval, Evidence, Facts, Interval, Layout, Limiter, Proof, Quantity, Reason, Sample,
-    State,
+    Cap, Certainty, CpuInterval, Facts, Interval, Layout, Limiter, Proof, Quantity, Reason, Sample, State,
     facts::{BASE_FREQ, LOWERED_TURBO, PRIORITY, TURBO_FREQ},
 };
 
@@ -71,18 +70,17 @@ impl Account {
             let sum = &mut self.sums[index];
             let mut rise = None;
             let losses = facts.cpus.get(index).map(|facts| {
-                let sibling = highest_of_siblings(layout, interval, index);
+                let sibling = package.and_then(|package| package.sibling(cpu, found));
                 let attribution =
                     Attribution { layout, facts, cpu: found, place: cpu, package, request, sibling };
                 // The last interval's: settings may change meanwhile, and what holds now is of use.
                 sum.limits = attribution.caps();
                 sum.unheld = attribution.outbid(&sum.limits);
-                if let Some((place, (sibling, max))) = sum.unheld.zip(sibling) {
+                if let Some((place, sibling)) = sum.unheld.zip(sibling) {
                     let limit = &mut sum.limits[place];
                     // The file's value, not the step of the clock below it.
                     limit.mhz = found.max.unwrap_or(limit.mhz);
-                    let file = format!("scaling_max_freq of CPU {sibling}, its SMT sibling");
-                    limit.evidence = Evidence::new(file, format!("{max:.0} MHz"));
+                    limit.evidence = of_sibling(sibling, "");
                 }
                 let mut losses = attribution.losses();
                 if sum.weight == 0.0

@@ -31,6 +31,12 @@ pub(super) struct Attribution<'a> {
     pub(super) sibling: Option<(u32, f64)>,
 }
 
+/// The maximum of an SMT sibling as evidence, with what it does.
+pub(super) fn of_sibling((sibling, max): (u32, f64), does: &str) -> Evidence {
+    let file = format!("scaling_max_freq of CPU {sibling}, its SMT sibling");
+    Evidence::new(file, format!("{max:.0} MHz{does}"))
+}
+
 impl Attribution<'_> {
     /// Attributes the loss to limits: first to those known as frequencies, in the order in which
     /// they take effect. The remainder goes to the one reason that has evidence.
@@ -89,16 +95,13 @@ impl Attribution<'_> {
     /// Returns the CPU's own limit as the reason for a frequency that is nearer to it than to the
     /// next limit, unless a CPU without such a limit is as slow.
     fn own_limit(&self, mhz: f64, top: f64) -> Option<Reason> {
-        let ((sibling, max), own) = (self.sibling?, self.cpu.max?);
+        let (sibling, own) = (self.sibling?, self.cpu.max?);
         let fastest = self.package.and_then(|package| package.unlimited(self.place.core_type));
         if mhz - own > top - mhz || fastest.is_some_and(|fastest| fastest <= mhz + 1.5 * self.step()) {
             return None;
         }
-        let evidence =
-            Proof::new(Evidence::new("scaling_max_freq", format!("{own:.0} MHz"))).and(Evidence::new(
-                format!("scaling_max_freq of CPU {sibling}, its SMT sibling"),
-                format!("{max:.0} MHz, which raises it"),
-            ));
+        let evidence = Proof::new(Evidence::new("scaling_max_freq", format!("{own:.0} MHz")))
+            .and(of_sibling(sibling, ", which raises it"));
         Some(Reason::inferred(Limiter::MaxFreq, evidence, &[Limiter::MaxFreq, Limiter::Firmware]))
     }
 

@@ -42,9 +42,14 @@ pub(super) struct PackageState<'a> {
     slow: usize,
     /// The highest frequency of a busy CPU of each type and preference, MHz.
     fastest: BTreeMap<(Option<CoreType>, Option<u8>), f64>,
-    /// The same of CPUs whose files allow all that the hardware has.
+    /// The highest frequency of a busy CPU of each type whose files allow the hardware's maximum,
+    /// MHz.
     unlimited: BTreeMap<Option<CoreType>, f64>,
+    maxima: Maxima,
 }
+
+/// The CPU with the highest scaling_max_freq of each core, by die and core, and that, MHz.
+type Maxima = BTreeMap<(Option<u32>, u32), (u32, f64)>;
 
 /// Power between these shares of a limit is at it: the firmware controls an average. Power above
 /// the long-term limit draws on what was saved before; the short-term limit holds then.
@@ -103,6 +108,7 @@ impl<'a> PackageState<'a> {
             slow: 0,
             fastest: BTreeMap::new(),
             unlimited: BTreeMap::new(),
+            maxima: maxima(layout, interval, package.number),
         };
         let is_deep: Vec<bool> = layout.machine.idle_states.iter().map(|name| !is_shallow(name)).collect();
         let (mut awake, mut could_sleep, mut reasons) = (Vec::new(), Vec::new(), None);
@@ -149,7 +155,7 @@ impl<'a> PackageState<'a> {
                 state.busy += 1;
                 let fastest = state.fastest.entry((cpu.core_type, found.epp)).or_default();
                 *fastest = fastest.max(mhz);
-                state.compare(cpu, found, mhz, highest_of_siblings(layout, interval, number));
+                state.compare(cpu, found, mhz);
             }
         }
         state.p_cores =
@@ -161,16 +167,24 @@ impl<'a> PackageState<'a> {
     }
 
     /// Counts a busy CPU as one that has all that it may have, or as slow.
-    fn compare(&mut self, cpu: &Cpu, found: &CpuInterval, mhz: f64, sibling: Option<(u32, f64)>) {
+    fn compare(&mut self, cpu: &Cpu, found: &CpuInterval, mhz: f64) {
+        let sibling = self.sibling(cpu, found);
         let highest = cpu.highest.map_or(0.0, |highest| highest.0 as f64 / 1000.0);
         if sibling.is_none() && found.max.is_some_and(|max| max >= SLOW * highest) {
             let unlimited = self.unlimited.entry(cpu.core_type).or_default();
             *unlimited = unlimited.max(mhz);
         }
         // A CPU well above the limit of its files does not have that limit: its files do not say
-        // what it may have. A sibling that may have more raises it.
+        // what it may have. An SMT sibling with a higher limit raises the core.
         let got = sibling.map(|(_, max)| mhz / max).or(found.got());
         self.slow += usize::from(got.is_some_and(|got| !(SLOW..HELD).contains(&got)));
+    }
+
+    /// Returns the SMT sibling of a CPU with the highest scaling_max_freq and that, MHz, if it is
+    /// above the CPU's own.
+    pub(super) fn sibling(&self, cpu: &Cpu, found: &CpuInterval) -> Option<(u32, f64)> {
+        let own = found.max?;
+        self.maxima.get(&(cpu.die, cpu.core?)).copied().filter(|(_, max)| *max > own)
     }
 
     /// The turbo limit for as many cores as were awake while this CPU was.
@@ -204,16 +218,18 @@ impl<'a> PackageState<'a> {
     /// them, or for as many cores, as were awake.
     pub(super) fn active_p_cores(&self, cpu: &Cpu, mhz: f64) -> Option<Reason> {
         let table = &self.facts?.p_cores;
-        // Whether busy E-cores count differs: the register is of P-cores, but power is shared.
-        let counts = [(&self.p_cores, "P-cores"), (&self.awake, "cores")];
-        let limits = counts.map(|(awake, of)| Some((awake.limit(table, cpu)?, count(awake, cpu), of)));
-        // Within half a step of the clock.
-        let is_near =
-            |limit: f64| (limit - mhz).abs() <= 50.0 && table.first().is_some_and(|top| limit < top.1);
-        let (limit, count, of) = limits.into_iter().flatten().find(|limit| is_near(limit.0))?;
         if cpu.core_type != Some(CoreType::P) {
             return None;
         }
+        // Within half a step of the clock.
+        let is_near =
+            |limit: &f64| (limit - mhz).abs() <= 50.0 && table.first().is_some_and(|top| *limit < top.1);
+        // Busy E-cores may count too: the register is of P-cores, but all cores share the power.
+        let counts = [(&self.p_cores, "P-cores"), (&self.awake, "cores")];
+        let near = |(awake, of): (&'_ Awake, _)| {
+            Some((awake.limit(table, cpu).filter(is_near)?, count(awake, cpu), of))
+        };
+        let (limit, count, of) = counts.into_iter().find_map(near)?;
         let value = format!("{limit:.0} MHz for {count} active {of}");
         let evidence = Proof::new(Evidence::new("turbo ratios (MSR 0x1ad)", value));
         let fits = [Limiter::ActiveCores, Limiter::Firmware];
@@ -477,17 +493,17 @@ pub(super) fn is_fresh(layout: &Layout, from: &Sample, to: &Sample, index: usize
     at(to).is_some() && (at(to) != at(from) || from.at == to.at)
 }
 
-/// The SMT sibling of a CPU with the highest scaling_max_freq, if that is above the CPU's own.
-pub(super) fn highest_of_siblings(layout: &Layout, interval: &Interval, index: usize) -> Option<(u32, f64)> {
-    let core = |cpu: &Cpu| Some((cpu.package?, cpu.die, cpu.core?));
-    let (cpu, max) = (&layout.cpus[index], interval.cpus[index].max?);
-    // Where all have one limit, nobody is asked for siblings.
-    let others = layout.cpus.iter().zip(&interval.cpus);
-    let higher = others.filter_map(|(other, found)| Some((other, found.max.filter(|other| *other > max)?)));
-    higher
-        .filter(|(other, _)| core(cpu).is_some() && core(other) == core(cpu))
-        .map(|(other, max)| (other.number, max))
-        .max_by(|one, other| one.1.total_cmp(&other.1))
+/// Finds the highest maximum of each core of a package.
+fn maxima(layout: &Layout, interval: &Interval, package: u32) -> Maxima {
+    let mut found = Maxima::new();
+    let own = layout.cpus.iter().zip(&interval.cpus).filter(|(cpu, _)| cpu.package == Some(package));
+    for (cpu, max, core) in own.filter_map(|(cpu, found)| Some((cpu, found.max?, cpu.core?))) {
+        let highest = found.entry((cpu.die, core)).or_insert((cpu.number, max));
+        if max >= highest.1 {
+            *highest = (cpu.number, max);
+        }
+    }
+    found
 }
 
 /// The number of cores that were awake while a CPU was, with a decimal where they came and went.
