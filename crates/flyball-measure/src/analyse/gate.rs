@@ -5,7 +5,7 @@ use std::str::FromStr;
 use super::{
     judge::compare_two,
     quantity::Quantity,
-    report::{ArmReport, CaseReport, Comparison, GateAnswer, GateVerdict, Report},
+    report::{ArmReport, CaseReport, Comparison, GateAnswer, GateVerdict, Report, Summary},
     values::is_uneven,
 };
 use crate::{metric::Metric, run_directory::Manifest};
@@ -150,12 +150,14 @@ pub(super) fn answers(
                 Some(quantity) => quantity.and_then(|one| base.summary(one).zip(arm.summary(one))).is_none(),
                 None => cases.is_empty(),
             };
-            let uneven =
-                |quantity| [base, arm].iter().any(|one| one.summary(quantity).is_some_and(is_uneven));
-            let has_no_ratio = quantity.flatten().is_some_and(|quantity| {
-                [base, arm].iter().any(|one| one.summary(quantity).is_some_and(|found| !found.has_ratios()))
-            });
-            let is_typical = quantity.flatten().is_some_and(uneven);
+            let any = |is: fn(&Summary) -> bool| {
+                let of_arm = |one: &&ArmReport| {
+                    quantity.flatten().and_then(|found| one.summary(found)).is_some_and(is)
+                };
+                [base, arm].iter().any(of_arm)
+            };
+            let has_no_ratio = any(|found| !found.has_ratios());
+            let is_typical = any(is_uneven);
             let verdict = limit.verdict(found.as_ref(), is_withheld);
             let interval = found.and_then(|found| found.interval);
             let name = case.map_or_else(|| arm.name.clone(), |case| format!("{}, {case}", arm.name));

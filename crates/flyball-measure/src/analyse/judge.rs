@@ -209,8 +209,8 @@ pub(super) fn compare_summaries(
         };
         // Both are of a fixed number of pairs. Slow rounds widen the interval, and a difference of
         // typical rounds needs fewer rounds than normal noise of that width.
-        let is_typical = [Some(base), arms[comparison.arm]].into_iter().flatten().any(is_uneven);
-        if !comparison.paired || until || is_typical {
+        let is_uneven = || [Some(base), arms[comparison.arm]].into_iter().flatten().any(is_uneven);
+        if !comparison.paired || until || is_uneven() {
             comparison.rounds_for_one_percent = None;
         }
         if comparison.verdict != Verdict::NoDifferenceShown || !comparison.paired || until {

@@ -145,9 +145,11 @@ fn summary(quantity: Quantity, metric: Metric, is_judged: bool, points: Vec<Poin
 /// The mean of the steps in which the cases' values come: by so much at most is the mean of the
 /// cases rounded.
 fn case_step(rounds: &[&Round]) -> f64 {
-    let names: BTreeSet<&String> = rounds.iter().flat_map(|round| round.outcome.cases.keys()).collect();
-    let values = |name| rounds.iter().filter_map(|round| round.outcome.cases.get(name).copied()).collect();
-    let steps: Vec<f64> = names.into_iter().map(|name| step_of([values(name)])).collect();
+    let mut cases: BTreeMap<&String, Vec<f64>> = BTreeMap::new();
+    for (name, value) in rounds.iter().flat_map(|round| &round.outcome.cases) {
+        cases.entry(name).or_default().push(*value);
+    }
+    let steps: Vec<f64> = cases.into_values().map(|values| step_of([values])).collect();
     stats::mean(&steps).unwrap_or(0.0)
 }
 
