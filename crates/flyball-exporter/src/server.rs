@@ -41,6 +41,8 @@ pub const HEAD_TIME: Duration = Duration::from_secs(5);
 /// For taking the answer.
 pub const ANSWER_TIME: Duration = Duration::from_secs(10);
 
+const TEXT: &str = "text/plain; charset=utf-8";
+
 /// Content of the server's answers.
 pub trait Handler {
     /// The metrics for a client.
@@ -173,13 +175,12 @@ fn serve(
         }
         match http::parse(connection.input()) {
             Head::Partial => return connection.close_if_ended(),
-            Head::Refused(status) => refuse(connection, status, "text/plain; charset=utf-8", ""),
+            Head::Refused(status) => refuse(connection, status, TEXT, ""),
             Head::Request(request) => {
                 // Before the answer, which looks at what is left to decide whether another request
                 // waits.
                 connection.take(request.length);
                 // Every page, as exporter-toolkit has it: whether a path exists is an answer too.
-                const TEXT: &str = "text/plain; charset=utf-8";
                 match guard.judge(connection.client(), request.user.as_ref(), now) {
                     Admission::Admitted => answer(connection, &request, path, handler),
                     Admission::Refused => refuse(connection, 401, TEXT, "WWW-Authenticate: Basic\r\n"),
@@ -199,7 +200,6 @@ fn refuse(connection: &mut Connection, status: u16, content_type: &str, more: &s
 }
 
 fn answer(connection: &mut Connection, request: &Request, path: &str, handler: &mut dyn Handler) {
-    const TEXT: &str = "text/plain; charset=utf-8";
     let mut more = "";
     let (status, content_type, body) = match request.path.as_str() {
         found if found == path => {

@@ -298,7 +298,7 @@ fn int(argument: u8, op: SeccompCmpOp, value: u64) -> Result<SeccompCondition, B
 fn refusals() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
     let own = u64::from(std::process::id());
     let not = |argument, value| int(argument, SeccompCmpOp::Ne, value);
-    let rule = |conditions| SeccompRule::new(conditions);
+    let rule = SeccompRule::new;
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         REFUSED.iter().map(|number| (*number, Vec::new())).collect();
     for number in SIGNALS {
