@@ -52,7 +52,7 @@ const MAX_AT_ONCE: usize = 8;
 const MAX_READ: usize = 64;
 
 /// The hold of the profile that a user chose. Stronger than those of hold.toml, weaker than those
-/// of `hold add`. Its owner identifies it, not its name.
+/// of `hold add`. The owner identifies the hold; the name does not.
 const CHOSEN: (&str, u32) = ("desktop", 80);
 
 /// The holds of programs: `power-saver` beats `performance`, and both beat what the user chose.

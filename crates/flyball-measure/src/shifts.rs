@@ -117,7 +117,7 @@ pub fn found_from(values: &[f64]) -> Option<f64> {
     let mean = stats::mean(values).filter(|_| values.len() >= FEWEST)?;
     let rest: Vec<f64> = values.iter().map(|value| value - mean).collect();
     let root = (values.len() as f64).sqrt();
-    // Of independent runs, 2 % correlate by more.
+    // In 2 % of series of independent runs, the correlation is higher than this.
     neighbours::correlation(&rest).is_none_or(|found| found <= 2.0 / root).then(|| OF_ROOT / root)
 }
 

@@ -262,7 +262,7 @@ pub fn read<R: ChunkReader + 'static>(
 }
 
 thread_local! {
-    /// Whether this thread reads a file. A panic then means that the file is damaged, and is not
+    /// True while this thread reads a file. A panic then means that the file is damaged, so it is not
     /// printed.
     static READS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }

@@ -429,7 +429,7 @@ impl Planner<'_> {
         }
         let core_of: BTreeMap<u32, &CpuList> =
             cores.values().flat_map(|core| core.iter().map(move |cpu| (cpu, core))).collect();
-        // What each CPU may ask for.
+        // The maximum that each CPU may request after the plan.
         let mut maxima: BTreeMap<u32, (KiloHertz, &Place)> = BTreeMap::new();
         for place in self.snapshot.places(Id::MaxFreq)? {
             let asked = match self.wants.get(&(Id::MaxFreq, place.at.clone())) {

@@ -56,8 +56,8 @@ pub struct Summary {
     /// Blocks whose value is far from the others (more than five scaled median deviations). They
     /// count.
     pub outliers: Vec<usize>,
-    /// Of a mean of cases: the mean step in which the values of the cases come, as a fraction. 0 of
-    /// anything else.
+    /// The mean step of the cases' values, as a fraction, if the values are means over a suite's
+    /// cases. Otherwise 0.
     #[serde(skip)]
     pub(super) case_step: f64,
 }

@@ -64,7 +64,7 @@ pub(super) fn grid<'a>(report: &Report, cases: impl Iterator<Item = &'a CaseRepo
     };
     let unit = Some(report.workload.metric.unit.as_str()).filter(|unit| !matches!(*unit, "" | "s"));
     let of = |word: &str| unit.map_or_else(|| word.to_owned(), |unit| format!("{word}, {unit}"));
-    // With several arms, a row names its own.
+    // With several arms, each row has a column with the name of its arm.
     let other = if compared > 2 { "the arm" } else { last.map_or("the arm", |arm| &arm.name) };
     let header = ["case"].into_iter().chain((compared > 2).then_some("arm")).map(str::to_owned);
     Grid {

@@ -84,7 +84,7 @@ pub(super) fn extent(interval: Interval, name: &str) -> String {
 /// Words for a verdict that leaves open what rounds far from the others do.
 pub(super) fn typical(report: &Report, comparison: &Comparison) -> &'static str {
     let of_arm = |arm: usize| report.arms[arm].summary(comparison.quantity).is_some_and(is_uneven);
-    // With --until, the mean of the ratios is compared, and every round moves it.
+    // With --until, verdicts are about the mean of the ratios, which every round changes.
     let is_uneven = !report.schedule.is_until() && (of_arm(comparison.base) || of_arm(comparison.arm));
     if is_uneven { " in typical rounds" } else { "" }
 }

@@ -329,7 +329,7 @@ fn list(roff: &mut Roff, heading: &str, items: &[(&str, &str)]) {
     }
 }
 
-/// What this command's codes mean, if it or a command above it says so, and otherwise all codes.
+/// Writes the exit codes that this command or one above it explains; if none does, all codes.
 fn exit_status(roff: &mut Roff, top: &Command, path: &[&str]) {
     roff.control("SH", ["EXIT STATUS"]);
     let mut own = None;
