@@ -8,10 +8,12 @@ use std::{fmt::Write as _, time::Duration};
 
 use flyball_control::{
     Intent,
+    profile::Profile,
     write::{journal::Purpose, state::StateDir, transaction::Transaction},
 };
 use flyball_host::{Host, Launch};
 use flyball_monitor::{Certainty, Explanation, Facts, Limiter, Options, Sampler, Step, explain};
+use flyball_sim::silicon::MachineSpec;
 use flyball_simhost::{SimHost, SimSetup};
 
 const KERNELS: [&str; 3] = ["6.1", "6.12", "7.2"];
@@ -54,18 +56,16 @@ impl Situation {
     }
 }
 
-/// What is explained of a situation's first CPU; `None` if this kernel cannot have it.
-fn explained(situation: &Situation, kernel: &str, more: &[&str]) -> Option<Explanation> {
-    let text = format!("{},kernel={kernel}", situation.machine);
-    let host = SimHost::open(&SimSetup::parse(&text).unwrap()).ok()?;
+/// Busy CPUs of a machine after settings, explained: all of them, or only the first of `pin`. `None`
+/// if the machine or the kernel cannot have the settings.
+fn explained(machine: &str, kernel: &str, intent: &Intent, pin: &str) -> Option<Vec<Explanation>> {
+    let host = SimHost::open(&SimSetup::parse(&format!("{machine},kernel={kernel}")).unwrap()).ok()?;
     let directory = tempfile::tempdir().unwrap();
     let state = StateDir::new(directory.path().join("state"));
     let mut transaction = Transaction::begin(&host, &state, Purpose::Set, "test", None).unwrap();
-    let settings: Vec<String> =
-        situation.settings.iter().chain(more).map(|setting| (*setting).to_owned()).collect();
-    transaction.apply(&Intent::from_arguments(&settings, None).unwrap(), &|| false).ok()?;
+    transaction.apply(intent, &|| false).ok()?;
     transaction.keep().unwrap();
-    let words: Vec<String> = ["--endless", "--pin", situation.pin].map(str::to_owned).into();
+    let words: Vec<String> = ["--endless", "--pin", pin].map(str::to_owned).into();
     let _load = host.spawn(Launch::new("spin", &words)).unwrap();
     host.sleep(Duration::from_secs(3));
     let mut sampler = Sampler::open(&host, Options { slow: Duration::ZERO, ..Options::default() }).unwrap();
@@ -75,9 +75,17 @@ fn explained(situation: &Situation, kernel: &str, more: &[&str]) -> Option<Expla
         samples.push(sampler.sample());
     }
     let facts = Facts::take(&host, sampler.layout(), |_| None).unwrap();
-    let cpu = situation.pin.split(['-', ',']).next().unwrap().parse().unwrap();
-    let only = [cpu].into_iter().collect();
-    Some(explain(sampler.layout(), &facts, &samples, Some(&only)).remove(0))
+    Some(explain(sampler.layout(), &facts, &samples, Some(&pin.parse().unwrap())))
+}
+
+/// What is explained of a situation's first CPU.
+fn first_explained(situation: &Situation, kernel: &str, more: &[&str]) -> Option<Explanation> {
+    let settings: Vec<String> =
+        situation.settings.iter().chain(more).map(|setting| (*setting).to_owned()).collect();
+    let intent = Intent::from_arguments(&settings, None).unwrap();
+    let first = situation.pin.split(['-', ',']).next().unwrap().parse().unwrap();
+    let found = explained(situation.machine, kernel, &intent, situation.pin)?;
+    found.into_iter().find(|found| found.cpus.contains(first))
 }
 
 #[derive(Default)]
@@ -143,12 +151,12 @@ fn what_is_planted_is_what_is_named() {
         let is_limited = situation.settings.iter().any(|setting| setting.starts_with("max-"));
         let is_paired = situation.kernels.len() > 1 && !is_limited && !situation.machine.contains("boot");
         for kernel in &situation.kernels {
-            let found = explained(&situation, kernel, &[]);
+            let found = first_explained(&situation, kernel, &[]);
             assert!(found.is_some() || situation.kernels.len() > 1, "{line}: refused");
             if let Some(found) = found {
                 alone.judge(&situation, kernel, &found, &situation.first, &situation.others);
             }
-            if is_paired && let Some(found) = explained(&situation, kernel, &["max-freq=1.2GHz"]) {
+            if is_paired && let Some(found) = first_explained(&situation, kernel, &["max-freq=1.2GHz"]) {
                 let with = |limiters: &[Limiter]| [limiters, &[Limiter::MaxFreq]].concat();
                 let limited = Situation { mhz: None, ..situation.clone() };
                 paired.judge(&limited, kernel, &found, &with(&situation.first), &with(&situation.others));
@@ -168,4 +176,59 @@ fn what_is_planted_is_what_is_named() {
             && alone.second + paired.second == 0
             && alone.mhz + paired.mhz == planted
     );
+}
+
+/// Settings under which each core of a processor that ranks them has a frequency of its own.
+const UNDER: [&str; 12] = [
+    "epp=performance",
+    "epp=balance_performance",
+    "epp=balance_power",
+    "epp=power",
+    "epp=power max-freq=75%",
+    "epp=balance_power max-freq=75%",
+    "max-freq=75%",
+    "max-freq=2.5GHz",
+    "turbo=off",
+    "turbo=off epp=power",
+    "min-freq=2GHz",
+    "governor=performance",
+];
+const PROFILES: [&str; 9] =
+    ["latency", "throughput", "balanced", "powersave", "storage", "realtime", "hpc", "benchmark", "battery"];
+
+/// A core of lower rank is slower than others by its rank, which is no limit of the firmware.
+#[test]
+fn the_rank_of_a_core_is_no_limit_of_the_firmware() {
+    let is_ranked = |name: &&str| {
+        let spec = MachineSpec::builtin(name).unwrap();
+        spec.core.iter().any(|core| !core.ranking.is_empty())
+    };
+    let settings = UNDER.map(|words| {
+        let words: Vec<&str> = words.split(' ').collect();
+        (words.join(" "), Intent::from_arguments(&words, None).unwrap())
+    });
+    let profiles = PROFILES.map(|name| {
+        let path = format!("{}/../../dist/profiles/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+        (name.to_owned(), Profile::parse(&std::fs::read(path).unwrap(), name).unwrap().intent)
+    });
+    let (mut judged, mut wrong) = (0, String::new());
+    for machine in MachineSpec::names().filter(is_ranked) {
+        for (driver, kernel) in [("", "6.12"), ("", "7.2"), (",boot=amd_pstate=passive", "6.12")] {
+            for (words, intent) in settings.iter().chain(&profiles) {
+                for pin in ["0-15", "0-7", "3,7"] {
+                    let Some(found) = explained(&format!("{machine}{driver}"), kernel, intent, pin) else {
+                        continue;
+                    };
+                    judged += 1;
+                    let is_firmware = |step: &Step| step.limiter == Limiter::Firmware;
+                    for found in found.iter().filter(|found| found.steps.iter().any(is_firmware)) {
+                        let _ = writeln!(wrong, "{machine}{driver} {kernel} {words}, {pin} busy: {found}");
+                    }
+                }
+            }
+        }
+    }
+    println!("{judged} judged");
+    assert!(wrong.is_empty(), "of {judged}:\n{wrong}");
+    assert!(judged >= 200, "{judged}");
 }

@@ -235,7 +235,11 @@ impl Attribution<'_> {
             return;
         }
         // What all share took no more of this CPU than of the fastest: the rest is this CPU's own.
-        let fastest = self.package.and_then(|package| package.fastest(self.place.core_type)).unwrap_or(mhz);
+        let highest = self.facts.highest;
+        let (fastest, others) = self
+            .package
+            .and_then(|package| package.fastest(self.place.core_type, highest))
+            .unwrap_or((mhz, mhz));
         // A faster core may have a higher limit of its own (preferred cores); no more than what is
         // left is compared.
         let behind = fastest.min(mhz + remains) - mhz;
@@ -258,7 +262,7 @@ impl Attribution<'_> {
         if own > least
             && let Some(package) = self.package
         {
-            let others = Evidence::new("other CPUs", format!("up to {fastest:.0} MHz at the same time"));
+            let others = Evidence::new("other CPUs", format!("up to {others:.0} MHz at the same time"));
             let lesser = self.facts.lesser.clone().or_else(|| self.preferred_less(fastest));
             let reason = match lesser {
                 Some((limiter, evidence)) => {
@@ -395,7 +399,7 @@ impl Attribution<'_> {
     /// CPU with such a preference is as fast as those.
     fn preferred_less(&self, fastest: f64) -> Option<(Limiter, Evidence)> {
         let epp = self.cpu.epp.filter(|epp| *epp > EAGER && self.follows_preference())?;
-        let alike = self.package?.fastest_of(self.place.core_type, epp..=u8::MAX)?;
+        let alike = self.package?.fastest_of(self.place.core_type, self.facts.highest, epp..=u8::MAX)?;
         (alike < fastest - self.step()).then(|| (Limiter::Preference, preference(epp)))
     }
 
@@ -428,7 +432,9 @@ impl Attribution<'_> {
             let epp = self.cpu.epp.unwrap_or(0);
             // Neighbours that are no faster without such a preference share what limits this one.
             // For a CPU that rests, any preference may cost something.
-            let eager = self.package.and_then(|package| package.fastest_of(self.place.core_type, 0..=EAGER));
+            let eager = self
+                .package
+                .and_then(|package| package.fastest_of(self.place.core_type, self.facts.highest, 0..=EAGER));
             let is_shared = epp > EAGER
                 && busy >= RESTS
                 && eager.zip(self.cpu.mhz).is_some_and(|(eager, mhz)| eager <= mhz + self.step());

@@ -40,8 +40,8 @@ pub(super) struct PackageState<'a> {
     /// Busy CPUs, and those of them that are below what they may have.
     busy: usize,
     slow: usize,
-    /// The highest frequency of a busy CPU of each type and preference, MHz.
-    fastest: BTreeMap<(Option<CoreType>, Option<u8>), f64>,
+    /// The highest frequency of a busy CPU of each type, preference and own highest frequency, MHz.
+    fastest: BTreeMap<(Option<CoreType>, Option<u8>, u32), f64>,
     /// The highest frequency of a busy CPU of each type whose files allow the hardware's maximum,
     /// MHz.
     unlimited: BTreeMap<Option<CoreType>, f64>,
@@ -153,7 +153,8 @@ impl<'a> PackageState<'a> {
             could_sleep.push((cpu, deepest));
             if let Some(mhz) = found.mhz.filter(|_| found.busy.unwrap_or(0.0) > 0.2) {
                 state.busy += 1;
-                let fastest = state.fastest.entry((cpu.core_type, found.epp)).or_default();
+                let highest = facts.cpus.get(number).map_or(0.0, |facts| facts.highest);
+                let fastest = state.fastest.entry((cpu.core_type, found.epp, highest as u32)).or_default();
                 *fastest = fastest.max(mhz);
                 state.compare(cpu, found, mhz);
             }
@@ -268,8 +269,10 @@ impl<'a> PackageState<'a> {
         Some((apart - together, Evidence::new(turbo_from.clone(), value)))
     }
 
-    pub(super) fn fastest(&self, core_type: Option<CoreType>) -> Option<f64> {
-        self.fastest_where(|of, _| of == core_type)
+    /// Returns the highest frequency of a busy CPU of this type, as [`PackageState::fastest_of`]
+    /// compares it, and as it is.
+    pub(super) fn fastest(&self, core_type: Option<CoreType>, highest: f64) -> Option<(f64, f64)> {
+        self.fastest_where(highest, |of, _| of == core_type)
     }
 
     /// Returns the highest frequency of a busy CPU of this type whose files limit nothing.
@@ -279,21 +282,33 @@ impl<'a> PackageState<'a> {
 
     /// Returns whether a busy CPU of the package prefers speed more than this.
     pub(super) fn has_more_eager(&self, epp: u8) -> bool {
-        self.fastest.keys().any(|(_, other)| other.is_some_and(|other| other < epp))
+        self.fastest.keys().any(|(_, other, _)| other.is_some_and(|other| other < epp))
     }
 
-    /// Returns the highest frequency of a busy CPU of this type whose preference is in this range.
+    /// Returns the highest frequency of a busy CPU of this type whose preference is in this range,
+    /// for comparison with a CPU of this own highest frequency. A faster core of higher rank (preferred
+    /// cores) counts by its share of what it may have: requests and preferences are levels of each
+    /// core's own scale.
     pub(super) fn fastest_of(
         &self,
         core_type: Option<CoreType>,
+        highest: f64,
         preferences: RangeInclusive<u8>,
     ) -> Option<f64> {
-        self.fastest_where(|of, epp| of == core_type && epp.is_some_and(|epp| preferences.contains(&epp)))
+        let is_wanted =
+            |of, epp: Option<u8>| of == core_type && epp.is_some_and(|epp| preferences.contains(&epp));
+        self.fastest_where(highest, is_wanted).map(|(mhz, _)| mhz)
     }
 
-    fn fastest_where(&self, is_wanted: impl Fn(Option<CoreType>, Option<u8>) -> bool) -> Option<f64> {
-        let wanted = self.fastest.iter().filter(|((of, epp), _)| is_wanted(*of, *epp));
-        wanted.map(|(_, mhz)| *mhz).reduce(f64::max)
+    fn fastest_where(
+        &self,
+        highest: f64,
+        is_wanted: impl Fn(Option<CoreType>, Option<u8>) -> bool,
+    ) -> Option<(f64, f64)> {
+        let wanted = self.fastest.iter().filter(|((of, epp, _), _)| is_wanted(*of, *epp));
+        let compared =
+            wanted.map(|((_, _, own), mhz)| (mhz * (highest / f64::from(*own).max(1.0)).min(1.0), *mhz));
+        compared.reduce(|one, other| if other.0 > one.0 { other } else { one })
     }
 
     /// Returns the bit by which the processor itself reports a limit.
