@@ -15,6 +15,7 @@ use std::{
         fd::{AsRawFd, FromRawFd, OwnedFd},
         unix::ffi::OsStringExt,
     },
+    sync::OnceLock,
 };
 
 use flyball_process::User;
@@ -44,10 +45,15 @@ pub(super) struct Child {
     user: Option<User>,
     parent: libc::pid_t,
     /// Signals that this process handles.
-    handled: Vec<c_int>,
+    handled: &'static [c_int],
     /// Written by the new process if it becomes no program.
     errno: c_int,
 }
+
+/// The signals for which this process had a handler when it started its first program: asking takes
+/// 31 system calls, and a comparison starts thousands of programs. A handler installed later could
+/// run in a new process before its execve(2); flyball's only set a flag in memory that both share.
+static HANDLED: OnceLock<Vec<c_int>> = OnceLock::new();
 
 /// The shell that execvp(3) gives a file to that the kernel does not know as a program.
 const SHELL: &CStr = c"/bin/sh";
@@ -102,7 +108,7 @@ impl Child {
             mask: launch.cpus.as_ref().map(affinity_mask),
             user: launch.user,
             parent: rustix::process::getpid().as_raw_nonzero().get(),
-            handled: handled_signals(),
+            handled: HANDLED.get_or_init(handled_signals),
             errno: 0,
         })
     }
@@ -227,7 +233,7 @@ impl Child {
         unsafe {
             // flyball ignores SIGPIPE and SIGXFSZ. A program expects the default, which execve
             // does not restore for an ignored signal. Handlers go before signals are let in.
-            for &signal in [libc::SIGPIPE, libc::SIGXFSZ].iter().chain(&self.handled) {
+            for &signal in [libc::SIGPIPE, libc::SIGXFSZ].iter().chain(self.handled) {
                 libc::signal(signal, libc::SIG_DFL);
             }
             libc::sigemptyset(none.as_mut_ptr());

@@ -48,7 +48,7 @@ impl Program {
 }
 
 /// A command, and how to read its performance.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct Command {
     /// The program and its arguments.
     pub argv: Vec<String>,
@@ -82,6 +82,8 @@ pub struct Command {
     program: Option<Program>,
     /// Bytes by which the environment grows.
     padding: usize,
+    /// The files of a round that printed nothing, for the next one.
+    unused: Option<(File, File)>,
 }
 
 impl Command {
@@ -173,15 +175,23 @@ impl Command {
         suite.read(&file.map_or_else(|| tail(stdout, MAX_STORED), SuiteFile::read))
     }
 
-    /// How a command failed that ended by itself.
-    fn failure(&self, status: ExitStatus) -> Option<String> {
-        match (status.code(), status.signal()) {
+    /// How a command failed that ended, by itself or because it was late.
+    fn failure(&self, status: ExitStatus, is_cut: bool, is_too_long: bool) -> Option<String> {
+        if is_cut {
+            // Its own end says nothing then: it may have caught the signal and exited with 0.
+            let limit = self.limit.unwrap_or_default().as_secs_f64();
+            return Some(format!("it did not end within {limit} s"));
+        }
+        let most = MAX_COMPARED >> 20;
+        let too_long = || format!("it printed more than {most} MiB, which --same-output cannot compare");
+        let failure = match (status.code(), status.signal()) {
             (Some(0), _) => None,
             (Some(code), _) if self.accepted_exit_codes.contains(&code) => None,
             (Some(code), _) => Some(format!("exit {code}")),
             (None, Some(signal)) => Some(format!("signal {signal}")),
             (None, None) => Some("an unknown end".to_owned()),
-        }
+        };
+        failure.or_else(|| is_too_long.then(too_long))
     }
 
     /// The file for standard input, opened as the user that the command runs as.
@@ -228,8 +238,9 @@ impl Workload for Command {
         let io = |what: &str, cause| WorkloadError::Io { what: what.to_owned(), cause };
         // Files, not pipes: nothing has to be read while the work is timed, and no output is too
         // long.
-        let capture = || unnamed().map_err(|cause| io("make a file for the command's output", cause));
-        let (mut stdout, mut stderr) = (capture()?, capture()?);
+        let files = self.unused.take().map_or_else(|| Ok((unnamed()?, unnamed()?)), Ok);
+        let (mut stdout, mut stderr) =
+            files.map_err(|cause| io("make a file for the command's output", cause))?;
         let clone = |file: &File| file.try_clone().map_err(|cause| io("share the command's output", cause));
         let suite_file = self.suite_file()?;
         let words =
@@ -274,16 +285,9 @@ impl Workload for Command {
         let output = Output { stdout: tail(&mut stdout, KEPT), stderr: tail(&mut stderr, KEPT) };
         // f64 holds nanoseconds exactly up to 104 days.
         let seconds = ended.wall.as_nanos() as f64 * 1e-9;
-        let failure = self.failure(ended.status);
-        // Its own end says nothing then: it may have caught the signal and exited with 0.
-        let failure = if cut { Some(format!("ended after {seconds:.1} s")) } else { failure };
         let output_digest = self.digests_output.then(|| digest(&mut stdout)).flatten();
-        let failure = failure.or_else(|| {
-            let too_long = self.digests_output && output_digest.is_none();
-            too_long.then(|| {
-                format!("it printed more than {} MiB, which --same-output cannot compare", MAX_COMPARED >> 20)
-            })
-        });
+        let is_too_long = self.digests_output && output_digest.is_none();
+        let failure = self.failure(ended.status, cut, is_too_long);
         let cases = self.cases(&mut stdout, suite_file.as_ref());
         let reading = self.reader.read(&output, seconds, self.words());
         let value = match &self.reader {
@@ -294,6 +298,10 @@ impl Workload for Command {
             Reader::Suite { .. } => geometric_mean(cases.values().copied()),
             _ => reading.map(|reading| reading.value),
         };
+        let failure = failure.map(|failure| with_lack_of_space(failure, &stdout));
+        if left_behind.is_empty() && is_unused(&mut stdout) && is_unused(&mut stderr) {
+            self.unused = Some((stdout, stderr));
+        }
         Ok(Outcome {
             // Part of the work is not a value of all of it.
             value: value.filter(|_| !cut),
@@ -312,7 +320,7 @@ impl Workload for Command {
             } else {
                 String::new()
             },
-            failure: failure.map(|failure| with_lack_of_space(failure, &stdout)),
+            failure,
         })
     }
 }
@@ -440,13 +448,20 @@ fn digest(file: &mut File) -> Option<String> {
     Some(sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
+/// Returns whether a file is as it was when it was made.
+fn is_unused(file: &mut File) -> bool {
+    let is_empty = file.metadata().is_ok_and(|data| data.len() == 0);
+    // A program may have moved its place, and written nothing there.
+    is_empty && file.stream_position().is_ok_and(|place| place == 0)
+}
+
 /// The last part of a file as text.
 fn tail(file: &mut File, most: u64) -> String {
     let length = file.metadata().map_or(0, |data| data.len());
     let mut bytes = Vec::new();
     // The offset is shared with the command's copy of the descriptor: seeking is safe because it
     // has ended.
-    if file.seek(SeekFrom::Start(length.saturating_sub(most))).is_ok() {
+    if length > 0 && file.seek(SeekFrom::Start(length.saturating_sub(most))).is_ok() {
         // What cannot be read is missing from a message; the value's absence is reported in any
         // case.
         let _ = file.take(most).read_to_end(&mut bytes);
@@ -473,6 +488,25 @@ mod tests {
         assert!(outcome.seconds >= 0.05);
         assert_eq!(outcome.value, Some(outcome.seconds));
         assert_eq!(outcome.output, "no\n");
+    }
+
+    #[test]
+    fn files_without_output_are_used_again() {
+        let mut command = shell("exec true");
+        let file = |command: &Command| {
+            use std::os::unix::fs::MetadataExt as _;
+            command.unused.as_ref().map(|(stdout, _)| stdout.metadata().expect("it is open").ino())
+        };
+        run(&mut command, &Stop::default()).expect("sh runs");
+        let first = file(&command);
+        assert!(first.is_some());
+        run(&mut command, &Stop::default()).expect("sh runs");
+        assert_eq!(file(&command), first);
+        for script in ["echo out", "echo err >&2", "exec dd bs=1 seek=9 count=0 status=none"] {
+            command.argv[2] = script.to_owned();
+            run(&mut command, &Stop::default()).expect("sh runs");
+            assert_eq!(file(&command), None, "{script}");
+        }
     }
 
     #[test]

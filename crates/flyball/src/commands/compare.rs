@@ -414,7 +414,7 @@ pub(super) fn failure(error: MeasureError, kept: Option<&Path>) -> Failure {
         MeasureError::Failed { failure, .. } if failure.starts_with("exit ") => {
             "\nhint: --ignore-failure=CODE lets rounds with this exit code count, --ignore-failure skips them"
         }
-        MeasureError::Failed { failure, .. } if failure.starts_with("ended after ") => {
+        MeasureError::Failed { failure, .. } if failure.starts_with("it did not end within ") => {
             "\nhint: --timeout sets this limit, --ignore-failure skips such rounds"
         }
         _ => "",

@@ -88,8 +88,9 @@ fn daemons_of_programs_are_killed_and_named() {
     let setup = "[ -e pid ] || { setsid sleep 3118 & echo $! > pid; sleep 1; }";
     let ran = place.compare(&["./plain", "./daemon", "--rounds", "2", "--setup", setup]);
     assert_eq!(ran.code, 0, "{}", ran.text());
-    let said = "./daemon: left processes behind in 2 of 2 rounds, which were killed: sleep.";
-    assert!(ran.out.contains(said), "{}", ran.out);
+    // A round that others disturb is run once more.
+    let left = ran.out.lines().find(|line| line.contains("./daemon: left processes behind in")).unwrap_or("");
+    assert!(left.ends_with(" rounds, which were killed: sleep."), "{}", ran.out);
     let runs = |seconds: &str| {
         let entries = fs::read_dir("/proc").expect("it is there").flatten();
         let lines = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
@@ -178,7 +179,7 @@ fn what_goes_wrong_with_programs_is_told() {
         (&["./old"], 2, "two arms"),
         (&["./old", "./bad"], 1, "exit 3"),
         (&["./old", "./second"], 1, "to continue: flyball compare --resume run"),
-        (&["./old", "./ever", "--timeout", "300ms"], 1, "ended after"),
+        (&["./old", "./ever", "--timeout", "300ms"], 1, "did not end within 0.3 s"),
         (&["-w", "3", "./old", "./odd"], 2, "-w of hyperfine is --warmup here"),
         (&["./old", "./odd", "--suite", "go"], 1, "found no mean of cases"),
         (&["./old", "./odd", "--suite", "csv"], 2, "--better"),
