@@ -213,8 +213,12 @@ pub(super) fn compare_summaries(
         if !comparison.paired || until || is_uneven() {
             comparison.rounds_for_one_percent = None;
         }
-        if comparison.verdict != Verdict::NoDifferenceShown || !comparison.paired || until {
-            comparison.shows = None;
+        // Two hundred simulated comparisons: only where the answer is read.
+        let other = arms[comparison.arm].filter(|other| other.is_judged && comparison.paired && !until);
+        if let (Verdict::NoDifferenceShown, Some(other)) = (comparison.verdict, other) {
+            comparison.shows = stats::shift_shown(&log_ratios(base, other), alpha / correction.medians)
+                .filter(|shift| *shift > 0.0)
+                .map(|shift| shift.exp_m1().max(comparison.step));
         }
     }
     if base.quantity == Quantity::Performance {
@@ -291,9 +295,7 @@ pub(super) fn compare_two(
         steadiness: (base.quantity == Quantity::Performance && !until)
             .then(|| steadiness(base, other))
             .flatten(),
-        shows: stats::shift_shown(&ratios, alpha)
-            .filter(|shift| *shift > 0.0)
-            .map(|shift| shift.exp_m1().max(step)),
+        shows: None,
         // 0.01 as a logarithm is 1 % to four digits. Power 0.9, the usual choice where a missed
         // difference costs another run.
         rounds_for_one_percent: spread
