@@ -31,7 +31,8 @@ pub use regular::{
     check_trusted, free_bytes, open_input, open_regular, open_trusted, read_bounded, read_input,
 };
 pub use replace::{
-    Replacement, create, folder_of, is_stream, refuse_foreign_link, replace, replace_with_mode,
+    Replacement, create, folder_of, is_stream, refuse_foreign_link, replace, replace_unsynced,
+    replace_with_mode,
 };
 pub use scratch::Scratch;
 pub use unpack::{UnpackError, Unpacked, unpack};

@@ -93,6 +93,16 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replacement.finish()
 }
 
+/// Replaces a file like [`replace`], but does not wait for the disk: for what can be made again.
+///
+/// # Errors
+/// Fails like [`Replacement::of`], and with the error of write(2).
+pub fn replace_unsynced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (mut file, replacement) = Replacement::of(path)?;
+    file.write_all(bytes)?;
+    replacement.finish()
+}
+
 /// Replaces a file like [`replace`], and gives it this mode whatever the umask.
 ///
 /// # Errors

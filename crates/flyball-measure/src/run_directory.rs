@@ -388,8 +388,8 @@ pub struct RunDirectory {
     /// Whom its files belong to, if not the user of this process.
     owner: Option<User>,
     log: Option<File>,
-    /// When the log was flushed last.
-    flushed: Option<Instant>,
+    /// When the log was flushed last, or opened.
+    flushed: Instant,
 }
 
 impl RunDirectory {
@@ -420,10 +420,10 @@ impl RunDirectory {
             warnings: Vec::new(),
             owner: owner.clone(),
             log: None,
-            flushed: None,
+            flushed: Instant::now(),
         };
         // The manifest first: rounds without one could not be read.
-        directory.save()?;
+        directory.write("manifest.json", &directory.manifest_text())?;
         directory.open_log()?;
         Ok(directory)
     }
@@ -489,7 +489,7 @@ impl RunDirectory {
         let (rounds, warnings) = parse_rounds(&bytes, &manifest)
             .map_err(|(line, cause)| RecordError::Content { path: file, line: Some(line), cause })?;
         let path = path.to_owned();
-        Ok(RunDirectory { path, manifest, rounds, warnings, owner: None, log: None, flushed: None })
+        Ok(RunDirectory { path, manifest, rounds, warnings, owner: None, log: None, flushed: Instant::now() })
     }
 
     /// From now on what is written belongs to `owner`.
@@ -507,19 +507,34 @@ impl RunDirectory {
         &self.path
     }
 
-    /// Writes the manifest, in one step.
-    pub fn save(&self) -> Result<(), RecordError> {
-        let mut text = serde_json::to_string_pretty(&self.manifest).unwrap_or_default();
-        text.push('\n');
-        self.write("manifest.json", text.as_bytes())
+    fn manifest_text(&self) -> Vec<u8> {
+        let mut text = serde_json::to_vec_pretty(&self.manifest).unwrap_or_default();
+        text.push(b'\n');
+        text
     }
 
-    /// Writes a file of the run directory in one step. A link that is in the way is replaced, not
-    /// followed: a run directory may come from another user.
+    /// Writes the manifest in one step, and to the disk.
+    pub fn save(&self) -> Result<(), RecordError> {
+        self.replace("manifest.json", &self.manifest_text(), flyball_files::replace)
+    }
+
+    /// Writes a file of the run directory in one step, and leaves it to the kernel when it comes to
+    /// the disk: rounds are worth the milliseconds that waiting for it takes, snapshots are not.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), RecordError> {
+        self.replace(name, bytes, flyball_files::replace_unsynced)
+    }
+
+    /// A link that is in the way is replaced, not followed: a run directory may come from another
+    /// user.
+    fn replace(
+        &self,
+        name: &str,
+        bytes: &[u8],
+        by: fn(&Path, &[u8]) -> io::Result<()>,
+    ) -> Result<(), RecordError> {
         let _as_owner = self.owner.as_ref().map(User::for_files);
         let path = self.path.join(name);
-        flyball_files::replace(&path, bytes).map_err(|cause| RecordError::Io { what: "write", path, cause })
+        by(&path, bytes).map_err(|cause| RecordError::Io { what: "write", path, cause })
     }
 
     /// Adds a round and makes sure that it is on disk.
@@ -539,12 +554,12 @@ impl RunDirectory {
             // crashes, costs milliseconds, so that short rounds share one.
             const UNFLUSHED: Duration = Duration::from_secs(1);
             log.write_all(line.as_bytes())
-                .and_then(|()| match self.flushed {
-                    Some(flushed) if flushed.elapsed() < UNFLUSHED => Ok(()),
-                    _ => {
-                        self.flushed = Some(Instant::now());
-                        log.sync_data()
+                .and_then(|()| {
+                    if self.flushed.elapsed() < UNFLUSHED {
+                        return Ok(());
                     }
+                    self.flushed = Instant::now();
+                    log.sync_data()
                 })
                 .map_err(|cause| RecordError::Io { what: "write", path, cause })?;
         }

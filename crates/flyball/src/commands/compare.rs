@@ -362,7 +362,7 @@ fn conclude(
 ) -> Result<Exit, Failure> {
     let measured = directory.rounds.iter().any(|round| !round.warm_up);
     // A report of warm-up rounds alone would have no numbers.
-    let written = || write_and_print(output, directory, directory.path(), forms);
+    let written = || write_and_print(output, directory, directory.path(), forms, false);
     let judged = match if measured { written() } else { Ok(Exit::Done) } {
         // On a full disk the report is not what matters.
         Err(failure) if matches!(finished, Finished::Failed(_)) => {

@@ -5,7 +5,7 @@ pub(crate) mod fleet;
 
 use std::path::{Path, PathBuf};
 
-use flyball_files::{read_input, replace};
+use flyball_files::{read_input, replace, replace_unsynced};
 use flyball_measure::{
     GateVerdict, Limit, RecordError, Report, RunDirectory, analyse, gate, render, selftest,
 };
@@ -143,17 +143,17 @@ pub(crate) fn run(
     }
     let place = args.output.clone().unwrap_or_else(|| directory.path().to_owned());
     if is_search(path) {
-        write_files(&directory, &place)?;
+        write_files(&directory, &place, true)?;
         return search(output, &directory, &place);
     }
-    write_and_print(output, &directory, &place, &args.forms)
+    write_and_print(output, &directory, &place, &args.forms, true)
 }
 
 /// Writes a file of the report. One that is there is replaced; a link is not followed, since a run
 /// directory may come from another user.
 pub(super) fn save(place: &Path, name: &str, bytes: &[u8]) -> Result<(), Failure> {
     let path = place.join(name);
-    replace(&path, bytes).map_err(|error| {
+    replace_unsynced(&path, bytes).map_err(|error| {
         let is_denied = error.kind() == std::io::ErrorKind::PermissionDenied;
         let hint = if is_denied { "\nhint: -o DIR writes the report elsewhere" } else { "" };
         Failure::failed(format!("cannot write {}: {error}{hint}", path.display()))
@@ -165,11 +165,11 @@ fn make(place: &Path) -> Result<(), Failure> {
         .map_err(|error| Failure::failed(format!("cannot create {}: {error}", place.display())))
 }
 
-/// A chart as SVG, and as PNG in builds that have it.
-fn save_chart(place: &Path, name: &str, chart: &flyball_plot::Chart) -> Result<(), Failure> {
+/// A chart as SVG, and as PNG too in builds that have it.
+fn save_chart(place: &Path, name: &str, chart: &flyball_plot::Chart, as_png: bool) -> Result<(), Failure> {
     save(place, &format!("{name}.svg"), chart.svg().as_bytes())?;
     #[cfg(feature = "png")]
-    {
+    if as_png {
         // Two pixels for one: sharp on dense screens and in print.
         let png = chart.png(2.0).map_err(Failure::failed)?;
         save(place, &format!("{name}.png"), &png)?;
@@ -185,13 +185,13 @@ fn judge(directory: &RunDirectory, limits: &[Limit]) -> Report {
 }
 
 /// Writes the report's files into a directory.
-pub(crate) fn write_files(directory: &RunDirectory, place: &Path) -> Result<Report, Failure> {
-    let report = judge(directory, &[]);
-    save_report(directory, &report, place)?;
-    Ok(report)
+pub(crate) fn write_files(directory: &RunDirectory, place: &Path, as_png: bool) -> Result<(), Failure> {
+    save_report(directory, &judge(directory, &[]), place, as_png)
 }
 
-fn save_report(directory: &RunDirectory, report: &Report, place: &Path) -> Result<(), Failure> {
+/// Painting the charts takes as long as a comparison of short programs, so that only
+/// `flyball report` makes PNG files.
+fn save_report(directory: &RunDirectory, report: &Report, place: &Path, as_png: bool) -> Result<(), Failure> {
     let (manifest, rounds) = (&directory.manifest, &directory.rounds);
     // As the owner of the directory, who could have put links in it: root must not write where that
     // user may not.
@@ -201,7 +201,7 @@ fn save_report(directory: &RunDirectory, report: &Report, place: &Path) -> Resul
     save(place, "report.csv", selftest::write(report).as_bytes())?;
     save(place, "report.html", render::page(report, manifest, rounds).html().as_bytes())?;
     for named in render::charts(report, manifest, rounds) {
-        save_chart(place, named.name, &named.chart)?;
+        save_chart(place, named.name, &named.chart, as_png)?;
     }
     Ok(())
 }
@@ -212,6 +212,7 @@ pub(crate) fn write_and_print(
     directory: &RunDirectory,
     place: &Path,
     forms: &Forms,
+    as_png: bool,
 ) -> Result<Exit, Failure> {
     let report = judge(directory, &forms.fail_if);
     let screen = || render::Screen { width: terminal::columns(), painter: Paint::stdout() };
@@ -226,7 +227,7 @@ pub(crate) fn write_and_print(
         },
     )?;
     // After the table: a file that cannot be written, as on a full disk, does not hide the result.
-    save_report(directory, &report, place)?;
+    save_report(directory, &report, place, as_png)?;
     let export = |file: &Path, text: String| {
         let _as_owner = directory.owner().map(User::for_files);
         replace(file, text.as_bytes())
@@ -264,7 +265,7 @@ fn sheet(output: &Reporter, args: &Args, path: &Path) -> Result<Exit, Failure> {
         make(place)?;
         save(place, "report.html", render::sheet_page(&sheet, &report).html().as_bytes())?;
         for (name, chart) in render::sheet_charts(&sheet) {
-            save_chart(place, &format!("{}_{name}", report.test), &chart)?;
+            save_chart(place, &format!("{}_{name}", report.test), &chart, true)?;
         }
         eprintln!("report: {}", place.join("report.html").display());
     }

@@ -372,7 +372,7 @@ impl Tuning<'_> {
         if self.rounds(&mut fresh, None)?.is_none() {
             return Ok(None);
         }
-        super::report::write_files(&fresh, fresh.path())?;
+        super::report::write_files(&fresh, fresh.path(), false)?;
         Ok(Some(Confirmed::new(&fresh, &record.goal)))
     }
 }
