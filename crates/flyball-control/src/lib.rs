@@ -43,7 +43,7 @@ pub use flyball_host::Vendor;
 pub use intent::{Intent, IntentError, Setting};
 pub use knob::{Access, Form, Id, Knob, Mechanism, Scope, Unit};
 pub use knob_name::KnobName;
-pub use limit_reasons::{LimitReason, LimitReasons};
+pub use limit_reasons::{LimitReason, LimitReasons, ThermStatus};
 pub use location::{Content, Location};
 pub use place::{At, Belongs, Place};
 pub use select::{SelectError, select};

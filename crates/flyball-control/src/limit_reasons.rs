@@ -158,3 +158,30 @@ impl LimitReasons {
         self.bits.iter().filter_map(|(_, reason)| reason.label())
     }
 }
+
+/// IA32_THERM_STATUS of a core, or IA32_PACKAGE_THERM_STATUS, which has the same bits (Intel SDM
+/// volume 4). The log of a bit is the next bit.
+#[derive(Debug, Clone, Copy)]
+pub struct ThermStatus(pub u64);
+
+impl ThermStatus {
+    /// The processor's own sensor is at its limit.
+    pub const HOT: u32 = 0;
+    /// Another device asserts PROCHOT# or FORCEPR#.
+    pub const PROCHOT: u32 = 2;
+    pub const POWER: u32 = 10;
+
+    pub fn shows(self, bit: u32) -> bool {
+        self.0 >> bit & 1 == 1
+    }
+
+    /// Returns whether the log says that a bit was set since somebody cleared the log.
+    pub fn has_logged(self, bit: u32) -> bool {
+        self.shows(bit + 1)
+    }
+
+    /// Returns the degrees below the limit, from a core's register.
+    pub fn below(self) -> Option<u64> {
+        self.shows(31).then_some(self.0 >> 16 & 0x7f)
+    }
+}

@@ -96,7 +96,7 @@ limiters! {
         "it ran less than a fifth of the time, and nothing else limits it: a core starts slowly out of a deep idle state";
     /// A power limit of the package.
     Power: "power", "the package's power limit", Some("power-limit"),
-        "package power at its limit, or power in the limit reasons (MSR 0x64f, Haswell 0x690), or 0x1b1 bit 10";
+        "package power at its limit, or power in the limit reasons (MSR 0x64f, Haswell 0x690), or 0x19c or 0x1b1 bit 10";
     /// The current that the regulators may deliver.
     Current: "current", "the current limit", None,
         "current in the limit reasons";
@@ -105,7 +105,7 @@ limiters! {
         "heat in the limit reasons, MSR 0x19c bit 0, sensors at their limit, or throttle counts that rise";
     /// A device outside the processor asked it to slow down.
     Prochot: "prochot", "PROCHOT: a device outside the processor slows it down", None,
-        "PROCHOT in the limit reasons, or MSR 0x19c bit 2, while the processor is not hot";
+        "PROCHOT in the limit reasons, or MSR 0x19c or 0x1b1 bit 2, while the processor is not hot";
     /// A limit that the busy cores of a package share and that no register names.
     Package: "package", "a limit of the package: power, current or firmware", None,
         "an inference: no register of AMD names such a limit, and most busy cores of the package are below what they may have";

@@ -21,7 +21,7 @@ use super::{
     Answer, Check, Evidence, Facts, Fix, Sampled, Unseen, Vendor, Verdict, facts, fault, models, note, ok,
     unknown, warning,
 };
-use crate::LimitReasons;
+use crate::{LimitReasons, ThermStatus};
 
 pub(super) const CHECKS: &[Check] = &[
     Check::new(
@@ -204,15 +204,16 @@ fn fine_reasons(text: &str, coarse: &[&str]) -> BTreeMap<String, CpuList> {
 /// The bit of the critical temperature in both.
 const CRITICAL: u32 = 4;
 
-/// Status bits of MSR 0x19C and 0x1B1, each with its log in the next bit. PROCHOT (0) is for
-/// `now.prochot`; current (12) and cross-domain (14) exist only in the core's register.
+/// Status bits of MSR 0x19C and 0x1B1, each with its log in the next bit. Heat (0) and PROCHOT (2)
+/// are for `now.prochot`; current (12) and cross-domain (14) exist only in the core's register.
 const CORE_STATUS: &[(u32, &str)] = &[
     (CRITICAL, "critical temperature"),
-    (10, "power limit"),
+    (ThermStatus::POWER, "power limit"),
     (12, "electrical current limit"),
     (14, "a limit of another domain"),
 ];
-const PACKAGE_STATUS: &[(u32, &str)] = &[(CRITICAL, "critical temperature"), (10, "power limit")];
+const PACKAGE_STATUS: &[(u32, &str)] =
+    &[(CRITICAL, "critical temperature"), (ThermStatus::POWER, "power limit")];
 
 fn thermal_status(facts: &Facts) -> Option<Answer> {
     if facts.vendor != Vendor::Intel {
@@ -232,7 +233,7 @@ fn thermal_status(facts: &Facts) -> Option<Answer> {
 
 /// Reads MSR 0x1B1 of each package, from one of its CPUs; empty on parts without it (family 6
 /// before Sandy Bridge).
-fn package_status(facts: &Facts) -> Result<Vec<(u32, u64)>, Unseen> {
+pub(super) fn package_status(facts: &Facts) -> Result<Vec<(u32, u64)>, Unseen> {
     if !facts.flag("pts") {
         return Ok(Vec::new());
     }

@@ -10,10 +10,10 @@ use flyball_host::{
 };
 
 use super::{
-    Answer, Check, Evidence, Facts, Fix, NotVisible, Sampled, Unseen, Vendor, facts::cpu_words, fault, note,
-    ok, unknown, warning,
+    Answer, Check, Evidence, Facts, Fix, NotVisible, Sampled, Unseen, Vendor, facts::cpu_words, fault,
+    limits::package_status, note, ok, unknown, warning,
 };
-use crate::Id;
+use crate::{Id, ThermStatus};
 
 pub(super) const CHECKS: &[Check] = &[
     Check::new(
@@ -26,7 +26,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check::new(
         "now.prochot",
         "A power supply, voltage regulator or management controller can assert PROCHOT and slow a cold processor.",
-        "MSR 0x19c bits 0 and 1 of every CPU, and how far it is below its limit",
+        "MSR 0x19c bits 0 to 3 of every CPU and 0x1b1 of its package, and how far a CPU is below its limit",
         prochot,
     ),
     Check::new(
@@ -197,42 +197,65 @@ fn prochot(facts: &Facts) -> Option<Answer> {
     if facts.vendor != Vendor::Intel {
         return None;
     }
-    let values = match facts.msr_everywhere(MSR_IA32_THERM_STATUS) {
+    let cores = match facts.msr_everywhere(MSR_IA32_THERM_STATUS) {
         Sampled::Values(values) => values,
         Sampled::Unreadable(why) => return Some(unknown(why)),
     };
-    let place = format!("MSR {MSR_IA32_THERM_STATUS:#x}");
-    for (cpu, value) in &values {
-        let (active, valid, below) = (value & 1 == 1, value >> 31 & 1 == 1, value >> 16 & 0x7f);
+    let of_core = |(cpu, value): (u32, u64)| {
+        (format!("CPU {cpu}"), format!("MSR 0x19c of CPU {cpu}"), ThermStatus(value))
+    };
+    let of_package = |(package, value): (u32, u64)| {
+        let place = format!("MSR 0x1b1 of package {package}");
+        (format!("package {package}"), place, ThermStatus(value))
+    };
+    let (packages, unread) = match package_status(facts) {
+        Ok(packages) => (packages, None),
+        Err(why) => (Vec::new(), Some(why)),
+    };
+    let all: Vec<_> = cores.into_iter().map(of_core).chain(packages.into_iter().map(of_package)).collect();
+    for (name, place, status) in &all {
+        let (hot, asserted) = (status.shows(ThermStatus::HOT), status.shows(ThermStatus::PROCHOT));
+        let below = status.below();
         // Ten degrees are more than a sensor's error: heat of the processor is not what asserts it.
-        // Bits: 0 status, 31 reading valid, 22:16 degrees below the limit (Intel SDM 4,
-        // IA32_THERM_STATUS).
-        if active && valid && below > 10 {
-            return Some(
-                fault(format!("PROCHOT is asserted on CPU {cpu}, which is {below} degrees below its limit"))
-                    .seen(format!("{place} of CPU {cpu}"), format!("{value:#x}"))
-                    .fix(Fix::Person(
-                        "something outside the processor asserts it: check the power supply or charger, \
-                         the voltage regulators' temperature and the management controller's log"
-                            .to_owned(),
-                    )),
-            );
-        }
-        if active {
-            return Some(
-                fault(format!("CPU {cpu} is at its temperature limit"))
-                    .seen(format!("{place} of CPU {cpu}"), format!("{value:#x}"))
-                    .fix(Fix::Person("check fans, air flow and the heat sink".to_owned())),
-            );
-        }
+        let is_cold = below.is_some_and(|below| below > 10);
+        let answer = if asserted && !hot || hot && is_cold {
+            let margin =
+                below.map_or_else(String::new, |below| format!(", which is {below} degrees below its limit"));
+            fault(format!("PROCHOT is asserted on {name}{margin}")).fix(Fix::Person(
+                "something outside the processor asserts it: check the power supply or charger, \
+                 the voltage regulators' temperature and the management controller's log"
+                    .to_owned(),
+            ))
+        } else if hot {
+            fault(format!("{name} is at its temperature limit"))
+                .fix(Fix::Person("check fans, air flow and the heat sink".to_owned()))
+        } else {
+            continue;
+        };
+        return Some(answer.seen(place.as_str(), format!("{:#x}", status.0)));
     }
-    let logged = values.iter().filter(|(_, value)| value >> 1 & 1 == 1).count();
-    Some(if logged > 0 {
-        note(format!("PROCHOT is not asserted now, but was on {logged} CPUs since the log was cleared"))
-            .seen(place, "bit 1 set")
-    } else {
-        ok("PROCHOT is not asserted on any CPU").seen(place, "bits 0 and 1 clear")
-    })
+    // A core's report needs no package register; that nothing is reported does.
+    if let Some(why) = unread {
+        return Some(unknown(why));
+    }
+    let logged = [
+        (ThermStatus::PROCHOT, "PROCHOT was asserted"),
+        (ThermStatus::HOT, "the processor was at its temperature limit"),
+    ]
+    .into_iter()
+    .find_map(|(bit, what)| {
+        let mut logged = all.iter().filter(|(.., status)| status.has_logged(bit));
+        let (name, place, status) = logged.next()?;
+        let more = match logged.count() {
+            0 => String::new(),
+            more => format!(" and {more} more places"),
+        };
+        let what = format!("{what} on {name}{more} since the log was cleared, but is not now");
+        Some(note(what).seen(place.as_str(), format!("{:#x}", status.0)))
+    });
+    Some(logged.unwrap_or_else(|| {
+        ok("PROCHOT is not asserted on any CPU").seen("MSR 0x19c, 0x1b1", "bits 0 to 3 clear")
+    }))
 }
 
 /// Degrees below the limit that count as at the limit: a sensor's step is one, its accuracy a few.
@@ -247,11 +270,9 @@ fn digital_readout(facts: &Facts) -> Option<Answer> {
         return None;
     }
     let Sampled::Values(values) = facts.msr_everywhere(MSR_IA32_THERM_STATUS) else { return None };
-    // Bits 31 reading valid, 22:16 degrees below the limit (Intel SDM 4, IA32_THERM_STATUS).
     let (below, cpu, value) = values
         .into_iter()
-        .filter(|(_, value)| value >> 31 & 1 == 1)
-        .map(|(cpu, value)| (value >> 16 & 0x7f, cpu, value))
+        .filter_map(|(cpu, value)| Some((ThermStatus(value).below()?, cpu, value)))
         .min()?;
     // One reading shows heat; that nothing is hot takes the sensors.
     (below as f64 <= NEAR).then(|| {

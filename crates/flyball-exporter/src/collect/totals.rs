@@ -3,20 +3,20 @@
 
 use std::collections::BTreeMap;
 
-use flyball_control::LimitReasons;
+use flyball_control::{LimitReasons, ThermStatus};
 use flyball_monitor::{Layout, Quantity, Sample, Sampler};
 
 use super::speed::Groups;
 use crate::{Exposition, catalogue as names};
 
-/// Limits as the thermal registers show them: the name, the register, and the bit (Intel SDM volume
-/// 4, IA32_THERM_STATUS, IA32_PACKAGE_THERM_STATUS). A reason may have several bits. Those of the
+/// Limits as the thermal registers show them: the name, the register, and the bit. A reason may have several bits. Those of the
 /// model's limit reasons come on top.
 const REASONS: &[(&str, Quantity, u32)] = &[
-    ("prochot", Quantity::ThermStatus, 2),
-    ("thermal", Quantity::ThermStatus, 0),
-    ("thermal", Quantity::PackageThermStatus, 0),
-    ("power", Quantity::PackageThermStatus, 10),
+    ("prochot", Quantity::ThermStatus, ThermStatus::PROCHOT),
+    ("prochot", Quantity::PackageThermStatus, ThermStatus::PROCHOT),
+    ("thermal", Quantity::ThermStatus, ThermStatus::HOT),
+    ("thermal", Quantity::PackageThermStatus, ThermStatus::HOT),
+    ("power", Quantity::PackageThermStatus, ThermStatus::POWER),
 ];
 
 /// Sums since the exporter started.

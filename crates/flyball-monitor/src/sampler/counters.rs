@@ -1,6 +1,7 @@
 //! The counters of a CPU: a perf group, which takes one interrupt, or registers, each of which
 //! takes one.
 
+use flyball_control::ThermStatus;
 use flyball_host::{EventGroup, Host, HostError, KeptFile, Vendor, msr};
 
 use crate::{ABSENT, Quantity};
@@ -136,9 +137,7 @@ impl Counters {
 /// Extracts the quantity from a register's value.
 pub(super) fn field(quantity: Quantity, value: u64) -> u64 {
     match quantity {
-        // Bits 22:16, valid if bit 31 is set (Intel SDM volume 4, IA32_THERM_STATUS).
-        Quantity::ThermalMargin if value >> 31 & 1 == 1 => value >> 16 & 0x7f,
-        Quantity::ThermalMargin => ABSENT,
+        Quantity::ThermalMargin => ThermStatus(value).below().unwrap_or(ABSENT),
         _ => value,
     }
 }

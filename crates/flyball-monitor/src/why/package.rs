@@ -2,8 +2,11 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
-use flyball_control::{CoreType, LimitReason, LimitReasons};
-use flyball_host::{Vendor, msr::MSR_IA32_THERM_STATUS};
+use flyball_control::{CoreType, LimitReason, LimitReasons, ThermStatus};
+use flyball_host::{
+    Vendor,
+    msr::{MSR_IA32_PACKAGE_THERM_STATUS, MSR_IA32_THERM_STATUS},
+};
 
 use super::awake::Awake;
 use crate::{
@@ -352,15 +355,16 @@ impl<'a> PackageState<'a> {
         Some(Reason::inferred(Limiter::Unseen, evidence, &[Limiter::Current, Limiter::Firmware]))
     }
 
-    /// IA32_THERM_STATUS bit 2, and bit 0 of the limit reasons.
+    /// Returns whether the thermal registers or the limit reasons show PROCHOT.
     fn is_prochot(&self) -> bool {
-        self.shows(LimitReason::Prochot).is_some() || self.therm.is_some_and(|therm| therm >> 2 & 1 == 1)
+        self.shows(LimitReason::Prochot).is_some()
+            || self.therms().any(|(_, therm)| therm.shows(ThermStatus::PROCHOT))
     }
 
     fn heat(&self) -> Option<Reason> {
         let limits = [LimitReason::Thermal, LimitReason::AverageThermal, LimitReason::RegulatorThermal];
         let mut evidence: Vec<Evidence> = limits.into_iter().filter_map(|limit| self.shows(limit)).collect();
-        if self.therm.is_some_and(|therm| therm & 1 == 1) {
+        if self.therm.is_some_and(|therm| ThermStatus(therm).shows(ThermStatus::HOT)) {
             evidence.push(Evidence::new("MSR 0x19c", "bit 0, thermal"));
         }
         if self.throttles > 0 {
@@ -404,19 +408,25 @@ impl<'a> PackageState<'a> {
             LimitReason::PowerBudget,
         ];
         evidence.extend(limits.into_iter().filter_map(|limit| self.shows(limit)));
-        // Both registers have the power-limit status there (Intel SDM volume 4, bit 10).
-        for (register, value) in [("MSR 0x1b1", self.package_therm), ("MSR 0x19c", self.therm)] {
-            if value.is_some_and(|value| value >> 10 & 1 == 1) {
-                evidence.push(Evidence::new(register, "bit 10, power limit"));
-            }
-        }
+        let at_limit = self.therms().filter(|(_, therm)| therm.shows(ThermStatus::POWER));
+        evidence.extend(at_limit.map(|(register, _)| Evidence::new(msr(register), "bit 10, power limit")));
         Proof::of(evidence)
+    }
+
+    /// The thermal registers of the package and of its cores.
+    fn therms(&self) -> impl Iterator<Item = (u32, ThermStatus)> {
+        let package = self.package_therm.map(|value| (MSR_IA32_PACKAGE_THERM_STATUS, value));
+        let cores = self.therm.map(|value| (MSR_IA32_THERM_STATUS, value));
+        package.into_iter().chain(cores).map(|(register, value)| (register, ThermStatus(value)))
     }
 
     fn registers(&self) -> Vec<Evidence> {
         let reasons = self.reasons.map(|(reasons, value)| (reasons.register, value));
-        let therm = self.therm.map(|value| (MSR_IA32_THERM_STATUS, value));
-        let values = reasons.into_iter().chain(therm);
+        // The package's register is shown where it tells more.
+        let therms = self.therms().filter(|(register, therm)| {
+            *register == MSR_IA32_THERM_STATUS || therm.shows(ThermStatus::PROCHOT)
+        });
+        let values = reasons.into_iter().chain(therms.map(|(register, therm)| (register, therm.0)));
         values.map(|(register, value)| Evidence::new(msr(register), format!("{value:#x}"))).collect()
     }
 

@@ -394,6 +394,11 @@ pub(super) fn rows() -> Vec<Row> {
         ),
         row("firmware.prefcore", amd, |f| put(f, format!("{CPU}/cpu1/acpi_cppc/highest_perf"), "230"), Note),
         row("now.prochot", intel, |f| msr(f, 0x19c, "882a0001"), Fault),
+        // Bit 2: another device asserts it. Bit 3 is the log.
+        row("now.prochot", intel, |f| msr(f, 0x19c, "882a000c"), Fault),
+        row("now.prochot", intel, |f| msr(f, 0x1b1, "882a000c"), Fault),
+        row("now.prochot", intel, |f| msr(f, 0x19c, "882a0008"), Note),
+        row("now.prochot", intel, |f| msr(f, 0x19c, "88020003"), Fault),
         row("now.limit-reasons", client, |f| msr(f, 0x64f, "400"), Warning),
         // Little load needs no more (bit 5 of Haswell's register): not a limit.
         row("now.limit-reasons", haswell, |f| msr(f, 0x690, "20"), Ok),

@@ -224,6 +224,8 @@ fn registers() -> Vec<Situation> {
         row(LAPTOP, RegisterOf(5, 0x1fc, 0x24_0059), "firmware.c1e", Warning, ""),
         row(LAPTOP, RegisterOf(5, 0x1fc, 0x24_005a), "firmware.bd-prochot", Note, "BD PROCHOT"),
         row(LAPTOP, Register(0x19c, 0x883c_0001), "now.prochot", Fault, "power supply"),
+        row(LAPTOP, Register(0x19c, 0x883c_000c), "now.prochot", Fault, "power supply"),
+        row(LAPTOP, Register(0x19c, 0x8801_0003), "now.prochot", Fault, "heat sink"),
         row(LAPTOP, Register(0x64f, 0x400), "now.limit-reasons", Warning, ""),
         row(LAPTOP, Register(0x1a0, 0x40_0085_0089), "firmware.turbo", Warning, "Turbo Mode"),
         row("clx2s0", Register(0x770, 0), "driver.hwp", Warning, "Native Mode"),
