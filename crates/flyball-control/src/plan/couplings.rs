@@ -150,7 +150,7 @@ impl Planner<'_> {
             })
             .filter(|number| !self.wants.contains_key(&(Id::Epp, At::Policy(*number))))
             .collect();
-        if active && !forced.is_empty() {
+        if active && !forced.is_empty() && self.has_preferences()? {
             self.note(Remark::PerformanceForcesPreference, &[(Id::Driver, &Place::machine())]);
         }
         Ok(())

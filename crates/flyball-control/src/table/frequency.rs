@@ -62,7 +62,7 @@ pub(super) const GOVERNOR: Knob = Knob {
         accepts: "a governor of available-governors: performance, powersave, schedutil, ondemand, conservative, userspace",
         ends: Ends::None,
         check: Check::Listed(Id::AvailableGovernors),
-        judged_by: &[Id::AvailableGovernors, Id::Driver],
+        judged_by: &[Id::AvailableGovernors, Id::Driver, Id::AvailableEpp],
         appears_with: &[AppearsWith::DriverMode, AppearsWith::Cpu],
         saved: Saved::Always,
         written_by: &[

@@ -66,6 +66,11 @@ fn every_wish_is_planned_or_refused_in_words() {
                         assert!(!note.evidence.is_empty() && note.evidence.iter().all(is_read), "{note}");
                         let alike = plan.notes.iter().filter(|other| other.remark == note.remark).count();
                         assert_eq!(alike, 1, "{wish:?} on {}: {note}", folder.display());
+                        if note.remark == Remark::PerformanceForcesPreference {
+                            let file =
+                                "/sys/devices/system/cpu/cpufreq/policy0/energy_performance_preference";
+                            assert!(host.read(file).is_ok(), "{}: {note}", folder.display());
+                        }
                     }
                     for change in &plan.changes {
                         assert!(!change.new.is_empty() && !change.because.is_empty(), "{change:?}");
