@@ -4,6 +4,7 @@
 
 pub(crate) mod auxiliary;
 mod cppc;
+mod cppc_cpufreq;
 pub(crate) mod effects;
 mod facts;
 mod frequency;

@@ -148,6 +148,8 @@ pub enum Check {
     Power,
     /// A time window that can be restored.
     Window,
+    /// A time that the register of CPPC can hold.
+    ActivityWindow,
     /// A time that is not 0, which would mean the opposite.
     NotZero,
     /// A performance level that the processor has.

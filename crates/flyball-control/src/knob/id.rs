@@ -38,6 +38,9 @@ macro_rules! rows {
             MaxFreq = frequency::MAX_FREQ;
             Setspeed = frequency::SETSPEED;
             FloorFreq = frequency::FLOOR_FREQ;
+            AutoSelect = cppc_cpufreq::AUTO_SELECT;
+            ActivityWindow = cppc_cpufreq::ACTIVITY_WINDOW;
+            EppValue = cppc_cpufreq::EPP_VALUE;
             IdleState = idle::IDLE_STATE;
             IdleGovernor = idle::IDLE_GOVERNOR;
             C1Demotion = idle::C1_DEMOTION;
@@ -76,6 +79,7 @@ macro_rules! rows {
             CppcReference = cppc::REFERENCE;
             CppcWraparound = cppc::WRAPAROUND;
             CppcFeedback = cppc::FEEDBACK;
+            PerfLimited = cppc_cpufreq::PERF_LIMITED;
             AmdMaxFreq = cppc::AMD_MAX_FREQ;
             AmdHighestPerf = cppc::AMD_HIGHEST_PERF;
             HwPrefcore = cppc::HW_PREFCORE;

@@ -266,6 +266,9 @@ impl Snapshot {
             (Check::Ratios, Value::Word(word)) if trl(word).is_none() => {
                 refuse("it takes 0x and up to 16 hexadecimal digits".to_owned())
             }
+            (Check::ActivityWindow, Value::Time(time)) if held_by_window(*time) != *time => {
+                refuse(format!("the nearest time that the register holds is {}", held_by_window(*time)))
+            }
             // pm_qos_resume_latency_us: the file's 0 means no constraint, the opposite of what 0us
             // asks for.
             (Check::NotZero, Value::Time(Micros(0))) => refuse("0 would mean no limit; use n/a".to_owned()),
@@ -435,6 +438,17 @@ fn cannot_be_written(window: Micros) -> bool {
     (0..2).any(|y| (1..4).any(|f| of(y, f) == window.0)) && !window.0.is_multiple_of(WINDOW_UNIT)
 }
 
+/// Returns the time that CPPC's activity window register holds after a write of `time`: a number up
+/// to 127 and a power of ten up to 7 (cppc_set_auto_act_window in cppc_acpi.c).
+fn held_by_window(time: Micros) -> Micros {
+    let (mut mantissa, mut power) = (time.0, 1);
+    while mantissa > 129 && power < 10_000_000 {
+        mantissa /= 10;
+        power *= 10;
+    }
+    Micros(mantissa.min(127) * power)
+}
+
 /// Parses a word as turbo ratio limits.
 fn trl(word: &str) -> Option<u64> {
     let digits = word.strip_prefix("0x").or_else(|| word.strip_prefix("0X"))?;
@@ -444,6 +458,17 @@ fn trl(word: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// 128 and 129 become 127, digits below the second or third are dropped, and the register ends.
+    #[test]
+    fn the_activity_window_is_what_the_register_holds() {
+        let held = |time| held_by_window(Micros(time)).0;
+        for time in [0, 1, 127, 130, 1270, 20_000, 1_270_000_000] {
+            assert_eq!(held(time), time);
+        }
+        assert_eq!([128, 129, 131, 1280, 12_345].map(held), [127, 127, 130, 1270, 12_300]);
+        assert_eq!(held(2_000_000_000), 1_270_000_000);
+    }
 
     #[test]
     fn windows_that_the_kernel_only_reads_are_known() {

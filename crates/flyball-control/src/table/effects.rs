@@ -22,6 +22,9 @@ pub(crate) const POLICY: &[Subject] = &[
     Knob(Id::Setspeed),
     Knob(Id::Boost),
     Knob(Id::FloorFreq),
+    Knob(Id::AutoSelect),
+    Knob(Id::ActivityWindow),
+    Knob(Id::EppValue),
     Auxiliary(AuxiliaryId::PolicyTunable),
 ];
 
@@ -82,6 +85,9 @@ pub(crate) const EVERYTHING: &[Subject] = &[
     Knob(Id::MaxFreq),
     Knob(Id::Setspeed),
     Knob(Id::FloorFreq),
+    Knob(Id::AutoSelect),
+    Knob(Id::ActivityWindow),
+    Knob(Id::EppValue),
     Auxiliary(AuxiliaryId::SharedTunable),
     Auxiliary(AuxiliaryId::PolicyTunable),
 ];
