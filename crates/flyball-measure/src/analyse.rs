@@ -93,7 +93,7 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
     report.notes.extend(cases::note(all, rounds));
     report.notes.extend(notes::busy(manifest, rounds, &report.arms));
     report.notes.extend(same_time_at_other_speeds(&report));
-    report.notes.extend(notes::carry_over(manifest, &counted, &report.arms));
+    report.notes.extend(notes::carry_over(rounds, &report.arms, &report.comparisons));
     let withheld = programs::withhold(&mut report);
     report.notes.extend(withheld);
     report.notes.extend(programs::notes(manifest, &counted));

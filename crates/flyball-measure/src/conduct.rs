@@ -168,6 +168,16 @@ impl Ran {
     }
 }
 
+/// A round that is to run.
+struct Turn {
+    /// The number of its block, counted from the first one that warms up.
+    number: usize,
+    block: usize,
+    place: usize,
+    arm: usize,
+    ends_block: bool,
+}
+
 /// Everything that takes part in a comparison.
 pub struct Conductor<'a> {
     pub host: &'a dyn Host,
@@ -301,24 +311,17 @@ impl Conductor<'_> {
         let began = self.host.now();
         let mut clock = Clock::default();
         let mut done = 0;
-        for number in 0..schedule.warm_up + schedule.most() + schedule.repeats() {
+        let mut number = 0;
+        while let Some((together, turns)) = self.turns(directory, boot, number, &arms) {
             let warm_up = number < schedule.warm_up;
-            // Warm-up blocks are numbered apart, so that block 0 is the first that counts.
-            let block = if warm_up { number } else { number - schedule.warm_up };
-            if !warm_up && block >= schedule.most() {
-                // Which rounds others disturbed does not depend on their values, so that the tests'
-                // number of rounds is still one that was fixed before.
-                if block - schedule.most() >= disturbed_blocks(&directory.manifest, &directory.rounds, boot) {
-                    break;
-                }
-                of = of.max(done + arms.len());
+            if number >= schedule.warm_up + schedule.most() {
+                of = of.max(done + turns.len());
             }
-            let Some(order) = self.order(directory, boot, number, &arms) else { break };
-            let members = order.len();
-            let is_due = |(_, arm): &(usize, usize)| warm_up || !done_before.contains(&(block, *arm));
-            let due: Vec<(usize, usize)> = order.into_iter().enumerate().filter(is_due).collect();
-            self.rebuild(set_up, &directory.manifest, number, &due)?;
-            for (place, arm) in due {
+            number += together;
+            let is_due = |turn: &Turn| warm_up || !done_before.contains(&(turn.block, turn.arm));
+            let due: Vec<Turn> = turns.into_iter().filter(is_due).collect();
+            self.rebuild(set_up, &directory.manifest, &due)?;
+            for Turn { number, block, place, arm, ends_block } in due {
                 if self.stop.asked() {
                     return Ok(End::Stopped);
                 }
@@ -362,7 +365,6 @@ impl Conductor<'_> {
                     speed,
                     conditions,
                 };
-                let ends_block = place + 1 == members;
                 progress(&Event::Over { arm: &arm_data, round: &round, done, of, ends_block });
                 // Written here, between rounds: no meter runs, and if this process is killed in the
                 // next round, only that one is lost.
@@ -373,7 +375,7 @@ impl Conductor<'_> {
             // intervals hold over all looks.
             if let Length::Until { least, .. } = schedule.length
                 && !warm_up
-                && block + 1 >= least
+                && number - schedule.warm_up >= least
                 && is_known(&directory.manifest, &directory.rounds, boot)
             {
                 break;
@@ -395,6 +397,46 @@ impl Conductor<'_> {
         let is_real = self.host.kind() == flyball_host::Kind::Live && self.host.software().is_none();
         let cpus = manifest.workload.cpus.as_deref().unwrap_or_default();
         (is_real && !is_short).then(|| cpus.parse().unwrap_or_default())
+    }
+
+    /// How many blocks run together from `number` on, and their rounds: the first of each block, then
+    /// the second of each, and so on. `None` after the last block.
+    fn turns(
+        &mut self,
+        directory: &RunDirectory,
+        boot: usize,
+        number: usize,
+        arms: &[usize],
+    ) -> Option<(usize, Vec<Turn>)> {
+        let (manifest, schedule) = (&directory.manifest, &directory.manifest.schedule);
+        let warm_up = number < schedule.warm_up;
+        // Warm-up blocks are numbered apart, so that block 0 is the first that counts.
+        let first = if warm_up { number } else { number - schedule.warm_up };
+        let mut end = schedule.most();
+        if !warm_up && first >= end {
+            // Which rounds others disturbed does not depend on their values, so that the tests'
+            // number of rounds is still one that was fixed before.
+            end += disturbed_blocks(manifest, &directory.rounds, boot).min(schedule.repeats());
+            if first >= end {
+                return None;
+            }
+        }
+        let has_build =
+            |hooks: &HookRunner| manifest.arms.iter().any(|arm| hooks.script(Hook::Rebuild, arm).is_some());
+        // A search chooses one block at a time, and an arm has one build at a time.
+        let is_alone = warm_up || self.blocks.is_some() || self.hooks.is_some_and(has_build);
+        let together = if is_alone { 1 } else { schedule.together(first, end) };
+        let mut turns = Vec::new();
+        for next in 0..together {
+            let order = self.order(directory, boot, number + next, arms)?;
+            let of_place = |(place, arm)| {
+                let ends_block = place + 1 == order.len();
+                Turn { number: number + next, block: first + next, place, arm, ends_block }
+            };
+            turns.extend(order.iter().copied().enumerate().map(of_place));
+        }
+        turns.sort_by_key(|turn| (turn.place, turn.number));
+        Some((together, turns))
     }
 
     /// The arms of a block in their order; `None` after the last block.
@@ -536,14 +578,13 @@ impl Conductor<'_> {
         &self,
         set_up: &mut Vec<usize>,
         manifest: &Manifest,
-        block: usize,
-        due: &[(usize, usize)],
+        due: &[Turn],
     ) -> Result<(), MeasureError> {
-        for (place, number) in due {
+        for Turn { number: block, place, arm: number, .. } in due {
             let arm = &manifest.arms[*number];
             if self.hooks.is_some_and(|hooks| hooks.script(Hook::Rebuild, arm).is_some()) {
                 self.set_up(set_up, *number, arm, &manifest.schedule)?;
-                let seed = Some(manifest.schedule.build_seed(block, *place));
+                let seed = Some(manifest.schedule.build_seed(*block, *place));
                 self.hook(Hook::Rebuild, arm, &manifest.schedule, seed)?;
             }
         }

@@ -1,8 +1,14 @@
 //! Who runs when: blocks in which every arm runs once, in a new random order for each block.
 //!
 //! Machines warm up, clocks drift, neighbours come and go. When arms take turns in one block, such
-//! changes hit all of them equally, and only differences inside a block are compared; when the
-//! order is random, nothing that depends on what ran before can favour one arm.
+//! changes hit all of them equally, and only differences inside a block are compared.
+//!
+//! A round can also slow the next one: heat, a cache that it fills, a power budget that it uses up.
+//! In one block after another, no arm would follow itself except over the border of blocks. An arm
+//! that slows the next round would hardly ever be slowed itself and look faster than its equals, by
+//! half of that in comparisons of two arms. So two blocks take turns: after each round of one comes
+//! a round of the other, whose order does not depend on it. Each round then follows any arm, its
+//! own included, with the same probability.
 
 use std::time::Duration;
 
@@ -111,6 +117,14 @@ impl Schedule {
             Pcg64Mcg::seed_from_u64(self.seed ^ (block as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         order.shuffle(&mut random);
         order
+    }
+
+    /// How many blocks from this one on, before the block `end`, take turns: two, or the last three.
+    pub fn together(&self, block: usize, end: usize) -> usize {
+        match end.saturating_sub(block) {
+            3 => 3,
+            left => left.clamp(1, 2),
+        }
     }
 
     /// By how many bytes the environment grows in one round. Less than a page: the stack's place in

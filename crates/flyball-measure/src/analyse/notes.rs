@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use super::{
     judge::log_ratios,
     quantity::Quantity,
-    report::{ArmReport, Comparison, Grades, LeftOut, Report, Summary},
+    report::{ArmReport, Comparison, Grades, LeftOut, Point, Report, Summary},
     sift::disturbances,
     values::two_levels,
 };
 use crate::{
     meter::Domain,
-    numbers::{number, p_value, percent},
+    numbers::{between, number, p_value, percent},
     run_directory::{Manifest, Round},
     speed::SpeedNote,
     watch::{Counting, Grade},
@@ -183,43 +183,60 @@ pub fn same_time_at_other_speeds(report: &Report) -> Option<String> {
     })
 }
 
-/// That arms depend on what ran before them: heat, caches or turbo budget that one round leaves to
-/// the next.
-pub(super) fn carry_over(manifest: &Manifest, rounds: &[&Round], arms: &[ArmReport]) -> Option<String> {
-    let place = |arm: usize, boot: usize, block: usize| {
-        rounds.iter().find(|r| (r.arm, r.boot, r.block) == (arm, boot, block)).map(|round| round.place)
-    };
-    let base = arms.first()?.summary(Quantity::Performance)?;
+/// That an arm slows or speeds up the round after it, by heat, caches or turbo budget: in each
+/// block, the round that came after it against the one after the first arm, both without the
+/// effect of their own arm. Which rounds those are is random, as in a comparison of the two arms.
+pub(super) fn carry_over(rounds: &[Round], arms: &[ArmReport], comparisons: &[Comparison]) -> Vec<String> {
+    let mut logs: BTreeMap<(usize, usize, usize), f64> = BTreeMap::new();
+    for (index, arm) in arms.iter().enumerate() {
+        let own = |one: &&Comparison| one.arm == index && one.quantity == Quantity::Performance && one.paired;
+        let effect = comparisons.iter().find(own).map(|one| one.change.ln_1p());
+        let Some(effect) = effect.or((index == 0).then_some(0.0)) else { continue };
+        let points = arm.summary(Quantity::Performance).map_or(&[][..], |summary| &summary.points);
+        let log = |point: &Point| ((point.boot, point.block, index), point.value.ln() - effect);
+        logs.extend(points.iter().filter(|point| point.value > 0.0).map(log));
+    }
+    let key = |round: &Round| (round.boot, round.block, round.arm);
+    let is_next = |pair: &&[Round]| pair[0].boot == pair[1].boot && !pair[0].warm_up && !pair[1].warm_up;
+    let follows: Vec<&[Round]> = rounds.windows(2).filter(is_next).collect();
+    let after: BTreeMap<(usize, usize, usize), f64> =
+        follows.iter().filter_map(|pair| Some((key(&pair[0]), *logs.get(&key(&pair[1]))?))).collect();
     // 1 %, for all arms together.
     let alpha = 0.01 / arms.len().saturating_sub(1).max(1) as f64;
+    let base = arms.first().map_or("", |arm| &arm.name);
     let of_arm = |arm: usize| {
-        let other = arms[arm].summary(Quantity::Performance)?;
-        let (mut after, mut before) = (Vec::new(), Vec::new());
-        for point in &other.points {
-            let pair = base.points.iter().find(|one| (one.boot, one.block) == (point.boot, point.block));
-            let Some(pair) = pair.filter(|pair| pair.value > 0.0 && point.value > 0.0) else { continue };
-            let places = [0, arm].map(|arm| place(arm, point.boot, point.block));
-            let list = if places[1] > places[0] { &mut after } else { &mut before };
-            list.push((point.value / pair.value).ln());
-        }
-        let p = crate::stats::rank_sum(&before, &after).filter(|p| *p <= alpha)?;
-        let change = crate::stats::shift(&before, &after)?.exp_m1();
-        let why = match base.drift.or(other.drift) {
-            Some(_) => {
-                "the values move during the run, and so within blocks, or a round leaves something to the next one."
-            }
-            None => "a round leaves something to the next one, such as heat. Use a longer --cool-down.",
+        let of_block = |(&(boot, block, own), log): (&(usize, usize, usize), &f64)| {
+            (own == arm).then_some(())?;
+            Some(log - after.get(&(boot, block, 0))?)
         };
+        let more: Vec<f64> = after.iter().filter_map(of_block).collect();
+        let p = crate::stats::signed_rank(&more).p;
+        let interval = crate::stats::walsh_interval(&more, 1.0 - alpha).filter(|_| p <= alpha)?;
+        // Of the rounds of an arm, those that came after this one.
+        let share = |own: usize| {
+            let before: Vec<usize> =
+                follows.iter().filter(|pair| pair[1].arm == own).map(|pair| pair[0].arm).collect();
+            before.iter().filter(|one| **one == arm).count() as f64 / before.len().max(1) as f64
+        };
+        let shares = [share(arm), share(0)];
+        let less = shares[0] - shares[1];
+        // The effects that were taken off the rounds hold a part of the change, `less` of it, and so
+        // lessen what is left by the square of that. If the arms always ran in turn, nothing is left.
+        let kept = Some(1.0 - less * less).filter(|kept| *kept > 0.25)?;
+        let change = crate::stats::hodges_lehmann(&more)? / kept;
+        let [own, of_base] = shares.map(|share| format!("{:.0} %", 100.0 * share));
+        let (name, metric) = (&arms[arm].name, &arms[arm].summary(Quantity::Performance)?.metric.name);
         Some(format!(
-            "{}: {} against {} is {} where it ran later in a block than where it ran earlier ({}): {why}",
-            arms[arm].name,
-            other.metric.name,
-            manifest.arms[0].name,
-            percent(change),
-            p_value(p)
+            "{name}: {CARRY_OVER} ({metric} {}, {} against the round after {base}, {}), by heat, caches or a power \
+             budget. A longer --cool-down lessens it. {own} of the rounds of {name} and {of_base} of those of {base} \
+             came after {name}: this moves their difference by about {}.",
+            percent(change.exp_m1()),
+            between(interval.map(|end| (end / kept).exp_m1())),
+            p_value(p),
+            percent((change * less).exp_m1())
         ))
     };
-    (1..arms.len()).find_map(of_arm)
+    (1..arms.len()).filter_map(of_arm).collect()
 }
 
 /// The mean that throughput follows, and its words. Of a rate it is the work of all rounds over
@@ -392,10 +409,11 @@ fn quiet_note(manifest: &Manifest, report: &Report) -> Option<String> {
 const TWO_LEVELS: &str = "has two levels";
 const CHANGED: &str = "changed during the run";
 const NO_ROUND: &str = "no round is left";
+const CARRY_OVER: &str = "it changes the round after it";
 
 /// Returns whether a note stands next to the answer, which is not the whole answer without it.
 pub(crate) fn is_first(note: &str) -> bool {
-    [TWO_LEVELS, CHANGED, NO_ROUND].iter().any(|words| note.contains(words))
+    [TWO_LEVELS, CHANGED, NO_ROUND, CARRY_OVER].iter().any(|words| note.contains(words))
 }
 
 /// That values of an arm move during the run, and whether their differences do.

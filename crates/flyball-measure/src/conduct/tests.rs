@@ -232,6 +232,9 @@ fn every_block_has_every_arm_and_all_is_restored() {
         assert_eq!(arms, [0, 1, 2]);
     }
     assert_eq!(blocks, 11);
+    // Two blocks take turns, so that an arm can follow itself.
+    let counted: Vec<usize> = rounds.iter().filter(|round| !round.warm_up).map(|round| round.block).collect();
+    assert_eq!(counted[..12], [0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 2, 3]);
     // Rounds of two seconds after five of pause.
     assert_eq!(session.host.now(), Duration::from_secs(33 * 7));
     let log = session.log();
@@ -313,8 +316,9 @@ fn arms_of_another_boot_wait_for_it() {
 
 #[test]
 fn until_stops_when_precise() {
-    // Arms that are the same need more blocks than an interval that is narrow.
-    for (half_width, decided, blocks) in [(0.01, false, 8), (0.005, true, 15)] {
+    // Arms that are the same need more blocks than an interval that is narrow: 15, and blocks run in
+    // twos.
+    for (half_width, decided, blocks) in [(0.01, false, 8), (0.005, true, 16)] {
         let mut session = session(&["a", "b"], |manifest| {
             manifest.schedule.length = Length::Until { half_width, decided, least: 8, most: 50 };
         });
