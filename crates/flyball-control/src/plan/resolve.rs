@@ -266,9 +266,7 @@ impl Snapshot {
             (Check::Ratios, Value::Word(word)) if trl(word).is_none() => {
                 refuse("it takes 0x and up to 16 hexadecimal digits".to_owned())
             }
-            (Check::ActivityWindow, Value::Time(time)) if held_by_window(*time) != *time => {
-                refuse(format!("the nearest time that the register holds is {}", held_by_window(*time)))
-            }
+            (Check::ActivityWindow, Value::Time(time)) => window_refusal(*time).map_or(Ok(()), refuse),
             // pm_qos_resume_latency_us: the file's 0 means no constraint, the opposite of what 0us
             // asks for.
             (Check::NotZero, Value::Time(Micros(0))) => refuse("0 would mean no limit; use n/a".to_owned()),
@@ -436,6 +434,12 @@ fn cannot_be_written(window: Micros) -> bool {
     let of = |y: u32, f: u64| (4 + f) * WINDOW_UNIT * (1 << y) / 4;
     // From y = 2 on a quarter of 2^y is a whole number of units, and nothing is lost.
     (0..2).any(|y| (1..4).any(|f| of(y, f) == window.0)) && !window.0.is_multiple_of(WINDOW_UNIT)
+}
+
+/// Returns why CPPC's activity window cannot be `time`.
+fn window_refusal(time: Micros) -> Option<String> {
+    let held = held_by_window(time);
+    (held != time).then(|| format!("the nearest time that the register holds is {held}"))
 }
 
 /// Returns the time that CPPC's activity window register holds after a write of `time`: a number up
