@@ -53,8 +53,8 @@ pub struct Summary {
     pub points: Vec<Point>,
     /// A trend, if there is one.
     pub drift: Option<Drift>,
-    /// Blocks whose value is far from the others (more than five scaled median deviations). They
-    /// count.
+    /// Blocks whose value is far from the others (more than five scaled median deviations, or more
+    /// in few rounds). They count.
     pub outliers: Vec<usize>,
     /// The mean step of the cases' values, as a fraction, if the values are means over a suite's
     /// cases. Otherwise 0.

@@ -256,7 +256,9 @@ fn drift(summary: &Summary, least: f64) -> Option<Drift> {
     change.is_finite().then_some(Drift { change, p: trend.p })
 }
 
-/// Blocks further than five scaled median absolute deviations from the median.
+/// Blocks further than five scaled median absolute deviations from the median. Few rounds do not
+/// tell the deviation well, so they must lie further: of normal noise, one arm in 200 has such a
+/// block.
 pub(super) fn outliers(summary: &Summary) -> Vec<usize> {
     let away: Vec<f64> = summary.points.iter().map(|point| (point.value - summary.median).abs()).collect();
     let scale = stats::median(&away).unwrap_or(0.0) / stats::NORMAL_MEDIAN_DISTANCE;
@@ -264,5 +266,6 @@ pub(super) fn outliers(summary: &Summary) -> Vec<usize> {
     if summary.points.len() < 5 || scale <= 0.0 {
         return Vec::new();
     }
-    summary.points.iter().zip(&away).filter(|(_, away)| **away > 5.0 * scale).map(|(p, _)| p.block).collect()
+    let far = scale * (5.0 + 500.0 / (away.len() as f64).powi(2));
+    summary.points.iter().zip(&away).filter(|(_, away)| **away > far).map(|(p, _)| p.block).collect()
 }

@@ -824,6 +824,21 @@ fn rounded_values_are_not_called_the_same() {
 }
 
 #[test]
+fn normal_noise_seldom_has_far_rounds() {
+    let mut random = Noise::new(21);
+    for blocks in [5, 7, 10, 15, 30] {
+        let has_far = |_: &usize| {
+            let (manifest, rounds) = drawn(&["a"], blocks, |_, _| (0.01 * random.draw()).exp());
+            let counted: Vec<&Round> = rounds.iter().collect();
+            let arm = report_points(&manifest, &counted, 0);
+            !sift::outliers(arm.summary(Quantity::Performance).expect("values")).is_empty()
+        };
+        let found = (0..2000).filter(has_far).count();
+        assert!(found <= 20, "{found} of 2000, {blocks} blocks");
+    }
+}
+
+#[test]
 fn rare_slow_rounds_are_told_beside_the_verdict() {
     let mut random = Noise::new(2);
     let (mut manifest, mut rounds) = drawn(&["a", "b"], 15, |block, arm| {
