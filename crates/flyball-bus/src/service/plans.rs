@@ -1,22 +1,25 @@
 //! Plans of what clients send, in a thread of their own: the service answers others and corrects
-//! drift meanwhile. A release by a user whose plans wait keeps its place behind them.
+//! drift meanwhile. Root's plans come first, those of other users in turn, one of each. A release
+//! by a user whose plans wait keeps its place behind them.
 
 use std::{
-    collections::VecDeque,
     io::{self, Write as _},
     os::unix::net::UnixStream,
-    sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel},
+    sync::mpsc::{Receiver, SyncSender, channel, sync_channel},
     time::{Duration, Instant},
 };
 
 use flyball_control::{Intent, Setting, Snapshot, plan::plan};
 use flyball_host::Host;
 
+use super::requests::by;
 use crate::{Answer, Ask, Refusal, Why};
 
-/// Plans that wait, and those of one user.
-const MAX_WAITING: usize = 16;
-const MAX_WAITING_OF_USER: usize = 4;
+/// Requests of all users but root that wait, and of root: neither takes the other's room.
+const MAX_WAITING: usize = 64;
+
+/// Plans of one user but root that are not finished. With releases there may be twice as many.
+const MAX_OF_USER: usize = 2;
 
 /// How long a plan may wait for the ones before it.
 const MAX_WAIT: Duration = Duration::from_secs(10);
@@ -24,22 +27,32 @@ const MAX_WAIT: Duration = Duration::from_secs(10);
 /// Who asks: the process that speaks D-Bus, and its number of the request.
 pub(super) type Asker = (u32, u64);
 
+/// A request with settings to plan, or one that waits for such.
+struct Job {
+    /// 0 for the user that the service runs as, too.
+    user: u32,
+    asker: Asker,
+    ask: Ask,
+    since: Instant,
+}
+
 /// See the module. The thread ends with this value.
 pub(super) struct Planner {
-    to: SyncSender<(Asker, Ask, Instant)>,
+    to: SyncSender<Job>,
     from: Receiver<(Asker, Ask, Answer)>,
-    /// The users whose plans are not finished, in the order in which they will be.
-    users: VecDeque<u32>,
+    /// The user whose request the thread has.
+    current: Option<u32>,
+    waiting: Vec<Job>,
 }
 
 impl Planner {
     /// Starts the thread, with the machine opened for it alone. Each answer writes a byte to
     /// `wake`.
     pub(super) fn start(host: Box<dyn Host>, mut wake: UnixStream) -> io::Result<Planner> {
-        let (to, asked) = sync_channel::<(Asker, Ask, Instant)>(MAX_WAITING);
+        let (to, jobs) = sync_channel::<Job>(1);
         let (answers, from) = channel();
         let answer = move || {
-            while let Ok((asker, ask, since)) = asked.recv() {
+            while let Ok(Job { asker, ask, since, .. }) = jobs.recv() {
                 let answer = match &ask {
                     Ask::ReleaseNamed { .. } => Ok(serde_json::Value::Null),
                     Ask::Plan { settings, .. } | Ask::Apply { settings, .. }
@@ -57,7 +70,7 @@ impl Planner {
             }
         };
         std::thread::Builder::new().name("plans".to_owned()).spawn(answer)?;
-        Ok(Planner { to, from, users: VecDeque::new() })
+        Ok(Planner { to, from, current: None, waiting: Vec::new() })
     }
 
     /// Plans what a request has for settings, some time. Returns a request that has none to wait
@@ -67,32 +80,45 @@ impl Planner {
     /// Too many plans wait already.
     pub(super) fn plan(&mut self, asker: Asker, ask: Ask) -> Result<Option<Ask>, Refusal> {
         let (user, is_release) = match &ask {
-            Ask::Plan { user, .. } | Ask::Apply { user, .. } => (*user, false),
-            Ask::ReleaseNamed { user, .. } => (*user, true),
+            Ask::Plan { user, .. } | Ask::Apply { user, .. } => (by(*user).unwrap_or(0), false),
+            Ask::ReleaseNamed { user, .. } => (by(*user).unwrap_or(0), true),
             _ => return Ok(Some(ask)),
         };
-        let waiting = self.users.iter().filter(|other| **other == user).count();
-        if is_release && waiting == 0 {
+        let is_users = |job: &&Job| job.user == user;
+        let of_user = self.waiting.iter().filter(is_users).count() + usize::from(self.current == Some(user));
+        let of_kind = self.waiting.iter().filter(|job| (job.user == 0) == (user == 0)).count();
+        let is_full = |most: usize| of_kind >= MAX_WAITING || user != 0 && of_user >= most;
+        // A release always works: if there is no room, it comes before the plans.
+        if is_release && (of_user == 0 || is_full(2 * MAX_OF_USER)) {
             return Ok(Some(ask));
         }
-        if !is_release && waiting >= MAX_WAITING_OF_USER {
+        if !is_release && is_full(MAX_OF_USER) {
             return Err(busy());
         }
-        match self.to.try_send((asker, ask, Instant::now())) {
-            Ok(()) => {
-                self.users.push_back(user);
-                Ok(None)
-            }
-            // A release always works: if there is no room, it comes before the plans.
-            Err(TrySendError::Full((_, ask, _))) if is_release => Ok(Some(ask)),
-            Err(_) => Err(busy()),
+        self.waiting.push(Job { user, asker, ask, since: Instant::now() });
+        self.next();
+        Ok(None)
+    }
+
+    /// Gives the thread its next request, if it has none.
+    fn next(&mut self) {
+        if self.current.is_some() || self.waiting.is_empty() {
+            return;
         }
+        let job = self.waiting.remove(self.waiting.iter().position(|job| job.user == 0).unwrap_or(0));
+        self.current = Some(job.user);
+        // The thread ends only with this value.
+        let _ = self.to.send(job);
     }
 
     /// A plan that is ready, with its request.
     pub(super) fn finished(&mut self) -> Option<(Asker, Ask, Answer)> {
         let finished = self.from.try_recv().ok()?;
-        self.users.pop_front();
+        if let Some(user) = self.current.take() {
+            // The user's other requests wait until all other users had a turn.
+            self.waiting.sort_by_key(|job| job.user == user);
+        }
+        self.next();
         Some(finished)
     }
 }
@@ -125,28 +151,35 @@ mod tests {
         settings
     }
 
-    /// Users do not keep others from planning, and a release stays behind the plans of its user.
+    /// Users keep neither others nor root from planning, and a release stays behind the plans of its
+    /// user.
     #[test]
     fn plans_of_a_user_are_few_and_in_order() {
         let host = SimHost::open(&SimSetup::parse("i7-2600").unwrap()).unwrap();
         let mut planner = Planner::start(Box::new(host), UnixStream::pair().unwrap().0).unwrap();
-        let settings = lists(&["max-freq=90GHz"], None, 255);
         let mut ask = |id, ask| planner.plan((1, id), ask).map(|now| now.is_some());
-        let plan = |user| Ask::Plan { settings: settings.clone(), user };
+        let plan = |user| Ask::Plan { settings: Vec::new(), user };
         let release = |user| Ask::ReleaseNamed { name: "x".to_owned(), user };
-        assert!((0..4).all(|id| ask(id, plan(7)) == Ok(false)));
-        assert_eq!(ask(4, plan(7)).unwrap_err().why, Why::TooMany);
-        assert_eq!(
-            (ask(5, release(7)), ask(6, release(8)), ask(7, plan(8))),
-            (Ok(false), Ok(true), Ok(false))
-        );
+        // So many users that no other finds room, with two plans each.
+        let first: Vec<u64> = (101..=132).map(|user| 10 * user).collect();
+        for (user, id) in (101..).zip(&first) {
+            assert_eq!((ask(*id, plan(user)), ask(id + 1, plan(user))), (Ok(false), Ok(false)));
+        }
+        assert_eq!(ask(0, plan(101)).unwrap_err().why, Why::TooMany);
+        assert_eq!(ask(1, release(101)), Ok(false));
+        assert_eq!(ask(2, plan(8)).unwrap_err().why, Why::TooMany);
+        assert_eq!(ask(2, release(8)), Ok(true));
+        assert!((3..6).all(|id| ask(id, plan(0)) == Ok(false)) && ask(6, release(0)) == Ok(false));
+        let second = first.iter().map(|id| id + 1);
+        let expected: Vec<u64> =
+            [1010, 3, 4, 5, 6].into_iter().chain(first[1..].to_vec()).chain(second).chain([1]).collect();
         let mut order = Vec::new();
-        while order.len() < 6 {
+        while order.len() < expected.len() {
             order.extend(planner.finished().map(|((_, id), ..)| id));
             std::thread::yield_now();
         }
-        assert_eq!(order, [0, 1, 2, 3, 5, 7]);
-        assert!(matches!(planner.plan((1, 8), release(7)), Ok(Some(_))), "nothing waits any more");
+        assert_eq!(order, expected);
+        assert!(matches!(planner.plan((1, 8), release(101)), Ok(Some(_))), "nothing waits any more");
     }
 
     /// On 512 CPUs. Before rounds were limited, the worst one had 200 times as much.

@@ -176,6 +176,6 @@ impl Bus<'_> {
 }
 
 /// For whom the store is changed: `None` for root and the user of the service.
-fn by(user: u32) -> Option<u32> {
+pub(super) fn by(user: u32) -> Option<u32> {
     (user != 0 && user != flyball_process::user()).then_some(user)
 }
