@@ -107,26 +107,33 @@ pub(crate) fn refused(refusal: Refusal) -> zbus::fdo::Error {
     }
 }
 
-/// Waits until no program has this unique name any more, or until the bus is gone; which of both.
-pub(crate) async fn name_vanishes(connection: &Connection, name: &str) -> zbus::Result<bool> {
+/// Subscribes to the end of a caller, for this name alone: a subscription to all names would wake
+/// this process for every program that ends. The bus bounds the subscriptions of a connection; this
+/// one ends with the value.
+pub(crate) async fn end_of(connection: &Connection, name: &str) -> Result<MessageStream, Refusal> {
     let bus = "org.freedesktop.DBus";
-    let rule = MatchRule::builder()
-        .msg_type(Type::Signal)
-        .sender(bus)
-        .interface(bus)
-        .member("NameOwnerChanged")
-        .arg(0, name)
-        .arg(2, "")
-        .build()?;
-    let mut stream = MessageStream::for_match_rule(rule, connection, None).await?;
-    // It may have ended before the subscription.
-    let reply = connection
-        .call_method(Some(bus), "/org/freedesktop/DBus", Some(bus), "NameHasOwner", &(name,))
-        .await?;
-    if !reply.body().deserialize::<bool>()? {
-        return Ok(true);
+    let subscribed: zbus::Result<_> = async {
+        let rule = MatchRule::builder()
+            .msg_type(Type::Signal)
+            .sender(bus)
+            .interface(bus)
+            .member("NameOwnerChanged")
+            .arg(0, name)
+            .arg(2, "")
+            .build()?;
+        let stream = MessageStream::for_match_rule(rule, connection, None).await?;
+        // It may have ended before the subscription.
+        let has_owner = ("/org/freedesktop/DBus", "NameHasOwner");
+        let reply = connection.call_method(Some(bus), has_owner.0, Some(bus), has_owner.1, &(name,)).await?;
+        Ok(reply.body().deserialize::<bool>()?.then_some(stream))
     }
+    .await;
+    let refused = |error| Refusal::new(Why::TooMany, format!("the caller's end cannot be watched: {error}"));
+    subscribed.map_err(refused)?.ok_or_else(|| Refusal::new(Why::Denied, "the caller has ended"))
+}
+
+/// Waits for the end of what [`end_of`] subscribed to, or of the bus; which of both.
+pub(crate) async fn has_ended(mut stream: MessageStream) -> bool {
     // A unique name is never used again: the first signal is the end.
-    let signal = poll_fn(|context| Pin::new(&mut stream).poll_next(context)).await;
-    Ok(matches!(signal, Some(Ok(_))))
+    matches!(poll_fn(|context| Pin::new(&mut stream).poll_next(context)).await, Some(Ok(_)))
 }

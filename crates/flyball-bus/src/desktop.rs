@@ -2,22 +2,22 @@
 //! what they mean are those of power-profiles-daemon 0.30, whose place this takes.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use serde_json::Value;
 use zbus::{
-    Connection, OwnedVariant, Str,
+    Connection, MessageStream, OwnedVariant, Str,
     fdo::{Error, Result},
     interface,
     message::Header,
     object_server::SignalEmitter,
-    runtime::traits::TaskHandle as _,
+    runtime::traits::TaskHandle,
 };
 
 use crate::{
-    access::{Action, check, name_vanishes, refused, sender_of},
+    access::{Action, check, end_of, has_ended, refused, sender_of},
     link::{Link, News},
     message::{Ask, Profile, Refusal, State, Why},
     text::{MAX_SENTENCE, sendable},
@@ -30,6 +30,10 @@ const MAX_PER_USER: usize = 16;
 /// Bytes of a reason or of an application's name.
 const MAX_TEXT: usize = 1024;
 
+/// Holds of all users but root in this process: each may have a subscription to its program's end,
+/// and the buses allow 512 for all.
+const MAX_OF_USERS: usize = 256;
+
 /// Which of the two names a call used: signals go back the same way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Face {
@@ -38,7 +42,6 @@ pub(crate) enum Face {
 }
 
 /// A program's hold.
-#[derive(Debug, Clone)]
 pub(crate) struct Held {
     pub(crate) sender: String,
     user: u32,
@@ -48,14 +51,14 @@ pub(crate) struct Held {
     application: String,
     /// Whether the service has not answered yet.
     pending: bool,
+    /// Waits for the program's end; dropped with the hold, which ends the subscription.
+    watch: Option<Box<dyn TaskHandle<()>>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Inner {
     state: State,
     held: BTreeMap<u32, Held>,
-    /// The callers whose end is waited for, once for all of their holds.
-    watched: BTreeSet<String>,
     /// The holds that the property showed when it last changed.
     shown: Vec<u32>,
     cookie: u32,
@@ -88,17 +91,13 @@ impl Desktop {
     }
 
     /// Takes a new state. Returns the one before, and the holds that the service has ended.
-    pub(crate) fn take(&self, state: State) -> (State, Vec<(u32, Held)>) {
+    pub(crate) fn take(&self, state: State) -> (State, BTreeMap<u32, Held>) {
         let mut inner = self.inner();
         let before = std::mem::replace(&mut inner.state, state);
         let Inner { state, held, .. } = &mut *inner;
-        let is_gone = |cookie: &u32, hold: &Held| !hold.pending && !state.cookies.contains(cookie);
-        let gone: Vec<(u32, Held)> = held
-            .iter()
-            .filter(|(cookie, hold)| is_gone(cookie, hold))
-            .map(|(cookie, hold)| (*cookie, hold.clone()))
-            .collect();
-        held.retain(|cookie, hold| !is_gone(cookie, hold));
+        let is_gone = |(cookie, hold): &(u32, Held)| !hold.pending && !state.cookies.contains(cookie);
+        let (gone, kept) = std::mem::take(held).into_iter().partition(is_gone);
+        *held = kept;
         (before, gone)
     }
 
@@ -173,7 +172,8 @@ impl Desktop {
         let cookie = {
             let mut inner = self.inner();
             let of_user = inner.held.values().filter(|held| held.user == user).count();
-            if self.link.is_bounded(user) && of_user >= MAX_PER_USER {
+            let of_users = inner.held.values().filter(|held| self.link.is_bounded(held.user)).count();
+            if self.link.is_bounded(user) && (of_user >= MAX_PER_USER || of_users >= MAX_OF_USERS) {
                 return Err(Refusal::new(Why::TooMany, "there are too many holds; release one first"));
             }
             loop {
@@ -192,29 +192,35 @@ impl Desktop {
                 reason: reason.to_owned(),
                 application: application.to_owned(),
                 pending: true,
+                watch: None,
             };
             let cookie = inner.cookie;
             inner.held.insert(cookie, held);
             cookie
         };
-        let answer = self
-            .link
-            .ask(Some(user), Ask::Hold { cookie, profile, application: application.to_owned(), user })
-            .await;
-        if let Err(refusal) = answer {
-            self.inner().held.remove(&cookie);
-            return Err(refusal);
-        }
-        if let Some(held) = self.inner().held.get_mut(&cookie) {
-            held.pending = false;
+        // First: a program that cannot be watched holds nothing.
+        let ask = async {
+            let end = end_of(connection, &sender).await?;
+            let application = application.to_owned();
+            self.link.ask(Some(user), Ask::Hold { cookie, profile, application, user }).await.map(|_| end)
+        };
+        match ask.await {
+            Ok(end) => {
+                let vanishes = vanishes(end, cookie, Arc::clone(self));
+                let watch = connection.spawn("caller", vanishes);
+                if let Some(held) = self.inner().held.get_mut(&cookie) {
+                    held.pending = false;
+                    held.watch = Some(Box::new(watch));
+                }
+            }
+            Err(refusal) => {
+                self.inner().held.remove(&cookie);
+                return Err(refusal);
+            }
         }
         // A choice may have ended the hold before this task learnt that it exists: what the last
         // state says is compared again.
         self.link.news.put(News::Look);
-        if self.inner().watched.insert(sender.clone()) {
-            let vanishes = vanishes(connection.clone(), sender, Arc::clone(self));
-            connection.spawn("caller", vanishes).detach();
-        }
         Ok(cookie)
     }
 
@@ -232,22 +238,6 @@ impl Desktop {
         self.link.ask(None, Ask::Release { cookie }).await.map(drop)
     }
 
-    /// Releases the holds of a caller that is gone.
-    async fn forget(&self, sender: &str) {
-        let gone: Vec<u32> = {
-            let mut inner = self.inner();
-            inner.watched.remove(sender);
-            let gone = inner.held.iter().filter(|(_, held)| held.sender == sender).map(|(cookie, _)| *cookie);
-            let gone: Vec<u32> = gone.collect();
-            inner.held.retain(|_, held| held.sender != sender);
-            gone
-        };
-        for cookie in gone {
-            // The service tries again by itself.
-            let _ = self.link.ask(None, Ask::Release { cookie }).await;
-        }
-    }
-
     /// Whether the list of holds is another one than at the last call.
     pub(crate) fn holds_changed(&self) -> bool {
         let mut inner = self.inner();
@@ -258,19 +248,13 @@ impl Desktop {
     }
 }
 
-/// Ends a caller's holds when its name vanishes from the bus.
-async fn vanishes(connection: Connection, sender: String, desktop: Arc<Desktop>) {
-    // Subscribed for this name alone: a subscription to all names would wake this process for every
-    // program that ends.
-    let has_ended = match name_vanishes(&connection, &sender).await {
-        Ok(has_ended) => has_ended,
-        // Without a bus, the service decides how long holds last.
-        Err(zbus::Error::InputOutput(_)) => false,
-        // A program that cannot be watched holds nothing.
-        Err(_) => true,
-    };
-    if has_ended {
-        desktop.forget(&sender).await;
+/// Ends a hold with its program. Without a bus, the service decides how long holds last.
+async fn vanishes(end: MessageStream, cookie: u32, desktop: Arc<Desktop>) {
+    if has_ended(end).await {
+        // Kept meanwhile: it has the handle of this task, which ends with it.
+        let _held = desktop.inner().held.remove(&cookie);
+        // The service tries again by itself.
+        let _ = desktop.link.ask(None, Ask::Release { cookie }).await;
     }
 }
 

@@ -172,6 +172,22 @@ def vanishing():
     print("released after ms:", " ".join(f"{one:.1f}" for one in sorted(took)))
 
 
+def staying():
+    """Programs that stay after their holds keep no other from holding, and a hold that cannot end with its program is refused."""
+    clients = [Client() for _ in range(60)]
+    for client in clients:
+        client.release(client.hold("performance"))
+    outcomes = [outcome(lambda: client.hold("performance")) for client in clients]
+    count = outcomes.count("ok")
+    assert 20 < count < 40 and outcomes[count:] == ["LimitsExceeded"] * (60 - count), outcomes
+    wait(lambda: clients[0].changed.get("ActiveProfile") == "performance", "the holds are not in force")
+    assert len(clients[0].get("ActiveProfileHolds")) == count
+    for client in clients[:count]:
+        client.bus.close_sync()
+    wait(lambda: clients[-1].get("ActiveProfileHolds") == [], "holds stay")
+    clients[-1].hold("performance")
+
+
 def bad():
     """What is wrong is refused with InvalidArgs, and nothing is done."""
     for face in FACES:

@@ -91,8 +91,9 @@ impl Bus {
 
     fn start_daemon(&mut self) {
         let config = self.folder.path().join("bus.conf");
+        // Fewer subscriptions of a connection than the usual 512, for `subscriptions_end_with_holds`.
         let text = format!(
-            "<busconfig><type>system</type><listen>{}</listen><auth>EXTERNAL</auth><policy context=\"default\">\
+            "<busconfig><type>system</type><limit name=\"max_match_rules_per_connection\">40</limit><listen>{}</listen><auth>EXTERNAL</auth><policy context=\"default\">\
              <allow user=\"*\"/><allow own=\"*\"/>{}{}</policy></busconfig>",
             self.address(),
             ["method_call", "signal"].map(|kind| format!("<allow send_type=\"{kind}\"/>")).concat(),
@@ -252,6 +253,12 @@ fn desktops_find_what_they_call() {
 fn a_client_that_dies_holds_nothing() {
     let Some(bus) = Bus::start(&[PYTHON]).filter(|_| has_gi()) else { return };
     bus.scenario("vanishing");
+}
+
+#[test]
+fn subscriptions_end_with_holds() {
+    let Some(bus) = Bus::start(&[PYTHON]).filter(|_| has_gi()) else { return };
+    bus.scenario("staying");
 }
 
 #[test]
