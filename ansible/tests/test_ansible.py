@@ -37,6 +37,11 @@ def test_modules_and_exit_codes(tmp_path: pathlib.Path) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
+def test_the_role_installs_nothing_from_where_users_write() -> None:
+    for path in (COLLECTIONS / "ansible_collections/flyball/core/roles").glob("*/*/*.yml"):
+        assert "/tmp" not in path.read_text().replace("in /var/tmp, a user could", ""), path
+
+
 def inventory(folder: pathlib.Path, machines: Dict[str, str]) -> pathlib.Path:
     lines = (
         f"{name} ansible_connection=local flyball_binary={FLYBALL} flyball_machine='{machine}' flyball_state={folder}/{name}"
