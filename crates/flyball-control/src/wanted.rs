@@ -36,6 +36,9 @@ pub enum Wanted {
     /// The energy bias that the kernel calls normal on the processor's model.
     #[display("normal")]
     Normal,
+    /// For idle states: whether the driver allows the state by itself.
+    #[display("default")]
+    Default,
     /// A share of the highest frequency of the hardware.
     #[display("{}%", _0.0)]
     Share(Percent),
@@ -195,6 +198,7 @@ fn idle_state(text: &str) -> Wanted {
         (Some(on), _) if !matches!(text, "0" | "1") => Wanted::Exactly(Value::Switch(on)),
         (None, Ok(latency)) => Wanted::WithinLatency(latency),
         _ if text.eq_ignore_ascii_case("all") => Wanted::Exactly(Value::Switch(true)),
+        _ if text.eq_ignore_ascii_case("default") => Wanted::Default,
         _ => Wanted::UpTo(text.to_owned()),
     }
 }

@@ -16,6 +16,7 @@ use flyball_control::{
     profile::Profile,
     write::{
         journal::{Journal, Purpose},
+        outcome::Applied,
         state::StateDir,
         transaction::Transaction,
     },
@@ -97,11 +98,15 @@ fn take(host: &dyn Host) -> Snapshot {
     snapshot
 }
 
-fn set(host: &SimHost, intent: &Intent, state: &StateDir) -> Result<Vec<String>, String> {
+fn apply(host: &SimHost, intent: &Intent, state: &StateDir) -> Result<Applied, String> {
     let mut transaction = Transaction::begin(host, state, Purpose::Set, "test", None).unwrap();
-    let notes = transaction.apply(intent, &|| false).map_err(|error| error.to_string())?.notes;
+    let applied = transaction.apply(intent, &|| false).map_err(|error| error.to_string())?;
     transaction.keep().unwrap();
-    Ok(notes.iter().map(ToString::to_string).collect())
+    Ok(applied)
+}
+
+fn set(host: &SimHost, intent: &Intent, state: &StateDir) -> Result<(), String> {
+    apply(host, intent, state).map(|_| ())
 }
 
 #[test]
@@ -207,6 +212,63 @@ fn tour() -> Vec<&'static str> {
     let pairs =
         (0..PROFILES.len()).flat_map(|first| (first + 1..PROFILES.len()).map(move |second| (first, second)));
     pairs.flat_map(|(first, second)| [PROFILES[first], PROFILES[second]]).chain([PROFILES[0]]).collect()
+}
+
+/// Settings that a machine may have before a profile and that no profile may keep.
+const BEFORE: [&str; 17] = [
+    "turbo=off",
+    "boost=off",
+    "boost@0=off",
+    "max-perf-pct=50",
+    "min-perf-pct=100",
+    "max-freq=min",
+    "max-freq@0=75%",
+    "min-freq=base",
+    "governor=userspace",
+    "governor@0=powersave",
+    "epp=power",
+    "epp@0=performance",
+    "epb=15",
+    "latency-limit=n/a",
+    "idle-state=off",
+    "idle-state:C6=off",
+    "uncore-max-freq=min",
+];
+
+/// A profile leaves the same machine whatever was set before it.
+#[test]
+fn no_setting_keeps_a_profile_from_its_promise() {
+    let (mut judged, mut wrong) = (0, BTreeSet::new());
+    for machine in small_machines() {
+        let settings_after = |words: Option<&str>, name: &str| {
+            let host = SimHost::open(&SimSetup::parse(machine).unwrap()).unwrap();
+            let folder = tempfile::tempdir().unwrap();
+            let state = StateDir::new(folder.path());
+            // Not every machine has every knob.
+            if let Some(words) = words {
+                set(&host, &Intent::from_arguments(&[words], None).unwrap(), &state).ok()?;
+            }
+            let applied = set(&host, &profile(name).intent, &state);
+            applied.unwrap_or_else(|error| panic!("{name} after {words:?} on {machine}: {error}"));
+            Some(host.with(|machine| machine.settings()))
+        };
+        for name in PROFILES {
+            let alone = settings_after(None, name).unwrap();
+            for words in BEFORE {
+                // These two pin the frequency, which is above such a minimum.
+                if words == "min-perf-pct=100" && matches!(name, "realtime" | "benchmark") {
+                    continue;
+                }
+                let Some(after) = settings_after(Some(words), name) else { continue };
+                judged += 1;
+                let differs = alone.lines().zip(after.lines()).find(|(alone, after)| alone != after);
+                wrong.extend(differs.map(|lines| format!("{name} after {words} on {machine}: {lines:?}")));
+            }
+        }
+    }
+    println!("{judged} judged");
+    assert!(wrong.is_empty(), "{} of {judged}:\n{wrong:#?}", wrong.len());
+    assert!(judged >= 1000, "{judged}");
 }
 
 /// A profile leaves the same machine whatever profile was applied before it.

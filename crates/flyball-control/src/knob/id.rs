@@ -100,6 +100,7 @@ macro_rules! rows {
             SchedulerChanges = platform::SCHEDULER_CHANGES;
             IdleDriver = idle::IDLE_DRIVER;
             AvailableIdleGovernors = idle::AVAILABLE_IDLE_GOVERNORS;
+            IdleDefault = idle::IDLE_DEFAULT;
             IdleLatency = idle::IDLE_LATENCY;
             IdleResidency = idle::IDLE_RESIDENCY;
             UncoreDomain = power::UNCORE_DOMAIN;

@@ -51,6 +51,11 @@ impl Snapshot {
                     _ => Err(refuse("the state's latency is not known here".to_owned())),
                 }
             }
+            // Kernels before 5.6 have no such file, and no such states.
+            Wanted::Default => {
+                Ok(Value::Switch(self.value(Id::IdleDefault, place)? != Some(Value::Switch(false))))
+            }
+            Wanted::Min if knob == Id::MinPerfPct => Ok(Value::Percent(self.lowest_percentage(place)?)),
             Wanted::Normal => Ok(Value::Epb(Epb::normal(self.topology().model.unwrap_or(0)))),
             Wanted::Share(share) => self.share_of_highest(knob, place, *share),
             Wanted::Min | Wanted::Max | Wanted::Base | Wanted::Nominal | Wanted::Efficient => {
@@ -98,6 +103,29 @@ impl Snapshot {
                 }
             }
         }
+    }
+
+    /// Returns the lowest percentage that intel_pstate takes, or the present one if it is no higher:
+    /// the driver clamps the file to its lowest ratio in percent of the highest
+    /// (min_perf_pct_min). On hybrids it compares levels, of which none is above 100 MHz, and rounds
+    /// the lowest one up.
+    fn lowest_percentage(&self, place: &Place) -> Result<Percent, ReadError> {
+        let is_hybrid = self.topology().cpus.values().any(|cpu| cpu.core_type.is_some());
+        let rounding = if is_hybrid { 100_000 } else { 0 };
+        let mut lowest = 100;
+        for policy in self.places(Id::HwMinFreq)? {
+            let khz = |knob| {
+                self.value_if_readable(knob, policy).map(|value| value.and_then(|value| value.frequency()))
+            };
+            if let (Some(min), Some(max)) = (khz(Id::HwMinFreq)?, khz(Id::HwMaxFreq)?) {
+                lowest = lowest.min((min.0 + rounding) * 100 / max.0.max(1));
+            }
+        }
+        let lowest = Percent(lowest as u32);
+        Ok(match self.value(Id::MinPerfPct, place)? {
+            Some(Value::Percent(now)) => now.min(lowest),
+            _ => lowest,
+        })
     }
 
     /// Returns the frequency that is `share` of the hardware's highest at `place`, in whole MHz.

@@ -117,7 +117,7 @@ pub(super) const MIN_PERF_PCT: Knob = Knob {
         accepts: "0 to 100, min or max",
         ends: Ends::Numbers(0, 100),
         check: Check::Any,
-        judged_by: &[Id::MaxPerfPct],
+        judged_by: &[Id::MaxPerfPct, Id::HwMinFreq, Id::HwMaxFreq],
         appears_with: &[AppearsWith::DriverMode],
         saved: Saved::Always,
         written_by: &[Program::Tuned, Program::Tlp, Program::AutoCpufreq, Program::System76],

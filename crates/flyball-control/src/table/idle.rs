@@ -30,11 +30,11 @@ pub(super) const IDLE_STATE: Knob = Knob {
         (Id::IdleLatency, "the exit latencies"),
     ],
     role: Role::Knob(Control {
-        accepts: "on or off; or the deepest state to allow, by name (C1) or number (1); or the longest exit latency to \
+        accepts: "on, off or default (the driver's own choice); or the deepest state to allow, by name (C1) or number (1); or the longest exit latency to \
               allow (20us)",
         ends: Ends::None,
         check: Check::Any,
-        judged_by: &[Id::IdleLatency],
+        judged_by: &[Id::IdleLatency, Id::IdleDefault],
         appears_with: &[AppearsWith::Cpu],
         saved: Saved::Always,
         written_by: &[],
@@ -158,6 +158,20 @@ pub(super) const AVAILABLE_IDLE_GOVERNORS: Knob = Knob {
     mechanisms: &[ro("/sys/devices/system/cpu/cpuidle/available_governors", Form::Words)],
     about: "The rules for choosing idle states that this kernel was built with; idle-governor takes one of them.",
     interacts: &[(Id::IdleGovernor, "takes one of them")],
+    role: Role::Fact,
+};
+
+pub(super) const IDLE_DEFAULT: Knob = Knob {
+    id: Id::IdleDefault,
+    name: "idle-default",
+    title: "whether the driver allows an idle state by itself",
+    scope: Scope::IdleState,
+    vendor: None,
+    shown: Shown::on_request(Section::Line),
+    mechanisms: &[ro("/sys/devices/system/cpu/cpu{cpu}/cpuidle/state{state}/default_status", Form::Enabled)],
+    about: "The kernel lists some idle states and leaves them off, for example those that the firmware does not \
+            list. Kernels before 5.6 do not say which.",
+    interacts: &[(Id::IdleState, "takes it with idle-state=default")],
     role: Role::Fact,
 };
 

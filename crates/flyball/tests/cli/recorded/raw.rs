@@ -66,6 +66,7 @@ const RULES: &[(&str, &str, Rule)] = &[
     ("cppc-lowest-nonlinear", "cpu/cpu*/acpi_cppc/lowest_nonlinear_perf", Number),
     ("cppc-lowest", "cpu/cpu*/acpi_cppc/lowest_perf", Number),
     ("idle-state", "cpu/cpu*/cpuidle/state*/disable", OneIsOff),
+    ("idle-default", "cpu/cpu*/cpuidle/state*/default_status", Enabled),
     ("idle-latency", "cpu/cpu*/cpuidle/state*/latency", Number),
     ("idle-residency", "cpu/cpu*/cpuidle/state*/residency", Number),
     ("idle-driver", "cpu/cpuidle/current_driver", Word),
