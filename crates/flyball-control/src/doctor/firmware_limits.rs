@@ -111,6 +111,16 @@ impl PowerLimit {
         (self.limit & 0x7fff) as f64 / f64::from(1u32 << (self.units & 0xf))
     }
 
+    /// Returns the lower of the limits that are enabled, with its name: the processor obeys both. The
+    /// short-term one is in bits 46:32, enabled by bit 47.
+    fn lowest(&self) -> Option<(&'static str, f64)> {
+        let unit = f64::from(1u32 << (self.units & 0xf));
+        let short = (self.limit >> 32 & 0x7fff) as f64 / unit;
+        let long = self.is_enabled().then(|| (LONG, self.long()));
+        let short = (self.limit >> 47 & 1 == 1 && short > 0.0).then_some((SHORT, short));
+        long.into_iter().chain(short).min_by(|one, other| one.1.total_cmp(&other.1))
+    }
+
     /// Returns PKG_POWER_INFO's thermal design power.
     fn rating(&self) -> f64 {
         (self.info & 0x7fff) as f64 / f64::from(1u32 << (self.units & 0xf))
@@ -123,7 +133,7 @@ impl PowerLimit {
     }
 
     fn is_below_rating(&self) -> bool {
-        self.is_enabled() && self.rating() > 0.0 && self.long() < self.rating()
+        self.rating() > 0.0 && self.lowest().is_some_and(|(_, watts)| watts < self.rating())
     }
 }
 
@@ -147,15 +157,19 @@ fn power_limit_of_registers(limits: &[PowerLimit]) -> Option<Answer> {
         // Bit 63 locks the register until the next reset: then only firmware can raise the limit
         // (Intel SDM 3, package RAPL domain).
         let locked = below.iter().any(|limit| limit.limit >> 63 == 1);
-        let (long, rating) = (first.long(), first.rating());
+        let ((name, watts), rating) = (first.lowest()?, first.rating());
         warning(format!(
-            "the long-term power limit of {} is {long:.0} W, below the rating of {rating:.0} W",
+            "the {} power limit of {} is {watts:.0} W, below the rating of {rating:.0} W",
+            name.replace('_', "-"),
             which(&below)
         ))
         .fix(if locked {
-            Fix::Firmware("the limit is locked: raise PL1 (package power limit 1) in firmware".to_owned())
+            let number = if name == LONG { 1 } else { 2 };
+            let advice =
+                format!("the limit is locked: raise PL{number} (package power limit {number}) in firmware");
+            Fix::Firmware(advice)
         } else {
-            raise(rating)
+            raise(name, rating)
         })
     } else if !off.is_empty() {
         note(format!("the long-term power limit of {} is not enabled", which(&off)))
@@ -165,8 +179,12 @@ fn power_limit_of_registers(limits: &[PowerLimit]) -> Option<Answer> {
     }))
 }
 
-fn raise(watts: f64) -> Fix {
-    let name = KnobName { knob: Id::PowerLimit, instance: Some("long_term".to_owned()) };
+/// The constraints of powercap that the processor obeys at the same time.
+const LONG: &str = "long_term";
+const SHORT: &str = "short_term";
+
+fn raise(constraint: &str, watts: f64) -> Fix {
+    let name = KnobName { knob: Id::PowerLimit, instance: Some(constraint.to_owned()) };
     Fix::Settings(vec![KnobValue::new(name, format!("{watts:.0}W"))])
 }
 
@@ -189,7 +207,14 @@ fn power_limit_of_powercap(facts: &Facts, registers: &[PowerLimit]) -> Answer {
         };
         let number =
             |name: &str| facts.read(&format!("{folder}/{name}")).ok().and_then(|t| t.parse::<u64>().ok());
-        let path = format!("{folder}/constraint_0_power_limit_uw");
+        let is_short = facts.read(&format!("{folder}/constraint_1_name")).is_ok_and(|name| name == SHORT);
+        let short = number("constraint_1_power_limit_uw").filter(|uw| is_short && *uw > 0);
+        let long = number("constraint_0_power_limit_uw");
+        let (name, place_of_limit, limit) = match (long, short) {
+            (Some(long), Some(short)) if short < long => (SHORT, 1, Some(short)),
+            _ => (LONG, 0, long),
+        };
+        let path = format!("{folder}/constraint_{place_of_limit}_power_limit_uw");
         let of_register = || {
             let register = registers.iter().find(|one| Some(one.package) == package.parse().ok())?;
             let place = format!("MSR 0x614 of package {package}");
@@ -197,20 +222,19 @@ fn power_limit_of_powercap(facts: &Facts, registers: &[PowerLimit]) -> Answer {
         };
         let of_zone = number("constraint_0_max_power_uw").filter(|&uw| uw > 0);
         let of_zone = of_zone.map(|uw| (format!("{folder}/constraint_0_max_power_uw"), uw));
-        let (Some(limit), Some((place, rating))) =
-            (number("constraint_0_power_limit_uw"), of_zone.or_else(of_register))
-        else {
+        let (Some(limit), Some((place, rating))) = (limit, of_zone.or_else(of_register)) else {
             continue;
         };
         let is_off = facts.read(&format!("{folder}/enabled")).is_ok_and(|word| word == "0");
         if limit < rating && !is_off && lowest.as_ref().is_none_or(|(least, _)| limit < *least) {
             let answer = warning(format!(
-                "{zone}: the long-term power limit is {} W, below the rating of {} W",
+                "{zone}: the {} power limit is {} W, below the rating of {} W",
+                name.replace('_', "-"),
                 limit / 1_000_000,
                 rating / 1_000_000
             ));
             let answer = answer.seen(path.clone(), limit.to_string()).seen(place, rating.to_string());
-            lowest = Some((limit, answer.fix(raise(rating as f64 / 1e6))));
+            lowest = Some((limit, answer.fix(raise(name, rating as f64 / 1e6))));
         } else if is_off {
             let off = note(format!("{zone}: the power limits are not enabled"))
                 .seen(format!("{folder}/enabled"), "0")

@@ -293,6 +293,15 @@ fn cpuidle(facts: &Facts) -> Option<Answer> {
         return Some(answer.seen(path, driver));
     }
     let seen = IdleStates::of(facts);
+    if !seen.polling.is_empty() {
+        let what = format!(
+            "{} poll at full power while idle: every other idle state is disabled",
+            super::facts::cpu_words(&seen.polling)
+        );
+        let place = "/sys/devices/system/cpu/cpuN/cpuidle/stateN/disable";
+        let value = format!("set for all states but POLL on CPUs {}", seen.polling);
+        return Some(warning(what).seen(place, value).set(Id::IdleState, "default"));
+    }
     // A disabled state is an answer, even if other CPUs could not be read.
     if let Some(((state, name), cpus)) = seen.disabled.first_key_value() {
         let name = name.as_ref().map_or_else(String::new, |name| format!(" ({name})"));
@@ -307,7 +316,7 @@ fn cpuidle(facts: &Facts) -> Option<Answer> {
                 format!("set on CPUs {cpus}"),
             )
         });
-        return Some(answer.set(Id::IdleState, "on"));
+        return Some(answer.set(Id::IdleState, "default"));
     }
     if let Some(why) = seen.unread {
         return Some(unknown(why));
@@ -368,6 +377,8 @@ struct IdleStates {
     /// Off since boot: the driver lists them and leaves them off (CPUIDLE_FLAG_OFF; the file
     /// default_status).
     off_by_default: BTreeSet<String>,
+    /// CPUs on which every state but POLL is off.
+    polling: CpuList,
     unread: Option<Unseen>,
     /// CPUs by the kind of core and the names of their states.
     names: BTreeMap<(Option<CoreType>, String), CpuList>,
@@ -396,8 +407,12 @@ impl IdleStates {
                         .get_or_insert(format!("names of idle states of CPU {cpu} cannot be read").into());
                 }
             }
+            let is_poll = |state: &String| name(state).is_some_and(|name| name == "POLL");
+            let mut polls = states.iter().any(is_poll) && states.len() > 1;
             for state in states {
-                match facts.read(&format!("{root}/{state}/disable")) {
+                let disable = facts.read(&format!("{root}/{state}/disable"));
+                polls &= is_poll(&state) || disable.as_ref().is_ok_and(|text| text != "0");
+                match disable {
                     Ok(text) if text == "0" => {}
                     Ok(_) if facts.read(&format!("{root}/{state}/default_status")).is_ok_and(is_off) => {
                         seen.off_by_default.insert(state);
@@ -410,6 +425,9 @@ impl IdleStates {
                         seen.unread.get_or_insert(why);
                     }
                 }
+            }
+            if polls {
+                seen.polling.insert(cpu);
             }
         }
         seen
@@ -496,7 +514,7 @@ fn cut_off(facts: &Facts, driver: &str) -> Option<Answer> {
         .filter_map(|state| facts.read(&format!("{root}/{state}/name")).ok())
         .filter(|name| name != "POLL")
         .collect();
-    let found = ["intel_idle.max_cstate", "processor.max_cstate"].into_iter().find_map(|name| {
+    let parameters = ["processor.max_cstate", "intel_idle.max_cstate"].into_iter().filter_map(|name| {
         let value = facts.parameter(name).filter(|_| limits_idle(facts, name, driver))?;
         let limit = value.parse::<usize>().ok()?;
         let is_own = name.starts_with("intel_idle") == (driver == "intel_idle");
@@ -510,7 +528,8 @@ fn cut_off(facts: &Facts, driver: &str) -> Option<Answer> {
         };
         reached.then(|| format!("{name}={value}"))
     });
-    let Some(parameter) = found else {
+    let parameter = parameters.collect::<Vec<String>>().join(" ");
+    if parameter.is_empty() {
         // intel_idle does not start with idle= (intel_idle_init); acpi_idle then has C1 alone, or
         // the states that firmware lists with an I/O port. Processors of AMD enter theirs that way.
         let (parameter, words) = match facts.parameter("idle")? {
@@ -522,13 +541,18 @@ fn cut_off(facts: &Facts, driver: &str) -> Option<Answer> {
         };
         let what = format!("with {parameter} on the command line {words}");
         return Some(without_parameter(warning(what), parameter));
-    };
+    }
     // Without a state deeper than C1 idle cores keep their voltage, which costs the busy ones
     // turbo.
     let shallow = names.last().is_none_or(|name| matches!(name.as_str(), "C1" | "C1E" | "C1_ACPI"));
     let what = match names.last() {
         Some(deepest) if shallow => {
             format!("{parameter} on the command line limits idle states: the deepest is {deepest}")
+        }
+        Some(_) if driver != "intel_idle" && parameter == "intel_idle.max_cstate=0" => {
+            format!(
+                "{parameter} on the command line keeps intel_idle away: {driver} has only the states that the firmware lists"
+            )
         }
         // The driver's table may end there by itself: Skylake servers have C1, C1E and C6.
         Some(deepest) => {

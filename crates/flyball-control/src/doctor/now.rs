@@ -318,9 +318,16 @@ fn clock_source(facts: &Facts) -> Option<Answer> {
     ))
     .seen(path, clock);
     let available = facts.read(&format!("{folder}/available_clocksource")).unwrap_or_default();
-    Some(answer.seen(format!("{folder}/available_clocksource"), available).fix(Fix::Person(
-        "see why in the kernel log ('TSC' or 'clocksource'), and update the firmware".to_owned(),
-    )))
+    // The kernel takes a TSC that it does not trust out of the list.
+    let is_offered = available.split_whitespace().any(|clock| clock == "tsc");
+    let advice = if is_offered {
+        format!(
+            "write tsc to {folder}/current_clocksource: the kernel offers it, and a program chose otherwise"
+        )
+    } else {
+        "see why in the kernel log ('TSC' or 'clocksource'), and update the firmware".to_owned()
+    };
+    Some(answer.seen(format!("{folder}/available_clocksource"), available).fix(Fix::Person(advice)))
 }
 
 fn temperature(facts: &Facts) -> Option<Answer> {

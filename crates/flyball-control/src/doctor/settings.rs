@@ -12,7 +12,7 @@ use super::{
     firmware::firmware_turbo,
     note, ok, unknown, warning,
 };
-use crate::{FirmwareTurbo, Id};
+use crate::{CoreType, FirmwareTurbo, Id};
 
 pub(super) const CHECKS: &[Check] = &[
     Check::new(
@@ -127,7 +127,7 @@ fn perf_pct(facts: &Facts) -> Option<Answer> {
                 "no CPU goes below {min} % of its highest performance, whatever its own minimum says"
             ))
             .seen(path("min_perf_pct"), min.to_string())
-            .set(Id::MinPerfPct, lowest.to_string()),
+            .set(Id::MinPerfPct, "min"),
         );
     }
     Some(
@@ -149,14 +149,26 @@ fn preferences(facts: &Facts) -> Option<Answer> {
     let answer = same_within_kind(facts, "energy preferences", &[name], |policy| {
         policy.get(name).filter(|_| !forced(policy)).map(str::to_owned)
     })?;
-    // Kinds of a hybrid processor may have preferences of their own: one word for all of them would
-    // undo that.
-    let hybrid = facts.policies.iter().any(|policy| policy.core_type.is_some());
-    let most = facts.by_value(name).first().map(|(word, _)| word.clone());
-    Some(match (answer.verdict, most) {
-        (Verdict::Warning, Some(word)) if !hybrid => answer.set(Id::Epp, word),
-        _ => answer,
-    })
+    if answer.verdict != Verdict::Warning {
+        return Some(answer);
+    }
+    // The most common word of each kind changes the fewest CPUs. Kinds of a hybrid processor may have
+    // preferences of their own: one word for all of them would undo that.
+    let mut kinds: BTreeMap<Option<CoreType>, BTreeMap<&str, usize>> = BTreeMap::new();
+    for policy in facts.policies.iter().filter(|policy| !forced(policy)) {
+        if let Some(word) = policy.get(name) {
+            *kinds.entry(policy.core_type).or_default().entry(word).or_default() += policy.cpus.len();
+        }
+    }
+    let mut settings = Vec::new();
+    for (kind, words) in kinds.into_iter().filter(|(_, words)| words.len() > 1) {
+        let Some((word, _)) = words.into_iter().max_by_key(|(_, count)| *count) else { continue };
+        match kind {
+            Some(kind) => settings.push(format!("epp@type:{kind}={word}")),
+            None => return Some(answer.set(Id::Epp, word)),
+        }
+    }
+    Some(answer.fix(Fix::Person(format!("flyball set {}", settings.join(" ")))))
 }
 
 fn dynamic_epp(facts: &Facts) -> Option<Answer> {

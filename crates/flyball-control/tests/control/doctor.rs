@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use flyball_control::doctor::{CHECKS, Options, Report, Verdict, examine};
 
 use machines::{
-    CPU, FileHost, Files, acpi, amd, client, each_policy, epyc, flags, for_latency, haswell, intel, msr,
-    no_policies, put, storpool, tpmi,
+    CLOCK, CPU, FileHost, Files, acpi, amd, client, each_policy, epyc, flags, for_latency, haswell, intel,
+    msr, no_policies, put, storpool, tpmi,
 };
 use rows::rows;
 
@@ -45,6 +45,53 @@ fn each_row_fires() {
             row.id,
             report.findings.iter().find(|f| f.id == row.id)
         );
+    }
+}
+
+fn no_idle_state_but_polling(files: &mut Files) {
+    let off = |path: &String| path.ends_with("/disable") && !path.contains("state0");
+    files.iter_mut().filter(|(path, _)| off(path)).for_each(|(_, text)| *text = Some("1".to_owned()));
+}
+
+fn acpi_idle(files: &mut Files, parameters: &str) {
+    put(files, format!("{CPU}/cpuidle/current_driver"), "acpi_idle");
+    put(files, "proc/cmdline", parameters);
+}
+
+fn acpi_idle_with_c1(files: &mut Files) {
+    acpi_idle(files, "processor.max_cstate=1 intel_idle.max_cstate=0");
+    files.retain(|path, _| !path.contains("cpuidle/state2"));
+}
+
+fn clock_that_a_program_chose(files: &mut Files) {
+    put(files, CLOCK, "hpet");
+    put(files, CLOCK.replace("current", "available"), "tsc hpet acpi_pm");
+}
+
+type Case = (fn(&mut Files), &'static str, Verdict, &'static str);
+
+/// The answer or its remedy names the cause, where the verdict alone does not show it.
+#[test]
+fn answers_name_the_cause() {
+    let removed = "remove processor.max_cstate=1 intel_idle.max_cstate=0";
+    let cases: [Case; 5] = [
+        (no_idle_state_but_polling, "conflict.cpuidle", Verdict::Warning, "poll at full power"),
+        (acpi_idle_with_c1, "conflict.cpuidle", Verdict::Warning, removed),
+        (
+            |f| acpi_idle(f, "intel_idle.max_cstate=0"),
+            "conflict.cpuidle",
+            Verdict::Note,
+            "keeps intel_idle away",
+        ),
+        (|f| msr(f, 0x610, "8000820000008400"), "firmware.power-limit", Verdict::Warning, "raise PL2"),
+        (clock_that_a_program_chose, "now.clock-source", Verdict::Warning, "write tsc to"),
+    ];
+    for (change, id, verdict, words) in cases {
+        let mut files = intel();
+        change(&mut files);
+        let report = report(&files, false);
+        let found = report.findings.iter().find(|finding| finding.id == id).unwrap();
+        assert!(found.verdict == verdict && format!("{found:?}").contains(words), "{words}: {found:#?}");
     }
 }
 
