@@ -300,6 +300,30 @@ fn no_profile_keeps_another_from_its_promise() {
     assert!(wrong.is_empty(), "{} of the pairs:\n{wrong:#?}", wrong.len());
 }
 
+/// The plan says of a setting that it does nothing by itself, and rounds a limit as the kernel does.
+#[test]
+fn settings_without_an_effect_of_their_own_are_noted() {
+    for (machine, words, note) in [
+        ("ryzen-5750g", "epp@0-1=power", "share cores with these CPUs"),
+        ("ryzen-5750g,kernel=7.2", "boost@0-3=off", "share cores with these CPUs"),
+        ("gold-6138", "governor@0=powersave", ""),
+        ("gold-6138", "epp@0,20=power", ""),
+        ("tpmi-small", "clos-max:3=1.5GHz", "no effect while core-power is off"),
+        ("tpmi-small", "clos@4-7=3", "no effect while core-power is off"),
+        ("gold-6138", "power-limit:long_term=77.7W", ""),
+    ] {
+        let host = SimHost::open(&SimSetup::parse(machine).unwrap()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateDir::new(folder.path());
+        let applied = apply(&host, &Intent::from_arguments(&[words], None).unwrap(), &state).unwrap();
+        let found: Vec<String> = applied.notes.iter().map(ToString::to_string).collect();
+        let is_noted =
+            if note.is_empty() { found.is_empty() } else { found.iter().any(|n| n.contains(note)) };
+        assert!(is_noted, "{machine} {words}: {found:?}");
+        assert_eq!(applied.clamped().count(), 0, "{machine} {words}: {applied:?}");
+    }
+}
+
 /// Settings that some check of the doctor judges, for all CPUs and for one.
 const JUDGED: [&str; 36] = [
     "turbo=off",

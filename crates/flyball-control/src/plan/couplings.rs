@@ -27,7 +27,7 @@ impl Planner<'_> {
         self.boost()?;
         self.turbo_and_limits()?;
         self.words_of_limits()?;
-        self.maxima_of_siblings()?;
+        self.requests_of_siblings()?;
         self.latency_limits()?;
         self.biases();
         self.speed_select()
@@ -419,40 +419,45 @@ impl Planner<'_> {
         Ok(None)
     }
 
-    /// Notes SMT siblings that may ask for more than the CPUs whose maximum is set: a core runs at
-    /// the highest request of its threads (intel_pstate_hwp_offline in intel_pstate.c).
-    fn maxima_of_siblings(&mut self) -> Result<(), ReadError> {
-        let wants = self.wants_of(Id::MaxFreq);
+    /// Notes SMT siblings that may ask for more than the CPUs that are set: a core runs at the highest
+    /// request of its threads (intel_pstate_hwp_offline in intel_pstate.c).
+    fn requests_of_siblings(&mut self) -> Result<(), ReadError> {
         let cores = self.snapshot.topology().cores();
-        if wants.is_empty() || cores.values().all(|core| core.len() == 1) {
+        if cores.values().all(|core| core.len() == 1) {
             return Ok(());
         }
         let core_of: BTreeMap<u32, &CpuList> =
             cores.values().flat_map(|core| core.iter().map(move |cpu| (cpu, core))).collect();
-        // The maximum that each CPU may request after the plan.
-        let mut maxima: BTreeMap<u32, (KiloHertz, &Place)> = BTreeMap::new();
-        for place in self.snapshot.places(Id::MaxFreq)? {
-            let asked = match self.wants.get(&(Id::MaxFreq, place.at.clone())) {
-                Some(want) => want.value.clone(),
-                None => self.snapshot.value_if_readable(Id::MaxFreq, place)?,
-            };
-            if let Some(asked) = asked.as_ref().and_then(Value::frequency) {
-                maxima.extend(place.cpus.iter().map(|cpu| (cpu, (asked, place))));
+        let mut higher: BTreeMap<String, (CpuList, Id, Place)> = BTreeMap::new();
+        for knob in [Id::MaxFreq, Id::Governor, Id::Epp, Id::Boost] {
+            let wants = self.wants_of(knob);
+            if wants.is_empty() {
+                continue;
+            }
+            // What each CPU asks for after the plan.
+            let mut asked: BTreeMap<u32, (u64, &Place)> = BTreeMap::new();
+            for place in self.snapshot.places(knob)? {
+                let value = match self.wants.get(&(knob, place.at.clone())) {
+                    Some(want) => want.value.clone(),
+                    None => self.snapshot.value_if_readable(knob, place)?,
+                };
+                if let Some(asks) = value.as_ref().and_then(asks_for) {
+                    asked.extend(place.cpus.iter().map(|cpu| (cpu, (asks, place))));
+                }
+            }
+            for want in &wants {
+                let Some(asks) = want.value.as_ref().and_then(asks_for) else { continue };
+                let own = &want.place.cpus;
+                let siblings = own.iter().filter_map(|cpu| core_of.get(&cpu)).flat_map(|core| core.iter());
+                let theirs = siblings.filter(|cpu| !own.contains(*cpu)).filter_map(|cpu| asked.get(&cpu));
+                for (_, place) in theirs.filter(|(theirs, _)| *theirs > asks) {
+                    let found = higher.entry(want.from.clone());
+                    found.or_insert_with(|| (CpuList::new(), knob, (*place).clone())).0.add(&place.cpus);
+                }
             }
         }
-        let mut higher: BTreeMap<String, (CpuList, Place)> = BTreeMap::new();
-        for want in &wants {
-            let Some(limit) = want.value.as_ref().and_then(Value::frequency) else { continue };
-            let own = &want.place.cpus;
-            let siblings = own.iter().filter_map(|cpu| core_of.get(&cpu)).flat_map(|core| core.iter());
-            let theirs = siblings.filter(|cpu| !own.contains(*cpu)).filter_map(|cpu| maxima.get(&cpu));
-            for (_, place) in theirs.filter(|(theirs, _)| *theirs > limit) {
-                let found = higher.entry(want.from.clone());
-                found.or_insert_with(|| (CpuList::new(), (*place).clone())).0.add(&place.cpus);
-            }
-        }
-        for (from, (siblings, place)) in higher {
-            self.note(Remark::SiblingsAskForMore { from, siblings }, &[(Id::MaxFreq, &place)]);
+        for (from, (siblings, knob, place)) in higher {
+            self.note(Remark::SiblingsAskForMore { from, siblings }, &[(knob, &place)]);
         }
         Ok(())
     }
@@ -499,6 +504,23 @@ impl Planner<'_> {
             self.note_seen(Remark::BothHints { from: bias.from.clone() }, vec![flag]);
         }
     }
+}
+
+/// Returns how much speed a value asks for, for comparing values of one knob.
+fn asks_for(value: &Value) -> Option<u64> {
+    Some(match value {
+        Value::Frequency(frequency) => frequency.0,
+        Value::Switch(is_on) => u64::from(*is_on),
+        Value::Epp(epp) => u64::from(u8::MAX - epp.0),
+        Value::Word(word) => match word.as_str() {
+            "performance" => 3,
+            "balance_performance" => 2,
+            "balance_power" => 1,
+            "power" | "powersave" => 0,
+            _ => return None,
+        },
+        _ => return None,
+    })
 }
 
 /// Returns the number of a value, for comparing.

@@ -116,6 +116,10 @@ pub enum Remark {
         from: String,
         cpus: CpuList,
     },
+    /// Classes of service while core-power is off.
+    ClassesNeedCorePower {
+        from: String,
+    },
     /// cpufreq limits some CPUs of a power domain.
     LimitedByCpufreq {
         from: String,
@@ -268,6 +272,9 @@ impl fmt::Display for Remark {
                 "{from}: the level's base frequency holds only with CPUs {cpus} offline or set apart, and this plan \
                  leaves them online ('flyball sst perf-profile set-config-level' includes them with -o or --cgroup)"
             ),
+            Remark::ClassesNeedCorePower { from } => {
+                write!(f, "{from}: classes of service have no effect while core-power is off; set sst-cp=on")
+            }
             Remark::LimitedByCpufreq { from, place, cpus, limit } => write!(
                 f,
                 "{from}: cpufreq limits {cpus} of the CPUs of {place} to {limit}; if a class allows more, the limit of \

@@ -41,6 +41,7 @@ impl Planner<'_> {
             let Some(planned) = self.planned(&place)? else { continue };
             self.features(&place, &planned)?;
             self.switches(&place, &planned)?;
+            self.classes_without_core_power(&place)?;
         }
         self.class_ranges()
     }
@@ -245,6 +246,22 @@ impl Planner<'_> {
         }
         if want.value == Some(Value::Switch(true)) && want.now != want.value {
             self.limits_against_classes(place, &want)?;
+        }
+        Ok(())
+    }
+
+    /// Notes settings of classes that have no effect while core-power is off.
+    fn classes_without_core_power(&mut self, place: &Place) -> Result<(), ReadError> {
+        if self.expected_value(Id::SstCp, place)? != Some(Value::Switch(false)) {
+            return Ok(());
+        }
+        let is_of_class = |want: &&Want| {
+            matches!(want.knob, Id::Clos | Id::ClosMin | Id::ClosMax | Id::ClosWeight)
+                && want.place.cpus.intersects(place.own_cpus())
+        };
+        if let Some(want) = self.wants.values().find(is_of_class) {
+            let remark = Remark::ClassesNeedCorePower { from: want.from.clone() };
+            self.note(remark, &[(Id::SstCp, place)]);
         }
         Ok(())
     }
