@@ -16,7 +16,7 @@ use flyball_control::{
     profile::Profile,
     write::{
         journal::{Journal, Purpose},
-        outcome::Applied,
+        outcome::{Applied, AppliedChange},
         state::StateDir,
         transaction::Transaction,
     },
@@ -322,6 +322,55 @@ fn settings_without_an_effect_of_their_own_are_noted() {
         assert!(is_noted, "{machine} {words}: {found:?}");
         assert_eq!(applied.clamped().count(), 0, "{machine} {words}: {applied:?}");
     }
+}
+
+/// A limit above the base frequency with turbo off is kept, or it is cut and the plan says so, or it
+/// is refused with the range: on every machine and kernel, and never in silence.
+#[test]
+fn a_limit_above_turbo_off_has_an_answer() {
+    let (mut kept, mut cut, mut refused, mut silent) = (0, 0, 0, String::new());
+    for machine in small_machines() {
+        for kernel in KERNELS {
+            // Not every kernel has every driver.
+            let setup = SimSetup::parse(&format!("{machine},kernel={kernel}")).unwrap();
+            let Ok(host) = SimHost::open(&setup) else { continue };
+            let top = khz(&take(&host), Id::HwMaxFreq, 0).unwrap();
+            for share in [50, 60, 70, 80, 90, 97, 100] {
+                for knob in ["min-freq", "max-freq"] {
+                    let asked = top * share / 100 / 1000 * 1000;
+                    let words = ["turbo=off".to_owned(), format!("{knob}={}MHz", asked / 1000)];
+                    let host = SimHost::open(&setup).unwrap();
+                    let folder = tempfile::tempdir().unwrap();
+                    let intent = Intent::from_arguments(&words, None).unwrap();
+                    let applied = match apply(&host, &intent, &StateDir::new(folder.path())) {
+                        Ok(applied) => applied,
+                        Err(error) => {
+                            assert!(error.contains("it takes"), "{machine} {kernel} {words:?}: {error}");
+                            refused += 1;
+                            continue;
+                        }
+                    };
+                    let id = if knob == "min-freq" { Id::MinFreq } else { Id::MaxFreq };
+                    let has = khz(&take(&host), id, 0).unwrap();
+                    let says = |made: &AppliedChange| {
+                        let is_explained = !made.change.because.is_empty() || made.outcome.other().is_some();
+                        made.change.knob == id && is_explained
+                    };
+                    let is_noted = applied.notes.iter().any(|note| note.to_string().contains(&words[1]));
+                    if has == asked {
+                        kept += 1;
+                    } else if is_noted || applied.made.iter().any(says) {
+                        cut += 1;
+                    } else {
+                        let _ = writeln!(silent, "{machine} {kernel} {words:?}: {has} kHz; {applied:?}");
+                    }
+                }
+            }
+        }
+    }
+    println!("{kept} kept, {cut} cut with a reason, {refused} refused");
+    assert!(silent.is_empty(), "{silent}");
+    assert!(kept + cut + refused >= 300 && cut > 0 && refused > 0);
 }
 
 /// Settings that some check of the doctor judges, for all CPUs and for one.
