@@ -143,8 +143,18 @@ fn floor_mhz(host: &dyn Host, cpus: &CpuList) -> Option<f64> {
     let khz = |cpu: u32, name: &str| {
         crate::meter::read_number(host, &format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/{name}"))
     };
+    // Governor performance asks for the maximum at all times, whatever the file of the minimum says.
+    // Turbo takes more than a limit to reach, so the base frequency counts.
+    let pinned = |cpu: u32| {
+        let path = format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor");
+        host.read(&path).ok().filter(|governor| governor.trim() == "performance")?;
+        let nominal = format!("/sys/devices/system/cpu/cpu{cpu}/acpi_cppc/nominal_freq");
+        let nominal = || crate::meter::read_number(host, &nominal).map(|mhz| mhz * 1000);
+        Some(khz(cpu, "base_frequency").or_else(nominal)?.min(khz(cpu, "scaling_max_freq")?))
+    };
     let floors = cpus.iter().take(LOOKED_AT).map(|cpu| {
         let (floor, lowest) = (khz(cpu, "scaling_min_freq")?, khz(cpu, "cpuinfo_min_freq")?);
+        let floor = floor.max(pinned(cpu).unwrap_or(0));
         (floor > lowest).then_some(floor as f64 / 1000.0)
     });
     floors.collect::<Option<Vec<f64>>>()?.into_iter().min_by(f64::total_cmp)
@@ -209,6 +219,30 @@ fn parse_pressure(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn governor_performance_keeps_the_base_frequency() {
+        let folder = tempfile::tempdir().unwrap();
+        let policy = folder.path().join("sys/devices/system/cpu/cpu0/cpufreq");
+        std::fs::create_dir_all(&policy).unwrap();
+        let put = |name: &str, text: &str| std::fs::write(policy.join(name), text).unwrap();
+        put("scaling_min_freq", "1000000");
+        put("cpuinfo_min_freq", "1000000");
+        put("scaling_max_freq", "3700000");
+        put("base_frequency", "2000000");
+        let floor = || {
+            let host = flyball_host::Plain::open(folder.path()).unwrap();
+            floor_mhz(&host, &"0".parse().unwrap())
+        };
+        put("scaling_governor", "powersave");
+        assert_eq!(floor(), None);
+        put("scaling_governor", "performance");
+        assert_eq!(floor(), Some(2000.0));
+        put("scaling_max_freq", "1500000");
+        assert_eq!(floor(), Some(1500.0));
+        put("scaling_min_freq", "2500000");
+        assert_eq!(floor(), Some(2500.0));
+    }
 
     #[test]
     fn the_kernels_counters_are_read() {

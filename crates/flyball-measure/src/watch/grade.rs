@@ -163,7 +163,7 @@ fn judge_below(
         "heat, power, current or firmware held it (`flyball why` names what can be seen)".to_owned()
     });
     let what = format!(
-        "ran at {:.0} MHz, below the minimum of {:.0} MHz that is set: {why}",
+        "ran at {:.0} MHz, below the minimum of {:.0} MHz that its settings keep: {why}",
         conditions.frequency_mhz.unwrap_or(0.0),
         conditions.floor_mhz.unwrap_or(0.0)
     );
