@@ -7,7 +7,7 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::{CStr, CString, OsString, c_char, c_int, c_void},
+    ffi::{CString, OsString, c_char, c_int, c_void},
     fs::File,
     io,
     mem::MaybeUninit,
@@ -28,9 +28,6 @@ pub(super) struct Child {
     /// The paths at which the program may be.
     paths: Vec<CString>,
     arguments: Strings,
-    /// The arguments of a shell that reads the program: a script without `#!` is none that the
-    /// kernel can run. The path is filled in where it is known.
-    script: Vec<*const c_char>,
     environment: Strings,
     directory: Option<CString>,
     /// Standard input, output and error, where they are not this process's.
@@ -54,9 +51,6 @@ pub(super) struct Child {
 /// 31 system calls, and a comparison starts thousands of programs. A handler installed later could
 /// run in a new process before its execve(2); flyball's only set a flag in memory that both share.
 static HANDLED: OnceLock<Vec<c_int>> = OnceLock::new();
-
-/// The shell that execvp(3) gives a file to that the kernel does not know as a program.
-const SHELL: &CStr = c"/bin/sh";
 
 /// Strings for execve(2), and the pointers to them.
 struct Strings {
@@ -89,11 +83,9 @@ impl Child {
         let own_session = launch.own_group && launch.niceness.is_some();
         let words = std::iter::once(launch.program).chain(launch.arguments);
         let arguments = Strings::new(words.map(string).collect::<io::Result<_>>()?);
-        let script = [SHELL.as_ptr(), std::ptr::null()].into_iter();
         Ok(Child {
             paths,
             environment: Strings::new(variables.collect::<io::Result<_>>()?),
-            script: script.chain(arguments.pointers[1..].iter().copied()).collect(),
             arguments,
             directory: launch.directory.map(string).transpose()?,
             streams: [file(launch.stdin)?, file(launch.stdout)?, file(launch.stderr)?],
@@ -155,7 +147,7 @@ impl Child {
     ///
     /// # Safety
     /// For the process that [`Child::start`] makes: makes system calls only, allocates nothing.
-    unsafe fn become_program(&mut self) -> io::Error {
+    unsafe fn become_program(&self) -> io::Error {
         // SAFETY: as above; every pointer is that of a live value of `self`.
         match unsafe { self.set_up() } {
             Err(error) => error,
@@ -227,7 +219,7 @@ impl Child {
         Ok(())
     }
 
-    unsafe fn execute(&mut self) -> io::Error {
+    unsafe fn execute(&self) -> io::Error {
         let mut none = MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: as in `set_up`; `none` is initialised before it is used.
         unsafe {
@@ -245,17 +237,9 @@ impl Child {
                 (self.arguments.pointers.as_ptr(), self.environment.pointers.as_ptr());
             // SAFETY: lists of pointers to live strings, the last one null.
             unsafe { libc::execve(path.as_ptr(), arguments, environment) };
-            let mut error = io::Error::last_os_error();
-            if error.raw_os_error() == Some(libc::ENOEXEC) {
-                self.script[1] = path.as_ptr();
-                // SAFETY: as above.
-                unsafe { libc::execve(self.script[0], self.script.as_ptr(), environment) };
-                let of_shell = io::Error::last_os_error();
-                // Without a shell, what is missing is not the program.
-                if of_shell.raw_os_error() != Some(libc::ENOENT) {
-                    error = of_shell;
-                }
-            }
+            let error = io::Error::last_os_error();
+            // No file is given to a shell, as execvp(3) does if the kernel cannot run it: an empty
+            // file, or a program of another processor, would seem to run.
             match error.raw_os_error() {
                 Some(libc::ENOENT | libc::ENOTDIR) => {}
                 // There may be a program in a later directory (execvp(3)).
@@ -366,13 +350,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_script_without_a_shell_is_not_a_missing_program() {
+    fn a_file_that_the_kernel_cannot_run_is_given_to_no_shell() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("script");
         std::fs::write(&path, "exit 7\n").unwrap();
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let mut child = Child::prepare(Launch::new(path.to_str().unwrap(), &[]).silent()).unwrap();
-        child.script[0] = c"/nonexistent/sh".as_ptr();
         assert_eq!(child.start().unwrap_err().raw_os_error(), Some(libc::ENOEXEC));
     }
 }

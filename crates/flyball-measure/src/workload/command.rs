@@ -121,11 +121,18 @@ impl Command {
             }
             std::io::ErrorKind::NotFound if program.contains('/') => {
                 let own = self.program.as_ref().and_then(|program| program.directory.as_ref());
-                own.map_or_else(String::new, |directory| format!(" (in {})", directory.display()))
+                let place = own.map_or_else(|| PathBuf::from(&program), |own| own.join(&program));
+                if place.exists() {
+                    "; the file is there, but not the interpreter that it names (a #! line, or that of a linked \
+                     program)"
+                        .to_owned()
+                } else {
+                    own.map_or_else(String::new, |directory| format!(" (in {})", directory.display()))
+                }
             }
             std::io::ErrorKind::NotFound => "; is it installed and in PATH?".to_owned(),
             _ if cause.raw_os_error() == Some(flyball_host::Errno::NOEXEC.0) => {
-                "; a script begins with #! and its interpreter".to_owned()
+                "; it is empty, a script without #! (--shell sh runs it), or for another processor".to_owned()
             }
             std::io::ErrorKind::InvalidInput if self.cpus.is_some() => {
                 "; are the CPUs of --pin online?".to_owned()

@@ -171,13 +171,31 @@ fn what_goes_wrong_with_programs_is_told() {
         // The warm-up and the first round that counts pass.
         ("second", "[ -e 2 ] && exit 5; [ -e 1 ] && touch 2; touch 1"),
         ("forks", "sleep 300 & exit 0"),
+        ("empty", ""),
+        ("plain", ""),
+        ("foreign", ""),
+        ("badint", ""),
     ]);
+    // Overwritten, so that they stay executable.
+    for (name, text) in [
+        ("empty", &b""[..]),
+        ("plain", b"exit 0\n"),
+        ("foreign", b"\x7fELF\x02\x01\x01"),
+        ("badint", b"#!/no/such\n"),
+    ] {
+        fs::write(place.path().join(name), text).expect("it can be written");
+    }
     for (words, code, want) in [
         (&["./old", "./nosuch"][..], 2, "neither a program nor a setting"),
         (&["./old", "NOSUCH=1"], 2, "no knob 'NOSUCH'"),
         (&["./old", "governor=performance"], 2, "--matrix"),
         (&["./old"], 2, "two arms"),
         (&["./old", "./bad"], 1, "exit 3"),
+        (&["./old", "./empty"], 1, "it is empty"),
+        (&["./old", "./plain"], 1, "--shell sh runs it"),
+        (&["./old", "./plain", "--shell", "sh", "--rounds", "1"], 0, "1 round"),
+        (&["./old", "./foreign"], 1, "another processor"),
+        (&["./old", "./badint"], 1, "not the interpreter"),
         (&["./old", "./second"], 1, "to continue: flyball compare --resume run"),
         (&["./old", "./ever", "--timeout", "300ms"], 1, "did not end within 0.3 s"),
         (&["-w", "3", "./old", "./odd"], 2, "-w of hyperfine is --warmup here"),
@@ -286,16 +304,6 @@ fn a_suite_may_write_a_file() {
     // The suite wrote these two. Its own file is gone with its directory.
     let left = fs::read_dir(temporary.path()).expect("it is there").count();
     assert_eq!(left, 2, "{left} files");
-}
-
-#[test]
-fn a_script_without_an_interpreter_is_one_of_the_shell() {
-    let place = Place::new(&[("old", "")]);
-    fs::write(place.path().join("old"), "echo script $0 $1 > ran\n").expect("it can be written");
-    let ran = place.compare(&["./old a", "./old b", "--rounds", "1"]);
-    assert_eq!(ran.code, 0, "{}", ran.text());
-    let said = fs::read_to_string(place.path().join("ran")).expect("it ran");
-    assert!(said.starts_with("script ./old "), "{said}");
 }
 
 #[test]
