@@ -30,7 +30,8 @@ pub struct ProgramArgs {
     pub directories: Vec<PathBuf>,
 
     /// Values for {NAME} in the command and in --setup, --rebuild, --prepare, --conclude and --cleanup:
-    /// n=1..8, n=1..8:2 (by 2) or n=a,b. Each value makes an arm.
+    /// n=1..8, n=1..8:2 (by 2) or n=a,b. Each value makes an arm. An empty value leaves out a word
+    /// that is {NAME} alone.
     #[arg(long, value_name = "NAME=VALUES")]
     pub parameter: Vec<String>,
 
@@ -147,7 +148,7 @@ pub enum ProgramError {
     Parameter(String),
     #[error("no command has {{{0}}}: the values of --parameter {0} would change nothing")]
     UnusedParameter(String),
-    #[error("--command-name is given {names} times, for {programs} programs")]
+    #[error("give --command-name once per program: there are {names} for {programs}")]
     Names { names: usize, programs: usize },
     #[error(
         "--load needs a server: --serve SERVER, or programs as in 'flyball compare ./old ./new --load wrk'"
@@ -414,21 +415,28 @@ impl ProgramArgs {
         for values in &values {
             for directory in &directories {
                 for (place, (name, argv)) in programs.iter().enumerate() {
-                    let mut parts = Vec::new();
-                    if programs.len() > 1 || (directories.len() == 1 && values.is_empty()) {
-                        parts.push(name.clone());
-                    }
-                    parts.extend(
-                        directory.filter(|_| directories.len() > 1).map(|path| path.display().to_string()),
-                    );
-                    parts.extend(values.iter().map(|(name, value)| format!("{name}={value}")));
                     let fill = |text: &str| {
                         values.iter().fold(text.to_owned(), |text, (name, value)| {
                             text.replace(&format!("{{{name}}}"), value)
                         })
                     };
+                    let mut parts = Vec::new();
+                    let is_named = !self.command_name.is_empty();
+                    if programs.len() > 1 || is_named || (directories.len() == 1 && values.is_empty()) {
+                        parts.push(if is_named { fill(name) } else { name.clone() });
+                    }
+                    parts.extend(
+                        directory.filter(|_| directories.len() > 1).map(|path| path.display().to_string()),
+                    );
+                    let is_said = |parameter: &str| is_named && name.contains(&format!("{{{parameter}}}"));
+                    let unsaid = values.iter().filter(|(parameter, _)| !is_said(parameter));
+                    parts.extend(unsaid.map(|(name, value)| format!("{name}={value}")));
+                    let words = argv.iter().map(|word| (word, fill(word)));
                     let program = Program {
-                        argv: argv.iter().map(|word| fill(word)).collect(),
+                        argv: words
+                            .filter(|(word, filled)| word.is_empty() || !filled.is_empty())
+                            .map(|(_, filled)| filled)
+                            .collect(),
                         directory: directory.cloned(),
                         parameters: values.clone(),
                         hooks: if values.is_empty() { Hooks::default() } else { hooks.map(fill) },
@@ -545,9 +553,10 @@ const MAX_VALUES: f64 = 1000.0;
 /// Reads `1..8`, `1..8:2` or `a,b`.
 fn values_of(text: &str) -> Option<Vec<String>> {
     let Some((low, rest)) = text.split_once("..") else {
-        let list: Vec<String> =
-            text.split(',').map(str::trim).filter(|value| !value.is_empty()).map(str::to_owned).collect();
-        return (!list.is_empty()).then_some(list);
+        // `\,` is a comma of the value. No argument of a program has a zero byte.
+        let escaped = text.replace("\\,", "\0");
+        let list: Vec<String> = escaped.split(',').map(|value| value.trim().replace('\0', ",")).collect();
+        return list.iter().any(|value| !value.is_empty()).then_some(list);
     };
     let (high, step) = rest.split_once(':').unwrap_or((rest, "1"));
     let number = |text: &str| text.trim().parse::<f64>().ok().filter(|value| value.is_finite());
@@ -684,6 +693,16 @@ mod tests {
         assert_eq!(second.hooks.prepare.as_deref(), Some("echo 2"));
         assert_eq!(values_of("0..0.3:0.1").unwrap(), ["0.0", "0.1", "0.2", "0.3"]);
         assert_eq!(values_of("a,b").unwrap(), ["a", "b"]);
+        assert_eq!(values_of(r",--a,x\,y").unwrap(), ["", "--a", "x,y"]);
+        let flags = ProgramArgs { parameter: own(&["o=,-v"]), ..words(&["true {o}"]) };
+        let argv = |args: &ProgramArgs| {
+            args.design(&[], &[], &[], None, &[]).unwrap().arms[0].program.clone().unwrap().argv
+        };
+        assert_eq!((names(&flags, &[], &[]).unwrap(), argv(&flags)), (own(&["o=", "o=-v"]), own(&["true"])));
+        let named = ProgramArgs { command_name: own(&["true-{n}"]), ..args.clone() };
+        assert_eq!(names(&named, &[], &[]).unwrap(), ["true-1", "true-2", "true-3"]);
+        let named = ProgramArgs { command_name: own(&["t"]), ..args };
+        assert_eq!(names(&named, &[], &[]).unwrap(), ["t n=1", "t n=2", "t n=3"]);
         for bad in ["", "1..0", "1..x", "1..5:0", "0..1e9", ","] {
             assert_eq!(values_of(bad), None, "{bad}");
         }

@@ -135,7 +135,7 @@ pub enum ArmError {
     #[error("'{0}' has no values; write --matrix governor=performance,powersave")]
     Row(String),
     /// The cross product is too large.
-    #[error("this makes {0} arms; the limit is {most}: use fewer values", most = Arm::MAX)]
+    #[error("this makes {0} arms; the limit is {most}", most = Arm::MAX)]
     Many(usize),
     /// A setting of neither flyball's knobs nor the user's.
     #[error("arm '{arm}': {cause}")]

@@ -74,10 +74,14 @@ impl MachineArg {
             MachineArg::Recorded(path) if !path.exists() && is_simulated_name(path) => Err(Failure::usage(
                 format!("no machine at '{self}'; did you mean -M sim:{self}, a simulated one?"),
             )),
-            MachineArg::Recorded(path) if !path.exists() => Err(Failure::usage(format!(
-                "no file or directory '{self}'; give live, sim:NAME (see 'flyball sim list'), guest:NAME, or the path of a \
-                 recorded machine"
-            ))),
+            MachineArg::Recorded(path) if !path.exists() => {
+                let is_number = self.to_string().parse::<u32>().is_ok();
+                let hint = if is_number { "\nhint: -M of hyperfine is --max-rounds here" } else { "" };
+                Err(Failure::usage(format!(
+                    "no file or directory '{self}'; give live, sim:NAME (see 'flyball sim list'), guest:NAME, or the path of a \
+                     recorded machine{hint}"
+                )))
+            }
             MachineArg::Recorded(path) => match Recorded::open(path) {
                 // The test data of intel/pepc is packed like this.
                 Ok(host) if !host.exists(flyball_host::topology::CPUS) => Err(Failure::usage(format!(

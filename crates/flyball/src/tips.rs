@@ -24,15 +24,28 @@ const COMMANDS: &[(&str, &str)] = &[
     ("undo", "restore"),
 ];
 
-/// Letters of hyperfine's that mean something else in other commands of flyball.
-const HYPERFINE: [(&str, &str); 6] = [
+/// Options of hyperfine's that `compare` lacks, or whose letters mean something else in other
+/// commands of flyball, and what takes their place.
+const HYPERFINE: [(&str, &str); 16] = [
+    ("--max-runs", "--max-rounds, with --until"),
     ("-c", "--cleanup"),
+    ("--dry-run", "--command-name, if it was -n"),
     ("-i", "--ignore-failure"),
     ("-m", "--min-runs"),
     ("-p", "--prepare"),
     ("-r", "--runs"),
     ("-w", "--warmup"),
+    ("--debug-mode", NONE),
+    ("--export-csv", "--export-json or --export-markdown"),
+    ("--reference", "the first program"),
+    ("--show-output", NONE),
+    ("--sort", NONE),
+    ("--style", NONE),
+    ("--time-unit", NONE),
+    ("-u", NONE),
 ];
+
+const NONE: &str = "not needed";
 
 /// The error with a tip that fits.
 pub(crate) fn with_tip(mut error: Error, words: &[String]) -> Error {
@@ -66,12 +79,17 @@ pub(crate) fn with_tip(mut error: Error, words: &[String]) -> Error {
                 tip(&mut error, format!("the level is an option: -l {level}"));
             }
         }
-        ErrorKind::UnknownArgument if words.iter().any(|word| word == "compare" || word == "tune") => {
+        ErrorKind::UnknownArgument | ErrorKind::ArgumentConflict
+            if words.iter().any(|word| word == "compare" || word == "tune") =>
+        {
             let typed = text(&error, ContextKind::InvalidArg).unwrap_or_default();
             let is_compare = words.iter().any(|word| word == "compare");
-            if let Some((_, ours)) = HYPERFINE.iter().find(|(letter, _)| is_compare && *letter == typed) {
+            if let Some((_, ours)) = HYPERFINE.iter().find(|(theirs, _)| is_compare && *theirs == typed) {
                 tip(&mut error, format!("{typed} of hyperfine is {ours} here"));
-            } else if !typed.starts_with('-') && !typed.is_empty() {
+            } else if error.kind() == ErrorKind::UnknownArgument
+                && !typed.starts_with('-')
+                && !typed.is_empty()
+            {
                 // As hyperfine takes commands.
                 tip(&mut error, format!("the command stands last, after --: -- {typed} ..."));
             }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     analyse::{ArmReport, Quantity, Report},
+    program::Program,
     run_directory::{Manifest, Round},
     stats,
 };
@@ -25,6 +26,7 @@ struct ExportedArm {
     min: f64,
     max: f64,
     times: Vec<f64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     memory_usage_byte: Vec<u64>,
     exit_codes: Vec<Option<i32>>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -52,8 +54,10 @@ fn exported(report: &Report, manifest: &Manifest, rounds: &[Round], arm: usize) 
     let mean = |quantity: Quantity| {
         stats::mean(&own.iter().filter_map(|round| quantity.of(round, manifest)).collect::<Vec<_>>())
     };
+    let filled = program.as_ref().filter(|program| !program.parameters.is_empty());
     Some(ExportedArm {
-        command: name.clone(),
+        // Parameters are in a field of their own, as in hyperfine's.
+        command: filled.map_or_else(|| name.clone(), Program::title),
         mean: time.mean,
         stddev: time.deviation,
         median: time.median,

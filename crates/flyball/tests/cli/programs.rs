@@ -199,6 +199,9 @@ fn what_goes_wrong_with_programs_is_told() {
         (&["./old", "./second"], 1, "to continue: flyball compare --resume run"),
         (&["./old", "./ever", "--timeout", "300ms"], 1, "did not end within 0.3 s"),
         (&["-w", "3", "./old", "./odd"], 2, "-w of hyperfine is --warmup here"),
+        (&["--show-output", "./old", "./odd"], 2, "--show-output of hyperfine is not needed here"),
+        (&["-n", "a", "./old", "-n", "b", "./odd"], 2, "--command-name"),
+        (&["-M", "3", "./old", "./odd"], 2, "-M of hyperfine is --max-rounds here"),
         (&["./old", "./odd", "--suite", "go"], 1, "found no mean of cases"),
         (&["./old", "./odd", "--suite", "csv"], 2, "--better"),
         (&["--bisect", "a..b", "--suite", "go", "--", "./old"], 2, "cannot be used with"),
@@ -218,6 +221,9 @@ fn what_goes_wrong_with_programs_is_told() {
         assert_eq!(ran.code, code, "{words:?}: {}", ran.text());
         assert!(ran.text().contains(want), "{words:?}: {}", ran.text());
     }
+    let words = ["compare", "--output", "null", "./old", "./odd"];
+    let ran = Ran::of(flyball!().args(words).current_dir(place.path()));
+    assert!(ran.code == 2 && ran.err.contains("write ./null"), "{}", ran.text());
 }
 
 #[test]

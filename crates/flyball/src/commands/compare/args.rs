@@ -169,7 +169,7 @@ pub(crate) struct Args {
     pub(super) measuring: RoundArgs,
 
     /// Directory for the results. The default is flyball-compare-DATE-TIME.
-    #[arg(short, long, value_name = "DIR", help_heading = RESULTS)]
+    #[arg(short, long, value_name = "DIR", value_parser = parse_directory, help_heading = RESULTS)]
     pub(super) output: Option<PathBuf>,
 
     /// Read the comparison from a file (docs/fleet.md). Each machine of a fleet gets its own random
@@ -206,6 +206,17 @@ pub(crate) struct Args {
 pub(super) enum Until {
     HalfWidth(f64),
     Decided,
+}
+
+/// `--output` of hyperfine says where programs print to.
+fn parse_directory(text: &str) -> Result<PathBuf, String> {
+    match text {
+        "null" | "pipe" | "inherit" => Err(format!(
+            "it names the directory for the results, and --output {text} of hyperfine is not needed here: what programs \
+             print goes to a file (write ./{text} for a directory of that name)"
+        )),
+        _ => Ok(PathBuf::from(text)),
+    }
 }
 
 fn parse_until(text: &str) -> Result<Until, &'static str> {
