@@ -105,10 +105,7 @@ pub enum MeasureError {
         output: String,
     },
     /// The workload's output does not hold the metric.
-    #[error(
-        "arm '{arm}': found no {metric} in the workload's output (--metric time counts wall time){}",
-        last_lines(output)
-    )]
+    #[error("arm '{arm}': found no {metric} in the workload's output{}", last_lines(output))]
     NoValue {
         arm: String,
         /// What was looked for.
@@ -139,10 +136,18 @@ pub enum MeasureError {
     },
 }
 
-/// The last lines of an output, for a message.
+/// The last lines of an output, for a message: at most 2 KiB, so that the reason stays in sight.
 pub fn last_lines(output: &str) -> String {
-    let lines: Vec<&str> = output.lines().filter(|line| !line.trim().is_empty()).collect();
-    let last = &lines[lines.len().saturating_sub(5)..];
+    const LINES: usize = 5;
+    const BYTES: usize = 2048;
+    let is_binary = |c: &char| c.is_control() && !c.is_whitespace() || *c == char::REPLACEMENT_CHARACTER;
+    if output.chars().filter(is_binary).count() > output.chars().count() / 10 {
+        return "; it printed binary data".to_owned();
+    }
+    let from = output.len().saturating_sub(BYTES);
+    let from = (from..output.len()).find(|place| output.is_char_boundary(*place)).unwrap_or(0);
+    let lines: Vec<&str> = output[from..].lines().filter(|line| !line.trim().is_empty()).collect();
+    let last = &lines[lines.len().saturating_sub(LINES)..];
     if last.is_empty() { String::new() } else { format!("; it printed:\n  {}", last.join("\n  ")) }
 }
 
@@ -547,7 +552,7 @@ impl Conductor<'_> {
             if outcome.value.is_none() {
                 return Err(MeasureError::NoValue {
                     arm: arm.name.clone(),
-                    metric: self.workload.metric().name,
+                    metric: self.workload.sought(),
                     output: outcome.output,
                 });
             }

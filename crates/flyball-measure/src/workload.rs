@@ -129,6 +129,11 @@ pub trait Workload {
     /// What it yields.
     fn metric(&self) -> Metric;
 
+    /// What its output was searched for, for a message.
+    fn sought(&self) -> String {
+        format!("{} (--metric time counts wall time)", self.metric().name)
+    }
+
     /// Later runs are rounds of `arm`: its program replaces the workload's. `padding` is a number
     /// of bytes that the environment grows by, which moves the stack.
     fn begin_arm(&mut self, _arm: &Arm, _padding: usize) {}

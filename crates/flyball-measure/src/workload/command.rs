@@ -201,6 +201,11 @@ impl Command {
         failure.or_else(|| is_too_long.then(too_long))
     }
 
+    /// Returns whether values can be read from its output again.
+    fn keeps_output(&self) -> bool {
+        !matches!(self.reader, Reader::WallTime | Reader::Suite { .. })
+    }
+
     /// The file for standard input, opened as the user that the command runs as.
     fn open_input(&self) -> Result<Option<File>, WorkloadError> {
         let _as_user = self.user.as_ref().map(User::for_files);
@@ -221,6 +226,13 @@ impl Workload for Command {
 
     fn metric(&self) -> Metric {
         self.reader.metric()
+    }
+
+    fn sought(&self) -> String {
+        match &self.reader {
+            Reader::Suite { suite, .. } => format!("case ({})", suite.form()),
+            reader => format!("{} (--metric time counts wall time)", reader.metric().name),
+        }
     }
 
     fn begin_arm(&mut self, arm: &Arm, padding: usize) {
@@ -322,7 +334,7 @@ impl Workload for Command {
             left_behind,
             cases,
             // Wall time needs no output to be read again, and run directories stay small.
-            output: if failure.is_some() || !matches!(self.reader, Reader::WallTime | Reader::Suite { .. }) {
+            output: if failure.is_some() || value.is_none() || self.keeps_output() {
                 join(&output)
             } else {
                 String::new()

@@ -32,14 +32,19 @@ pub enum Suite {
 
 type Adapter = fn(&str) -> Vec<(String, f64)>;
 
-/// The suites: their names, and how their results are read, in seconds.
-const ADAPTERS: [(&str, Suite, Adapter); 6] = [
-    ("pyperf", Suite::Pyperf, pyperf),
-    ("google-benchmark", Suite::GoogleBenchmark, google_benchmark),
-    ("criterion", Suite::Criterion, criterion),
-    ("go", Suite::Go, go),
-    ("hyperfine", Suite::Hyperfine, hyperfine),
-    ("csv", Suite::Csv, csv),
+/// The suites: their names, what their results look like, and how they are read, in seconds.
+const ADAPTERS: [(&str, Suite, &str, Adapter); 6] = [
+    ("pyperf", Suite::Pyperf, "JSON with \"benchmarks\" of \"runs\", printed or written to {suite}", pyperf),
+    ("google-benchmark", Suite::GoogleBenchmark, "JSON of --benchmark_format=json", google_benchmark),
+    (
+        "criterion",
+        Suite::Criterion,
+        "'CASE time: [LOW MEAN HIGH]' or 'test CASE ... bench: N ns/iter'",
+        criterion,
+    ),
+    ("go", Suite::Go, "lines 'BenchmarkCASE COUNT N ns/op'", go),
+    ("hyperfine", Suite::Hyperfine, "JSON of --export-json, printed or written to {suite}", hyperfine),
+    ("csv", Suite::Csv, "lines 'CASE,NUMBER'", csv),
 ];
 
 impl Suite {
@@ -49,7 +54,12 @@ impl Suite {
     }
 
     pub fn named(name: &str) -> Option<Suite> {
-        ADAPTERS.iter().find(|(known, ..)| *known == name).map(|(_, suite, _)| *suite)
+        ADAPTERS.iter().find(|(known, ..)| *known == name).map(|(_, suite, ..)| *suite)
+    }
+
+    /// How its results look.
+    pub(crate) fn form(self) -> &'static str {
+        ADAPTERS.iter().find(|(_, suite, ..)| *suite == self).map_or("", |(_, _, form, _)| form)
     }
 
     /// Unit and direction of the cases, if the suite determines them.
@@ -60,7 +70,7 @@ impl Suite {
     /// Reads the cases of one run.
     pub fn read(self, text: &str) -> BTreeMap<String, f64> {
         let mut values: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-        let read = ADAPTERS.iter().filter(|(_, suite, _)| *suite == self).flat_map(|(.., read)| read(text));
+        let read = ADAPTERS.iter().filter(|(_, suite, ..)| *suite == self).flat_map(|(.., read)| read(text));
         for (name, value) in read.filter(|(_, value)| value.is_finite()) {
             values.entry(name).or_default().push(value);
         }
@@ -108,8 +118,9 @@ fn google_benchmark(text: &str) -> Vec<(String, f64)> {
     let of_case = |case: &Value| {
         let name = case["run_name"].as_str().or(case["name"].as_str())?;
         let unit = seconds(case["time_unit"].as_str().unwrap_or("ns"))?;
+        // No time, but a case, which the report names.
         let failed = case["error_occurred"].as_bool() == Some(true);
-        Some((name.to_owned(), case["real_time"].as_f64().filter(|_| !failed)? * unit))
+        Some((name.to_owned(), if failed { 0.0 } else { case["real_time"].as_f64()? * unit }))
     };
     // --benchmark_report_aggregates_only leaves no single runs.
     if runs().next().is_some() {
@@ -236,7 +247,7 @@ mod tests {
             {"name": "BM_A/8_mean", "run_name": "BM_A/8", "run_type": "aggregate", "aggregate_name": "mean", "real_time": 99.0, "time_unit": "ns"},
             {"name": "BM_B", "run_name": "BM_B", "run_type": "iteration", "real_time": 2.5, "time_unit": "us"},
             {"name": "BM_C", "run_type": "iteration", "error_occurred": true, "real_time": 1.0, "time_unit": "us"}]}"#;
-        assert_eq!(read("google-benchmark", run), own(&[("BM_A/8", 13.0), ("BM_B", 2500.0)]));
+        assert_eq!(read("google-benchmark", run), own(&[("BM_A/8", 13.0), ("BM_B", 2500.0), ("BM_C", 0.0)]));
         let aggregates = r#"2026-11-26 Running ./b
             {"benchmarks": [
             {"name": "A_mean", "run_name": "A", "run_type": "aggregate", "aggregate_name": "mean", "real_time": 9.0, "time_unit": "ns"},
