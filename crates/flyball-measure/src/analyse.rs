@@ -51,8 +51,9 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
     let all = rounds;
     let rounds = &*cases::common(all);
     let counted: Vec<&Round> = rounds.iter().filter(|round| !round.warm_up).collect();
-    let arms: Vec<ArmReport> =
+    let mut arms: Vec<ArmReport> =
         (0..manifest.arms.len()).map(|arm| report_arm(manifest, &counted, arm)).collect();
+    cases::mark_lost(all, &mut arms);
     let mut comparisons = Vec::new();
     let correction = Correction::for_arms(manifest, &arms);
     for quantity in Quantity::judged(&manifest.workload.metric) {
@@ -90,7 +91,7 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
         report.no_counters = reason(|meters| &meters.no_counters);
     }
     report.notes = notes::slow_warm_up(manifest, rounds).into_iter().collect();
-    report.notes.extend(cases::note(all, rounds));
+    report.notes.extend(cases::note(all, &report.arms));
     report.notes.extend(notes::busy(manifest, rounds, &report.arms));
     report.notes.extend(same_time_at_other_speeds(&report));
     report.notes.extend(notes::carry_over(rounds, &report.arms, &report.comparisons));

@@ -41,14 +41,41 @@ pub(super) fn common(rounds: &[Round]) -> Cow<'_, [Round]> {
     Cow::Owned(kept)
 }
 
+/// The cases that do not count, each with the arms in which a round lacks it, or has no time of it.
+fn lost(rounds: &[Round]) -> BTreeMap<&str, BTreeSet<usize>> {
+    let all: BTreeSet<&str> =
+        measured(rounds).flat_map(|round| round.outcome.cases.keys().map(String::as_str)).collect();
+    let mut lost: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
+    for round in measured(rounds) {
+        for name in all.difference(&names(round)) {
+            lost.entry(name).or_default().insert(round.arm);
+        }
+    }
+    lost
+}
+
+/// Notes which arms lack a case that the first arm has.
+pub(super) fn mark_lost(rounds: &[Round], arms: &mut [ArmReport]) {
+    for without in lost(rounds).into_values().filter(|without| !without.contains(&0)) {
+        for arm in without {
+            arms[arm].lacks_case = true;
+        }
+    }
+}
+
 /// Names the cases that do not count; `None` if all do.
-pub(super) fn note(all: &[Round], common: &[Round]) -> Option<String> {
+pub(super) fn note(all: &[Round], arms: &[ArmReport]) -> Option<String> {
     const NAMED: usize = 5;
-    let union = |rounds| measured(rounds).flat_map(names).collect::<BTreeSet<_>>();
-    let lost: Vec<&str> = union(all).difference(&union(common)).copied().collect();
-    let (count, first) = (lost.len(), lost.iter().take(NAMED).copied().collect::<Vec<_>>().join(", "));
-    let more = if count > NAMED { ", ..." } else { "" };
-    (count > 0).then(|| format!("Only cases that every round has count; left out ({count}): {first}{more}."))
+    let lost = lost(all);
+    let name = |(case, without): (&&str, &BTreeSet<usize>)| {
+        let names: Vec<&str> = without.iter().map(|arm| arms[*arm].name.as_str()).collect();
+        format!("{case} (not in {})", names.join(", "))
+    };
+    let first = lost.iter().take(NAMED).map(name).collect::<Vec<_>>().join(", ");
+    let (count, more) = (lost.len(), if lost.len() > NAMED { ", ..." } else { "" });
+    (count > 0).then(|| {
+        format!("Only cases that have a value in every round count; left out ({count}): {first}{more}.")
+    })
 }
 
 /// Compares each case of each arm with that of the first arm. The most certain and the largest

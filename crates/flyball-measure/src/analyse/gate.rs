@@ -148,7 +148,7 @@ pub(super) fn answers(
             };
             let is_missing = match quantity {
                 Some(quantity) => quantity.and_then(|one| base.summary(one).zip(arm.summary(one))).is_none(),
-                None => cases.is_empty(),
+                None => cases.is_empty() || arm.lacks_case,
             };
             let any = |is: fn(&Summary) -> bool| {
                 let of_arm = |one: &&ArmReport| {
@@ -158,8 +158,13 @@ pub(super) fn answers(
             };
             let has_no_ratio = any(|found| !found.has_ratios());
             let is_typical = any(is_uneven);
-            let verdict = limit.verdict(found.as_ref(), is_withheld);
-            let interval = found.and_then(|found| found.interval);
+            let mut verdict = limit.verdict(found.as_ref(), is_withheld);
+            if is_missing && verdict == GateVerdict::Within {
+                verdict = GateVerdict::CannotTell;
+            }
+            let is_known = !is_missing || verdict == GateVerdict::Over;
+            let case = case.filter(|_| is_known);
+            let interval = found.filter(|_| is_known).and_then(|found| found.interval);
             let name = case.map_or_else(|| arm.name.clone(), |case| format!("{}, {case}", arm.name));
             let limit = limit.text.clone();
             answers.push(GateAnswer {

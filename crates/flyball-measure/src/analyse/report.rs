@@ -129,6 +129,9 @@ pub struct ArmReport {
     /// What applying it had to say.
     pub notes: Vec<String>,
     pub summaries: Vec<Summary>,
+    /// A round of it lacks a case of a suite that the first arm's rounds have.
+    #[serde(skip)]
+    pub(super) lacks_case: bool,
 }
 
 impl ArmReport {

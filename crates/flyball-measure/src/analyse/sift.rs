@@ -220,6 +220,7 @@ pub(super) fn report_points(manifest: &Manifest, rounds: &[&Round], arm: usize) 
         speed: SpeedNote::mean(kept.iter().filter_map(|round| round.speed.as_ref())),
         notes,
         summaries,
+        lacks_case: false,
     }
 }
 

@@ -163,6 +163,8 @@ fn directories_parameters_and_hooks_make_arms() {
 
 #[test]
 fn what_goes_wrong_with_programs_is_told() {
+    const CASES: [&str; 8] =
+        ["--suite", "csv", "--unit", "s", "--better", "lower", "--fail-if", "case > +50%"];
     let place = Place::new(&[
         ("old", "echo a"),
         ("odd", "echo b"),
@@ -171,6 +173,8 @@ fn what_goes_wrong_with_programs_is_told() {
         // The warm-up and the first round that counts pass.
         ("second", "[ -e 2 ] && exit 5; [ -e 1 ] && touch 2; touch 1"),
         ("forks", "sleep 300 & exit 0"),
+        ("noise", "head -c 99999 /dev/zero; exit 1"),
+        ("cases", "echo a,1.234567; [ $1 = old ] && echo b,1.234567 || echo b,0"),
         ("empty", ""),
         ("plain", ""),
         ("foreign", ""),
@@ -202,7 +206,10 @@ fn what_goes_wrong_with_programs_is_told() {
         (&["--show-output", "./old", "./odd"], 2, "--show-output of hyperfine is not needed here"),
         (&["-n", "a", "./old", "-n", "b", "./odd"], 2, "--command-name"),
         (&["-M", "3", "./old", "./odd"], 2, "-M of hyperfine is --max-rounds here"),
-        (&["./old", "./odd", "--suite", "go"], 1, "found no mean of cases"),
+        (&["./old", "./odd", "--suite", "go"], 1, "found no case (lines 'BenchmarkCASE COUNT N ns/op')"),
+        (&["./old", "./noise"], 1, "it printed binary data"),
+        (&[&["./cases old", "./cases new"], &CASES[..]].concat(), 13, "left out (1): b (not in ./cases new)"),
+        (&[&["./cases old", "./cases old"], &CASES[..]].concat(), 0, "within the limit"),
         (&["./old", "./odd", "--suite", "csv"], 2, "--better"),
         (&["--bisect", "a..b", "--suite", "go", "--", "./old"], 2, "cannot be used with"),
         (&["./old", "./odd", "--suite", "go", "--metric", "time"], 2, "cannot be used with"),
@@ -305,7 +312,7 @@ fn a_suite_may_write_a_file() {
     let command = command.args(words).args(["--", "{suite}"]).env("TMPDIR", temporary.path());
     let ran = Ran::of(command.current_dir(place.path()));
     assert_eq!(ran.code, 0, "{}", ran.text());
-    assert!(ran.out.contains("Only cases that every round has count; left out (1): more."), "{}", ran.out);
+    assert!(ran.out.contains("left out (1): more (not in ./bench old)."), "{}", ran.out);
     assert_eq!(place.json("run/report.json")["cases"][0]["name"], "sort");
     // The suite wrote these two. Its own file is gone with its directory.
     let left = fs::read_dir(temporary.path()).expect("it is there").count();
