@@ -10,6 +10,7 @@ use crate::{
     analyse::{Comparison, EQUIVALENT, Quantity, Report, Verdict},
     metric::Better,
     numbers::{between, p_value},
+    schedule::Length,
 };
 
 /// What an arm is called that is best in `quantity`.
@@ -109,10 +110,7 @@ fn best(report: &Report, arms: &Arms, quantity: Quantity) -> Option<(Option<usiz
 /// Why no arm is best.
 fn none_best(report: &Report, compared: &[&Comparison]) -> String {
     if let Some(few) = compared.iter().find(|one| one.verdict == Verdict::TooFewRounds) {
-        return format!(
-            "too few rounds to show any difference; run again with --rounds {}",
-            rounds_needed(report, few)
-        );
+        return format!("too few rounds to show any difference; {}", advice(report, few));
     }
     if compared.iter().all(|one| one.verdict == Verdict::Equivalent) {
         let typical = compared.iter().map(|one| typical(report, one)).max().unwrap_or_default();
@@ -123,6 +121,22 @@ fn none_best(report: &Report, compared: &[&Comparison]) -> String {
         return "no verdict; the first arm differs from itself (--aa)".to_owned();
     }
     "unclear; no arm is shown to be best".to_owned()
+}
+
+/// How many rounds a comparison needs in which so many did not count.
+fn advice(report: &Report, few: &Comparison) -> String {
+    let needed = rounds_needed(report, few);
+    let lost = [few.base, few.arm].map(|arm| report.arms[arm].left_out.len()).into_iter().max().unwrap_or(0);
+    let rounds = match lost {
+        0 => needed,
+        // As many are lost again.
+        _ => (needed * (few.pairs + lost)).div_ceil(few.pairs.max(1)),
+    };
+    match report.schedule.length {
+        Length::Rounds(planned) if planned >= rounds => format!("{needed} must count"),
+        _ if lost > 0 => format!("{needed} must count, and {lost} did not; run again with --rounds {rounds}"),
+        _ => format!("run again with --rounds {rounds}"),
+    }
 }
 
 /// By how much two arms differ.

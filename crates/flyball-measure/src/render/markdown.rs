@@ -22,6 +22,10 @@ pub fn markdown(report: &Report, manifest: &Manifest) -> String {
     // Writing to a string does not fail.
     let _ = banner(&report.machine).map(|words| writeln!(out, "> **{}**\n", escape(&words)));
     let _ = writeln!(out, "{}\n", escape(&in_one_line(report, manifest)));
+    // What a pull request asks is answered first.
+    for answer in &report.gate {
+        let _ = writeln!(out, "- **{}**", escape(&answer.to_string()));
+    }
     for (words, rest) in conclusion(report, &arms) {
         let _ = writeln!(out, "- **{}**: {}", escape(&words), escape(&rest));
     }
@@ -33,8 +37,7 @@ pub fn markdown(report: &Report, manifest: &Manifest) -> String {
     if let Some((grid, rest)) = cases::excerpt(report) {
         let _ = writeln!(out, "\n## Cases\n\n{}{}", table(&grid), list(rest.into_iter().collect()));
     }
-    let answers: Vec<String> = report.gate.iter().map(ToString::to_string).collect();
-    out.push_str(&list(resources(report).into_iter().chain(answers).collect()));
+    out.push_str(&list(resources(report)));
     out.push_str("\n## Medians\n\n");
     let mut grid = medians_grid(report, &arms, true);
     let others = medians_grid(report, &arms, false);

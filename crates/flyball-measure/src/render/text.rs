@@ -265,9 +265,10 @@ fn verdict(report: &Report, comparison: &Comparison) -> String {
             format!("{arm}: {name} unclear ({ends}): no difference seen{typical}{shows}{more} ({p}{how}).")
         }
         Verdict::TooFewRounds => format!(
-            "{arm}: {name} needs {} rounds to be compared with {base}; {} rounds measured {}{how}.",
+            "{arm}: {name} needs {} rounds to be compared with {base}; {} round{} measured {}{how}.",
             rounds_needed(report, comparison),
             comparison.pairs,
+            if comparison.pairs == 1 { "" } else { "s" },
             percent(comparison.change)
         ),
     }

@@ -395,10 +395,13 @@ pub(super) fn stopped(command: &str, machine: &MachineArg, directory: &RunDirect
         1 => "1 round is kept".to_owned(),
         count => format!("{count} rounds are kept"),
     };
-    eprintln!(
-        "flyball: stopped; settings are restored. {kept}; to continue: {}",
-        resume_command(command, machine, directory)
-    );
+    let counted = directory.rounds.iter().filter(|round| !round.warm_up).count();
+    let rest = if counted < directory.manifest.schedule.most() * directory.manifest.arms.len() {
+        format!("to continue: {}", resume_command(command, machine, directory))
+    } else {
+        "all rounds have run".to_owned()
+    };
+    eprintln!("flyball: stopped; settings are restored. {kept}; {rest}");
     // 128 + SIGINT, as shells report it.
     Exit::Command(130)
 }

@@ -230,8 +230,11 @@ pub(crate) fn write_and_print(
     save_report(directory, &report, place, as_png)?;
     let export = |file: &Path, text: String| {
         let _as_owner = directory.owner().map(User::for_files);
-        replace(file, text.as_bytes())
-            .map_err(|error| Failure::failed(format!("cannot write {}: {error}", file.display())))
+        replace(file, text.as_bytes()).map_err(|error| {
+            let (file, run) = (file.display(), directory.path().display());
+            let hint = format!("hint: 'flyball report {run}' with this option writes it again");
+            Failure::failed(format!("cannot write {file}: {error}\n{hint}"))
+        })
     };
     if let Some(file) = &forms.export_markdown {
         export(file, render::markdown(&report, &directory.manifest))?;

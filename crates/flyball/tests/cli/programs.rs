@@ -175,6 +175,7 @@ fn what_goes_wrong_with_programs_is_told() {
         ("forks", "sleep 300 & exit 0"),
         ("noise", "head -c 99999 /dev/zero; exit 1"),
         ("cases", "echo a,1.234567; [ $1 = old ] && echo b,1.234567 || echo b,0"),
+        ("third", "n=$(cat n || echo 0); echo $((n + 1)) > n; [ $((n % 3)) != 2 ]"),
         ("empty", ""),
         ("plain", ""),
         ("foreign", ""),
@@ -221,6 +222,7 @@ fn what_goes_wrong_with_programs_is_told() {
         (&["./old | cat", "./old"], 2, "only a shell"),
         (&["./old", "./old", "--rounds", "0"], 2, "rounds"),
         (&["./old", "./bad", "--rounds", "2", "--ignore-failure=3"], 0, "Exit codes differ"),
+        (&["./third", "./old", "--rounds", "9", "--ignore-failure"], 0, "did not; run again with --rounds 1"),
         (&["./old", "./forks", "--rounds", "2"], 0, "left processes behind in 2 of 2 rounds"),
     ] {
         let _ = fs::remove_dir_all(place.path().join("run"));
@@ -258,6 +260,10 @@ fn a_report_that_cannot_be_saved_is_printed() {
     let ran = Ran::of(flyball!().args(["report", "run"]).current_dir(place.path()));
     assert_eq!(ran.code, 1, "{}", ran.text());
     assert!(ran.out.contains("./old #2") && ran.err.contains("report.json"), "{}", ran.text());
+    fs::remove_dir(&json).expect("it is empty");
+    let words = ["report", "run", "--export-markdown", "nosuch/x.md"];
+    let ran = Ran::of(flyball!().args(words).current_dir(place.path()));
+    assert!(ran.code == 1 && ran.err.contains("writes it again"), "{}", ran.text());
 }
 
 #[test]
@@ -352,7 +358,10 @@ fn a_pipeline_compares_two_commits() {
     let slower = run("HEAD", "slower");
     assert_eq!(slower.code, 12, "{}", slower.text());
     let table = fs::read_to_string(place.path().join("slower/result.md")).expect("it is there");
-    assert!(table.contains("head: over the limit"), "{table}");
+    let first = table.lines().find(|line| line.starts_with("- ")).unwrap_or_default();
+    assert!(first.contains("head: over the limit"), "{table}");
+    let nosuch = run("nosuch", "nosuch");
+    assert!(nosuch.code == 2 && nosuch.err.contains("no commit 'nosuch'"), "{}", nosuch.text());
     assert!(place.json("slower/result.json")["results"].is_array());
     // The same commit twice is never over the limit.
     let equal = run("HEAD~1", "equal");

@@ -105,7 +105,11 @@ pub(in crate::commands) fn manifest(
             simulated: host.kind() == Kind::Simulated,
             emulated: flyball_host::emulated(host),
             processor,
-            cpus: topology.map_or(0, |topology| topology.online.len()),
+            // Without /sys, the CPUs that this process may use.
+            cpus: topology.map_or_else(
+                || std::thread::available_parallelism().map_or(0, std::num::NonZero::get),
+                |topology| topology.online.len(),
+            ),
             system,
         },
         workload: WorkloadNote {
