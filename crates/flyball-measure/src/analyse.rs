@@ -98,6 +98,7 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
     let withheld = programs::withhold(&mut report);
     report.notes.extend(withheld);
     report.notes.extend(programs::notes(manifest, &counted));
+    report.notes.extend(programs::zeros(&report.arms));
     let changed = notes::changed_differences(&report);
     report.notes.extend(changed.iter().map(|(.., note)| note.clone()));
     report.notes.extend(notes(manifest, &counted, &report, &changed));

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::{
     judge::{Correction, compare},
     quantity::Quantity,
-    report::{ArmReport, Comparison, Report, Verdict},
+    report::{ArmReport, Comparison, Report, Summary, Verdict},
 };
 use crate::{
     numbers::{p_value, percent},
@@ -50,6 +50,28 @@ pub(super) fn withhold(report: &mut Report) -> Vec<String> {
         }
     }
     notes
+}
+
+/// Resources that are 0 in some rounds and not in others, which have no ratios: short CPU times, if
+/// the kernel counts them in ticks.
+pub(super) fn zeros(arms: &[ArmReport]) -> Option<String> {
+    let of_arm = |arm: &ArmReport| {
+        let zeros = |summary: &Summary| {
+            let count = summary.points.iter().filter(|point| point.value == 0.0).count();
+            let is_some = Quantity::RESOURCES.contains(&summary.quantity) && count > 0 && summary.mean > 0.0;
+            is_some.then(|| {
+                format!("{} of {} ({count} of {})", summary.metric.name, arm.name, summary.points.len())
+            })
+        };
+        arm.summaries.iter().filter_map(zeros).collect::<Vec<_>>()
+    };
+    let found: Vec<String> = arms.iter().filter(|arm| arm.program.is_some()).flat_map(of_arm).collect();
+    (!found.is_empty()).then(|| {
+        format!(
+            "0 in some rounds, and so without a verdict, however many rounds run: {}; only the means say something.",
+            found.join(", ")
+        )
+    })
 }
 
 /// What a reader should know of the arms' processes.
@@ -122,4 +144,28 @@ pub(super) fn notes(manifest: &Manifest, rounds: &[&Round]) -> Vec<String> {
         );
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run_directory::tests::{boot, manifest, round};
+
+    #[test]
+    fn times_that_are_zero_in_some_rounds_are_named() {
+        let mut manifest = manifest(&["a", "b"]);
+        manifest.boots.push(boot(&[0, 1]));
+        manifest.arms[1].program = Some(crate::program::Program::default());
+        let rounds: Vec<Round> = (0..20)
+            .map(|place| {
+                let mut round = round(place / 2, place % 2, 1.0);
+                let user_seconds = if place % 4 == 1 { 0.0 } else { 0.004 };
+                round.outcome.usage = Some(flyball_host::Usage { user_seconds, ..Default::default() });
+                round
+            })
+            .collect();
+        let report = crate::analyse(&manifest, &rounds);
+        let note = report.notes.iter().find(|note| note.contains("0 in some rounds")).expect("a note");
+        assert!(note.contains("user time of b (5 of 10)"), "{note}");
+    }
 }
