@@ -34,8 +34,10 @@ use crate::{
     web_config::{Admission, Guard},
 };
 
-/// Connections at one time.
+/// Connections at one time, but for those whose password is not judged yet.
 pub const MAX_CONNECTIONS: usize = 8;
+/// Connections whose password is not judged yet. The last one waits some seconds.
+pub const MAX_UNJUDGED: usize = 56;
 /// For a request's head, from its first byte or the connection's begin.
 pub const HEAD_TIME: Duration = Duration::from_secs(5);
 /// For taking the answer.
@@ -64,12 +66,16 @@ pub struct Server {
     guard: Guard,
     acceptor: Option<Acceptor>,
     path: String,
+    /// Number of the next connection.
+    next: u64,
+    /// The client whose password was judged last.
+    judged: String,
 }
 
 impl Server {
     /// `path` is where the metrics are; `/metrics` as a rule.
     pub fn new(listeners: Vec<Listener>, guard: Guard, acceptor: Option<Acceptor>, path: String) -> Server {
-        Server { listeners, connections: Vec::new(), guard, acceptor, path }
+        Server { listeners, connections: Vec::new(), guard, acceptor, path, next: 0, judged: String::new() }
     }
 
     /// Serves until the handler ends it.
@@ -85,17 +91,37 @@ impl Server {
             for (connection, _) in
                 self.connections.iter_mut().zip(&ready.connections).filter(|(_, ready)| **ready)
             {
-                serve(connection, now, &mut self.guard, &self.path, handler);
+                serve(connection, now, &self.guard, &self.path, handler);
             }
             for (index, _) in ready.listeners.iter().enumerate().filter(|(_, ready)| **ready) {
                 self.accept(index, now, handler);
             }
+            // After those that have just come: nothing else may wake the server.
+            self.judge(now, handler);
             for connection in &mut self.connections {
                 connection.expire(now);
             }
             self.connections.retain(|connection| connection.stage != Stage::Closed);
         }
         Ok(())
+    }
+
+    /// Answers the client whose password has been judged, and has another one judged: of another
+    /// client if there is one, so that a client with many connections keeps none out.
+    fn judge(&mut self, now: Instant, handler: &mut dyn Handler) {
+        if let Some((number, admission)) = self.guard.verdict()
+            && let Some(connection) = self.connections.iter_mut().find(|one| one.number == number)
+            && let Some(request) = connection.judged()
+        {
+            admit(connection, &request, admission, &self.path, handler);
+            serve(connection, now, &self.guard, &self.path, handler);
+        }
+        let waiting = self.connections.iter().filter_map(|one| Some((one, one.unjudged()?)));
+        let next = waiting.min_by_key(|(one, _)| (one.client() == self.judged, one.number));
+        if let Some((connection, user)) = next.filter(|_| self.guard.is_free()) {
+            self.judged = connection.client().to_owned();
+            self.guard.hash(connection.number, user);
+        }
     }
 
     fn wait(&self, handler: &dyn Handler, wait: Option<Duration>) -> io::Result<Ready> {
@@ -109,7 +135,8 @@ impl Server {
         );
         polled
             .extend(self.connections.iter().map(|one| PollFd::from_borrowed_fd(one.as_fd(), one.interest())));
-        // Their readiness is looked at by the handler itself, in `tick`.
+        // Looked at after each wait: the guard in `judge`, those of the handler in `tick`.
+        polled.push(PollFd::from_borrowed_fd(self.guard.as_fd(), PollFlags::IN));
         polled.extend(extra.into_iter().map(|one| PollFd::from_borrowed_fd(one, PollFlags::IN)));
         // Rounded up: a wait that ends just before a deadline would be followed by others of no
         // length.
@@ -132,10 +159,13 @@ impl Server {
         for _ in 0..MAX_CONNECTIONS / 2 {
             let Ok(Some((socket, client))) = self.listeners[index].accept() else { return };
             // A client whose connection cannot be set up has none.
-            let Ok(mut connection) = Connection::new(socket, client, self.acceptor.as_ref(), now) else {
+            self.next += 1;
+            let Ok(mut connection) = Connection::new(socket, client, self.next, self.acceptor.as_ref(), now)
+            else {
                 continue;
             };
-            if self.connections.len() >= MAX_CONNECTIONS {
+            let unjudged = self.connections.iter().filter(|one| one.unjudged().is_some()).count();
+            if self.connections.len() - unjudged >= MAX_CONNECTIONS {
                 match (0..self.connections.len())
                     .filter_map(|at| Some((self.connections[at].rank()?, at)))
                     .min()
@@ -149,7 +179,12 @@ impl Server {
                 }
             }
             // Its request is mostly here already, and is answered before others come.
-            serve(&mut connection, now, &mut self.guard, &self.path, handler);
+            serve(&mut connection, now, &self.guard, &self.path, handler);
+            if connection.unjudged().is_some() && unjudged >= MAX_UNJUDGED {
+                refuse(&mut connection, 503, TEXT, "");
+                connection.write(now);
+                continue;
+            }
             self.connections.push(connection);
         }
     }
@@ -161,13 +196,7 @@ struct Ready {
 }
 
 /// Reads and answers requests of a connection until it would wait.
-fn serve(
-    connection: &mut Connection,
-    now: Instant,
-    guard: &mut Guard,
-    path: &str,
-    handler: &mut dyn Handler,
-) {
+fn serve(connection: &mut Connection, now: Instant, guard: &Guard, path: &str, handler: &mut dyn Handler) {
     loop {
         connection.write(now);
         if !connection.read(now) {
@@ -181,13 +210,26 @@ fn serve(
                 // waits.
                 connection.take(request.length);
                 // Every page, as exporter-toolkit has it: whether a path exists is an answer too.
-                match guard.judge(connection.client(), request.user.as_ref(), now) {
-                    Admission::Admitted => answer(connection, &request, path, handler),
-                    Admission::Refused => refuse(connection, 401, TEXT, "WWW-Authenticate: Basic\r\n"),
-                    Admission::TooSoon => refuse(connection, 429, TEXT, "Retry-After: 1\r\n"),
+                match guard.judge(request.user.as_ref()) {
+                    Admission::Unknown => return connection.wait_for_judgement(request, now),
+                    admission => admit(connection, &request, admission, path, handler),
                 }
             }
         }
+    }
+}
+
+/// Answers a request if its user is admitted.
+fn admit(
+    connection: &mut Connection,
+    request: &Request,
+    admission: Admission,
+    path: &str,
+    handler: &mut dyn Handler,
+) {
+    match admission {
+        Admission::Admitted => answer(connection, request, path, handler),
+        _ => refuse(connection, 401, TEXT, "WWW-Authenticate: Basic\r\n"),
     }
 }
 

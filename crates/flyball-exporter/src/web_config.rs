@@ -4,10 +4,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::PathBuf,
-    time::{Duration, Instant},
+    sync::{Arc, mpsc},
+    thread,
 };
 
+use rustix::event::{EventfdFlags, eventfd};
 use saphyr_parser::{Event, Parser};
 use sha2::{Digest as _, Sha256};
 
@@ -199,13 +203,25 @@ fn entries(text: &str) -> Result<Vec<Entry>, WebConfigError> {
 }
 
 /// Decides whether a client may have an answer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Guard {
     users: BTreeMap<String, String>,
     /// SHA-256 of user and password that were found right.
     known: BTreeSet<[u8; 32]>,
-    /// Clients that gave a wrong password, and when.
-    wrong: BTreeMap<String, Instant>,
+    /// The password that a thread of its own hashes: one at a time, so that a flood of them costs
+    /// one processor at most, and no scrape waits.
+    hashed: Option<Hashed>,
+    /// Written when a hash is done.
+    done: Arc<OwnedFd>,
+}
+
+/// A password that is being hashed.
+#[derive(Debug)]
+struct Hashed {
+    /// The connection that gave it.
+    number: u64,
+    digest: [u8; 32],
+    is_right: mpsc::Receiver<bool>,
 }
 
 /// What a client gets.
@@ -213,56 +229,88 @@ pub struct Guard {
 pub enum Admission {
     Admitted,
     Refused,
-    /// It gave a wrong password just now: this one is not looked at.
-    TooSoon,
+    /// Its password has to be hashed first.
+    Unknown,
 }
-
-/// After a wrong password, a client's next unknown one is not hashed for this long: there is one
-/// thread, and scrapes wait while it hashes.
-const PAUSE: Duration = Duration::from_secs(1);
 
 /// A hash of cost 10 that no password of a user is compared with: an unknown user takes as long as
 /// a known one.
 const OF_NO_ONE: &str = "$2b$10$7EqJtq98hPqEX7fNZaFWoOhi5BXX4Z1M1kkYlv1SCgQ3yDfnIbV1S";
 
 impl Guard {
-    pub fn new(users: BTreeMap<String, String>) -> Guard {
-        Guard { users, ..Guard::default() }
+    /// # Errors
+    /// The kernel gives no more descriptors.
+    pub fn new(users: BTreeMap<String, String>) -> io::Result<Guard> {
+        let done = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Guard { users, known: BTreeSet::new(), hashed: None, done: Arc::new(done) })
     }
 
     /// Judges the user and password that a client gives; without users, everyone is admitted.
-    pub fn judge(&mut self, client: &str, given: Option<&(String, String)>, now: Instant) -> Admission {
-        if self.users.is_empty() {
-            return Admission::Admitted;
+    pub fn judge(&self, given: Option<&(String, String)>) -> Admission {
+        match given {
+            _ if self.users.is_empty() => Admission::Admitted,
+            None => Admission::Refused,
+            Some(given) if self.known.contains(&digest(given)) => Admission::Admitted,
+            Some(_) => Admission::Unknown,
         }
-        let Some((user, password)) = given else { return Admission::Refused };
-        let mut digest = Sha256::new();
-        // The length keeps `a` + `bc` apart from `ab` + `c`.
-        digest.update((user.len() as u64).to_le_bytes());
-        digest.update(user.as_bytes());
-        digest.update(password.as_bytes());
-        let digest: [u8; 32] = digest.finalize().into();
-        if self.known.contains(&digest) {
-            return Admission::Admitted;
-        }
-        self.wrong.retain(|_, at| now.saturating_duration_since(*at) < PAUSE);
-        // Too many clients are all told to wait.
-        if self.wrong.contains_key(client) || self.wrong.len() >= MAX_KNOWN {
-            return Admission::TooSoon;
-        }
-        let hash = self.users.get(user).map_or(OF_NO_ONE, String::as_str);
-        let is_right = bcrypt::verify(password, hash).unwrap_or(false) && self.users.contains_key(user);
+    }
+
+    /// Whether a password can be hashed now.
+    pub fn is_free(&self) -> bool {
+        self.hashed.is_none()
+    }
+
+    /// Begins to hash the password that the connection of this number gave.
+    pub fn hash(&mut self, number: u64, (user, password): &(String, String)) {
+        let digest = digest(&(user.clone(), password.clone()));
+        let (result, is_right) = mpsc::channel();
+        let (own, password, done) = (self.users.get(user).cloned(), password.clone(), Arc::clone(&self.done));
+        thread::spawn(move || {
+            let hash = own.as_deref().unwrap_or(OF_NO_ONE);
+            let is_right = bcrypt::verify(password, hash).unwrap_or(false) && own.is_some();
+            // The server has ended if nobody takes the result.
+            let _ = result.send(is_right);
+            let _ = rustix::io::write(&done, &1_u64.to_ne_bytes());
+        });
+        self.hashed = Some(Hashed { number, digest, is_right });
+    }
+
+    /// The connection whose password has been hashed, and what it gets.
+    pub fn verdict(&mut self) -> Option<(u64, Admission)> {
+        let is_right = match self.hashed.as_ref()?.is_right.try_recv() {
+            Err(mpsc::TryRecvError::Empty) => return None,
+            // The thread ended without a result.
+            Err(mpsc::TryRecvError::Disconnected) => false,
+            Ok(is_right) => is_right,
+        };
+        let Hashed { number, digest, .. } = self.hashed.take()?;
+        // The counter is read, so that it wakes nobody any more.
+        let _ = rustix::io::read(&self.done, &mut [0; 8]);
         if !is_right {
-            self.wrong.insert(client.to_owned(), now);
-            return Admission::Refused;
+            return Some((number, Admission::Refused));
         }
         // More right passwords than that are only those of before a change of users, which is a restart.
         if self.known.len() >= MAX_KNOWN {
             self.known.clear();
         }
         self.known.insert(digest);
-        Admission::Admitted
+        Some((number, Admission::Admitted))
     }
+}
+
+impl AsFd for Guard {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.done.as_fd()
+    }
+}
+
+fn digest((user, password): &(String, String)) -> [u8; 32] {
+    let mut digest = Sha256::new();
+    // The length keeps `a` + `bc` apart from `ab` + `c`.
+    digest.update((user.len() as u64).to_le_bytes());
+    digest.update(user.as_bytes());
+    digest.update(password.as_bytes());
+    digest.finalize().into()
 }
 
 #[cfg(test)]
@@ -324,22 +372,25 @@ mod tests {
     #[test]
     fn passwords() {
         let hash = bcrypt::hash_with_salt("test", 4, [7; 16]).unwrap().to_string();
-        let mut guard = Guard::new([("prom".to_owned(), hash)].into());
-        let of = |user: &str, password: &str| Some((user.to_owned(), password.to_owned()));
-        let start = Instant::now();
-        let mut judge =
-            |user, password, after| guard.judge("10.0.0.1", of(user, password).as_ref(), start + after);
-        for second in [0, 1, 2].map(Duration::from_secs) {
-            assert_eq!(judge("prom", "test", second), Admission::Admitted);
-            assert_eq!(judge("prom", "tes", second), Admission::Refused);
-            // A flood of wrong ones costs no hash, and keeps no known password out.
-            assert_eq!(judge("other", "test", second + PAUSE / 2), Admission::TooSoon);
-            assert_eq!(judge("prom", "test", second + PAUSE / 2), Admission::Admitted);
-        }
-        let end = start + 4 * PAUSE;
-        assert_eq!(guard.judge("10.0.0.2", None, end), Admission::Refused);
-        assert_eq!(guard.judge("10.0.0.2", of("other", "test").as_ref(), end), Admission::Refused);
+        let mut guard = Guard::new([("prom".to_owned(), hash)].into()).unwrap();
+        let of = |user: &str, password: &str| (user.to_owned(), password.to_owned());
+        let mut verdict = |given| {
+            assert_eq!(guard.judge(Some(&given)), Admission::Unknown);
+            guard.hash(7, &given);
+            loop {
+                if let Some(verdict) = guard.verdict() {
+                    return verdict;
+                }
+                thread::yield_now();
+            }
+        };
+        assert_eq!(verdict(of("prom", "tes")), (7, Admission::Refused));
+        assert_eq!(verdict(of("other", "test")), (7, Admission::Refused));
+        assert_eq!(verdict(of("prom", "test")), (7, Admission::Admitted));
+        assert_eq!(guard.judge(Some(&of("prom", "test"))), Admission::Admitted);
+        assert_eq!(guard.judge(Some(&of("other", "test"))), Admission::Unknown);
+        assert_eq!(guard.judge(None), Admission::Refused);
         assert_eq!(guard.known.len(), 1);
-        assert_eq!(Guard::default().judge("10.0.0.2", None, end), Admission::Admitted);
+        assert_eq!(Guard::new(BTreeMap::new()).unwrap().judge(None), Admission::Admitted);
     }
 }

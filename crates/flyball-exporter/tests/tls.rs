@@ -87,14 +87,14 @@ struct Running {
 
 impl Running {
     fn start(config: &WebConfig) -> Running {
-        let acceptor = Acceptor::new(config.tls.as_ref().unwrap()).unwrap();
+        let acceptor = config.tls.as_ref().map(|tls| Acceptor::new(tls).unwrap());
         let listeners = "127.0.0.1:0".parse::<Address>().unwrap().listen().unwrap();
         let address = listeners[0].to_string().parse().unwrap();
         let ended = Arc::new(AtomicBool::new(false));
         let mut page = Page(Arc::clone(&ended));
-        let guard = Guard::new(config.users.clone());
+        let guard = Guard::new(config.users.clone()).unwrap();
         let thread = std::thread::spawn(move || {
-            Server::new(listeners, guard, Some(acceptor), "/metrics".to_owned()).run(&mut page).unwrap();
+            Server::new(listeners, guard, acceptor, "/metrics".to_owned()).run(&mut page).unwrap();
         });
         Running { address, ended, thread: Some(thread) }
     }
@@ -242,4 +242,47 @@ fn files_that_do_not_belong_together_are_refused() {
         let error = Acceptor::new(config.tls.as_ref().unwrap()).unwrap_err().to_string();
         assert!(error.contains(file) && !error.contains('\n'), "{cert} {key}: {error}");
     }
+}
+
+/// A right password is known after its first hash, and is not hashed again.
+#[test]
+fn a_flood_of_wrong_passwords_keeps_nobody_out() {
+    // The hash of "test", of cost 10 as users have it.
+    let hash = bcrypt::hash_with_salt("test", 10, [7; 16]).unwrap();
+    let text = format!("basic_auth_users:\n  prom: {hash}\n");
+    let server = Running::start(&WebConfig::parse(&text, Path::new("/")).unwrap());
+    let address = server.address;
+    let get = move |credentials: &str| {
+        let mut socket = TcpStream::connect(address).ok()?;
+        socket.set_read_timeout(Some(Duration::from_secs(30))).ok()?;
+        let head = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Basic";
+        socket.write_all(format!("{head} {credentials}\r\n\r\n").as_bytes()).ok()?;
+        let mut answer = String::new();
+        // A refused client may see the connection end first.
+        let _ = socket.read_to_string(&mut answer);
+        answer.get(9..12).map(str::to_owned)
+    };
+    // Alone: nothing but the client itself wakes the server.
+    assert_eq!(get("cHJvbTp3cm9uZw==").as_deref(), Some("401"));
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // prom:wrong, until the right one has been answered.
+        let floods: Vec<_> = (0..12)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut refused = 0;
+                    while !ended.load(Ordering::Relaxed) {
+                        refused += usize::from(get("cHJvbTp3cm9uZw==").as_deref() == Some("401"));
+                    }
+                    refused
+                })
+            })
+            .collect();
+        // prom:test
+        let right: Vec<_> = (0..10).map(|_| get("cHJvbTp0ZXN0")).collect();
+        ended.store(true, Ordering::Relaxed);
+        let refused: usize = floods.into_iter().map(|flood| flood.join().unwrap()).sum();
+        assert!(right.iter().all(|status| status.as_deref() == Some("200")), "{right:?}");
+        assert!(refused > 0);
+    });
 }

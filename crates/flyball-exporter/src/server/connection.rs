@@ -9,7 +9,7 @@ use std::{
 use rustix::event::PollFlags;
 
 use super::{ANSWER_TIME, Acceptor, HEAD_TIME, socket::Socket, tls::Session};
-use crate::http::MAX_HEAD;
+use crate::http::{MAX_HEAD, Request};
 
 /// Stage of a connection, named after what it waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub(super) enum Stage {
     Head,
     /// The next request, for as long as it takes.
     Idle,
+    /// The judgement of its password.
+    Judgement,
     /// The client, to take the answer.
     Answer,
     Closed,
@@ -28,6 +30,10 @@ pub(super) struct Connection {
     socket: Socket,
     session: Option<Session>,
     client: String,
+    /// No other connection of this server has it.
+    pub(super) number: u64,
+    /// The request whose password is not judged yet.
+    request: Option<Request>,
     input: Vec<u8>,
     output: Vec<u8>,
     sent: usize,
@@ -43,6 +49,7 @@ impl Connection {
     pub(super) fn new(
         socket: Socket,
         client: String,
+        number: u64,
         acceptor: Option<&Acceptor>,
         now: Instant,
     ) -> io::Result<Connection> {
@@ -61,6 +68,8 @@ impl Connection {
             session: acceptor.map(Session::new).transpose()?,
             socket,
             client,
+            number,
+            request: None,
             input: Vec::new(),
             output: Vec::new(),
             sent: 0,
@@ -73,6 +82,22 @@ impl Connection {
 
     pub(super) fn client(&self) -> &str {
         &self.client
+    }
+
+    /// Keeps a request until its password is judged.
+    pub(super) fn wait_for_judgement(&mut self, request: Request, now: Instant) {
+        self.request = Some(request);
+        self.enter(Stage::Judgement, now);
+    }
+
+    /// The user and password that are not judged yet.
+    pub(super) fn unjudged(&self) -> Option<&(String, String)> {
+        self.request.as_ref()?.user.as_ref()
+    }
+
+    /// The request whose password has been judged.
+    pub(super) fn judged(&mut self) -> Option<Request> {
+        self.request.take()
     }
 
     pub(super) fn input(&self) -> &[u8] {
@@ -96,6 +121,8 @@ impl Connection {
             // Without end, so that nothing wakes up between scrapes; it gives its place when
             // another client needs it.
             Stage::Idle | Stage::Closed => None,
+            // Its turn comes.
+            Stage::Judgement => None,
         }
     }
 
@@ -103,18 +130,22 @@ impl Connection {
         Some(self.since + self.limit()?)
     }
 
-    /// Which connection gives its place to a new one first; `None` for one that is being answered.
+    /// Which connection gives its place to a new one first; `None` for one that is being judged or answered.
     pub(super) fn rank(&self) -> Option<(bool, Instant)> {
         match self.stage {
             Stage::Head | Stage::Idle => Some((self.stage == Stage::Idle, self.since)),
-            Stage::Answer | Stage::Closed => None,
+            Stage::Judgement | Stage::Answer | Stage::Closed => None,
         }
     }
 
     pub(super) fn interest(&self) -> PollFlags {
         let waits_to_write =
             self.stage == Stage::Answer || self.session.as_ref().is_some_and(Session::wants_write);
-        if waits_to_write { PollFlags::OUT } else { PollFlags::IN }
+        match self.stage {
+            Stage::Judgement => PollFlags::empty(),
+            _ if waits_to_write => PollFlags::OUT,
+            _ => PollFlags::IN,
+        }
     }
 
     /// Ends it if its time is over.
@@ -130,6 +161,10 @@ impl Connection {
 
     /// Reads what has come; whether there is something to look at.
     pub(super) fn read(&mut self, now: Instant) -> bool {
+        if self.stage == Stage::Judgement {
+            // Only an end wakes it, of both sides. The next one is judged instead.
+            (self.stage, self.request) = (Stage::Closed, None);
+        }
         if !matches!(self.stage, Stage::Head | Stage::Idle) {
             return false;
         }

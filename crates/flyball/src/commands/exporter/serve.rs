@@ -71,7 +71,8 @@ impl Web {
             }
             eprintln!("flyball: listening on {listener}");
         }
-        Ok(Web { listeners, guard: Guard::new(config.users), acceptor, path })
+        let guard = Guard::new(config.users).map_err(|error| Failure::failed(format!("eventfd: {error}")))?;
+        Ok(Web { listeners, guard, acceptor, path })
     }
 }
 
