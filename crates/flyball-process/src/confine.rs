@@ -3,10 +3,9 @@
 //! at the files that the user named.
 //!
 //! Three means of the kernel, each used where it is there: capabilities are dropped, Landlock
-//! (Linux 5.13) bounds files and TCP connections, and a system call filter refuses what no reader
-//! of files needs, or allows only what a process without files needs. `no_new_privs` goes with
-//! both. A kernel or a container that lacks one of them
-//! changes nothing else.
+//! (Linux 5.13) bounds files and TCP connections, and a system call filter allows only what a reader
+//! of files, or a process without files, needs. `no_new_privs` goes with both. A kernel or a
+//! container that lacks one of them changes nothing else.
 
 mod calls;
 
@@ -153,7 +152,7 @@ impl Confinement {
         Confined {
             capabilities: self.drop_capabilities().is_ok(),
             files: self.bound_files().is_ok_and(|status| status != RulesetStatus::NotEnforced),
-            calls: if self.opens_nothing { calls::allow_only() } else { calls::refuse() }.is_ok(),
+            calls: if self.opens_nothing { calls::allow_sockets() } else { calls::allow_files() }.is_ok(),
         }
     }
 
@@ -280,10 +279,63 @@ mod tests {
     }
 
     #[test]
-    fn without_files_only_listed_calls_are_made() {
+    fn only_listed_calls_are_made() {
+        let [of_sockets, of_files] = calls::numbers();
+        for (files, listed) in
+            [(Confinement::without_files(), of_sockets), (Confinement::default(), of_files)]
+        {
+            confined(&files, |means| {
+                if !means.calls {
+                    eprintln!("skipped 1 test: this kernel has no filters of system calls");
+                    return;
+                }
+                // uretprobe and uprobe of x86-64, which the kernel itself places in programs, are
+                // beyond filters: called from elsewhere, they end the process.
+                let of_probes = 335..=336;
+                // Every number that this kernel or a later one may have, and one of the x32 ABI.
+                let unlisted = |number: &i64| !listed.contains(number) && !of_probes.contains(number);
+                for number in (0..1024).filter(unlisted).chain([0x4000_0000 + libc::SYS_read]) {
+                    assert_eq!(attempt(number), Some(libc::EPERM), "call {number}");
+                }
+                assert_eq!(attempt(libc::SYS_clone3), Some(libc::ENOSYS));
+            });
+        }
+    }
+
+    /// Calls that every confined process is refused for their arguments.
+    fn refused_for_their_arguments(parent: u32) {
+        let (none, page) = (0, 4096);
+        let exec = libc::PROT_READ | libc::PROT_EXEC;
+        let memory = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let (unix, datagrams) = (libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC);
+        let mut pair = [0_i32; 2];
+        // SAFETY: refused before the kernel looks at them; signal 0 changes nothing, and a new
+        // process of `clone` would end the test.
+        let refused = unsafe {
+            [
+                libc::syscall(libc::SYS_kill, parent, 0),
+                libc::syscall(libc::SYS_tkill, parent, 0),
+                libc::syscall(libc::SYS_tgkill, parent, parent, 0),
+                libc::syscall(libc::SYS_prlimit64, parent, libc::RLIMIT_NOFILE, none, none),
+                libc::syscall(libc::SYS_fcntl, 1, libc::F_SETOWN, parent),
+                libc::syscall(libc::SYS_ioctl, 0, libc::TIOCSTI, c"x".as_ptr()),
+                // FIOSETOWN and SIOCSPGRP.
+                libc::syscall(libc::SYS_ioctl, 0, 0x8901, &raw const parent),
+                libc::syscall(libc::SYS_ioctl, 0, 0x8902, &raw const parent),
+                libc::syscall(libc::SYS_prctl, libc::PR_SET_DUMPABLE, 1, 0, 0, 0),
+                libc::syscall(libc::SYS_mmap, none, page, exec, memory, -1, 0),
+                libc::syscall(libc::SYS_clone, libc::SIGCHLD, none, none, none, none),
+                libc::syscall(libc::SYS_socketpair, unix, datagrams, 0, pair.as_mut_ptr()),
+            ]
+        };
+        assert_eq!(refused, [-1; 12]);
+        assert_eq!(io::Error::last_os_error().raw_os_error(), Some(libc::EPERM));
+    }
+
+    #[test]
+    fn without_files_nothing_is_opened() {
+        let parent = std::os::unix::process::parent_id();
         let folder = tempfile::tempdir().unwrap();
-        let listed = calls::numbers();
-        let parent = rustix::process::getppid().unwrap().as_raw_pid();
         confined(&Confinement::without_files(), |means| {
             if !means.calls {
                 eprintln!("skipped 1 test: this kernel has no filters of system calls");
@@ -291,43 +343,21 @@ mod tests {
             }
             assert!(denied(fs::read("/proc/self/stat")) && denied(fs::write(folder.path().join("x"), "x")));
             assert!(denied(fs::rename(folder.path(), "/tmp/elsewhere")));
-            // uretprobe and uprobe of x86-64, which the kernel itself places in programs, are
-            // beyond filters: called from elsewhere, they end the process.
-            let of_probes = 335..=336;
-            // Every number that this kernel may have: what no list names is refused, too.
-            let unlisted = |number: &i64| !listed.contains(number) && !of_probes.contains(number);
-            for number in (0..1024).filter(unlisted) {
-                assert_eq!(attempt(number), Some(libc::EPERM), "call {number}");
-            }
-            assert_eq!(attempt(libc::SYS_clone3), Some(libc::ENOSYS));
-            let (none, own, page) = (0, std::process::id(), 4096);
-            let (read, exec) = (libc::PROT_READ, libc::PROT_READ | libc::PROT_EXEC);
+            refused_for_their_arguments(parent);
+            let (none, own, page, read) = (0, std::process::id(), 4096, libc::PROT_READ);
             let memory = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
             let limit = [8_u64, 8];
-            // SAFETY: refused before the kernel looks at them; signal 0 and the limit are those of
-            // the test's parent, a new process of `clone` would end the test.
-            let refused = unsafe {
-                [
-                    libc::syscall(libc::SYS_prlimit64, parent, libc::RLIMIT_NOFILE, none, none),
-                    libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_NOFILE, limit.as_ptr(), none),
-                    libc::syscall(libc::SYS_tgkill, parent, parent, 0),
-                    libc::syscall(libc::SYS_fcntl, 1, libc::F_SETOWN, parent),
-                    libc::syscall(libc::SYS_ioctl, 0, libc::TIOCSTI, c"x".as_ptr()),
-                    libc::syscall(libc::SYS_prctl, libc::PR_SET_DUMPABLE, 1, 0, 0, 0),
-                    libc::syscall(libc::SYS_mmap, none, page, exec, memory, -1, 0),
-                    libc::syscall(libc::SYS_clone, libc::SIGCHLD, none, none, none, none),
-                ]
-            };
-            assert_eq!(refused, [-1; 8]);
-            // SAFETY: signal 0 and no new limit change nothing; the memory is new.
+            // SAFETY: signal 0 and no new limit change nothing; the memory is new; the limit is
+            // refused.
             let own = unsafe {
                 [
                     libc::syscall(libc::SYS_tgkill, own, libc::gettid(), 0),
                     libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_NOFILE, none, none),
                     libc::syscall(libc::SYS_mmap, none, page, read, memory, -1, 0).min(0),
+                    libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_NOFILE, limit.as_ptr(), none),
                 ]
             };
-            assert_eq!(own, [0; 3], "for this process");
+            assert_eq!(own, [0, 0, 0, -1]);
             assert!(rustix::thread::capabilities(None).unwrap().permitted.is_empty());
             // Threads are made, and memory: a runtime needs them.
             thread::spawn(|| vec![0_u8; 8 << 20].len()).join().unwrap();
@@ -335,57 +365,39 @@ mod tests {
     }
 
     #[test]
-    fn readers_reach_no_other_process_and_no_mode_of_a_file() {
-        let parent = rustix::process::getppid().unwrap().as_raw_pid();
-        let file = tempfile::tempfile().unwrap();
-        let descriptor = std::os::fd::AsRawFd::as_raw_fd(&file);
+    fn readers_reach_no_other_process_and_no_socket() {
+        let parent = std::os::unix::process::parent_id();
         confined(&Confinement::default(), |means| {
             if !means.calls {
                 eprintln!("skipped 1 test: this kernel has no filters of system calls");
                 return;
             }
-            let (none, own, this) = (0, std::process::id(), libc::PRIO_PROCESS);
-            let nofile = libc::RLIMIT_NOFILE;
-            // SAFETY: refused before the kernel looks at them; if not, signal 0, the present mode
-            // and no new limit change nothing.
-            let refused = unsafe {
-                [
-                    libc::syscall(libc::SYS_kill, parent, 0),
-                    libc::syscall(libc::SYS_tkill, parent, 0),
-                    libc::syscall(libc::SYS_tgkill, parent, parent, 0),
-                    libc::syscall(libc::SYS_prlimit64, parent, nofile, none, none),
-                    libc::syscall(libc::SYS_setpriority, this, parent, 0),
-                    libc::syscall(libc::SYS_setpriority, libc::PRIO_USER, 0, 0),
-                    libc::syscall(libc::SYS_ioprio_set, 3, 0, 0),
-                    libc::syscall(libc::SYS_sched_setaffinity, parent, 0, none),
-                    libc::syscall(libc::SYS_fcntl, descriptor, libc::F_SETOWN, own),
-                    libc::syscall(libc::SYS_ioctl, 0, libc::TIOCSTI, c"x".as_ptr()),
-                    libc::syscall(libc::SYS_fchmod, descriptor, 0o600),
-                    libc::syscall(libc::SYS_utimensat, descriptor, none, none, 0),
-                ]
-            };
-            assert_eq!(refused, [-1; 12]);
-            assert_eq!(io::Error::last_os_error().raw_os_error(), Some(libc::EPERM));
-            // SAFETY: as above, and concerns this process alone.
+            refused_for_their_arguments(parent);
+            let (none, own) = (0, std::process::id());
+            let name = libc::sockaddr_un { sun_family: libc::AF_UNIX as u16, sun_path: [0; 108] };
+            let mut pair = [0_i32; 2];
+            // SAFETY: signal 0 and no new limit change nothing, and the arrays live longer than the
+            // calls.
             let own = unsafe {
                 [
                     libc::syscall(libc::SYS_tgkill, own, libc::gettid(), 0),
                     libc::syscall(libc::SYS_kill, own, 0),
-                    libc::syscall(libc::SYS_prlimit64, 0, nofile, none, none),
-                    libc::syscall(libc::SYS_fcntl, descriptor, libc::F_GETFD).min(0),
+                    libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_NOFILE, none, none),
+                    libc::syscall(libc::SYS_fcntl, 1, libc::F_GETFD).min(0),
+                    libc::syscall(
+                        libc::SYS_socketpair,
+                        libc::AF_UNIX,
+                        libc::SOCK_STREAM | libc::SOCK_CLOEXEC,
+                        0,
+                        pair.as_mut_ptr(),
+                    ),
+                    libc::syscall(libc::SYS_sendto, pair[0], c"x".as_ptr(), 1, 0, none, none) - 1,
+                    libc::syscall(libc::SYS_sendto, pair[0], c"x".as_ptr(), 1, 0, &raw const name, 2),
                 ]
             };
-            assert_eq!(own, [0; 4], "for this process");
-        });
-    }
-
-    #[test]
-    fn readers_make_no_calls_of_the_x32_abi() {
-        confined(&Confinement::default(), |means| {
-            if means.calls && cfg!(target_arch = "x86_64") {
-                // A kernel without that ABI answers ENOSYS.
-                assert_eq!(attempt(0x4000_0000 + libc::SYS_socket), Some(libc::EPERM));
-            }
+            assert_eq!(own, [0, 0, 0, 0, 0, 0, -1]);
+            assert_eq!(io::Error::last_os_error().raw_os_error(), Some(libc::EPERM));
+            thread::spawn(|| vec![0_u8; 8 << 20].len()).join().unwrap();
         });
     }
 
@@ -411,7 +423,7 @@ mod tests {
     fn capabilities_are_gone() {
         let kept = |files: &Confinement| {
             confined(files, |means| {
-                assert!(means.capabilities && rustix::thread::no_new_privs().unwrap());
+                assert!(means.capabilities);
                 let sets = rustix::thread::capabilities(None).unwrap();
                 assert!(sets.inheritable.is_empty() && sets.effective == sets.permitted);
                 sets.permitted

@@ -262,6 +262,7 @@ impl Command {
         };
         let of_machine =
             |files: &mut Confinement| machine.as_ref().is_some_and(|machine| machine.files(files));
+        let recorded = matches!(machine, Some(MachineArg::Recorded(_)));
         // No default arm: a new command has to say here which files it reads, or why it cannot.
         #[deny(clippy::wildcard_enum_match_arm)]
         let confined = match self {
@@ -274,11 +275,8 @@ impl Command {
             Command::Get(_) => of_machine(&mut files),
             // On any other machine it may change something, with a journal.
             // A running machine is asked through perf events too.
-            Command::Sst(_) => matches!(machine, Some(MachineArg::Recorded(_))) && of_machine(&mut files),
-            Command::Why(args) => {
-                args.files(&mut files)
-                    || matches!(machine, Some(MachineArg::Recorded(_))) && of_machine(&mut files)
-            }
+            Command::Sst(_) => recorded && of_machine(&mut files),
+            Command::Why(args) => args.files(&mut files) || recorded && of_machine(&mut files),
             Command::Plan(args) => {
                 args.files(&mut files);
                 of_machine(&mut files)
@@ -304,8 +302,12 @@ impl Command {
             // `trace report` reads a file and needs no machine; what records does, and it is not
             // confined.
             Command::Trace(args) => args.files(machine.as_ref().unwrap_or(&MachineArg::Live), &mut files),
-            // Of a machine it is not confined, whose files cannot be listed; --replay needs none.
-            Command::Top(args) => args.files(&mut files),
+            Command::Top(args) => {
+                args.files(&mut files) || recorded && args.only_watches(&mut files) && of_machine(&mut files)
+            }
+            // With --dry-run they change nothing.
+            Command::Set(args) => recorded && args.dry_run() && of_machine(&mut files),
+            Command::Apply(args) => recorded && args.files(&mut files) && of_machine(&mut files),
             Command::Report(args) => {
                 args.files(&mut files);
                 true
@@ -315,15 +317,12 @@ impl Command {
                 true
             }
             Command::Quiet(args) => {
-                let recorded = matches!(machine, Some(MachineArg::Recorded(_)));
                 args.files(&mut files) || (args.looks() && recorded && of_machine(&mut files))
             }
             Command::Sim(args) => sim::files(args, &mut files),
             // They change the machine, run programs or keep working on a machine whose files cannot
             // be listed.
-            Command::Set(_)
-            | Command::Apply(_)
-            | Command::Restore(_)
+            Command::Restore(_)
             | Command::Hold(_)
             | Command::Compare(_)
             | Command::Tune(_)

@@ -2,6 +2,8 @@
 
 pub(crate) mod at_boot;
 
+use flyball_process::confine::Confinement;
+
 use crate::{
     change,
     context::Context,
@@ -50,6 +52,14 @@ pub(crate) struct Args {
     /// Enable a unit that applies the profile at each boot, instead of applying it now.
     #[arg(long, conflicts_with = "cpus")]
     at_boot: bool,
+}
+
+impl Args {
+    /// Adds the profiles; `false` if it changes something.
+    pub(crate) fn files(&self, files: &mut Confinement) -> bool {
+        self.wanted.files(files);
+        self.dry_run && !self.at_boot
+    }
 }
 
 /// Applies the profile.

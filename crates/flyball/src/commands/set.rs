@@ -38,6 +38,12 @@ pub(crate) struct Args {
     dry_run: bool,
 }
 
+impl Args {
+    pub(crate) fn dry_run(&self) -> bool {
+        self.dry_run
+    }
+}
+
 /// Applies the settings.
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     // Before the machine is opened: a misspelled knob is the user's whatever the machine is.

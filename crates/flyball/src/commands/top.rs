@@ -184,6 +184,15 @@ impl Args {
         self.on_alert.is_none()
     }
 
+    /// Adds what it writes while it watches a machine; `false` if it also runs programs.
+    pub(crate) fn only_watches(&self, files: &mut Confinement) -> bool {
+        if let Some(file) = &self.record {
+            files.write(file);
+        }
+        files.terminal();
+        self.command.is_empty() && self.on_alert.is_none()
+    }
+
     /// Whether a column is wanted of `names`, or all are.
     fn shows(&self, names: &[&str]) -> bool {
         self.columns.is_empty() || self.columns.iter().any(|column| names.contains(&column.as_str()))

@@ -93,3 +93,79 @@ fn outputs_are_written_where_they_are_named() {
     simulated(&["get", "governor"]);
     simulated(&["restore"]);
 }
+
+/// Every call that a reader makes is on the list: with glibc a call that is refused may change
+/// nothing that a test sees.
+#[test]
+fn no_call_of_a_reader_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::copy(archive("adl0"), at("machine.tar.zst")).unwrap();
+    let prepare = |words: &[&str]| {
+        let ran = Ran::of(flyball!().current_dir(folder.path()).args(words));
+        assert_eq!(ran.code, 0, "{words:?}: {}", ran.text());
+    };
+    let simulated = "sim:hybrid-laptop";
+    prepare(&[
+        "-M",
+        simulated,
+        "compare",
+        "--arm",
+        "now",
+        "--arm",
+        "epp=power",
+        "--rounds",
+        "8",
+        "-o",
+        "run",
+        "--workload",
+        "spin",
+    ]);
+    prepare(&["-M", simulated, "top", "--record", "seen", "--samples", "3"]);
+    let passive = "sim:hybrid-laptop,boot=intel_pstate=passive";
+    prepare(&["-M", passive, "trace", "record", "-o", "trace.dat", "--", "spin"]);
+    prepare(&["results", "add", "results", "run"]);
+    let recorded = [
+        "show",
+        "get governor",
+        "doctor",
+        "save profile.toml",
+        "profiles",
+        "record copy.tar.zst",
+        "top --samples 1",
+        "set -n governor=performance",
+        "apply -n balanced",
+    ];
+    let others = [
+        "why --replay seen",
+        "top --replay seen --samples 1",
+        "trace report trace.dat",
+        "trace report --csv csv trace.dat",
+        "report run",
+        "report run -o elsewhere --export-json x.json",
+        "quiet shifts x.json",
+        "results list results",
+        "results shifts results",
+        "-M sim:hybrid-laptop show",
+        "-M sim:hybrid-laptop why --workload spin",
+        "-M sim:hybrid-laptop plan throughput",
+        "-M sim:hybrid-laptop verify balanced",
+    ];
+    for line in
+        recorded.map(|line| format!("-M machine.tar.zst {line}")).into_iter().chain(others.map(str::to_owned))
+    {
+        let mut strace = Command::new("strace");
+        strace.current_dir(folder.path()).args(["-f", "-qq", "-s", "16", "-o", "calls"]);
+        let Ok(ran) = strace.arg(env!("CARGO_BIN_EXE_flyball")).args(line.split(' ')).output() else {
+            return skip(1, "calls of readers", "strace is not installed");
+        };
+        let calls = fs::read_to_string(at("calls")).unwrap();
+        if calls.is_empty() {
+            return skip(1, "calls of readers", "strace may not trace here");
+        }
+        let confined = calls.split_once("SECCOMP_MODE_FILTER").map_or(calls.as_str(), |(_, after)| after);
+        let refused: Vec<&str> = confined.lines().filter(|line| line.contains("= -1 EPERM")).collect();
+        assert!(refused.is_empty(), "{line}: {refused:#?}");
+        assert!(matches!(ran.status.code(), Some(0 | 4 | 5)), "{line}: {ran:?}");
+    }
+}
