@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import shutil
 import time
@@ -85,10 +86,19 @@ def test_what_is_not_a_run_is_named_and_skipped(run_directory: pathlib.Path, tmp
     (tmp_path / "torn/manifest.json").write_text('{"format": ')
     (tmp_path / "fields/report.json").write_text('{"schema": "report/1"}')
     (tmp_path / "empty").mkdir()
+    # Of somebody who wants to end the reading of all others.
+    hostile = {"null": "null", "list": "[]", "deep": "[" * 200_000, "text": '"flyball-comparison"'}
+    for name, text in hostile.items():
+        for file in ("manifest.json", "report.json"):
+            shutil.copytree(run_directory, tmp_path / f"{name}-{file}")
+            (tmp_path / f"{name}-{file}" / file).write_text(text)
+    (tmp_path / "pipe").mkdir()
+    os.mkfifo(tmp_path / "pipe/manifest.json")
+    hostile_names = {f"{name}-{file}" for name in hostile for file in ("manifest.json", "report.json")} | {"pipe"}
     runs = flyball.read_runs(tmp_path / "*", tmp_path / "absent")
     assert [run.directory for run in runs] == [str(tmp_path / "good")]
     reasons = {pathlib.Path(name).name: why for name, why in runs.skipped}
-    assert set(reasons) == {"newer", "half", "torn", "empty", "absent", "fields"}
+    assert set(reasons) == {"newer", "half", "torn", "empty", "absent", "fields"} | hostile_names
     assert "version 2" in reasons["newer"] and "report.json is missing" in reasons["half"]
     with pytest.raises(flyball.NotARun, match="version 2"):
         flyball.read_run(tmp_path / "newer")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import glob
 import json
 import os
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Sequence, Tuple, Union
+import stat
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Sequence, TextIO, Tuple, Union
 
 from .tables import Table
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from . import types
 
 Path = Union[str, "os.PathLike[str]"]
+
+# No run has a manifest or report of this size; a directory of somebody else may.
+MAX_CHARACTERS = 64 << 20
 
 
 class NotARun(ValueError):
@@ -37,17 +41,20 @@ class Run:
 
     def _json(self, name: str) -> Any:
         try:
-            with open(os.path.join(self.directory, name), encoding="utf-8") as file:
-                return json.load(file)
+            with _opened(os.path.join(self.directory, name)) as file:
+                found = json.loads(file.read(MAX_CHARACTERS))
         except FileNotFoundError:
             raise NotARun(f"{self.directory}: {name} is missing; `flyball report DIR` makes the report of a stopped run") from None
-        except ValueError as why:
+        except (ValueError, RecursionError) as why:
             raise NotARun(f"{self.directory}: {name} is damaged: {why}") from None
+        if not isinstance(found, dict):
+            raise NotARun(f"{self.directory}: {name} is damaged: it is no object")
+        return found
 
     @property
     def _lines(self) -> Iterator[types.RoundFile]:
         # Not kept: the readings of a thousand runs would fill the memory.
-        with open(os.path.join(self.directory, "rounds.jsonl"), encoding="utf-8") as file:
+        with _opened(os.path.join(self.directory, "rounds.jsonl")) as file:
             for number, line in enumerate(file, 1):
                 try:
                     yield json.loads(line)
@@ -195,10 +202,24 @@ def read_runs(*patterns: Path) -> Runs:
             run = Run(directory)
             run.rounds()
             runs.append(run)
-        except (NotARun, OSError, KeyError, IndexError, TypeError) as why:
+        # Whatever is wrong with one directory, the others are read.
+        except Exception as why:
             known = isinstance(why, (NotARun, OSError))
             skipped.append((directory, str(why) if known else f"{directory}: a field is missing or of another type: {why!r}"))
     return Runs(runs, skipped)
+
+
+def _opened(path: str) -> TextIO:
+    """A regular file. A pipe of that name would be waited for, for ever."""
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags | os.O_NONBLOCK)
+
+    file = open(path, encoding="utf-8", opener=opener)
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise ValueError("it is no regular file")
+    return file
 
 
 def _matching(pattern: str) -> List[str]:
