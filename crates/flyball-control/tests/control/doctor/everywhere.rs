@@ -235,6 +235,36 @@ fn no_answer_denies_what_the_machine_shows() {
     assert!(c1e >= 6 && locks > 0, "{c1e} {locks}");
 }
 
+/// docs/dev/doctor.md judges each finding on the recorded machines.
+#[test]
+fn the_page_judges_every_finding() {
+    let page = include_str!("../../../../../docs/dev/doctor.md");
+    let table = page.split("## Findings on the recorded machines").nth(1).unwrap();
+    let table = table.split("\n## ").next().unwrap();
+    let (mut judged, mut named) = (BTreeSet::new(), BTreeSet::new());
+    for row in table.lines().filter(|line| line.starts_with("| ")).skip(1) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        for machine in cells[1].split(", ") {
+            named.insert(machine.to_owned());
+            if let Some((verdict, rest)) = cells[2].split_once(" `") {
+                let id = rest.split('`').next().unwrap();
+                judged.insert((machine.to_owned(), verdict.to_owned(), id.to_owned()));
+            }
+        }
+    }
+    let mut found = BTreeSet::new();
+    for machine in machines() {
+        let host = Archive::open(&machine.display().to_string()).unwrap();
+        let name = machine.file_name().unwrap().to_string_lossy().replace(".tar.zst", "");
+        assert!(named.remove(&name), "{name} is not in the table");
+        for finding in examine(&host, Options::default()).unwrap().from(Verdict::Note) {
+            found.insert((name.clone(), finding.verdict.word().to_owned(), finding.id.to_owned()));
+        }
+    }
+    assert_eq!(judged, found);
+    assert!(named.is_empty(), "no such recording: {named:?}");
+}
+
 /// A hostile recording has numbers that no kernel prints.
 #[test]
 fn no_number_is_too_large_to_compute_with() {
