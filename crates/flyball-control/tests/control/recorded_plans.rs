@@ -13,7 +13,7 @@ use flyball_control::{
 use flyball_host::{Archive, Host as _};
 use flyball_testing::machines;
 
-use crate::doctor::situations::{Change, Changed};
+use crate::doctor::situations::{Change, Changed, write};
 
 fn open(machine: &Path) -> Archive {
     Archive::open(&machine.display().to_string()).unwrap()
@@ -34,6 +34,67 @@ fn what_is_saved_is_already_so() {
         }
         assert!(verify(&snapshot, &profile.intent).unwrap().holds());
     }
+}
+
+const PROFILES: [&str; 9] =
+    ["latency", "throughput", "balanced", "powersave", "storage", "realtime", "hpc", "benchmark", "battery"];
+
+/// The shipped profiles on the recorded machines, by what the files hold after their writes.
+#[test]
+fn profiles_do_what_they_say_on_recorded_machines() {
+    let cpus = "/sys/devices/system/cpu";
+    let mut wrong = Vec::new();
+    for folder in machines() {
+        let archive = open(&folder);
+        for name in PROFILES {
+            let path = format!("{}/../../dist/profiles/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+            let intent = Profile::parse(&std::fs::read(path).unwrap(), name).unwrap().intent;
+            let host = Changed::new(&archive, None);
+            let mut complain = |words: String| wrong.push(format!("{name} on {}: {words}", host.name()));
+            if let Err(error) = write(&host, &intent) {
+                complain(error);
+                continue;
+            }
+            let snapshot = Snapshot::for_intent(&host, &intent).unwrap();
+            if !plan(&snapshot, &intent).unwrap().is_empty() || !verify(&snapshot, &intent).unwrap().holds() {
+                complain("does not hold after its writes".to_owned());
+            }
+            let number = |path: &str| host.read(path).ok()?.trim().parse::<u64>().ok();
+            let was = |path: &str| archive.read(path).ok()?.trim().parse::<u64>().ok();
+            let pins = matches!(name, "realtime" | "benchmark");
+            let is_off = number(&format!("{cpus}/intel_pstate/no_turbo")).map(|word| word == 1);
+            let is_off = is_off.or_else(|| number(&format!("{cpus}/cpufreq/boost")).map(|word| word == 0));
+            if is_off.is_some_and(|is_off| is_off != pins) {
+                complain(format!("turbo off: {is_off:?}"));
+            }
+            let percent = |file| number(&format!("{cpus}/intel_pstate/{file}"));
+            if percent("max_perf_pct").is_some_and(|percent| percent < 100)
+                || !pins && percent("min_perf_pct").is_some_and(|percent| percent > 50)
+            {
+                complain("percentages limit it".to_owned());
+            }
+            for policy in host.list(&format!("{cpus}/cpufreq")).unwrap_or_default() {
+                let file = |file| format!("{cpus}/cpufreq/{policy}/{file}");
+                let (Some(min), Some(max)) =
+                    (number(&file("scaling_min_freq")), number(&file("scaling_max_freq")))
+                else {
+                    continue;
+                };
+                let efficient = number(&file("amd_pstate_lowest_nonlinear_freq"));
+                let is_wrong = match name {
+                    _ if pins => min != max,
+                    "battery" | "powersave" => {
+                        efficient.is_some_and(|efficient| max < efficient) || min > max
+                    }
+                    _ => was(&file("scaling_max_freq")).is_some_and(|was| max < was),
+                };
+                if is_wrong {
+                    complain(format!("{policy}: {min} to {max} kHz"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[test]

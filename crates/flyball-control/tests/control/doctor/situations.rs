@@ -175,11 +175,15 @@ fn words(fix: Option<&Fix>) -> String {
 
 /// Makes the settings of a remedy, as `flyball set` would. Fails if they cannot be planned.
 fn apply(host: &Changed, settings: &[String]) -> Result<(), String> {
-    let intent = Intent::from_arguments(settings, None).unwrap();
+    write(host, &Intent::from_arguments(settings, None).unwrap())
+}
+
+/// Writes what the plan says.
+pub(crate) fn write(host: &Changed, intent: &Intent) -> Result<(), String> {
     // Some changes move the limits of others: the plan after the first round has the rest.
     for _ in 0..3 {
-        let snapshot = Snapshot::for_intent(host, &intent).map_err(|error| error.to_string())?;
-        let plan = plan(&snapshot, &intent).map_err(|error| error.to_string())?;
+        let snapshot = Snapshot::for_intent(host, intent).map_err(|error| error.to_string())?;
+        let plan = plan(&snapshot, intent).map_err(|error| error.to_string())?;
         if plan.is_empty() {
             return Ok(());
         }
