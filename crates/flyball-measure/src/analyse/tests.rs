@@ -839,6 +839,21 @@ fn normal_noise_seldom_has_far_rounds() {
 }
 
 #[test]
+fn an_arm_that_noise_puts_first_is_not_called_the_best() {
+    for seed in 0..10 {
+        let mut random = Noise::new(seed);
+        let (manifest, rounds) = drawn(&["now", "b", "c"], 25, |_, arm| {
+            (if arm == 2 { 1.05 } else { 1.0 }) * (0.005 * random.draw()).exp()
+        });
+        let text = text_of(&analyse(&manifest, &rounds));
+        assert!(text.contains("fastest: one of now, b (no difference shown between them)"), "{text}");
+        let (manifest, rounds) =
+            drawn(&["now", "b", "c"], 25, |_, arm| [1.0, 0.9, 0.8][arm] * (0.005 * random.draw()).exp());
+        assert!(text_of(&analyse(&manifest, &rounds)).contains("fastest: c; between "));
+    }
+}
+
+#[test]
 fn rare_slow_rounds_are_told_beside_the_verdict() {
     let mut random = Noise::new(2);
     let (mut manifest, mut rounds) = drawn(&["a", "b"], 15, |block, arm| {

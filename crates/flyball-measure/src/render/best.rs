@@ -9,7 +9,7 @@ use super::{
 use crate::{
     analyse::{Comparison, EQUIVALENT, Quantity, Report, Verdict},
     metric::Better,
-    numbers::{between, p_value},
+    numbers::p_value,
     schedule::Length,
 };
 
@@ -25,16 +25,16 @@ fn word(quantity: Quantity, report: &Report) -> String {
     }
 }
 
-/// A line for each arm that is best in something: in what, and which arm with its certainty.
+/// A line for each arm, or each few arms, best in something: in what, and which with its certainty.
 pub(super) fn conclusion(report: &Report, arms: &Arms) -> Vec<(String, String)> {
-    let mut lines: Vec<(Option<usize>, Vec<String>, Vec<String>)> = Vec::new();
+    let mut lines: Vec<(Vec<usize>, Vec<String>, Vec<String>)> = Vec::new();
     for &quantity in Quantity::judged(&report.workload.metric) {
         let Some((best, certainty)) = best(report, arms, quantity) else { continue };
         let word = word(quantity, report);
         // Without a best arm, only quantities with one answer share a line.
         let is_of =
-            |arm: Option<usize>, how: &[String]| arm == best && (best.is_some() || how.contains(&certainty));
-        match lines.iter_mut().find(|(arm, _, how)| is_of(*arm, how)) {
+            |arms: &[usize], how: &[String]| arms == best && (!best.is_empty() || how.contains(&certainty));
+        match lines.iter_mut().find(|(arms, _, how)| is_of(arms, how)) {
             Some((_, words, how)) => {
                 words.push(word);
                 how.push(certainty);
@@ -42,18 +42,19 @@ pub(super) fn conclusion(report: &Report, arms: &Arms) -> Vec<(String, String)> 
             None => lines.push((best, vec![word], vec![certainty])),
         }
     }
-    let line = |(arm, words, mut how): (Option<usize>, Vec<String>, Vec<String>)| {
+    let line = |(best, words, mut how): (Vec<usize>, Vec<String>, Vec<String>)| {
         how.dedup();
         let how = how.join("; ");
-        (words.join(", "), arm.map_or(how.clone(), |arm| format!("{}; {how}", arms.name(arm))))
+        let name = if let [one] = best[..] { format!("{}; ", arms.name(one)) } else { String::new() };
+        (words.join(", "), name + &how)
     };
     let cases = cases::summary(report).map(|words| ("cases".to_owned(), words));
     lines.into_iter().map(line).chain(cases).collect()
 }
 
-/// The arm that is best in a quantity, by its pairs with the first, if it differs from any other,
-/// and what is known of that. None if nothing is compared.
-fn best(report: &Report, arms: &Arms, quantity: Quantity) -> Option<(Option<usize>, String)> {
+/// The arms that may be the best in a quantity, fewer than all, and what is known of that. None if
+/// nothing is compared.
+fn best(report: &Report, arms: &Arms, quantity: Quantity) -> Option<(Vec<usize>, String)> {
     let metric = quantity.metric(&report.workload.metric);
     let compared: Vec<&Comparison> = report
         .comparisons
@@ -61,50 +62,33 @@ fn best(report: &Report, arms: &Arms, quantity: Quantity) -> Option<(Option<usiz
         .filter(|one| one.quantity == quantity && !report.arms[one.arm].control)
         .collect();
     let first = compared.first()?.base;
-    let cost = |one: &Comparison| if metric.better == Better::Higher { -one.change } else { one.change };
-    let ahead = compared.iter().copied().filter(|one| cost(one) < 0.0);
-    let best = ahead.min_by(|a, b| cost(a).total_cmp(&cost(b)));
-    // The intervals against the first arm hold together. So two arms differ if theirs have nothing
-    // in common.
-    let overlaps = |a: &Comparison, b: &Comparison| match (a.interval, b.interval) {
-        (Some(a), Some(b)) => a.overlaps(b) || report.withheld.contains(&quantity),
-        _ => true,
+    // The interval of what an arm costs more than the first. They hold together, so the best arm is
+    // among those that may cost as little as any arm is sure to.
+    let costs = |one: &Comparison| {
+        let (low, high) =
+            one.interval.map_or((f64::NEG_INFINITY, f64::INFINITY), |found| (found.low, found.high));
+        let (low, high) = if metric.better == Better::Higher { (-high, -low) } else { (low, high) };
+        if one.verdict.is_difference() { (low, high) } else { (low.min(0.0), high.max(0.0)) }
     };
-    let rivals: Vec<usize> = match best {
-        None => compared.iter().filter(|one| !one.verdict.is_difference()).map(|one| one.arm).collect(),
-        Some(best) => {
-            let others = compared.iter().filter(|one| one.arm != best.arm && overlaps(one, best));
-            (!best.verdict.is_difference())
-                .then_some(first)
-                .into_iter()
-                .chain(others.map(|one| one.arm))
-                .collect()
-        }
-    };
-    if rivals.len() == compared.len() {
-        return Some((None, none_best(report, &compared)));
+    let least = compared.iter().map(|one| costs(one).1).fold(0.0, f64::min);
+    let may_be = compared.iter().filter(|one| costs(one).0 <= least).map(|one| one.arm);
+    let best: Vec<usize> = (least >= 0.0).then_some(first).into_iter().chain(may_be).collect();
+    if best.len() > compared.len() || report.withheld.contains(&quantity) {
+        return Some((Vec::new(), none_best(report, &compared)));
     }
-    let name = &metric.name;
-    let against = match best {
-        Some(one) if one.verdict.is_difference() => {
-            format!("{} than {}, {}", size(one, name), arms.label(first), p_value(one.p_corrected))
+    let certainty = match best[..] {
+        [arm] if arm == first => first_arm(report, arms, quantity, &metric.name),
+        [arm] => {
+            let one = compared.iter().find(|one| one.arm == arm)?;
+            let p = p_value(one.p_corrected);
+            format!("{} than {}, {p}", size(one, &metric.name), arms.label(first))
         }
-        Some(one) => {
-            let interval = one.interval.map_or_else(|| "-".to_owned(), between);
-            format!("{name} {interval} against {}", arms.label(first))
+        _ => {
+            let names: Vec<String> = best.iter().map(|arm| arms.label(*arm)).collect();
+            format!("one of {} (no difference shown between them)", names.join(", "))
         }
-        None => first_arm(report, arms, quantity, name),
     };
-    let rivals: Vec<String> = rivals.into_iter().map(|arm| arms.label(arm)).collect();
-    let best = best.map_or(first, |one| one.arm);
-    Some((
-        Some(best),
-        if rivals.is_empty() {
-            against
-        } else {
-            format!("{against}; not shown to differ from {}", rivals.join(", "))
-        },
-    ))
+    Some((best, certainty))
 }
 
 /// Why no arm is best.
