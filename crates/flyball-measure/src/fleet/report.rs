@@ -71,6 +71,7 @@ pub struct MachineEffect {
     pub arm: usize,
     pub quantity: Quantity,
     pub change: f64,
+    /// Of this machine alone.
     pub interval: Option<Interval>,
     /// Corrected for the number of machines.
     pub verdict: Verdict,
@@ -89,7 +90,7 @@ pub struct Effect {
     /// Its interval. A verdict is given only if both means show it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plain_interval: Option<Interval>,
-    /// Of the mean over machines like these.
+    /// Of the mean over machines like these, corrected for the number of arms like the verdict.
     pub interval: Option<Interval>,
     /// Of the mean, or of the one in which each machine counts once, if that is larger.
     pub p: f64,

@@ -45,6 +45,9 @@ pub fn fleet_text<P: Painter + Copy>(
     );
     let _ = writeln!(out, "against   {}\n", one_line(report.experiment.arms[0].0.clone()));
     out.push_str(&grid(report).render_within(screen.painter, screen.width));
+    if let arms @ 3.. = report.experiment.arms.len() {
+        let _ = writeln!(out, "intervals and words of each quantity hold together for its {} arms", arms - 1);
+    }
     out.push('\n');
     for effect in &report.effects {
         for line in lines(report, effect) {
