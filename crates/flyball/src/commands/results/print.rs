@@ -118,7 +118,13 @@ pub(super) fn shifts(answer: &Answer) -> String {
     }
     let percent_false = ((1.0 - answer.confidence) * 1e4).round() / 1e2;
     if answer.shifted.is_empty() {
-        let _ = writeln!(out, "no series shifted");
+        if answer.series > 0 {
+            let _ = writeln!(
+                out,
+                "no shift found in {} (one in the last runs, or no larger than the waves of a series, is not found)",
+                count(answer.series, "series", "series")
+            );
+        }
         return out;
     }
     let _ = writeln!(
