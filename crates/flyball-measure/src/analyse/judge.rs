@@ -209,15 +209,18 @@ pub(super) fn compare_summaries(
         };
         // Both are of a fixed number of pairs. Slow rounds widen the interval, and a difference of
         // typical rounds needs fewer rounds than normal noise of that width.
-        let is_uneven = || [Some(base), arms[comparison.arm]].into_iter().flatten().any(is_uneven);
-        if !comparison.paired || until || is_uneven() {
+        let is_uneven = [Some(base), arms[comparison.arm]].into_iter().flatten().any(is_uneven);
+        if !comparison.paired || until || is_uneven {
             comparison.rounds_for_one_percent = None;
         }
         // Two hundred simulated comparisons: only where the answer is read.
         let other = arms[comparison.arm].filter(|other| other.is_judged && comparison.paired && !until);
         if let (Verdict::NoDifferenceShown, Some(other)) = (comparison.verdict, other) {
+            // Slow rounds of one arm can hide changes on their side only, far beyond the interval.
+            // Without far rounds, this is less than twice half of its width.
+            let width = comparison.interval.map_or(f64::INFINITY, Interval::half_width);
             comparison.shows = stats::shift_shown(&log_ratios(base, other), alpha / correction.medians)
-                .filter(|shift| *shift > 0.0)
+                .filter(|shift| *shift > 0.0 && !(is_uneven && *shift > 4.0 * width))
                 .map(|shift| shift.exp_m1().max(comparison.step));
         }
     }

@@ -854,6 +854,20 @@ fn an_arm_that_noise_puts_first_is_not_called_the_best() {
 }
 
 #[test]
+fn slow_rounds_of_one_arm_leave_out_what_would_have_been_seen() {
+    let mut random = Noise::new(23);
+    let mut text = |slow: f64| {
+        let (manifest, rounds) = drawn(&["a", "b"], 40, |block, arm| {
+            (if arm == 1 && block % 13 == 3 { slow } else { 1.0 }) * (0.02 * random.draw()).exp()
+        });
+        text_of(&analyse(&manifest, &rounds))
+    };
+    assert!(text(1.0).contains("would have been seen"));
+    let slow = text(2.0);
+    assert!(slow.contains("unclear") && !slow.contains("would have been seen"), "{slow}");
+}
+
+#[test]
 fn rare_slow_rounds_are_told_beside_the_verdict() {
     let mut random = Noise::new(2);
     let (mut manifest, mut rounds) = drawn(&["a", "b"], 15, |block, arm| {

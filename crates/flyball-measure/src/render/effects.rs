@@ -1,6 +1,6 @@
 //! What programs under several settings come to: a sentence per program.
 
-use super::parts::difference;
+use super::parts::{difference, typical};
 use crate::{
     analyse::{Comparison, ProgramEffect, Report, Verdict},
     numbers::{between, p_value},
@@ -25,12 +25,13 @@ fn sentence(report: &Report, all: &[&ProgramEffect]) -> Option<String> {
     let size = |one: &ProgramEffect| one.effect.interval.map_or_else(|| "no interval".to_owned(), between);
     let cells: Vec<String> = all.iter().map(|one| format!("{} under {}", size(one), one.under)).collect();
     let cells = format!("{} {}", report.workload.metric.name, cells.join(", "));
+    let typical = all.iter().map(|one| typical(report, &one.effect)).max().unwrap_or_default();
     let tests: Vec<&Comparison> = all.iter().filter_map(|one| one.interaction.as_ref()).collect();
     let Some(p) = tests.iter().filter(|one| differs(one)).map(|one| one.p_corrected).reduce(f64::min) else {
         let widest =
             tests.iter().filter_map(|one| one.interval).map(Interval::half_width).reduce(f64::max)?;
         return Some(format!(
-            "{program} against {base}: no sign that the difference depends on the settings (that is known to \u{b1}{:.1} \
+            "{program} against {base}: no sign that the difference depends on the settings{typical} (that is known to \u{b1}{:.1} \
              %): {cells}.",
             100.0 * widest
         ));
@@ -53,7 +54,8 @@ fn sentence(report: &Report, all: &[&ProgramEffect]) -> Option<String> {
         }
         (None, None) => format!("differs from {base} by an amount that depends on the settings"),
     };
-    Some(format!("{program} {words} ({}): {cells}.", p_value(p)))
+    let odd = if typical.is_empty() { "" } else { ", which does not count how far odd rounds lie" };
+    Some(format!("{program} {words}{odd} ({}): {cells}.", p_value(p)))
 }
 
 /// Whether a difference is shown.
