@@ -115,6 +115,13 @@ pub fn judge(manifest: &Manifest, rounds: &[Round], quantity: Quantity, question
     compare(manifest, &arms, quantity, Correction::for_questions(questions))
 }
 
+/// What [`analyse`] notes if rounds of an arm lie far from the others, or on two levels.
+pub fn odd_rounds(manifest: &Manifest, rounds: &[Round], arm: usize, quantity: Quantity) -> Option<String> {
+    let counted: Vec<&Round> = rounds.iter().filter(|round| !round.warm_up).collect();
+    let arms = [0, arm].map(|arm| report_arm(manifest, &counted, arm));
+    notes::odd_rounds(&arms, usize::from(arm > 0), quantity, &manifest.schedule)
+}
+
 /// The logarithms of each arm over the first, block by block, in each quantity that is judged.
 pub(crate) fn differences(manifest: &Manifest, rounds: &[Round]) -> Vec<(Quantity, usize, Vec<f64>)> {
     let rounds = &*cases::common(rounds);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use flyball_measure::{Comparison, Manifest, Metric, RunDirectory, judge, render};
+use flyball_measure::{Comparison, Manifest, Metric, RunDirectory, judge, odd_rounds, render};
 use flyball_text::columns::one_line;
 
 use crate::{
@@ -56,11 +56,14 @@ pub struct Confirmed {
     pub keeps_limit: Option<bool>,
     /// The same of the machine as it is, for an absolute limit. It always keeps a relative one.
     pub now_keeps_limit: Option<bool>,
+    /// Rounds of now or of the chosen setting, fresh or of the search, that lie far from the others
+    /// or on two levels: the change is then one of typical rounds.
+    pub odd_rounds: Vec<String>,
 }
 
 impl Confirmed {
-    /// Judges the arm after the first of a comparison.
-    pub fn new(directory: &RunDirectory, goal: &Goal) -> Confirmed {
+    /// Judges the arm after the first of a comparison. The search chose its arm `chosen` for it.
+    pub fn new(directory: &RunDirectory, goal: &Goal, search: &RunDirectory, chosen: usize) -> Confirmed {
         let (manifest, rounds) = (&directory.manifest, &directory.rounds);
         // The gain and the limit hold together.
         let questions = 1 + usize::from(goal.limit.is_some_and(|limit| limit.relative));
@@ -88,8 +91,17 @@ impl Confirmed {
         let now_keeps_limit = goal.limit.and_then(|wanted| {
             if wanted.relative { Some(true) } else { absolute(directory, 0, wanted.aim, wanted.value) }
         });
+        let quantity = goal.aim.quantity;
+        let fresh = [0, 1].map(|arm| odd_rounds(manifest, rounds, arm, quantity));
+        let searched = odd_rounds(&search.manifest, &search.rounds, chosen, quantity);
+        let odd_rounds = fresh
+            .into_iter()
+            .flatten()
+            .map(|note| format!("Fresh rounds of {note}"))
+            .chain(searched.map(|note| format!("Rounds of the search, {note}")))
+            .collect();
         let rounds = rounds.iter().filter(|round| round.arm == 1 && !round.warm_up).count();
-        Confirmed { rounds, objective: of(goal.aim), limit, keeps_limit, now_keeps_limit }
+        Confirmed { rounds, objective: of(goal.aim), limit, keeps_limit, now_keeps_limit, odd_rounds }
     }
 
     /// Whether fresh rounds show a gain: the setting is better than the machine as it is, or keeps
@@ -257,6 +269,7 @@ impl<'a> Verdict<'a> {
             Some(confirmed) => {
                 out += &self.objective(confirmed, metric, manifest.schedule.confidence);
                 out += &self.limit(confirmed, metric);
+                out.extend(confirmed.odd_rounds.iter().map(|note| format!("{note}\n")));
             }
         }
         if self.second {
@@ -284,7 +297,8 @@ impl<'a> Verdict<'a> {
             return format!("The fresh rounds were too few for {name}.\n");
         };
         let range = format!(
-            "({} to {} at {} %{}, {} fresh pairs)",
+            "{}({} to {} at {} %{}, {} fresh pairs)",
+            if confirmed.odd_rounds.is_empty() { "" } else { "in typical rounds " },
             render::percent(interval.low),
             render::percent(interval.high),
             render::level(confidence),

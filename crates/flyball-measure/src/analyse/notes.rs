@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use rand::{Rng as _, SeedableRng as _};
+
 use super::{
     judge::log_ratios,
     quantity::Quantity,
@@ -13,6 +15,7 @@ use crate::{
     meter::Domain,
     numbers::{between, number, p_value, percent},
     run_directory::{Manifest, Round},
+    schedule::Schedule,
     speed::SpeedNote,
     watch::{Counting, Grade},
 };
@@ -239,18 +242,110 @@ pub(super) fn carry_over(rounds: &[Round], arms: &[ArmReport], comparisons: &[Co
     (1..arms.len()).filter_map(of_arm).collect()
 }
 
-/// The mean that throughput follows, and its words. Of a rate it is the work of all rounds over
-/// their time.
-fn mean(arm: &ArmReport, summary: &Summary) -> (&'static str, f64) {
-    let times = arm.summary(Quantity::Time).map(|time| &time.points);
-    match times.filter(|times| summary.metric.is_rate() && times.len() == summary.points.len()) {
-        Some(times) => {
-            let work = summary.points.iter().zip(times).map(|(rate, time)| rate.value * time.value);
-            let time: f64 = times.iter().map(|time| time.value).sum();
-            ("the work of all rounds over their time", work.sum::<f64>() / time)
+/// The mean that throughput follows. Of a rate it is the work of all rounds over their time.
+struct Mean {
+    words: &'static str,
+    /// What each round adds to the sum above and below the line.
+    parts: BTreeMap<(usize, usize), (f64, f64)>,
+}
+
+impl Mean {
+    fn new(arm: &ArmReport, summary: &Summary) -> Mean {
+        let key = |point: &Point| (point.boot, point.block);
+        let times = arm.summary(Quantity::Time).map(|time| &time.points);
+        match times.filter(|times| summary.metric.is_rate() && times.len() == summary.points.len()) {
+            Some(times) => {
+                let part =
+                    |(rate, time): (&Point, &Point)| (key(rate), (rate.value * time.value, time.value));
+                let parts = summary.points.iter().zip(times).map(part).collect();
+                Mean { words: "the work of all rounds over their time", parts }
+            }
+            None => {
+                let parts = summary.points.iter().map(|point| (key(point), (point.value, 1.0))).collect();
+                Mean { words: "the mean", parts }
+            }
         }
-        None => ("the mean", summary.mean),
     }
+
+    fn value(&self) -> f64 {
+        let (above, below) =
+            self.parts.values().fold((0.0, 0.0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
+        above / below
+    }
+
+    /// The probability of means that differ so much if the arms of each block could as well be
+    /// exchanged, of 1,999 random exchanges. `None` without common blocks.
+    fn test(&self, base: &Mean) -> Option<f64> {
+        const EXCHANGES: usize = 1999;
+        type Part = (f64, f64);
+        let pairs: Vec<[Part; 2]> =
+            self.parts.iter().filter_map(|(key, part)| Some([*part, *base.parts.get(key)?])).collect();
+        let change = |exchanged: &mut dyn FnMut() -> bool| {
+            let mut sums = [(0.0, 0.0); 2];
+            for pair in &pairs {
+                let first = usize::from(exchanged());
+                for (sum, part) in sums.iter_mut().zip([pair[first], pair[1 - first]]) {
+                    *sum = (sum.0 + part.0, sum.1 + part.1);
+                }
+            }
+            (sums[0].0 / sums[0].1 / (sums[1].0 / sums[1].1)).ln().abs()
+        };
+        let seen = change(&mut || false) * (1.0 - 1e-9);
+        let mut random = rand_pcg::Pcg64Mcg::seed_from_u64(1);
+        let as_far = (0..EXCHANGES).filter(|_| change(&mut || random.random()) >= seen).count();
+        (pairs.len() > 1).then(|| (1 + as_far) as f64 / (1 + EXCHANGES) as f64)
+    }
+}
+
+/// That rounds of an arm lie far from the others, or on two levels: what verdicts about typical
+/// rounds do not count.
+pub(super) fn odd_rounds(
+    arms: &[ArmReport],
+    index: usize,
+    quantity: Quantity,
+    schedule: &Schedule,
+) -> Option<String> {
+    let (base, arm) = (arms.first()?, &arms[index]);
+    let summary = arm.summary(quantity)?;
+    let mean = Mean::new(arm, summary);
+    let alpha = (1.0 - schedule.confidence) / arms.len().saturating_sub(1).max(1) as f64;
+    let against = base.summary(quantity).filter(|_| index > 0).map(|of_base| {
+        let of_base = Mean::new(base, of_base);
+        let chance = match mean.test(&of_base).filter(|_| !schedule.is_until()) {
+            Some(p) if p <= alpha => p_value(p),
+            Some(p) => format!("{}: may be chance", p_value(p)),
+            None => "not tested".to_owned(),
+        };
+        let value = of_base.value();
+        format!(" ({}: {}, {}, {chance})", base.name, number(value), percent(mean.value() / value - 1.0))
+    });
+    let follows = format!("{}, {}{}", mean.words, number(mean.value()), against.unwrap_or_default());
+    if let Some([low, high]) = two_levels(&summary.values()) {
+        return Some(format!(
+            "{}: {} {TWO_LEVELS}: {} in {} rounds and {} in {}. The median shows one \
+             of them at most, and intervals can end between them; throughput and bills follow {follows}.",
+            arm.name,
+            summary.metric.name,
+            number(low.0),
+            low.1,
+            number(high.0),
+            high.1
+        ));
+    }
+    let rounds: Vec<String> = summary.outliers.iter().map(|block| (block + 1).to_string()).collect();
+    (!rounds.is_empty()).then(|| {
+        format!(
+            "{}: {} far from the others in round {}. {}; throughput and bills follow {follows}.",
+            arm.name,
+            summary.metric.name,
+            rounds.join(", "),
+            if schedule.is_until() {
+                "With --until, intervals and verdicts count how far"
+            } else {
+                "Verdicts are about typical rounds and do not count how far"
+            }
+        )
+    })
 }
 
 /// The medians of the thirds of values.
@@ -479,43 +574,10 @@ fn arm_notes(report: &Report, index: usize, changed: &[Changed]) -> Vec<String> 
                 arm.name, summary.metric.name
             ));
         }
-        // Energy and work per joule follow the performance of the same round: one note for the
-        // round is enough.
-        if summary.quantity != Quantity::Performance {
-            continue;
-        }
-        let (what, mean_of_arm) = mean(arm, summary);
-        let against = base.summary(Quantity::Performance).filter(|_| index > 0).map(|of_base| {
-            let (_, mean) = mean(base, of_base);
-            format!(" ({}: {}, {})", base.name, number(mean), percent(mean_of_arm / mean - 1.0))
-        });
-        let follows = format!("{what}, {}{}", number(mean_of_arm), against.unwrap_or_default());
-        if let Some([low, high]) = two_levels(&summary.values()) {
-            notes.push(format!(
-                "{}: {} {TWO_LEVELS}: {} in {} rounds and {} in {}. The median shows one \
-                 of them at most, and intervals can end between them; throughput and bills follow {follows}.",
-                arm.name,
-                summary.metric.name,
-                number(low.0),
-                low.1,
-                number(high.0),
-                high.1
-            ));
-        } else if !summary.outliers.is_empty() {
-            let rounds: Vec<String> = summary.outliers.iter().map(|block| (block + 1).to_string()).collect();
-            notes.push(format!(
-                "{}: {} far from the others in round {}. {}; throughput and bills follow {follows}.",
-                arm.name,
-                summary.metric.name,
-                rounds.join(", "),
-                if report.schedule.is_until() {
-                    "With --until, intervals and verdicts count how far"
-                } else {
-                    "Verdicts are about typical rounds and do not count how far"
-                }
-            ));
-        }
     }
+    // Energy and work per joule follow the performance of the same round: one note for the round is
+    // enough.
+    notes.extend(odd_rounds(&report.arms, index, Quantity::Performance, &report.schedule));
     notes.extend(arm.notes.iter().map(|note| format!("{}: {note}", arm.name)));
     notes
 }

@@ -854,6 +854,24 @@ fn an_arm_that_noise_puts_first_is_not_called_the_best() {
 }
 
 #[test]
+fn means_of_equal_arms_seldom_differ_by_more_than_chance() {
+    let mut random = Noise::new(22);
+    // `share` of the second arm's rounds and three in ten of the first one's take twice as long.
+    let mut differs = |share: f64| {
+        let (manifest, rounds) = drawn(&["a", "b"], 40, |_, arm| {
+            let is_slow = random.0.random_range(0.0..1.0) < if arm == 1 { share } else { 0.3 };
+            (if is_slow { 2.0 } else { 1.0 }) * (0.01 * random.draw()).exp()
+        });
+        odd_rounds(&manifest, &rounds, 1, Quantity::Performance)
+            .is_some_and(|note| !note.contains("may be chance"))
+    };
+    let false_ones = (0..300).filter(|_| differs(0.3)).count();
+    assert!(false_ones <= 8, "{false_ones} of 300");
+    let found = (0..100).filter(|_| differs(0.8)).count();
+    assert!(found >= 90, "{found} of 100");
+}
+
+#[test]
 fn slow_rounds_of_one_arm_leave_out_what_would_have_been_seen() {
     let mut random = Noise::new(23);
     let mut text = |slow: f64| {
@@ -883,7 +901,7 @@ fn rare_slow_rounds_are_told_beside_the_verdict() {
     assert!(text.contains("within the limit in typical rounds"), "{text}");
     assert!(text.contains("no arm; all are within ±0.5 % of a in typical rounds"), "{text}");
     assert!(text.contains("do not count how far; throughput and bills follow the mean, 1.03"), "{text}");
-    assert!(text.contains("(a: 1.000, +3."), "{text}");
+    assert!(text.contains("(a: 1.000, +3.") && text.contains(": may be chance)"), "{text}");
     // The mean of a rate is work over time: 400/s in half of the rounds and 100/s in the others make 160/s.
     manifest.workload.metric = crate::metric::Metric::new("rate", "ops/s", crate::metric::Better::Higher);
     for round in &mut rounds {

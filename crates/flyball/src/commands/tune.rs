@@ -373,7 +373,7 @@ impl Tuning<'_> {
             return Ok(None);
         }
         super::report::write_files(&fresh, fresh.path(), false)?;
-        Ok(Some(Confirmed::new(&fresh, &record.goal)))
+        Ok(Some(Confirmed::new(&fresh, &record.goal, directory, outcome.chosen)))
     }
 }
 

@@ -78,6 +78,25 @@ fn a_search_ends_with_a_confirmed_profile() {
     }
     assert!(folder.path().join("run/search.html").exists());
 
+    // A fresh round that takes four times the energy is told, because the median does not show it.
+    let log = folder.path().join("run/confirm/rounds.jsonl");
+    let mut rounds: Vec<Value> = fs::read_to_string(&log)
+        .expect("rounds")
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    let odd = rounds.iter_mut().find(|round| round["arm"] == 1).expect("a round of the setting");
+    for series in odd["readings"]["energy"].as_array_mut().expect("meters") {
+        let first = series[0][1].as_u64().expect("a count");
+        let last = series.as_array_mut().and_then(|all| all.last_mut()).expect("a reading");
+        last[1] = (first + 4 * (last[1].as_u64().expect("a count") - first)).into();
+    }
+    let lines: Vec<String> = rounds.iter().map(Value::to_string).collect();
+    fs::write(&log, lines.join("\n") + "\n").expect("written");
+    let text = Ran::of(flyball!().current_dir(folder.path()).args(["report", "run"])).out;
+    assert!(text.contains(" in typical rounds (-"), "{text}");
+    assert!(text.contains(&format!("Fresh rounds of {chosen}: energy far from the others")), "{text}");
+
     // Half of the rounds are gone, and with them the confirmation: the search goes on with the
     // block that was chosen then.
     let log = folder.path().join("run/rounds.jsonl");

@@ -30,7 +30,10 @@ pub(crate) fn report(output: &Reporter, directory: &RunDirectory, place: &Path) 
     let folder = directory.path().join(CONFIRM[usize::from(second)]);
     let confirmed = match outcome.chosen {
         0 => None,
-        _ => Some(Confirmed::new(&RunDirectory::open(&folder)?, &record.goal)),
+        _ => {
+            let fresh = RunDirectory::open(&folder)?;
+            Some(Confirmed::new(&fresh, &record.goal, directory, outcome.chosen))
+        }
     };
     let verdict = Verdict::new(&record.goal, &record.searched, directory, &outcome, confirmed, second);
     pictures::write(directory, &Pictures::of_search(directory, &record, &outcome, &verdict), place)?;
