@@ -157,7 +157,8 @@ pub(super) fn answers(
                 [base, arm].iter().any(of_arm)
             };
             let has_no_ratio = any(|found| !found.has_ratios());
-            let is_typical = any(is_uneven);
+            // With --until, answers are about the mean of the ratios, which every round changes.
+            let is_typical = !until && any(is_uneven);
             let mut verdict = limit.verdict(found.as_ref(), is_withheld);
             if is_missing && verdict == GateVerdict::Within {
                 verdict = GateVerdict::CannotTell;
@@ -190,6 +191,7 @@ mod tests {
         analyse,
         metric::{Better, Metric},
         run_directory::tests::{boot, manifest, round},
+        schedule::Length,
     };
 
     /// An arm that takes `factor` times as long, with noise of about one percent.
@@ -215,6 +217,23 @@ mod tests {
         assert_eq!(answer(1.10, 3, "time > +2%"), GateVerdict::CannotTell);
         assert_eq!(answer(0.80, 20, "metric < -5%"), GateVerdict::Over);
         assert_eq!(answer(1.00, 20, "memory > 5%"), GateVerdict::CannotTell);
+    }
+
+    #[test]
+    fn with_until_no_answer_is_of_typical_rounds() {
+        let mut manifest = manifest(&["old", "new"]);
+        manifest.boots.push(boot(&[0, 1]));
+        let value = |place: usize| if place == 7 { 9.0 } else { 1.0 + (place * 7 % 11) as f64 * 0.002 };
+        let rounds: Vec<_> = (0..40).map(|place| round(place / 2, place % 2, value(place))).collect();
+        let limit: Limit = "time > +2%".parse().expect("a limit");
+        for (length, is_typical) in [
+            (Length::Rounds(20), true),
+            (Length::Until { half_width: 0.005, decided: true, least: 6, most: 20 }, false),
+        ] {
+            manifest.schedule.length = length;
+            let report = analyse(&manifest, &rounds);
+            assert_eq!(gate(&manifest, &report, &[limit.clone()])[0].is_typical, is_typical);
+        }
     }
 
     #[test]

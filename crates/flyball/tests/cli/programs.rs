@@ -173,6 +173,8 @@ fn what_goes_wrong_with_programs_is_told() {
         // The warm-up and the first round that counts pass.
         ("second", "[ -e 2 ] && exit 5; [ -e 1 ] && touch 2; touch 1"),
         ("forks", "sleep 300 & exit 0"),
+        ("tty", "[ -t 0 ] || exit 4"),
+        ("much", "head -c 200000000 /dev/zero"),
         ("noise", "head -c 99999 /dev/zero; exit 1"),
         ("cases", "echo a,1.234567; [ $1 = old ] && echo b,1.234567 || echo b,0"),
         ("third", "n=$(cat n || echo 0); echo $((n + 1)) > n; [ $((n % 3)) != 2 ]"),
@@ -209,6 +211,8 @@ fn what_goes_wrong_with_programs_is_told() {
         (&["-M", "3", "./old", "./odd"], 2, "-M of hyperfine is --max-rounds here"),
         (&["./old", "./odd", "--suite", "go"], 1, "found no case (lines 'BenchmarkCASE COUNT N ns/op')"),
         (&["./old", "./noise"], 1, "it printed binary data"),
+        (&["./old", "./tty"], 1, "exit 4"),
+        (&["./much", "./much", "--rounds", "1", "--warm-up", "0"], 0, "too few rounds"),
         (&[&["./cases old", "./cases new"], &CASES[..]].concat(), 13, "left out (1): b (not in ./cases new)"),
         (&[&["./cases old", "./cases old"], &CASES[..]].concat(), 0, "within the limit"),
         (&["./old", "./odd", "--suite", "csv"], 2, "--better"),
