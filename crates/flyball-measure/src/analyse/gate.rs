@@ -232,7 +232,7 @@ mod tests {
         ] {
             manifest.schedule.length = length;
             let report = analyse(&manifest, &rounds);
-            assert_eq!(gate(&manifest, &report, &[limit.clone()])[0].is_typical, is_typical);
+            assert_eq!(gate(&manifest, &report, std::slice::from_ref(&limit))[0].is_typical, is_typical);
         }
     }
 
