@@ -1,5 +1,7 @@
 //! Cells of a table with named columns, as CSV and Parquet files have them.
 
+use flyball_text::is_formula;
+
 /// The kind of a column's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -26,7 +28,8 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// The field of a line of CSV (RFC 4180).
+    /// The field of a line of CSV (RFC 4180). Names come from other programs' files: none is a
+    /// formula for a spreadsheet.
     pub fn csv(&self, kind: Kind) -> String {
         match (self, kind) {
             (Cell::Absent, _) => String::new(),
@@ -34,10 +37,14 @@ impl Cell {
             (Cell::Number(value), _) => value.to_string(),
             (Cell::Integer(value), _) => value.to_string(),
             (Cell::Truth(value), _) => value.to_string(),
-            (Cell::Text(text), _) if text.contains([',', '"', '\n', '\r']) => {
-                format!("\"{}\"", text.replace('"', "\"\""))
+            (Cell::Text(text), _) => {
+                let sign = if is_formula(text) { "'" } else { "" };
+                if text.contains([',', '"', '\n', '\r']) {
+                    format!("\"{sign}{}\"", text.replace('"', "\"\""))
+                } else {
+                    format!("{sign}{text}")
+                }
             }
-            (Cell::Text(text), _) => text.clone(),
         }
     }
 }
@@ -87,6 +94,19 @@ mod tests {
         fn an_exact_number_reads_back_from_csv(value in proptest::num::f64::NORMAL) {
             let text = Cell::Number(value).csv(Kind::Exact);
             proptest::prop_assert_eq!(text.parse::<f64>(), Ok(value));
+        }
+    }
+
+    #[test]
+    fn no_text_is_a_formula() {
+        for (text, cell) in [
+            ("=cmd|x!A1", "'=cmd|x!A1"),
+            ("\t@SUM(1,2)", "\"'\t@SUM(1,2)\""),
+            ("-2+3 read", "'-2+3 read"),
+            ("-1.5", "-1.5"),
+            ("a=b", "a=b"),
+        ] {
+            assert_eq!(Cell::Text(text.to_owned()).csv(Kind::Text), cell);
         }
     }
 

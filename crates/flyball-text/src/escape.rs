@@ -22,6 +22,12 @@ pub fn escape(text: &str) -> String {
     out
 }
 
+/// Returns whether a spreadsheet takes a cell with this text for a formula (OWASP, "CSV
+/// Injection"). A `'` in front of it makes it a text.
+pub fn is_formula(text: &str) -> bool {
+    text.trim_start().starts_with(['=', '+', '-', '@']) && text.trim().parse::<f64>().is_err()
+}
+
 #[cfg(test)]
 mod tests {
     use super::escape;

@@ -13,7 +13,7 @@ mod natural;
 pub mod span;
 mod wrap;
 
-pub use escape::escape;
+pub use escape::{escape, is_formula};
 pub use frequency::ghz;
 pub use hex::{hex, unhex};
 pub use natural::Natural;

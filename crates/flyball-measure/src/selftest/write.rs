@@ -198,8 +198,7 @@ fn clean(text: &str) -> String {
         letter => letter,
     };
     let cell: String = text.chars().map(plain).collect();
-    let formula = cell.trim_start().starts_with(['=', '+', '-', '@']) && cell.trim().parse::<f64>().is_err();
-    if formula { format!("'{cell}") } else { cell }
+    if flyball_text::is_formula(&cell) { format!("'{cell}") } else { cell }
 }
 
 #[cfg(test)]
