@@ -20,7 +20,7 @@ use crate::{
     access::{Action, check, end_of, has_ended, refused, sender_of},
     link::{Link, News},
     message::{Ask, Profile, Refusal, State, Why},
-    text::{MAX_SENTENCE, sendable},
+    text::{MAX_SENTENCE, sendable, shown},
 };
 
 /// Holds of one user but root, those that the service has not taken yet included. The service
@@ -132,7 +132,7 @@ impl Desktop {
     }
 
     fn profile(&self, name: &str) -> std::result::Result<Profile, Refusal> {
-        let invalid = || Refusal::new(Why::Invalid, format!("'{}' is not a power profile", shown(name)));
+        let invalid = || Refusal::new(Why::Invalid, format!("'{}' is not a power profile", shown(name, 40)));
         let profile: Profile = name.parse().map_err(|()| invalid())?;
         let offered = self.inner().state.profiles.iter().any(|offered| offered.profile == profile);
         offered
@@ -258,11 +258,6 @@ async fn vanishes(end: MessageStream, cookie: u32, desktop: Arc<Desktop>) {
     }
 }
 
-/// What a message may repeat of a text of the caller's.
-pub(crate) fn shown(text: &str) -> String {
-    text.chars().filter(|character| !character.is_control()).take(40).collect()
-}
-
 /// Both faces have these members; the newer one has some more.
 macro_rules! face {
     ($name:ident, $interface:tt, $face:expr, { $($more:tt)* }) => {
@@ -348,7 +343,7 @@ face!(UPower, "org.freedesktop.UPower.PowerProfiles", Face::UPower, {
     fn set_action_enabled(&self, action: &str, enabled: bool) -> Result<()> {
         // There is nothing to enable.
         let _ = enabled;
-        Err(Error::NotSupported(format!("there is no action '{}'", shown(action))))
+        Err(Error::NotSupported(format!("there is no action '{}'", shown(action, 40))))
     }
 
     #[zbus(property)]

@@ -18,6 +18,13 @@ pub(crate) fn sendable(text: &str, most: usize) -> String {
     out
 }
 
+/// What a message and the log repeat of a caller's text: at most `most` characters, and none that
+/// does anything to a terminal or to the text around it.
+pub(crate) fn shown(text: &str, most: usize) -> String {
+    let is_plain = |c: &char| flyball_process::terminal::is_plain(*c) && !c.is_control();
+    text.chars().filter(is_plain).take(most).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -28,6 +35,11 @@ mod tests {
         access::refused,
         message::{Refusal, Why},
     };
+
+    #[test]
+    fn a_callers_text_does_nothing() {
+        assert_eq!(shown("ga\u{202e}m\te\n\u{200f}\u{1b}[1m", 6), "game[1");
+    }
 
     proptest! {
         /// Any text gives a message that the bus takes, as a value and as an error.

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{Bus, BusNotice, CHOSEN, PREFIX, is_chosen};
-use crate::{Answer, Ask, Profile, Refusal, Why};
+use crate::{Answer, Ask, Profile, Refusal, Why, text::shown};
 
 /// Characters of an owner: an application names itself.
 const MAX_OWNER: usize = 64;
@@ -50,7 +50,7 @@ impl Bus<'_> {
                 self.choose(profile, Owner::Desktop(Some(user)), service, moment).map(|()| Value::Null)
             }
             Ask::Hold { cookie, profile, application, user } => {
-                let name = application.chars().filter(|c| !c.is_control()).take(MAX_OWNER).collect();
+                let name = shown(&application, MAX_OWNER);
                 let owner = Owner::Client { cookie, user, name };
                 self.hold((cookie, user), profile, owner, service, moment).map(|()| Value::Null)
             }
