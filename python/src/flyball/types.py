@@ -382,6 +382,7 @@ class Confirmed(TypedDict):
     limit: Union[Comparison, None]
     now_keeps_limit: Union[bool, None]
     objective: Union[Comparison, None]
+    odd_rounds: List[str]
     rounds: int
 
 
@@ -2087,19 +2088,19 @@ class Wanted1(TypedDict):
     exactly: Value
 
 
-class Wanted8(TypedDict):
+class Wanted9(TypedDict):
     """A share of the highest frequency of the hardware."""
 
     share: Percent
 
 
-Wanted9 = TypedDict("Wanted9", {"up-to": "str"})
+Wanted10 = TypedDict("Wanted10", {"up-to": "str"})
 
 
-Wanted10 = TypedDict("Wanted10", {"within-latency": "Micros"})
+Wanted11 = TypedDict("Wanted11", {"within-latency": "Micros"})
 
 
-Wanted = Union[Literal["min", "max", "base", "nominal", "efficient", "normal"], "Wanted1", "Wanted8", "Wanted9", "Wanted10"]
+Wanted = Union[Literal["min", "max", "base", "nominal", "efficient", "normal", "default"], "Wanted1", "Wanted9", "Wanted10", "Wanted11"]
 
 
 Window = TypedDict("Window", {"from": "int", "to": "int"})
