@@ -80,7 +80,7 @@ fn remedies_clear_their_findings() {
         ("sim:gold-6138", &["epb=0", "-c", "3"], "firmware.energy-bias", "warning"),
         ("sim:gold-6138", &["max-freq=1.5GHz", "-c", "3"], "conflict.limits", "warning"),
         ("sim:gold-6138", &["latency-limit=n/a", "-c", "4"], "conflict.latency-limit", "warning"),
-        ("sim:gold-6138", &["idle-state=off", "-c", "4"], "conflict.cpuidle", "note"),
+        ("sim:gold-6138", &["idle-state=off", "-c", "4"], "conflict.cpuidle", "warning"),
         ("sim:gold-6138", &["online=off", "-c", "5"], "now.offline", "note"),
         ("sim:ryzen-5750g", &["turbo=off"], "conflict.turbo-off", "warning"),
         ("sim:ryzen-5750g", &["boost=off", "-c", "2"], "conflict.turbo", "warning"),
