@@ -168,6 +168,8 @@ fn make(place: &Path) -> Result<(), Failure> {
 /// A chart as SVG, and as PNG too in builds that have it.
 fn save_chart(place: &Path, name: &str, chart: &flyball_plot::Chart, as_png: bool) -> Result<(), Failure> {
     save(place, &format!("{name}.svg"), chart.svg().as_bytes())?;
+    #[cfg(not(feature = "png"))]
+    let _ = as_png;
     #[cfg(feature = "png")]
     if as_png {
         // Two pixels for one: sharp on dense screens and in print.
