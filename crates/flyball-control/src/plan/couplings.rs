@@ -435,22 +435,22 @@ impl Planner<'_> {
                 continue;
             }
             // What each CPU asks for after the plan.
-            let mut asked: BTreeMap<u32, (u64, &Place)> = BTreeMap::new();
+            let mut asked: BTreeMap<u32, (Value, &Place)> = BTreeMap::new();
             for place in self.snapshot.places(knob)? {
                 let value = match self.wants.get(&(knob, place.at.clone())) {
                     Some(want) => want.value.clone(),
                     None => self.snapshot.value_if_readable(knob, place)?,
                 };
-                if let Some(asks) = value.as_ref().and_then(asks_for) {
-                    asked.extend(place.cpus.iter().map(|cpu| (cpu, (asks, place))));
+                if let Some(value) = value {
+                    asked.extend(place.cpus.iter().map(|cpu| (cpu, (value.clone(), place))));
                 }
             }
             for want in &wants {
-                let Some(asks) = want.value.as_ref().and_then(asks_for) else { continue };
+                let Some(wanted) = &want.value else { continue };
                 let own = &want.place.cpus;
                 let siblings = own.iter().filter_map(|cpu| core_of.get(&cpu)).flat_map(|core| core.iter());
                 let theirs = siblings.filter(|cpu| !own.contains(*cpu)).filter_map(|cpu| asked.get(&cpu));
-                for (_, place) in theirs.filter(|(theirs, _)| *theirs > asks) {
+                for (_, place) in theirs.filter(|(theirs, _)| asks_for_more(theirs, wanted)) {
                     let found = higher.entry(want.from.clone());
                     found.or_insert_with(|| (CpuList::new(), knob, (*place).clone())).0.add(&place.cpus);
                 }
@@ -506,21 +506,29 @@ impl Planner<'_> {
     }
 }
 
-/// Returns how much speed a value asks for, for comparing values of one knob.
-fn asks_for(value: &Value) -> Option<u64> {
-    Some(match value {
-        Value::Frequency(frequency) => frequency.0,
-        Value::Switch(is_on) => u64::from(*is_on),
-        Value::Epp(epp) => u64::from(u8::MAX - epp.0),
-        Value::Word(word) => match word.as_str() {
-            "performance" => 3,
-            "balance_performance" => 2,
-            "balance_power" => 1,
-            "power" | "powersave" => 0,
-            _ => return None,
-        },
-        _ => return None,
-    })
+/// Returns whether a value of a knob asks for more speed than another. The order of a word and a
+/// number of `epp` is not known here.
+fn asks_for_more(theirs: &Value, own: &Value) -> bool {
+    match (theirs, own) {
+        (Value::Frequency(theirs), Value::Frequency(own)) => theirs > own,
+        (Value::Switch(theirs), Value::Switch(own)) => theirs > own,
+        (Value::Epp(theirs), Value::Epp(own)) => theirs.0 < own.0,
+        (Value::Word(theirs), Value::Word(own)) => {
+            speed_of(theirs).zip(speed_of(own)).is_some_and(|(theirs, own)| theirs > own)
+        }
+        _ => false,
+    }
+}
+
+/// Returns the rank of a preference, or of a governor whose choice does not depend on load.
+fn speed_of(word: &str) -> Option<u32> {
+    match word {
+        "performance" => Some(3),
+        "balance_performance" => Some(2),
+        "balance_power" => Some(1),
+        "power" | "powersave" => Some(0),
+        _ => None,
+    }
 }
 
 /// Returns the number of a value, for comparing.
