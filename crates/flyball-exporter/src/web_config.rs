@@ -261,8 +261,8 @@ impl Guard {
     }
 
     /// Begins to hash the password that the connection of this number gave.
-    pub fn hash(&mut self, number: u64, (user, password): &(String, String)) {
-        let digest = digest(&(user.clone(), password.clone()));
+    pub fn hash(&mut self, number: u64, given: &(String, String)) {
+        let (user, password) = given;
         let (result, is_right) = mpsc::channel();
         let (own, password, done) = (self.users.get(user).cloned(), password.clone(), Arc::clone(&self.done));
         thread::spawn(move || {
@@ -272,7 +272,7 @@ impl Guard {
             let _ = result.send(is_right);
             let _ = rustix::io::write(&done, &1_u64.to_ne_bytes());
         });
-        self.hashed = Some(Hashed { number, digest, is_right });
+        self.hashed = Some(Hashed { number, digest: digest(given), is_right });
     }
 
     /// The connection whose password has been hashed, and what it gets.

@@ -106,16 +106,20 @@ struct PowerLimit {
 }
 
 impl PowerLimit {
-    /// Returns PKG_POWER_LIMIT bits 14:0 in the unit of 0x606 bits 3:0, in watts.
+    /// Returns bits 14:0 in the unit of 0x606 bits 3:0, in watts.
+    fn watts(&self, field: u64) -> f64 {
+        (field & 0x7fff) as f64 / f64::from(1u32 << (self.units & 0xf))
+    }
+
+    /// Returns PKG_POWER_LIMIT bits 14:0, in watts.
     fn long(&self) -> f64 {
-        (self.limit & 0x7fff) as f64 / f64::from(1u32 << (self.units & 0xf))
+        self.watts(self.limit)
     }
 
     /// Returns the lower of the limits that are enabled, with its name: the processor obeys both. The
     /// short-term one is in bits 46:32, enabled by bit 47.
     fn lowest(&self) -> Option<(&'static str, f64)> {
-        let unit = f64::from(1u32 << (self.units & 0xf));
-        let short = (self.limit >> 32 & 0x7fff) as f64 / unit;
+        let short = self.watts(self.limit >> 32);
         let long = self.is_enabled().then(|| (LONG, self.long()));
         let short = (self.limit >> 47 & 1 == 1 && short > 0.0).then_some((SHORT, short));
         long.into_iter().chain(short).min_by(|one, other| one.1.total_cmp(&other.1))
@@ -123,7 +127,7 @@ impl PowerLimit {
 
     /// Returns PKG_POWER_INFO's thermal design power.
     fn rating(&self) -> f64 {
-        (self.info & 0x7fff) as f64 / f64::from(1u32 << (self.units & 0xf))
+        self.watts(self.info)
     }
 
     fn is_enabled(&self) -> bool {

@@ -14,6 +14,8 @@ const NO_LIMIT: KiloHertz = KiloHertz(crate::table::sst::NO_LIMIT as u64);
 /// The lowest plausible power limit. Less than this is a wrong unit, not a limit to work under.
 const LEAST_POWER: MicroWatts = MicroWatts(1_000_000);
 
+/// The step of power limits, 1/8 W in microwatts. The few processors with finer steps have these
+/// too.
 const POWER_STEP: u64 = 125_000;
 
 /// The unit of power limits' time windows on all processors but the first Atoms, 1/1024 s, as the
@@ -42,12 +44,11 @@ impl Snapshot {
             accepted,
         };
         match wanted {
-            // Not checked here: what the kernel accepts may change before the setting's step.
-            // The limit has steps of 1/8 W and the kernel rounds down to one (rapl_unit_xlate). The few
-            // processors with finer steps have these too.
+            // The kernel rounds down to a step (rapl_unit_xlate).
             Wanted::Exactly(Value::Power(MicroWatts(microwatts))) if knob == Id::PowerLimit => {
                 Ok(Value::Power(MicroWatts(microwatts / POWER_STEP * POWER_STEP)))
             }
+            // Not checked here: what the kernel accepts may change before the setting's step.
             Wanted::Exactly(value) => Ok(value.clone()),
             Wanted::UpTo(state) if knob == Id::LatencyLimit => self.latency_of(place, state)?.map_err(refuse),
             Wanted::UpTo(state) => self.up_to(place, state).map_err(refuse),

@@ -119,10 +119,8 @@ impl Connection {
             Stage::Head => Some(HEAD_TIME),
             Stage::Answer => Some(ANSWER_TIME),
             // Without end, so that nothing wakes up between scrapes; it gives its place when
-            // another client needs it.
-            Stage::Idle | Stage::Closed => None,
-            // Its turn comes.
-            Stage::Judgement => None,
+            // another client needs it. One that is to be judged has its turn within seconds.
+            Stage::Idle | Stage::Judgement | Stage::Closed => None,
         }
     }
 
@@ -130,7 +128,8 @@ impl Connection {
         Some(self.since + self.limit()?)
     }
 
-    /// Which connection gives its place to a new one first; `None` for one that is being judged or answered.
+    /// Which connection gives its place to a new one first; `None` for one that is being judged or
+    /// answered.
     pub(super) fn rank(&self) -> Option<(bool, Instant)> {
         match self.stage {
             Stage::Head | Stage::Idle => Some((self.stage == Stage::Idle, self.since)),

@@ -14,8 +14,8 @@ use seccompiler::{
 enum Check {
     /// The call has any arguments.
     Any,
-    /// The argument of this number is one of these.
-    OneOf(u8, &'static [u64]),
+    /// The argument of this number is one of these, in any of the lists.
+    OneOf(u8, &'static [&'static [u64]]),
     /// The argument of this number has these bits of the mask.
     Bits(u8, u64, u64),
     /// The call concerns this process: the argument is its number.
@@ -57,15 +57,9 @@ const FCNTL: &[u64] = &[
 #[allow(clippy::unnecessary_cast, reason = "an int in musl's headers")]
 const IOCTL: &[u64] = &[libc::FIONBIO as u64, libc::TCGETS as u64];
 
-/// The same, and locks of files.
+/// Locks of files, and the size of pipes.
 #[allow(clippy::unnecessary_cast, reason = "an int in musl's headers")]
-const FCNTL_OF_FILES: &[u64] = &[
-    libc::F_DUPFD as u64,
-    libc::F_GETFD as u64,
-    libc::F_SETFD as u64,
-    libc::F_GETFL as u64,
-    libc::F_SETFL as u64,
-    libc::F_DUPFD_CLOEXEC as u64,
+const LOCKS: &[u64] = &[
     libc::F_GETLK as u64,
     libc::F_SETLK as u64,
     libc::F_SETLKW as u64,
@@ -76,14 +70,12 @@ const FCNTL_OF_FILES: &[u64] = &[
     libc::F_SETPIPE_SZ as u64,
 ];
 
-/// The size and the mode of a terminal, and what std asks of files.
+/// The size and the mode of a terminal, and what else std asks of files.
 #[allow(clippy::unnecessary_cast, reason = "an int in musl's headers")]
-const IOCTL_OF_FILES: &[u64] = &[
-    libc::FIONBIO as u64,
+const TERMINAL: &[u64] = &[
     libc::FIONREAD as u64,
     libc::FIOCLEX as u64,
     libc::TIOCGWINSZ as u64,
-    libc::TCGETS as u64,
     libc::TCSETS as u64,
     libc::TCSETSW as u64,
     libc::TCSETSF as u64,
@@ -146,7 +138,7 @@ const COMMON: Calls = calls![
     SYS_sigaltstack Check::Any,
     SYS_restart_syscall Check::Any,
     SYS_tgkill Check::Own(0),
-    SYS_prctl Check::OneOf(0, PRCTL),
+    SYS_prctl Check::OneOf(0, &[PRCTL]),
     SYS_getpid Check::Any,
     SYS_gettid Check::Any,
     SYS_getuid Check::Any,
@@ -185,8 +177,8 @@ const OF_SOCKETS: Calls = calls![
     SYS_getsockopt Check::Any,
     SYS_getsockname Check::Any,
     SYS_getpeername Check::Any,
-    SYS_fcntl Check::OneOf(1, FCNTL),
-    SYS_ioctl Check::OneOf(1, IOCTL),
+    SYS_fcntl Check::OneOf(1, &[FCNTL]),
+    SYS_ioctl Check::OneOf(1, &[IOCTL]),
     SYS_prlimit64 Check::Zeros(0, 2),
 ];
 
@@ -242,11 +234,11 @@ const OF_FILES: Calls = calls![
     SYS_kill Check::Own(0),
     // Limits of this process only.
     SYS_prlimit64 Check::Zero(0),
-    SYS_fcntl Check::OneOf(1, FCNTL_OF_FILES),
-    SYS_ioctl Check::OneOf(1, IOCTL_OF_FILES),
+    SYS_fcntl Check::OneOf(1, &[FCNTL, LOCKS]),
+    SYS_ioctl Check::OneOf(1, &[IOCTL, TERMINAL]),
     // The pair by which a screen learns of signals. A datagram could be sent to any socket by its
     // name; a stream is connected to its other end.
-    SYS_socketpair Check::OneOf(1, STREAMS),
+    SYS_socketpair Check::OneOf(1, &[STREAMS]),
     SYS_sendto Check::Zero(4),
     SYS_recvfrom Check::Zero(4),
 ];
@@ -309,8 +301,10 @@ impl Check {
         let equal = |argument, value| int(argument, SeccompCmpOp::Eq, value);
         let rules = match self {
             Check::Any => Vec::new(),
-            Check::OneOf(argument, values) => values
+            Check::OneOf(argument, lists) => lists
                 .iter()
+                .copied()
+                .flatten()
                 .map(|value| Ok(vec![equal(argument, *value)?]))
                 .collect::<Result<Vec<_>, BackendError>>()?,
             Check::Bits(argument, mask, value) => {
