@@ -6,8 +6,8 @@
 //! another for the rest of the page), `sudo` does nothing, and `./bench` and `make` end at once.
 //! `cargo run` is `flyball`. What would take minutes or cannot be simulated is parsed by the
 //! program, and not run: comparisons and searches without a model, guests, `sim run`, `quiet` with
-//! a command. Profiles (`toml`) and `json` are read. `<!-- not run: REASON -->` in front of a block
-//! excludes it.
+//! a command. Profiles (`toml`) and `json` are read, and `scripts/sessions` runs blocks of
+//! `console`. `<!-- not run: REASON -->` in front of a block excludes it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -266,6 +266,8 @@ fn every_block_of_code_runs_or_says_why_not() {
                 "" | "sh" => commands.push(block),
                 // Output and pictures.
                 "text" => {}
+                // Compared with the program in screens.rs.
+                "console" => {}
                 // Run by the tests of python/ and ansible/, which need packages of their own.
                 "python" | "sql" | "yaml" => {}
                 "toml" => {

@@ -1,6 +1,6 @@
 //! What commands say to a person: answers to every setting, folded lists, what is simulated.
 
-use flyball_testing::{Ran, Tree, flyball};
+use flyball_testing::{Ran, Tree, flyball, skip};
 
 #[track_caller]
 fn run(code: i32, words: &[&str]) -> Ran {
@@ -158,28 +158,27 @@ fn two_comparisons_of_one_second_have_directories_of_their_own() {
     assert_eq!(std::fs::read_dir(tree.path()).unwrap().count(), 4);
 }
 
-/// The results that README and the first page print are those of the commands above them.
+/// The sessions in README and the pages are what the program prints, and each command has one.
 #[test]
-fn printed_examples_are_what_the_program_prints() {
+fn sessions_of_the_pages_are_what_the_program_prints() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    for page in ["README.md", "docs/five-minutes.md"] {
-        let text = std::fs::read_to_string(root.join(page)).unwrap();
-        let command = text.find(" compare -M sim:").expect("an example");
-        let (line, rest) = text[command..].split_once('\n').unwrap();
-        let example =
-            rest.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).expect("its results");
-        let tree = Tree::new();
-        let out = tree.path().join("run");
-        let mut words: Vec<&str> = line.split_whitespace().collect();
-        words.extend(["-o", out.to_str().unwrap()]);
-        let printed = run(0, &words).out;
-        for line in example.lines().filter(|line| *line != "...") {
-            let start = line.strip_suffix("...").unwrap_or(line);
-            let is_it =
-                |other: &str| if start == line { other.trim_end() == line } else { other.starts_with(start) };
-            assert!(printed.lines().any(is_it), "{page}: '{line}' is not in\n{printed}");
-        }
+    let page = std::fs::read_to_string(root.join("docs/sessions.md")).unwrap();
+    let help = run(0, &["--help"]).out;
+    let rows = help.lines().take_while(|line| *line != "Common options:");
+    // What is further in continues a description.
+    let rows = rows.filter_map(|line| line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')));
+    let commands: Vec<&str> = rows.filter_map(|row| row.split(' ').next()).collect();
+    assert!(commands.len() > 30, "{commands:?}");
+    for command in commands.into_iter().filter(|command| !["guest", "help"].contains(command)) {
+        assert!(page.contains(&format!("$ flyball {command} ")), "docs/sessions.md lacks {command}");
     }
+    if cfg!(not(feature = "parquet")) {
+        return skip(1, "comparison of sessions", "this build has no `results`");
+    }
+    let program = flyball!().get_program().to_owned();
+    let mut script = std::process::Command::new(root.join("scripts/sessions"));
+    let ran = Ran::of(script.arg("--check").env("FLYBALL", program));
+    assert_eq!(ran.code, 0, "{}", ran.text());
 }
 
 #[test]
