@@ -62,6 +62,26 @@ fn packages_come_from_the_registry_under_a_known_licence() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Clippy's lint `incompatible_msrv` rejects newer items of std in flyball itself.
+#[test]
+fn no_package_needs_a_newer_compiler_than_the_pages_say() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let ours = env!("CARGO_PKG_RUST_VERSION");
+    let number = |text: &str| -> Vec<u32> { text.split('.').map(|part| part.parse().unwrap()).collect() };
+    let metadata = metadata();
+    for package in metadata["packages"].as_array().unwrap() {
+        let Some(theirs) = package["rust_version"].as_str() else { continue };
+        let theirs: Vec<u32> = number(theirs).into_iter().take(number(ours).len()).collect();
+        assert!(theirs <= number(ours), "{} needs Rust {theirs:?}", package["name"]);
+    }
+    for page in ["README.md", "docs/install.md", "docs/dev/packagers.md"] {
+        let text = std::fs::read_to_string(root.join(page)).unwrap();
+        assert!(text.contains(&format!("{ours} or newer")), "{page} names another Rust version");
+    }
+    let lab = std::fs::read_to_string(root.join("lab/Cargo.toml")).unwrap();
+    assert!(lab.contains(&format!("rust-version = \"{ours}\"")));
+}
+
 #[test]
 fn an_expression_needs_one_choice_and_all_of_a_conjunction() {
     let licences = licences();
