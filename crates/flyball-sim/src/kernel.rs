@@ -3,8 +3,8 @@
 use strum::VariantArray;
 
 /// A kernel version. Each stands for the stable series that Debian ships under that number, and
-/// 3.10 for Red Hat Enterprise Linux 7's. No kernel before 6.1 was run: what those answer is read
-/// from source (3.10.0-1160.el7, 4.19.48, 5.10.198, 5.15.80).
+/// 3.10 for Red Hat Enterprise Linux 7's. No kernel before 6.1 and no 7.3 was run: what those
+/// answer is read from source (3.10.0-1160.el7, 4.19.48, 5.10.198, 5.15.80, 7.3-rc7).
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, VariantArray, strum::Display, strum::EnumString,
 )]
@@ -38,6 +38,9 @@ pub enum Kernel {
     /// 7.2: numeric EPP and dynamic_epp of amd-pstate.
     #[strum(serialize = "7.2")]
     V7_2,
+    /// 7.3 (rc7): the EPP `dynamic` for each policy of amd-pstate instead of dynamic_epp.
+    #[strum(serialize = "7.3")]
+    V7_3,
 }
 
 impl Kernel {
@@ -52,7 +55,7 @@ impl Kernel {
 
 /// A version that is not modelled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("kernel '{0}' is not modelled (expected 3.10, 4.19, 5.10, 5.15, 6.1, 6.12, 6.18 or 7.2)")]
+#[error("kernel '{0}' is not modelled (expected 3.10, 4.19, 5.10, 5.15, 6.1, 6.12, 6.18, 7.2 or 7.3)")]
 pub struct UnknownKernel(String);
 
 impl UnknownKernel {

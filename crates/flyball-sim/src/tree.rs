@@ -391,11 +391,11 @@ fn child(world: &World, dir: Dir, name: &str) -> Option<Node> {
 
 /// The number of `platform-profile-N`, if there is such a device.
 fn profile_device(world: &World, name: &str) -> Option<u32> {
-    numbered(name, "platform-profile-").filter(|&n| n < platform::count(world))
+    numbered(name, "platform-profile-").filter(|n| platform::numbers(world).contains(n))
 }
 
-fn profile_devices(world: &World) -> impl Iterator<Item = String> {
-    (0..platform::count(world)).map(|n| format!("platform-profile-{n}"))
+fn profile_devices(world: &World) -> impl Iterator<Item = String> + use<> {
+    platform::numbers(world).into_iter().map(|n| format!("platform-profile-{n}"))
 }
 
 /// Returns whether this machine has a directory that a plain one names.
@@ -406,7 +406,7 @@ fn exists(world: &World, dir: Dir) -> bool {
         Dir::Plain(17) => world.platform.board.idle_driver == "intel_idle",
         Dir::Plain(CPU_CORE | CPU_ATOM) => system::is_hybrid(world),
         Dir::Acpi => attributes(dir).iter().any(|attribute| (attribute.present)(world, dir)),
-        Dir::ProfileDevices | Dir::Plain(CLASS_PROFILE) => platform::count(world) > 0,
+        Dir::ProfileDevices | Dir::Plain(CLASS_PROFILE) => !platform::numbers(world).is_empty(),
         Dir::X3d => platform::has_x3d(world),
         _ => true,
     }

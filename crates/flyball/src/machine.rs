@@ -199,7 +199,7 @@ pub(crate) struct MachineOptions {
     #[arg(short = 'M', long, global = true, help_heading = EVERYWHERE, default_value = "live", value_name = "MACHINE")]
     pub machine: MachineArg,
 
-    /// Kernel that a simulated machine models (3.10 to 7.2) or that a guest boots: a version that
+    /// Kernel that a simulated machine models (3.10 to 7.3) or that a guest boots: a version that
     /// `flyball guest fetch` has stored, a bzImage, a vmlinux or a Debian package.
     #[arg(long, global = true, help_heading = SIMULATED, value_name = "VERSION|FILE", hide_short_help = true)]
     pub kernel: Option<String>,

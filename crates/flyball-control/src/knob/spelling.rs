@@ -135,10 +135,12 @@ impl Spelling {
                 let (had, has) = (hands_down_cpusets(was.trimmed()), hands_down_cpusets(now.trimmed()));
                 had == has || (has && cpusets_in_use(host))
             }
-            // A dynamic preference prints the present value's word: only `dynamic` counts.
-            Spelling::Preference => {
-                was.trimmed().starts_with("dynamic") && now.trimmed().starts_with("dynamic")
-            }
+            // A dynamic preference prints the word of the present value, which follows the charger
+            // while the profile is balanced (amd_pstate_get_balanced_epp in amd-pstate.c).
+            Spelling::Preference => [was, now].iter().all(|content| {
+                let words = ["performance", "balance_performance"];
+                words.iter().any(|word| content.trimmed() == format!("dynamic(profile:{word})"))
+            }),
             _ => false,
         }
     }

@@ -33,7 +33,8 @@ pub(super) const EPP: Knob = Knob {
     about: "Tells the processor how to trade speed for energy when it chooses its own frequency: 0 is \
             performance, 255 is power saving. The words stand for 0, 128, 192 (AMD 191) and 255, or \
             other numbers on some models: balance_performance is 32 on Sapphire, Emerald and Granite \
-            Rapids. amd-pstate before kernel 7 rejects numbers.",
+            Rapids. amd-pstate before kernel 7 rejects numbers. dynamic (amd-pstate from kernel 7.3 on) \
+            lets the platform profile decide, until another value or governor performance is set.",
     interacts: &[
         (
             Id::Governor,

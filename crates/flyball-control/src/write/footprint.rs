@@ -15,7 +15,7 @@ use flyball_host::{
 use flyball_sst::setting::{Field, Setting};
 
 use crate::{
-    Location, Mechanism,
+    Id, Location, Mechanism,
     knob::subject::{AuxiliaryId, Subject},
     knob::{Disturbs, SpeedSelect},
     table::pattern::{Captures, Listing, captures, patiently},
@@ -29,6 +29,8 @@ pub struct Footprints<'h> {
     host: &'h dyn Host,
     listing: Listing<'h>,
     policies_of: Option<BTreeMap<u32, u32>>,
+    /// The profiles of devices that amd-pstate registered for a policy's dynamic preference.
+    profiles_of: Option<BTreeMap<String, String>>,
     /// Interrupts that may not be on every CPU, with the CPUs that they may be on.
     pinned: Option<Vec<(String, CpuList)>>,
     /// Settings that were already found everywhere. They need no second search, however many CPUs
@@ -56,6 +58,7 @@ impl<'h> Footprints<'h> {
             host,
             listing: Listing::new(host),
             policies_of: None,
+            profiles_of: None,
             pinned: None,
             everywhere: BTreeSet::new(),
             found: Footprint::new(),
@@ -71,6 +74,9 @@ impl<'h> Footprints<'h> {
     /// `location`.
     pub fn add(&mut self, location: &Location, subject: Subject) {
         self.found.insert(location.clone(), subject);
+        if let (Location::File(path), Subject::Knob(Id::Epp)) = (location, subject) {
+            self.profile_of(path);
+        }
         let here = match location {
             Location::File(path) => {
                 // If no pattern fits a path (a journal of another flyball), its neighbours are
@@ -108,7 +114,30 @@ impl<'h> Footprints<'h> {
     fn take(&mut self, path: String, subject: Subject) {
         // A file that cannot be written cannot be restored either: saving it would only fail later.
         if self.host.writable(&path) {
+            if subject == Subject::Knob(Id::Epp) {
+                self.profile_of(&path);
+            }
             self.found.insert(Location::File(path), subject);
+        }
+    }
+
+    /// Adds the profile that a dynamic preference follows. Its device goes with the preference, and
+    /// one that comes back starts balanced (store_energy_performance_preference in amd-pstate.c).
+    fn profile_of(&mut self, preference: &str) {
+        let subject = Subject::Knob(Id::DeviceProfile);
+        if self.profiles_of.is_none() {
+            let paths = subject.files().flat_map(|file| self.listing.paths(file, &[])).collect::<Vec<_>>();
+            let named = paths.into_iter().filter_map(|path| {
+                let name = self.host.read(&format!("{}/name", path.strip_suffix("/profile")?)).ok()?;
+                Some((name.trim().strip_prefix("amd-pstate-epp-cpu")?.to_owned(), path))
+            });
+            self.profiles_of = Some(named.collect());
+        }
+        let captures = Subject::Knob(Id::Epp).files().find_map(|file| captures(file, preference));
+        let policy = captures.and_then(|found| found.into_iter().find(|(name, _)| *name == "policy"));
+        let known = self.profiles_of.as_ref().zip(policy).and_then(|(known, (_, policy))| known.get(&policy));
+        if let Some(path) = known.cloned() {
+            self.take(path, subject);
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod active;
 mod caps;
+pub(crate) mod dynamic;
 mod files;
 mod passive;
 
@@ -87,6 +88,8 @@ pub(crate) struct AmdCpu {
     default_epp: u8,
     /// The last EPP was written as a number and reads back as one (7.2).
     raw: bool,
+    /// A platform profile decides the EPP of the policy that this CPU is the first of.
+    dynamic: Option<dynamic::Dynamic>,
     /// The CPU's performance levels, once the driver has read them.
     caps: Option<Caps>,
 }
@@ -193,9 +196,10 @@ fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Caps> {
     // A driver that registers again allocates a new struct amd_cpudata.
     state.raw = false;
     // msr_init_perf(): a minimum alone is firmware's, since the driver leaves nothing else behind.
-    // Kernels before 6.13 have no notion of it.
+    // Kernels before 6.13 have no notion of it, and to 7.3 any minimum is firmware's.
     let alone = request.max == 0 && request.desired == 0 && request.epp == 0;
-    state.bios_min = if new && alone && platform.board.access == CppcAccess::Msr { request.min } else { 0 };
+    let firmwares = platform.kernel >= Kernel::V7_3 || new && alone;
+    state.bios_min = if firmwares && platform.board.access == CppcAccess::Msr { request.min } else { 0 };
     if !std::mem::replace(&mut state.known, true) || !new {
         // Up to 6.12 the default is what stands in the register whenever the driver comes.
         state.default_epp = request.epp;
@@ -266,6 +270,7 @@ fn go_offline(platform: &mut Platform, cpu: u32) {
 /// amd_pstate_epp_cpu_exit() and amd_pstate_cpu_exit() since 6.13: nothing but firmware's minimum
 /// is left behind.
 fn release(platform: &mut Platform, cpu: u32) {
+    dynamic::end(platform, cpu);
     let min = platform.amd.cpus[cpu as usize].bios_min;
     send(platform, cpu, platform.boost, PerfRequest { min, max: 0, desired: 0, epp: 0 });
 }

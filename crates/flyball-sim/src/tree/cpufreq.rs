@@ -526,7 +526,7 @@ pub(super) static AMD_PSTATE: &[Attribute] = &[
             amd::store_dynamic_epp(cpufreq, platform, cpus, text)
         },
     )
-    .when(|world, _| world.platform.since(Kernel::V7_2)),
+    .when(|world, _| world.platform.kernel == Kernel::V7_2),
 ];
 
 /// Returns whether the tunables of governor number `index` of [`TUNABLES`] exist.

@@ -1,9 +1,11 @@
 //! Platform profiles (drivers/acpi/platform_profile.c) and the preferred die of a processor with 3D
 //! V-Cache (drivers/platform/x86/amd/x3d_vcache.c).
 
+use std::borrow::Cow;
+
 use super::{Attribute, Dir, ro, rw};
 use crate::{
-    board::ProfileDevice,
+    cpufreq::amd::dynamic,
     errno::{Answer, Errno},
     kernel::Kernel,
     text::{line, streq},
@@ -13,19 +15,52 @@ use crate::{
 /// The words that the kernel knows (`profile_names`), in its order.
 const WORDS: [&str; 8] = flyball_silicon::spec::PROFILE_WORDS;
 
-/// The devices: all since 6.14, and only the first to register before (`platform_profile_register`
-/// answered EEXIST to others).
-fn devices(world: &World) -> &[ProfileDevice] {
-    let all = world.platform.board.profile_devices.as_slice();
-    if has_class(world) { all } else { &all[..all.len().min(1)] }
+/// A device of the class. Before 6.14 there was only the first that registered
+/// (`platform_profile_register` answered EEXIST to others), without a class.
+struct Device<'a> {
+    number: u32,
+    name: Cow<'a, str>,
+    choices: &'a [usize],
+    /// Words that it takes and does not list.
+    hidden: &'a [usize],
+    profile: usize,
+    /// The first CPU of the policy of amd-pstate that registered it.
+    policy: Option<u32>,
 }
 
-/// How many devices the class directory has, which came with 6.14.
-pub(super) fn count(world: &World) -> u32 {
-    if has_class(world) { devices(world).len() as u32 } else { 0 }
+fn devices(world: &World) -> Vec<Device<'_>> {
+    let platform = &world.platform;
+    let firmwares = (0..).zip(platform.board.profile_devices.iter().zip(&world.firmware.profiles)).map(
+        |(number, (device, profile))| Device {
+            number,
+            name: Cow::Borrowed(device.name.as_str()),
+            choices: &device.choices,
+            hidden: &device.hidden,
+            profile: *profile,
+            policy: None,
+        },
+    );
+    if !has_class(world) {
+        return firmwares.take(1).collect();
+    }
+    let policies = dynamic::devices(platform).map(|(cpu, dynamic)| Device {
+        number: dynamic.device,
+        name: Cow::Owned(format!("amd-pstate-epp-cpu{cpu}")),
+        choices: &dynamic::CHOICES,
+        hidden: &[],
+        profile: dynamic.profile,
+        policy: Some(cpu),
+    });
+    firmwares.chain(policies).collect()
+}
+
+/// The numbers of the class directory's devices.
+pub(super) fn numbers(world: &World) -> Vec<u32> {
+    if has_class(world) { devices(world).iter().map(|device| device.number).collect() } else { Vec::new() }
 }
 
 fn has_class(world: &World) -> bool {
+    // 6.14.
     world.platform.since(Kernel::V6_18)
 }
 
@@ -40,9 +75,8 @@ pub(super) fn has_x3d(world: &World) -> bool {
 }
 
 /// The words that all devices take. Hidden ones count only if there are several devices.
-fn common(world: &World) -> Vec<usize> {
-    let devices = devices(world);
-    let takes = |device: &ProfileDevice, word| {
+fn common(devices: &[Device<'_>]) -> Vec<usize> {
+    let takes = |device: &Device<'_>, word| {
         device.choices.contains(&word) || devices.len() > 1 && device.hidden.contains(&word)
     };
     (0..WORDS.len()).filter(|word| devices.iter().all(|device| takes(device, *word))).collect()
@@ -63,9 +97,9 @@ pub(super) static ACPI: &[Attribute] = &[
     rw(
         "platform_profile",
         |world, _, out| {
-            let profiles = &world.firmware.profiles[..devices(world).len()];
-            let first = *profiles.first().ok_or(Errno::NODEV)?;
-            let is_same = profiles.iter().all(|profile| *profile == first);
+            let devices = devices(world);
+            let first = devices.first().ok_or(Errno::NODEV)?.profile;
+            let is_same = devices.iter().all(|device| device.profile == first);
             line(out, WORDS[if is_same { first } else { CUSTOM }])
         },
         |world, _, text| {
@@ -73,17 +107,20 @@ pub(super) static ACPI: &[Attribute] = &[
             if word == CUSTOM {
                 return Err(Errno::INVAL);
             }
-            if !common(world).contains(&word) {
+            let devices = devices(world);
+            if !common(&devices).contains(&word) {
                 return Err(Errno::OPNOTSUPP);
             }
-            let count = devices(world).len();
-            world.firmware.profiles[..count].fill(word);
+            let all = devices.iter().map(|device| (device.number, device.policy)).collect::<Vec<_>>();
+            for (number, policy) in all {
+                set(world, number, policy, word);
+            }
             Ok(())
         },
     )
     .when(has_legacy),
     ro("platform_profile_choices", |world, _, out| {
-        let words = common(world);
+        let words = common(&devices(world));
         if words.is_empty() { Err(Errno::INVAL) } else { show_words(out, &words) }
     })
     .when(has_legacy),
@@ -91,27 +128,31 @@ pub(super) static ACPI: &[Attribute] = &[
 
 pub(super) static DEVICE: &[Attribute] = &[
     ro("name", |world, dir, out| line(out, &device(world, dir)?.name)),
-    ro("choices", |world, dir, out| show_words(out, &device(world, dir)?.choices)),
+    ro("choices", |world, dir, out| show_words(out, device(world, dir)?.choices)),
     rw(
         "profile",
-        |world, dir, out| {
-            let profile = world.firmware.profiles.get(dir.index() as usize).ok_or(Errno::NODEV)?;
-            line(out, WORDS[*profile])
-        },
+        |world, dir, out| line(out, WORDS[device(world, dir)?.profile]),
         |world, dir, text| {
             let word = word(text)?;
-            let device = device(world, dir)?;
-            if !device.choices.contains(&word) && !device.hidden.contains(&word) {
+            let Device { number, choices, hidden, policy, .. } = device(world, dir)?;
+            if !choices.contains(&word) && !hidden.contains(&word) {
                 return Err(Errno::OPNOTSUPP);
             }
-            world.firmware.profiles[dir.index() as usize] = word;
+            set(world, number, policy, word);
             Ok(())
         },
     ),
 ];
 
-fn device(world: &World, dir: Dir) -> Answer<&ProfileDevice> {
-    devices(world).get(dir.index() as usize).ok_or(Errno::NODEV)
+fn device(world: &World, dir: Dir) -> Answer<Device<'_>> {
+    devices(world).into_iter().find(|device| device.number == dir.index()).ok_or(Errno::NODEV)
+}
+
+fn set(world: &mut World, number: u32, policy: Option<u32>, word: usize) {
+    match policy {
+        Some(cpu) => dynamic::set_profile(&mut world.platform, cpu, word),
+        None => world.firmware.profiles[number as usize] = word,
+    }
 }
 
 pub(super) static X3D: &[Attribute] = &[rw(

@@ -114,6 +114,65 @@ fn a_preference_is_refused_while_the_driver_chooses_it() {
     assert_eq!(host.write(DYNAMIC, b"1").unwrap_err().errno, Errno::INVAL);
 }
 
+/// From Linux 7.3 on, a preference can follow the platform profile, for each policy by itself.
+#[test]
+fn a_dynamic_preference_is_set_and_undone_with_its_profile() {
+    const POLICY: &str = "/sys/devices/system/cpu/cpufreq/policy0";
+    const DEVICE: &str = "/sys/class/platform-profile/platform-profile-2";
+    let epp = format!("{POLICY}/energy_performance_preference");
+    let host = laptop("7.3");
+    assert!(!host.exists("/sys/devices/system/cpu/amd_pstate/dynamic_epp"));
+    let words = epp.replace("preference", "available_preferences");
+    assert!(host.read(&words).unwrap().ends_with("dynamic"));
+    host.write(&epp, b"power").unwrap();
+    let changed = |host: &SimHost, settings: &[(&str, &str)], shown: &str| {
+        let folder = Tree::new();
+        let before = [&epp, &format!("{DEVICE}/profile"), LEGACY].map(|path| host.read(path));
+        let mut transaction =
+            Transaction::begin(host, &StateDir::new(folder.path()), Purpose::Set, "test", None).unwrap();
+        transaction.apply(&intent(settings), &|| false).unwrap();
+        assert_eq!(host.read(&epp).unwrap(), shown);
+        let restored = transaction.end();
+        assert!(restored.is_exact(), "{settings:?}: {restored}");
+        assert_eq!([&epp, &format!("{DEVICE}/profile"), LEGACY].map(|path| host.read(path)), before);
+    };
+    changed(&host, &[("epp", "dynamic")], "dynamic(profile:performance)");
+    changed(&host, &[("governor", "performance")], "performance");
+    assert!(!host.exists(DEVICE));
+    host.write(&epp, b"dynamic").unwrap();
+    assert_eq!(host.read(&format!("{DEVICE}/name")).unwrap(), "amd-pstate-epp-cpu0");
+    host.write(&format!("{DEVICE}/profile"), b"low-power").unwrap();
+    assert_eq!(host.read(&epp).unwrap(), "dynamic(profile:power)");
+    changed(&host, &[("epp", "balance_power")], "balance_power");
+    changed(&host, &[("governor", "performance")], "performance");
+    changed(&host, &[("platform-profile", "performance")], "dynamic(profile:performance)");
+    changed(&host, &[("device-profile:amd-pstate-epp-cpu0", "balanced")], "dynamic(profile:performance)");
+}
+
+/// Devices that come back get the lowest numbers in the order of their policies. Where another order
+/// gave them other numbers before, a restored profile may meet another policy's device.
+#[test]
+fn an_undo_that_swaps_profiles_of_dynamic_preferences_is_not_called_exact() {
+    let epp = |cpu: u32| format!("/sys/devices/system/cpu/cpufreq/policy{cpu}/energy_performance_preference");
+    let host = laptop("7.3");
+    for (cpu, device, profile) in [(1, 2, "low-power"), (0, 3, "balanced")] {
+        host.write(&epp(cpu), b"dynamic").unwrap();
+        host.write(
+            &format!("/sys/class/platform-profile/platform-profile-{device}/profile"),
+            profile.as_bytes(),
+        )
+        .unwrap();
+    }
+    let before = [0, 1].map(|cpu| host.read(&epp(cpu)).unwrap());
+    let folder = Tree::new();
+    let mut transaction =
+        Transaction::begin(&host, &StateDir::new(folder.path()), Purpose::Set, "test", None).unwrap();
+    transaction.apply(&intent(&[("epp", "balance_power")]), &|| false).unwrap();
+    let restored = transaction.end();
+    let after = [0, 1].map(|cpu| host.read(&epp(cpu)).unwrap());
+    assert!(before == after || !restored.is_exact(), "{before:?} {after:?}: {restored}");
+}
+
 fn plan(host: &SimHost, setting: &str) -> Result<Plan, String> {
     let intent = intent(&[setting.split_once('=').unwrap()]);
     let snapshot = Snapshot::for_intent(host, &intent).unwrap();

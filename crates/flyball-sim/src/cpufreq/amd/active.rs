@@ -1,7 +1,7 @@
 //! amd-pstate-epp, active mode: the processor chooses by preference within the policy's limits.
 
 use super::{
-    Caps, PerfRequest, boost_at_start, go_offline, init, limit_levels, release, send, set_boost,
+    Caps, PerfRequest, boost_at_start, dynamic, go_offline, init, limit_levels, release, send, set_boost,
     trace_request, verify,
 };
 use crate::{
@@ -39,6 +39,12 @@ impl Driver for AmdPstateEpp {
                 // A client starts balanced: the default on battery is what is written at init.
                 let state = &mut platform.amd.cpus[policy.number as usize];
                 state.default_epp = 128;
+                let request = PerfRequest { epp: 128, ..state.cached };
+                send(platform, policy.number, policy.boost, request);
+            }
+            if platform.amd.dynamic_epp {
+                let start = if platform.board.server { dynamic::PERFORMANCE } else { dynamic::BALANCED };
+                dynamic::start(platform, policy.number, start);
             }
         }
         Ok(())
@@ -52,6 +58,9 @@ impl Driver for AmdPstateEpp {
         let Ok(caps) = Caps::of(platform, policy.number) else { return };
         let (mut min, max) = limit_levels(platform, &caps, policy);
         let performance = matches!(policy.governor, Governor::Performance);
+        if performance && platform.since(Kernel::V7_3) {
+            dynamic::end(platform, policy.leader());
+        }
         // amd_pstate_epp_update_limit() of 6.12 puts this minimum into the register's value alone:
         // with shared memory amd_pstate_set_epp() sends min_limit_perf, the policy's.
         let kept = !platform.since(Kernel::V6_18) && platform.board.access == CppcAccess::SharedMemory;
@@ -64,13 +73,11 @@ impl Driver for AmdPstateEpp {
         }
         // Cloned: the driver's state is borrowed in the loop.
         for cpu in policy.online.clone() {
-            let state = &mut platform.amd.cpus[cpu as usize];
-            let mut epp = state.cached.epp;
+            let mut epp = platform.amd.cpus[cpu as usize].cached.epp;
             // The performance policy forces EPP 0 and keeps it after the policy changes
             // (amd_pstate_epp_set_policy).
-            if performance && epp != 0 {
+            if performance {
                 epp = 0;
-                state.raw = false;
             }
             // The preference goes first, on its own.
             let cached = platform.amd.cpus[cpu as usize].cached;

@@ -1,6 +1,6 @@
 //! Store and show functions of amd-pstate's files, and the registration of the driver for a mode.
 
-use super::{AmdPstate, AmdPstateEpp, CPPC_REQ, Mode, PerfRequest, send};
+use super::{AmdPstate, AmdPstateEpp, CPPC_REQ, Mode, PerfRequest, dynamic, send};
 use crate::{
     board::CppcAccess,
     cpu_state::Cpu,
@@ -28,16 +28,20 @@ pub(crate) fn show_epp(platform: &Platform, cpu: u32) -> Answer<String> {
         }
         _ => state.cached.epp,
     };
-    if state.raw {
+    let dynamic = platform.since(Kernel::V7_3) && state.dynamic.is_some();
+    if state.raw && !dynamic {
         return Ok(epp.to_string());
     }
-    EPP_WORDS.iter().find(|(_, value)| *value == epp).map(|(word, _)| (*word).to_owned()).ok_or(Errno::INVAL)
+    let (word, _) = EPP_WORDS.iter().find(|(_, value)| *value == epp).ok_or(Errno::INVAL)?;
+    Ok(if dynamic { format!("dynamic(profile:{word})") } else { (*word).to_owned() })
 }
 
 /// energy_performance_available_preferences under this policy.
 pub(crate) fn available_epp(platform: &Platform, policy: &Policy) -> &'static str {
     if matches!(policy.governor, Governor::Performance) {
         "performance"
+    } else if platform.since(Kernel::V7_3) {
+        "default performance balance_performance balance_power power custom dynamic "
     } else if platform.since(Kernel::V7_2) {
         "default performance balance_performance balance_power power custom "
     } else {
@@ -60,6 +64,15 @@ pub(crate) fn store_epp(platform: &mut Platform, policy: &Policy, text: &[u8]) -
         // sysfs_match_string() takes whole words. Before it sscanf("%20s") ignored what follows the
         // first word.
         let word = if new { text.strip_suffix(b"\n").unwrap_or(text) } else { scan_word(text, 20)? };
+        if word == b"dynamic" && platform.since(Kernel::V7_3) {
+            if matches!(policy.governor, Governor::Performance) {
+                return Err(Errno::BUSY);
+            }
+            if state.dynamic.is_none() {
+                dynamic::start(platform, cpu, dynamic::BALANCED);
+            }
+            return Ok(());
+        }
         let known =
             |word: &[u8]| EPP_WORDS.iter().find(|(name, _)| name.as_bytes() == word).map(|(_, epp)| *epp);
         let epp = if word == b"default" { state.default_epp } else { known(word).ok_or(Errno::INVAL)? };
@@ -69,6 +82,7 @@ pub(crate) fn store_epp(platform: &mut Platform, policy: &Policy, text: &[u8]) -
     if epp > 0 && matches!(policy.governor, Governor::Performance) {
         return Err(Errno::BUSY);
     }
+    dynamic::end(platform, cpu);
     // Only once the write is accepted: a refused number must not change how the old value reads.
     platform.amd.cpus[cpu as usize].raw = raw;
     let request = PerfRequest { epp, ..state.cached };
@@ -155,14 +169,5 @@ pub(crate) fn store_dynamic_epp(
     cpufreq.unregister(platform);
     platform.amd.dynamic_epp = on;
     let mode = platform.amd.mode;
-    register(cpufreq, platform, cpus, mode)?;
-    if on {
-        // Servers start with the profile performance. Others start balanced, which is 0 too on
-        // mains, and a machine without a power supply device counts as on mains.
-        for policy in &cpufreq.policies {
-            let request = PerfRequest { epp: 0, ..platform.amd.cpus[policy.leader() as usize].cached };
-            send(platform, policy.leader(), policy.boost, request);
-        }
-    }
-    Ok(())
+    register(cpufreq, platform, cpus, mode)
 }

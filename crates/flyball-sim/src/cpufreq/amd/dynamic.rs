@@ -1,0 +1,60 @@
+//! Preferences that follow a platform profile (amd_pstate_set_dynamic_epp in amd-pstate.c): each
+//! such policy registers a device with profiles of its own.
+
+use flyball_silicon::spec::PROFILE_WORDS;
+
+use super::{PerfRequest, send};
+use crate::cpufreq::Platform;
+
+/// Words of these devices, by their number in [`PROFILE_WORDS`].
+pub(crate) const CHOICES: [usize; 3] = [LOW_POWER, BALANCED, PERFORMANCE];
+pub(crate) const LOW_POWER: usize = 0;
+pub(crate) const BALANCED: usize = 3;
+pub(crate) const PERFORMANCE: usize = 5;
+const _: () = assert!(PROFILE_WORDS.len() > PERFORMANCE);
+
+/// The device of a policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Dynamic {
+    /// N of platform-profile-N.
+    pub(crate) device: u32,
+    /// The profile's number in [`PROFILE_WORDS`].
+    pub(crate) profile: usize,
+}
+
+/// The policies that have a device, by their first CPU.
+pub(crate) fn devices(platform: &Platform) -> impl Iterator<Item = (u32, Dynamic)> {
+    (0..).zip(&platform.amd.cpus).filter_map(|(cpu, state)| Some((cpu, state.dynamic?)))
+}
+
+/// Registers the device of a CPU's policy, which gets the lowest number that is free.
+pub(super) fn start(platform: &mut Platform, cpu: u32, profile: usize) {
+    let taken = devices(platform).map(|(_, dynamic)| dynamic.device).collect::<Vec<_>>();
+    let first = platform.board.profile_devices.len() as u32;
+    // One of them is free.
+    let mut numbers = first..=first + taken.len() as u32;
+    let device = numbers.find(|number| !taken.contains(number)).unwrap_or(first);
+    platform.amd.cpus[cpu as usize].dynamic = Some(Dynamic { device, profile });
+    set_profile(platform, cpu, profile);
+}
+
+/// Removes the device (amd_pstate_clear_dynamic_epp). The preference stays as it is.
+pub(super) fn end(platform: &mut Platform, cpu: u32) {
+    platform.amd.cpus[cpu as usize].dynamic = None;
+}
+
+/// Writes a word of [`CHOICES`] to the device of a CPU (amd_pstate_profile_set).
+pub(crate) fn set_profile(platform: &mut Platform, cpu: u32, profile: usize) {
+    let state = &mut platform.amd.cpus[cpu as usize];
+    let Some(dynamic) = &mut state.dynamic else { return };
+    dynamic.profile = profile;
+    let epp = match profile {
+        LOW_POWER => 255,
+        // A server's firmware chose one for everything. Others get 0 on mains, and a machine
+        // without a power supply device counts as on mains (power_supply_is_system_supplied).
+        BALANCED if platform.board.server => state.default_epp,
+        _ => 0,
+    };
+    let request = PerfRequest { epp, ..state.cached };
+    send(platform, cpu, platform.boost, request);
+}
