@@ -35,6 +35,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "series", run: texts::series },
     Target { name: "selftest", run: texts::selftest },
     Target { name: "tpmi", run: texts::tpmi },
+    Target { name: "interrupts", run: texts::interrupts },
     Target { name: "archive", run: files::archive },
     Target { name: "packed", run: files::packed },
     Target { name: "directory", run: files::directory },

@@ -80,6 +80,12 @@ pub fn tpmi(bytes: &[u8]) -> String {
     }
 }
 
+/// /proc/interrupts, or /proc/softirqs.
+pub fn interrupts(bytes: &[u8]) -> String {
+    let lines = flyball_wake::parse_interrupts(&String::from_utf8_lossy(bytes)).len();
+    format!("{}", lines.min(9))
+}
+
 /// What a snapshot of a recorded machine says; used by the targets of files.
 pub fn look(host: &dyn flyball_host::Host) -> String {
     let intent = Intent::from_arguments(&["governor=performance", "max-freq=max", "epp=power"], None);

@@ -90,6 +90,11 @@ pub trait Process: Send + std::fmt::Debug {
     /// Same as [`Process::wait`].
     fn stop(self: Box<Self>, patience: Duration) -> io::Result<Ended>;
 
+    /// Returns the number of its process; `None` for the model of a workload.
+    fn pid(&self) -> Option<u32> {
+        None
+    }
+
     /// After its end: kills what is left of its process group, and returns the names of those
     /// processes.
     fn kill_left_behind(&mut self) -> Vec<String> {
@@ -372,6 +377,10 @@ impl Process for Running {
                 rate: None,
             })),
         }
+    }
+
+    fn pid(&self) -> Option<u32> {
+        Some(self.id())
     }
 
     /// Sends SIGTERM to its whole group, and SIGKILL after `patience`.

@@ -40,6 +40,7 @@ pub(crate) mod trace;
 pub(crate) mod tracer_dropin;
 pub(crate) mod tune;
 pub(crate) mod verify;
+pub(crate) mod wake;
 pub(crate) mod why;
 
 use std::{ffi::OsString, ops::Deref, sync::OnceLock};
@@ -67,6 +68,9 @@ pub(crate) enum Command {
 
     /// Explain why CPUs run below their maximum frequency.
     Why(Lazy<why::Args>),
+
+    /// Count wake-ups out of idle states, and bound the time that they cost.
+    Wake(Lazy<wake::Args>),
 
     /// Check the machine's CPU configuration and suggest fixes.
     Doctor(Lazy<doctor::Args>),
@@ -327,6 +331,7 @@ impl Command {
             | Command::Compare(_)
             | Command::Tune(_)
             | Command::Run(_)
+            | Command::Wake(_)
             | Command::Exporter(_)
             | Command::Guest(_)
             | Command::Task(_)
@@ -376,6 +381,7 @@ impl Command {
             Command::Apply(args) => apply::run(context, args),
             Command::Verify(args) => verify::run(context, args),
             Command::Why(args) => why::run(context, args),
+            Command::Wake(args) => wake::run(context, args),
             Command::Restore(args) => restore::run(context, args),
             Command::Hold(args) => hold::run(context, args),
             Command::Save(args) => save::run(context, args),

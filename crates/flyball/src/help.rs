@@ -12,7 +12,7 @@ use flyball_text::{
 
 /// The commands by what they are for. A test compares them with the command line.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Look", &["show", "top", "get", "explain", "why", "doctor", "exporter"]),
+    ("Look", &["show", "top", "get", "explain", "why", "wake", "doctor", "exporter"]),
     ("Set and undo", &["plan", "set", "profiles", "apply", "verify", "restore", "hold", "save"]),
     ("Measure", &["compare", "tune", "run", "report", "results", "quiet"]),
     ("Speed Select", &["sst", "intel-speed-select"]),

@@ -119,3 +119,8 @@ pub(crate) fn redraw(line: &str) -> bool {
     let _ = plain.write_all(line.as_bytes()).and_then(|()| plain.flush());
     true
 }
+
+/// stderr as a file, for the output of a command whose report has stdout to itself.
+pub(crate) fn stderr_file() -> io::Result<File> {
+    io::stderr().as_fd().try_clone_to_owned().map(File::from)
+}

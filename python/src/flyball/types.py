@@ -1801,6 +1801,9 @@ class Snippet(TypedDict):
 Source = Literal["steal", "frequency", "memory", "load", "heat"]
 
 
+SourceKind = Literal["timer", "reschedule", "function-call", "device", "other"]
+
+
 class SpeedLoss(TypedDict):
     """What one limit took."""
 
@@ -2082,6 +2085,62 @@ Vendor = Literal["intel", "amd", "other"]
 
 
 Verdict = Literal["better", "worse", "equivalent", "no-difference-shown", "too-few-rounds"]
+
+
+class WakeCpu(TypedDict):
+    """One CPU."""
+
+    by_state: List[float]
+    cpu: int
+    interrupts: float
+    lost_ms_at_most: float
+    wakes: float
+
+
+class WakeSource(TypedDict):
+    """A kind of interrupt."""
+
+    kind: SourceKind
+    name: str
+    rate: float
+
+
+class WakeState(TypedDict):
+    """Exits from an idle state, summed over the CPUs."""
+
+    above: Union[float, None]
+    below: Union[float, None]
+    exit_latency_us: int
+    exits: int
+    mean_residency_us: Union[float, None]
+    name: str
+    rejected: Union[float, None]
+    residency: float
+    share: float
+    target_residency_us: Union[int, None]
+    wakes: float
+
+
+class WakeThread(TypedDict):
+    """A thread."""
+
+    name: str
+    preempted: float
+    run_delay_ms: Union[float, None]
+    running: Union[float, None]
+    tid: int
+    wakes: float
+
+
+class WakeWorkload(TypedDict):
+    """The threads that were watched."""
+
+    busiest: List[WakeThread]
+    ended: int
+    preempted: float
+    run_delay_ms: Union[float, None]
+    threads: int
+    wakes: float
 
 
 class Wanted1(TypedDict):
@@ -3197,6 +3256,31 @@ class VerifyOutput(TypedDict):
     owners: List[Owner]
     schema: Literal["verify/1"]
     simulated: NotRequired[bool]
+
+
+class WakeOutput(TypedDict):
+    """What `flyball wake` prints: wake-ups, idle states that they left, and what woke CPUs."""
+
+    by_cpu: List[WakeCpu]
+    cpus: CpuList
+    driver: Union[str, None]
+    emulated: NotRequired[str]
+    governor: Union[str, None]
+    interrupts: List[WakeSource]
+    left_out: CpuList
+    lost_ms_at_most: Union[float, None]
+    reading_ms: float
+    schema: Literal["wake/1"]
+    seconds: float
+    sentence: str
+    simulated: NotRequired[bool]
+    softirqs: List[WakeSource]
+    states: List[WakeState]
+    stolen: Union[float, None]
+    unseen: List[str]
+    wakes: Union[float, None]
+    wakes_without_interrupt: Union[float, None]
+    workload: Union[WakeWorkload, None]
 
 
 class WhyOutput(TypedDict):

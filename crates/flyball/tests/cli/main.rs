@@ -45,4 +45,5 @@ mod tune;
 mod tune_input;
 mod tune_truth;
 mod turbo_order;
+mod wake;
 mod why;

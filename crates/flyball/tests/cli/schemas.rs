@@ -40,6 +40,7 @@ fn a_failure_is_words_on_stderr_and_an_exit_code() {
         (2, &["trace", "report", nowhere]),
         (2, &["top", "--replay", nowhere]),
         (2, &["why", "--replay", nowhere]),
+        (2, &["wake", "--cgroup", "no-such-group"]),
         (2, &["schema", "no-such-schema"]),
     ] {
         let ran = Ran::of(flyball!().arg("--json").args(state).args(words).current_dir(folder.path()));
@@ -154,6 +155,7 @@ const MEASURE: &str =
     "-M sim:ryzen-5750g,boot=amd_pstate=passive compare --arm now --arm b:governor=performance --rounds 6 \
 --confidence 90 --workload sched-pipe --trace -o traced
 -M sim:gold-6138 why --time 1s
+-M sim:gold-6138 wake --time 1s
 -M sim:gold-6138 compare --arm now --arm b:turbo=off --until 20% --workload sched-pipe -o until
 -M sim:gold-6138 compare --matrix governor=powersave --matrix epb=performance,power --workload io-4k --rounds 2 -o published
 report traced

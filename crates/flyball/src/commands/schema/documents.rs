@@ -277,6 +277,8 @@ schemas! {
         "What `flyball tune -n` prints, and what `search.json` of a run directory holds: the space of a search";
     object "verify" 1 flyball_control::verify::Verdict,
         "What `flyball verify` prints: which settings do not hold, and what may have changed them";
+    object "wake" 1 flyball_wake::WakeReport,
+        "What `flyball wake` prints: wake-ups, idle states that they left, and what woke CPUs";
     object "why" 1 commands::why::Answer<'_>,
         "What `flyball why` prints: why each CPU runs no faster";
 

@@ -1,0 +1,39 @@
+//! Wake-ups: how often CPUs and threads wake, out of which idle state, woken by what, and how much
+//! time the exits from idle states can have cost.
+//!
+//! A [`Watch`] reads counters that the kernel keeps in its memory, at both ends of an interval. It
+//! needs no privileges, and reading them interrupts no CPU: every file is answered on the CPU that
+//! reads it (show_state_usage() in drivers/cpuidle/sysfs.c, show_interrupts() in
+//! kernel/irq/proc.c).
+
+mod interrupts;
+mod report;
+mod states;
+mod threads;
+mod watch;
+
+pub use interrupts::{Interrupts, SourceKind, parse_interrupts};
+pub use report::{WakeCpu, WakeReport, WakeSource, WakeState, WakeThread, WakeWorkload};
+pub use states::IdleState;
+pub use threads::Target;
+pub use watch::Watch;
+
+use flyball_host::HostError;
+
+/// The reason why nothing can be watched.
+#[derive(Debug, thiserror::Error)]
+pub enum WakeError {
+    /// A machine with a single moment.
+    #[error("{0} is a recording: it holds one moment, and wake-ups are counted over time")]
+    OneMoment(String),
+    #[error("no process {0} on {1}")]
+    NoProcess(u32, String),
+    #[error("no control group {0}: neither below /sys/fs/cgroup nor below /sys/fs/cgroup/unified")]
+    NoGroup(String),
+    #[error("control group {0} has no processes")]
+    EmptyGroup(String),
+    #[error("none of CPUs {0} is online")]
+    Offline(flyball_host::CpuList),
+    #[error(transparent)]
+    Read(#[from] HostError),
+}

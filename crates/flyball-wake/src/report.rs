@@ -1,0 +1,212 @@
+//! What a watch found, as it is printed and as JSON.
+
+use flyball_host::CpuList;
+
+use crate::{IdleState, SourceKind};
+
+/// Wake-ups of CPUs, and of a workload, over an interval. Rates are per second.
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
+pub struct WakeReport {
+    /// The answer.
+    pub sentence: String,
+    pub seconds: f64,
+    /// The CPUs that were watched: those that were asked for, are online and may run the workload.
+    pub cpus: CpuList,
+    /// CPUs that went offline meanwhile, or whose counters began again.
+    pub left_out: CpuList,
+    /// The cpuidle driver and governor; `null` without cpuidle.
+    pub driver: Option<String>,
+    pub governor: Option<String>,
+    /// Exits from idle states, summed over the CPUs; `null` without cpuidle.
+    pub wakes: Option<f64>,
+    /// Lightest first.
+    pub states: Vec<WakeState>,
+    /// Milliseconds per second that exits cost at most by the driver's table: of the workload, or
+    /// summed over the CPUs. An inference, since a real exit may take more or less than is
+    /// advertised. `null` without cpuidle and in a virtual machine, where the host decides.
+    pub lost_ms_at_most: Option<f64>,
+    /// Most wake-ups first.
+    pub by_cpu: Vec<WakeCpu>,
+    /// Interrupts on these CPUs, most first. One that arrives while the CPU runs wakes nobody.
+    pub interrupts: Vec<WakeSource>,
+    pub softirqs: Vec<WakeSource>,
+    /// Wake-ups beyond all interrupts of their CPU, at least: another CPU wrote to the memory that
+    /// an idle CPU monitors. `null` if the machine does not count all interrupts.
+    pub wakes_without_interrupt: Option<f64>,
+    pub workload: Option<WakeWorkload>,
+    /// Share of these CPUs' time that a hypervisor gave to others; `null` outside virtual machines.
+    pub stolen: Option<f64>,
+    /// What this way of watching cannot see.
+    pub unseen: Vec<String>,
+    /// CPU time that reading the counters took, ms.
+    pub reading_ms: f64,
+}
+
+/// Exits from an idle state, summed over the CPUs.
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
+pub struct WakeState {
+    pub name: String,
+    /// As the driver advertises them, us.
+    pub exit_latency_us: u64,
+    pub target_residency_us: Option<u64>,
+    /// As the kernel counted them.
+    pub exits: u64,
+    pub wakes: f64,
+    /// Of all exits, 0 to 1.
+    pub share: f64,
+    /// Mean time in the state per entry, us; `null` without entries.
+    pub mean_residency_us: Option<f64>,
+    /// Share of the CPUs' time that they spent in it.
+    pub residency: f64,
+    /// Wake-ups that came before the target residency although a lighter state was allowed: the
+    /// governor chose too deep a state.
+    pub above: Option<f64>,
+    /// Sleeps that were long enough for a deeper state that was allowed: the governor chose too
+    /// light a one.
+    pub below: Option<f64>,
+    /// Entries that the processor refused.
+    pub rejected: Option<f64>,
+}
+
+/// One CPU.
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
+pub struct WakeCpu {
+    pub cpu: u32,
+    pub wakes: f64,
+    /// Of each state, in the order of [`WakeReport::states`].
+    pub by_state: Vec<f64>,
+    /// As [`WakeReport::lost_ms_at_most`].
+    pub lost_ms_at_most: f64,
+    pub interrupts: f64,
+}
+
+/// A kind of interrupt.
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
+pub struct WakeSource {
+    pub kind: SourceKind,
+    pub name: String,
+    pub rate: f64,
+}
+
+/// The threads that were watched.
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
+pub struct WakeWorkload {
+    pub threads: usize,
+    /// Threads that ended meanwhile. What they did after the last look is missing, except in the
+    /// sum of a command.
+    pub ended: usize,
+    /// Times that threads waited and were woken.
+    pub wakes: f64,
+    /// Times that threads lost their CPU.
+    pub preempted: f64,
+    /// Milliseconds per second in which threads were ready and waited for a CPU, which includes the
+    /// exit from an idle state only from the moment that the CPU runs again. `null` if the kernel
+    /// does not count it.
+    pub run_delay_ms: Option<f64>,
+    /// Threads that woke most, at most 20.
+    pub busiest: Vec<WakeThread>,
+}
+
+/// A thread.
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
+pub struct WakeThread {
+    pub tid: u32,
+    pub name: String,
+    pub wakes: f64,
+    pub preempted: f64,
+    /// Share of a CPU's time that it ran.
+    pub running: Option<f64>,
+    pub run_delay_ms: Option<f64>,
+}
+
+/// A rate for a sentence.
+fn rate(rate: f64) -> String {
+    if rate < 9.95 { format!("{rate:.1}") } else { format!("{rate:.0}") }
+}
+
+/// The most that exits can have cost `wakes` wake-ups a second, ms per second: they came out of the
+/// deepest states that were left in the same time. Advertised latencies are in us.
+pub(crate) fn at_most(wakes: f64, exits: &[(u64, f64)]) -> f64 {
+    let mut exits = exits.to_vec();
+    exits.sort_by_key(|state| std::cmp::Reverse(state.0));
+    let mut left = wakes;
+    let mut lost = 0.0;
+    for (latency, exits) in exits {
+        let taken = exits.min(left);
+        lost += taken * latency as f64;
+        left -= taken;
+    }
+    lost * 1e-3
+}
+
+impl WakeReport {
+    /// The first line.
+    pub(crate) fn answer(&self, table: &[IdleState]) -> String {
+        let number = if self.cpus.len() == 1 { ("CPU", "wakes") } else { ("CPUs", "wake") };
+        let who = match &self.workload {
+            Some(_) => "this workload wakes".to_owned(),
+            None => format!("{} {} {}", number.0, self.cpus, number.1),
+        };
+        let wakes = match &self.workload {
+            Some(workload) => Some(workload.wakes),
+            None => self.wakes,
+        };
+        let Some(wakes) = wakes else {
+            return "this machine has no cpuidle: how often its CPUs wake, and out of what, is not known"
+                .to_owned();
+        };
+        if wakes == 0.0 {
+            let who = if self.workload.is_some() { "no thread of this workload" } else { "no CPU" };
+            return format!("{who} woke up in {:.1} s", self.seconds);
+        }
+        let times = format!("{who} {} times a second", rate(wakes));
+        // The state whose exits cost most.
+        let costs = |state: &&WakeState| state.wakes * state.exit_latency_us as f64;
+        let costliest = self.states.iter().filter(|state| costs(state) > 0.0);
+        let costliest = costliest.max_by(|one, other| costs(one).total_cmp(&costs(other)));
+        match (costliest, self.lost_ms_at_most) {
+            _ if table.is_empty() => {
+                format!("{times}; this machine has no cpuidle, so what its CPUs wake from is not known")
+            }
+            (None, _) => {
+                format!("{times}; none of these wake-ups is out of a state that costs time to leave")
+            }
+            (Some(state), lost) => {
+                let share = format!("{:.0} %", state.share * 100.0);
+                let latency = format!("advertised exit latency {} us", state.exit_latency_us);
+                let out_of = match &self.workload {
+                    Some(_) => {
+                        format!(", and {share} of its CPUs' wake-ups are out of {} ({latency})", state.name)
+                    }
+                    None => format!(", {share} of them out of {} ({latency})", state.name),
+                };
+                let lost = match (lost, &self.workload) {
+                    (None, _) => "what an exit costs is the host's business, and not known here".to_owned(),
+                    (Some(lost), Some(_)) => format!("at most {} ms a second are lost", rate(lost)),
+                    (Some(lost), None) if self.cpus.len() == 1 => {
+                        format!("at most {} ms a second are lost", rate(lost))
+                    }
+                    (Some(lost), None) => {
+                        format!("at most {} ms a second are lost, summed over the CPUs", rate(lost))
+                    }
+                };
+                format!("{times}{out_of}: {lost}")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_takes_the_deepest_exits_first() {
+        let exits = [(1, 1000.0), (170, 100.0), (4, 50.0)];
+        // More wake-ups than exits: each exit counts once.
+        assert_eq!(at_most(1e6, &exits), (1000.0 + 17_000.0 + 200.0) * 1e-3);
+        assert_eq!(at_most(120.0, &exits), (17_000.0 + 80.0) * 1e-3);
+        assert_eq!(at_most(0.0, &exits), 0.0);
+        assert_eq!(at_most(5.0, &[]), 0.0);
+    }
+}

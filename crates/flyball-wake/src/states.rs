@@ -1,0 +1,108 @@
+//! cpuidle: the table of idle states, and each CPU's counters of them.
+
+use std::time::Duration;
+
+use flyball_host::{CpuList, Host};
+
+const CPUS: &str = "/sys/devices/system/cpu";
+
+/// An idle state, as the cpuidle driver describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdleState {
+    pub index: u32,
+    pub name: String,
+    /// The advertised exit latency, us.
+    pub latency_us: u64,
+    /// The shortest stay that pays, us. Kernels before 4.19 do not show it.
+    pub residency_us: Option<u64>,
+}
+
+/// Counters of one idle state of one CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Count {
+    pub(crate) usage: u64,
+    pub(crate) time_us: u64,
+    /// Linux 5.10 has all three.
+    pub(crate) above: Option<u64>,
+    pub(crate) below: Option<u64>,
+    pub(crate) rejected: Option<u64>,
+}
+
+impl Count {
+    /// The difference of two readings. `None` if a counter went back: the CPU's counters began
+    /// again.
+    pub(crate) fn since(&self, before: &Count) -> Option<Count> {
+        let optional = |now: Option<u64>, then: Option<u64>| now?.checked_sub(then?);
+        Some(Count {
+            usage: self.usage.checked_sub(before.usage)?,
+            time_us: self.time_us.checked_sub(before.time_us)?,
+            above: optional(self.above, before.above),
+            below: optional(self.below, before.below),
+            rejected: optional(self.rejected, before.rejected),
+        })
+    }
+
+    pub(crate) fn add(&mut self, other: &Count) {
+        let sum = |one: Option<u64>, other: Option<u64>| one.zip(other).map(|(one, other)| one + other);
+        self.usage += other.usage;
+        self.time_us += other.time_us;
+        self.above = sum(self.above, other.above);
+        self.below = sum(self.below, other.below);
+        self.rejected = sum(self.rejected, other.rejected);
+    }
+}
+
+/// Counters of one CPU, lightest state first.
+#[derive(Debug, Clone)]
+pub(crate) struct CpuCounts {
+    pub(crate) cpu: u32,
+    /// On the machine's clock: on a large machine the first and the last CPU are read milliseconds
+    /// apart.
+    pub(crate) at: Duration,
+    pub(crate) states: Vec<Count>,
+}
+
+fn number(host: &dyn Host, path: &str) -> Option<u64> {
+    host.read(path).ok()?.parse().ok()
+}
+
+/// Returns the states of a CPU; none without cpuidle. On x86, one driver and so one table holds for
+/// all CPUs (drivers/cpuidle/driver.c without CPU_IDLE_MULTIPLE_DRIVERS).
+pub(crate) fn table(host: &dyn Host, cpu: u32) -> Vec<IdleState> {
+    let state = |index: u32| {
+        let file = |name: &str| format!("{CPUS}/cpu{cpu}/cpuidle/state{index}/{name}");
+        Some(IdleState {
+            index,
+            name: host.read(&file("name")).ok()?,
+            latency_us: number(host, &file("latency"))?,
+            residency_us: number(host, &file("residency")),
+        })
+    };
+    // CPUIDLE_STATE_MAX is 10 (include/linux/cpuidle.h).
+    (0..10).map_while(state).collect()
+}
+
+/// Reads one CPU's counters of `states` states. `None` if it has none: it is offline.
+pub(crate) fn of_cpu(host: &dyn Host, cpu: u32, states: usize) -> Option<CpuCounts> {
+    let at = host.now();
+    let count = |index: usize| {
+        let value = |name: &str| number(host, &format!("{CPUS}/cpu{cpu}/cpuidle/state{index}/{name}"));
+        Some(Count {
+            usage: value("usage")?,
+            time_us: value("time")?,
+            above: value("above"),
+            below: value("below"),
+            rejected: value("rejected"),
+        })
+    };
+    let states = (0..states).map(count).collect::<Option<Vec<_>>>()?;
+    Some(CpuCounts { cpu, at, states })
+}
+
+/// Reads the counters of all `cpus` that have any.
+pub(crate) fn counts(host: &dyn Host, cpus: &CpuList, states: usize) -> Vec<CpuCounts> {
+    if states == 0 {
+        return Vec::new();
+    }
+    cpus.iter().filter_map(|cpu| of_cpu(host, cpu, states)).collect()
+}

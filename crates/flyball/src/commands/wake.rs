@@ -1,0 +1,161 @@
+//! `flyball wake`: how often CPUs and threads wake, out of which idle states, and what that costs.
+
+mod screen;
+
+use std::{io, os::unix::process::ExitStatusExt, sync::atomic::Ordering, time::Duration};
+
+use flyball_control::{Topology, select};
+use flyball_host::{Ended, Host, Launch, Process};
+use flyball_wake::{Target, WakeError, Watch};
+
+use crate::{
+    context::Context,
+    exit::{Exit, Failure},
+    process::interrupts,
+    run_as::RunAs,
+    terminal::stderr_file,
+};
+
+/// Arguments of `wake`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Counts how often CPUs leave each idle state, and bounds the time that the exits cost by the latencies that the driver \
+advertises. Needs no privileges, interrupts no CPU, and writes nothing. It lists what woke the CPUs (timers, other CPUs, \
+devices), the sleeps for which the governor chose too deep or too light a state, and the threads that wake most.
+
+Examples:
+  flyball wake                                   all CPUs for 5 s
+  flyball wake -p 1234 -t 10s                    a process, its descendants, and the CPUs that they may use
+  flyball wake --cgroup system.slice/db.service
+  flyball wake -- ./bench --requests 100000
+  flyball wake -M sim:tpmi-small -c 0-3 -- sched-pipe --amount 200000 --pin 0-1
+
+Exit codes: 0 counted; that of a command that ended by itself (128 + N if signal N ended it), 126 or 127 if it cannot be \
+started; 1 failed, 2 invalid arguments, a recording, no such process or group.")]
+pub(crate) struct Args {
+    /// CPUs to watch: 0-3,7, package:0, node:0, type:P, or several of these separated by commas
+    /// [default: all, or those that the workload may use].
+    #[arg(short, long, value_name = "CPUS")]
+    cpus: Option<String>,
+
+    /// Watch this process and its descendants.
+    #[arg(short, long, value_name = "PID", conflicts_with_all = ["cgroup", "command"])]
+    pid: Option<u32>,
+
+    /// Watch the processes of this control group: its path below /sys/fs/cgroup.
+    #[arg(long, value_name = "GROUP", conflicts_with = "command")]
+    cgroup: Option<String>,
+
+    /// How long to watch [default: 5s; with a command until it ends, otherwise the command is stopped
+    /// then].
+    #[arg(short, long, value_name = "TIME", value_parser = flyball_text::span::parse)]
+    time: Option<Duration>,
+
+    #[command(flatten)]
+    run_as: RunAs,
+
+    /// A command to start and to watch.
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+const DEFAULT_TIME: Duration = Duration::from_secs(5);
+
+/// Watches and prints what was counted.
+pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+    if args.time.is_some_and(|time| time < Duration::from_millis(100) || time > Duration::from_secs(3600)) {
+        return Err(Failure::usage("--time is 100ms to 1h"));
+    }
+    let host = context.open()?;
+    let topology = Topology::inspect(&*host)?;
+    let cpus = select(args.cpus.as_deref().unwrap_or("online"), &topology).map_err(Failure::usage)?;
+    let mut process = if args.command.is_empty() { None } else { Some(start(context, args, &*host)?) };
+    let target = match (args.pid, &args.cgroup, process.as_ref().and_then(|process| process.pid())) {
+        (Some(pid), ..) => Target::Process(pid),
+        (_, Some(group), _) => Target::Group(group.clone()),
+        (.., Some(pid)) => Target::Command(pid),
+        _ => Target::Cpus,
+    };
+    let mut watch = Watch::start(&*host, &topology, &cpus, target).map_err(refused)?;
+    let ended = match &mut process {
+        None => {
+            wait(&*host, &mut watch, args.time.unwrap_or(DEFAULT_TIME));
+            None
+        }
+        Some(process) => wait_for(&*host, &mut watch, &mut **process, args.time)?,
+    };
+    let report = watch.finish(ended.as_ref().and_then(|ended| ended.usage.as_ref()));
+    if let (Some(process), None) = (process, ended) {
+        process.stop(Duration::from_secs(2)).map_err(Failure::failed)?;
+    }
+    context.output.about(&*host).object(|| &report, || screen::render(&report))?;
+    Ok(match ended {
+        // Like a shell: 128 and the number of the signal.
+        Some(ended) if !ended.status.success() => {
+            let code = ended.status.code().or_else(|| Some(128 + ended.status.signal()?)).unwrap_or(255);
+            Exit::Command(code as u8)
+        }
+        _ => Exit::Done,
+    })
+}
+
+fn refused(error: WakeError) -> Failure {
+    match error {
+        WakeError::Read(error) => Failure::failed(error),
+        error => Failure::usage(error),
+    }
+}
+
+/// Starts the command, or the model of a simulated machine.
+fn start(context: &Context, args: &Args, host: &dyn Host) -> Result<Box<dyn Process>, Failure> {
+    let user = args.run_as.user(host)?;
+    let mut launch = Launch::new(&args.command[0], &args.command[1..]).as_user(user.as_ref());
+    if context.output.is_json() {
+        // stdout has the report.
+        let copy = || stderr_file().map_err(Failure::failed);
+        launch = launch.output_to(copy()?, copy()?);
+    }
+    host.spawn(launch.in_foreground()).map_err(|error| {
+        // As in a shell.
+        let exit = match error.kind() {
+            io::ErrorKind::NotFound => Exit::Command(127),
+            io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported => Exit::Usage,
+            _ => Exit::Command(126),
+        };
+        Failure::new(exit, format!("cannot run {}: {error}", args.command[0]))
+    })
+}
+
+/// Lets the time pass. Threads are looked at meanwhile; watching CPUs alone is one sleep.
+fn wait(host: &dyn Host, watch: &mut Watch<'_>, time: Duration) {
+    let end = host.now() + time;
+    loop {
+        let left = end.saturating_sub(host.now());
+        host.sleep(watch.pause().map_or(left, |pause| pause.min(left)));
+        if host.now() >= end || !watch.look() {
+            return;
+        }
+    }
+}
+
+/// Waits until the command ends; `None` if the time is over, or a signal asks to stop.
+fn wait_for(
+    host: &dyn Host,
+    watch: &mut Watch<'_>,
+    process: &mut dyn Process,
+    time: Option<Duration>,
+) -> Result<Option<Ended>, Failure> {
+    let stop = interrupts()?;
+    let end = time.map(|time| host.now() + time);
+    loop {
+        let left = end.map_or(Duration::MAX, |end| end.saturating_sub(host.now()));
+        // Short enough to notice a signal, which only sets a flag.
+        let pause =
+            watch.pause().unwrap_or(Duration::from_millis(200)).min(Duration::from_millis(500)).min(left);
+        let ended = process.wait(pause).map_err(Failure::failed)?;
+        if ended.is_some() || left.is_zero() || stop.load(Ordering::Relaxed) {
+            return Ok(ended);
+        }
+        watch.look();
+    }
+}

@@ -1,0 +1,155 @@
+//! The report of `flyball wake` on a terminal.
+
+use std::fmt::Write as _;
+
+use flyball_wake::WakeReport;
+
+use crate::paint::{Columns, Paint, Style, cpus_within};
+
+/// CPUs, sources and threads that are listed.
+const MOST: usize = 8;
+
+fn rate(rate: f64) -> String {
+    if rate > 0.0 && rate < 9.95 { format!("{rate:.1}") } else { format!("{rate:.0}") }
+}
+
+fn optional(value: Option<f64>) -> String {
+    value.map(rate).unwrap_or_default()
+}
+
+/// Prints how many rows are not shown.
+fn more(out: &mut String, all: usize, what: &str) {
+    if all > MOST {
+        let _ = writeln!(out, "{} more {what}: --json has all", all - MOST);
+    }
+}
+
+pub(super) fn render(report: &WakeReport) -> String {
+    let paint = Paint::stdout();
+    let mut out = format!("{}\n", paint.apply(Style::Heading, &report.sentence));
+    let _ = write!(out, "watched CPUs {} for {:.1} s", cpus_within(&report.cpus, 40), report.seconds);
+    if let (Some(driver), Some(governor)) = (&report.driver, &report.governor) {
+        let _ = write!(out, " ({driver}, {governor})");
+    }
+    if let Some(stolen) = report.stolen {
+        let _ = write!(out, ", {:.1} % of their time stolen", stolen * 100.0);
+    }
+    out.push('\n');
+    if !report.left_out.is_empty() {
+        let _ =
+            writeln!(out, "left out, because they went offline meanwhile: CPUs {}", report.left_out.short());
+    }
+    states(&mut out, report, paint);
+    workload(&mut out, report, paint);
+    sources(&mut out, report, paint);
+    by_cpu(&mut out, report, paint);
+    out.push('\n');
+    for what in &report.unseen {
+        let _ = writeln!(out, "not seen: {what}");
+    }
+    let _ = writeln!(out, "reading the counters took {:.1} ms and interrupted no CPU", report.reading_ms);
+    out
+}
+
+fn states(out: &mut String, report: &WakeReport, paint: Paint) {
+    if report.states.is_empty() {
+        return;
+    }
+    let mut table = Columns::aligned_right(1..10);
+    table.heading([
+        "idle state",
+        "wakes/s",
+        "share",
+        "exit us",
+        "pays us",
+        "stay us",
+        "time",
+        "too deep/s",
+        "too light/s",
+        "refused/s",
+    ]);
+    for state in &report.states {
+        table.text_row([
+            state.name.clone(),
+            rate(state.wakes),
+            format!("{:.0} %", state.share * 100.0),
+            state.exit_latency_us.to_string(),
+            state.target_residency_us.map(|time| time.to_string()).unwrap_or_default(),
+            optional(state.mean_residency_us),
+            format!("{:.0} %", state.residency * 100.0),
+            optional(state.above),
+            optional(state.below),
+            optional(state.rejected),
+        ]);
+    }
+    let _ = write!(out, "\n{}", table.render(paint));
+}
+
+fn workload(out: &mut String, report: &WakeReport, paint: Paint) {
+    let Some(workload) = &report.workload else { return };
+    let ended =
+        if workload.ended > 0 { format!(", {} of them ended", workload.ended) } else { String::new() };
+    let delay = workload.run_delay_ms.map_or_else(
+        || "how long they waited for a CPU is not known".to_owned(),
+        |delay| format!("ready without a CPU {} ms a second", rate(delay)),
+    );
+    let _ = writeln!(
+        out,
+        "\n{} threads{ended}: {} wake-ups and {} preemptions a second, {delay}",
+        workload.threads,
+        rate(workload.wakes),
+        rate(workload.preempted)
+    );
+    let mut table = Columns::aligned_right(1..6);
+    table.heading(["thread", "tid", "wakes/s", "preempted/s", "running", "delay ms/s"]);
+    for thread in workload.busiest.iter().take(MOST) {
+        table.text_row([
+            thread.name.clone(),
+            thread.tid.to_string(),
+            rate(thread.wakes),
+            rate(thread.preempted),
+            thread.running.map(|share| format!("{:.0} %", share * 100.0)).unwrap_or_default(),
+            optional(thread.run_delay_ms),
+        ]);
+    }
+    out.push_str(&table.render(paint));
+    more(out, workload.threads, "threads");
+}
+
+fn sources(out: &mut String, report: &WakeReport, paint: Paint) {
+    let softirqs = report.softirqs.iter().map(|source| (format!("softirq {}", source.name), source.rate));
+    let interrupts = report.interrupts.iter().map(|source| (source.name.clone(), source.rate));
+    let mut rows: Vec<(String, f64)> = interrupts.chain(softirqs).collect();
+    rows.sort_by(|one, other| other.1.total_cmp(&one.1));
+    if rows.is_empty() {
+        return;
+    }
+    let mut table = Columns::aligned_right(1..2);
+    table.heading(["interrupts of these CPUs", "per second"]);
+    for (name, per_second) in rows.iter().take(MOST) {
+        table.text_row([name.clone(), rate(*per_second)]);
+    }
+    let _ = write!(out, "\n{}", table.render(paint));
+    more(out, rows.len(), "sources");
+    if let Some(without) = report.wakes_without_interrupt {
+        let _ = writeln!(out, "{} wake-ups a second at least came without an interrupt", rate(without));
+    }
+}
+
+fn by_cpu(out: &mut String, report: &WakeReport, paint: Paint) {
+    if report.by_cpu.len() < 2 {
+        return;
+    }
+    let names = report.states.iter().map(|state| format!("{}/s", state.name));
+    let mut table = Columns::aligned_right(1..report.states.len() + 4);
+    let heading = ["CPU", "wakes/s"].map(str::to_owned).into_iter().chain(names);
+    table.heading(heading.chain(["exits ms/s".to_owned(), "interrupts/s".to_owned()]));
+    for cpu in report.by_cpu.iter().take(MOST) {
+        let mut row = vec![cpu.cpu.to_string(), rate(cpu.wakes)];
+        row.extend(cpu.by_state.iter().map(|wakes| rate(*wakes)));
+        row.extend([rate(cpu.lost_ms_at_most), rate(cpu.interrupts)]);
+        table.text_row(row);
+    }
+    let _ = write!(out, "\n{}", table.render(paint));
+    more(out, report.by_cpu.len(), "CPUs");
+}

@@ -1,0 +1,166 @@
+//! `flyball wake` on simulated machines with known counters, on this machine with known threads,
+//! and with wrong words.
+
+use std::{
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use flyball_testing::{Ran, Tree, archive, flyball, skip};
+use serde_json::Value;
+
+#[track_caller]
+fn wake(code: i32, words: &[&str]) -> Ran {
+    let mut command = flyball!();
+    command.arg("wake").args(words).env("NO_COLOR", "1");
+    // The machine is said where it matters.
+    command.env_remove("FLYBALL_MACHINE");
+    let ran = Ran::of(&mut command);
+    assert_eq!(ran.code, code, "{words:?}: {}", ran.text());
+    ran
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+fn list(value: &Value) -> &Vec<Value> {
+    value.as_array().unwrap()
+}
+
+#[test]
+fn the_states_of_a_simulated_machine_add_up() {
+    let words =
+        ["-M", "sim:tpmi-small", "-c", "0-3", "-t", "2s", "--json", "--", "sched-pipe", "--pin", "0-1"];
+    let report = wake(0, &words).json();
+    let states = list(&report["states"]);
+    let names: Vec<&str> = states.iter().map(|state| state["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["POLL", "C1", "C1E", "C6", "C6P"]);
+    let sum = |key: &str| states.iter().map(|state| number(&state[key])).sum::<f64>();
+    let wakes = number(&report["wakes"]);
+    assert!((sum("wakes") - wakes).abs() < 1e-6 && (sum("share") - 1.0).abs() < 1e-9, "{report}");
+    // CPUs 0 and 1 take turns about 180,000 times a second, and rest in C1 in between.
+    let c1 = &states[1];
+    assert!(number(&c1["wakes"]) > 100_000.0 && number(&c1["share"]) > 0.99, "{report}");
+    let cost: f64 =
+        states.iter().map(|state| number(&state["wakes"]) * number(&state["exit_latency_us"]) * 1e-3).sum();
+    assert!((number(&report["lost_ms_at_most"]) - cost).abs() < 1e-6, "{report}");
+    let by_cpu = list(&report["by_cpu"]);
+    assert_eq!(by_cpu.len(), 4);
+    assert!((by_cpu.iter().map(|cpu| number(&cpu["wakes"])).sum::<f64>() - wakes).abs() < 1e-6);
+    // Its only interrupts are ticks, so that nothing follows from what is missing.
+    assert!(report["wakes_without_interrupt"].is_null() && report["simulated"] == true);
+    let text = wake(0, &["-M", "sim:tpmi-small", "-c", "5", "-t", "1s", "--", "idle"]).out;
+    assert!(
+        text.starts_with("CPU 5 wakes 10 times a second, 100 % of them out of C6P (advertised exit latency"),
+        "{text}"
+    );
+    assert!(text.contains("not seen: ") && text.contains("interrupted no CPU"), "{text}");
+}
+
+#[test]
+fn a_command_is_counted_by_the_kernels_account() {
+    // Each `sleep` sleeps once, and the shell waits for it: two waits of a turn at least.
+    let script = "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.05; done; echo said; exit 7";
+    let ran = wake(7, &["--json", "--", "sh", "-c", script]);
+    // stdout has the report alone.
+    let report = ran.json();
+    assert!(ran.err.contains("said"), "{}", ran.text());
+    let (workload, seconds) = (&report["workload"], number(&report["seconds"]));
+    let wakes = number(&workload["wakes"]) * seconds;
+    assert!((20.0..200.0).contains(&wakes), "{report}");
+    assert!(report["sentence"].as_str().unwrap().starts_with("this workload wakes "), "{report}");
+    assert!(number(&workload["run_delay_ms"]) >= 0.0);
+    assert_eq!(wake(128 + 15, &["--", "sh", "-c", "kill $$"]).code, 143);
+    // Its time is over before it ends.
+    let started = Instant::now();
+    wake(0, &["-t", "300ms", "--", "sleep", "60"]);
+    assert!(started.elapsed() < Duration::from_secs(30));
+    assert!(wake(127, &["--", "/nonexistent/program"]).err.contains("cannot run /nonexistent/program"));
+}
+
+#[test]
+fn a_process_that_forks_and_ends() {
+    let script = "for i in 1 2 3 4 5 6 7 8; do sleep 0.1 & sleep 0.1; done";
+    let mut process = Command::new("sh").args(["-c", script]).stdin(Stdio::null()).spawn().unwrap();
+    let started = Instant::now();
+    let pid = process.id().to_string();
+    // It does not wait for the time that is left.
+    let report = wake(0, &["-p", &pid, "-t", "50s", "--json"]).json();
+    process.wait().unwrap();
+    assert!(started.elapsed() < Duration::from_secs(40));
+    let workload = &report["workload"];
+    assert_eq!(workload["ended"], workload["threads"], "{report}");
+    assert!(number(&workload["threads"]) > 1.0, "its children are watched: {report}");
+    assert!(number(&workload["wakes"]) > 0.0, "{report}");
+}
+
+#[test]
+fn a_machine_without_cpuidle_says_so() {
+    let tree = Tree::new();
+    tree.put("sys/devices/system/cpu/possible", "0-1\n");
+    tree.put("sys/devices/system/cpu/present", "0-1\n");
+    tree.put("sys/devices/system/cpu/online", "0-1\n");
+    tree.put(
+        "proc/cpuinfo",
+        "processor\t: 0\nvendor_id\t: GenuineIntel\n\nprocessor\t: 1\nvendor_id\t: GenuineIntel\n",
+    );
+    let machine = format!("tree:{}", tree.path().display());
+    let words = ["-M", &machine, "-t", "100ms", "--json"];
+    let report = wake(0, &words).json();
+    assert!(report["sentence"].as_str().unwrap().starts_with("this machine has no cpuidle"), "{report}");
+    assert!(report["wakes"].is_null() && report["lost_ms_at_most"].is_null() && report["driver"].is_null());
+    // One state: idle=halt, or a guest.
+    let state = |name: &str, value: &str| {
+        for cpu in 0..2 {
+            tree.put(format!("sys/devices/system/cpu/cpu{cpu}/cpuidle/state0/{name}"), value);
+        }
+    };
+    for (name, value) in [("name", "C1"), ("latency", "2"), ("usage", "7"), ("time", "100")] {
+        state(name, value);
+    }
+    let report = wake(0, &words).json();
+    assert!(report["sentence"].as_str().unwrap().starts_with("no CPU woke up in 0."), "{report}");
+    assert_eq!(list(&report["states"]).len(), 1);
+    assert!(report["states"][0]["above"].is_null(), "a kernel before 5.1 has no such counter: {report}");
+}
+
+#[test]
+fn offline_and_isolated_cpus() {
+    let folder = Tree::new();
+    let state = folder.path().join("state");
+    let machine = format!("sim:ryzen-5750g,boot=isolcpus=2-3,state={}", state.display());
+    let ran = Ran::of(flyball!().args(["-M", &machine, "set", "online=off", "-c", "15"]));
+    assert_eq!(ran.code, 0, "{}", ran.text());
+    assert!(wake(2, &["-M", &machine, "-c", "15"]).err.contains("none of CPUs 15 is online"));
+    let report = wake(0, &["-M", &machine, "-c", "2-3,15", "-t", "1s", "--json", "--", "idle"]).json();
+    assert_eq!((&report["cpus"], &report["left_out"]), (&"2,3".into(), &"".into()), "{report}");
+    // Ten times a second, as without a watch: reading counters of an isolated CPU is free.
+    assert!((number(&report["wakes"]) - 20.0).abs() < 3.0, "{report}");
+}
+
+#[test]
+fn wrong_words_and_machines() {
+    let recording = archive("gnr0").display().to_string();
+    for (code, words, says) in [
+        (2, &["-t", "1ms"][..], "--time is 100ms to 1h"),
+        (2, &["-t", "2h"], "--time is 100ms to 1h"),
+        (2, &["-c", "9999"], "no CPU 9999 here"),
+        (2, &["-p", "4194305"], "no process 4194305 on live"),
+        (2, &["-p", "x"], "invalid value 'x'"),
+        (2, &["-p", "1", "--", "true"], "cannot be used with"),
+        (2, &["--cgroup", "no/such/group"], "no control group no/such/group"),
+        (2, &["--cgroup", "../../proc"], "no control group ../../proc"),
+        (2, &["-M", &recording], "is a recording: it holds one moment"),
+        (2, &["-M", "sim:i7-2600", "-p", "1"], "no process 1 on sim:i7-2600"),
+        (2, &["-M", "sim:i7-2600", "--", "no-such-model"], "cannot run no-such-model"),
+    ] {
+        let ran = wake(code, words);
+        assert!(ran.err.contains(says) && ran.out.is_empty(), "{words:?}: {}", ran.text());
+    }
+    // Any user may look at any process that /proc shows.
+    match std::fs::read_to_string("/proc/1/status") {
+        Ok(_) => _ = wake(0, &["-p", "1", "-t", "100ms"]),
+        Err(error) => skip(1, "a process of another user", &error.to_string()),
+    }
+}
