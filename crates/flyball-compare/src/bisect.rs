@@ -123,16 +123,16 @@ impl<'a> CommitBlocks<'a> {
         self.skipped.insert(commit, why);
     }
 
-    /// Hands the rounds of the last block to the hunt.
+    /// Hands the rounds of the last blocks to the hunt.
     fn take(&mut self, done: &[&Round]) -> Result<(), BisectError> {
         let new = done.get(self.taken..).unwrap_or_default();
         self.taken = done.len();
         let ends = [0, self.repository.commits.len() - 1];
-        let mut values = Vec::new();
+        let mut values: BTreeMap<usize, Vec<(usize, f64)>> = BTreeMap::new();
         for round in new {
             let value = round.outcome.value.filter(|value| *value > 0.0 && value.is_finite());
             if let (Some(value), None) = (value, &round.outcome.failure) {
-                values.push((round.arm, value.ln()));
+                values.entry(round.block).or_default().push((round.arm, value.ln()));
                 continue;
             }
             let why = round.outcome.failure.clone().unwrap_or_else(|| "it has no metric above 0".to_owned());
@@ -144,25 +144,31 @@ impl<'a> CommitBlocks<'a> {
             }
             self.skip(round.arm, why);
         }
-        if let [one, other] = values[..] {
-            self.hunt.add([one, other]);
+        for block in values.values() {
+            if let [one, other] = block[..] {
+                self.hunt.add([one, other]);
+            }
         }
         Ok(())
     }
 
-    /// The two commits of the next block; `None` at the end.
-    fn choose(&mut self, done: &[&Round]) -> Result<Option<Pair>, BisectError> {
+    /// The commits of the next two blocks; `None` at the end.
+    fn choose(&mut self, done: &[&Round]) -> Result<Option<[Pair; 2]>, BisectError> {
         self.take(done)?;
         loop {
-            let pair = match self.hunt.step() {
+            let pairs = match self.hunt.step() {
                 Step::End(ending) => {
                     self.ending = Some(ending);
                     return Ok(None);
                 }
-                Step::Measure(pair) => pair,
+                Step::Measure(pairs) => pairs,
             };
-            if self.build(pair.low)? && self.build(pair.high)? {
-                return Ok(Some(pair));
+            let mut are_built = true;
+            for commit in pairs.iter().flat_map(|pair| [pair.low, pair.high]) {
+                are_built = are_built && self.build(commit)?;
+            }
+            if are_built {
+                return Ok(Some(pairs));
             }
         }
     }
@@ -265,14 +271,16 @@ impl BisectReport {
 }
 
 impl Blocks for CommitBlocks<'_> {
-    fn next(&mut self, manifest: &Manifest, done: &[&Round]) -> Option<Vec<usize>> {
+    fn next(&mut self, manifest: &Manifest, done: &[&Round]) -> Option<Vec<Vec<usize>>> {
         // The limit counts rounds. The conductor counts blocks of two rounds.
         let is_over = done.len() >= manifest.schedule.most();
         let chosen = if is_over { self.take(done).map(|()| None) } else { self.choose(done) };
         match chosen {
-            Ok(pair) => pair.map(|pair| {
-                let block = done.last().map_or(0, |round| round.block + 1);
-                manifest.schedule.order(block, &[pair.low, pair.high])
+            Ok(pairs) => pairs.map(|pairs| {
+                let first = done.last().map_or(0, |round| round.block + 1);
+                let order =
+                    |(block, pair): (usize, Pair)| manifest.schedule.order(block, &[pair.low, pair.high]);
+                (first..).zip(pairs).map(order).collect()
             }),
             Err(error) => {
                 self.failure = Some(error);

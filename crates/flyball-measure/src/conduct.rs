@@ -24,10 +24,10 @@ use crate::{
 
 /// Chooses the arms of each block, where not all arms are in every block.
 pub trait Blocks {
-    /// The arms of the next block in their order, by the rounds of all blocks before it; `None`
-    /// ends the comparison. The same rounds give the same arms, so that a comparison can be
-    /// resumed.
-    fn next(&mut self, manifest: &Manifest, done: &[&Round]) -> Option<Vec<usize>>;
+    /// The arms of the next blocks, which take turns, each in its order, by the rounds of all blocks
+    /// before them; `None` ends the comparison. The same rounds give the same arms, so that a
+    /// comparison can be resumed.
+    fn next(&mut self, manifest: &Manifest, done: &[&Round]) -> Option<Vec<Vec<usize>>>;
 }
 
 /// Why a round could not be recorded. What records it is no part of this crate.
@@ -326,7 +326,8 @@ impl Conductor<'_> {
             let is_due = |turn: &Turn| warm_up || !done_before.contains(&(turn.block, turn.arm));
             let due: Vec<Turn> = turns.into_iter().filter(is_due).collect();
             self.rebuild(set_up, &directory.manifest, &due)?;
-            for Turn { number, block, place, arm, ends_block } in due {
+            for (at, turn) in due.iter().enumerate() {
+                let Turn { number, block, place, arm, ends_block } = *turn;
                 if self.stop.asked() {
                     return Ok(End::Stopped);
                 }
@@ -374,6 +375,11 @@ impl Conductor<'_> {
                 // Written here, between rounds: no meter runs, and if this process is killed in the
                 // next round, only that one is lost.
                 directory.append(round)?;
+                // For its next block now and not right before that round, which the heat of the
+                // build would slow: like a round, a build is to slow any arm.
+                if let Some(again) = due[at + 1..].iter().find(|turn| turn.arm == arm) {
+                    self.rebuild(set_up, &directory.manifest, std::slice::from_ref(again))?;
+                }
             }
             // Judged after whole blocks, so that arms keep equal numbers of rounds. A fixed-sample
             // test at every look would find false differences in every fifth comparison; these
@@ -426,14 +432,11 @@ impl Conductor<'_> {
                 return None;
             }
         }
-        let has_build =
-            |hooks: &HookRunner| manifest.arms.iter().any(|arm| hooks.script(Hook::Rebuild, arm).is_some());
-        // A search chooses one block at a time, and an arm has one build at a time.
-        let is_alone = warm_up || self.blocks.is_some() || self.hooks.is_some_and(has_build);
-        let together = if is_alone { 1 } else { schedule.together(first, end) };
+        let together = if warm_up { 1 } else { schedule.together(first, end) };
         let mut turns = Vec::new();
-        for next in 0..together {
-            let order = self.order(directory, boot, number + next, arms)?;
+        let orders = self.orders(directory, boot, number, together, arms)?;
+        let together = orders.len();
+        for (next, order) in orders.into_iter().enumerate() {
             let of_place = |(place, arm)| {
                 let ends_block = place + 1 == order.len();
                 Turn { number: number + next, block: first + next, place, arm, ends_block }
@@ -444,18 +447,21 @@ impl Conductor<'_> {
         Some((together, turns))
     }
 
-    /// The arms of a block in their order; `None` after the last block.
-    fn order(
+    /// The arms of the next blocks, each in its order; `None` after the last block.
+    fn orders(
         &mut self,
         directory: &RunDirectory,
         boot: usize,
         number: usize,
+        together: usize,
         arms: &[usize],
-    ) -> Option<Vec<usize>> {
+    ) -> Option<Vec<Vec<usize>>> {
         let schedule = &directory.manifest.schedule;
-        let Some(blocks) = &mut self.blocks else { return Some(schedule.order(number, arms)) };
+        let Some(blocks) = &mut self.blocks else {
+            return Some((number..number + together).map(|block| schedule.order(block, arms)).collect());
+        };
         let Some(block) = number.checked_sub(schedule.warm_up) else {
-            return Some(arms.first().copied().into_iter().collect());
+            return Some(vec![arms.first().copied().into_iter().collect()]);
         };
         // Of earlier blocks only: a block that was interrupted is chosen again as it was, and then
         // completed. References: a round holds up to 64 KiB of its workload's output.
@@ -578,18 +584,19 @@ impl Conductor<'_> {
         })
     }
 
-    /// Builds the arms of a block again.
+    /// Builds the arms of these rounds again, each for its first one.
     fn rebuild(
         &self,
         set_up: &mut Vec<usize>,
         manifest: &Manifest,
         due: &[Turn],
     ) -> Result<(), MeasureError> {
-        for Turn { number: block, place, arm: number, .. } in due {
-            let arm = &manifest.arms[*number];
-            if self.hooks.is_some_and(|hooks| hooks.script(Hook::Rebuild, arm).is_some()) {
-                self.set_up(set_up, *number, arm, &manifest.schedule)?;
-                let seed = Some(manifest.schedule.build_seed(*block, *place));
+        for (at, turn) in due.iter().enumerate() {
+            let arm = &manifest.arms[turn.arm];
+            let is_first = due[..at].iter().all(|one| one.arm != turn.arm);
+            if is_first && self.hooks.is_some_and(|hooks| hooks.script(Hook::Rebuild, arm).is_some()) {
+                self.set_up(set_up, turn.arm, arm, &manifest.schedule)?;
+                let seed = Some(manifest.schedule.build_seed(turn.number, turn.place));
                 self.hook(Hook::Rebuild, arm, &manifest.schedule, seed)?;
             }
         }

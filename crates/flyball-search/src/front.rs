@@ -17,7 +17,7 @@ use rand_pcg::Pcg64Mcg;
 use self::fresh::Fresh;
 use crate::{
     posterior::Posterior,
-    search::{ALL_AT_ONCE, BLOCK, FIRST, Goal, Round, Search, Step, take_by_weight},
+    search::{ALL_AT_ONCE, BLOCK, FIRST, Goal, Round, Search, take_by_weight},
     space::Space,
 };
 
@@ -139,11 +139,13 @@ impl Front {
         }
     }
 
-    /// The arms of the next block. `None` at the end.
-    pub fn step(&self) -> Step<()> {
+    /// The orders of the next blocks, which take turns: one, or those of all fresh rounds up to the
+    /// next look. `None` at the end.
+    pub fn next(&self) -> Option<Vec<Vec<usize>>> {
         let mut random =
             Pcg64Mcg::seed_from_u64(self.seed ^ (self.blocks as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let mut next = match (&self.fresh, self.odds()) {
+        let count = self.fresh.as_ref().map_or(1, Fresh::until_look);
+        let next = match (&self.fresh, self.odds()) {
             (Some(fresh), _) => fresh.next(),
             (None, None) => {
                 let count = if self.space().len() <= ALL_AT_ONCE { self.space().len() } else { FIRST };
@@ -153,11 +155,15 @@ impl Front {
         };
         // A block is compared within itself: one that is cut short by the end of the rounds would
         // be wasted.
-        if next.is_empty() || (self.done > 0 && self.done + next.len() > self.goal.most) {
-            return Step::End(());
+        if next.is_empty() || (self.done > 0 && self.done + count * next.len() > self.goal.most) {
+            return None;
         }
-        next.shuffle(&mut random);
-        Step::Run(next)
+        let mut order = || {
+            let mut order = next.clone();
+            order.shuffle(&mut random);
+            order
+        };
+        Some((0..count).map(|_| order()).collect())
     }
 
     /// Returns the knowledge about each arm.

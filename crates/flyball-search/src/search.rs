@@ -52,11 +52,11 @@ pub struct Round {
 
 /// Next step of a search.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Step<T = Choice> {
+pub enum Step {
     /// Run these arms, in this order, as one block.
     Run(Vec<usize>),
     /// The search is over.
-    End(T),
+    End(Choice),
 }
 
 /// The best arm so far.

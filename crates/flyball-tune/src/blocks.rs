@@ -250,7 +250,7 @@ impl<'a> SearchBlocks<'a> {
 }
 
 impl Blocks for SearchBlocks<'_> {
-    fn next(&mut self, manifest: &Manifest, done: &[&Round]) -> Option<Vec<usize>> {
+    fn next(&mut self, manifest: &Manifest, done: &[&Round]) -> Option<Vec<Vec<usize>>> {
         // One block at a time, also when a stopped search is resumed: the fit of a block begins
         // where that of the block before ended, and the search goes on as if it had never been
         // stopped.
@@ -286,7 +286,7 @@ impl Blocks for SearchBlocks<'_> {
         if !done.is_empty() {
             self.report(manifest, done, &block);
         }
-        Some(block)
+        Some(vec![block])
     }
 }
 

@@ -8,7 +8,7 @@ mod draw;
 use std::fmt::Write as _;
 
 use flyball_measure::{Blocks, Manifest, Metric, Round, render};
-use flyball_search::{Front, FrontGoal, Label, Step};
+use flyball_search::{Front, FrontGoal, Label};
 use flyball_text::columns::one_line;
 
 use crate::{
@@ -182,7 +182,7 @@ impl<'a> FrontBlocks<'a> {
 }
 
 impl Blocks for FrontBlocks<'_> {
-    fn next(&mut self, manifest: &Manifest, done: &[&Round]) -> Option<Vec<usize>> {
+    fn next(&mut self, manifest: &Manifest, done: &[&Round]) -> Option<Vec<Vec<usize>>> {
         while let Some(block) = self.intake.next(self.record, manifest, done) {
             if let Block::Rounds(rounds) = block {
                 self.front.add(&rounds);
@@ -194,18 +194,13 @@ impl Blocks for FrontBlocks<'_> {
             return None;
         }
         let used_up = self.record.most_seconds.is_some_and(|most| spent(done) >= most);
-        match self.front.step() {
-            Step::Run(block) if !used_up => {
-                if !done.is_empty() {
-                    self.report(manifest, &block);
-                }
-                Some(block)
-            }
-            _ => {
-                self.is_over = true;
-                None
-            }
+        let next = self.front.next().filter(|_| !used_up);
+        match next.as_ref().and_then(|orders| orders.first()) {
+            Some(order) if !done.is_empty() => self.report(manifest, order),
+            Some(_) => {}
+            None => self.is_over = true,
         }
+        next
     }
 }
 

@@ -133,7 +133,13 @@ impl Fresh {
         }
     }
 
-    /// The arms of the next block: those of statements that are not shown yet. Empty at the end.
+    /// How many blocks are left until the next look.
+    pub(super) fn until_look(&self) -> usize {
+        let done = self.blocks.len();
+        LOOKS.iter().find(|(blocks, _)| *blocks > done).map_or(1, |(blocks, _)| blocks - done)
+    }
+
+    /// The arms of the next blocks: those of statements that are not shown yet. Empty at the end.
     pub(super) fn next(&self) -> Vec<usize> {
         if self.blocks.len() >= LOOKS[LOOKS.len() - 1].0 {
             return Vec::new();

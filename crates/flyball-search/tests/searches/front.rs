@@ -1,6 +1,6 @@
 //! Fronts of energy and time, on machines whose front is known.
 
-use flyball_search::{Front, FrontGoal, Label, Standing, Step};
+use flyball_search::{Front, FrontGoal, Label, Standing};
 
 use super::{
     TWELVE,
@@ -13,9 +13,10 @@ const WITHIN: f64 = 0.01;
 
 fn front(machine: &mut Machine, size: Size, most: usize, seed: u64) -> Vec<Standing> {
     let mut front = Front::new(space(size), FrontGoal { within: WITHIN, confidence: 0.95, most }, seed);
-    while let Step::Run(block) = front.step() {
-        let rounds: Vec<_> = block.into_iter().map(|arm| machine.round(arm)).collect();
-        front.add(&rounds);
+    while let Some(orders) = front.next() {
+        for block in machine.blocks(&orders) {
+            front.add(&block);
+        }
     }
     front.standings()
 }

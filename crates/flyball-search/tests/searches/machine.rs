@@ -24,6 +24,9 @@ pub(crate) struct Machine {
     runs: Vec<u64>,
     /// Rounds that have been run.
     pub done: usize,
+    /// A setting and what it adds to the round after it, a logarithm.
+    slows: Option<(usize, f64)>,
+    before: Option<usize>,
 }
 
 impl Machine {
@@ -58,7 +61,16 @@ impl Machine {
         let spread = Normal::new(0.0, 0.5).expect("a deviation");
         let deviations = truth.iter().map(|_| noise * f64::exp(spread.sample(&mut random))).collect();
         let runs = vec![0; truth.len()];
-        Machine { deviations, truth, drift: drift(noise, &mut random), seed, runs, done: 0 }
+        Machine {
+            deviations,
+            truth,
+            drift: drift(noise, &mut random),
+            seed,
+            runs,
+            done: 0,
+            slows: None,
+            before: None,
+        }
     }
 
     /// The same machine, on which all settings are equal.
@@ -94,6 +106,8 @@ impl Machine {
             seed,
             runs: vec![0; self.runs.len()],
             done: 0,
+            slows: None,
+            before: None,
         }
     }
 
@@ -101,6 +115,25 @@ impl Machine {
     pub(crate) fn reversed(mut self) -> Machine {
         self.truth.reverse();
         self
+    }
+
+    /// This machine, on which a setting of medium merit slows the round after it.
+    pub(crate) fn slowing_the_next(mut self, by: f64) -> Machine {
+        let mut order: Vec<usize> = (0..self.truth.len()).collect();
+        order.sort_by(|a, b| self.truth[*a][0].total_cmp(&self.truth[*b][0]));
+        self.slows = Some((order[order.len() / 3], by));
+        self
+    }
+
+    /// Rounds of blocks that take turns, each in its order.
+    pub(crate) fn blocks(&mut self, orders: &[Vec<usize>]) -> Vec<Vec<Round>> {
+        let mut blocks = vec![Vec::new(); orders.len()];
+        for place in 0..orders[0].len() {
+            for (order, block) in orders.iter().zip(&mut blocks) {
+                block.push(self.round(order[place]));
+            }
+        }
+        blocks
     }
 
     /// The true logarithm of a setting's energy and time.
@@ -119,7 +152,9 @@ impl Machine {
         let (time, other) = (draw(), draw());
         let energy = 0.6 * time + 0.8 * other;
         let slow = if random.random_bool(0.015) { random.random_range(0.0..0.2) } else { 0.0 };
-        let drift = self.drift[self.done.min(self.drift.len() - 1)] + slow;
+        let left = self.slows.filter(|(slowing, _)| self.before == Some(*slowing)).map_or(0.0, |(_, by)| by);
+        self.before = Some(arm);
+        let drift = self.drift[self.done.min(self.drift.len() - 1)] + slow + left;
         self.done += 1;
         let noise = self.deviations[arm];
         let time = self.truth[arm][1] + drift + noise * time;

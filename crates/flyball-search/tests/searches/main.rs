@@ -164,6 +164,33 @@ fn a_search_without_a_gain_ends_early() {
     }
 }
 
+/// What a setting leaves to the next round seldom changes what a search finds, although the blocks
+/// of a search run alone: that of the slowing setting is one of six.
+#[test]
+fn carry() {
+    let (count, seed) = (number("FLYBALL_SEARCHES", 10), number("FLYBALL_SEARCH_SEED", 1));
+    for (noise, limit) in [(0.01, None), (0.01, LIMIT), (0.005, None)] {
+        for slowed in [0.0, 0.005, 0.01, 0.02, 0.04] {
+            let (mut right, mut rounds) = (0, 0);
+            for number in 0..count {
+                let seed = seed.wrapping_mul(7_000_003).wrapping_add(number);
+                let mut machine = Machine::new(TWELVE, noise, seed).slowing_the_next(slowed);
+                let (choice, _) = search(&mut machine, TWELVE, limit, 200, seed);
+                right += u32::from(machine.is_right(choice.arm, space(TWELVE).base(), limit));
+                rounds += machine.done;
+            }
+            let (low, high) = others::wilson(f64::from(right), count as f64);
+            println!(
+                "{:.1} % noise, limit {limit:?}, the next round slower by {:.1} %: {} rounds, right {right} of {count} ({low:.1} to {high:.1} %)",
+                100.0 * noise,
+                100.0 * slowed,
+                rounds / count as usize,
+            );
+            assert!(f64::from(right) >= 0.7 * count as f64 || slowed > 0.02, "{noise} {slowed}");
+        }
+    }
+}
+
 #[test]
 fn a_search_can_be_computed_again() {
     let run = || search(&mut Machine::new(TWELVE, 0.01, 5), TWELVE, LIMIT, 60, 9);

@@ -65,20 +65,26 @@ fn two_programs_are_compared_and_exported() {
     assert!(fs::read_to_string(place.path().join("m.md")).expect("it is there").contains("./new"));
 }
 
-/// Each arm has a build of its own in each block, before the first round of that block.
+/// Each arm has a build of its own for each round, and two blocks take turns.
 #[test]
 fn arms_are_built_again_in_each_block() {
-    let place = Place::new(&[("a/bench", "echo run >> ../log"), ("b/bench", "echo run >> ../log")]);
-    let rebuild = ["--rebuild", "echo $FLYBALL_SEED >> ../log", "--setup", "echo setup >> ../log"];
+    let bench = "echo run $(cat seed) >> ../log";
+    let place = Place::new(&[("a/bench", bench), ("b/bench", bench)]);
+    let build = "echo $FLYBALL_SEED > seed; echo build >> ../log";
+    let rebuild = ["--rebuild", build, "--setup", "echo setup >> ../log"];
     let ran = place.compare(&[&["--in", "a,b", "--rounds", "2"][..], &rebuild, &["--", "./bench"]].concat());
     assert_eq!(ran.code, 0, "{}", ran.text());
     let log = fs::read_to_string(place.path().join("log")).expect("it ran");
-    let kind = |line: &str| if line.parse::<u32>().is_ok() { "b".to_owned() } else { line[..1].to_owned() };
-    let kinds: String = log.lines().map(kind).collect();
-    assert_eq!(kinds, "sbsbrrbbrrbbrr", "{log}");
+    let kinds: String = log.lines().map(|line| &line[..1]).collect();
+    // Both before the first block, then each for its next block once it has run.
+    assert!(kinds == "sbsbrrbbrbrrbr" || kinds == "sbsbrrbbrbrbrr", "{log}");
     let seeds: std::collections::BTreeSet<&str> =
-        log.lines().filter(|line| line.parse::<u32>().is_ok()).collect();
+        log.lines().filter_map(|line| line.strip_prefix("run ")).collect();
     assert_eq!(seeds.len(), 6, "{log}");
+    let rounds = fs::read_to_string(place.path().join("run/rounds.jsonl")).expect("it ran");
+    let blocks: String =
+        rounds.lines().map(|line| if line.contains("\"block\":1,") { '1' } else { '0' }).collect();
+    assert_eq!(blocks, "000101");
 }
 
 /// Processes that left their session are killed and named. Those of --setup stay.

@@ -139,11 +139,11 @@ fn render(manifest: &Manifest, preview: &DryRun<'_>) -> String {
             (None, Some(plan)) => out += &change::plan_text(plan, false),
         }
     }
-    let of_arms = manifest.arms.iter().filter_map(|arm| Some(&arm.program.as_ref()?.hooks));
-    let mut hooks = of_arms.chain([&manifest.workload.hooks]);
-    let rebuilds = hooks.any(|hooks| hooks.get(Hook::Rebuild).is_some());
-    let turns = if rebuilds { "" } else { "; two blocks take turns" };
-    let _ = writeln!(out, "\norder (seed {}; {} warm-up{turns})", schedule.seed, schedule.warm_up);
+    let _ = writeln!(
+        out,
+        "\norder (seed {}; {} warm-up; two blocks take turns)",
+        schedule.seed, schedule.warm_up
+    );
     // Enough to see that the order is random; --json has all.
     for (block, names) in order.iter().enumerate().take(8) {
         let label = if block < schedule.warm_up {
