@@ -529,7 +529,7 @@ fn what_a_round_leaves_to_the_next_is_named_and_moves_no_verdict() {
             assert!(is_expected, "{noted} of 100, {blocks} blocks, {slowed}");
         }
     }
-    // One block after the other, as --rebuild runs them, the second arm gains half of it.
+    // One block after the other, as older versions ran them, the second arm gains half of it.
     let (wrong, noted) = counts(&["a", "b"], 30, 4.0, false);
     assert!(wrong >= 50 && noted >= 95, "{wrong} wrong, {noted} noted");
     let report = slowing_the_next(1, &["a", "b"], 30, 4.0, false);
