@@ -7,15 +7,15 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::{CString, OsString, c_char, c_int, c_void},
+    ffi::{CStr, CString, OsStr, OsString, c_char, c_int, c_void},
     fs::File,
     io,
     mem::MaybeUninit,
     os::{
         fd::{AsRawFd, FromRawFd, OwnedFd},
-        unix::ffi::OsStringExt,
+        unix::ffi::{OsStrExt as _, OsStringExt as _},
     },
-    sync::OnceLock,
+    sync::{Arc, OnceLock},
 };
 
 use flyball_process::User;
@@ -31,7 +31,7 @@ pub(super) struct Child {
     environment: Strings,
     directory: Option<CString>,
     /// Standard input, output and error, where they are not this process's.
-    streams: [Option<File>; 3],
+    streams: [Option<Arc<File>>; 3],
     own_group: bool,
     own_session: bool,
     niceness: Option<(c_int, CString)>,
@@ -52,6 +52,9 @@ pub(super) struct Child {
 /// run in a new process before its execve(2); flyball's only set a flag in memory that both share.
 static HANDLED: OnceLock<Vec<c_int>> = OnceLock::new();
 
+/// /dev/null, open since the first program that needed it.
+static NULL: OnceLock<Arc<File>> = OnceLock::new();
+
 /// Strings for execve(2), and the pointers to them.
 struct Strings {
     pointers: Vec<*const c_char>,
@@ -59,33 +62,55 @@ struct Strings {
 }
 
 impl Strings {
-    fn new(owned: Vec<CString>) -> Strings {
-        let pointers = owned.iter().map(|one| one.as_ptr()).chain([std::ptr::null()]).collect();
+    /// `inherited` point to strings that nobody changes while these are used.
+    fn new(inherited: impl Iterator<Item = *const c_char>, owned: Vec<CString>) -> Strings {
+        let own = owned.iter().map(|one| one.as_ptr());
+        let pointers = inherited.chain(own).chain([std::ptr::null()]).collect();
         Strings { pointers, _owned: owned }
+    }
+
+    /// This process's environment with `changes`. Not copied: that takes longer than to start a
+    /// program.
+    fn environment(changes: BTreeMap<OsString, Option<OsString>>) -> io::Result<Strings> {
+        unsafe extern "C" {
+            static environ: *const *const c_char;
+        }
+        let mut inherited = Vec::new();
+        // SAFETY: a list of strings that ends with null, or null itself (environ(7)). flyball never
+        // changes its environment, so both stay as they are.
+        unsafe {
+            let mut next = environ;
+            while !next.is_null() && !(*next).is_null() {
+                let variable = CStr::from_ptr(*next).to_bytes();
+                let name = variable.split(|byte| *byte == b'=').next().unwrap_or_default();
+                if !changes.contains_key(OsStr::from_bytes(name)) {
+                    inherited.push(*next);
+                }
+                next = next.add(1);
+            }
+        }
+        let own = changes.into_iter().filter_map(|(mut name, value)| {
+            name.push("=");
+            name.push(value?);
+            Some(string(name))
+        });
+        Ok(Strings::new(inherited.into_iter(), own.collect::<io::Result<_>>()?))
     }
 }
 
 impl Child {
     pub(super) fn prepare(launch: Launch) -> io::Result<Child> {
-        let mut environment: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
-        for (name, value) in launch.environment {
-            match value {
-                Some(value) => environment.insert(name, value),
-                None => environment.remove(&name),
-            };
-        }
-        let paths = paths(&launch.program, environment.get(std::ffi::OsStr::new("PATH")))?;
-        let variables = environment.into_iter().map(|(mut name, value)| {
-            name.push("=");
-            name.push(value);
-            string(name)
-        });
+        let path = || match launch.environment.get(OsStr::new("PATH")) {
+            Some(changed) => changed.clone(),
+            None => std::env::var_os("PATH"),
+        };
+        let paths = paths(&launch.program, path)?;
         let own_session = launch.own_group && launch.niceness.is_some();
         let words = std::iter::once(launch.program).chain(launch.arguments);
-        let arguments = Strings::new(words.map(string).collect::<io::Result<_>>()?);
+        let arguments = Strings::new(std::iter::empty(), words.map(string).collect::<io::Result<_>>()?);
         Ok(Child {
             paths,
-            environment: Strings::new(variables.collect::<io::Result<_>>()?),
+            environment: Strings::environment(launch.environment)?,
             arguments,
             directory: launch.directory.map(string).transpose()?,
             streams: [file(launch.stdin)?, file(launch.stdout)?, file(launch.stderr)?],
@@ -284,7 +309,7 @@ fn string(text: impl Into<OsString>) -> io::Result<CString> {
 }
 
 /// The paths at which execvp(3) looks for a program.
-fn paths(program: &str, list: Option<&OsString>) -> io::Result<Vec<CString>> {
+fn paths(program: &str, list: impl FnOnce() -> Option<OsString>) -> io::Result<Vec<CString>> {
     if program.contains('/') {
         return Ok(vec![string(program)?]);
     }
@@ -292,17 +317,23 @@ fn paths(program: &str, list: Option<&OsString>) -> io::Result<Vec<CString>> {
         return Err(io::ErrorKind::NotFound.into());
     }
     // The list that C libraries use if PATH is not set.
-    let list = list.cloned().unwrap_or_else(|| "/bin:/usr/bin".into());
+    let list = list().unwrap_or_else(|| "/bin:/usr/bin".into());
     std::env::split_paths(&list).map(|directory| string(directory.join(program))).collect()
 }
 
 /// The file of a stream that does not lead to this process's own.
-fn file(stream: Stream) -> io::Result<Option<File>> {
-    match stream {
-        Stream::Inherited => Ok(None),
-        Stream::Null => File::options().read(true).write(true).open("/dev/null").map(Some),
-        Stream::File(file) => Ok(Some(file)),
-    }
+fn file(stream: Stream) -> io::Result<Option<Arc<File>>> {
+    Ok(match stream {
+        Stream::Inherited => None,
+        Stream::Null => Some(match NULL.get() {
+            Some(null) => Arc::clone(null),
+            None => {
+                let null = File::options().read(true).write(true).open("/dev/null")?;
+                Arc::clone(NULL.get_or_init(|| Arc::new(null)))
+            }
+        }),
+        Stream::File(file) => Some(Arc::new(file)),
+    })
 }
 
 /// The signals for which this process has a handler.

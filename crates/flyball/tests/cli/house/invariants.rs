@@ -14,6 +14,7 @@ const UNSAFE: [&str; 3] = ["flyball-host", "flyball-process", "flyball-sim"];
 const STATICS: &[(&str, &str)] = &[
     ("crates/flyball-process/src/process.rs::NAME", "this process's own name"),
     ("crates/flyball-host/src/child/start.rs::HANDLED", "signals that this process handles, asked for once"),
+    ("crates/flyball-host/src/child/start.rs::NULL", "/dev/null, opened once"),
     ("crates/flyball-process/src/process.rs::IS_TAKEN", "whether this process has taken over its sockets"),
     ("crates/flyball-host/src/tracefs/instance.rs::NUMBER", "a counter that keeps names of instances apart"),
     ("crates/flyball-host/src/kept.rs::LIMIT", "how many files this process may open, as read last"),
