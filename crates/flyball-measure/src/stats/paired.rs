@@ -43,13 +43,15 @@ pub fn signed_rank(differences: &[f64]) -> SignedRank {
 
 /// The two-sided probability of a doubled sum of positive ranks, counted.
 fn exact(doubled_ranks: &[u32], positive: u32) -> f64 {
-    let null = sign_flips(doubled_ranks);
-    // Both tails include the observed sum, so together they exceed 1 in the middle: hence the
-    // bound. With ties this equals `wilcoxon(method=PermutationMethod(n_resamples=inf))`, without
-    // them `method="exact"`.
-    let below: f64 = null[..=positive as usize].iter().sum();
-    let above: f64 = null[positive as usize..].iter().sum();
-    (2.0 * below.min(above)).min(1.0)
+    // Without ties every doubled rank is even, and the whole ranks need half of the sums.
+    let unit = if doubled_ranks.iter().all(|rank| rank % 2 == 0) { 2 } else { 1 };
+    let mut ranks: Vec<u32> = doubled_ranks.iter().map(|rank| rank / unit).collect();
+    ranks.sort_unstable();
+    // Signs are fair coins, so the sums are symmetric, and the smaller tail is enough. It includes the
+    // observed sum: hence the bound. With ties this equals
+    // `wilcoxon(method=PermutationMethod(n_resamples=inf))`, without them `method="exact"`.
+    let low = (positive / unit).min(ranks.iter().sum::<u32>() - positive / unit);
+    (2.0 * sign_flips(&ranks, low as usize).iter().sum::<f64>()).min(1.0)
 }
 
 /// The same by the normal distribution.
@@ -62,21 +64,26 @@ fn approximate(pairs: usize, statistic: f64, ties: f64) -> f64 {
     (2.0 * Normal::standard().sf((statistic - centre).abs() / variance.sqrt())).min(1.0)
 }
 
-/// The probability of each doubled rank sum when every sign is a fair coin.
-fn sign_flips(doubled_ranks: &[u32]) -> Vec<f64> {
-    let total: usize = doubled_ranks.iter().map(|rank| *rank as usize).sum();
-    let mut chance = vec![0.0; total + 1];
+/// The probability of each sum of `ranks` up to `most`, when every sign is a fair coin.
+fn sign_flips(ranks: &[u32], most: usize) -> Vec<f64> {
+    let mut chance = vec![0.0; most + 1];
     chance[0] = 1.0;
+    let mut next = chance.clone();
     let mut reached = 0;
-    for rank in doubled_ranks {
+    for rank in ranks {
         let rank = *rank as usize;
-        reached += rank;
-        // Downwards, so that a rank is added once only. Halving at each step keeps entries
-        // probabilities: counts of 2^200 sign patterns would lose the small ones.
-        for sum in (0..=reached).rev() {
-            let with = if sum >= rank { chance[sum - rank] } else { 0.0 };
-            chance[sum] = f64::midpoint(chance[sum], with);
+        reached = most.min(reached + rank);
+        let without = rank.min(reached + 1);
+        // Halving at each step keeps entries probabilities: counts of 2^200 sign patterns would lose
+        // the small ones.
+        for sum in 0..without {
+            next[sum] = 0.5 * chance[sum];
         }
+        let with = chance[without..=reached].iter().zip(&chance);
+        for (next, (without, with)) in next[without..=reached].iter_mut().zip(with) {
+            *next = 0.5 * (without + with);
+        }
+        std::mem::swap(&mut chance, &mut next);
     }
     chance
 }
@@ -167,7 +174,8 @@ pub(super) fn averages_to_drop(n: usize, tail: f64) -> usize {
     let ranks: Vec<u32> = (1..=n as u32).collect();
     let mut below = 0.0;
     let mut drop = 0;
-    for chance in sign_flips(&ranks) {
+    // Half of the sums lie below the centre, and a tail is less than that.
+    for chance in sign_flips(&ranks, n * (n + 1) / 4) {
         below += chance;
         // `level` is a decimal fraction: (1 - 0.99) / 2 is rounded, and a probability that equals
         // it must not be lost.
