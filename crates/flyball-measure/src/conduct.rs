@@ -238,8 +238,9 @@ impl Conductor<'_> {
         }
         // The machine is as it was by now, whatever these commands do.
         let cleaned = self.clean_up(&set_up, &directory.manifest, progress);
-        directory.write(&format!("snapshot-{boot}-after.json"), &pretty(&self.settings.snapshot()))?;
-        let outcome = outcome.and_then(|end| cleaned.map(|()| end));
+        let written =
+            directory.write(&format!("snapshot-{boot}-after.json"), &pretty(&self.settings.snapshot()));
+        let outcome = outcome.and_then(|end| cleaned.and_then(|()| Ok(written.map(|()| end)?)));
         match outcome {
             Err(MeasureError::Workload(WorkloadError::Stopped)) => Ok(End::Stopped),
             other => other,
