@@ -88,12 +88,19 @@ pub struct Outcome {
     /// Processes of its group that were still there after its end, and were killed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_behind: Vec<String>,
+    /// Bytes that it printed, on both streams.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub printed_bytes: u64,
     /// What a suite of benchmarks says of each of its cases.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub cases: BTreeMap<String, f64>,
     /// The end of what it printed, kept so that values can be read from it again.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output: String,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Why a workload could not be run.

@@ -1600,6 +1600,7 @@ class RunOutcome(TypedDict):
     left_behind: NotRequired[List[str]]
     output: NotRequired[str]
     output_digest: NotRequired[str]
+    printed_bytes: NotRequired[int]
     seconds: float
     usage: NotRequired[Usage]
     value: Union[float, None]

@@ -9,7 +9,8 @@ use super::{
     report::{ArmReport, Comparison, Report, Summary, Verdict},
 };
 use crate::{
-    numbers::{p_value, percent},
+    arm::Arm,
+    numbers::{number, p_value, percent},
     run_directory::{Manifest, Round},
 };
 
@@ -99,6 +100,7 @@ pub(super) fn notes(manifest: &Manifest, rounds: &[&Round]) -> Vec<String> {
             ));
         }
     }
+    notes.extend(much_output(manifest, rounds));
     let is_small = |round: &&Round| round.outcome.usage.is_some_and(|usage| usage.peak_kib.is_none());
     let small: Vec<&str> = manifest
         .arms
@@ -144,6 +146,29 @@ pub(super) fn notes(manifest: &Manifest, rounds: &[&Round]) -> Vec<String> {
         );
     }
     notes
+}
+
+/// That flyball's part of a program's time shows, because it keeps in a file what the program prints.
+fn much_output(manifest: &Manifest, rounds: &[&Round]) -> Option<String> {
+    // To write a megabyte into a file takes 1 to 5 ms.
+    const MAX_BYTES_PER_SECOND: f64 = 2e6;
+    let of_arm = |(index, arm): (usize, &Arm)| {
+        let median = |of: fn(&Round) -> f64| {
+            let own = rounds.iter().filter(|round| round.arm == index);
+            crate::stats::median(&own.map(|round| of(round)).collect::<Vec<_>>())
+        };
+        let bytes = median(|round| round.outcome.printed_bytes as f64)?;
+        let is_much = bytes > MAX_BYTES_PER_SECOND * median(|round| round.outcome.seconds)?;
+        is_much.then(|| format!("{} ({} MB)", arm.name, number(bytes / 1e6)))
+    };
+    let found: Vec<String> = manifest.arms.iter().enumerate().filter_map(of_arm).collect();
+    (!found.is_empty()).then(|| {
+        format!(
+            "Times include the writing of what these programs print into a file: {}. --shell sh './old > /dev/null' \
+             avoids it; use '| cat > /dev/null' for programs that do less work if they print to /dev/null.",
+            found.join(", ")
+        )
+    })
 }
 
 #[cfg(test)]

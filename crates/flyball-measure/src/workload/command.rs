@@ -301,6 +301,7 @@ impl Workload for Command {
         if stop.asked() {
             return Err(WorkloadError::Stopped);
         }
+        let printed_bytes = length(&stdout) + length(&stderr);
         let output = Output { stdout: tail(&mut stdout, KEPT), stderr: tail(&mut stderr, KEPT) };
         // f64 holds nanoseconds exactly up to 104 days.
         let seconds = ended.wall.as_nanos() as f64 * 1e-9;
@@ -318,7 +319,7 @@ impl Workload for Command {
             _ => reading.map(|reading| reading.value),
         };
         let failure = failure.map(|failure| with_lack_of_space(failure, &stdout));
-        if left_behind.is_empty() && is_unused(&mut stdout) && is_unused(&mut stderr) {
+        if printed_bytes == 0 && left_behind.is_empty() && are_at_start([&mut stdout, &mut stderr]) {
             self.unused = Some((stdout, stderr));
         }
         Ok(Outcome {
@@ -332,6 +333,7 @@ impl Workload for Command {
             exit_code: ended.status.code(),
             output_digest,
             left_behind,
+            printed_bytes,
             cases,
             // Wall time needs no output to be read again, and run directories stay small.
             output: if failure.is_some() || value.is_none() || self.keeps_output() {
@@ -467,16 +469,18 @@ fn digest(file: &mut File) -> Option<String> {
     Some(sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Returns whether a file is as it was when it was made.
-fn is_unused(file: &mut File) -> bool {
-    let is_empty = file.metadata().is_ok_and(|data| data.len() == 0);
-    // A program may have moved its place, and written nothing there.
-    is_empty && file.stream_position().is_ok_and(|place| place == 0)
+fn length(file: &File) -> u64 {
+    file.metadata().map_or(0, |data| data.len())
+}
+
+/// A program may have moved its place in an empty file.
+fn are_at_start(files: [&mut File; 2]) -> bool {
+    files.into_iter().all(|file| file.stream_position().is_ok_and(|place| place == 0))
 }
 
 /// The last part of a file as text.
 fn tail(file: &mut File, most: u64) -> String {
-    let length = file.metadata().map_or(0, |data| data.len());
+    let length = length(file);
     let mut bytes = Vec::new();
     // The offset is shared with the command's copy of the descriptor: seeking is safe because it
     // has ended.
