@@ -377,6 +377,35 @@ pub fn pin_thread(cpu: u32) -> io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 
+/// CPUs on which the calling thread may run.
+pub fn allowed_cpus() -> Vec<u32> {
+    let set = rustix::thread::sched_getaffinity(None).unwrap_or_default();
+    (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).map(|cpu| cpu as u32).collect()
+}
+
+/// The file through which a process limits the wake-up latency of all CPUs
+/// (Documentation/power/pm_qos_interface.rst). The request lasts as long as the file is open.
+const LATENCY: &str = "/dev/cpu_dma_latency";
+
+/// Holds the machine's latency limit, us, until the file is closed.
+///
+/// # Errors
+/// The errno of opening or writing it: `EACCES` for users other than root.
+pub fn hold_latency(limit_us: i32) -> io::Result<File> {
+    use std::io::Write as _;
+    let mut file = std::fs::OpenOptions::new().write(true).open(LATENCY)?;
+    file.write_all(&limit_us.to_ne_bytes())?;
+    Ok(file)
+}
+
+/// Reads the machine's latency limit, us; `None` if this user may not.
+pub fn latency_limit() -> Option<u64> {
+    use std::io::Read as _;
+    let mut bytes = [0; 4];
+    File::open(LATENCY).ok()?.read_exact(&mut bytes).ok()?;
+    u64::try_from(i32::from_ne_bytes(bytes)).ok()
+}
+
 /// Takes SIGPIPE's default action (end the process), which Rust's runtime had set to ignore, and
 /// ignores SIGXFSZ: if a file may not grow (ulimit -f), a write answers EFBIG, which can be
 /// handled between two settings.

@@ -190,6 +190,13 @@ impl Software for SimHost {
         self.lock().run = Some(run);
     }
 
+    fn wake_latency(&self, cpu: u32, state: u32) -> Duration {
+        // cpuidle's state 0 polls, and the silicon's first state is 1.
+        let Some(state) = state.checked_sub(1) else { return Duration::ZERO };
+        let inner = self.lock();
+        Duration::from_nanos(inner.machine.silicon().wake_ns(cpu as usize, state as u8))
+    }
+
     fn is_kept(&self) -> bool {
         self.setup.state.is_some()
     }

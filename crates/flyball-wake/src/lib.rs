@@ -5,14 +5,18 @@
 //! needs no privileges, and reading them interrupts no CPU: every file is answered on the CPU that
 //! reads it (show_state_usage() in drivers/cpuidle/sysfs.c, show_interrupts() in
 //! kernel/irq/proc.c).
+//!
+//! A [`probe`] measures how long a wake-up out of each state takes.
 
 mod interrupts;
+mod probe;
 mod report;
 mod states;
 mod threads;
 mod watch;
 
 pub use interrupts::{Interrupts, SourceKind, parse_interrupts};
+pub use probe::{Distance, KernelPath, NotReached, ProbeReport, ProbeRow, WakeBy, probe};
 pub use report::{WakeCpu, WakeReport, WakeSource, WakeState, WakeThread, WakeWorkload};
 pub use states::IdleState;
 pub use threads::Target;
@@ -34,6 +38,11 @@ pub enum WakeError {
     EmptyGroup(String),
     #[error("none of CPUs {0} is online")]
     Offline(flyball_host::CpuList),
+    /// A directory of files.
+    #[error("{0} has no processor that could be measured")]
+    NoProcessor(String),
+    #[error("one CPU has to wake another one, and this process may use only CPU {0}")]
+    OneCpu(flyball_host::CpuList),
     #[error(transparent)]
     Read(#[from] HostError),
 }

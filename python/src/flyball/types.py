@@ -407,6 +407,9 @@ class Content3(TypedDict):
 Content = Union["Content1", "Content2", "Content3"]
 
 
+CoreType = Literal["P", "E", "LP"]
+
+
 class Cost(TypedDict):
     """Cost of a reading."""
 
@@ -508,6 +511,9 @@ class Difference(TypedDict):
     location: Location
     now: str
     was: str
+
+
+Distance = Literal["package", "other-package", "sibling", "itself"]
 
 
 class Disturbance(TypedDict):
@@ -954,6 +960,14 @@ class Interval(TypedDict):
     low: float
 
 
+class KernelPath(TypedDict):
+    """The median wake-up out of the lightest state that could be had."""
+
+    is_held: bool
+    p50_us: float
+    state: str
+
+
 class KernelTest(TypedDict):
     """The result that the kernel's amd-pstate-ut module would report on this machine and kernel."""
 
@@ -1188,6 +1202,14 @@ class Moment(TypedDict):
     uptime_s: NotRequired[float]
 
 
+class NotReached(TypedDict):
+    """A state that no wake-up was attributed to."""
+
+    core_type: Union[CoreType, None]
+    state: str
+    why: str
+
+
 class NotRestored(TypedDict):
     """A location that does not hold its first content, or is not known to."""
 
@@ -1381,6 +1403,23 @@ Preset = Literal["spin", "perf-pipe", "perf-messaging", "tbench", "fio", "fio-la
 
 
 Pressure = str
+
+
+class ProbeRow(TypedDict):
+    """Latencies of one kind of wake-up out of one state."""
+
+    by: WakeBy
+    core_type: Union[CoreType, None]
+    distance: Distance
+    exit_latency_us: Union[int, None]
+    p50_us: float
+    p99_us: Union[float, None]
+    samples: int
+    sleeper: int
+    state: str
+    target_residency_us: Union[int, None]
+    waker: Union[int, None]
+    worst_us: float
 
 
 class ProcessId(TypedDict):
@@ -2086,6 +2125,9 @@ Vendor = Literal["intel", "amd", "other"]
 
 
 Verdict = Literal["better", "worse", "equivalent", "no-difference-shown", "too-few-rounds"]
+
+
+WakeBy = Literal["futex", "timer"]
 
 
 class WakeCpu(TypedDict):
@@ -3257,6 +3299,26 @@ class VerifyOutput(TypedDict):
     owners: List[Owner]
     schema: Literal["verify/1"]
     simulated: NotRequired[bool]
+
+
+class WakeProbeOutput(TypedDict):
+    """What `flyball wake --probe` prints: how long wake-ups take, by idle state."""
+
+    ambiguous: int
+    attributed: int
+    awake: int
+    driver: Union[str, None]
+    emulated: NotRequired[str]
+    governor: Union[str, None]
+    not_reached: List[NotReached]
+    notes: List[str]
+    path: Union[KernelPath, None]
+    rows: List[ProbeRow]
+    schema: Literal["wake-probe/1"]
+    seconds: float
+    sentence: str
+    simulated: NotRequired[bool]
+    virtual_machine: bool
 
 
 class WakeOutput(TypedDict):

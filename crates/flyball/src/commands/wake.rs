@@ -6,7 +6,7 @@ use std::{io, os::unix::process::ExitStatusExt, sync::atomic::Ordering, time::Du
 
 use flyball_control::{Topology, select};
 use flyball_host::{Ended, Host, Launch, Process};
-use flyball_wake::{Target, WakeError, Watch};
+use flyball_wake::{Target, WakeError, Watch, probe};
 
 use crate::{
     context::Context,
@@ -28,13 +28,13 @@ Examples:
   flyball wake -p 1234 -t 10s                    a process, its descendants, and the CPUs that they may use
   flyball wake --cgroup system.slice/db.service
   flyball wake -- ./bench --requests 100000
+  flyball wake --probe                           how long wake-ups take here, by idle state
   flyball wake -M sim:tpmi-small -c 0-3 -- sched-pipe --amount 200000 --pin 0-1
 
 Exit codes: 0 counted; that of a command that ended by itself (128 + N if signal N ended it), 126 or 127 if it cannot be \
-started; 1 failed, 2 invalid arguments, a recording, no such process or group.")]
+started; 1 failed, or the probed CPUs never slept, 4 --probe has only one CPU, 2 invalid arguments, a recording, no such process or group.")]
 pub(crate) struct Args {
-    /// CPUs to watch: 0-3,7, package:0, node:0, type:P, or several of these separated by commas
-    /// [default: all, or those that the workload may use].
+    /// CPUs, as 0-3,7 or package:0 [default: those of the workload, or all].
     #[arg(short, long, value_name = "CPUS")]
     cpus: Option<String>,
 
@@ -46,8 +46,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "GROUP", conflicts_with = "command")]
     cgroup: Option<String>,
 
-    /// How long to watch [default: 5s; with a command until it ends, otherwise the command is stopped
-    /// then].
+    /// Measure how long a wake-up out of each idle state takes. The machine should be idle
+    /// meanwhile. Threads that are pinned to CPUs of --cpus sleep and wake each other. Needs no
+    /// privileges; root also measures the kernel's own path, with the latency limit held at 0.
+    #[arg(long, conflicts_with_all = ["pid", "cgroup", "command"])]
+    probe: bool,
+
+    /// How long [default: 5s, 20s with --probe, and until a command ends]. A command is stopped
+    /// then.
     #[arg(short, long, value_name = "TIME", value_parser = flyball_text::span::parse)]
     time: Option<Duration>,
 
@@ -60,6 +66,7 @@ pub(crate) struct Args {
 }
 
 const DEFAULT_TIME: Duration = Duration::from_secs(5);
+const PROBE_TIME: Duration = Duration::from_secs(20);
 
 /// Watches and prints what was counted.
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
@@ -69,6 +76,11 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     let topology = Topology::inspect(&*host)?;
     let cpus = select(args.cpus.as_deref().unwrap_or("online"), &topology).map_err(Failure::usage)?;
+    if args.probe {
+        let report = probe(&*host, &topology, &cpus, args.time.unwrap_or(PROBE_TIME)).map_err(refused)?;
+        context.output.about(&*host).object(|| &report, || screen::probe(&report))?;
+        return Ok(if report.rows.is_empty() { Exit::Failed } else { Exit::Done });
+    }
     let mut process = if args.command.is_empty() { None } else { Some(start(context, args, &*host)?) };
     let target = match (args.pid, &args.cgroup, process.as_ref().and_then(|process| process.pid())) {
         (Some(pid), ..) => Target::Process(pid),
@@ -102,6 +114,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
 fn refused(error: WakeError) -> Failure {
     match error {
         WakeError::Read(error) => Failure::failed(error),
+        error @ WakeError::OneCpu(_) => Failure::not_here(error),
         error => Failure::usage(error),
     }
 }

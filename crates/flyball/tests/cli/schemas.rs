@@ -156,6 +156,7 @@ const MEASURE: &str =
 --confidence 90 --workload sched-pipe --trace -o traced
 -M sim:gold-6138 why --time 1s
 -M sim:gold-6138 wake --time 1s
+-M sim:gold-6138 wake --probe
 -M sim:gold-6138 compare --arm now --arm b:turbo=off --until 20% --workload sched-pipe -o until
 -M sim:gold-6138 compare --matrix governor=powersave --matrix epb=performance,power --workload io-4k --rounds 2 -o published
 report traced

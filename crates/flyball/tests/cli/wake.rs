@@ -140,6 +140,51 @@ fn offline_and_isolated_cpus() {
 }
 
 #[test]
+fn the_probe_of_a_simulated_machine_has_the_models_values() {
+    // C6 is advertised with 170 us, and takes 40 us there.
+    let report = wake(0, &["-M", "sim:sst-guide", "--probe", "--json"]).json();
+    let c6 = list(&report["rows"]).iter().find(|row| row["state"] == "C6").unwrap();
+    assert_eq!((&c6["p50_us"], &c6["exit_latency_us"]), (&40.0.into(), &170.into()));
+    let said = report["sentence"].as_str().unwrap();
+    assert!(said.contains("40.0 us out of C6 (advertised 170 us)"), "{said}");
+    // Both kinds of cores.
+    let report = wake(0, &["-M", "sim:hybrid-laptop", "--probe", "--json"]).json();
+    let kinds: Vec<&str> = list(&report["rows"]).iter().filter_map(|row| row["core_type"].as_str()).collect();
+    assert!(kinds.contains(&"P") && kinds.contains(&"E"), "{report}");
+}
+
+#[test]
+fn the_probe_measures_this_machine() {
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        assert!(wake(4, &["--probe", "-t", "1s"]).err.contains("one CPU has to wake another one"));
+        return;
+    }
+    let started = Instant::now();
+    let ran = Ran::of(flyball!().args(["wake", "--probe", "-t", "2s", "--json"]));
+    let report = ran.json();
+    // Other tests may have kept the CPUs busy.
+    assert_eq!(ran.code, i32::from(list(&report["rows"]).is_empty()), "{}", ran.text());
+    assert!(started.elapsed() < Duration::from_secs(60));
+    let rows = list(&report["rows"]);
+    for row in rows {
+        let (p50, worst) = (number(&row["p50_us"]), number(&row["worst_us"]));
+        assert!(0.0 <= p50 && p50 <= worst && number(&row["samples"]) > 0.0, "{row}");
+        assert!(row["p99_us"].as_f64().is_none_or(|p99| p50 <= p99 && p99 <= worst), "{row}");
+    }
+    let in_rows: f64 = rows.iter().map(|row| number(&row["samples"])).sum();
+    if report["driver"].is_string() {
+        assert_eq!(in_rows, number(&report["attributed"]), "{report}");
+    }
+    assert!(in_rows + number(&report["ambiguous"]) + number(&report["awake"]) > 10.0, "{report}");
+    // Each state was measured, or the report says what prevents it.
+    for state in std::fs::read_dir("/sys/devices/system/cpu/cpu0/cpuidle").into_iter().flatten() {
+        let name = std::fs::read_to_string(state.unwrap().path().join("name")).unwrap();
+        let is_in = |key: &str| list(&report[key]).iter().any(|row| row["state"] == name.trim());
+        assert!(is_in("rows") || is_in("not_reached"), "{name}: {report}");
+    }
+}
+
+#[test]
 fn wrong_words_and_machines() {
     let recording = archive("gnr0").display().to_string();
     for (code, words, says) in [
@@ -152,6 +197,9 @@ fn wrong_words_and_machines() {
         (2, &["--cgroup", "no/such/group"], "no control group no/such/group"),
         (2, &["--cgroup", "../../proc"], "no control group ../../proc"),
         (2, &["-M", &recording], "is a recording: it holds one moment"),
+        (2, &["-M", &recording, "--probe"], "is a recording: it holds one moment"),
+        (2, &["--probe", "-p", "1"], "cannot be used with"),
+        (4, &["--probe", "-c", "0"], "one CPU has to wake another one"),
         (2, &["-M", "sim:i7-2600", "-p", "1"], "no process 1 on sim:i7-2600"),
         (2, &["-M", "sim:i7-2600", "--", "no-such-model"], "cannot run no-such-model"),
     ] {

@@ -279,6 +279,8 @@ schemas! {
         "What `flyball verify` prints: which settings do not hold, and what may have changed them";
     object "wake" 1 flyball_wake::WakeReport,
         "What `flyball wake` prints: wake-ups, idle states that they left, and what woke CPUs";
+    object "wake-probe" 1 flyball_wake::ProbeReport,
+        "What `flyball wake --probe` prints: how long wake-ups take, by idle state";
     object "why" 1 commands::why::Answer<'_>,
         "What `flyball why` prints: why each CPU runs no faster";
 

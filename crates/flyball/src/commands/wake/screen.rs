@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use flyball_wake::WakeReport;
+use flyball_wake::{Distance, ProbeReport, ProbeRow, WakeReport};
 
 use crate::paint::{Columns, Paint, Style, cpus_within};
 
@@ -152,4 +152,62 @@ fn by_cpu(out: &mut String, report: &WakeReport, paint: Paint) {
     }
     let _ = write!(out, "\n{}", table.render(paint));
     more(out, report.by_cpu.len(), "CPUs");
+}
+
+/// The report of `flyball wake --probe`.
+pub(super) fn probe(report: &ProbeReport) -> String {
+    let paint = Paint::stdout();
+    let mut out = format!("{}\n", paint.apply(Style::Heading, &report.sentence));
+    let mut table = Columns::aligned_right(2..8);
+    table.heading(["idle state", "woken by", "exit us", "pays us", "wakes", "p50 us", "p99 us", "worst us"]);
+    for row in &report.rows {
+        table.text_row([
+            row.state.clone(),
+            woken_by(row),
+            row.exit_latency_us.map(|us| us.to_string()).unwrap_or_default(),
+            row.target_residency_us.map(|us| us.to_string()).unwrap_or_default(),
+            if row.samples == 0 { "model".to_owned() } else { row.samples.to_string() },
+            optional(Some(row.p50_us)),
+            optional(row.p99_us),
+            optional(Some(row.worst_us)),
+        ]);
+    }
+    if !report.rows.is_empty() {
+        let _ = writeln!(out, "\n{}", table.render(paint));
+    }
+    for state in &report.not_reached {
+        let kind = state.core_type.map_or_else(String::new, |kind| format!(" of type {kind}"));
+        let _ = writeln!(out, "not reached: {}{kind}: {}", state.state, state.why);
+    }
+    if let Some(path) = &report.path {
+        let how = if path.is_held { "with the latency limit held at 0" } else { "its exit included" };
+        let _ = writeln!(
+            out,
+            "the kernel's own path: {} us at the median, out of {} ({how})",
+            rate(path.p50_us),
+            path.state
+        );
+    }
+    if report.seconds > 0.0 {
+        let _ = writeln!(
+            out,
+            "{} wake-ups name one state, {} more than one, {} found the CPU running; {:.1} s",
+            report.attributed, report.ambiguous, report.awake, report.seconds
+        );
+    }
+    for note in &report.notes {
+        let _ = writeln!(out, "note: {note}");
+    }
+    out
+}
+
+fn woken_by(row: &ProbeRow) -> String {
+    let kind = row.core_type.map_or_else(String::new, |kind| format!(" ({kind})"));
+    let from = match (row.distance, row.waker) {
+        (Distance::Itself, _) | (_, None) => return format!("timer of CPU {}{kind}", row.sleeper),
+        (Distance::Sibling, Some(waker)) => format!("{waker}, the same core"),
+        (Distance::Package, Some(waker)) => format!("{waker}, the same package"),
+        (Distance::OtherPackage, Some(waker)) => format!("{waker}, another package"),
+    };
+    format!("CPU {}{kind} by {from}", row.sleeper)
 }

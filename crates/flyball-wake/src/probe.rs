@@ -1,0 +1,509 @@
+//! The probe: how long a sleeping CPU takes to run a thread that is woken, by idle state.
+//!
+//! A thread pinned to one CPU sleeps; a thread on another CPU wakes it (futex), or its own timer
+//! does. Around each wake-up the counters of the sleeping CPU are read. The wake-up counts for a
+//! state only if that state was left once and no other one was.
+
+mod here;
+
+use std::time::Duration;
+
+use flyball_control::{CoreType, Cpu, Topology};
+use flyball_host::{CpuList, Host, Kind};
+
+use crate::{IdleState, WakeError, states};
+
+/// How the sleeping CPU is woken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WakeBy {
+    /// A thread on another CPU wakes the sleeping one.
+    Futex,
+    /// A timer of the sleeping CPU ends the sleep.
+    Timer,
+}
+
+/// Where the waking CPU is, seen from the sleeping one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Distance {
+    /// It is the other thread of the core.
+    Sibling,
+    Package,
+    OtherPackage,
+    /// A timer needs no other CPU.
+    Itself,
+}
+
+/// What a probe measured.
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
+pub struct ProbeReport {
+    /// The answer.
+    pub sentence: String,
+    pub seconds: f64,
+    /// The cpuidle driver and governor; `null` without cpuidle.
+    pub driver: Option<String>,
+    pub governor: Option<String>,
+    pub rows: Vec<ProbeRow>,
+    pub not_reached: Vec<NotReached>,
+    /// What the kernel's own path takes, without the exit from an idle state.
+    pub path: Option<KernelPath>,
+    /// Wake-ups whose counters name one state.
+    pub attributed: u64,
+    /// Wake-ups whose counters name several states or one twice: something else woke the CPU too.
+    pub ambiguous: u64,
+    /// Wake-ups of a CPU that did not sleep: something ran on it.
+    pub awake: u64,
+    pub virtual_machine: bool,
+    pub notes: Vec<String>,
+}
+
+/// Latencies of one kind of wake-up out of one state.
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
+pub struct ProbeRow {
+    /// The idle state; `halt` without cpuidle.
+    pub state: String,
+    pub exit_latency_us: Option<u64>,
+    pub target_residency_us: Option<u64>,
+    /// Kind of the sleeping core; `null` if all are of one kind.
+    pub core_type: Option<CoreType>,
+    pub by: WakeBy,
+    pub distance: Distance,
+    pub sleeper: u32,
+    pub waker: Option<u32>,
+    /// 0 for a simulated machine, whose model has one value.
+    pub samples: usize,
+    pub p50_us: f64,
+    /// `null` with fewer than 100 samples.
+    pub p99_us: Option<f64>,
+    pub worst_us: f64,
+}
+
+/// A state that no wake-up was attributed to.
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
+pub struct NotReached {
+    pub state: String,
+    pub core_type: Option<CoreType>,
+    pub why: String,
+}
+
+/// The median wake-up out of the lightest state that could be had.
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
+pub struct KernelPath {
+    pub state: String,
+    /// Whether the latency limit was held at 0 meanwhile (/dev/cpu_dma_latency).
+    pub is_held: bool,
+    pub p50_us: f64,
+}
+
+/// Two CPUs, or one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pair {
+    pub(crate) sleeper: u32,
+    pub(crate) waker: Option<u32>,
+    pub(crate) distance: Distance,
+    pub(crate) core_type: Option<CoreType>,
+}
+
+/// One wake-up.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Sample {
+    pub(crate) state: Left,
+    pub(crate) us: f64,
+}
+
+/// The state that a wake-up left, by the counters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Left {
+    State(usize),
+    /// None was left: the CPU ran.
+    None,
+    Several,
+}
+
+impl Left {
+    /// Compares the exits from each state before and after a wake-up.
+    pub(crate) fn between(before: &[u64], after: &[u64]) -> Left {
+        let mut left = Left::None;
+        for (index, (then, now)) in before.iter().zip(after).enumerate() {
+            left = match (left, now.wrapping_sub(*then)) {
+                (left, 0) => left,
+                (Left::None, 1) => Left::State(index),
+                _ => return Left::Several,
+            };
+        }
+        left
+    }
+}
+
+/// The value below which `share` of sorted samples are, by the nearest rank.
+fn quantile(sorted: &[f64], share: f64) -> f64 {
+    let rank = (sorted.len() as f64 * share).ceil() as usize;
+    sorted[rank.clamp(1, sorted.len()) - 1]
+}
+
+impl ProbeReport {
+    /// The median of each state: woken by another CPU of the package, if there is one.
+    fn answer(&self) -> String {
+        let mut parts: Vec<(&str, String)> = Vec::new();
+        for row in &self.rows {
+            let stands_for =
+                |other: &&ProbeRow| other.state == row.state && other.distance == Distance::Package;
+            let row = self.rows.iter().find(stands_for).unwrap_or(row);
+            if parts.iter().all(|part| part.0 != row.state) {
+                let advertised =
+                    row.exit_latency_us.map_or_else(String::new, |us| format!(" (advertised {us} us)"));
+                parts.push((&row.state, format!("{:.1} us out of {}{advertised}", row.p50_us, row.state)));
+            }
+        }
+        match parts.as_slice() {
+            [] => "no wake-up could be attributed to an idle state: the CPUs were busy".to_owned(),
+            parts => {
+                let parts: Vec<&str> = parts.iter().map(|part| part.1.as_str()).collect();
+                format!("a wake-up takes {} at the median", parts.join(", "))
+            }
+        }
+    }
+}
+
+/// Chooses the CPUs: of each kind of core one that sleeps, with a waker at each distance.
+pub(crate) fn pairs(topology: &Topology, allowed: &CpuList) -> Vec<Pair> {
+    let mut kinds: Vec<Option<CoreType>> = Vec::new();
+    let mut found = Vec::new();
+    // From the last one: interrupts and housekeeping prefer the first.
+    let usable: Vec<&Cpu> =
+        topology.cpus.values().rev().filter(|cpu| cpu.online && allowed.contains(cpu.number)).collect();
+    for sleeper in &usable {
+        if kinds.contains(&sleeper.core_type) {
+            continue;
+        }
+        kinds.push(sleeper.core_type);
+        let mut seen = Vec::new();
+        for waker in usable.iter().filter(|waker| waker.number != sleeper.number) {
+            let distance = if waker.package != sleeper.package {
+                Distance::OtherPackage
+            } else if waker.core.is_some() && (waker.die, waker.core) == (sleeper.die, sleeper.core) {
+                Distance::Sibling
+            } else {
+                Distance::Package
+            };
+            if !seen.contains(&distance) {
+                seen.push(distance);
+                found.push(Pair {
+                    sleeper: sleeper.number,
+                    waker: Some(waker.number),
+                    distance,
+                    core_type: sleeper.core_type,
+                });
+            }
+        }
+        found.push(Pair {
+            sleeper: sleeper.number,
+            waker: None,
+            distance: Distance::Itself,
+            core_type: sleeper.core_type,
+        });
+    }
+    found
+}
+
+/// How long the CPU is left alone, to reach each state: between its residency and the next one's.
+pub(crate) fn idle_lengths(table: &[IdleState]) -> Vec<Duration> {
+    let residency = |state: &IdleState| state.residency_us.unwrap_or(state.latency_us * 2).max(1);
+    let mut lengths: Vec<Duration> = Vec::new();
+    for (index, state) in table.iter().enumerate() {
+        let least = residency(state) as f64;
+        let us = match table.get(index + 1) {
+            // Nearer to the next state: the governor expects less than it was left alone.
+            Some(next) => least + 0.75 * (residency(next) as f64 - least).max(0.0),
+            None => 3.0 * least,
+        };
+        lengths.push(Duration::from_micros(us.clamp(20.0, 20_000.0) as u64));
+    }
+    // Long enough for the deepest one of today (1 ms), whatever the governor makes of it.
+    lengths.push(Duration::from_millis(10));
+    lengths.sort_unstable();
+    lengths.dedup();
+    lengths
+}
+
+/// Summarizes samples of one pair: a row a state.
+fn rows(table: &[IdleState], pair: Pair, samples: &[Sample]) -> Vec<ProbeRow> {
+    let row = |name: &str, state: Option<&IdleState>, mut us: Vec<f64>| {
+        us.sort_by(f64::total_cmp);
+        (!us.is_empty()).then(|| ProbeRow {
+            state: name.to_owned(),
+            exit_latency_us: state.map(|state| state.latency_us),
+            target_residency_us: state.and_then(|state| state.residency_us),
+            core_type: pair.core_type,
+            by: if pair.waker.is_some() { WakeBy::Futex } else { WakeBy::Timer },
+            distance: pair.distance,
+            sleeper: pair.sleeper,
+            waker: pair.waker,
+            samples: us.len(),
+            p50_us: quantile(&us, 0.5),
+            p99_us: (us.len() >= 100).then(|| quantile(&us, 0.99)),
+            worst_us: us.last().copied().unwrap_or(0.0),
+        })
+    };
+    if table.is_empty() {
+        return row("halt", None, samples.iter().map(|sample| sample.us).collect()).into_iter().collect();
+    }
+    let of = |index: usize| -> Vec<f64> {
+        samples.iter().filter(|sample| sample.state == Left::State(index)).map(|sample| sample.us).collect()
+    };
+    table.iter().enumerate().filter_map(|(index, state)| row(&state.name, Some(state), of(index))).collect()
+}
+
+/// The reason why a state of a CPU was not reached.
+fn prevented(host: &dyn Host, cpu: u32, state: &IdleState, longest: Duration) -> String {
+    let folder = format!("/sys/devices/system/cpu/cpu{cpu}");
+    if host.read(&format!("{folder}/cpuidle/state{}/disable", state.index)).is_ok_and(|text| text != "0") {
+        return format!("it is disabled (cpu{cpu}/cpuidle/state{}/disable)", state.index);
+    }
+    // 0 is no limit, and n/a allows no latency (drivers/base/power/sysfs.c).
+    let limit = host.read(&format!("{folder}/power/pm_qos_resume_latency_us")).unwrap_or_default();
+    let limit_us = if limit == "n/a" { Some(0) } else { limit.parse().ok().filter(|us: &u64| *us > 0) };
+    if limit_us.is_some_and(|us| us < state.latency_us) {
+        return format!("the latency limit of CPU {cpu} is {limit} us (latency-limit)");
+    }
+    // Only root may read the machine's limit.
+    let machine = flyball_process::latency_limit();
+    if let Some(us) = machine.filter(|us| *us < state.latency_us) {
+        return format!("a program holds /dev/cpu_dma_latency at {us} us");
+    }
+    let residency = state.residency_us.unwrap_or(0);
+    if state.index == 0 && state.latency_us == 0 {
+        return "the governor polls only before very short sleeps".to_owned();
+    }
+    let unknown =
+        if machine.is_none() { "; or a limit in /dev/cpu_dma_latency, which only root may read" } else { "" };
+    format!(
+        "the governor chose other states for sleeps of up to {} us (it pays after {residency} us){unknown}",
+        longest.as_micros()
+    )
+}
+
+/// Measures for about `time`. `wanted` are the CPUs that may sleep or wake.
+///
+/// # Errors
+/// The reason why nothing can be measured.
+pub fn probe(
+    host: &dyn Host,
+    topology: &Topology,
+    wanted: &CpuList,
+    time: Duration,
+) -> Result<ProbeReport, WakeError> {
+    if host.kind() == Kind::Recorded {
+        return Err(WakeError::OneMoment(host.name()));
+    }
+    let cpus = wanted.intersection(&topology.online);
+    let Some(first) = cpus.first() else { return Err(WakeError::Offline(wanted.clone())) };
+    let table = states::table(host, first);
+    let started = host.now();
+    let global = |name: &str| host.read(&format!("/sys/devices/system/cpu/cpuidle/{name}")).ok();
+    let mut report = ProbeReport {
+        sentence: String::new(),
+        seconds: 0.0,
+        driver: global("current_driver").filter(|_| !table.is_empty()),
+        governor: global("current_governor")
+            .or_else(|| global("current_governor_ro"))
+            .filter(|_| !table.is_empty()),
+        rows: Vec::new(),
+        not_reached: Vec::new(),
+        path: None,
+        attributed: 0,
+        ambiguous: 0,
+        awake: 0,
+        virtual_machine: topology.flags.contains("hypervisor"),
+        notes: Vec::new(),
+    };
+    if let Some(software) = host.software() {
+        report.rows = pairs(topology, &cpus)
+            .into_iter()
+            .filter(|pair| pair.waker.is_none())
+            .flat_map(|pair| {
+                let model = |state: &IdleState| {
+                    let us = software.wake_latency(pair.sleeper, state.index).as_secs_f64() * 1e6;
+                    let one = Sample { state: Left::State(state.index as usize), us };
+                    rows(&table, pair, &[one]).into_iter().next().map(|row| ProbeRow { samples: 0, ..row })
+                };
+                table.iter().filter_map(model).collect::<Vec<_>>()
+            })
+            .collect();
+        report
+            .notes
+            .push("simulated: the values of the machine's model, without the kernel's path".to_owned());
+        report.sentence = report.answer();
+        return Ok(report);
+    }
+    if host.kind() != Kind::Live {
+        return Err(WakeError::NoProcessor(host.name()));
+    }
+    measure(host, topology, &cpus, &table, time, &mut report)?;
+    report.seconds = host.now().saturating_sub(started).as_secs_f64();
+    report.sentence = report.answer();
+    Ok(report)
+}
+
+/// Measures on this machine.
+fn measure(
+    host: &dyn Host,
+    topology: &Topology,
+    cpus: &CpuList,
+    table: &[IdleState],
+    time: Duration,
+    report: &mut ProbeReport,
+) -> Result<(), WakeError> {
+    let allowed = cpus.intersection(&flyball_process::allowed_cpus().into_iter().collect());
+    let pairs = pairs(topology, &allowed);
+    let Some(nearest) = pairs.iter().find(|pair| pair.waker.is_some()).copied() else {
+        return Err(WakeError::OneCpu(allowed));
+    };
+    let lengths = idle_lengths(table);
+    let longest = lengths.last().copied().unwrap_or_default();
+    let budget = time / pairs.len() as u32 / lengths.len() as u32;
+    for pair in &pairs {
+        let samples = here::run(host, *pair, table.len(), &lengths, budget)?;
+        report.rows.extend(rows(table, *pair, &samples));
+        for sample in &samples {
+            match sample.state {
+                Left::State(_) => report.attributed += 1,
+                Left::None => report.awake += 1,
+                Left::Several => report.ambiguous += 1,
+            }
+        }
+    }
+    let kinds = pairs.iter().filter(|pair| pair.waker.is_none());
+    for pair in kinds {
+        for state in table {
+            let is_reached = |row: &ProbeRow| row.state == state.name && row.core_type == pair.core_type;
+            if !report.rows.iter().any(is_reached) {
+                let why = if report.attributed + report.ambiguous == 0 {
+                    format!("CPU {} never slept meanwhile: other programs ran on it", pair.sleeper)
+                } else {
+                    prevented(host, pair.sleeper, state, longest)
+                };
+                report.not_reached.push(NotReached {
+                    state: state.name.clone(),
+                    core_type: pair.core_type,
+                    why,
+                });
+            }
+        }
+    }
+    report.path = path(host, nearest, table, report)?;
+    if table.is_empty() {
+        report.awake = 0;
+        report.notes.push("this machine has no cpuidle: which wake-ups left a halt is not known".to_owned());
+    }
+    if report.virtual_machine {
+        report.notes.push(
+            "this is a virtual machine: its host decides how a halted CPU sleeps, may poll before it lets it sleep, and may \
+             run others first. These are the latencies of this guest, now"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+/// Measures the kernel's path with the limit held at 0. Without the right to hold it, the lightest
+/// state that was measured stands for it.
+fn path(
+    host: &dyn Host,
+    pair: Pair,
+    table: &[IdleState],
+    report: &ProbeReport,
+) -> Result<Option<KernelPath>, WakeError> {
+    if let Ok(held) = flyball_process::hold_latency(0) {
+        // Polling costs power, and the path does not depend on the length.
+        let lengths = [Duration::from_micros(200)];
+        let samples = here::run(host, pair, table.len(), &lengths, Duration::from_millis(500))?;
+        // The kernel restores the limit when the descriptor is closed.
+        drop(held);
+        let mut us: Vec<f64> = samples.iter().map(|sample| sample.us).collect();
+        us.sort_by(f64::total_cmp);
+        let state = table.first().map_or_else(|| "halt".to_owned(), |state| state.name.clone());
+        return Ok((!us.is_empty()).then(|| KernelPath { state, is_held: true, p50_us: quantile(&us, 0.5) }));
+    }
+    let lightest = report.rows.iter().find(|row| row.by == WakeBy::Futex && row.sleeper == pair.sleeper);
+    Ok(lightest.map(|row| KernelPath { state: row.state.clone(), is_held: false, p50_us: row.p50_us }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_name_one_state_or_none() {
+        assert_eq!(Left::between(&[1, 2, 3], &[1, 3, 3]), Left::State(1));
+        assert_eq!(Left::between(&[1, 2, 3], &[1, 2, 3]), Left::None);
+        assert_eq!(Left::between(&[1, 2, 3], &[1, 4, 3]), Left::Several);
+        assert_eq!(Left::between(&[1, 2, 3], &[2, 3, 3]), Left::Several);
+        assert_eq!(Left::between(&[], &[]), Left::None);
+        // A counter that went back.
+        assert_eq!(Left::between(&[5], &[0]), Left::Several);
+    }
+
+    #[test]
+    fn quantiles_are_samples() {
+        let sorted: Vec<f64> = (1..=200).map(f64::from).collect();
+        assert_eq!((quantile(&sorted, 0.5), quantile(&sorted, 0.99)), (100.0, 198.0));
+        assert_eq!(quantile(&[7.0], 0.99), 7.0);
+    }
+
+    #[test]
+    fn lengths_lie_between_the_residencies() {
+        let state = |index, latency_us, residency_us| IdleState {
+            index,
+            name: format!("C{index}"),
+            latency_us,
+            residency_us: Some(residency_us),
+        };
+        let table =
+            [state(0, 0, 0), state(1, 1, 1), state(2, 4, 40), state(3, 170, 650), state(4, 210, 1000)];
+        let us: Vec<u128> = idle_lengths(&table).iter().map(Duration::as_micros).collect();
+        assert_eq!(us, [20, 30, 497, 912, 3000, 10_000]);
+        assert_eq!(idle_lengths(&[]), [Duration::from_millis(10)]);
+    }
+
+    #[test]
+    fn each_kind_of_core_sleeps_once_and_is_woken_from_each_distance() {
+        let mut topology = Topology::default();
+        // Two packages of two cores with two threads; the last core has another kind.
+        for number in 0..8 {
+            let core_type = Some(if number >= 6 { CoreType::E } else { CoreType::P });
+            let cpu = Cpu {
+                number,
+                online: number != 5,
+                package: Some(number / 4),
+                die: Some(0),
+                core: Some(number % 4 / 2),
+                core_type,
+                ..Cpu::default()
+            };
+            topology.cpus.insert(number, cpu);
+        }
+        let found = pairs(&topology, &"0-7".parse().unwrap());
+        let of = |sleeper| -> Vec<(Option<u32>, Distance)> {
+            found
+                .iter()
+                .filter(|pair| pair.sleeper == sleeper)
+                .map(|pair| (pair.waker, pair.distance))
+                .collect()
+        };
+        let itself = (None, Distance::Itself);
+        assert_eq!(
+            of(7),
+            [
+                (Some(6), Distance::Sibling),
+                (Some(4), Distance::Package),
+                (Some(3), Distance::OtherPackage),
+                itself
+            ]
+        );
+        assert_eq!(of(4), [(Some(7), Distance::Package), (Some(3), Distance::OtherPackage), itself]);
+        assert_eq!(found.len(), 7);
+        assert_eq!(pairs(&topology, &"3".parse().unwrap()).len(), 1);
+    }
+}
