@@ -25,6 +25,8 @@ pub struct WakeReport {
     /// summed over the CPUs. An inference, since a real exit may take more or less than is
     /// advertised. `null` without cpuidle and in a virtual machine, where the host decides.
     pub lost_ms_at_most: Option<f64>,
+    /// The limit that could pay; `null` if none could, or the loss is not known.
+    pub advice: Option<WakeAdvice>,
     /// Most wake-ups first.
     pub by_cpu: Vec<WakeCpu>,
     /// Interrupts on these CPUs, most first. One that arrives while the CPU runs wakes nobody.
@@ -40,6 +42,38 @@ pub struct WakeReport {
     pub unseen: Vec<String>,
     /// CPU time that reading the counters took, ms.
     pub reading_ms: f64,
+}
+
+/// A latency limit that could pay.
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
+pub struct WakeAdvice {
+    /// As `compare`, `set` and `hold` take it.
+    pub setting: String,
+    /// The part of [`WakeReport::lost_ms_at_most`] that it saves, by the driver's table. Its price in
+    /// watts is not known: `compare` measures it.
+    pub saved_ms_at_most: f64,
+}
+
+/// A limit is advised if it could save this much of the time, ms per second.
+const WORTH_MS: f64 = 10.0;
+
+/// Chooses the least strict limit among those that save nearly as much as any: the state to allow, and
+/// the ms per second that it saves at most. `states` are names, advertised latencies in us and exits
+/// per second, lightest first.
+fn choose_limit(states: &[(&str, u64, f64)], wakes: f64) -> Option<(String, f64)> {
+    let lost = |longest: u64| {
+        let exits: Vec<(u64, f64)> =
+            states.iter().map(|(_, latency, exits)| ((*latency).min(longest), *exits)).collect();
+        at_most(wakes, &exits)
+    };
+    let all = lost(u64::MAX);
+    // Polling is never advised: its price is all of the idle power.
+    let limits =
+        states.iter().filter(|state| state.1 > 0).map(|(name, latency, _)| (*name, all - lost(*latency)));
+    let limits: Vec<(&str, f64)> = limits.collect();
+    let most = limits.iter().map(|limit| limit.1).fold(0.0, f64::max);
+    let (name, saved) = limits.into_iter().rev().find(|limit| limit.1 >= 0.9 * most)?;
+    (saved > 0.0).then(|| (name.to_owned(), saved))
 }
 
 /// Exits from an idle state, summed over the CPUs.
@@ -140,6 +174,25 @@ pub(crate) fn at_most(wakes: f64, exits: &[(u64, f64)]) -> f64 {
 }
 
 impl WakeReport {
+    /// The limit that could save a hundredth of the workload's time, or of the CPUs'.
+    pub(crate) fn advise(&self) -> Option<WakeAdvice> {
+        self.lost_ms_at_most?;
+        let (wakes, worth) = match &self.workload {
+            Some(workload) => (workload.wakes, WORTH_MS),
+            None => (f64::INFINITY, WORTH_MS * self.cpus.len() as f64),
+        };
+        let states: Vec<(&str, u64, f64)> = self
+            .states
+            .iter()
+            .map(|state| (state.name.as_str(), state.exit_latency_us, state.wakes))
+            .collect();
+        let (name, saved) = choose_limit(&states, wakes)?;
+        (saved >= worth).then(|| WakeAdvice {
+            setting: format!("latency-limit@{}={name}", self.cpus),
+            saved_ms_at_most: saved,
+        })
+    }
+
     /// The first line.
     pub(crate) fn answer(&self, table: &[IdleState]) -> String {
         let number = if self.cpus.len() == 1 { ("CPU", "wakes") } else { ("CPUs", "wake") };
@@ -199,6 +252,24 @@ impl WakeReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_least_strict_limit_that_saves_most() {
+        let states = |c1e, c6, c6p| {
+            [("POLL", 0, 9.0), ("C1", 1, 50.0), ("C1E", 4, c1e), ("C6", 170, c6), ("C6P", 210, c6p)]
+        };
+        let chosen = |states: &[(&str, u64, f64)], wakes| choose_limit(states, wakes).map(|limit| limit.0);
+        // C1 would save 0.003 ms more per exit.
+        let (name, saved) = choose_limit(&states(0.0, 5000.0, 0.0), 1e9).unwrap();
+        assert!(name == "C1E" && (saved - 830.0).abs() < 1e-6, "{name} {saved}");
+        // C6 keeps little of what C6P costs.
+        assert_eq!(chosen(&states(0.0, 0.0, 100.0), 1e9).as_deref(), Some("C1E"));
+        assert_eq!(chosen(&states(1000.0, 0.0, 0.0), 1e9).as_deref(), Some("C1"));
+        // Nothing to save in the lightest state, or for a workload that never wakes.
+        assert_eq!(chosen(&states(0.0, 0.0, 0.0), 1e9), None);
+        assert_eq!(chosen(&states(0.0, 5000.0, 0.0), 0.0), None);
+        assert_eq!(chosen(&[], 1e9), None);
+    }
 
     #[test]
     fn the_bound_takes_the_deepest_exits_first() {

@@ -163,6 +163,7 @@ impl<'h> Watch<'h> {
                 .filter(|_| has_states),
             wakes: has_states.then(|| by_cpu.iter().map(|cpu| cpu.wakes).sum()),
             lost_ms_at_most: (has_states && !self.is_virtual).then(|| at_most(wakes, &exits)),
+            advice: None,
             wakes_without_interrupt: (has_states && after.interrupts.counts_wake_ups())
                 .then(|| by_cpu.iter().map(|cpu| (cpu.wakes - cpu.interrupts).max(0.0)).sum()),
             states,
@@ -177,6 +178,7 @@ impl<'h> Watch<'h> {
                 * 1e3,
         };
         report.sentence = report.answer(&self.table);
+        report.advice = report.advise();
         report
     }
 

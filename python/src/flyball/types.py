@@ -2127,6 +2127,13 @@ Vendor = Literal["intel", "amd", "other"]
 Verdict = Literal["better", "worse", "equivalent", "no-difference-shown", "too-few-rounds"]
 
 
+class WakeAdvice(TypedDict):
+    """A latency limit that could pay."""
+
+    saved_ms_at_most: float
+    setting: str
+
+
 WakeBy = Literal["futex", "timer"]
 
 
@@ -3324,6 +3331,7 @@ class WakeProbeOutput(TypedDict):
 class WakeOutput(TypedDict):
     """What `flyball wake` prints: wake-ups, idle states that they left, and what woke CPUs."""
 
+    advice: Union[WakeAdvice, None]
     by_cpu: List[WakeCpu]
     cpus: CpuList
     driver: Union[str, None]

@@ -55,6 +55,8 @@ fn the_states_of_a_simulated_machine_add_up() {
         text.starts_with("CPU 5 wakes 10 times a second, 100 % of them out of C6P (advertised exit latency"),
         "{text}"
     );
+    // 210 us ten times a second.
+    assert!(text.contains("no latency limit could save 1 % of the time"), "{text}");
     assert!(text.contains("not seen: ") && text.contains("interrupted no CPU"), "{text}");
 }
 

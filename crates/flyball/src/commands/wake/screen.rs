@@ -40,6 +40,7 @@ pub(super) fn render(report: &WakeReport) -> String {
             writeln!(out, "left out, because they went offline meanwhile: CPUs {}", report.left_out.short());
     }
     states(&mut out, report, paint);
+    advice(&mut out, report);
     workload(&mut out, report, paint);
     sources(&mut out, report, paint);
     by_cpu(&mut out, report, paint);
@@ -83,6 +84,22 @@ fn states(out: &mut String, report: &WakeReport, paint: Paint) {
         ]);
     }
     let _ = write!(out, "\n{}", table.render(paint));
+}
+
+/// The limit that could pay, and how to find out whether it does.
+fn advice(out: &mut String, report: &WakeReport) {
+    let _ = match (&report.advice, report.lost_ms_at_most) {
+        (Some(advice), _) => writeln!(
+            out,
+            "\n{} could save up to {} ms of that. Its price in watts is not known; measure both with\n  flyball compare --arm now \
+             --arm limited:{} -- COMMAND",
+            advice.setting,
+            rate(advice.saved_ms_at_most),
+            advice.setting
+        ),
+        (None, Some(_)) => writeln!(out, "\nno latency limit could save 1 % of the time"),
+        (None, None) => Ok(()),
+    };
 }
 
 fn workload(out: &mut String, report: &WakeReport, paint: Paint) {
