@@ -36,6 +36,8 @@ pub enum GoalError {
          long at any speed; use {instead}{pointer}"
     )]
     PerTime { wanted: String, metric: String, instead: String, pointer: Pointer },
+    #[error("'performance' is {metric} here, where less is better; use {instead}{pointer}")]
+    LessIsBetter { metric: String, instead: String, pointer: Pointer },
 }
 
 /// What is wrong with a limit.
@@ -165,7 +167,7 @@ impl Goal {
     ) -> Result<Goal, GoalError> {
         let name = asked.minimize.as_deref().or(asked.maximize.as_deref()).unwrap_or_default();
         let option = if asked.minimize.is_some() { "--minimize" } else { "--maximize" };
-        let aim = Aim { quantity: quantity(option, name, name, metric)?, more: asked.minimize.is_none() };
+        let aim = aim(option, name, name, asked.minimize.is_none(), metric)?;
         let limit = asked.subject_to.as_deref().map(|text| parse_limit(text, metric)).transpose()?;
         // The default; of a rate, time says nothing.
         let prefer = if prefer == "time" && metric.is_rate() { "performance" } else { prefer };
@@ -278,6 +280,27 @@ fn quantity(
     }
 }
 
+/// A quantity in the direction that was asked for. More performance is never more of a metric whose
+/// less is better.
+fn aim(
+    option: &'static str,
+    argument: &str,
+    name: &str,
+    more: bool,
+    metric: &Metric,
+) -> Result<Aim, GoalError> {
+    let quantity = quantity(option, argument, name, metric)?;
+    if more && name.trim() == "performance" && metric.better == Better::Lower {
+        let instead = match option {
+            "--subject-to" => format!("--subject-to '{} <= +2%'", metric.name),
+            _ => format!("--minimize '{}'", metric.name),
+        };
+        let pointer = Pointer::new(option, argument, name.trim());
+        return Err(GoalError::LessIsBetter { metric: metric.name.clone(), instead, pointer });
+    }
+    Ok(Aim { quantity, more })
+}
+
 /// A quantity in the direction that is usually good.
 fn good(option: &'static str, argument: &str, name: &str, metric: &Metric) -> Result<Aim, GoalError> {
     let quantity = quantity(option, argument, name, metric)?;
@@ -296,7 +319,7 @@ fn parse_limit(text: &str, metric: &Metric) -> Result<Limit, GoalError> {
     } else {
         return Err(wrong(text, LimitFault::NoSign));
     };
-    let aim = Aim { quantity: quantity("--subject-to", text, name.trim(), metric)?, more };
+    let aim = aim("--subject-to", text, name.trim(), more, metric)?;
     let typed = value.trim();
     let percent = typed.strip_suffix('%').map(str::trim_end);
     let number: f64 = percent
@@ -387,5 +410,15 @@ mod tests {
         ] {
             assert!(parse(minimize, limit).is_err(), "{minimize} {limit:?}");
         }
+    }
+
+    #[test]
+    fn more_performance_is_not_more_of_a_time() {
+        let refused = parse("energy", Some("performance >= -2%")).expect_err("less is better").to_string();
+        assert!(refused.contains("use --subject-to 'score <= +2%'\n"), "{refused}");
+        let metric = Metric::new("score", "points", Better::Lower);
+        let most = SearchRequest { maximize: Some("performance".to_owned()), ..SearchRequest::default() };
+        let refused = Goal::parse(&most, 0.01, "time", &metric).expect_err("less is better").to_string();
+        assert!(refused.contains("use --minimize 'score'\n"), "{refused}");
     }
 }

@@ -33,7 +33,7 @@ Examples:
   flyball tune --over max-freq=1.6GHz..4.6GHz:6 --over epp=all --minimize energy --subject-to 'time <= +5%' -- ./bench
   flyball tune --over governor=powersave,performance --over turbo=on,off --maximize perf-per-watt --workload sched-pipe
   flyball tune -n -M sim:gold-6138 --over uncore-max-freq=1.2GHz..2GHz:3 --minimize energy --workload gitsource
-  flyball tune --over epp=all --minimize power --subject-to 'performance >= -2%' -o saving.toml -- ./serve-for-10s
+  flyball tune --over epp=all --minimize power --subject-to 'performance >= -2%' --metric 'requests: ([0-9.]+)' -- ./serve-for-10s
   flyball tune --over max-freq=2GHz..4.6GHz:5 --over epp=all --front time,energy -- ./bench
   flyball tune -n --over epp=all --minimize energy -- ./bench
   flyball tune --preset efficiency -- ./bench
