@@ -154,6 +154,11 @@ const NAMES: [(&str, Quantity); 12] = [
     ("system-time", Quantity::System),
 ];
 
+/// The names of quantities, besides the workload's own metric.
+pub fn quantities() -> impl Iterator<Item = &'static str> {
+    NAMES.iter().map(|(name, _)| *name)
+}
+
 impl Goal {
     /// Reads what was typed.
     ///

@@ -21,7 +21,7 @@ mod verdict;
 pub use blocks::{Outcome, SearchBlocks};
 pub use earlier::{EarlierError, earlier_rounds};
 pub use front::{FrontBlocks, FrontClaim, FrontFound, FrontPlace};
-pub use goal::{Aim, Goal, GoalError, Limit, SearchRequest};
+pub use goal::{Aim, Goal, GoalError, Limit, SearchRequest, quantities};
 pub use intake::in_order;
 pub use pictures::Pictures;
 pub use preset::{Preset, PresetError};

@@ -59,8 +59,20 @@ pub(crate) fn with_tip(mut error: Error, words: &[String]) -> Error {
             if let Some((_, ours)) = COMMANDS.iter().find(|(other, _)| *other == typed) {
                 let ours = ContextValue::Strings(vec![(*ours).to_owned()]);
                 error.insert(ContextKind::SuggestedSubcommand, ours);
+            } else if let Some(ContextValue::Strings(similar)) =
+                error.remove(ContextKind::SuggestedSubcommand)
+            {
+                // clap also suggests hidden commands.
+                let top = <crate::cli::Cli as clap::CommandFactory>::command();
+                let is_hidden =
+                    |name: &String| top.find_subcommand(name).is_some_and(clap::Command::is_hide_set);
+                let similar: Vec<String> = similar.into_iter().filter(|name| !is_hidden(name)).collect();
+                if !similar.is_empty() {
+                    error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(similar));
+                }
             }
         }
+        ErrorKind::MissingRequiredArgument if words.windows(2).any(|pair| pair == ["sim", "run"]) => {}
         ErrorKind::MissingRequiredArgument if words.iter().any(|word| word == "run") => {
             // `run governor=performance make`: without -- the command is taken for a setting.
             let at = words.iter().position(|word| word == "run").unwrap_or(0);

@@ -145,6 +145,9 @@ impl Place {
             self.command = below;
             self.path.push(word.to_owned());
             self.positional = 0;
+        } else if self.path.first().is_some_and(|first| first == "man") {
+            // Its arguments are the path of a command.
+            self.path.push(word.to_owned());
         } else {
             self.positional += 1;
         }
@@ -286,6 +289,11 @@ mod tests {
         assert_eq!(offered("quiet --level s"), ["steady"]);
         assert_eq!(offered("show --kernel 6.1"), ["6.1", "6.12", "6.18", ":files"]);
         assert_eq!(offered("man comp"), ["compare", "completions"]);
+        assert_eq!(offered("man trace re"), ["record", "report"]);
+        assert_eq!(offered("tune --over hwp-dyn"), ["hwp-dynamic-boost="]);
+        assert_eq!(offered("tune --minimize en"), ["energy", "energy-per-work"]);
+        assert_eq!(offered("tune --preset l"), ["latency"]);
+        assert_eq!(offered("doctor --only conflict.nohz"), ["conflict.nohz-full"]);
         assert_eq!(offered("run turbo=off -- ma"), [":files"]);
         assert_eq!(offered("-M sim:sst-guide sst perf-profile info --level "), ["0", "1", "2", "3", "4"]);
     }

@@ -144,6 +144,11 @@ fn elsewhere(word: &str) -> Option<String> {
     if ["irq", "irqs", "interrupt", "interrupts"].contains(&word.to_lowercase().as_str()) {
         return Some(format!("'{word}' is not a knob; 'flyball quiet' moves interrupts away from CPUs"));
     }
+    if ["watt", "watts"].contains(&word.to_lowercase().as_str()) {
+        return Some(format!(
+            "'{word}' is not a knob; 'flyball top' shows watts, and power-limit limits them"
+        ));
+    }
     let checks = CHECKS.iter().copied().flatten();
     let ids: Vec<&str> = checks
         .filter(|check| [check.id, check.why, check.looks].iter().any(|text| has(text, word)))

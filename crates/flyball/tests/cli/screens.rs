@@ -205,6 +205,16 @@ fn the_table_of_a_comparison_fits_and_ends_with_the_best() {
 }
 
 #[test]
+fn tips_name_no_other_command() {
+    let said = run(2, &["gui"]).err;
+    assert!(!said.contains("guardian"), "{said}");
+    assert!(run(2, &["comparee"]).err.contains("'compare'"));
+    let said = run(2, &["sim", "run", "--", "nproc"]).err;
+    assert!(said.contains("<NAME>") && !said.contains("flyball run"), "{said}");
+    assert!(run(2, &["explain", "watt"]).err.contains("power-limit"));
+}
+
+#[test]
 fn a_name_of_a_simulated_machine_is_recognised() {
     let said = run(2, &["-M", "ryzen-5750g", "show"]).err;
     assert!(said.contains("did you mean -M sim:ryzen-5750g"), "{said}");

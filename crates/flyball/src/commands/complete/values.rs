@@ -2,11 +2,12 @@
 
 use clap::{Arg, Command};
 use flyball_control::{
-    Id, Knob, KnobName, Outcome, Snapshot, SurveyOptions, TABLE, Value,
+    Id, Knob, KnobName, Outcome, Snapshot, SurveyOptions, TABLE, Value, doctor,
     knob::{Check, Ends},
     quiet, survey,
 };
 use flyball_sim::{Kernel, check, silicon::MachineSpec, workload::Workload};
+use flyball_tune::quantities;
 
 use super::Offer;
 use crate::{machine::MachineArg, profiles};
@@ -29,7 +30,7 @@ pub(super) fn of(
     }
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
     match (path.as_slice(), value_name(arg)) {
-        (["man"], "COMMAND") => (commands(top), false),
+        (["man", before @ ..], "COMMAND") => (commands(top, before), false),
         (_, "MACHINE") if arg.get_id() == "machine" => (machines(true), true),
         // Below `sim` and `guest` the kind of machine is clear, and the argument is its name.
         (["sim" | "guest", ..], "NAME" | "MACHINE") => (machines(false), true),
@@ -41,7 +42,7 @@ pub(super) fn of(
         (_, "PROFILE") => (profiles(), true),
         (_, "KNOB") => (knobs(), false),
         (_, "KNOB|PROFILE|WORD") => ([knobs(), profiles()].concat(), false),
-        (_, "KNOB[@CPUS]=VALUE" | "KNOB=V1,V2") => (settings(machine, current), false),
+        (_, "KNOB[@CPUS]=VALUE" | "KNOB=V1,V2" | "KNOB=VALUES") => (settings(machine, current), false),
         (_, "PROFILE|KNOB=VALUE") => {
             let mut offers = profiles();
             // All knobs for an empty word would hide the profiles, which are what `apply` is mostly
@@ -54,6 +55,11 @@ pub(super) fn of(
         (_, "ARM") => {
             ([vec![Offer::new("now", "the machine as it is")], settings(machine, current)].concat(), false)
         }
+        (["tune"], "QUANTITY") => (quantities().map(|name| Offer::new(name, "")).collect(), false),
+        (["tune"], "PURPOSE") => {
+            (["efficiency", "latency", "power-cap="].map(|word| Offer::new(word, "")).to_vec(), false)
+        }
+        (["doctor"], "ID") => (checks(), false),
         (_, "CPUS" | "LIST") => (cpus(machine), false),
         (["sst", ..], "LEVEL") => (levels(machine), false),
         (_, "LEVEL") => {
@@ -70,9 +76,15 @@ fn value_name(arg: &Arg) -> &str {
     arg.get_value_names().and_then(|names| names.first()).map_or("", |name| name.as_str())
 }
 
-fn commands(top: &Command) -> Vec<Offer> {
-    let visible = top.get_subcommands().filter(|one| !one.is_hide_set());
+/// The commands below one.
+fn commands(top: &Command, below: &[&str]) -> Vec<Offer> {
+    let command = below.iter().try_fold(top, |command, name| command.find_subcommand(name));
+    let visible = command.into_iter().flat_map(Command::get_subcommands).filter(|one| !one.is_hide_set());
     visible.map(|one| Offer::new(one.get_name(), "")).collect()
+}
+
+fn checks() -> Vec<Offer> {
+    doctor::CHECKS.iter().copied().flatten().map(|check| Offer::new(check.id, check.why)).collect()
 }
 
 fn documents() -> Vec<Offer> {
