@@ -90,7 +90,7 @@ pub(super) fn status(context: &Context, args: &StatusArgs) -> Result<Exit, Failu
     let host = context.open()?;
     let store = Store::load(&context.state()?, &*host)?;
     let status = status_of(&*host, &store);
-    reporter(context, &*host).object(|| &status, || render(&status, args.why))?;
+    reporter(context, &*host).object(|| &status, || render(&status, args.why) + &changes(&status))?;
     Ok(if status.is_held() { Exit::Done } else { Exit::Drifted })
 }
 
@@ -118,12 +118,18 @@ pub(super) fn render(status: &Status, why: bool) -> String {
     for knob in &status.knobs {
         out += &line(knob, status, why);
     }
-    if !status.drifts.is_empty() {
-        out += "last changes:\n";
-        for drift in status.drifts.iter().rev().take(SHOWN) {
-            let ago = crate::time::seconds_since_1970().saturating_sub(drift.at);
-            let _ = writeln!(out, "  {} ago: {drift}", words(ago as f64));
+    out
+}
+
+/// What changed held settings, and how long ago.
+fn changes(status: &Status) -> String {
+    let mut out = String::new();
+    for (at, drift) in status.drifts.iter().rev().take(SHOWN).enumerate() {
+        if at == 0 {
+            out += "last changes:\n";
         }
+        let ago = crate::time::seconds_since_1970().saturating_sub(drift.at);
+        let _ = writeln!(out, "  {} ago: {drift}", words(ago as f64));
     }
     out
 }
