@@ -3188,6 +3188,7 @@ class TopOutput(TypedDict):
     cost: Cost
     cpus: List[CpuInterval]
     emulated: NotRequired[str]
+    governors: List[str]
     is_broken: bool
     machine: str
     numbers: List[int]

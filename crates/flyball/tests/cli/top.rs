@@ -47,3 +47,13 @@ fn top(machine: &str, words: &[&str]) -> Command {
 fn run(command: &mut Command) -> Ran {
     Ran::of(command.env("NO_COLOR", "1").stdin(Stdio::null()))
 }
+
+/// A line is read without another command: it has the CPUs' numbers and the governors' names.
+#[test]
+fn a_line_of_json_explains_itself() {
+    let ran = run(&mut top("sim:i7-2600", &["--samples", "1", "--json"]));
+    let line = ran.json();
+    assert_eq!(line["numbers"].as_array().map(Vec::len), line["cpus"].as_array().map(Vec::len));
+    let place = line["cpus"][0]["governor"].as_u64().unwrap() as usize;
+    assert_eq!(line["governors"][place], "schedutil", "{line}");
+}

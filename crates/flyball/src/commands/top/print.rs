@@ -36,6 +36,8 @@ pub(crate) struct Line<'a> {
     interval: &'a Interval,
     /// In the order of `cpus`.
     numbers: Vec<u32>,
+    /// Names of the governors; `governor` of a CPU is a place in this list, from 0.
+    governors: &'a [String],
     why: Vec<Option<&'a str>>,
     cost: flyball_monitor::Cost,
 }
@@ -101,6 +103,7 @@ impl Printer {
                     machine: &self.layout.machine.name,
                     interval: &moment.interval,
                     numbers: self.layout.cpus.iter().map(|cpu| cpu.number).collect(),
+                    governors: &self.layout.machine.governors,
                     why: why.collect(),
                     cost: moment.cost,
                 };
