@@ -21,8 +21,11 @@ pub struct NoProfile {
 /// # Errors
 /// [`NoProfile`].
 pub fn profile(manifest: &Manifest, record: &Record, arm: usize, doubt: &str) -> Result<String, NoProfile> {
+    let machine = &manifest.machine;
+    let is_real = !machine.simulated && machine.emulated.is_none();
+    let place = if is_real { String::new() } else { format!(" on {}", machine.title()) };
     let description = format!(
-        "{} for {}, found by flyball tune{doubt}",
+        "{} for {}, found by flyball tune{place}{doubt}",
         record.goal.title(&manifest.workload.metric),
         manifest.workload.name
     );

@@ -216,13 +216,14 @@ fn render(sheet: &Sheet, kernel: Kernel) -> String {
     format!(
         "sim:{name} (simulated): {title}\n\
          {processor}\n\
-         {packages} packages, {cpus} CPUs; {min} MHz, base {base} MHz, up to {max} MHz; {tdp_w} W per package\n\
+         {packages} {package}, {cpus} CPUs; {min} MHz, base {base} MHz, up to {max} MHz; {tdp_w} W per package\n\
          driver under kernel {kernel}: {driver}\n\
          \n{about}\n\
          \nIts file: flyball sim show {name} --toml\n",
         name = row.name,
         title = row.title,
         packages = row.packages,
+        package = if row.packages == 1 { "package" } else { "packages" },
         cpus = row.cpus,
     )
 }

@@ -63,6 +63,8 @@ fn a_search_ends_with_a_confirmed_profile() {
     let chosen = found["chosen"].as_str().expect("a name");
     assert!(chosen.contains("epp=power"), "{chosen}");
 
+    let text = fs::read_to_string(folder.path().join("saving.toml")).expect("a profile");
+    assert!(text.contains("found by flyball tune on sim:ryzen-5750g (simulated)"), "{text}");
     // The profile is one that the machine accepts, and the rounds are a comparison's.
     let plan =
         Ran::of(flyball!().current_dir(folder.path()).args(["-M", "sim:ryzen-5750g", "plan", "saving.toml"]));

@@ -67,8 +67,12 @@ pub(crate) fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     let members: Vec<Member> = members.into_values().collect();
     let Some(experiment) = one_experiment(&experiments)?.filter(|_| members.len() > 1) else {
         return Err(Failure::usage(match skipped.first() {
-            _ if members.len() == 1 => {
-                format!("only {} has results; a fleet has two machines or more", members[0].machine)
+            older if members.len() == 1 => {
+                let name = &members[0].machine;
+                let why = older.map_or("", |_| {
+                    "\nhint: a run that names no host, as of a simulated machine, has the name of its folder: HOST/RUN"
+                });
+                format!("only {name} has results; a fleet has two machines or more{why}")
             }
             Some(first) => format!("no run directory can be used: {}: {}", first.directory, first.why),
             None => "there is no run directory in what was given".to_owned(),
