@@ -12,16 +12,23 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-# e_machine of an ELF header (elf.h). The static binary needs neither glibc nor musl, so that both families of tags are true.
+# e_machine of an ELF header (elf.h).
 ARCHITECTURES = {62: "x86_64", 183: "aarch64"}
+# p_type of the program header that names the dynamic linker.
+PT_INTERP = 3
 
 
 def platform_tag(binary: str) -> str:
+    """Tags of the platforms on which a program runs. A static one needs neither glibc nor musl, a dynamic one the libraries of here."""
     with open(binary, "rb") as file:
-        header = file.read(20)
+        header = file.read(1 << 16)
     if header[:4] != b"\x7fELF":
         raise ValueError(f"{binary} is not an ELF file")
     arch = ARCHITECTURES[struct.unpack_from("<H", header, 18)[0]]
+    (start,) = struct.unpack_from("<Q", header, 32)
+    size, count = struct.unpack_from("<HH", header, 54)
+    if any(struct.unpack_from("<I", header, start + size * entry)[0] == PT_INTERP for entry in range(count)):
+        return f"linux_{arch}"
     return f"manylinux_2_17_{arch}.manylinux2014_{arch}.musllinux_1_1_{arch}"
 
 
