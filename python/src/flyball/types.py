@@ -1399,7 +1399,7 @@ class Point(TypedDict):
 Power = Literal["ac", "battery"]
 
 
-Preset = Literal["spin", "perf-pipe", "perf-messaging", "tbench", "fio", "fio-latency", "sysbench", "stress-ng", "openssl", "openssl-sign", "sched-pipe", "io4k"]
+Preset = Literal["spin", "perf-pipe", "perf-messaging", "tbench", "fio", "fio-latency", "sysbench", "stress-ng", "openssl", "openssl-sign", "pgbench", "sched-pipe", "io4k"]
 
 
 Pressure = str

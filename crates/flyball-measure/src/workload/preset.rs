@@ -156,6 +156,8 @@ pub enum Preset {
     Openssl,
     /// `openssl speed` of signatures: signatures per second, geometric mean of the rows.
     OpensslSign,
+    /// `pgbench`: transactions per second.
+    Pgbench,
     /// What flyball's own tasks print: `sched-pipe`.
     SchedPipe,
     Spin,
@@ -175,6 +177,7 @@ impl Preset {
         ("stress-ng", Preset::StressNg),
         ("openssl", Preset::Openssl),
         ("openssl-sign", Preset::OpensslSign),
+        ("pgbench", Preset::Pgbench),
         ("sched-pipe", Preset::SchedPipe),
         ("spin", Preset::Spin),
         ("io-4k", Preset::Io4k),
@@ -187,21 +190,14 @@ impl Preset {
     /// The preset that fits a command line.
     pub fn of_command(argv: &[String]) -> Option<Preset> {
         let words: Vec<&str> = argv.iter().map(String::as_str).collect();
-        // Wrappers that only change how a command is run.
-        let skipped = words
-            .iter()
-            .position(|word| {
-                !matches!(base_name(word), "taskset" | "nice" | "chrt" | "numactl" | "env" | "stdbuf")
-            })
-            .unwrap_or(0);
-        let rest = &words[skipped.min(words.len())..];
         let has = |word: &str| words.contains(&word);
-        match base_name(rest.first()?) {
+        match program(&words)? {
             "perf" if has("bench") && has("pipe") => Some(Preset::PerfPipe),
             "perf" if has("bench") && has("messaging") => Some(Preset::PerfMessaging),
             "tbench" | "dbench" => Some(Preset::Tbench),
             "fio" if words.iter().any(|word| word.starts_with("--output-format=json")) => Some(Preset::Fio),
             "sysbench" => Some(Preset::Sysbench),
+            "pgbench" => Some(Preset::Pgbench),
             // Without the option it prints no rates, so that wall time is what remains. The same
             // for fio without JSON.
             "stress-ng" if words.iter().any(|word| word.starts_with("--metrics")) => Some(Preset::StressNg),
@@ -231,6 +227,7 @@ impl Preset {
             Preset::StressNg => ("bogo operations", "ops/s", Better::Higher),
             Preset::Openssl => ("throughput", "kB/s", Better::Higher),
             Preset::OpensslSign => ("signatures", "sign/s", Better::Higher),
+            Preset::Pgbench => ("transactions", "tx/s", Better::Higher),
             Preset::Spin => ("time of the loop", "s", Better::Lower),
         };
         Metric::new(name, unit, better)
@@ -256,6 +253,7 @@ impl Preset {
             Preset::StressNg => stress_ng(text).or_else(|| stress_ng(&output.stderr)),
             Preset::Openssl => openssl(text),
             Preset::OpensslSign => openssl_sign(text),
+            Preset::Pgbench => after(text, "tps = "),
             Preset::SchedPipe => after(text, "sched-pipe:"),
             Preset::Spin => after(text, "spin:"),
             Preset::Io4k => after(text, "io-4k:"),
@@ -295,6 +293,14 @@ fn number(word: &str) -> Option<f64> {
 /// The number in front of the first `label` that has one.
 fn before(text: &str, label: &str) -> Option<f64> {
     text.lines().find_map(|line| number(line.split_once(label)?.0.split_whitespace().last()?))
+}
+
+/// The program of a command line, without wrappers that only change how it is run.
+fn program<'a>(words: &[&'a str]) -> Option<&'a str> {
+    let is_wrapper =
+        |name: &&str| matches!(*name, "taskset" | "nice" | "chrt" | "numactl" | "env" | "stdbuf");
+    let mut names = words.iter().map(|word| base_name(word));
+    names.find(|name| !is_wrapper(name)).or_else(|| words.first().map(|word| base_name(word)))
 }
 
 /// The number behind the first `label` that has one.

@@ -24,11 +24,19 @@ fn commands_are_recognised() {
         ("openssl speed sha256", Some(Preset::Openssl)),
         ("openssl speed rsa2048", Some(Preset::OpensslSign)),
         ("sysbench cpu run", Some(Preset::Sysbench)),
+        ("nice pgbench -T 30 bench", Some(Preset::Pgbench)),
         ("make -j8", None),
         ("", None),
     ] {
         assert_eq!(Preset::of_command(&words(line)), want, "{line}");
     }
+}
+
+#[test]
+fn pgbench_is_read() {
+    let output = "latency average = 0.218 ms\ninitial connection time = 9.683 ms\n\
+                  tps = 4590.383147 (without initial connection time)\n";
+    assert_eq!(read(Preset::Pgbench, output, "pgbench"), Some(4590.383_147));
 }
 
 #[test]
