@@ -123,17 +123,11 @@ impl RoundTracer for RoundTraces {
         let Some(capture) = self.capture.take() else { return Err(RoundTraceError::NotBegun.into()) };
         let file = format!("{name}.dat");
         let path = directory.join(&file);
-        // A link in its place is not followed; and it is made as root, which tracefs needs, and
-        // then given away.
-        let failed = |error| RoundTraceError::File { path: path.clone(), error };
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error).into()),
-            _ => {}
-        }
         // Version 6: kernelshark and older trace-cmd read it.
         let summary = capture.stop(&path, DatVersion::Six).map_err(RoundTraceError::from)?;
         if let Some(owner) = &self.owner {
-            std::os::unix::fs::lchown(&path, Some(owner.uid), Some(owner.gid)).map_err(failed)?;
+            // It is made as root, which tracefs needs.
+            owner.give(&path).map_err(|error| RoundTraceError::File { path: path.clone(), error })?;
         }
         // Read back from the file, and not summed up meanwhile: decoding would take CPU time from
         // the round.

@@ -7,7 +7,8 @@
 //! bounds on names, counts, sizes and time; [`unpack`] puts one below a [`Dir`]. [`ZstdReader`]
 //! unpacks with a bound on memory. [`private`] makes directories that no other user can write,
 //! [`Scratch`] temporary ones that the next start removes if this process is killed, and
-//! [`Replacement`] files that are whole.
+//! [`Replacement`] files that are whole. It and [`open_output`] make every output: root follows no
+//! link of another user on the way.
 //!
 //! A hostile tree can make an operation fail, but nothing else. The bounds are the constants of
 //! this crate; docs/limits.md states what follows from them for each command.
@@ -15,6 +16,7 @@
 pub mod archive;
 mod beneath;
 mod dir;
+mod output;
 mod path;
 mod private;
 mod regular;
@@ -25,15 +27,15 @@ mod zstd;
 
 pub use archive::{Item, Kind, Limits, TarError};
 pub use dir::{Dir, Status, Type};
+pub use output::{
+    Opening, link_output, listen_at, make_dir, make_dirs, open_output, remove_output, rename_output,
+};
 pub use path::{PathError, plain};
 pub use private::{Untrusted, check_private, private};
 pub use regular::{
     check_trusted, free_bytes, open_input, open_regular, open_trusted, read_bounded, read_input,
 };
-pub use replace::{
-    Replacement, create, folder_of, is_stream, refuse_foreign_link, replace, replace_unsynced,
-    replace_with_mode,
-};
+pub use replace::{Replacement, create, folder_of, is_stream, replace, replace_unsynced, replace_with_mode};
 pub use scratch::Scratch;
 pub use unpack::{UnpackError, Unpacked, unpack};
 pub use zstd::{ZstdReader, ZstdWriter};

@@ -3,23 +3,36 @@
 //! file (`/dev/stdout`, a FIFO) is written through.
 
 use std::{
+    ffi::OsString,
     fs::{self, File},
     io::{self, Write},
-    os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt},
-    path::{Path, PathBuf},
+    os::{fd::AsRawFd as _, unix::fs::PermissionsExt},
+    path::Path,
 };
 
-use rustix::{fs::OFlags, io::Errno};
+use rustix::{
+    fs::{AtFlags, CWD, OFlags, RenameFlags},
+    io::Errno,
+};
 
-use crate::MAX_LINKS;
+use crate::output::{Found, Location, Stream};
 
 /// A file that is being written in place of another.
 #[derive(Debug)]
 #[must_use = "without `finish` nothing is replaced"]
 pub struct Replacement {
-    path: PathBuf,
-    /// The file's name so far; `None` if `path` is written through.
-    temporary: Option<tempfile::TempPath>,
+    location: Location,
+    written: Written,
+}
+
+/// Where the content is until the end.
+#[derive(Debug)]
+enum Written {
+    /// In a file of this name, in the folder of the location.
+    Temporary(OsString),
+    Through(Stream),
+    /// The file has its name.
+    Done,
 }
 
 impl Replacement {
@@ -27,31 +40,64 @@ impl Replacement {
     /// the umask leaves. If this value is dropped, `path` stays as it was.
     ///
     /// # Errors
-    /// Returns the error of open(2); `EACCES` for a link of another user in a directory that all
-    /// users can write.
+    /// Returns the error of open(2); `PermissionDenied` for a link of another user in the path.
     pub fn of(path: &Path) -> io::Result<(File, Replacement)> {
-        refuse_foreign_link(path)?;
-        // A directory of results may be the link, too.
-        refuse_foreign_link(folder_of(path))?;
-        if is_stream(path) {
-            // Appended: behind /dev/stdout may be a file that has content already.
-            let file = File::options().append(true).open(path)?;
-            return Ok((file, Replacement { path: path.to_owned(), temporary: None }));
+        let location = Location::find(path)?;
+        match location.look()? {
+            Found::Stream(stream) => {
+                let file = stream.open()?;
+                Ok((file, Replacement { location, written: Written::Through(stream) }))
+            }
+            Found::Directory => Err(Errno::ISDIR.into()),
+            Found::File | Found::Nothing => Replacement::made(location, |temporary| {
+                temporary.open(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, 0o666)
+            }),
         }
-        if path.is_dir() {
-            return Err(Errno::ISDIR.into());
-        }
-        let (file, temporary) = tempfile::Builder::new()
-            .prefix(".flyball-")
-            .permissions(fs::Permissions::from_mode(0o666))
-            .tempfile_in(folder_of(path))?
-            .into_parts();
-        Ok((file, Replacement { path: path.to_owned(), temporary: Some(temporary) }))
     }
 
-    /// Where the content is until [`Replacement::finish`], to open it once more.
-    pub fn written(&self) -> &Path {
-        self.temporary.as_deref().unwrap_or(&self.path)
+    /// Lets a file without a name (`O_TMPFILE`) of the same file system take the place of `path`.
+    ///
+    /// # Errors
+    /// The errno of linkat(2): `ENOENT` without /proc. `PermissionDenied` as [`Replacement::of`].
+    pub fn of_unnamed(path: &Path, file: &File) -> io::Result<Replacement> {
+        // AT_EMPTY_PATH would need CAP_DAC_READ_SEARCH, the link in /proc does not.
+        let own = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let made = Replacement::made(Location::find(path)?, |Location { folder, name }| {
+            Ok(rustix::fs::linkat(CWD, &own, folder, name, AtFlags::SYMLINK_FOLLOW)?)
+        })?;
+        Ok(made.1)
+    }
+
+    /// Makes a file of a name that is not there yet.
+    fn made<T>(
+        mut location: Location,
+        mut make: impl FnMut(&Location) -> io::Result<T>,
+    ) -> io::Result<(T, Replacement)> {
+        let name = std::mem::take(&mut location.name);
+        let made =
+            tempfile::Builder::new().prefix(".flyball-").disable_cleanup(true).make_in("", |path| {
+                // It completes the path with the current directory.
+                path.file_name().unwrap_or_default().clone_into(&mut location.name);
+                make(&location)
+            })?;
+        let temporary = std::mem::replace(&mut location.name, name);
+        let (made, _) = made.into_parts();
+        Ok((made, Replacement { location, written: Written::Temporary(temporary) }))
+    }
+
+    /// Opens what is being written once more, to add to its end.
+    ///
+    /// # Errors
+    /// Returns the error of open(2).
+    pub fn reopen(&self) -> io::Result<File> {
+        match &self.written {
+            Written::Temporary(name) => {
+                let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                Ok(rustix::fs::openat(&self.location.folder, name, flags, rustix::fs::Mode::empty())?.into())
+            }
+            Written::Through(stream) => stream.open(),
+            Written::Done => Err(Errno::NOENT.into()),
+        }
     }
 
     /// Writes the file to the disk. If `path` is written through, there is no known disk to write
@@ -60,24 +106,48 @@ impl Replacement {
     /// # Errors
     /// Returns the error of fdatasync(2).
     pub fn sync(&self, file: &File) -> io::Result<()> {
-        if self.temporary.is_some() { file.sync_data() } else { Ok(()) }
+        if matches!(self.written, Written::Temporary(_)) { file.sync_data() } else { Ok(()) }
     }
 
     /// Gives the file its name.
     ///
     /// # Errors
     /// Returns the error of rename(2).
-    pub fn finish(self) -> io::Result<()> {
-        self.temporary.map_or(Ok(()), |temporary| Ok(temporary.persist(&self.path)?))
+    pub fn finish(mut self) -> io::Result<()> {
+        if let Written::Temporary(temporary) = &self.written {
+            let Location { folder, name } = &self.location;
+            rustix::fs::renameat(folder, temporary, folder, name)?;
+            self.written = Written::Done;
+        }
+        Ok(())
     }
 
     /// Gives the file its name like [`Replacement::finish`], unless the name exists.
     ///
     /// # Errors
     /// `EEXIST` if it does.
-    pub fn finish_new(self) -> io::Result<()> {
-        self.temporary
-            .map_or(Err(Errno::EXIST.into()), |temporary| Ok(temporary.persist_noclobber(&self.path)?))
+    pub fn finish_new(mut self) -> io::Result<()> {
+        let Written::Temporary(temporary) = &self.written else { return Err(Errno::EXIST.into()) };
+        let Location { folder, name } = &self.location;
+        match rustix::fs::renameat_with(folder, temporary, folder, name, RenameFlags::NOREPLACE) {
+            // NFS and others do not have the flag; the dropped value removes the other name.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                Ok(rustix::fs::linkat(folder, temporary, folder, name, AtFlags::empty())?)
+            }
+            result => {
+                result?;
+                self.written = Written::Done;
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Drop for Replacement {
+    fn drop(&mut self) {
+        if let Written::Temporary(temporary) = &self.written {
+            let _ = rustix::fs::unlinkat(&self.location.folder, temporary, AtFlags::empty());
+        }
     }
 }
 
@@ -109,7 +179,7 @@ pub fn replace_unsynced(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Fails like [`replace`], and with the error of fchmod(2).
 pub fn replace_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let (mut file, replacement) = Replacement::of(path)?;
-    if replacement.temporary.is_some() {
+    if matches!(replacement.written, Written::Temporary(_)) {
         file.set_permissions(fs::Permissions::from_mode(mode))?;
     }
     file.write_all(bytes)?;
@@ -126,60 +196,31 @@ pub fn folder_of(path: &Path) -> &Path {
 /// Returns whether `path` names something that is written through, not replaced: a device, a FIFO,
 /// or a descriptor of this process (/dev/stdout, /dev/fd/1), whatever that leads to.
 pub fn is_stream(path: &Path) -> bool {
-    let mut path = path.to_owned();
-    // /dev/stdout is a link to /proc/self/fd/1, /dev/fd one to /proc/self/fd. What is in there are
-    // links that only the kernel can follow: `pipe:[1234]`, or the path of a file that may be
-    // another by now.
-    for _ in 0..MAX_LINKS {
-        let Ok(parent) = folder_of(&path).canonicalize() else { return false };
-        if parent.starts_with("/proc") {
-            return true;
-        }
-        let Ok(status) = fs::symlink_metadata(&path) else { return false };
-        if !status.is_symlink() {
-            let kind = status.file_type();
-            return kind.is_char_device() || kind.is_fifo() || kind.is_block_device() || kind.is_socket();
-        }
-        let Ok(target) = fs::read_link(&path) else { return false };
-        path = parent.join(target);
-    }
-    false
+    let found = Location::find(path).and_then(|location| location.look());
+    matches!(found, Ok(Found::Stream(_)))
 }
 
-/// Refuses a link that another user has put into a directory in which all users can make files, as
-/// the kernel does with `fs.protected_symlinks` (may_follow_link in fs/namei.c), which a machine
-/// may have switched off. Root follows no other user's link at all, except those of the user who
-/// called sudo.
+/// Makes a file that is written as it comes, where [`replace`] cannot be used: a new one in the
+/// place of what has the name, or a stream.
 ///
 /// # Errors
-/// `EACCES` for such a link.
-pub fn refuse_foreign_link(path: &Path) -> io::Result<()> {
-    let Ok(link) = fs::symlink_metadata(path) else { return Ok(()) };
-    let folder = fs::metadata(folder_of(path))?;
-    let shared = folder.mode() & 0o1002 == 0o1002;
-    let me = rustix::process::geteuid().as_raw();
-    let is_callers = || std::env::var("SUDO_UID").is_ok_and(|uid| uid.parse() == Ok(link.uid()));
-    let foreign = link.uid() != me && !is_callers() && (me == 0 || shared && link.uid() != folder.uid());
-    if link.is_symlink() && foreign { Err(Errno::ACCESS.into()) } else { Ok(()) }
-}
-
-/// Makes or truncates a file that is written as it comes, where [`replace`] cannot be used. A link
-/// is followed as by [`refuse_foreign_link`], and not if it appears meanwhile.
-///
-/// # Errors
-/// Returns the error of open(2), or of that function.
+/// Fails like [`Replacement::of`], and with the error of unlink(2).
 pub fn create(path: &Path) -> io::Result<File> {
-    refuse_foreign_link(path)?;
-    let is_link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
-    let flags = if is_link { 0 } else { OFlags::NOFOLLOW.bits().cast_signed() };
-    File::options().write(true).create(true).truncate(true).custom_flags(flags).open(path)
+    let location = Location::find(path)?;
+    match location.look()? {
+        Found::Stream(stream) => return stream.open(),
+        Found::Directory => return Err(Errno::ISDIR.into()),
+        Found::File => location.remove()?,
+        Found::Nothing => {}
+    }
+    location.open(OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, 0o666)
 }
 
 #[cfg(test)]
 mod tests {
     use std::{
         io::Read,
-        os::unix::fs::{chown, lchown, symlink},
+        os::unix::fs::{MetadataExt as _, chown, lchown, symlink},
         process::Command,
         thread,
     };
@@ -195,21 +236,19 @@ mod tests {
     }
 
     #[test]
-    fn root_follows_no_link_of_another_user() {
+    fn a_file_that_is_written_as_it_comes_is_a_new_one() {
         let folder = tempfile::tempdir().unwrap();
         let (target, link) = (folder.path().join("target"), folder.path().join("link"));
         fs::write(&target, "kept").unwrap();
         symlink(&target, &link).unwrap();
-        drop(create(&folder.path().join("new")).unwrap());
-        // Both are another user's, as in that user's directory.
-        if lchown(&link, Some(65534), None).is_ok() {
-            chown(folder.path(), Some(65534), None).unwrap();
-            assert_eq!(create(&link).unwrap_err().raw_os_error(), Some(Errno::ACCESS.raw_os_error()));
-            assert_eq!(fs::read(&target).unwrap(), b"kept");
-            lchown(&link, Some(0), None).unwrap();
+        for _ in 0..2 {
+            create(&link).unwrap().write_all(b"new").unwrap();
+            assert_eq!(
+                (fs::read(&link).unwrap(), fs::read(&target).unwrap()),
+                (b"new".into(), b"kept".into())
+            );
         }
-        drop(create(&link).unwrap());
-        assert_eq!(fs::read(&target).unwrap(), b"");
+        assert!(create(folder.path()).is_err());
     }
 
     #[test]
@@ -224,7 +263,7 @@ mod tests {
         replace(&link.join("own"), b"x").unwrap();
         if lchown(&link, Some(65534), None).is_ok() {
             let error = replace(&link.join("foreign"), b"x").unwrap_err();
-            assert_eq!(error.raw_os_error(), Some(Errno::ACCESS.raw_os_error()));
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
             assert_eq!(left(&target), ["own"]);
         }
     }
@@ -237,6 +276,7 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o600, 0o600);
         let held = File::open(&path).unwrap();
         let (mut file, replacement) = Replacement::of(&path).unwrap();
+        assert_eq!(left(folder.path()).len(), 2, "what is not finished is in the same directory");
         file.write_all(b"half").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"first");
         drop(replacement);

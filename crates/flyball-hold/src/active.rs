@@ -108,7 +108,7 @@ impl Active {
     pub fn save(root: &Path, all: &[Active]) -> io::Result<()> {
         let path: PathBuf = root.join(ACTIVE);
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder)?;
+            flyball_files::make_dirs(folder)?;
         }
         // The whole file at once: a line that was torn by a crash would be refused at the next
         // boot, and all others with it.

@@ -401,7 +401,7 @@ impl RunDirectory {
     pub fn create(path: &Path, manifest: Manifest, owner: Option<User>) -> Result<RunDirectory, RecordError> {
         let _as_owner = owner.as_ref().map(User::for_files);
         let fail = |what, cause| RecordError::Io { what, path: path.to_owned(), cause };
-        fs::create_dir_all(path).map_err(|cause| fail("make", cause))?;
+        flyball_files::make_dirs(path).map_err(|cause| fail("make", cause))?;
         let mut entries = fs::read_dir(path).map_err(|cause| fail("read", cause))?;
         // Two comparisons in one directory would mix their rounds.
         if entries.next().is_some() {
@@ -446,7 +446,7 @@ impl RunDirectory {
         let mut number = 1;
         // Making the directory decides who has it: looking first would leave time for the other
         // one.
-        while let Err(cause) = fs::create_dir(numbered(number)) {
+        while let Err(cause) = flyball_files::make_dir(&numbered(number)) {
             if cause.kind() != io::ErrorKind::AlreadyExists || number >= MAX_AT_ONCE {
                 return Err(RecordError::Io { what: "make", path: numbered(number), cause });
             }
@@ -587,11 +587,9 @@ impl RunDirectory {
         let path = self.path.join("rounds.jsonl");
         let fail = |cause| RecordError::Io { what: "write", path: path.clone(), cause };
         let _as_owner = self.owner.as_ref().map(User::for_files);
-        let mut options = File::options();
         // Appending: each line goes to the end, whatever another process has done to the file.
-        options.create(true).read(true).append(true);
-        // A log that is a link would put the rounds into another file.
-        let mut file = flyball_files::open_regular(&mut options, &path).map_err(fail)?;
+        let mut file =
+            flyball_files::open_output(&path, flyball_files::Opening::Append, 0o666).map_err(fail)?;
         let mut bytes = Vec::new();
         io::Read::read_to_end(&mut file, &mut bytes).map_err(fail)?;
         if bytes.last().is_some_and(|last| *last != b'\n') {

@@ -15,10 +15,7 @@
 use std::{
     fs::File,
     io,
-    os::{
-        fd::AsFd,
-        unix::fs::{FileExt, OpenOptionsExt},
-    },
+    os::unix::fs::{FileExt, OpenOptionsExt},
     path::Path,
     sync::{
         Arc,
@@ -27,7 +24,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{AtFlags, CWD, FallocateFlags, OFlags},
+    fs::{FallocateFlags, OFlags},
     process::Resource,
 };
 
@@ -176,18 +173,6 @@ fn set_direct(file: &File, direct: bool) -> io::Result<()> {
     Ok(rustix::fs::fcntl_setfl(file, flags)?)
 }
 
-/// Gives a nameless file a name that does not exist yet. Who may read it was decided by the umask
-/// when it was created.
-///
-/// # Errors
-/// The errno of linkat(2); `ENOENT` without /proc.
-pub fn give_name(file: &File, path: &Path) -> io::Result<()> {
-    use std::os::fd::AsRawFd;
-    // linkat(2): AT_EMPTY_PATH would need CAP_DAC_READ_SEARCH, the link in /proc does not.
-    let own = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
-    Ok(rustix::fs::linkat(CWD, own, CWD, path, AtFlags::SYMLINK_FOLLOW)?)
-}
-
 /// Memory for direct writes: a multiple of [`ALIGNMENT`] long, and starting at one.
 #[derive(Debug)]
 pub struct Aligned {
@@ -256,8 +241,7 @@ mod tests {
         let file = spool.close_gaps(front, &sizes).unwrap();
         file.write_all_at(b"front", 0).unwrap();
         let path = folder.path().join("whole");
-        give_name(&file, &path).unwrap();
-        assert!(give_name(&file, &path).is_err(), "a file that is there is never replaced");
+        flyball_files::Replacement::of_unnamed(&path, &file).unwrap().finish().unwrap();
         let bytes = std::fs::read(&path).unwrap();
         assert_eq!(bytes.len(), 10 * ALIGNMENT);
         assert!(bytes.starts_with(b"front\0\0"));

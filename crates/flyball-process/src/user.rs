@@ -7,7 +7,7 @@ use std::{
     ffi::{CStr, CString, OsString},
     io,
     os::unix::ffi::OsStringExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 /// A user of this machine.
@@ -80,6 +80,16 @@ impl User {
     /// Returns whether this process already runs as that user.
     pub fn is_self(&self) -> bool {
         crate::process::user() == self.uid
+    }
+
+    /// Gives an output of root to this user. Another user may have put a link in its place by now,
+    /// which is not followed.
+    ///
+    /// # Errors
+    /// Those of [`flyball_files::open_output`] and of fchown(2).
+    pub fn give(&self, path: &Path) -> io::Result<()> {
+        let file = flyball_files::open_output(path, flyball_files::Opening::Change, 0)?;
+        std::os::unix::fs::fchown(file, Some(self.uid), Some(self.gid))
     }
 
     /// Accesses files as this user from now on, until the returned value is dropped. New files of

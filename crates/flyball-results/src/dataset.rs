@@ -4,12 +4,11 @@ use std::{
     collections::{BTreeMap, HashMap},
     fs::{self, File},
     io,
-    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
-use flyball_files::{Replacement, open_regular};
+use flyball_files::{Opening, Replacement, make_dirs, open_output, open_regular, remove_output};
 use flyball_table::{
     Cell, Kind as Type,
     parquet::{Column, Read, Table, Words, read},
@@ -119,10 +118,10 @@ impl Dataset {
     /// # Errors
     /// It cannot be made, or the directory holds something else.
     pub fn create(path: &Path) -> Result<Dataset, DatasetError> {
-        fs::create_dir_all(path).map_err(failed("make", path))?;
+        make_dirs(path).map_err(failed("make", path))?;
         if names(path)?.iter().all(|name| name.starts_with('.')) {
             let inner = path.join(format!("version={VERSION}"));
-            fs::create_dir_all(&inner).map_err(failed("make", &inner))?;
+            make_dirs(&inner).map_err(failed("make", &inner))?;
         }
         Dataset::open(path)
     }
@@ -180,9 +179,7 @@ impl Dataset {
 
     fn lock(&self) -> Result<File, DatasetError> {
         let path = self.path.join(LOCK);
-        let mut options = File::options();
-        options.create(true).append(true).read(true);
-        let file = open_regular(&mut options, &path).map_err(failed("open", &path))?;
+        let file = open_output(&path, Opening::Append, 0o666).map_err(failed("open", &path))?;
         let end = Instant::now() + PATIENCE;
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -225,7 +222,7 @@ impl Dataset {
 
     fn write(&mut self, kind: Kind, month: &str, inputs: Vec<Input>) -> Result<(), DatasetError> {
         let folder = self.folder(kind).join(format!("month={month}"));
-        fs::DirBuilder::new().recursive(true).mode(0o777).create(&folder).map_err(failed("make", &folder))?;
+        make_dirs(&folder).map_err(failed("make", &folder))?;
         remove_torn(&folder);
         let mut name = Sha256::new();
         for input in &inputs {
@@ -372,7 +369,7 @@ fn files_of(
 fn remove_torn(folder: &Path) {
     for name in names(folder).unwrap_or_default() {
         if name.starts_with(".flyball-") {
-            let _ = fs::remove_file(folder.join(name));
+            let _ = remove_output(&folder.join(name));
         }
     }
 }

@@ -8,14 +8,12 @@
 use std::{
     fs::File,
     io::{Read, Write},
-    os::unix::fs::OpenOptionsExt,
     path::Path,
     time::{Duration, Instant},
 };
 
 use flyball_process::terminal;
 use flyball_sim::{Caller, SimMachine};
-use rustix::fs::OFlags;
 
 use crate::{SimError, SimSetup};
 
@@ -58,19 +56,12 @@ pub enum StateFault {
 pub(crate) fn resume(setup: &SimSetup, path: &Path, machine: &mut SimMachine) -> Result<File, SimError> {
     let fail = |error: std::io::Error| SimError::State { path: path.to_owned(), error };
     let not_its = |fault| SimError::NotItsState { path: path.to_owned(), fault };
-    // The directory may be /tmp.
-    flyball_files::refuse_foreign_link(path).map_err(fail)?;
-    // Not blocking: opening a FIFO would wait for its writer.
-    let mut file = File::options()
-        .read(true)
-        .append(true)
-        .create(true)
-        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
-        .open(path)
-        .map_err(fail)?;
-    if !file.metadata().map_err(fail)?.is_file() {
-        return Err(not_its(StateFault::NotAFile));
-    }
+    let mut file = match flyball_files::open_output(path, flyball_files::Opening::Append, 0o666) {
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {
+            return Err(not_its(StateFault::NotAFile));
+        }
+        opened => opened.map_err(fail)?,
+    };
     // Before reading: what is read must be what the machine continues from.
     hold(&file, path)?;
     let mut bytes = Vec::new();

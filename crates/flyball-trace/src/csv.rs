@@ -47,7 +47,7 @@ impl CsvFiles {
     /// Files in `directory`, which is made if it is not there. With `per_cpu`, one more for each
     /// CPU.
     pub fn create(directory: &Path, per_cpu: bool) -> Result<CsvFiles, TraceError> {
-        std::fs::create_dir_all(directory).map_err(|error| TraceError::io("create", directory, error))?;
+        flyball_files::make_dirs(directory).map_err(|error| TraceError::io("create", directory, error))?;
         let path = directory.join("cpu.csv");
         let (all, replacement) =
             Replacement::of(&path).map_err(|error| TraceError::io("create", path, error))?;

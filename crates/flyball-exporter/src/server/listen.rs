@@ -5,7 +5,7 @@ use std::{
     net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs as _},
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
-        unix::{fs::FileTypeExt as _, net::UnixListener},
+        unix::net::UnixListener,
     },
     path::PathBuf,
     str::FromStr,
@@ -66,13 +66,7 @@ impl Address {
                 Ok(vec![tcp(*first)?])
             }
             Address::Unix(path) => {
-                // Of a run that was killed. What is not a socket is not ours to remove.
-                if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
-                    && std::os::unix::net::UnixStream::connect(path).is_err()
-                {
-                    std::fs::remove_file(path)?;
-                }
-                let listener = UnixListener::bind(path)?;
+                let listener = flyball_files::listen_at(path)?;
                 listener.set_nonblocking(true)?;
                 Ok(vec![Listener::Unix(listener, Some(path.clone()))])
             }
@@ -183,7 +177,7 @@ impl Drop for Listener {
     fn drop(&mut self) {
         if let Listener::Unix(_, Some(path)) = self {
             // Whether it is still there is of no matter at the end.
-            let _ = std::fs::remove_file(path);
+            let _ = flyball_files::remove_output(path);
         }
     }
 }

@@ -7,13 +7,13 @@
 use std::{
     ffi::OsString,
     fmt,
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     io::{self, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
 
-use flyball_files::open_regular;
+use flyball_files::{Opening, open_output, remove_output, rename_output};
 use flyball_host::Errno;
 use flyball_text::date::Utc;
 use rustix::fs::{FlockOperation, flock};
@@ -164,7 +164,7 @@ impl Recorder {
             day: None,
             is_new: false,
         };
-        match open_regular(OpenOptions::new().read(true).write(true), path) {
+        match open_output(path, Opening::Change, 0) {
             Ok(file) => recorder.go_on(file)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => recorder.begin()?,
             Err(cause) => return Err(recorder.failed(cause)),
@@ -219,9 +219,7 @@ impl Recorder {
     }
 
     fn begin(&mut self) -> Result<(), RecordError> {
-        let mut options = OpenOptions::new();
-        let file = open_regular(options.read(true).write(true).create_new(true), &self.path)
-            .map_err(|cause| self.failed(cause))?;
+        let file = open_output(&self.path, Opening::New, 0o666).map_err(|cause| self.failed(cause))?;
         self.lock(&file)?;
         self.is_new = true;
         self.head(file)
@@ -252,7 +250,7 @@ impl Recorder {
         let free = (1..=MAX_PER_DAY).map(named).find(|path| !path.exists());
         let free = free.unwrap_or_else(|| named(MAX_PER_DAY));
         // The lock and the descriptor stay with the old file, which is complete.
-        fs::rename(&self.path, free).map_err(|cause| self.failed(cause))?;
+        rename_output(&self.path, &free).map_err(|cause| self.failed(cause))?;
         self.begin()
     }
 
@@ -313,7 +311,7 @@ impl Recorder {
             // Oldest first, which `earlier` sorted by the dates in the names: copying changes times
             // of files.
             if is_old || bytes.is_some_and(|most| total > most) {
-                fs::remove_file(path).map_err(|cause| self.failed(cause))?;
+                remove_output(path).map_err(|cause| self.failed(cause))?;
                 total -= status.len();
             }
         }
@@ -332,7 +330,7 @@ impl Recorder {
             return Ok(());
         }
         // The lock is still held: no other recorder has begun with it.
-        fs::remove_file(&self.path).map_err(|cause| self.failed(cause))
+        remove_output(&self.path).map_err(|cause| self.failed(cause))
     }
 
     /// Writes what is waiting. Dropping a recorder loses up to a chunk.

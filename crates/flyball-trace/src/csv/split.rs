@@ -175,7 +175,7 @@ impl Split {
 /// Opens a CPU's file: new, or to go on where it ends.
 fn open(path: &Path, replacement: &mut Option<Replacement>) -> io::Result<File> {
     if let Some(replacement) = replacement {
-        return File::options().append(true).open(replacement.written());
+        return replacement.reopen();
     }
     let (file, new) = Replacement::of(path)?;
     *replacement = Some(new);

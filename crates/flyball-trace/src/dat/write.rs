@@ -186,25 +186,21 @@ impl Description {
     }
 }
 
-/// Writes a whole trace.dat file next to `path`, in `directory`, and renames it, so that a file of
-/// that name is either complete or the previous one.
+/// Writes a whole trace.dat file next to `path` and renames it, so that a file of that name is
+/// either complete or the previous one.
 ///
 /// # Errors
 /// Fails like [`write`]; the error names the path.
 pub fn save(
-    directory: &Path,
     path: &Path,
     version: DatVersion,
     about: &Description,
     cpus: &mut [CpuInput],
 ) -> Result<(), TraceError> {
     let failed = |error| TraceError::io("write", path, error);
-    // Temporary files are for their owner only; a trace is readable by those whom the umask allows.
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o666);
-    let mut builder = tempfile::Builder::new();
-    let mut file = builder.prefix(".trace").permissions(mode).tempfile_in(directory).map_err(failed)?;
-    write(file.as_file_mut(), version, about, cpus).map_err(failed)?;
-    file.into_temp_path().persist(path).map_err(|error| failed(error.error))
+    let (mut file, replacement) = flyball_files::Replacement::of(path).map_err(failed)?;
+    write(&mut file, version, about, cpus).map_err(failed)?;
+    replacement.finish().map_err(failed)
 }
 
 /// Writes a whole trace.dat file to `out`, which must be empty.

@@ -3,7 +3,7 @@
 
 use std::{
     io::{Seek, Write},
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -15,7 +15,7 @@ use flyball_host::{
     Host,
     tracefs::{Instance, InstanceOptions, PageReader, Tracefs, memory_kib},
 };
-use flyball_process::spool::{self, Spool};
+use flyball_process::spool::Spool;
 
 use crate::{
     clock::Clock,
@@ -40,7 +40,6 @@ pub struct Capture {
     instance: Option<Instance>,
     events: Vec<String>,
     about: Origin,
-    directory: PathBuf,
     /// The file, if the file system can take the holes out of it.
     spool: Option<Spool>,
     end: Arc<AtomicBool>,
@@ -135,7 +134,6 @@ impl Capture {
                 machine: options.machine.clone(),
                 trace_id: options.trace_id,
             },
-            directory: options.directory.clone(),
             spool,
             end: Arc::new(AtomicBool::new(false)),
             threads: Vec::new(),
@@ -289,7 +287,7 @@ impl Capture {
                     Place::SpoolPart(_) => None,
                 })
                 .collect();
-            return Ok(dat::save(&self.directory, path, version, about, &mut inputs)?);
+            return Ok(dat::save(path, version, about, &mut inputs)?);
         };
         let sizes: Vec<(u32, u64)> = parts.iter().map(|part| (part.cpu, part.size)).collect();
         drop(parts);
@@ -304,12 +302,7 @@ impl Capture {
             if file.metadata()?.len() < head.end {
                 file.set_len(head.end)?;
             }
-            // A name that does not exist, then the wanted one: a file that was there is replaced as
-            // a whole.
-            let near = tempfile::Builder::new()
-                .prefix(".trace")
-                .make_in(&self.directory, |path| spool::give_name(&file, path))?;
-            near.into_temp_path().persist(path).map_err(|error| error.error)
+            flyball_files::Replacement::of_unnamed(path, &file)?.finish()
         };
         Ok(write().map_err(|error| TraceError::io("write", path, error))?)
     }

@@ -4,7 +4,6 @@
 
 use std::{
     io::Write as _,
-    os::unix::fs::OpenOptionsExt as _,
     path::Path,
     process::{ExitCode, Stdio},
     sync::{
@@ -242,8 +241,7 @@ impl Daemon for Process {
 fn keep_pid_file(path: &Path) -> Result<(), Ended> {
     let mut options = std::fs::File::options();
     // Not truncated: until it is locked, the content may be that of a daemon that runs.
-    options.write(true).create(true).truncate(false).mode(0o600);
-    let Ok(mut file) = flyball_files::open_regular(&mut options, path) else {
+    let Ok(mut file) = flyball_files::open_output(path, flyball_files::Opening::Keep, 0o600) else {
         return Err(Ended(1));
     };
     if !flyball_process::try_lock(&file).unwrap_or(false) {

@@ -59,7 +59,7 @@ pub(crate) fn run(top: Command, args: &Args) -> Result<Exit, Failure> {
     let mut top = help::without_machine(top);
     top.build();
     if let Some(dir) = &args.dir {
-        std::fs::create_dir_all(dir).map_err(failed)?;
+        flyball_files::make_dirs(dir).map_err(failed)?;
         for (path, command) in pages(&top) {
             let page = breakable(&page(&top, &path, command).render());
             flyball_files::replace(&dir.join(format!("{}.1", path.join("-"))), page.as_bytes())

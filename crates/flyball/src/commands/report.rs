@@ -161,7 +161,7 @@ pub(super) fn save(place: &Path, name: &str, bytes: &[u8]) -> Result<(), Failure
 }
 
 fn make(place: &Path) -> Result<(), Failure> {
-    std::fs::create_dir_all(place)
+    flyball_files::make_dirs(place)
         .map_err(|error| Failure::failed(format!("cannot create {}: {error}", place.display())))
 }
 

@@ -105,8 +105,8 @@ impl Args {
         let _as_user = user.as_ref().map(User::for_files);
         let directory = Path::new("results").join(&self.name);
         let failed = |error| Failure::failed(format!("cannot make {}: {error}", directory.display()));
-        std::fs::create_dir_all("results").map_err(failed)?;
-        std::fs::create_dir(&directory).map_err(|error| match error.kind() {
+        flyball_files::make_dirs(Path::new("results")).map_err(failed)?;
+        flyball_files::make_dir(&directory).map_err(|error| match error.kind() {
             std::io::ErrorKind::AlreadyExists => {
                 Failure::usage(format!("{} exists; give a unique test name", directory.display()))
             }

@@ -3,13 +3,13 @@
 
 use std::{
     fs,
-    os::unix::fs::symlink,
+    os::unix::fs::{chown, lchown, symlink},
     path::{Path, PathBuf},
     process::{Command, Output},
     time::{Duration, Instant},
 };
 
-use flyball_testing::tar;
+use flyball_testing::{flyball as program, tar};
 
 /// Runs flyball on a machine with 1.5 GB of address space. What needs more is killed by an abort,
 /// and has no exit code.
@@ -181,4 +181,69 @@ fn a_machine_chooses_no_labels_of_a_node() {
         labels.lines().all(|line| line.starts_with("flyball.") && line.matches('=').count() == 1),
         "{labels}"
     );
+}
+
+/// Every option of root that names an output, through a link that another user has put on the way.
+#[test]
+fn no_output_of_root_goes_through_a_link_of_another_user() {
+    let folder = tempfile::tempdir().unwrap();
+    let (theirs, ours) = (folder.path().join("theirs"), folder.path().join("ours"));
+    fs::create_dir(&theirs).unwrap();
+    fs::create_dir(&ours).unwrap();
+    symlink(&ours, theirs.join("way")).unwrap();
+    if lchown(theirs.join("way"), Some(65534), None).and_then(|()| chown(&theirs, Some(65534), None)).is_err()
+    {
+        flyball_testing::skip(1, "links of another user", "only root can make them");
+        return;
+    }
+    let out = theirs.join("way/new");
+    let out = out.to_str().unwrap();
+    let flyball = |words: &[&str]| {
+        let words = words.iter().map(|word| word.replace("OUT", out));
+        program!().current_dir(&folder).args(words).env_remove("SUDO_UID").output().unwrap()
+    };
+    let sim = ["-M", "sim:ryzen-5750g"];
+    let made = flyball(&[&sim[..], &["trace", "record", "-o", "rec.dat", "-t", "0.1"]].concat());
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let compare = ["compare", "--arm", "now", "--arm", "b:", "--rounds", "2", "-o"];
+    let made = flyball(&[&sim[..], &compare, &["run", "--workload", "spin"]].concat());
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let commands: [&[&str]; 16] = [
+        &["-M", "sim:ryzen-5750g", "record", "OUT"],
+        &["-M", "sim:ryzen-5750g", "save", "OUT"],
+        &["-M", "sim:ryzen-5750g", "trace", "record", "-o", "OUT", "-t", "0.1"],
+        &["trace", "report", "rec.dat", "--csv", "OUT"],
+        &["trace", "report", "rec.dat", "--html", "OUT"],
+        &["trace", "report", "rec.dat", "--plots", "OUT"],
+        &["report", "run", "-o", "OUT"],
+        &["results", "add", "OUT", "run"],
+        &[
+            "-M",
+            "sim:ryzen-5750g",
+            "compare",
+            "--arm",
+            "a:",
+            "--arm",
+            "b:",
+            "-o",
+            "OUT",
+            "--workload",
+            "spin",
+        ],
+        &["-M", "sim:ryzen-5750g", "top", "--record", "OUT", "--samples", "2"],
+        &["-M", "sim:ryzen-5750g", "--sim-state", "OUT", "show"],
+        &["-M", "sim:tpmi-small", "intel-speed-select", "-o", "OUT", "perf-profile", "info"],
+        &["-M", "sim:ryzen-5750g", "exporter", "--textfile", "OUT"],
+        &["-M", "sim:ryzen-5750g", "exporter", "--web.listen-address", "unix:OUT"],
+        &["man", "--dir", "OUT"],
+        &["trace", "report", "rec.dat", "--csv", "OUT/below"],
+    ];
+    for words in commands {
+        let ran = flyball(words);
+        let text = String::from_utf8_lossy(&ran.stderr);
+        // The kernel's tool has closed stderr by then.
+        let is_named = text.contains("link of user 65534") || words.contains(&"intel-speed-select");
+        assert!(!ran.status.success() && is_named, "{words:?}: {text}");
+        assert_eq!(fs::read_dir(&ours).unwrap().count(), 0, "{words:?}");
+    }
 }

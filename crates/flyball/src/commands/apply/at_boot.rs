@@ -3,8 +3,7 @@
 
 use std::{
     fmt::Write as _,
-    fs, io,
-    os::unix::fs::symlink,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -102,14 +101,14 @@ fn enable(root: &Path, unit: &str) -> Result<Vec<PathBuf>, Failure> {
         let path = root.join(folder).join(name);
         let program = std::env::current_exe().map_err(|error| fail(&path, error))?;
         let text = TEMPLATE.replace("/usr/bin/flyball", &program.display().to_string());
-        fs::create_dir_all(root.join(folder)).map_err(|error| fail(&path, error))?;
+        flyball_files::make_dirs(&root.join(folder)).map_err(|error| fail(&path, error))?;
         flyball_files::replace(&path, text.as_bytes()).map_err(|error| fail(&path, error))?;
         made.push(path);
     }
     let wants = root.join("etc/systemd/system/multi-user.target.wants");
     let link = wants.join(unit);
-    fs::create_dir_all(&wants).map_err(|error| fail(&link, error))?;
-    match symlink(format!("/{folder}/{name}"), &link) {
+    flyball_files::make_dirs(&wants).map_err(|error| fail(&link, error))?;
+    match flyball_files::link_output(format!("/{folder}/{name}").as_ref(), &link) {
         Ok(()) => made.push(link),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(fail(&link, error)),

@@ -99,7 +99,7 @@ pub(super) fn write(
     seconds: bool,
     simulated: Option<&str>,
 ) -> Result<usize, Failure> {
-    std::fs::create_dir_all(directory)
+    flyball_files::make_dirs(directory)
         .map_err(|error| Failure::failed(format!("cannot write {}: {error}", directory.display())))?;
     let mut out = Pictures { directory, format, simulated, count: 0 };
     let time = Axis::new("elapsed time", if seconds { "s" } else { "ticks" });

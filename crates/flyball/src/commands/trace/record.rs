@@ -229,9 +229,8 @@ pub(super) fn make(
     let code = wait(host, time, &mut capture, program.as_mut(), &interrupted).map_err(failure)?;
     let summary = capture.stop(&args.output, args.file_version).map_err(failure)?;
     if let Some(user) = &user {
-        // Made as root, which tracefs needs. Not following: another user may have put a link in its
-        // place by now.
-        std::os::unix::fs::lchown(&args.output, Some(user.uid), Some(user.gid)).map_err(|error| {
+        // Made as root, which tracefs needs.
+        user.give(&args.output).map_err(|error| {
             Failure::failed(format!("cannot give {} to {}: {error}", args.output.display(), user.name))
         })?;
     }

@@ -113,6 +113,54 @@ fn no_static_that_changes() {
     }
 }
 
+/// Outputs are made, renamed and removed where no other user's link leads. The rest is in
+/// directories that no other user can write, has no name, or is a kernel's.
+#[test]
+fn outputs_are_made_by_flyball_files() {
+    const WAYS: [&str; 14] = [
+        "File::create(",
+        "File::create_new(",
+        "fs::write(",
+        "create_dir",
+        "DirBuilder",
+        "create(true)",
+        "create_new(true)",
+        "fs::rename",
+        "fs::remove_",
+        "fs::copy",
+        "fs::symlink(",
+        "hard_link(",
+        "chown(",
+        "tempfile_in(",
+    ];
+    const ALLOWED: [(&str, &str); 10] = [
+        ("crates/flyball-files/", "this is it"),
+        ("crates/flyball-control/src/write/", "the state directory"),
+        ("crates/flyball-hold/src/store.rs", "the state directory"),
+        ("crates/flyball/src/commands/hold/readings.rs", "the state directory"),
+        ("crates/flyball-host/src/topology/stored.rs", "the state directory"),
+        ("crates/flyball-host/src/tracefs/mount.rs", "tracefs"),
+        ("crates/flyball-process/src/user.rs", "a file that `open_output` opened"),
+        ("crates/flyball-measure/src/workload/command.rs", "names that are new, in the temporary directory"),
+        ("crates/flyball-sim/src/serve/namespace.rs", "mounts that only the served programs see"),
+        ("crates/flyball-trace/src/live/collect.rs", "files without names"),
+    ];
+    let mut wrong = Vec::new();
+    for source in &sources() {
+        if ALLOWED.iter().any(|(path, _)| source.path.starts_with(path)) {
+            continue;
+        }
+        let code = source.product();
+        for way in WAYS {
+            // `ParquetFile::create(` is not `File::create(`.
+            let whole = |place: usize| !code[..place].ends_with(char::is_alphanumeric);
+            let found = code.match_indices(way).filter(|(place, _)| whole(*place));
+            wrong.extend(found.map(|(place, _)| at(source, place, way)));
+        }
+    }
+    fail(&wrong, "outputs are made by flyball-files (`Replacement`, `open_output`, `make_dirs`)");
+}
+
 /// What flyball prints goes through `terminal.rs` or `output.rs`, which show control characters
 /// instead of sending them.
 #[test]

@@ -46,10 +46,12 @@ impl Source {
     }
 
     fn before_tests(&self) -> &str {
-        let module =
-            |(at, _): &(usize, &str)| self.text[*at..].lines().nth(1).is_some_and(|line| line.ends_with('{'));
+        let module = |(at, _): &(usize, &str)| {
+            let line = self.text[*at..].lines().nth(1).unwrap_or_default();
+            line.ends_with('{') && (line.starts_with("mod ") || line.starts_with("pub(crate) mod "))
+        };
         let end =
-            self.text.match_indices("#[cfg(test)]\nmod ").find(module).map_or(self.text.len(), |(at, _)| at);
+            self.text.match_indices("#[cfg(test)]\n").find(module).map_or(self.text.len(), |(at, _)| at);
         &self.text[..end]
     }
 
