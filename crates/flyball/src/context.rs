@@ -3,7 +3,10 @@
 
 use std::{cell::OnceCell, path::PathBuf, time::Duration};
 
-use flyball_control::write::state::{LockError, Patience, StateDir};
+use flyball_control::write::{
+    state::{LockError, Patience, StateDir},
+    transaction::TransactionError,
+};
 use flyball_files::Scratch;
 use flyball_host::Host;
 use flyball_simhost::{STATE_HELD, SimHost};
@@ -51,23 +54,24 @@ impl Context {
             MachineArg::Tree(root) => Some(root.join("run/flyball")),
             _ => None,
         };
-        match (given, home) {
+        let state = match (given, home, &self.machine) {
             // Both are locked: otherwise two flyballs with different directories could change one
             // machine at a time.
-            (Some(given), Some(home)) => return Ok(StateDir::new(given).on_machine(home)),
-            (Some(path), None) | (None, Some(path)) => return Ok(StateDir::new(path)),
-            (None, None) => {}
-        }
-        match &self.machine {
-            MachineArg::Simulated(setup) => match setup.journal() {
-                Some(journal) => Ok(StateDir::new(journal)),
+            (Some(given), Some(home), _) => StateDir::new(given).on_machine(home),
+            (Some(path), None, _) | (None, Some(path), _) => StateDir::new(path),
+            (None, None, MachineArg::Simulated(setup)) => match setup.journal() {
+                Some(journal) => StateDir::new(journal),
                 // The machine ends with this process, and its journal with it.
-                None => Ok(StateDir::new(self.scratch()?.path().join("state"))),
+                None => StateDir::new(self.scratch()?.path().join("state")),
             },
-            other => Err(Failure::usage(format!(
-                "changing '{other}' needs a place for its journal: give --state-dir DIR"
-            ))),
-        }
+            (None, None, other) => {
+                return Err(Failure::usage(format!(
+                    "changing '{other}' needs a place for its journal: give --state-dir DIR"
+                )));
+            }
+        };
+        state.check().map_err(TransactionError::Lock)?;
+        Ok(state)
     }
 
     /// The same, for a change that is worth waiting for: the service has the lock while it

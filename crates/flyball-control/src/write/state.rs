@@ -93,6 +93,21 @@ impl StateDir {
         check(&path)
     }
 
+    /// Refuses a directory that another user owns or may write to, as [`StateDir::create`] does: an
+    /// empty one would look as if nothing had been changed. What cannot be looked at is left to
+    /// what opens the files.
+    ///
+    /// # Errors
+    /// [`LockError::Io`] with `InvalidInput` for such a directory.
+    pub fn check(&self) -> Result<(), LockError> {
+        match std::path::absolute(&self.path).and_then(|path| check(&path)) {
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                Err(LockError::Io { path: self.path.clone(), error })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Takes the lock, or returns its holder.
     ///
     /// # Errors
@@ -378,10 +393,10 @@ mod tests {
         let open = |mode| std::fs::set_permissions(state.path(), PermissionsExt::from_mode(mode)).unwrap();
         open(0o1777);
         let refused = |state: &StateDir| matches!(state.lock("x"), Err(LockError::Io { error, .. }) if error.kind() == io::ErrorKind::InvalidInput);
-        assert!(refused(&state));
+        assert!(refused(&state) && state.check().is_err());
         assert!(!state.lock_path().exists());
         open(0o755);
-        assert!(state.lock("x").is_ok());
+        assert!(state.check().is_ok() && state.lock("x").is_ok());
         // Whoever may rename the directory above can replace it after it was checked.
         std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
         assert!(refused(&state));
