@@ -66,7 +66,7 @@ pub fn owners(host: &dyn Host) -> Vec<Owner> {
         for known in KNOWN {
             // A longer name is cut by the kernel: both sides are compared cut.
             let is = |process: &str| cut(process) == name || script.as_deref() == Some(process);
-            if known.processes.iter().any(|process| is(process)) {
+            if known.processes.iter().any(|process| is(process)) && may_write(host, pid, known) {
                 take(known, Some(pid));
             }
         }
@@ -77,6 +77,17 @@ pub fn owners(host: &dyn Host) -> Vec<Owner> {
         }
     }
     found
+}
+
+/// Returns whether a process can be the program, and not one of a user that has its name: the
+/// programs run as root, but gamemoded asks a helper of root's. A recording without the process's
+/// user is believed.
+fn may_write(host: &dyn Host, pid: u32, known: &Known) -> bool {
+    let status = host.read(&format!("/proc/{pid}/status")).unwrap_or_default();
+    // The real user, then the effective one (proc_pid_status(5)).
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    let effective = users.and_then(|users| users.split_whitespace().nth(1));
+    known.program == Program::GameMode || effective.is_none_or(|user| user == "0")
 }
 
 /// Returns whether the program's own configuration keeps it from acting.
@@ -143,17 +154,24 @@ mod tests {
         put("proc/13/comm", "python3\n");
         put("proc/13/cmdline", "/usr/bin/python3\0-Es\0/usr/sbin/tuned\0-l\0");
         put("proc/14/comm", "tunedish\n");
+        put("proc/11/comm", "thermald\n");
+        put("proc/11/status", "Name:\tthermald\nUid:\t0\t1000\t0\t0\n");
+        put("proc/13/status", "Name:\tpython3\nUid:\t1000\t0\t0\t0\n");
+        put("proc/16/comm", "gamemoded\n");
+        put("proc/16/status", "Uid:\t1000\t1000\t1000\t1000\n");
         put("proc/self/comm", "thermald\n");
         put("proc/15/comm", "irqbalance\n");
         put("run/tlp/last_pwr", "0\n");
         let host = Recorded::open(folder.path()).unwrap();
         let found: Vec<_> = owners(&host).into_iter().map(|owner| (owner.name, owner.pid)).collect();
-        assert_eq!(found, [("power-profiles-daemon", Some(12)), ("tuned", Some(13)), ("TLP", None)]);
+        let expected =
+            [("power-profiles-daemon", Some(12)), ("tuned", Some(13)), ("gamemode", Some(16)), ("TLP", None)];
+        assert_eq!(found, expected);
         assert_eq!(irqbalance(&host), Some(15));
         let names = || owners(&Recorded::open(folder.path()).unwrap()).len();
         put("etc/tlp.conf", "TLP_ENABLE=0\n#TLP_ENABLE=1\nTLP_ENABLE=1\n");
-        assert_eq!(names(), 3, "the last assignment counts");
+        assert_eq!(names(), 4, "the last assignment counts");
         put("etc/tlp.conf", "TLP_ENABLE=1\nTLP_ENABLE=0\n");
-        assert_eq!(names(), 2);
+        assert_eq!(names(), 3);
     }
 }

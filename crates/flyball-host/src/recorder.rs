@@ -389,6 +389,13 @@ impl<W: Write> Recorder<'_, W> {
             if DAEMONS.iter().any(|daemon| name.starts_with(daemon)) {
                 self.writer.file(path.trim_start_matches('/'), format!("{name}\n").as_bytes(), false)?;
                 self.summary.files += 1;
+                // Whose it is: a user's process may have the name of a daemon.
+                let path = format!("/proc/{process}/status");
+                let status = self.host.read(&path).unwrap_or_default();
+                if let Some(users) = status.lines().find(|line| line.starts_with("Uid:")) {
+                    self.writer.file(path.trim_start_matches('/'), format!("{users}\n").as_bytes(), false)?;
+                    self.summary.files += 1;
+                }
             }
         }
         Ok(())
