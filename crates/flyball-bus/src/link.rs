@@ -16,9 +16,17 @@ use crate::{
 /// refused before the service hears of it.
 const MAX_WAITING: usize = 64;
 
-/// Such questions of one user, and those to polkit, which wait as long as a user does not answer a
-/// dialogue: those of other users still find room.
+/// Such questions of one user.
 const MAX_WAITING_OF_USER: usize = 16;
+
+/// Questions to polkit of all users that wait for an answer. The bus lets a connection wait for 128
+/// answers (`max_replies_per_connection`), and the others are for asking who a caller is: root's
+/// calls need that too.
+const MAX_CHECKS: usize = 96;
+
+/// Such questions of one user. They wait as long as the user does not answer a dialogue, and nobody
+/// has two dialogues open at a time for long. 48 users together can use up all of them.
+const MAX_CHECKS_OF_USER: usize = 2;
 
 /// What the main task waits for.
 pub(crate) enum News {
@@ -93,7 +101,7 @@ impl Link {
     pub(crate) fn begin_check(&self, user: u32) -> Result<Check<'_>, Refusal> {
         let mut checks = lock(&self.checks);
         let of_user = checks.iter().filter(|other| **other == user).count();
-        if of_user >= MAX_WAITING_OF_USER {
+        if of_user >= MAX_CHECKS_OF_USER || checks.len() >= MAX_CHECKS {
             return Err(Refusal::new(Why::TooMany, "too many calls wait for an authorization"));
         }
         checks.push(user);
@@ -137,5 +145,29 @@ impl Drop for Check<'_> {
         if let Some(at) = checks.iter().position(|user| *user == self.user) {
             checks.swap_remove(at);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_to_polkit_leave_room_for_others() {
+        let (service, _end) = UnixStream::pair().unwrap();
+        let link = Link::start(service, 0).unwrap();
+        let held: Vec<_> = (1000..1009)
+            .flat_map(|user| (0..20).map(move |_| user))
+            .filter_map(|user| link.begin_check(user).ok())
+            .collect();
+        assert_eq!(held.len(), 9 * MAX_CHECKS_OF_USER);
+        let other = link.begin_check(999).ok().unwrap();
+        drop(held);
+        assert!(link.begin_check(1000).is_ok());
+        drop(other);
+        let all: Vec<_> = (1000..2000).filter_map(|user| link.begin_check(user).ok()).collect();
+        assert_eq!(all.len(), MAX_CHECKS);
+        // Root is not asked about.
+        assert!(!link.is_bounded(0));
     }
 }
