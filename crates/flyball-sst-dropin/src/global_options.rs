@@ -39,6 +39,20 @@ pub(super) struct GlobalOptions {
     pub pause: Duration,
 }
 
+/// Returns the files of `--out`; `None` with `--oob`, which starts a daemon.
+pub fn outputs(args: &[String]) -> Option<Vec<String>> {
+    let mut getopt = Getopt::new(args);
+    let mut files = Vec::new();
+    while let Found::Option(letter, value) = getopt.next(SHORT, LONG, true) {
+        match letter {
+            'o' => files.extend(value),
+            'b' => return None,
+            _ => {}
+        }
+    }
+    Some(files)
+}
+
 /// Reads the options up to the feature word.
 ///
 /// Options act in the order in which they are given, as in the tool: `--info` and `--version` end

@@ -36,5 +36,6 @@ mod words;
 mod tests;
 
 pub use daemon::Daemon;
+pub use global_options::outputs;
 pub use run::{Environment, run};
 pub use session::Ended;

@@ -324,6 +324,9 @@ impl Command {
                 args.files(&mut files) || (args.looks() && recorded && of_machine(&mut files))
             }
             Command::Sim(args) => sim::files(args, &mut files),
+            // A server needs its sockets.
+            Command::Exporter(args) => recorded && args.files(&mut files) && of_machine(&mut files),
+            Command::IntelSpeedSelect(args) => recorded && args.files(&mut files) && of_machine(&mut files),
             // They change the machine, run programs or keep working on a machine whose files cannot
             // be listed.
             Command::Restore(_)
@@ -332,11 +335,9 @@ impl Command {
             | Command::Tune(_)
             | Command::Run(_)
             | Command::Wake(_)
-            | Command::Exporter(_)
             | Command::Guest(_)
             | Command::Task(_)
             | Command::Guardian(_)
-            | Command::IntelSpeedSelect(_)
             | Command::AmdPstateTrace(_)
             | Command::IntelPstateTracer(_) => false,
             // It looks for names in any directory.

@@ -6,6 +6,7 @@ use std::{path::PathBuf, time::Duration};
 
 use flyball_exporter::{Collector, Format, Options, server::Address};
 use flyball_host::Host;
+use flyball_process::confine::Confinement;
 
 use crate::{
     context::Context,
@@ -84,6 +85,16 @@ pub(crate) struct Args {
     /// File with users and TLS, in the format of Prometheus' exporter-toolkit.
     #[arg(long = "web.config.file", value_name = "FILE")]
     config: Option<PathBuf>,
+}
+
+impl Args {
+    /// Adds the file that it writes. Answers whether it writes one or prints, and serves nothing.
+    pub(super) fn files(&self, files: &mut Confinement) -> bool {
+        if let Some(file) = &self.textfile {
+            files.write(file);
+        }
+        self.stdout || self.textfile.is_some()
+    }
 }
 
 /// The default port, on loopback.

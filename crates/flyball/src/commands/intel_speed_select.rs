@@ -14,6 +14,7 @@ use std::{
 };
 
 use flyball_host::{Host, Kind, thermal::CapabilityEvents};
+use flyball_process::confine::Confinement;
 use flyball_sst_dropin::{Daemon, Ended, Environment};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -42,6 +43,24 @@ pub(crate) struct Args {
     /// codes.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORDS")]
     words: Vec<String>,
+}
+
+impl Args {
+    /// Adds the files that it writes; `false` for its daemon, which starts a program.
+    pub(super) fn files(&self, files: &mut Confinement) -> bool {
+        files_of(&words_of_tool(&self.words), files)
+    }
+}
+
+fn files_of(words: &[String], files: &mut Confinement) -> bool {
+    let outputs = flyball_sst_dropin::outputs(words);
+    outputs.iter().flatten().for_each(|file| files.write(file.as_ref()));
+    outputs.is_some()
+}
+
+/// The tool's words as the kernel would give them to it.
+fn words_of_tool(words: &[String]) -> Vec<String> {
+    std::iter::once(NAME.to_owned()).chain(words.iter().cloned()).collect()
 }
 
 /// Runs the tool if this process was started by its name or with it as the command; `None`
@@ -118,6 +137,11 @@ fn machine_of_words(args: &[String]) -> Result<(Option<String>, Vec<String>), Fa
 }
 
 fn on(machine: &MachineArg, args: &[String]) -> ExitCode {
+    let mut files = Confinement::default();
+    if matches!(machine, MachineArg::Recorded(_)) && files_of(args, &mut files) && machine.files(&mut files) {
+        // As in `main`: a kernel that cannot confine is no failure.
+        let _ = files.enter();
+    }
     match machine.open().and_then(|host| run_on(host.as_ref(), args)) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => report(&failure),
@@ -163,8 +187,7 @@ fn standard_output() -> Box<dyn std::io::Write> {
 /// Runs the tool if clap parsed the command line.
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
-    let words: Vec<String> = std::iter::once(NAME.to_owned()).chain(args.words.iter().cloned()).collect();
-    run_on(host.as_ref(), &words).map(Exit::Command)
+    run_on(host.as_ref(), &words_of_tool(&args.words)).map(Exit::Command)
 }
 
 /// This process as a daemon.
@@ -239,7 +262,6 @@ impl Daemon for Process {
 
 /// Locks the pid file; only one daemon can.
 fn keep_pid_file(path: &Path) -> Result<(), Ended> {
-    let mut options = std::fs::File::options();
     // Not truncated: until it is locked, the content may be that of a daemon that runs.
     let Ok(mut file) = flyball_files::open_output(path, flyball_files::Opening::Keep, 0o600) else {
         return Err(Ended(1));

@@ -135,6 +135,8 @@ fn no_call_of_a_reader_is_refused() {
         "top --samples 1",
         "set -n governor=performance",
         "apply -n balanced",
+        "exporter --stdout",
+        "intel-speed-select -o levels perf-profile info",
     ];
     let others = [
         "why --replay seen",
