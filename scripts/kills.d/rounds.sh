@@ -3,7 +3,8 @@
 #
 # Each round starts a command that changes settings, kills it after a random time (in half of the rounds the processes that
 # it started too), restores, and looks at every setting with the shell. In a quarter of the rounds the first restore
-# is killed as well. look.sh must be next to this script.
+# is killed as well. In a third of the rounds the service runs, and is killed too in half of them. look.sh must be next to
+# this script.
 # shellcheck disable=SC2034 # look.sh uses it
 C=/sys/devices/system/cpu
 F=/tmp/flyball-under-test.$$
@@ -24,7 +25,7 @@ random=$((random * 7919 + 1))
 # the driver answers.
 see() {
     look
-    [ "$kinds" = 11 ] || "$F" get sst-level sst-bf sst-tf sst-cp sst-cp-priority clos clos-min clos-max clos-weight 2>&1
+    [ "$kinds" = 15 ] || "$F" get sst-level sst-bf sst-tf sst-cp sst-cp-priority clos clos-min clos-max clos-weight 2>&1
 }
 
 # `usleep` is in busybox, not in coreutils, whose `sleep` takes fractions.
@@ -39,8 +40,8 @@ own() {
     done
 }
 
-kinds=11
-[ ! -e /dev/isst_interface ] || kinds=17
+kinds=15
+[ ! -e /dev/isst_interface ] || kinds=21
 
 command() {
     next $kinds
@@ -56,13 +57,19 @@ command() {
         8) set -- set online=off -c 1 ;;
         9) set -- quiet --cpus 1 -- sleep 0.3 ;;
         10) set -- compare --arm now --arm 'b: governor=performance' --rounds 2 -- true ;;
-        11) set -- set sst-cp=on sst-bf=on ;;
-        12) set -- set sst-cp=on sst-tf=on governor=performance ;;
-        13) set -- set sst-cp=on clos-max:3=1.5GHz clos=3 ;;
-        14) set -- set sst-cp-priority=ordered clos-weight:1=9 turbo=off ;;
-        15) set -- set sst-level=4 ;;
-        16) set -- run sst-cp=on clos=2 -c 0-1 -- sleep 0.3 ;;
+        11) set -- hold add one governor=performance ;;
+        12) set -- hold add two max-freq=2GHz turbo=off --priority 200 ;;
+        13) set -- hold release one ;;
+        14) set -- hold run ;;
+        15) set -- set sst-cp=on sst-bf=on ;;
+        16) set -- set sst-cp=on sst-tf=on governor=performance ;;
+        17) set -- set sst-cp=on clos-max:3=1.5GHz clos=3 ;;
+        18) set -- set sst-cp-priority=ordered clos-weight:1=9 turbo=off ;;
+        19) set -- set sst-level=4 ;;
+        20) set -- run sst-cp=on clos=2 -c 0-1 -- sleep 0.3 ;;
     esac
+    # What the second, the release and the service meet.
+    case $number in 12 | 13 | 14) "$F" hold add one governor=performance > /dev/null 2>&1 || absent=$((absent + 1)) ;; esac
     "$F" "$@" > /tmp/kills-out.$$ 2>&1 &
     child=$!
 }
@@ -70,7 +77,7 @@ command() {
 # Hundredths of a second since boot.
 now() { read -r up _ < /proc/uptime; up=${up%.*}${up#*.}; }
 
-kills=0 restores=0 ended=0 undone=0 exact=0 kept=0 false=0
+kills=0 restores=0 services=0 absent=0 ended=0 undone=0 exact=0 kept=0 false=0
 before=$(see)
 [ -n "$before" ] || { echo "false: no settings here"; exit 1; }
 cd /tmp || exit 1
@@ -86,6 +93,13 @@ for _ in 1 2; do
 done
 while [ $i -lt "$rounds" ]; do
     i=$((i + 1))
+    service=
+    next 3
+    if [ "$number" = 0 ]; then
+        "$F" hold run > /tmp/kills-service.$$ 2>&1 &
+        service=$! services=$((services + 1))
+        pause $took
+    fi
     command
     what="case $number"
     next 5
@@ -98,6 +112,12 @@ while [ $i -lt "$rounds" ]; do
         for pid in $(own); do kill -9 "$pid" 2> /dev/null && kills=$((kills + 1)); done
     fi
     wait $child 2> /dev/null
+    next 2
+    if [ -n "$service" ] && [ "$number" = 0 ]; then
+        kill -9 $service 2> /dev/null && kills=$((kills + 1))
+        wait $service 2> /dev/null
+        service=
+    fi
     next 4
     if [ "$number" = 0 ]; then
         "$F" restore > /dev/null 2>&1 &
@@ -117,6 +137,10 @@ while [ $i -lt "$rounds" ]; do
         pause 500000
     done
     seen=$(see)
+    if [ -n "$service" ]; then
+        kill -9 $service 2> /dev/null
+        wait $service 2> /dev/null
+    fi
     ! grep -q '^undone: ' /tmp/kills-restore.$$ || undone=$((undone + 1))
     if [ "$code" = 0 ] && [ "$seen" = "$before" ]; then
         exact=$((exact + 1))
@@ -133,4 +157,4 @@ while [ $i -lt "$rounds" ]; do
     fi
 done
 rm -f "$F" /tmp/kills-*.$$
-echo "sum: $rounds rounds $kills kills $restores kills-of-restore $ended ended-before $undone undone-by-restore $exact exact $kept not-restored $false false"
+echo "sum: $rounds rounds $kills kills $restores kills-of-restore $services services $absent holds-refused $ended ended-before $undone undone-by-restore $exact exact $kept not-restored $false false"
