@@ -101,6 +101,14 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
     report.notes.extend(programs::zeros(&report.arms));
     let changed = notes::changed_differences(&report);
     report.notes.extend(changed.iter().map(|(.., note)| note.clone()));
+    // There is no one difference that rounds could have shown.
+    for comparison in &mut report.comparisons {
+        if changed.iter().any(|(quantity, arm, _)| (*quantity, *arm) == (comparison.quantity, comparison.arm))
+        {
+            comparison.shows = None;
+            comparison.rounds_for_one_percent = None;
+        }
+    }
     report.notes.extend(notes(manifest, &counted, &report, &changed));
     report
 }

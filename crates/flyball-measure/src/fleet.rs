@@ -137,7 +137,7 @@ fn judge(
         verdict: Verdict::NoDifferenceShown,
         between: whole.between,
         i_squared: whole.i_squared,
-        next: stats::next_machine(&estimates, confidence).map(as_change),
+        next: stats::next_machine(&estimates, joint).map(as_change),
         better: counts[0],
         worse: counts[1],
         undecided: counts[2],

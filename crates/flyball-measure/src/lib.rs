@@ -49,7 +49,7 @@ pub use run_directory::{
     BackgroundNote, BisectNote, Boot, ContentFault, ExperimentNote, FORMAT, MachineNote, Manifest, QuietNote,
     RecordError, Round, RunDirectory, Sampled, SystemNote, TraceNote, VERSION, WorkloadNote,
 };
-pub use schedule::{Length, Schedule};
+pub use schedule::{Length, Schedule, USUAL_ROUNDS};
 pub use settings::{NoSettings, RefusedArm, Settings, SettingsError, SettingsSnapshot, UserKnobError};
 pub use speed::{RoundSpeed, SpeedLoss, SpeedNote};
 pub use workload::{

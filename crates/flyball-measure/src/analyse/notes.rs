@@ -88,13 +88,18 @@ pub(super) fn slow_warm_up(manifest: &Manifest, rounds: &[Round]) -> Option<Stri
     if manifest.workload.reader.is_none() || manifest.workload.hooks.prepare.is_some() {
         return None;
     }
-    let seconds = |warm_up: bool| {
-        rounds.iter().filter(move |round| round.warm_up == warm_up).map(|round| round.outcome.seconds)
+    let of_arm = |arm: usize| {
+        let seconds = |warm_up: bool| {
+            let rounds = rounds.iter().filter(move |round| round.arm == arm && round.warm_up == warm_up);
+            rounds.map(|round| round.outcome.seconds)
+        };
+        let slowest = seconds(true).max_by(f64::total_cmp)?;
+        let median = crate::stats::median(&seconds(false).collect::<Vec<_>>())?;
+        // Below a tenth of a second, starting a program for the first time is most of it.
+        (slowest > TIMES * median && slowest > 0.1).then_some((slowest, median))
     };
-    let slowest = seconds(true).max_by(f64::total_cmp)?;
-    let median = crate::stats::median(&seconds(false).collect::<Vec<_>>())?;
-    // Below a tenth of a second, starting a program for the first time is most of it.
-    (slowest > TIMES * median && slowest > 0.1).then(|| {
+    let found = (0..manifest.arms.len()).filter_map(of_arm);
+    found.max_by(|one, other| one.0.total_cmp(&other.0)).map(|(slowest, median)| {
         format!(
             "A warm-up round took {} s, the rounds that count {} s (median): if the first run does work that later ones find \
              done, as make does, undo it before each round (--prepare 'make clean').",
@@ -275,9 +280,14 @@ impl Mean {
     }
 
     /// The probability of means that differ so much if the arms of each block could as well be
-    /// exchanged, of 1,999 random exchanges. `None` without common blocks.
-    fn test(&self, base: &Mean) -> Option<f64> {
-        const EXCHANGES: usize = 1999;
+    /// exchanged, of so many random exchanges that it can fall to a tenth of `alpha`. `None` without
+    /// common blocks, and where that takes too many exchanges.
+    fn test(&self, base: &Mean, alpha: f64) -> Option<f64> {
+        const MAX_EXCHANGES: usize = 1 << 18;
+        let exchanges = ((10.0 / alpha).ceil() as usize).max(2000) - 1;
+        if exchanges > MAX_EXCHANGES {
+            return None;
+        }
         type Part = (f64, f64);
         let pairs: Vec<[Part; 2]> =
             self.parts.iter().filter_map(|(key, part)| Some([*part, *base.parts.get(key)?])).collect();
@@ -293,8 +303,8 @@ impl Mean {
         };
         let seen = change(&mut || false) * (1.0 - 1e-9);
         let mut random = rand_pcg::Pcg64Mcg::seed_from_u64(1);
-        let as_far = (0..EXCHANGES).filter(|_| change(&mut || random.random()) >= seen).count();
-        (pairs.len() > 1).then(|| (1 + as_far) as f64 / (1 + EXCHANGES) as f64)
+        let as_far = (0..exchanges).filter(|_| change(&mut || random.random()) >= seen).count();
+        (pairs.len() > 1).then(|| (1 + as_far) as f64 / (1 + exchanges) as f64)
     }
 }
 
@@ -306,21 +316,33 @@ pub(super) fn odd_rounds(
     quantity: Quantity,
     schedule: &Schedule,
 ) -> Option<String> {
+    const MAX_OTHERS: usize = 4;
     let (base, arm) = (arms.first()?, &arms[index]);
     let summary = arm.summary(quantity)?;
     let mean = Mean::new(arm, summary);
     let alpha = (1.0 - schedule.confidence) / arms.len().saturating_sub(1).max(1) as f64;
-    let against = base.summary(quantity).filter(|_| index > 0).map(|of_base| {
-        let of_base = Mean::new(base, of_base);
-        let chance = match mean.test(&of_base).filter(|_| !schedule.is_until()) {
+    let against = |other: &ArmReport, of_other: &Summary| {
+        let of_other = Mean::new(other, of_other);
+        let chance = match mean.test(&of_other, alpha).filter(|_| !schedule.is_until()) {
             Some(p) if p <= alpha => p_value(p),
-            Some(p) => format!("{}: may be chance", p_value(p)),
+            Some(p) => format!("{}: not shown to differ", p_value(p)),
             None => "not tested".to_owned(),
         };
-        let value = of_base.value();
-        format!(" ({}: {}, {}, {chance})", base.name, number(value), percent(mean.value() / value - 1.0))
-    });
-    let follows = format!("{}, {}{}", mean.words, number(mean.value()), against.unwrap_or_default());
+        let (value, of_other) = (mean.value(), of_other.value());
+        let change = if index > 0 { value / of_other } else { of_other / value } - 1.0;
+        format!("{}: {}, {}, {chance}", other.name, number(of_other), percent(change))
+    };
+    // The other arms have a note of their own if their rounds are odd, too.
+    let others = if index > 0 { std::slice::from_ref(base) } else { &arms[1..] };
+    let others: Vec<String> = others
+        .iter()
+        .filter_map(|other| Some((other, other.summary(quantity)?)))
+        .filter(|(_, of_other)| index > 0 || !super::values::is_uneven(of_other))
+        .take(MAX_OTHERS)
+        .map(|(other, of_other)| against(other, of_other))
+        .collect();
+    let others = if others.is_empty() { String::new() } else { format!(" ({})", others.join("; ")) };
+    let follows = format!("{}, {}{others}", mean.words, number(mean.value()));
     if let Some([low, high]) = two_levels(&summary.values()) {
         return Some(format!(
             "{}: {} {TWO_LEVELS}: {} in {} rounds and {} in {}. The median shows one \

@@ -31,8 +31,8 @@ pub(super) fn withhold(report: &mut Report) -> Vec<String> {
     let mut notes = Vec::new();
     let is_control = |one: &Comparison| report.arms[one.arm].control;
     let claims = |one: &Comparison| one.verdict.is_difference();
-    let found: Vec<Comparison> =
-        report.comparisons.iter().filter(|one| is_control(one) && claims(one)).cloned().collect();
+    let all = report.comparisons.iter().chain(&report.resources);
+    let found: Vec<Comparison> = all.filter(|one| is_control(one) && claims(one)).cloned().collect();
     for control in found {
         let name = control.quantity.metric(&report.workload.metric).name;
         notes.push(format!(
@@ -45,7 +45,8 @@ pub(super) fn withhold(report: &mut Report) -> Vec<String> {
         if control.quantity == Quantity::Performance {
             report.effects.clear();
         }
-        for comparison in report.comparisons.iter_mut().filter(|one| one.quantity == control.quantity) {
+        let all = report.comparisons.iter_mut().chain(&mut report.resources);
+        for comparison in all.filter(|one| one.quantity == control.quantity) {
             comparison.verdict = Verdict::NoDifferenceShown;
             comparison.steadiness = None;
         }

@@ -58,8 +58,8 @@ pub(super) fn two_levels(values: &[f64]) -> Option<[(f64, usize); 2]> {
     let gap = |at: usize| logs[at] - logs[at - 1];
     let at = (LEAST..(logs.len() + 1).saturating_sub(LEAST)).max_by(|a, b| gap(*a).total_cmp(&gap(*b)))?;
     let (low, high) = logs.split_at(at);
-    // Values rounded to whole milliseconds can lie on two sides of a border.
-    let step = last_digit(values) * 1.5;
+    // Values rounded to whole milliseconds, or to a clock's ticks, can lie on two sides of a border.
+    let step = 1.5 * step_of([sorted.clone()]) * sorted[0];
     let is_rounding = sorted[at] - sorted[at - 1] < step;
     // 0.01: levels that lie closer are seen by nobody, and coarse clocks have them.
     let is_wide = gap(at) > (WIDER * range(low).max(range(high))).max(0.01);

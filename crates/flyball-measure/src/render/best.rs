@@ -10,7 +10,7 @@ use crate::{
     analyse::{Comparison, EQUIVALENT, Quantity, Report, Verdict},
     metric::Better,
     numbers::p_value,
-    schedule::Length,
+    schedule::{Length, USUAL_ROUNDS},
 };
 
 /// What an arm is called that is best in `quantity`.
@@ -81,11 +81,11 @@ fn best(report: &Report, arms: &Arms, quantity: Quantity) -> Option<(Vec<usize>,
         [arm] => {
             let one = compared.iter().find(|one| one.arm == arm)?;
             let p = p_value(one.p_corrected);
-            format!("{} than {}, {p}", size(one, &metric.name), arms.label(first))
+            format!("{} than {}, {p}", size(report, one, &metric.name), arms.label(first))
         }
         _ => {
             let names: Vec<String> = best.iter().map(|arm| arms.label(*arm)).collect();
-            format!("one of {} (no difference shown between them)", names.join(", "))
+            format!("one of {} (not compared with each other)", names.join(", "))
         }
     };
     Some((best, certainty))
@@ -119,13 +119,15 @@ fn advice(report: &Report, few: &Comparison) -> String {
     match report.schedule.length {
         Length::Rounds(planned) if planned >= rounds => format!("{needed} must count"),
         _ if lost > 0 => format!("{needed} must count, and {lost} did not; run again with --rounds {rounds}"),
-        _ => format!("run again with --rounds {rounds}"),
+        // So few show only what is far above the noise.
+        _ => format!("run again with --rounds {}", rounds.max(USUAL_ROUNDS)),
     }
 }
 
 /// By how much two arms differ.
-fn size(comparison: &Comparison, name: &str) -> String {
-    comparison.interval.map_or_else(String::new, |interval| extent(interval, name))
+fn size(report: &Report, comparison: &Comparison, name: &str) -> String {
+    let extent = comparison.interval.map_or_else(String::new, |interval| extent(interval, name));
+    extent + typical(report, comparison)
 }
 
 /// How certain it is that the first arm, which the others are compared with, is the best one.
@@ -138,7 +140,7 @@ fn first_arm(report: &Report, arms: &Arms, quantity: Quantity, name: &str) -> St
     match shown.as_slice() {
         [] => format!("{name}: the first arm"),
         [one] => {
-            format!("{} in {}, {}", size(one, name), arms.label(one.arm), p_value(one.p_corrected))
+            format!("{} in {}, {}", size(report, one, name), arms.label(one.arm), p_value(one.p_corrected))
         }
         // The least certain of them holds for all.
         all => {

@@ -48,6 +48,12 @@ pub fn fleet_text<P: Painter + Copy>(
     if let arms @ 3.. = report.experiment.arms.len() {
         let _ = writeln!(out, "intervals and words of each quantity hold together for its {} arms", arms - 1);
     }
+    if report.effects.iter().any(|effect| effect.quantity != report.effects[0].quantity) {
+        let _ = writeln!(
+            out,
+            "each quantity is judged by itself: of several, one may differ by chance more often"
+        );
+    }
     out.push('\n');
     for effect in &report.effects {
         for line in lines(report, effect) {
