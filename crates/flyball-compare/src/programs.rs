@@ -10,7 +10,9 @@ use std::{
 };
 
 use flyball_host::CommandKnob;
-use flyball_measure::{Arm, ArmError, ArmSetting, Hooks, Meaning, Program, Server, SplitError, quote, split};
+use flyball_measure::{
+    Arm, ArmError, ArmSetting, Hooks, Meaning, Program, ProgramFile, Server, SplitError, quote, split,
+};
 
 /// The options of `compare` that describe programs.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -432,12 +434,19 @@ impl ProgramArgs {
                     let unsaid = values.iter().filter(|(parameter, _)| !is_said(parameter));
                     parts.extend(unsaid.map(|(name, value)| format!("{name}={value}")));
                     let words = argv.iter().map(|word| (word, fill(word)));
+                    let argv: Vec<String> = words
+                        .filter(|(word, filled)| word.is_empty() || !filled.is_empty())
+                        .map(|(_, filled)| filled)
+                        .collect();
+                    let directory = directory.cloned();
                     let program = Program {
-                        argv: words
-                            .filter(|(word, filled)| word.is_empty() || !filled.is_empty())
-                            .map(|(_, filled)| filled)
-                            .collect(),
-                        directory: directory.cloned(),
+                        // Hooks may build it.
+                        file: argv
+                            .first()
+                            .filter(|_| hooks.is_empty())
+                            .and_then(|program| file_of(program, directory.as_deref())),
+                        argv,
+                        directory,
                         parameters: values.clone(),
                         hooks: if values.is_empty() { Hooks::default() } else { hooks.map(fill) },
                         server: servers.get(place).map(|argv| Server {
@@ -488,7 +497,7 @@ impl ProgramArgs {
             return Ok(argv);
         }
         match find(&program, directory.map(PathBuf::as_path)) {
-            Found::Executable => Ok(argv),
+            Found::Executable(_) => Ok(argv),
             Found::Directory => Err(ProgramError::Directories { word: line.to_owned(), program }),
             Found::File => Err(ProgramError::NotExecutable { word: line.to_owned(), program }),
             Found::Nothing => Err(ProgramError::Neither { word: line.to_owned(), program }),
@@ -579,7 +588,7 @@ fn words_of(line: &str) -> Result<Vec<String>, ProgramError> {
 fn in_shell(shell: &str, line: &str) -> Result<Vec<String>, ProgramError> {
     let shell = if shell == "default" { "sh" } else { shell };
     let mut argv = words_of(shell)?;
-    if argv.first().is_none_or(|program| !matches!(find(program, None), Found::Executable)) {
+    if argv.first().is_none_or(|program| !matches!(find(program, None), Found::Executable(_))) {
         return Err(ProgramError::NoShell(shell.to_owned()));
     }
     argv.extend(["-c".to_owned(), line.to_owned()]);
@@ -594,31 +603,34 @@ fn extend(argv: &mut Vec<String>, words: &[String], is_shell: bool) {
     }
 }
 
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Found {
-    Executable,
+    Executable(PathBuf),
     Directory,
     File,
     Nothing,
 }
 
+/// The file that a program is, for as long as nobody builds it again.
+fn file_of(program: &str, directory: Option<&Path>) -> Option<ProgramFile> {
+    let Found::Executable(path) = find(program, directory) else { return None };
+    ProgramFile::of(&std::path::absolute(path).ok()?)
+}
+
 /// Looks for a program as execvp(3) does.
 fn find(program: &str, directory: Option<&Path>) -> Found {
-    let look = |path: &Path| match std::fs::metadata(path) {
-        Ok(data) if data.is_file() && data.permissions().mode() & 0o111 != 0 => Found::Executable,
+    let look = |path: PathBuf| match std::fs::metadata(&path) {
+        Ok(data) if data.is_file() && data.permissions().mode() & 0o111 != 0 => Found::Executable(path),
         Ok(data) if data.is_dir() => Found::Directory,
         Ok(_) => Found::File,
         Err(_) => Found::Nothing,
     };
     if program.contains('/') {
-        return look(&directory.map_or_else(|| PathBuf::from(program), |directory| directory.join(program)));
+        return look(directory.map_or_else(|| PathBuf::from(program), |directory| directory.join(program)));
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut places = std::env::split_paths(&path).map(|place| place.join(program));
-    if places.any(|place| matches!(look(&place), Found::Executable)) {
-        Found::Executable
-    } else {
-        Found::Nothing
-    }
+    let mut found = std::env::split_paths(&path).map(|place| look(place.join(program)));
+    found.find(|found| matches!(found, Found::Executable(_))).unwrap_or(Found::Nothing)
 }
 
 /// Numbers arms that have the same name: the same program twice is a comparison with itself.

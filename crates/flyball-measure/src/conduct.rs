@@ -3,7 +3,7 @@
 mod background;
 mod server;
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use flyball_host::{CpuList, Host};
 
@@ -113,11 +113,18 @@ pub enum MeasureError {
         /// The end of what it printed.
         output: String,
     },
+    /// A program was built again during the comparison.
+    #[error(
+        "arm '{arm}': {} was replaced since the first round, so later rounds would be of another program; start \
+         another comparison",
+        path.display()
+    )]
+    Replaced { arm: String, path: PathBuf },
     /// Two arms printed different things, and were to print the same.
     #[error("arm '{arm}': its standard output differs from that of '{other}' (--same-output)")]
     OtherOutput {
         arm: String,
-        /// The arm that printed first.
+        /// The first arm.
         other: String,
     },
     /// The driver's decisions could not be recorded.
@@ -484,6 +491,7 @@ impl Conductor<'_> {
         trace: Option<(&std::path::Path, String)>,
         watched: Option<CpuList>,
     ) -> Result<Ran, MeasureError> {
+        check_file(arm)?;
         let notes = match self.settings.apply(arm) {
             Ok(notes) => notes,
             // A search goes on: the setting was rolled back, counts as failed in this round, and is
@@ -682,14 +690,23 @@ fn time_limit(directory: &RunDirectory, boot: usize) -> Option<Duration> {
     Duration::try_from_secs_f64(cut * crate::stats::median(&seconds)?).ok()
 }
 
-/// The arm that printed something else than `outcome`, if outputs are compared: that of the first
-/// round with a digest.
+/// Refuses a program that was built again since the comparison began.
+fn check_file(arm: &Arm) -> Result<(), MeasureError> {
+    match arm.program.as_ref().and_then(|program| program.file.as_ref()) {
+        Some(file) if file.is_replaced() => {
+            Err(MeasureError::Replaced { arm: arm.name.clone(), path: file.path.clone() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The first arm, if outputs are compared and `outcome` has another one than its first round that
+/// did not fail. Before that round, which follows within a block, nothing is judged.
 fn other_output(directory: &RunDirectory, outcome: &Outcome) -> Option<String> {
     let digest = outcome.output_digest.as_ref()?;
-    let first = directory
-        .rounds
-        .iter()
-        .find(|round| round.outcome.failure.is_none() && round.outcome.output_digest.is_some())?;
+    let first = directory.rounds.iter().find(|round| {
+        round.arm == 0 && round.outcome.failure.is_none() && round.outcome.output_digest.is_some()
+    })?;
     let differs = first.outcome.output_digest.as_ref() != Some(digest);
     differs.then(|| directory.manifest.arms.get(first.arm).map(|arm| arm.name.clone())).flatten()
 }

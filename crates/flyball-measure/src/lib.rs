@@ -44,7 +44,7 @@ pub use meter::{
     Readings, Recording, Series,
 };
 pub use metric::{Better, Metric};
-pub use program::{Hook, Hooks, Program, Server};
+pub use program::{Hook, Hooks, Program, ProgramFile, Server};
 pub use run_directory::{
     BackgroundNote, BisectNote, Boot, ContentFault, ExperimentNote, FORMAT, MachineNote, Manifest, QuietNote,
     RecordError, Round, RunDirectory, Sampled, SystemNote, TraceNote, VERSION, WorkloadNote,

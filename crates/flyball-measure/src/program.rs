@@ -2,7 +2,11 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+};
 
 /// A program that one arm runs. The metric, the CPUs and the user are those of the comparison.
 #[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
@@ -12,6 +16,9 @@ pub struct Program {
     /// Where it runs, if not in the current directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<PathBuf>,
+    /// The file that `argv` runs, if nothing builds it during the comparison.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<ProgramFile>,
     /// The values that `--parameter` put into the command line and the hooks.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, String>,
@@ -21,6 +28,37 @@ pub struct Program {
     /// A server that runs while the program puts load on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<Server>,
+}
+
+/// A program's file as it was when the comparison began.
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+pub struct ProgramFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its inode number.
+    pub inode: u64,
+    /// Its size in bytes.
+    pub size: u64,
+    /// When it was written, in seconds and nanoseconds since 1970.
+    pub modified: (i64, i64),
+}
+
+impl ProgramFile {
+    /// Returns the file at `path`; `None` if there is none.
+    pub fn of(path: &Path) -> Option<ProgramFile> {
+        let data = std::fs::metadata(path).ok()?;
+        Some(ProgramFile {
+            path: path.to_owned(),
+            inode: data.ino(),
+            size: data.size(),
+            modified: (data.mtime(), data.mtime_nsec()),
+        })
+    }
+
+    /// Returns whether another file is there now.
+    pub(crate) fn is_replaced(&self) -> bool {
+        ProgramFile::of(&self.path).is_some_and(|now| now != *self)
+    }
 }
 
 /// A server that runs during each round of an arm.
