@@ -46,7 +46,7 @@ pub enum PrepareError {
     #[error("--beside: {0}")]
     Beside(io::Error),
     #[error(
-        "unknown metric '{name}' (expected time, user-time, {}, or a regular expression with one group around the \
+        "unknown metric '{name}' (expected time, cpu-time, user-time, {}, or a regular expression with one group around the \
          number, as in --metric 'score: ([0-9.]+)' --unit points --better higher)",
         Preset::ALL.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
     )]
@@ -368,6 +368,9 @@ fn reader(args: &WorkloadArgs) -> Result<Option<Reader>, PrepareError> {
     }
     if text == "user-time" {
         return Ok(Some(Reader::UserTime));
+    }
+    if text == "cpu-time" {
+        return Ok(Some(Reader::CpuTime));
     }
     if let Some(preset) = Preset::named(text) {
         return Ok(Some(Reader::Preset { preset }));

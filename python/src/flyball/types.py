@@ -1434,6 +1434,7 @@ class Program(TypedDict):
 
     argv: List[str]
     directory: NotRequired[str]
+    file: NotRequired[ProgramFile]
     hooks: NotRequired[Hooks]
     parameters: NotRequired[Dict[str, str]]
     server: NotRequired[Server]
@@ -1447,6 +1448,15 @@ class ProgramEffect(TypedDict):
     interaction: NotRequired[Comparison]
     program: str
     under: str
+
+
+class ProgramFile(TypedDict):
+    """A program's file as it was when the comparison began."""
+
+    inode: int
+    modified: List[int]
+    path: str
+    size: int
 
 
 Proof = List["ReasonEvidence"]
@@ -1525,19 +1535,22 @@ Reader1 = TypedDict("Reader1", {"from": "Literal['wall-time']"})
 Reader2 = TypedDict("Reader2", {"from": "Literal['user-time']"})
 
 
-Reader3 = TypedDict("Reader3", {"from": "Literal['preset']", "preset": "Preset"})
+Reader3 = TypedDict("Reader3", {"from": "Literal['cpu-time']"})
 
 
-Reader4 = TypedDict("Reader4", {"from": "Literal['expression']", "metric": "Metric", "pattern": "str"})
+Reader4 = TypedDict("Reader4", {"from": "Literal['preset']", "preset": "Preset"})
 
 
-Reader5 = TypedDict("Reader5", {"from": "Literal['suite']", "metric": "Metric", "suite": "Suite"})
+Reader5 = TypedDict("Reader5", {"from": "Literal['expression']", "metric": "Metric", "pattern": "str"})
 
 
-Reader6 = TypedDict("Reader6", {"from": "Literal['model']", "metric": "Metric"})
+Reader6 = TypedDict("Reader6", {"from": "Literal['suite']", "metric": "Metric", "suite": "Suite"})
 
 
-Reader = Union["Reader1", "Reader2", "Reader3", "Reader4", "Reader5", "Reader6"]
+Reader7 = TypedDict("Reader7", {"from": "Literal['model']", "metric": "Metric"})
+
+
+Reader = Union["Reader1", "Reader2", "Reader3", "Reader4", "Reader5", "Reader6", "Reader7"]
 
 
 class Readings(TypedDict):

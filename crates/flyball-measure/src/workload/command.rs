@@ -311,9 +311,7 @@ impl Workload for Command {
         let cases = self.cases(&mut stdout, suite_file.as_ref());
         let reading = self.reader.read(&output, seconds, self.words());
         let value = match &self.reader {
-            // Commands shorter than the kernel's accounting step may have 0; there is no ratio to
-            // 0.
-            Reader::UserTime => ended.usage.map(|usage| usage.user_seconds).filter(|time| *time > 0.0),
+            Reader::UserTime | Reader::CpuTime => ended.usage.and_then(|usage| self.reader.cpu_time(usage)),
             Reader::Model { .. } => Some(ended.rate.unwrap_or(seconds)),
             Reader::Suite { .. } => geometric_mean(cases.values().copied()),
             _ => reading.map(|reading| reading.value),

@@ -37,6 +37,8 @@ pub enum Reader {
     WallTime,
     /// CPU time in user mode, from the kernel's accounting, as the kernel's gitsource test counts.
     UserTime,
+    /// CPU time in user mode and in the kernel. Each alone is known by the tick, their sum exactly.
+    CpuTime,
     /// A benchmark whose output is known.
     Preset { preset: Preset },
     /// The last match of a regular expression with one group.
@@ -102,6 +104,7 @@ impl Reader {
         match self {
             Reader::WallTime => Metric::wall_time(),
             Reader::UserTime => Metric::new("user time", "s", Better::Lower),
+            Reader::CpuTime => Metric::new("CPU time", "s", Better::Lower),
             Reader::Preset { preset } => preset.metric(),
             Reader::Expression { metric, .. } | Reader::Suite { metric, .. } | Reader::Model { metric } => {
                 metric.clone()
@@ -109,13 +112,20 @@ impl Reader {
         }
     }
 
-    /// Reads a round's value; `None` where the output does not have it, as it has neither user time
+    /// The CPU time that it counts. Commands shorter than a tick may have 0, to which there is no
+    /// ratio.
+    pub(super) fn cpu_time(&self, usage: flyball_host::Usage) -> Option<f64> {
+        let system = if *self == Reader::CpuTime { usage.system_seconds } else { 0.0 };
+        Some(usage.user_seconds + system).filter(|time| *time > 0.0)
+    }
+
+    /// Reads a round's value; `None` where the output does not have it, as it has neither CPU time
     /// nor a model's result. Cases of a suite are read from all of its output.
     pub fn read(&self, output: &Output, seconds: f64, argv: &[String]) -> Option<Reading> {
         let plain = |value: f64| Reading { value, work_seconds: None };
         match self {
             Reader::WallTime => Some(plain(seconds)),
-            Reader::UserTime | Reader::Suite { .. } | Reader::Model { .. } => None,
+            Reader::UserTime | Reader::CpuTime | Reader::Suite { .. } | Reader::Model { .. } => None,
             Reader::Preset { preset } => preset.read(output, argv),
             Reader::Expression { pattern, .. } => {
                 let expression = Regex::new(pattern).ok()?;

@@ -142,6 +142,11 @@ fn arms_and_workload(
     let programs = &args.programs;
     let command = &args.workload.command;
     let prepare = args.workload.prepare.as_ref();
+    if args.max_rounds.is_some() && args.until.is_none() && args.bisect.is_none() {
+        return Err(Failure::usage(
+            "--max-rounds bounds --until and --bisect; without them --rounds says how many blocks run",
+        ));
+    }
     let design = programs.design(&args.arm, &args.matrix, command, prepare, knobs).map_err(Failure::usage)?;
     let mut workload = if design.programs().next().is_some() {
         workloads::prepare_programs(host, &args.workload, design.programs())?

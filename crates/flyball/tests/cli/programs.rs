@@ -298,7 +298,8 @@ fn whatever_comes_to_grief_is_restored_and_goes_on() {
         ("exits", "exit 7", 1, all, "exit 7"),
         ("is interrupted", "kill -INT $PPID; sleep 3217", 130, all, "settings are restored"),
         ("is ended", "kill -TERM $PPID; sleep 3217", 130, program, "settings are restored"),
-        ("is killed", "kill -KILL $PPID; sleep 3217", 137, all, ""),
+        // Nobody is left to end what the hook started.
+        ("is killed", "kill -KILL $PPID; sleep 5", 137, all, ""),
         ("full", "cat /dev/zero > disk/fill", 1, program, "No space left on device"),
         ("loses its program", "mv new gone", 1, &PHASES[2..3], "cannot start ./new: No such file"),
         ("never ends", "sleep 3217", 1, program, "did not end within 10 s"),
@@ -613,4 +614,51 @@ fn a_bisection_says_why_it_names_no_commit() {
     let nowhere = Place::new(&[]);
     let ran = nowhere.compare(&[&["--bisect", "a..b"], &BISECT[..], &NOISY].concat());
     assert_eq!((ran.code, ran.err.contains("not the work tree")), (2, true), "{}", ran.text());
+}
+
+#[test]
+fn a_program_that_was_built_again_is_not_pooled_with_the_earlier_one() {
+    let place = Place::new(&[("old", "exit 0"), ("new", "exit 0")]);
+    let ran = place.compare(&["./old", "./new", "--metric", "cpu-time", "--rounds", "3"]);
+    assert_eq!(ran.code, 0, "{}", ran.text());
+    assert!(ran.out.contains("CPU time"), "{}", ran.out);
+    let rounds = || fs::read_to_string(place.path().join("run/rounds.jsonl")).expect("they are there");
+    let kept = rounds().lines().count();
+    let shortened = rounds().lines().take(kept - 1).map(|line| format!("{line}\n")).collect::<String>();
+    fs::write(place.path().join("run/rounds.jsonl"), &shortened).expect("it can be written");
+    fs::write(place.path().join("new"), "#!/bin/sh\nexit 0 # built again\n").expect("it can be written");
+    let ran = Ran::of(flyball!().args(["compare", "--resume", "run"]).current_dir(place.path()));
+    assert_eq!(ran.code, 1, "{}", ran.text());
+    assert!(ran.err.contains("new was replaced since the first round"), "{}", ran.err);
+    // A round of the warm-up may have run before.
+    let counted = |text: &str| text.lines().filter(|line| line.contains("\"warm_up\":false")).count();
+    assert_eq!(counted(&rounds()), counted(&shortened), "rounds are kept");
+}
+
+#[test]
+fn outputs_are_compared_with_those_of_the_first_arm() {
+    let place = Place::new(&[("old", "echo same"), ("new", "echo same"), ("bad", "echo other")]);
+    for seed in ["1", "2", "3"] {
+        _ = fs::remove_dir_all(place.path().join("run"));
+        let words = ["./old", "./new", "./bad", "--same-output", "--rounds", "4", "--seed", seed];
+        let ran = place.compare(&words);
+        assert_eq!(ran.code, 1, "{}", ran.text());
+        assert!(
+            ran.err.contains("arm './bad': its standard output differs from that of './old'"),
+            "{}",
+            ran.err
+        );
+    }
+}
+
+#[test]
+fn a_bound_without_its_option_is_refused() {
+    let place = Place::new(&[("old", "exit 0"), ("new", "exit 0")]);
+    let ran = place.compare(&["./old", "./new", "--max-rounds", "3"]);
+    assert_eq!(
+        (ran.code, ran.err.contains("--rounds says how many blocks run")),
+        (2, true),
+        "{}",
+        ran.text()
+    );
 }

@@ -123,7 +123,6 @@ pub(crate) struct Args {
 
     /// Rounds per arm [default: 15, with --suite 20]. A block has one round of every arm. With
     /// --selftest the default is 3.
-    // The exact test of 15 pairs reaches p = 2/2^15, enough for 99 % with dozens of arms.
     #[arg(long, alias = "runs", value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) rounds: Option<u32>,
 
@@ -131,14 +130,13 @@ pub(crate) struct Args {
     /// confidence interval. An arm is decided when it is known to differ from the baseline or,
     /// from the 15th block on, to be within 0.5 % of it. With --fail-if, it is decided when it is
     /// known to be over or within each limit. The intervals stay valid although flyball looks after
-    /// each block.
+    /// every second block.
     #[arg(long, value_name = "PERCENT|decided", value_parser = parse_until, conflicts_with = "rounds")]
     pub(super) until: Option<Until>,
 
-    /// With --until or --bisect: maximum number of blocks.
-    // A bound for --until: noise may keep an interval wide however many rounds there are.
-    #[arg(long, value_name = "COUNT", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000), hide_short_help = true)]
-    pub(super) max_rounds: u32,
+    /// With --until or --bisect: maximum number of blocks [default: 200].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000), hide_short_help = true)]
+    pub(super) max_rounds: Option<u32>,
 
     /// With --until: minimum number of blocks [default: 6].
     #[arg(long, alias = "min-runs", value_name = "COUNT", requires = "until", conflicts_with = "rounds", value_parser = clap::value_parser!(u32).range(3..=100_000), hide_short_help = true)]
@@ -270,6 +268,12 @@ impl Args {
     /// Whether the command line names it.
     pub(in crate::commands) fn names_directory(&self) -> bool {
         self.resume.is_some() || self.output.is_some()
+    }
+
+    /// The bound of --until and --bisect: noise may keep an interval wide however many rounds there
+    /// are.
+    pub(super) fn max_rounds(&self) -> usize {
+        self.max_rounds.unwrap_or(200) as usize
     }
 
     /// Whether an earlier comparison is continued.

@@ -46,7 +46,7 @@ pub(super) fn run(context: &Context, host: &dyn Host, args: &Args, range: &str) 
     let (_, workload) = arms_and_workload(host, &one_arm, &[])?;
     let arms = arms(&repository, &workload.command.argv);
     // Blocks of two rounds.
-    let length = Length::Search { most: 2 * args.max_rounds as usize, cut: None };
+    let length = Length::Search { most: 2 * args.max_rounds(), cut: None };
     let mut manifest = manifest(host, &args.measuring, length, arms, &workload);
     manifest.schedule.random_layout = !args.fixed_layout;
     manifest.schedule.timeout = args.timeout;

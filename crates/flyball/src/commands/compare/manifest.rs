@@ -5,7 +5,7 @@ use flyball_control::Topology;
 use flyball_host::{Host, Kind};
 use flyball_measure::{
     Arm, BackgroundNote, Command, Correction, EQUIVALENT, FORMAT, Length, MachineNote, Manifest, Schedule,
-    SystemNote, VERSION, Workload, WorkloadNote,
+    SystemNote, USUAL_ROUNDS, VERSION, Workload, WorkloadNote,
     preset::Reader,
     render,
     stats::{self, Test},
@@ -64,12 +64,13 @@ pub(super) fn length(args: &Args, arms: usize, correction: Correction) -> Length
         let least = args
             .min_rounds
             .map_or_else(|| stats::pairs_needed(alpha, 1).min(LEAST_BLOCKS), |least| least as usize);
-        let most = args.max_rounds as usize;
+        let most = args.max_rounds();
         note_too_few(most, arms, confidence, stats::rounds_needed(alpha / correction.medians, Test::Looks));
         return Length::Until { half_width, decided, least: least.min(most), most };
     }
     // 18 decide each of 500 cases.
-    let rounds = args.rounds.unwrap_or(if args.workload.suite.is_some() { 20 } else { 15 }) as usize;
+    let usual = if args.workload.suite.is_some() { 20 } else { USUAL_ROUNDS };
+    let rounds = args.rounds.map_or(usual, |rounds| rounds as usize);
     note_too_few(rounds, arms, confidence, stats::pairs_needed(alpha / correction.medians, 1));
     Length::Rounds(rounds)
 }
