@@ -421,7 +421,9 @@ fn path(
         let samples = here::run(host, pair, table.len(), &lengths, Duration::from_millis(500))?;
         // The kernel restores the limit when the descriptor is closed.
         drop(held);
-        let mut us: Vec<f64> = samples.iter().map(|sample| sample.us).collect();
+        // A CPU that ran something else was not woken.
+        let slept = samples.iter().filter(|sample| table.is_empty() || sample.state != Left::None);
+        let mut us: Vec<f64> = slept.map(|sample| sample.us).collect();
         us.sort_by(f64::total_cmp);
         let state = table.first().map_or_else(|| "halt".to_owned(), |state| state.name.clone());
         return Ok((!us.is_empty()).then(|| KernelPath { state, is_held: true, p50_us: quantile(&us, 0.5) }));

@@ -221,7 +221,8 @@ impl WakeReport {
             _ if table.is_empty() => {
                 format!("{times}; this machine has no cpuidle, so what its CPUs wake from is not known")
             }
-            (None, _) => {
+            (None, None) => format!("{times}; what an exit costs is the host's business, and not known here"),
+            (None, Some(_)) => {
                 format!("{times}; none of these wake-ups is out of a state that costs time to leave")
             }
             (Some(state), lost) => {
