@@ -200,9 +200,11 @@ fn without_the_right_to_it_says_what_it_needs() {
 #[test]
 fn places_that_cannot_be_are_refused_before_anything_is_recorded() {
     let Some((tracefs, _turn)) = turn() else { return };
-    let output = record(&["-t", "60s"], Path::new("/nonexistent/trace.dat")).output().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("missing/trace.dat");
+    let output = record(&["-t", "60s"], &place).output().unwrap();
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("/nonexistent"), "{said}");
+    assert!(said.contains("/missing"), "{said}");
     assert_eq!(left(&tracefs), Vec::<String>::new());
 }
