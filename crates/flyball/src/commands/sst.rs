@@ -182,7 +182,7 @@ enum CorePower {
     /// Enable classes of service.
     Enable {
         /// How classes share power: ordered or proportional (or 1 or 0) [default: unchanged].
-        #[arg(short, long, value_name = "TYPE")]
+        #[arg(long, short_alias = 'p', value_name = "TYPE")]
         priority: Option<String>,
     },
     /// Disable classes of service.
