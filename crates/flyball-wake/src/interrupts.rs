@@ -111,8 +111,8 @@ fn named(label: &str, words: &str) -> (SourceKind, String) {
     }
 }
 
-/// Parses /proc/interrupts or /proc/softirqs: a column for each online CPU, then a line for each source. What is not
-/// a line of counts is left out.
+/// Parses /proc/interrupts or /proc/softirqs: a column for each online CPU, then a line for each
+/// source. What is not a line of counts is left out.
 pub fn parse_interrupts(text: &str) -> Interrupts {
     let mut lines = text.lines();
     let cpus: Vec<u32> = lines

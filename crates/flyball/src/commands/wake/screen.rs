@@ -7,7 +7,7 @@ use flyball_wake::{Distance, ProbeReport, ProbeRow, WakeReport};
 use crate::paint::{Columns, Paint, Style, cpus_within};
 
 /// CPUs, sources and threads that are listed.
-const MOST: usize = 8;
+const MAX_ROWS: usize = 8;
 
 fn rate(rate: f64) -> String {
     if rate > 0.0 && rate < 9.95 { format!("{rate:.1}") } else { format!("{rate:.0}") }
@@ -19,8 +19,8 @@ fn optional(value: Option<f64>) -> String {
 
 /// Prints how many rows are not shown.
 fn more(out: &mut String, all: usize, what: &str) {
-    if all > MOST {
-        let _ = writeln!(out, "{} more {what}: --json has all", all - MOST);
+    if all > MAX_ROWS {
+        let _ = writeln!(out, "{} more {what}: --json has all", all - MAX_ROWS);
     }
 }
 
@@ -119,7 +119,7 @@ fn workload(out: &mut String, report: &WakeReport, paint: Paint) {
     );
     let mut table = Columns::aligned_right(1..6);
     table.heading(["thread", "tid", "wakes/s", "preempted/s", "running", "delay ms/s"]);
-    for thread in workload.busiest.iter().take(MOST) {
+    for thread in workload.busiest.iter().take(MAX_ROWS) {
         table.text_row([
             thread.name.clone(),
             thread.tid.to_string(),
@@ -143,7 +143,7 @@ fn sources(out: &mut String, report: &WakeReport, paint: Paint) {
     }
     let mut table = Columns::aligned_right(1..2);
     table.heading(["interrupts of these CPUs", "per second"]);
-    for (name, per_second) in rows.iter().take(MOST) {
+    for (name, per_second) in rows.iter().take(MAX_ROWS) {
         table.text_row([name.clone(), rate(*per_second)]);
     }
     let _ = write!(out, "\n{}", table.render(paint));
@@ -161,7 +161,7 @@ fn by_cpu(out: &mut String, report: &WakeReport, paint: Paint) {
     let mut table = Columns::aligned_right(1..report.states.len() + 4);
     let heading = ["CPU", "wakes/s"].map(str::to_owned).into_iter().chain(names);
     table.heading(heading.chain(["exits ms/s".to_owned(), "interrupts/s".to_owned()]));
-    for cpu in report.by_cpu.iter().take(MOST) {
+    for cpu in report.by_cpu.iter().take(MAX_ROWS) {
         let mut row = vec![cpu.cpu.to_string(), rate(cpu.wakes)];
         row.extend(cpu.by_state.iter().map(|wakes| rate(*wakes)));
         row.extend([rate(cpu.lost_ms_at_most), rate(cpu.interrupts)]);
