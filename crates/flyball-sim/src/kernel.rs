@@ -3,8 +3,8 @@
 use strum::VariantArray;
 
 /// A kernel version. Each stands for the stable series that Debian ships under that number, and
-/// 3.10 for Red Hat Enterprise Linux 7's. No kernel before 6.1 and no 7.3 was run: what those
-/// answer is read from source (3.10.0-1160.el7, 4.19.48, 5.10.198, 5.15.80, 7.3-rc7).
+/// 3.10 for Red Hat Enterprise Linux 7's. No kernel before 6.1 was run: what those answer is read
+/// from source (3.10.0-1160.el7, 4.19.48, 5.10.198, 5.15.80).
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, VariantArray, strum::Display, strum::EnumString,
 )]
@@ -38,7 +38,7 @@ pub enum Kernel {
     /// 7.2: numeric EPP and dynamic_epp of amd-pstate.
     #[strum(serialize = "7.2")]
     V7_2,
-    /// 7.3 (rc7): the EPP `dynamic` for each policy of amd-pstate instead of dynamic_epp.
+    /// 7.3: the EPP `dynamic` for each policy of amd-pstate instead of dynamic_epp.
     #[strum(serialize = "7.3")]
     V7_3,
 }

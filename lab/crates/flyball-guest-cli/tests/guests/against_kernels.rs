@@ -51,6 +51,9 @@ const NONE: &[&str] = &["amd_pstate=disable", "intel_pstate=disable"];
 const MAILBOX: Option<&str> = Some("cppc-mailbox");
 
 const CASES: &[Case] = &[
+    case("7.3", "ryzen-5750g", "amd-pstate=active", ACTIVE, None, false),
+    case("7.3", "ryzen-5750g", "amd-pstate=passive", PASSIVE, None, false),
+    case("7.3", "sst-guide", "intel_pstate", &[], None, false),
     case("7.2", "ryzen-5750g", "amd-pstate=active", ACTIVE, None, true),
     case("7.2", "ryzen-5750g", "amd-pstate=passive", PASSIVE, None, false),
     case("7.2", "ryzen-5750g", "amd-pstate=guided", GUIDED, None, false),

@@ -67,6 +67,7 @@ impl Machine for Simulated {
 const GOVERNORS: &[&str] =
     &["performance", "powersave", "userspace", "ondemand", "conservative", "schedutil"];
 const PREFERENCES: &[&str] = &[
+    "dynamic",
     "default",
     "performance",
     "balance_performance",
