@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use flyball_host::{CpuList, Host};
 
-/// What an interrupt is for.
+/// The purpose of an interrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, schemars::JsonSchema, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SourceKind {
@@ -60,7 +60,8 @@ impl Interrupts {
         self.lines.is_empty()
     }
 
-    /// What happened on some CPUs since `before`, most first; and all of it by CPU.
+    /// Counts the interrupts of some CPUs since `before`: by source, the most frequent first, and by
+    /// CPU.
     pub(crate) fn since(&self, before: &Interrupts, cpus: &CpuList) -> (Vec<Counted>, BTreeMap<u32, u64>) {
         let mut found = Vec::new();
         let mut by_cpu = BTreeMap::new();

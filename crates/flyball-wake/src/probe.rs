@@ -35,7 +35,7 @@ pub enum Distance {
     Itself,
 }
 
-/// What a probe measured.
+/// The results of a probe.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct ProbeReport {
     /// The answer.
@@ -46,7 +46,7 @@ pub struct ProbeReport {
     pub governor: Option<String>,
     pub rows: Vec<ProbeRow>,
     pub not_reached: Vec<NotReached>,
-    /// What the kernel's own path takes, without the exit from an idle state.
+    /// The time of the kernel's own path, without the exit from an idle state.
     pub path: Option<KernelPath>,
     /// Wake-ups whose counters name one state.
     pub attributed: u64,
@@ -91,7 +91,7 @@ pub struct NotReached {
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct KernelPath {
     pub state: String,
-    /// Whether the latency limit was held at 0 meanwhile (/dev/cpu_dma_latency).
+    /// Whether flyball held the latency limit at 0 during the measurement (/dev/cpu_dma_latency).
     pub is_held: bool,
     pub p50_us: f64,
 }
@@ -301,14 +301,12 @@ pub fn probe(
     let Some(first) = cpus.first() else { return Err(WakeError::Offline(wanted.clone())) };
     let table = states::table(host, first);
     let started = host.now();
-    let global = |name: &str| host.read(&format!("/sys/devices/system/cpu/cpuidle/{name}")).ok();
+    let (driver, governor) = states::cpuidle(host, &table);
     let mut report = ProbeReport {
         sentence: String::new(),
         seconds: 0.0,
-        driver: global("current_driver").filter(|_| !table.is_empty()),
-        governor: global("current_governor")
-            .or_else(|| global("current_governor_ro"))
-            .filter(|_| !table.is_empty()),
+        driver,
+        governor,
         rows: Vec::new(),
         not_reached: Vec::new(),
         path: None,

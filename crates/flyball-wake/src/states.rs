@@ -106,3 +106,11 @@ pub(crate) fn counts(host: &dyn Host, cpus: &CpuList, states: usize) -> Vec<CpuC
     }
     cpus.iter().filter_map(|cpu| of_cpu(host, cpu, states)).collect()
 }
+/// The cpuidle driver and governor, if there are idle states.
+pub(crate) fn cpuidle(host: &dyn Host, table: &[IdleState]) -> (Option<String>, Option<String>) {
+    if table.is_empty() {
+        return (None, None);
+    }
+    let global = |name: &str| host.read(&format!("/sys/devices/system/cpu/cpuidle/{name}")).ok();
+    (global("current_driver"), global("current_governor").or_else(|| global("current_governor_ro")))
+}

@@ -152,15 +152,13 @@ impl<'h> Watch<'h> {
             after.stolen.0.saturating_sub(self.before.stolen.0),
             after.stolen.1.saturating_sub(self.before.stolen.1),
         );
-        let global = |name: &str| self.host.read(&format!("/sys/devices/system/cpu/cpuidle/{name}")).ok();
+        let (driver, governor) = states::cpuidle(self.host, &self.table);
         let mut report = WakeReport {
             sentence: String::new(),
             seconds,
             left_out: self.cpus.difference(&seen),
-            driver: global("current_driver").filter(|_| has_states),
-            governor: global("current_governor")
-                .or_else(|| global("current_governor_ro"))
-                .filter(|_| has_states),
+            driver,
+            governor,
             wakes: has_states.then(|| by_cpu.iter().map(|cpu| cpu.wakes).sum()),
             lost_ms_at_most: (has_states && !self.is_virtual).then(|| at_most(wakes, &exits)),
             advice: None,
