@@ -31,13 +31,13 @@ const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 /// How a regular file is opened that is written in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Opening {
-    /// Its content is changed; the file is there.
+    /// An existing file, to read and to change.
     Change,
-    /// Its content is changed; an empty file is made if there is none.
+    /// The same, and an empty file is made if there is none.
     Keep,
-    /// What is written goes to its end; an empty file is made if there is none.
+    /// Writes go to the file's end; an empty file is made if there is none.
     Append,
-    /// It must not be there.
+    /// A new file: an existing one is an error.
     New,
 }
 
@@ -137,7 +137,7 @@ pub(crate) struct Location {
     pub name: OsString,
 }
 
-/// What a location has.
+/// The kind of file at a location.
 #[derive(Debug)]
 pub(crate) enum Found {
     Nothing,
@@ -147,12 +147,12 @@ pub(crate) enum Found {
     Stream(Stream),
 }
 
-/// What is written through, not replaced: a device, a FIFO, a socket, or a descriptor of a process.
+/// A file that is written to and never replaced: a device, a FIFO, a socket, or a descriptor of a process.
 #[derive(Debug)]
 pub(crate) struct Stream {
     location: Location,
-    /// It is a link in procfs, which only the kernel can follow: `pipe:[1234]`, or the path of a
-    /// file that may be another by now.
+    /// Whether the name is a link in procfs. Only the kernel can follow it: its text is
+    /// `pipe:[1234]`, or a path at which another file may be by now.
     is_descriptor: bool,
 }
 
