@@ -1,5 +1,5 @@
-//! The report on a terminal: the answer, what was compared, a table of medians that fits the width,
-//! what differs, and in the last lines which arm is best in what.
+//! The report on a terminal: what `--fail-if` asked, the answer, what was compared, a table of medians
+//! that fits the width, what differs, and in the last lines which arm is best in what.
 
 use std::fmt::Write;
 
@@ -27,7 +27,11 @@ pub fn text<P: Painter + Copy>(report: &Report, screen: Screen<P>) -> String {
     let arms = Arms::of(report);
     let conclusion = conclusion(report, &arms);
     let is_table = is_table(report);
-    let mut out = if is_table { String::new() } else { sentences(report, screen) };
+    let gate: String = report.gate.iter().map(|answer| format!("{answer}\n")).collect();
+    let mut out = gate.clone();
+    if !is_table {
+        out.push_str(&sentences(report, screen));
+    }
     // Of many arms, the table and what is best come last, next to the prompt, too.
     for (words, rest) in conclusion.iter().filter(|_| is_table) {
         let _ = writeln!(out, "{}: {rest}", screen.painter.apply(Style::Heading, words));
@@ -72,8 +76,8 @@ pub fn text<P: Painter + Copy>(report: &Report, screen: Screen<P>) -> String {
     if !conclusion.is_empty() {
         out.push('\n');
     }
-    for answer in &report.gate {
-        let _ = writeln!(out, "{answer}");
+    if is_table {
+        out.push_str(&gate);
     }
     for (words, rest) in conclusion {
         let _ = writeln!(out, "{}: {rest}", screen.painter.apply(Style::Heading, &words));
