@@ -59,9 +59,15 @@ fn sift<'a>(manifest: &Manifest, rounds: &[&'a Round], arm: usize) -> Sifted<'a>
     // The same for what else its settings can bring about.
     let usual = |source: Source| {
         let with = disturbed.iter().filter(|all| all.iter().any(|one| bad(one) && one.source == source));
+        // Of a short round it is not known whether others disturbed it.
+        let is_seen = |round: &&&Round| match source {
+            Source::Load | Source::Steal => round.conditions.as_ref().is_some_and(|seen| seen.busy.is_some()),
+            Source::Frequency | Source::Memory | Source::Heat => true,
+        };
         // Other programs are normal on a machine that was not made quiet: rounds are left out only
         // if most were better.
-        (source.may_be_own() || manifest.quiet.is_none()) && with.count() * 2 > own.len()
+        let seen = own.iter().filter(is_seen).count();
+        (source.may_be_own() || manifest.quiet.is_none()) && with.count() * 2 > seen
     };
     let runs_beside = !manifest.workload.background.is_empty() || manifest.workload.server.is_some();
     let mut grades = None;

@@ -399,6 +399,27 @@ fn nothing_measured_makes_no_claim() {
     assert_ne!(text_of(&report), "");
 }
 
+/// Eight of 20 rounds of the second arm were long enough to be watched, and all of these were
+/// disturbed.
+#[test]
+fn rounds_that_were_not_watched_are_no_undisturbed_ones() {
+    let mut manifest = manifest(&["now", "same"]);
+    manifest.boots.push(boot(&[0, 1]));
+    let mut rounds: Vec<Round> =
+        (0..20).flat_map(|block| [round(block, 0, 1.0), round(block, 1, 1.001)]).collect();
+    let watched = |busy| Some(crate::watch::Conditions { busy: Some(busy), ..Default::default() });
+    for round in rounds.iter_mut().filter(|round| round.arm == 1) {
+        round.outcome.usage = Some(flyball_host::Usage { user_seconds: 0.4, ..Default::default() });
+        round.outcome.seconds = 1.0;
+        round.conditions = (round.block < 8).then(|| watched(0.9)).flatten();
+    }
+    assert_eq!(analyse(&manifest, &rounds).arms[1].rounds, 20);
+    for round in rounds.iter_mut().filter(|round| round.conditions.is_none()) {
+        round.conditions = watched(0.2);
+    }
+    assert_eq!(analyse(&manifest, &rounds).arms[1].rounds, 12, "most were better");
+}
+
 /// Rounds 1, 4 and 7 of the second arm run next to a neighbour that takes most of the CPU, and look
 /// fast.
 #[test]
