@@ -135,8 +135,13 @@ impl<'a> CommitBlocks<'a> {
                 values.entry(round.block).or_default().push((round.arm, value.ln()));
                 continue;
             }
-            let why = round.outcome.failure.clone().unwrap_or_else(|| "it has no metric above 0".to_owned());
-            let why = format!("it does not run: {why}");
+            let why = match (&round.outcome.failure, round.outcome.value) {
+                (Some(failure), _) => format!("it does not run: {failure}"),
+                (None, None) => "it has no metric in its output".to_owned(),
+                // A short round has no user time now and then.
+                (None, Some(_)) if !is_hopeless(done, round.arm) => continue,
+                (None, Some(_)) => format!("its metric was not above 0 in any of {LEAST_ZEROS} rounds"),
+            };
             if ends.contains(&round.arm) {
                 let commit = self.repository.commits[round.arm].clone();
                 let output = flyball_measure::last_lines(&round.outcome.output);
@@ -211,6 +216,15 @@ impl<'a> CommitBlocks<'a> {
             skipped: self.skipped.iter().map(|(place, why)| (commits[*place].clone(), why.clone())).collect(),
         }
     }
+}
+
+/// Rounds of a commit without one above 0 after which it is given up.
+const LEAST_ZEROS: usize = 6;
+
+/// Returns whether many rounds of a commit have no value above 0, and none has one.
+fn is_hopeless(done: &[&Round], commit: usize) -> bool {
+    let own = done.iter().filter(|round| round.arm == commit).map(|round| round.outcome.value);
+    own.clone().count() >= LEAST_ZEROS && own.flatten().all(|value| value <= 0.0)
 }
 
 impl BisectReport {

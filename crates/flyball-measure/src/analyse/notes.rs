@@ -528,10 +528,11 @@ const TWO_LEVELS: &str = "has two levels";
 const CHANGED: &str = "changed during the run";
 const NO_ROUND: &str = "no round is left";
 const CARRY_OVER: &str = "it changes the round after it";
+const ZERO: &str = "is zero or negative";
 
 /// Returns whether a note stands next to the answer, which is not the whole answer without it.
 pub(crate) fn is_first(note: &str) -> bool {
-    [TWO_LEVELS, CHANGED, NO_ROUND, CARRY_OVER].iter().any(|words| note.contains(words))
+    [TWO_LEVELS, CHANGED, NO_ROUND, CARRY_OVER, ZERO].iter().any(|words| note.contains(words))
 }
 
 /// That values of an arm move during the run, and whether their differences do.
@@ -592,8 +593,10 @@ fn arm_notes(report: &Report, index: usize, changed: &[Changed]) -> Vec<String> 
     for summary in arm.summaries.iter().filter(|summary| summary.is_judged) {
         let without = summary.points.iter().filter(|point| point.value <= 0.0).count();
         if without > 0 {
+            let is_user = summary.metric == Quantity::User.metric(&summary.metric);
+            let hint = if is_user { " --metric cpu-time counts the kernel's time too." } else { "" };
             notes.push(format!(
-                "{}: {} is zero or negative in {without} rounds; changes are ratios, so there is no verdict on it.",
+                "{}: {} {ZERO} in {without} rounds; changes are ratios, so there is no verdict on it.{hint}",
                 arm.name, summary.metric.name
             ));
         }

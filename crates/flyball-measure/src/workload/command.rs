@@ -311,7 +311,7 @@ impl Workload for Command {
         let cases = self.cases(&mut stdout, suite_file.as_ref());
         let reading = self.reader.read(&output, seconds, self.words());
         let value = match &self.reader {
-            Reader::UserTime | Reader::CpuTime => ended.usage.and_then(|usage| self.reader.cpu_time(usage)),
+            Reader::UserTime | Reader::CpuTime => ended.usage.map(|usage| self.reader.cpu_time(usage)),
             Reader::Model { .. } => Some(ended.rate.unwrap_or(seconds)),
             Reader::Suite { .. } => geometric_mean(cases.values().copied()),
             _ => reading.map(|reading| reading.value),

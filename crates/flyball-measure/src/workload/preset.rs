@@ -112,11 +112,10 @@ impl Reader {
         }
     }
 
-    /// The CPU time that it counts. Commands shorter than a tick may have 0, to which there is no
-    /// ratio.
-    pub(super) fn cpu_time(&self, usage: flyball_host::Usage) -> Option<f64> {
+    /// The CPU time that it counts. Commands shorter than a tick may have 0.
+    pub(super) fn cpu_time(&self, usage: flyball_host::Usage) -> f64 {
         let system = if *self == Reader::CpuTime { usage.system_seconds } else { 0.0 };
-        Some(usage.user_seconds + system).filter(|time| *time > 0.0)
+        usage.user_seconds + system
     }
 
     /// Reads a round's value; `None` where the output does not have it, as it has neither CPU time

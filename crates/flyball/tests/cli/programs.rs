@@ -651,6 +651,27 @@ fn outputs_are_compared_with_those_of_the_first_arm() {
     }
 }
 
+/// Where the kernel counts user time in ticks, programs this short have none in most rounds.
+#[test]
+fn rounds_without_a_value_above_zero_end_nothing() {
+    let place = history(4, |number| ["1\n", "1\n", "0\n", "1.5\n", "1.5\n"][number].to_owned());
+    let ran = place.compare(&["true", "true", "--metric", "user-time", "--rounds", "20"]);
+    assert_eq!(ran.code, 0, "{}", ran.text());
+    if !ran.out.starts_with("true") || !ran.out.contains("--metric cpu-time counts the kernel's time too") {
+        skip(1, "short programs without user time", "this kernel does not count in ticks");
+    }
+    let _ = fs::remove_dir_all(place.path().join("run"));
+    // Every third round has the value 0, and each of the second commit.
+    let script =
+        "echo >> ../count; awk -v s=$$ -v n=$(wc -l < ../count) 'BEGIN { srand(s); getline v < \"speed\"
+        print \"x=\" (n % 3 ? v * (0.99 + 0.02 * rand()) : 0) }'";
+    let metric = ["--metric", "x=([0-9.]+)", "--better", "lower", "--warm-up", "0"];
+    let ran = place.compare(&[&["--bisect", "c0..c4"][..], &metric, &["--", "sh", "-c", script]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.text());
+    assert!(ran.out.contains("One of 2 commits") && ran.out.contains("commit 3"), "{}", ran.text());
+    assert!(ran.out.contains("its metric was not above 0 in any of 6 rounds"), "{}", ran.text());
+}
+
 #[test]
 fn a_bound_without_its_option_is_refused() {
     let place = Place::new(&[("old", "exit 0"), ("new", "exit 0")]);
