@@ -73,6 +73,11 @@ pub struct Shift {
     pub form: Form,
     /// Index of the first value of the change, counted from 0.
     pub at: usize,
+    /// The runs between which the change lies with a confidence of 95 %, be it at once or slow, as
+    /// indexes: it begins with the first of these runs or later, and is over at the end. Not known
+    /// of the spread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub within: Option<std::ops::Range<usize>>,
     /// The segment before, as indexes; empty where a drift goes on from the start.
     pub before: std::ops::Range<usize>,
     /// The segment after, as indexes; empty where a drift goes on to the end.
@@ -171,7 +176,8 @@ pub fn find(values: &[f64], options: &Options) -> Vec<Shift> {
         let inside = &values[segment.clone()];
         if let Some((glitch, p)) = temporary::glitch(inside, options) {
             let (from, to) = (segment.start + glitch.start, segment.start + glitch.end);
-            for at in [from, to] {
+            // Towards an end of the segment, nothing changes or it is known.
+            for at in [from, to].into_iter().filter(|at| segment.start < *at && *at < segment.end) {
                 found.push(Change { runs: at..at, p, segment: segment.clone(), is_placed: true });
             }
             open.push(segment.start..from);
@@ -258,6 +264,10 @@ fn describe(values: &[f64], found: &[Change], options: &Options) -> Vec<Shift> {
         let start = index.checked_sub(1).map_or(0, |index| found[index].runs.end);
         let end = found.get(index + 1).map_or(values.len(), |next| next.runs.start);
         let median = |range: std::ops::Range<usize>| stats::median(&values[range]).unwrap_or(f64::NAN);
+        let region = |change: std::ops::Range<usize>| {
+            let region = shape::region(&values[start..end], &(change.start - start..change.end - start));
+            Some(region.start + start..region.end + start)
+        };
         if change.is_empty() {
             let scores = normal_scores(&values[start..end]);
             // A split found while a later shift was still in the segment may be off; between its
@@ -269,6 +279,7 @@ fn describe(values: &[f64], found: &[Change], options: &Options) -> Vec<Shift> {
             return Shift {
                 form: Form::Step,
                 at,
+                within: if *is_placed { Some(at..at) } else { region(at..at) },
                 median_before: median(start..at),
                 median_after: median(at..end),
                 before: start..at,
@@ -279,6 +290,7 @@ fn describe(values: &[f64], found: &[Change], options: &Options) -> Vec<Shift> {
         let mut shift = Shift {
             form: Form::Drift,
             at: change.start,
+            within: region(change.clone()),
             median_before: f64::NAN,
             median_after: f64::NAN,
             before: start..change.start,

@@ -83,7 +83,8 @@ pub struct Shifted {
 #[schemars(rename = "ShiftPlace")]
 pub struct Place {
     pub form: Form,
-    /// The last run before and the first after, in milliseconds since 1970.
+    /// The last run that is surely before the change, and the first that is surely after it (at
+    /// 95 %), in milliseconds since 1970.
     pub before: u64,
     pub after: u64,
     pub median_before: f64,
@@ -491,8 +492,11 @@ fn place(shift: &Shift, key: &Key, runs: &[Run], words: &Words, settings: &mut S
             (from, shift.after.start.clamp(from + 1, last))
         }
     };
+    // The runs between which the change surely lies.
+    let within = shift.within.clone().unwrap_or(from + 1..to);
+    let (first, end) = (from.min(within.start.saturating_sub(1)), to.max(within.end.min(last)));
     let mut facts: BTreeMap<String, Fact> = BTreeMap::new();
-    for at in from.saturating_sub(NEAR)..(to + NEAR).min(last) {
+    for at in first.min(from.saturating_sub(NEAR))..end.max((to + NEAR).min(last)) {
         if runs[at].facts == runs[at + 1].facts {
             continue;
         }
@@ -513,8 +517,8 @@ fn place(shift: &Shift, key: &Key, runs: &[Run], words: &Words, settings: &mut S
     let change = Some(after / before - 1.0).filter(|change| change.is_finite());
     Place {
         form: shift.form,
-        before: runs[from].time.cast_unsigned(),
-        after: runs[to].time.cast_unsigned(),
+        before: runs[first].time.cast_unsigned(),
+        after: runs[end].time.cast_unsigned(),
         median_before: before,
         median_after: after,
         change,
@@ -535,7 +539,7 @@ fn with(
     let question = |key: &Key| [key.benchmark, key.arm, key.metric].map(|number| words.text(number));
     for (index, shifted) in shifted {
         for place in &shifted.changes {
-            for fact in &place.facts {
+            for fact in place.facts.iter().filter(|fact| fact.runs_away <= NEAR) {
                 let change =
                     (question(&series[*index].0), fact.name.clone(), fact.before.clone(), fact.after.clone());
                 let entry = counts.entry(change).or_default();

@@ -696,7 +696,7 @@ class ExperimentNote(TypedDict):
     name: str
 
 
-Explained = TypedDict("Explained", {"after": "Range_of_uint", "at": "int", "before": "Range_of_uint", "form": "Form", "median_after": "float", "median_before": "float", "p": "float", "with": "List[ColumnChange]"})
+Explained = TypedDict("Explained", {"after": "Range_of_uint", "at": "int", "before": "Range_of_uint", "form": "Form", "median_after": "float", "median_before": "float", "p": "float", "with": "List[ColumnChange]", "within": "NotRequired[Range_of_uint]"})
 
 
 class Extra(TypedDict):

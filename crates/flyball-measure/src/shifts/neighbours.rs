@@ -17,15 +17,28 @@ pub(super) fn correlation(rest: &[f64]) -> Option<f64> {
     (square > f64::EPSILON).then(|| of_neighbours / square)
 }
 
-/// The correlation of neighbours around two means that were taken out, estimated rather too high:
-/// what is too low finds changes that are none.
-pub(super) fn raised_correlation(rest: &[f64]) -> Option<f64> {
+/// The correlation of neighbours around two means that were taken out.
+pub(super) fn correlation_around_means(rest: &[f64]) -> Option<f64> {
     let correlation = correlation(rest)?;
-    let count = rest.len() as f64;
     // Of each of the two means, the estimate is too low by (1 + 3 r) over the number of values
-    // (Marriott and Pope 1954). A standard error more.
-    let raised = correlation + 2.0 * (1.0 + 3.0 * correlation.max(0.0)) / count + 1.0 / count.sqrt();
+    // (Marriott and Pope 1954).
+    Some(correlation + 2.0 * (1.0 + 3.0 * correlation.max(0.0)) / rest.len() as f64)
+}
+
+/// The same, estimated rather too high by a standard error: what is too low finds changes that are
+/// none.
+pub(super) fn raised_correlation(rest: &[f64]) -> Option<f64> {
+    let raised = correlation_around_means(rest)? + 1.0 / (rest.len() as f64).sqrt();
     Some(raised.clamp(0.0, 0.98))
+}
+
+/// What two levels leave of the values. `shares` has how far each run has gone from the first to
+/// the second.
+pub(super) fn around(values: &[f64], shares: &[f64]) -> Vec<f64> {
+    let plain = Fit::new(values, shares, 0.0);
+    let count = values.len() as f64;
+    let middle = (values.iter().sum::<f64>() - plain.height * shares.iter().sum::<f64>()) / count;
+    values.iter().zip(shares).map(|(value, share)| value - middle - plain.height * share).collect()
 }
 
 /// How likely an autoregression of first order makes a change this large. `shares` has how far
@@ -39,10 +52,8 @@ pub(super) fn chance(values: &[f64], shares: &[f64], ways: usize) -> f64 {
         return if plain.height == 0.0 { 1.0 } else { 0.0 };
     }
     let count = values.len() as f64;
-    let middle = (values.iter().sum::<f64>() - plain.height * shares.iter().sum::<f64>()) / count;
-    let rest: Vec<f64> =
-        values.iter().zip(shares).map(|(value, share)| value - middle - plain.height * share).collect();
-    let fit = Fit::new(&values, shares, raised_correlation(&rest).unwrap_or(0.0));
+    let correlation = raised_correlation(&around(&values, shares)).unwrap_or(0.0);
+    let fit = Fit::new(&values, shares, correlation);
     // Two levels and the correlation are fitted.
     let freedom = count - 3.0;
     let deviate = fit.height.abs() * (fit.spread * freedom / fit.rest).sqrt();

@@ -7,10 +7,15 @@
 
 use std::ops::Range;
 
+use super::neighbours;
 use crate::stats;
 
 /// Number of places on the grid of beginnings and ends.
 const GRID: usize = 120;
+
+/// The fewest runs on either side of a step. With three far runs at an end, the best split has two
+/// others on their side.
+const FEWEST: usize = 3;
 
 /// The runs over which the change goes: empty at `split` for a step.
 pub(super) fn of(values: &[f64], split: usize, shortest: usize) -> Range<usize> {
@@ -48,7 +53,8 @@ pub(super) fn of(values: &[f64], split: usize, shortest: usize) -> Range<usize> 
     let edge = shortest.max(count / 20);
     let from = if best.0.start < edge { 0 } else { best.0.start };
     let to = if count - best.0.end < edge { count } else { best.0.end };
-    from..to
+    // A few far runs at an end fit a short ramp by chance.
+    if (from == 0 || to == count) && to - from < 2 * shortest { step } else { from..to }
 }
 
 /// The place near `split` where a step fits best. Ranks, by which splits are found, know that two
@@ -61,13 +67,16 @@ pub(super) fn step_near(values: &[f64], split: usize, shortest: usize) -> usize 
     }
     let sums = Sums::of(&clipped(values));
     let around = shortest.max(count / 40);
-    let near = split.saturating_sub(around).max(shortest)..=(split + around).min(count - shortest);
+    let near = split.saturating_sub(around).max(FEWEST)..=(split + around).min(count - FEWEST);
     near.min_by(|a, b| sums.rest(&(*a..*a)).total_cmp(&sums.rest(&(*b..*b)))).unwrap_or(split)
 }
 
 /// How far each run has gone from the first level to the second, by the step or ramp near `split`.
 pub(super) fn shares(values: &[f64], split: usize, shortest: usize) -> Vec<f64> {
-    let ramp = of(values, split, shortest);
+    shares_of(&of(values, split, shortest), values.len())
+}
+
+fn shares_of(ramp: &Range<usize>, count: usize) -> Vec<f64> {
     let share = |run: usize| {
         let passed = run as f64 + 0.5 - ramp.start as f64;
         if ramp.is_empty() {
@@ -76,7 +85,45 @@ pub(super) fn shares(values: &[f64], split: usize, shortest: usize) -> Vec<f64> 
             (passed / ramp.len() as f64).clamp(0.0, 1.0)
         }
     };
-    (0..values.len()).map(share).collect()
+    (0..count).map(share).collect()
+}
+
+/// How much worse than the best one a possible change may fit, as twice the logarithm of the
+/// likelihood ratio. By simulation: `the_named_runs_hold_the_change`.
+const POSSIBLE: f64 = 7.0;
+
+/// The runs between which the change lies at 95 %, be it a step or a ramp: from the first possible
+/// beginning to the last possible end. `change` is the one that fits best.
+pub(super) fn region(values: &[f64], change: &Range<usize>) -> Range<usize> {
+    let count = values.len();
+    let values = clipped(values);
+    let sums = Sums::of(&values);
+    let rest = neighbours::around(&values, &shares_of(change, count));
+    // Runs that resemble their neighbours count as fewer.
+    let correlation = neighbours::correlation_around_means(&rest).unwrap_or(0.0).clamp(0.0, 0.98);
+    let weight = (1.0 + correlation) / (1.0 - correlation);
+    let mut around = GRID / 4;
+    loop {
+        let near = change.start.saturating_sub(around)..(change.end + around).min(count);
+        let stride = near.len().div_ceil(GRID).max(1);
+        let mut fits = vec![(change.clone(), sums.rest(change))];
+        let places: Vec<usize> = near.clone().step_by(stride).chain([near.end]).collect();
+        for (index, &from) in places.iter().enumerate() {
+            // Over a single run, a ramp is a step.
+            let ends = places[index..].iter().filter(|to| **to != from + 1);
+            fits.extend(ends.map(|&to| (from..to, sums.rest(&(from..to)))));
+        }
+        let least = fits.iter().map(|(_, rest)| *rest).fold(f64::INFINITY, f64::min);
+        let most = least.max(f64::MIN_POSITIVE) * (POSSIBLE * weight / count as f64).exp();
+        let possible = fits.iter().filter(|(_, rest)| *rest <= most);
+        let found =
+            possible.fold(change.clone(), |all, (one, _)| all.start.min(one.start)..all.end.max(one.end));
+        let is_inside = |end: usize, edge: usize| end != edge || edge == 0 || edge == count;
+        if is_inside(found.start, near.start) && is_inside(found.end, near.end) {
+            return found;
+        }
+        around *= 2;
+    }
 }
 
 /// The values, with the outermost fiftieth at either end cut off at its border: a fit by least
@@ -144,7 +191,35 @@ impl Sums {
 
 #[cfg(test)]
 mod tests {
+    use rand::SeedableRng;
+    use rand_distr::{Distribution, StandardNormal};
+
     use super::*;
+
+    /// Steps and ramps in the middle, at the ends and over the whole series, found or not.
+    #[test]
+    fn the_named_runs_hold_the_change() {
+        let mut rng = rand_pcg::Pcg64Mcg::seed_from_u64(3);
+        for count in [20, 60, 150] {
+            let middle = count / 2;
+            for (from, to) in
+                [(middle, middle), (count - 6, count - 6), (count / 4, 3 * count / 4), (0, count)]
+            {
+                for size in [3.0, 6.0, 10.0] {
+                    let shares = shares_of(&(from..to), count);
+                    let mut holds = || {
+                        let mut noise = || -> f64 { StandardNormal.sample(&mut rng) };
+                        let values: Vec<f64> = shares.iter().map(|share| size * share + noise()).collect();
+                        let found = region(&values, &of(&values, usize::midpoint(from, to), 5));
+                        found.start <= from && to <= found.end
+                    };
+                    let held = (0..200).filter(|_| holds()).count();
+                    println!("{count} runs, {size} over {from}..{to}: {held} of 200");
+                    assert!(held >= 180, "{count} {from}..{to} {size}: {held}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn a_step_is_a_step_and_a_ramp_has_its_ends() {

@@ -37,6 +37,7 @@ pub(super) fn find(
             of_shares.iter().any(|other| other.at.abs_diff(edge.at) <= near && other.rises == edge.rises)
         });
     }
+    edges.retain(|edge| !is_of_level(edge, &rest, shifts, options));
     let deviation = |range: std::ops::Range<usize>| {
         let distances: Vec<f64> = rest[range].iter().map(|rest| rest.abs()).collect();
         stats::median(&distances).unwrap_or(f64::NAN) / NORMAL_MEDIAN_DISTANCE
@@ -47,6 +48,7 @@ pub(super) fn find(
         Shift {
             form: Form::Spread,
             at,
+            within: None,
             median_before: deviation(before.clone()),
             median_after: deviation(after.clone()),
             before,
@@ -63,6 +65,20 @@ struct Edge {
     at: usize,
     rises: bool,
     p: f64,
+}
+
+/// Whether the spread changes near an end at which three runs lie far to one side, or where the
+/// level changes at a place that is not known exactly: that is the level, not the spread.
+fn is_of_level(edge: &Edge, rest: &[f64], shifts: &[Shift], options: &Options) -> bool {
+    let mut places = shifts.iter().filter_map(|shift| shift.within.as_ref());
+    let is_near =
+        places.any(|within| within.start < within.end && (within.start..=within.end).contains(&edge.at));
+    let distances: Vec<f64> = rest.iter().map(|rest| rest.abs()).collect();
+    let far = 3.0 * stats::median(&distances).unwrap_or(0.0) / NORMAL_MEDIAN_DISTANCE;
+    let (wide, last) =
+        if edge.rises { (&rest[edge.at..], &rest[rest.len() - 3..]) } else { (&rest[..edge.at], &rest[..3]) };
+    wide.len() <= 3 * options.shortest
+        && (is_near || last.iter().all(|rest| *rest > far) || last.iter().all(|rest| *rest < -far))
 }
 
 /// Where distances change, in order.

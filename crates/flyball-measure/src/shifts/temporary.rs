@@ -51,9 +51,8 @@ pub(super) fn glitch(values: &[f64], options: &Options) -> Option<(Range<usize>,
                 let [low, high] = [others[0], others[others.len() - 1]].map(|run| values[run]);
                 let gap = if is_high == 1 { values[few[0]] - high } else { low - values[few[length - 1]] };
                 let (from, to) = (*few.iter().min()?, *few.iter().max()? + 1);
-                let is_inside = from >= options.shortest && to + options.shortest <= count;
                 let orders = (1..=length).map(|i| (count - length + i) as f64 / i as f64).product::<f64>();
-                (gap > high - low && to - from == length && is_inside)
+                (gap > high - low && to - from == length)
                     .then(|| (from..to, (count - length + 1) as f64 / orders))
             })
     };

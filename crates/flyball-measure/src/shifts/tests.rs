@@ -214,6 +214,33 @@ fn what_changes_slowly_from_the_same_run_on_is_named() {
     }
 }
 
+/// Three runs are a level of their own, which neither a slow change nor a wider spread is.
+#[test]
+fn few_far_runs_at_an_end_are_a_step() {
+    let mut named = 0;
+    for (runs, few, size, seed) in
+        [(100, 3, 10.0), (60, 4, 10.0), (40, 4, 10.0), (60, 3, 10.0), (300, 4, 6.0), (20, 3, 10.0)]
+            .into_iter()
+            .flat_map(|(runs, few, size)| (0..10).map(move |seed| (runs, few, size, seed)))
+    {
+        for is_last in [true, false] {
+            let mut values = noise(30_000 + seed, runs);
+            let range = if is_last { runs - few..runs } else { 0..few };
+            values[range].iter_mut().for_each(|value| *value += size);
+            let at = if is_last { runs - few } else { few };
+            let shifts = find(&values, &Options::default());
+            let is_right = |shift: &Shift| {
+                let Some(within) = shift.within.clone() else { return false };
+                shift.form == Form::Step && within.start <= at && at <= within.end
+            };
+            assert!(shifts.iter().all(is_right), "{runs} {few} {seed} {is_last}: {shifts:#?}");
+            named += shifts.len();
+        }
+    }
+    println!("{named} of 120");
+    assert!(named >= 40, "{named}");
+}
+
 /// Two values that differ in their last digits, one of them more often in the middle.
 #[test]
 fn a_change_that_no_median_shows_is_not_a_shift() {

@@ -216,8 +216,8 @@ pub(crate) fn render(found: &Found) -> String {
             });
             writeln!(
                 out,
-                "{}: no shift found in {} runs (a change in the last {} runs is not found, and a short one only if it is \
-                 far from all other runs{lasting})",
+                "{}: no shift found in {} runs (a change in the last {} runs, or a short one, is found only if it is far \
+                 from other runs{lasting})",
                 found.name,
                 found.runs,
                 Options::default().shortest - 1
@@ -234,9 +234,9 @@ pub(crate) fn render(found: &Found) -> String {
             _ => format!("{} to {}{unit} ({percent:+.1} %)", short(before), short(after)),
         };
         let place = match shift.form {
-            Form::Spread => format!("from run {}, the spread", shift.at + 1),
-            Form::Step => format!("from run {}", shift.at + 1),
-            Form::Drift => format!("slowly, over runs {} to {}", shift.at + 1, shift.after.start),
+            Form::Spread => format!("from about run {}, the spread", shift.at + 1),
+            Form::Step => step(shift, found.runs),
+            Form::Drift => format!("slowly, {}", between(shift, found.runs)),
         };
         let _ = writeln!(out, "{}: {place}: {change}, p {}", found.name, p(shift.p));
         for column in with {
@@ -256,6 +256,25 @@ pub(crate) fn render(found: &Found) -> String {
         }
     }
     out
+}
+
+/// Where a step is, as far as that is known.
+fn step(shift: &Shift, runs: usize) -> String {
+    let few = Options::default().shortest;
+    if shift.within.as_ref().is_some_and(|within| !within.is_empty()) {
+        return format!("from run {} (at once or slowly, {})", shift.at + 1, between(shift, runs));
+    }
+    match (shift.at, runs - shift.at) {
+        (first, _) if first < few => format!("after the first {first} runs"),
+        (_, last) if last < few => format!("in the last {last} runs"),
+        _ => format!("from run {}", shift.at + 1),
+    }
+}
+
+/// The last run that is surely before the change, and the first that is surely after it.
+fn between(shift: &Shift, runs: usize) -> String {
+    let within = shift.within.clone().unwrap_or(shift.before.end..shift.after.start);
+    format!("95 %: between runs {} and {}", within.start.max(1), (within.end + 1).min(runs))
 }
 
 fn p(p: f64) -> String {
