@@ -302,6 +302,54 @@ mod tests {
         }
     }
 
+    /// What neither list may ever have: no row of a list is worth one of these.
+    #[test]
+    fn no_list_has_a_call_that_reaches_further() {
+        // With the numbers of fchmodat2 and setxattrat, for which libc has no names.
+        let of_both = [
+            libc::SYS_fchmod,
+            libc::SYS_fchmodat,
+            452,
+            libc::SYS_fchown,
+            libc::SYS_fchownat,
+            libc::SYS_utimensat,
+            libc::SYS_setxattr,
+            libc::SYS_lsetxattr,
+            libc::SYS_fsetxattr,
+            463,
+            libc::SYS_truncate,
+            libc::SYS_mknodat,
+            libc::SYS_symlinkat,
+            libc::SYS_tkill,
+            libc::SYS_rt_sigqueueinfo,
+            libc::SYS_rt_tgsigqueueinfo,
+            libc::SYS_pidfd_send_signal,
+            libc::SYS_pidfd_getfd,
+            libc::SYS_ptrace,
+            libc::SYS_process_vm_readv,
+            libc::SYS_process_vm_writev,
+            libc::SYS_setpriority,
+            libc::SYS_execve,
+            libc::SYS_execveat,
+            libc::SYS_socket,
+            libc::SYS_connect,
+            libc::SYS_bind,
+            libc::SYS_bpf,
+            libc::SYS_io_uring_setup,
+            libc::SYS_mount,
+            libc::SYS_setns,
+            libc::SYS_unshare,
+        ];
+        let of_sockets =
+            [libc::SYS_openat, libc::SYS_openat2, libc::SYS_kill, libc::SYS_dup3, libc::SYS_accept4];
+        let [sockets, files] = calls::numbers();
+        let listed = |calls: &[libc::c_long], list: &[libc::c_long]| -> Vec<libc::c_long> {
+            calls.iter().copied().filter(|call| list.contains(call)).collect()
+        };
+        assert_eq!(listed(&of_both, &files), [0; 0]);
+        assert_eq!(listed(&[of_both.as_slice(), &of_sockets].concat(), &sockets), [0; 0]);
+    }
+
     /// Calls that every confined process is refused for their arguments.
     fn refused_for_their_arguments(parent: u32) {
         let (none, page) = (0, 4096);

@@ -436,6 +436,28 @@ fn only_a_regular_file_is_a_journal() {
     assert_eq!(std::fs::read(&elsewhere).unwrap(), b"");
 }
 
+/// The journal names commands that `restore` runs.
+#[test]
+fn what_others_may_write_is_no_journal() {
+    let (_folder, state) = state();
+    written(&state);
+    let files = std::fs::read_dir(state.path()).unwrap().map(|entry| entry.unwrap().path());
+    let files: Vec<_> = files.collect();
+    assert!(files.len() > 1, "the journal and its length");
+    for path in files {
+        let mode = |mode| {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            std::fs::set_permissions(&path, mode).unwrap();
+        };
+        mode(0o666);
+        let loaded = Journal::load(&state).and_then(|_| Journal::open(&state, "live", Some("boot-1")));
+        let refused = loaded.map(drop).unwrap_err().to_string();
+        assert!(refused.contains("another user could have written"), "{}: {refused}", path.display());
+        mode(0o600);
+        assert!(Journal::load(&state).is_ok());
+    }
+}
+
 /// A journal lists files and their contents. It is not believed about files that flyball never
 /// writes.
 #[test]
