@@ -62,11 +62,11 @@ pub fn free_bytes(file: &File) -> io::Result<u64> {
 pub fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = options.custom_flags(flags.bits().cast_signed()).open(path)?;
-    if file.metadata()?.is_file() {
-        Ok(file)
-    } else {
-        Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
-    }
+    if file.metadata()?.is_file() { Ok(file) } else { Err(not_regular()) }
+}
+
+fn not_regular() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")
 }
 
 /// Opens a regular file as [`open_regular`] does, if no other user can have written it: it belongs
@@ -83,9 +83,13 @@ pub fn open_trusted(options: &mut OpenOptions, path: &Path) -> io::Result<File> 
 /// Checks that no other user can have written a file.
 ///
 /// # Errors
-/// `PermissionDenied` if another user could.
+/// `PermissionDenied` if another user could; `InvalidInput` if the file is not a regular one, whose
+/// owner and mode say nothing about what is read.
 pub fn check_trusted(file: &File) -> io::Result<()> {
     let status = file.metadata()?;
+    if !status.is_file() {
+        return Err(not_regular());
+    }
     let me = rustix::process::geteuid().as_raw();
     if (status.uid() != me && status.uid() != 0) || status.mode() & 0o022 != 0 {
         let (owner, mode) = (status.uid(), status.mode() & 0o7777);

@@ -8,7 +8,7 @@ use std::{
 };
 
 use flyball_control::profile::Profile;
-use flyball_files::{read_bounded, read_input};
+use flyball_files::{check_trusted, open_input, read_bounded, read_input};
 
 use crate::exit::Failure;
 
@@ -90,22 +90,38 @@ pub(crate) fn names() -> Vec<String> {
     names
 }
 
+/// Reads a file that no other user can have written.
+fn read_trusted(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let file = open_input(path)?;
+    check_trusted(&file)?;
+    read_bounded(file, most)
+}
+
 /// Reads the profile that an argument means: a name, a file, or `-` for stdin.
 pub(crate) fn read(argument: &str) -> Result<Named, Failure> {
+    read_with(argument, read_input)
+}
+
+/// Does what [`read`] does for a service, which obeys the file that its configuration names.
+pub(crate) fn read_for_service(argument: &str) -> Result<Named, Failure> {
+    read_with(argument, read_trusted)
+}
+
+fn read_with(argument: &str, file: fn(&Path, u64) -> io::Result<Vec<u8>>) -> Result<Named, Failure> {
     // Messages name a built-in profile by its name and any other by its file.
-    let (file, text) = match find(argument) {
+    let (path, text) = match find(argument) {
         Some(Source::BuiltIn(text)) => (None, Ok(text.to_owned().into_bytes())),
-        Some(Source::File(path)) => (Some(path.clone()), read_input(&path, MAX_PROFILE)),
+        Some(Source::File(path)) => (Some(path.clone()), read_trusted(&path, MAX_PROFILE)),
         None if argument == "-" => (None, read_bounded(io::stdin().lock(), MAX_PROFILE)),
         None if is_name(argument) => return Err(Failure::usage(unknown(argument))),
-        None => (Some(PathBuf::from(argument)), read_input(Path::new(argument), MAX_PROFILE)),
+        None => (Some(PathBuf::from(argument)), file(Path::new(argument), MAX_PROFILE)),
     };
     let bytes =
         text.map_err(|error| Failure::usage(format!("cannot read the profile '{argument}': {error}")))?;
-    let called = file.as_ref().map_or_else(|| argument.to_owned(), |file| file.display().to_string());
+    let called = path.as_ref().map_or_else(|| argument.to_owned(), |file| file.display().to_string());
     let profile = Profile::parse(&bytes, &called).map_err(Failure::usage)?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
-    Ok(Named { name: argument.to_owned(), file, text, profile })
+    Ok(Named { name: argument.to_owned(), file: path, text, profile })
 }
 
 /// What to do about a name that no profile has.

@@ -131,6 +131,29 @@ fn restore_releases_all_holds() {
     assert_eq!(machine.json(0, &["hold", "list"]), serde_json::json!([]));
 }
 
+/// `restore` is the way out when /run is full, or cannot be written any more.
+#[test]
+fn restore_needs_neither_space_nor_a_file_that_can_be_written() {
+    for (how, code) in [("cat /dev/zero >\"$dir/filler\" 2>&1", 0), ("mount -o remount,ro \"$dir\"", 3)] {
+        let machine = Machine::new(1);
+        let first = machine.dump();
+        let dir = machine.path().join("run/flyball");
+        std::fs::create_dir_all(&dir).unwrap();
+        let script = format!(
+            "dir=$1; shift; mount -t tmpfs -o size=64k,mode=755 none \"$dir\" || exit 77\n\
+             \"$@\" hold add a governor=performance max-freq=2GHz || exit 78\n{how}\n\"$@\" restore"
+        );
+        let mut command = Command::new("unshare");
+        command.args(["-rm", "sh", "-c", &script, "sh"]).arg(&dir).arg(env!("CARGO_BIN_EXE_flyball"));
+        let ran = Ran::of(command.args(["-M", &format!("tree:{}", machine.path().display())]));
+        if ran.code == 77 || ran.err.contains("unshare:") {
+            return skip(1, "holds", "no mount namespace can be made");
+        }
+        assert_eq!(ran.code, code, "{how}: {}", ran.text());
+        assert_eq!(machine.dump(), first, "{how}: {}", ran.text());
+    }
+}
+
 /// A command that runs while a hold is in force remembers the hold's values. They must not come
 /// back.
 #[test]
@@ -407,8 +430,27 @@ fn a_configuration_that_others_may_write_is_refused() {
     let config = machine.path().join("hold.toml");
     std::fs::write(&config, "[[when]]\nprofile = \"latency\"\n").unwrap();
     std::fs::set_permissions(&config, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
-    let said = machine.expect(2, &["hold", "run", "--config", config.to_str().unwrap()]).err;
+    let run = ["hold", "run", "--config", config.to_str().unwrap()];
+    let said = machine.expect(2, &run).err;
     assert!(said.contains("another user could have written it"), "{said}");
+    // A FIFO without a writer reads as a file without holds.
+    std::fs::remove_file(&config).unwrap();
+    assert!(Command::new("mkfifo").arg(&config).status().unwrap().success());
+    let said = machine.expect(2, &run).err;
+    assert!(said.contains("not a regular file"), "{said}");
+    // The same of a profile that it names.
+    std::fs::remove_file(&config).unwrap();
+    let profile = machine.path().join("mine.toml");
+    std::fs::write(&profile, "governor = \"performance\"\n").unwrap();
+    std::fs::set_permissions(&profile, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+    std::fs::write(&config, format!("[[when]]\nprofile = \"{}\"\n", profile.display())).unwrap();
+    let first = machine.dump();
+    let Some(service) = Service::start(&machine, &run[2..]) else { return };
+    let status = machine.json(5, &["hold", "status"]);
+    let error = status["config_error"].as_str().unwrap();
+    assert!(error.contains("another user could have written it"), "{error}");
+    assert_eq!(machine.dump(), first);
+    drop(service);
 }
 
 #[test]

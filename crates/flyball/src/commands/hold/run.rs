@@ -32,7 +32,8 @@ use crate::{
     exit::{Exit, Failure},
     journal::Journal,
     machine::MachineArg,
-    process, profiles,
+    process,
+    profiles::{self, Named},
     service_manager::notify,
 };
 
@@ -124,11 +125,11 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
             desktop.clone_from(&config.desktop);
         }
         let mut service =
-            Service::start(&*host, state.clone(), lock, blind, config, &settings_of, Moment::here())?;
+            Service::start(&*host, state.clone(), lock, blind, config, &profile_of, Moment::here())?;
         change::note_neighbours(&*host, service.store().holds.iter().flat_map(|hold| &hold.settings));
         report(&mut service, &mut bus, &journal, &mut summary)?;
         if let Some(bus) = &mut bus {
-            bus.begin(&mut service, &desktop, &settings_of, Moment::here());
+            bus.begin(&mut service, &desktop, &profile_of, Moment::here());
             bus::report(bus);
         }
         notify("READY=1");
@@ -239,7 +240,17 @@ pub(super) fn read_config(
 }
 
 pub(super) fn settings_of(name: &str) -> Result<Vec<Setting>, String> {
-    profiles::read(name).map(|named| named.profile.intent.settings).map_err(|failure| failure.to_string())
+    settings(profiles::read(name))
+}
+
+/// Does what [`settings_of`] does, for a service that runs as root: only with files that no other
+/// user can have written.
+fn profile_of(name: &str) -> Result<Vec<Setting>, String> {
+    settings(profiles::read_for_service(name))
+}
+
+fn settings(read: Result<Named, Failure>) -> Result<Vec<Setting>, String> {
+    read.map(|named| named.profile.intent.settings).map_err(|failure| failure.to_string())
 }
 
 /// Writes what happened to the journal and the bus. `summary` is what the service manager shows.
