@@ -7,6 +7,7 @@ pub mod confine;
 mod memcmp;
 mod process;
 pub mod readings;
+mod socket;
 pub mod spool;
 pub mod terminal;
 mod user;
@@ -17,4 +18,5 @@ pub use process::{
     pin_thread, prefer_thread, release_freed_memory, release_start_code, send, set_nonblocking,
     set_signal_actions, sockets_of_service, started_at, thread_time, try_lock, unique_name, usage, user,
 };
+pub use socket::{connect_at_once, is_readable_within};
 pub use user::{FilesOfUser, SUDO_VARIABLES, User, caller};

@@ -17,11 +17,12 @@ fn status(child: &Child, key: &str) -> Option<String> {
     line.map(str::to_owned)
 }
 
-/// Starts a command that reads from a FIFO, and waits until it is confined.
+/// Starts a command that reads from a FIFO, and waits until it is confined: the filter of system
+/// calls comes last.
 fn reading(command: &mut Command) -> Child {
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let start = Instant::now();
-    while status(&child, "NoNewPrivs").as_deref() != Some("1") && start.elapsed() < Duration::from_secs(20) {
+    while status(&child, "Seccomp").as_deref() != Some("2") && start.elapsed() < Duration::from_secs(20) {
         thread::sleep(Duration::from_millis(10));
     }
     child
@@ -170,4 +171,26 @@ fn no_call_of_a_reader_is_refused() {
         assert!(refused.is_empty(), "{line}: {refused:#?}");
         assert!(matches!(ran.status.code(), Some(0 | 4 | 5)), "{line}: {ran:?}");
     }
+}
+
+/// On a recorded machine, where the command is confined.
+#[test]
+fn a_textfile_is_written_again_until_a_signal_comes() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("flyball.prom");
+    let mut command = flyball!();
+    command.arg("-M").arg(archive("adl0")).args(["exporter", "--every", "1s", "--textfile"]).arg(&file);
+    let mut child = command.spawn().unwrap();
+    let mut written = || {
+        let start = Instant::now();
+        while !file.exists() && start.elapsed() < Duration::from_secs(30) {
+            thread::sleep(Duration::from_millis(10));
+        }
+        fs::read_to_string(&file).unwrap_or_else(|error| panic!("{error}: {:?}", child.try_wait()))
+    };
+    let first = written();
+    fs::remove_file(&file).unwrap();
+    assert!(first.contains("flyball_build_info") && written().contains("flyball_build_info"));
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }
