@@ -10,7 +10,7 @@ use zbus::{
 };
 
 use crate::{
-    link::Link,
+    link::{Link, Question},
     message::{Refusal, Why},
     text::{MAX_SENTENCE, sendable},
 };
@@ -64,29 +64,48 @@ pub(crate) async fn check(
     if !link.is_bounded(user) {
         return Ok(user);
     }
-    // A question can wait minutes for a password, and the bus limits how many this process may have
-    // open.
-    let _check = link.begin_check(user)?;
     // polkit's documentation: a caller that can show a dialogue says so in the call's header.
     let interactive = header.primary().flags().contains(Flags::ALLOW_INTERACTIVE_AUTH);
-    let subject = ("system-bus-name", HashMap::from([("name", Variant::from(sender.as_str()))]));
+    // A dialogue can wait minutes for a password, and the bus limits how many answers this process
+    // may wait for. So it asks without one first.
+    let needs_dialogue = match ask_polkit(link, connection, (user, &sender), action, Question::Quick).await? {
+        (true, _) => return Ok(user),
+        (false, needs_dialogue) => needs_dialogue,
+    };
+    if interactive && needs_dialogue {
+        let dialogue = ask_polkit(link, connection, (user, &sender), action, Question::Dialogue).await?;
+        if let (true, _) = dialogue {
+            return Ok(user);
+        }
+    }
+    Err(Refusal::new(Why::Denied, format!("not authorized: {}", action.id())))
+}
+
+/// Returns whether the caller may, and whether a dialogue could let it.
+async fn ask_polkit(
+    link: &Link,
+    connection: &Connection,
+    (user, sender): (u32, &str),
+    action: Action,
+    question: Question,
+) -> Result<(bool, bool), Refusal> {
+    let _check = link.begin_check(user, question)?;
+    let subject = ("system-bus-name", HashMap::from([("name", Variant::from(sender))]));
     let details: HashMap<&str, &str> = HashMap::new();
+    let flags = u32::from(question == Question::Dialogue);
     let reply = connection
         .call_method(
             Some("org.freedesktop.PolicyKit1"),
             "/org/freedesktop/PolicyKit1/Authority",
             Some("org.freedesktop.PolicyKit1.Authority"),
             "CheckAuthorization",
-            &(subject, action.id(), details, u32::from(interactive), ""),
+            &(subject, action.id(), details, flags, ""),
         )
         .await;
-    let allowed = reply.and_then(|reply| reply.body().deserialize::<(bool, bool, HashMap<String, String>)>());
-    match allowed {
-        Ok((true, ..)) => Ok(user),
-        Ok(_) => Err(Refusal::new(Why::Denied, format!("not authorized: {}", action.id()))),
-        // Without polkit no other user may, and the caller is given the reason.
-        Err(error) => Err(Refusal::new(Why::Denied, format!("polkit does not answer: {error}"))),
-    }
+    let answer = reply.and_then(|reply| reply.body().deserialize::<(bool, bool, HashMap<String, String>)>());
+    // Without polkit no other user may, and the caller is given the reason.
+    let refused = |error| Refusal::new(Why::Denied, format!("polkit does not answer: {error}"));
+    answer.map(|(is_allowed, needs_dialogue, _)| (is_allowed, needs_dialogue)).map_err(refused)
 }
 
 /// The sender's unique name, which the bus adds to every message.

@@ -6,7 +6,6 @@
 use std::{collections::HashMap, sync::Arc};
 
 use flyball_control::Setting;
-use flyball_hold::{MAX_SETTINGS_PER_USER, size};
 use zbus::{
     Connection, OwnedVariant, Str, fdo::Result, interface, message::Header, object_server::SignalEmitter,
 };
@@ -36,13 +35,7 @@ impl Control {
         if profile.len() > MAX_PROFILE {
             return Err(Refusal::new(Why::Invalid, format!("a profile has at most {MAX_PROFILE} bytes")));
         }
-        let settings = (self.read)(profile).map_err(|error| Refusal::new(Why::Invalid, error))?;
-        if size(&settings) > MAX_SETTINGS_PER_USER {
-            let sentence =
-                format!("a profile has at most {MAX_SETTINGS_PER_USER} settings and values in lists");
-            return Err(Refusal::new(Why::Invalid, sentence));
-        }
-        Ok(settings)
+        (self.read)(profile).map_err(|error| Refusal::new(Why::Invalid, error))
     }
 
     async fn ask(&self, user: u32, ask: Ask) -> Result<String> {

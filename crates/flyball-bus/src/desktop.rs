@@ -373,7 +373,7 @@ face!(UPower, "org.freedesktop.UPower.PowerProfiles", Face::UPower, {
 
 impl Desktop {
     /// What the service says is `null`: nothing here reads it.
-    pub(crate) async fn serving(&self, names: Vec<String>) -> std::result::Result<Value, Refusal> {
-        self.link.ask(None, Ask::Serving { names }).await
+    pub(crate) async fn serving(&self) -> std::result::Result<Value, Refusal> {
+        self.link.ask(None, Ask::Serving).await
     }
 }

@@ -2,14 +2,14 @@
 
 use std::{
     collections::HashMap,
-    io::BufReader,
+    io::{self, BufReader},
     os::unix::net::UnixStream,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use crate::{
     mailbox::Mailbox,
-    message::{Answer, Ask, MAX_REPORTED, Refusal, Request, Tell, Why, read_line, write_line},
+    message::{Answer, Ask, MAX_REPORTED, MAX_REQUESTED, Refusal, Request, Tell, Why, read_line, write_line},
 };
 
 /// Questions of all users but root that wait for an answer. A client that asks without end is
@@ -19,13 +19,31 @@ const MAX_WAITING: usize = 64;
 /// Such questions of one user.
 const MAX_WAITING_OF_USER: usize = 16;
 
-/// Questions to polkit of all users that wait for an answer. The bus lets a connection wait for 128
-/// answers (`max_replies_per_connection`), and the others are for asking who a caller is: root's
-/// calls need that too.
-const MAX_CHECKS: usize = 96;
+/// A kind of question to polkit. The bus lets a connection wait for 128 answers
+/// (`max_replies_per_connection`): those that neither kind may use are for asking who a caller is,
+/// which root's calls need too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Question {
+    /// polkit answers at once: whether the user may without a dialogue.
+    Quick,
+    /// It waits for a password.
+    Dialogue,
+}
 
-/// Such questions of one user. They wait as long as the user does not answer a dialogue, and nobody
-/// has two dialogues open at a time for long. 48 users together can use up all of them.
+impl Question {
+    /// Questions of this kind of all users that wait for an answer. Dialogues have no part in the
+    /// places of the others: whoever may call without a password never waits for those who do not
+    /// enter one.
+    fn most(self) -> usize {
+        match self {
+            Question::Quick => 32,
+            Question::Dialogue => 64,
+        }
+    }
+}
+
+/// Such questions of one user, of each kind. Nobody has two dialogues open at a time for long. 32
+/// users together can use up the dialogues of all.
 const MAX_CHECKS_OF_USER: usize = 2;
 
 /// What the main task waits for.
@@ -33,8 +51,6 @@ pub(crate) enum News {
     Tell(Tell),
     /// The last state is to be compared again.
     Look,
-    /// The service has ended, or sends what is not a message.
-    ServiceGone,
     /// The bus has closed the connection.
     BusGone,
 }
@@ -50,7 +66,7 @@ pub(crate) struct Link {
     to: Mutex<UnixStream>,
     waiting: Mutex<Waiting>,
     /// The users for whom polkit is being asked, once for each question.
-    checks: Mutex<Vec<u32>>,
+    checks: Mutex<Vec<(u32, Question)>>,
     /// The user that the service runs as, who is not the user of this process.
     pub(crate) service_user: u32,
     pub(crate) news: Mailbox<News>,
@@ -61,8 +77,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Link {
-    /// Starts the thread that reads what the service sends.
-    pub(crate) fn start(service: UnixStream, service_user: u32) -> std::io::Result<Arc<Link>> {
+    /// Starts the thread that reads what the service sends. It calls `gone` when the service has
+    /// ended, or sends what is not a message.
+    pub(crate) fn start(
+        service: UnixStream,
+        service_user: u32,
+        gone: impl FnOnce() + Send + 'static,
+    ) -> io::Result<Arc<Link>> {
         let from = service.try_clone()?;
         let link = Arc::new(Link {
             to: Mutex::new(service),
@@ -72,7 +93,10 @@ impl Link {
             news: Mailbox::default(),
         });
         let reader = Arc::clone(&link);
-        std::thread::Builder::new().name("service".to_owned()).spawn(move || reader.read(from))?;
+        std::thread::Builder::new().name("service".to_owned()).spawn(move || {
+            reader.read(from);
+            gone();
+        })?;
         Ok(link)
     }
 
@@ -88,7 +112,6 @@ impl Link {
                 other => self.news.put(News::Tell(other)),
             }
         }
-        self.news.put(News::ServiceGone);
     }
 
     /// Returns whether there are bounds for what this user has asked for: for all but root and the
@@ -98,14 +121,15 @@ impl Link {
     }
 
     /// Counts a question to polkit about a user until the answer is dropped.
-    pub(crate) fn begin_check(&self, user: u32) -> Result<Check<'_>, Refusal> {
+    pub(crate) fn begin_check(&self, user: u32, question: Question) -> Result<Check<'_>, Refusal> {
         let mut checks = lock(&self.checks);
-        let of_user = checks.iter().filter(|other| **other == user).count();
-        if of_user >= MAX_CHECKS_OF_USER || checks.len() >= MAX_CHECKS {
+        let of_user = checks.iter().filter(|check| **check == (user, question)).count();
+        let of_kind = checks.iter().filter(|(_, other)| *other == question).count();
+        if of_user >= MAX_CHECKS_OF_USER || of_kind >= question.most() {
             return Err(Refusal::new(Why::TooMany, "too many calls wait for an authorization"));
         }
-        checks.push(user);
-        Ok(Check { checks: &self.checks, user })
+        checks.push((user, question));
+        Ok(Check { checks: &self.checks, of: (user, question) })
     }
 
     /// Asks the service for a user, and waits for its answer. What this process asks by itself
@@ -125,9 +149,14 @@ impl Link {
             id
         };
         // The service reads all the time in a thread of its own, so this does not wait.
-        if let Err(error) = write_line(&mut *lock(&self.to), &Request { id, ask }) {
+        if let Err(error) = write_line(&mut *lock(&self.to), &Request { id, ask }, MAX_REQUESTED) {
             lock(&self.waiting).answers.remove(&id);
-            return Err(Refusal::new(Why::Failed, format!("the service is gone: {error}")));
+            return Err(match error.kind() {
+                io::ErrorKind::FileTooLarge => {
+                    Refusal::new(Why::Invalid, format!("the request is refused: {error}"))
+                }
+                _ => Refusal::new(Why::Failed, format!("the service is gone: {error}")),
+            });
         }
         mailbox.take().await
     }
@@ -135,14 +164,14 @@ impl Link {
 
 /// A question to polkit that waits for an answer.
 pub(crate) struct Check<'a> {
-    checks: &'a Mutex<Vec<u32>>,
-    user: u32,
+    checks: &'a Mutex<Vec<(u32, Question)>>,
+    of: (u32, Question),
 }
 
 impl Drop for Check<'_> {
     fn drop(&mut self) {
         let mut checks = lock(self.checks);
-        if let Some(at) = checks.iter().position(|user| *user == self.user) {
+        if let Some(at) = checks.iter().position(|check| *check == self.of) {
             checks.swap_remove(at);
         }
     }
@@ -155,18 +184,20 @@ mod tests {
     #[test]
     fn questions_to_polkit_leave_room_for_others() {
         let (service, _end) = UnixStream::pair().unwrap();
-        let link = Link::start(service, 0).unwrap();
-        let held: Vec<_> = (1000..1009)
-            .flat_map(|user| (0..20).map(move |_| user))
-            .filter_map(|user| link.begin_check(user).ok())
-            .collect();
-        assert_eq!(held.len(), 9 * MAX_CHECKS_OF_USER);
-        let other = link.begin_check(999).ok().unwrap();
-        drop(held);
-        assert!(link.begin_check(1000).is_ok());
-        drop(other);
-        let all: Vec<_> = (1000..2000).filter_map(|user| link.begin_check(user).ok()).collect();
-        assert_eq!(all.len(), MAX_CHECKS);
+        let link = Link::start(service, 0, || ()).unwrap();
+        let ask = |user, question| link.begin_check(user, question).ok();
+        for (question, other) in
+            [(Question::Dialogue, Question::Quick), (Question::Quick, Question::Dialogue)]
+        {
+            let of_few = (1000..1009).flat_map(|user| (0..20).filter_map(move |_| ask(user, question)));
+            let held: Vec<_> = of_few.collect();
+            assert_eq!(held.len(), 9 * MAX_CHECKS_OF_USER);
+            assert!(ask(999, question).is_some());
+            drop(held);
+            let all: Vec<_> = (1000..2000).filter_map(|user| ask(user, question)).collect();
+            assert_eq!(all.len(), question.most());
+            assert!(ask(1000, other).is_some() && ask(999, other).is_some());
+        }
         // Root is not asked about.
         assert!(!link.is_bounded(0));
     }

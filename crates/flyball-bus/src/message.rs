@@ -10,10 +10,14 @@ use flyball_control::Setting;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-/// Bytes of a line to the service: a profile of the largest size that a client may send, as JSON.
+use crate::text::{MAX_SENTENCE, sendable};
+
+/// Bytes of a line to the service: many times the settings of the largest profile that a client may
+/// send, as JSON. A longer request is refused.
 pub const MAX_REQUESTED: u64 = 1 << 20;
 
-/// Bytes of a line from the service: the plan of a machine with thousands of CPUs.
+/// Bytes of a line from the service: the plan of a machine with thousands of CPUs. A longer answer
+/// becomes a refusal.
 pub const MAX_REPORTED: u64 = 16 << 20;
 
 /// The three names that desktops know. There is no fourth: a desktop that reads another name shows
@@ -57,10 +61,8 @@ impl fmt::Display for Profile {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ask {
-    /// Nothing: these names are served from now on.
-    Serving {
-        names: Vec<String>,
-    },
+    /// Nothing: the names are served from now on.
+    Serving,
     /// A user has chosen this profile: all holds of programs end.
     Choose {
         profile: Profile,
@@ -126,7 +128,7 @@ pub struct Refusal {
 
 impl Refusal {
     pub fn new(why: Why, sentence: impl fmt::Display) -> Refusal {
-        Refusal { why, sentence: sentence.to_string() }
+        Refusal { why, sentence: sendable(&sentence.to_string(), MAX_SENTENCE) }
     }
 }
 
@@ -208,10 +210,33 @@ pub enum Tell {
 }
 
 /// Writes one line.
-pub fn write_line(mut to: impl Write, message: &impl Serialize) -> io::Result<()> {
+///
+/// # Errors
+/// `FileTooLarge` for a line of more than `most` bytes, of which nothing is written: the reader
+/// would end the connection. Otherwise the error of write(2).
+pub fn write_line(mut to: impl Write, message: &impl Serialize, most: u64) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
+    if line.len() as u64 > most {
+        let what = format!("it is longer than {} MiB", most >> 20);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
+    }
     to.write_all(&line)
+}
+
+/// Writes a line of the service. An answer that is too long becomes a refusal: what callers bring
+/// about must not end the connection of all of them.
+///
+/// # Errors
+/// Fails like [`write_line`].
+pub(crate) fn write_tell(to: impl Write + Copy, tell: &Tell) -> io::Result<()> {
+    match (write_line(to, tell, MAX_REPORTED), tell) {
+        (Err(error), Tell::Answer { id, .. }) if error.kind() == io::ErrorKind::FileTooLarge => {
+            let refusal = Refusal::new(Why::Failed, format_args!("the answer is refused: {error}"));
+            write_line(to, &Tell::Answer { id: *id, answer: Err(refusal) }, MAX_REPORTED)
+        }
+        (written, _) => written,
+    }
 }
 
 /// Reads one line of at most `most` bytes; `None` at the end.
@@ -238,8 +263,11 @@ mod tests {
     fn messages_are_bounded_lines() {
         let request = Request { id: 7, ask: Ask::Choose { profile: Profile::PowerSaver, user: 1000 } };
         let mut bytes = Vec::new();
-        write_line(&mut bytes, &request).unwrap();
-        write_line(&mut bytes, &Request { id: 8, ask: Ask::Status }).unwrap();
+        write_line(&mut bytes, &request, 100).unwrap();
+        let length = bytes.len() as u64;
+        let too_long = write_line(&mut bytes, &request, length - 1).unwrap_err();
+        assert_eq!((too_long.kind(), bytes.len() as u64), (io::ErrorKind::FileTooLarge, length));
+        write_line(&mut bytes, &Request { id: 8, ask: Ask::Status }, 100).unwrap();
         assert_eq!(bytes.iter().filter(|&&byte| byte == b'\n').count(), 2);
         let mut reader = bytes.as_slice();
         assert_eq!(read_line::<Request>(&mut reader, 100).unwrap(), Some(request));
@@ -260,7 +288,7 @@ mod tests {
         ) {
             let mut line = Vec::new();
             let ask = Ask::Choose { profile: Profile::Performance, user: 1000 };
-            write_line(&mut line, &Request { id: 7, ask }).unwrap();
+            write_line(&mut line, &Request { id: 7, ask }, 200).unwrap();
             // A message that is right up to one place, too: random bytes hardly ever begin as one.
             let place = place.min(line.len());
             let spoilt = [&line[..place], bytes.as_slice(), &line[place..]].concat();
@@ -271,6 +299,19 @@ mod tests {
                     proptest::prop_assert!(lines <= spoilt.len());
                 }
             }
+        }
+    }
+
+    /// The answer to a plan, and a refusal that repeats what a caller has written.
+    #[test]
+    fn an_answer_that_is_too_long_is_refused() {
+        let text = "x".repeat(MAX_REPORTED as usize);
+        for answer in [Ok(Value::String(text.clone())), Err(Refusal::new(Why::Invalid, &text))] {
+            let mut file = tempfile::tempfile().unwrap();
+            write_tell(&file, &Tell::Answer { id: 7, answer }).unwrap();
+            io::Seek::rewind(&mut file).unwrap();
+            let told = read_line::<Tell>(&mut io::BufReader::new(file), MAX_SENTENCE as u64 + 100).unwrap();
+            assert!(matches!(told, Some(Tell::Answer { id: 7, answer: Err(_) })), "{told:?}");
         }
     }
 

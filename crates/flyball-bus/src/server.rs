@@ -23,6 +23,12 @@ const UPOWER: (&str, &str) =
     ("org.freedesktop.UPower.PowerProfiles", "/org/freedesktop/UPower/PowerProfiles");
 const HADESS: (&str, &str) = ("net.hadess.PowerProfiles", "/net/hadess/PowerProfiles");
 
+/// The names that are served, with the desktop's or without.
+pub(crate) fn names(desktop: bool) -> &'static [&'static str] {
+    const NAMES: &[&str] = &[CONTROL.0, UPOWER.0, HADESS.0];
+    if desktop { NAMES } else { &NAMES[..1] }
+}
+
 /// What is served, and how a client's profile is read.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
@@ -36,12 +42,13 @@ pub struct Options {
     pub read: ReadProfile,
 }
 
-/// Serves the interfaces on a connected bus. Returns when the service has ended.
+/// Serves the interfaces on a connected bus. When the service has ended, this ends the process:
+/// whatever it waits for, also for an answer of the service or of a bus that does not answer.
 ///
 /// # Errors
 /// In one sentence: the bus refuses or is gone, or another program has a name.
 pub fn serve(bus: UnixStream, service: UnixStream, options: Options) -> Result<(), String> {
-    let link = Link::start(service, options.service_user)
+    let link = Link::start(service, options.service_user, || std::process::exit(0))
         .map_err(|error| format!("cannot start a thread: {error}"))?;
     zbus::block_on(run(bus, link, options))
 }
@@ -49,9 +56,8 @@ pub fn serve(bus: UnixStream, service: UnixStream, options: Options) -> Result<(
 async fn run(bus: UnixStream, link: Arc<Link>, options: Options) -> Result<(), String> {
     let desktop = Desktop::new(Arc::clone(&link));
     // The first state: a name is taken only when its properties can be read.
-    match link.news.take().await {
-        News::Tell(Tell::State(state)) => _ = desktop.take(state),
-        _ => return Ok(()),
+    if let News::Tell(Tell::State(state)) = link.news.take().await {
+        desktop.take(state);
     }
     let failed = |error: zbus::Error| format!("D-Bus: {error}");
     let control = Control { link: Arc::clone(&link), desktop: Arc::clone(&desktop), read: options.read };
@@ -61,13 +67,9 @@ async fn run(bus: UnixStream, link: Arc<Link>, options: Options) -> Result<(), S
         builder = builder.serve_at(HADESS.1, Hadess(Arc::clone(&desktop)));
     }
     let connection = builder.build().await.map_err(failed)?;
-    let mut names = vec![CONTROL.0.to_owned()];
-    if options.desktop {
-        names.extend([UPOWER.0.to_owned(), HADESS.0.to_owned()]);
-    }
-    for name in &names {
+    for name in names(options.desktop) {
         let flags = RequestNameFlags::DO_NOT_QUEUE;
-        let reply = connection.request_name_with_flags(name.as_str(), flags).await;
+        let reply = connection.request_name_with_flags(*name, flags).await;
         match reply {
             Ok(RequestNameReply::PrimaryOwner | RequestNameReply::AlreadyOwner) => {}
             Ok(_) | Err(zbus::Error::NameTaken) => {
@@ -76,7 +78,7 @@ async fn run(bus: UnixStream, link: Arc<Link>, options: Options) -> Result<(), S
             Err(error) => return Err(format!("the bus does not give the name {name}: {error}")),
         }
     }
-    desktop.serving(names).await.map_err(|refusal| refusal.sentence)?;
+    desktop.serving().await.map_err(|refusal| refusal.sentence)?;
     let (closes, closed) = (connection.clone(), Arc::clone(&link));
     let gone = async move {
         closes.closed().await;
@@ -94,7 +96,6 @@ async fn run(bus: UnixStream, link: Arc<Link>, options: Options) -> Result<(), S
             }
             // Answers are taken by the link.
             News::Tell(Tell::Answer { .. }) => continue,
-            News::ServiceGone => return Ok(()),
             News::BusGone => return Err("the bus is gone".to_owned()),
         };
         let (before, gone) = desktop.take(state);

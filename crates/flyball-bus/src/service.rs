@@ -21,13 +21,16 @@ use std::{
 };
 
 use flyball_control::{Setting, Snapshot, plan::plan};
-use flyball_hold::{Cause, Desktop, Drift, Hold, HoldName, Moment, Notice, Owner, Profiles, Service};
+use flyball_hold::{
+    Cause, Desktop, Drift, Hold, HoldName, MAX_SETTINGS_PER_USER, Moment, Notice, Owner, Profiles, Service,
+    size,
+};
 use flyball_host::{Host, topology::scaling_driver, watch::Watch};
 
 use self::{degraded::Heat, plans::Planner};
 use crate::{
     Answer, Ask, Drifted, HeldName, MAX_REQUESTED, Offered, Profile, Refusal, Request, State, Tell, Why,
-    read_line, write_line,
+    message::write_tell, read_line, server::names,
 };
 
 /// Pauses before the bus is tried again, in seconds. After the last one it is tried with the
@@ -91,7 +94,7 @@ pub struct BusOptions {
 pub enum BusNotice {
     /// These names are served.
     #[display("D-Bus: {}", _0.join(", "))]
-    Serves(Vec<String>),
+    Serves(&'static [&'static str]),
     /// A profile of the desktop that this machine cannot have.
     #[display("note: the desktop is not offered {profile}: {why}")]
     NotOffered { profile: Profile, why: String },
@@ -277,8 +280,8 @@ impl<'a> Bus<'a> {
             let answer = match self.plan(request.id, request.ask) {
                 Ok(None) => continue,
                 Err(refusal) => Err(refusal),
-                Ok(Some(Ask::Serving { names })) => {
-                    self.serves(names, moment);
+                Ok(Some(Ask::Serving)) => {
+                    self.serves(moment);
                     Ok(serde_json::Value::Null)
                 }
                 Ok(Some(ask)) => {
@@ -302,6 +305,13 @@ impl<'a> Bus<'a> {
     /// Has the settings of a request planned; the answer comes later. Returns any other request.
     fn plan(&mut self, id: u64, ask: Ask) -> Result<Option<Ask>, Refusal> {
         let gone = || Refusal::new(Why::Failed, "plans are not made any more");
+        // Here and not where the profile is read: this process does not trust that one.
+        if let Ask::Plan { settings, .. } | Ask::Apply { settings, .. } = &ask
+            && size(settings) > MAX_SETTINGS_PER_USER
+        {
+            let most = format!("a profile has at most {MAX_SETTINGS_PER_USER} settings and values in lists");
+            return Err(Refusal::new(Why::Invalid, most + "; long ones count more than once"));
+        }
         let running = self.running.as_ref().ok_or_else(gone)?;
         self.planner.plan((running.child.id(), id), ask)
     }
@@ -322,7 +332,7 @@ impl<'a> Bus<'a> {
         }
     }
 
-    fn serves(&mut self, names: Vec<String>, moment: Moment) {
+    fn serves(&mut self, moment: Moment) {
         for end in self.orphans.values_mut() {
             *end = (moment.now + GRACE).min(*end);
         }
@@ -330,7 +340,7 @@ impl<'a> Bus<'a> {
             running.serves = true;
         }
         (self.attempts, self.complaint) = (0, String::new());
-        self.notices.push(BusNotice::Serves(names));
+        self.notices.push(BusNotice::Serves(names(self.options.desktop)));
     }
 
     /// The next request; notes when the process has ended.
@@ -405,7 +415,7 @@ impl<'a> Bus<'a> {
 
     fn send(&mut self, tell: &Tell) {
         let Some(running) = &self.running else { return };
-        if write_line(&running.to, tell).is_err() {
+        if write_tell(&running.to, tell).is_err() {
             // A process that does not read: its end is noticed as that of any other.
             let _ = running.to.shutdown(std::net::Shutdown::Both);
         }

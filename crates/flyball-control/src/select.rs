@@ -45,6 +45,8 @@ fn one(part: &str, topology: &Topology) -> Result<CpuList, SelectError> {
         // Not the possible CPUs: kernels reserve numbers for CPUs that can never be plugged in.
         let missing = cpus.difference(&topology.present);
         if !missing.is_empty() {
+            // `0-65535:2` is a short selector of 32,768 CPUs.
+            let missing = missing.short();
             return Err(bad(format!("no CPU {missing} here; this machine has {}", topology.present)));
         }
         return Ok(cpus);

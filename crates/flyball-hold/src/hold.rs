@@ -218,10 +218,16 @@ impl End {
     }
 }
 
+/// Bytes of a setting as JSON that count as one value in [`size`].
+const BYTES_PER_VALUE: usize = 256;
+
 /// The number of settings and of the further values of their lists: the planner looks at each on
-/// every CPU.
+/// every CPU. A setting with long texts counts by its bytes: in a profile many settings share the
+/// text of one selector, and each has a copy here.
 pub fn size(settings: &[Setting]) -> usize {
-    settings.iter().map(|setting| 1 + setting.otherwise.len()).sum()
+    let bytes = |setting: &Setting| serde_json::to_vec(setting).map_or(0, |bytes| bytes.len());
+    let of = |setting: &Setting| (1 + setting.otherwise.len()).max(bytes(setting) / BYTES_PER_VALUE);
+    settings.iter().map(of).sum()
 }
 
 /// Settings that are kept under a name.

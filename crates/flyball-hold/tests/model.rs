@@ -226,6 +226,32 @@ fn holds_belong_to_their_owners() {
     };
     assert!(add(1, "a", 200) && add(1, "b", 56) && !add(1, "c", 1) && add(1, "a", 199) && add(1, "c", 1));
     assert!(!add(2, "d", 257) && add(2, "d", 256) && !add(3, "e", 1) && add(0, "f", 300));
+    // Long texts count, too: a profile's settings share the text of a selector, a hold's do not.
+    let mut store = Store::empty(&kernel);
+    let mut add = |bytes: usize| {
+        let mut settings = hold(0, &[0], 100, 0).settings;
+        settings[0].on = Some("0,".repeat(bytes / 2));
+        store.add_by(Some(1), Hold { settings, ..named("long", Owner::User(1)) }).is_ok()
+    };
+    assert!(add(60 << 10) && !add(65 << 10));
+}
+
+/// Whoever could write the list of holds would be root. Every user may read it.
+#[test]
+fn a_list_of_holds_that_others_may_write_is_refused() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let kernel = Kernel::new(Driver::IntelPstate, 1, 1, 0);
+    let folder = tempfile::tempdir().unwrap();
+    let state = StateDir::new(folder.path().join("state"));
+    let change =
+        || change_holds(&kernel, &state, "test", moment(0), |store| store.add(hold(0, &[2], 100, 0)));
+    change().unwrap();
+    let path = state.path().join(Store::NAME);
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o646)).unwrap();
+    let refused = Store::load(&state, &kernel).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("another user could have written"), "{refused}");
+    assert!(change().is_err());
 }
 
 /// What the holds want, by the plan: nothing is left to be written, if the machine can have it.

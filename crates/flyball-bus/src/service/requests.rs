@@ -45,7 +45,7 @@ impl Bus<'_> {
     pub(super) fn decide(&mut self, ask: Ask, service: &mut Service<'_>, moment: Moment) -> Answer {
         match ask {
             // Both are answered before.
-            Ask::Serving { .. } | Ask::Plan { .. } => Ok(Value::Null),
+            Ask::Serving | Ask::Plan { .. } => Ok(Value::Null),
             Ask::Choose { profile, user } => {
                 self.choose(profile, Owner::Desktop(Some(user)), service, moment).map(|()| Value::Null)
             }

@@ -1,7 +1,7 @@
 //! What the service does about requests, on a simulated machine without a bus.
 
 use flyball_control::{Intent, write::state::StateDir};
-use flyball_hold::Config;
+use flyball_hold::{Config, Store};
 use flyball_simhost::{SimHost, SimSetup};
 use tempfile::TempDir;
 
@@ -21,7 +21,11 @@ fn profile(name: &str) -> Result<Vec<Setting>, String> {
 }
 
 fn machine() -> (SimHost, TempDir) {
-    (SimHost::open(&SimSetup::parse("i7-2600").unwrap()).unwrap(), tempfile::tempdir().unwrap())
+    simulated("i7-2600")
+}
+
+fn simulated(machine: &str) -> (SimHost, TempDir) {
+    (SimHost::open(&SimSetup::parse(machine).unwrap()).unwrap(), tempfile::tempdir().unwrap())
 }
 
 /// The service of a machine, and its bus, which has begun.
@@ -140,7 +144,8 @@ fn roots_holds_are_never_taken_for_those_of_the_desktop() {
     let before = of_root(&service);
     let user = flyball_process::user() + 1000;
     let held = |cookie, user| {
-        let application = "client 7 of user 0: x".to_owned();
+        // As the configuration, and as a hold of root, are written down.
+        let application = if cookie == 1 { "config" } else { "client 7 of user 0: x" }.to_owned();
         Ask::Hold { cookie, profile: Profile::PowerSaver, application, user }
     };
     for ask in [
@@ -173,4 +178,85 @@ fn roots_holds_are_never_taken_for_those_of_the_desktop() {
     assert_eq!(of_desktop(&service), ["desktop.3"]);
     assert_eq!(of_root(&service), before);
     assert_eq!(bus.look(&service).active, Some(Profile::PowerSaver));
+}
+
+/// A program's hold has its user, whatever the program calls itself, also in the next service.
+#[test]
+fn a_programs_name_is_only_shown() {
+    let (host, folder) = machine();
+    let (mut service, mut bus) = start(&host, &folder);
+    for (cookie, name) in (1..).zip(["config", "boot", "root", "user 0", "client 7 of user 0: x", ""]) {
+        let ask =
+            Ask::Hold { cookie, profile: Profile::Performance, application: name.to_owned(), user: 4242 };
+        bus.decide(ask, &mut service, Moment::here()).unwrap();
+        let expected = Owner::Client { cookie, user: 4242, name: name.to_owned() };
+        let stored = Store::load(&StateDir::new(folder.path().join("state")), &host).unwrap();
+        for store in [service.store(), &stored] {
+            assert!(store.holds.iter().any(|hold| hold.owner == expected), "{name}: {:?}", store.holds);
+        }
+    }
+}
+
+/// The process that speaks D-Bus, played by the test.
+fn connect(bus: &mut Bus<'_>) -> BufReader<UnixStream> {
+    let (to, theirs) = UnixStream::pair().unwrap();
+    let (_, from) = sync_channel(MAX_READ);
+    let child = Command::new("true").spawn().unwrap();
+    bus.running = Some(Running { child, to, from, serves: true });
+    BufReader::new(theirs)
+}
+
+/// A hold that is possible only beside another one would stand in the way when that one ends. The
+/// plan is made in the planner's thread: the service goes on.
+#[test]
+fn a_hold_must_be_possible_alone_and_is_planned_elsewhere() {
+    let (host, folder) = simulated("ryzen-5750g");
+    let (mut service, mut bus) = start(&host, &folder);
+    let mut other_side = connect(&mut bus);
+    let turbo = Hold::new("r".parse().unwrap(), Owner::User(0), settings(&["turbo=off"]), 0);
+    service.change(Moment::here(), |store| store.add(turbo)).unwrap();
+    let words = settings(&["max-freq=5095MHz"]);
+    let beside = Hold::new("beside".parse().unwrap(), Owner::User(0), words.clone(), 0);
+    service.change(Moment::here(), |store| store.add(beside)).unwrap();
+    service.change(Moment::here(), |store| store.release(&"beside".parse().unwrap()).map(drop)).unwrap();
+    for (id, ask) in [
+        (1, Ask::Plan { settings: words.clone(), user: 4242 }),
+        (2, Ask::Apply { name: "x".to_owned(), settings: words, user: 4242 }),
+    ] {
+        assert_eq!(bus.plan(id, ask), Ok(None), "the service plans it itself");
+        other_side.get_ref().set_nonblocking(true).unwrap();
+        let answer = loop {
+            bus.answer_plans(&mut service, Moment::here());
+            match read_line::<Tell>(&mut other_side, crate::MAX_REPORTED) {
+                Ok(Some(Tell::Answer { id: of, answer })) if of == id => break answer,
+                _ => std::thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        assert_eq!(why(answer), Why::Invalid);
+    }
+    assert_eq!(service.store().holds.len(), 1);
+}
+
+/// While another flyball has the machine, a hold that cannot end is tried again after a pause.
+#[test]
+fn a_release_that_fails_waits_before_it_is_tried_again() {
+    let (host, folder) = machine();
+    let (mut service, mut bus) = start(&host, &folder);
+    let _other_side = connect(&mut bus);
+    let application = "game".to_owned();
+    let ask = Ask::Hold { cookie: 1, profile: Profile::Performance, application, user: 4242 };
+    bus.decide(ask, &mut service, Moment::here()).unwrap();
+    let lock = StateDir::new(folder.path().join("state")).lock("flyball compare").unwrap();
+    bus.notices();
+    let moment = Moment::here();
+    bus.decide(Ask::Release { cookie: 1 }, &mut service, moment).unwrap();
+    for _ in 0..10 {
+        bus.end_clients(&mut service, moment);
+    }
+    assert_eq!((bus.sleep_for(moment.now), bus.end_failures), (Duration::from_secs(1), 1));
+    assert!(matches!(bus.notices()[..], [BusNotice::NotReleased(_)]));
+    drop(lock);
+    let now = moment.now + Duration::from_secs(1);
+    bus.end_clients(&mut service, Moment { now, ..moment });
+    assert!(service.store().holds.is_empty());
 }

@@ -8,7 +8,10 @@ use std::{
 
 use flyball_bus::{Options, serve};
 use flyball_control::{Setting, profile::Profile};
-use flyball_process::confine::{Confinement, become_user};
+use flyball_process::{
+    confine::{Confinement, become_user},
+    connect_at_once,
+};
 
 use crate::exit::{Exit, Failure};
 
@@ -33,7 +36,8 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     // Before anything is read, and before there is a second thread.
     let service_user = flyball_process::user();
     become_user(USER).map_err(|error| failed(format!("cannot become {USER}: {error}")))?;
-    let bus = UnixStream::connect(&args.bus)
+    // At once: until it reads from the service, nothing ends this process with it.
+    let bus = connect_at_once(&args.bus)
         .map_err(|error| failed(format!("cannot connect to {}: {error}", args.bus.display())))?;
     let confined = Confinement::without_files().enter();
     if !confined.calls {

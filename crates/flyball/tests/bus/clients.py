@@ -212,6 +212,9 @@ def bad():
 
 PROFILE = 'governor = "performance"\n'
 
+# TOML has an escape for what no string of D-Bus may have.
+NUL = 'governor = "\\u0000"'
+
 
 def asker():
     """A client of flyball's own interface, and a function that calls its methods."""
@@ -225,7 +228,7 @@ def outcome(call):
     try:
         call()
     except GLib.Error as found:
-        return Gio.DBusError.get_remote_error(found).rsplit(".", 1)[-1]
+        return (Gio.DBusError.get_remote_error(found) or found.message).rsplit(".", 1)[-1]
     return "ok"
 
 
@@ -243,6 +246,86 @@ def calls():
         "Apply": outcome(lambda: ask("Apply", PROFILE, f"of-{os.getuid()}")),
         "Release": outcome(lambda: ask("Release", f"of-{os.getuid()}")),
     }))
+
+
+def denied():
+    """Prints what comes of calls whose texts are wrong."""
+    _, ask = asker()
+    print(*[outcome(lambda: ask(*words)) for words in [("Plan", "["), ("Apply", "[", "x"), ("Release", "two words")]])
+
+
+def polkit():
+    """Plays polkit: the named users may do everything, the others could if they entered a password, which they never do."""
+    bus, waiting = connect(), []
+    arguments = "".join(f'<arg direction="in" type="{kind}"/>' for kind in ["(sa{sv})", "s", "a{ss}", "u", "s"])
+    node = Gio.DBusNodeInfo.new_for_xml(
+        '<node><interface name="org.freedesktop.PolicyKit1.Authority"><method name="CheckAuthorization">'
+        + arguments + '<arg direction="out" type="(bba{ss})"/></method></interface></node>')
+
+    def ask_bus(method, signature, *words):
+        name, path = "org.freedesktop.DBus", "/org/freedesktop/DBus"
+        return bus.call_sync(name, path, name, method, GLib.Variant(signature, words), None, 0, -1, None).unpack()[0]
+
+    def answer(_bus, _sender, _path, _interface, _method, asked, invocation):
+        (_, subject), _, _, flags, _ = asked.unpack()
+        if flags & 1:
+            return waiting.append(invocation)
+        user = ask_bus("GetConnectionUnixUser", "(s)", subject["name"])
+        invocation.return_value(GLib.Variant("((bba{ss}))", ((str(user) in sys.argv[2:], True, {}),)))
+
+    bus.register_object("/org/freedesktop/PolicyKit1/Authority", node.interfaces[0], answer, None, None)
+    ask_bus("RequestName", "(su)", "org.freedesktop.PolicyKit1", 0)
+    GLib.MainLoop().run()
+
+
+def interactive():
+    """Prints what comes of a call that may show a dialogue."""
+    client, _ = asker()
+    flags = Gio.DBusCallFlags.ALLOW_INTERACTIVE_AUTHORIZATION
+    arguments = GLib.Variant("(s)", ("x",))
+
+    def call():
+        client.bus.call_sync(client.name, client.path, client.name, "Release", arguments, None, flags, 1500, None)
+
+    print(outcome(call))
+
+
+def dialogues():
+    """Has this many users wait for two dialogues each, until stdin ends."""
+    children = []
+    for user in range(3000, 3000 + int(sys.argv[2])):
+        child = os.fork()
+        if child == 0:
+            os.setgroups([])
+            os.setresgid(user, user, user)
+            os.setresuid(user, user, user)
+            client, _ = asker()
+            for _ in range(2):
+                message = Gio.DBusMessage.new_method_call(client.name, client.path, client.name, "Release")
+                message.set_flags(Gio.DBusMessageFlags.ALLOW_INTERACTIVE_AUTHORIZATION)
+                message.set_body(GLib.Variant("(s)", ("x",)))
+                client.bus.send_message(message, Gio.DBusSendMessageFlags.NONE)
+            client.bus.flush_sync(None)
+            signal.pause()
+        children.append(child)
+    sys.stdin.read()
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+
+
+def long():
+    """Texts that become long lines between the service and its process on the bus."""
+    _, ask = asker()
+    knobs = [f'"idle-state:X{number}" = "off"\n' for number in range(250)]
+    for selector, count in [("0," * 5000 + "0", 250), ("0," * 25000 + "0", 1), ("0-65535:2", 250)]:
+        profile = f'[optional.cpus."{selector}"]\n' + "".join(knobs[:count])
+        refused("InvalidArgs", lambda: ask("Plan", profile))
+        refused("InvalidArgs", lambda: ask("Apply", profile, "x"))
+    name = "x" * (2 << 20)
+    refused("InvalidArgs", lambda: ask("Apply", PROFILE, name))
+    refused("InvalidArgs", lambda: ask("Release", name))
+    refused("InvalidArgs", lambda: ask("Plan", name))
+    assert ask("Status")["holds"] == []
 
 
 def replace():
@@ -268,7 +351,7 @@ def fill():
 
 def anything(choose):
     """A value of a random type, as deep as the choices make it."""
-    texts = ["", "performance", PROFILE, 'governor = "\\\\u0000"', "desktop", "/x", "\x1b[31m", "\u202e", "x" * 70000, "[" * 3000, "0"]
+    texts = ["", "performance", PROFILE, NUL, "desktop", "/x", "\x1b[31m", "\u202e", "x" * 70000, "[" * 3000, "0"]
     kind = choose.randrange(9)
     if kind < 3:
         return GLib.Variant("s", choose.choice(texts))
@@ -308,7 +391,7 @@ def random_calls():
         message.set_flags(Gio.DBusMessageFlags(choose.randrange(8)))
         right = {"Plan": 1, "Apply": 2, "Release": 1, "HoldProfile": 3, "GetAll": 1, "Get": 2}.get(member)
         if right and choose.random() < 0.5:
-            body = [GLib.Variant("s", choose.choice([name, PROFILE, "performance", "ActiveProfile", "x"])) for _ in range(right)]
+            body = [GLib.Variant("s", choose.choice([name, PROFILE, NUL, "performance", "ActiveProfile", "x"])) for _ in range(right)]
         else:
             body = [anything(choose) for _ in range(choose.randrange(4))]
         if body:

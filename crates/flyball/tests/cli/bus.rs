@@ -4,12 +4,14 @@
 
 use std::{
     collections::BTreeSet,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    os::unix::net::{UnixListener, UnixStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
-use flyball_testing::{Ran, skip};
+use flyball_testing::{Ran, flyball, skip};
 
 use crate::change::Machine;
 
@@ -50,7 +52,7 @@ fn has(program: &str) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-fn eventually(is: impl Fn() -> bool) -> bool {
+fn eventually(mut is: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + Duration::from_secs(60);
     while Instant::now() < end {
         if is() {
@@ -352,6 +354,8 @@ fn other_users_are_polkits_to_judge() {
     for user in ["1", "65534"] {
         bus.allow(&[]);
         all_are(user, "AccessDenied");
+        // Before anything is parsed: what may not be called costs nothing.
+        assert_eq!(bus.as_user(user, &["denied"]), "AccessDenied AccessDenied AccessDenied\n");
         for [action, calls, ..] in &table {
             bus.allow(&[action.trim_matches('`')]);
             for (call, outcome) in outcomes(user) {
@@ -427,7 +431,7 @@ fn plans_are_bounded_and_keep_nobody_waiting() {
         format!("'[optional]\\nmax-freq = [{values}]'")
     };
     let too_long = Ran::of(&mut call(&["Plan", &profile(300)]));
-    assert!(too_long.code != 0 && too_long.text().contains("InvalidArgs"), "{}", too_long.text());
+    assert!(too_long.code != 0 && too_long.text().contains("at most 256 settings"), "{}", too_long.text());
     let largest = profile(255);
     let spawn =
         || Process(call(&["Plan", &largest]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
@@ -457,6 +461,34 @@ fn no_text_of_a_caller_ends_the_connection() {
         }
     }
     assert!(bus.is_served() && !bus.log().contains("has ended"), "{}", bus.log());
+}
+
+/// Short profiles that become long requests and long answers, and long texts.
+#[test]
+fn no_length_of_a_text_ends_the_connection() {
+    let Some(bus) = Bus::start(&[PYTHON]).filter(|_| has_gi()) else { return };
+    let before = bus.process_on_the_bus();
+    bus.scenario("long");
+    assert_eq!(bus.process_on_the_bus(), before, "{}", bus.log());
+}
+
+/// So many users wait for a dialogue that no other may have one.
+#[test]
+fn who_needs_no_password_waits_for_nobodys() {
+    let Some(bus) = Bus::for_users() else { return };
+    let mut polkit = bus.client(PYTHON);
+    polkit.args(["clients.py", "polkit", "1"]).current_dir(bus.folder.path());
+    let _polkit = Process(polkit.spawn().unwrap());
+    let mut waiting = bus.client(PYTHON);
+    waiting.args(["clients.py", "dialogues", "34"]).current_dir(bus.folder.path()).stdin(Stdio::piped());
+    // Users who are late find no bus any more.
+    let mut waiting = waiting.stderr(Stdio::null()).spawn().unwrap();
+    let is_full = || bus.as_user("2", &["interactive"]) == "LimitsExceeded\n";
+    assert!(eventually(is_full), "{}", bus.log());
+    let outcomes = bus.as_user("1", &["calls"]);
+    drop(waiting.stdin.take());
+    waiting.wait().unwrap();
+    assert_eq!(outcomes.matches("\"ok\"").count(), 8, "{outcomes}");
 }
 
 /// FLYBALL_BUS_MESSAGES sets how many, FLYBALL_BUS_SEED which ones.
@@ -556,6 +588,77 @@ fn the_process_on_the_bus_is_nobody_and_can_do_nothing() {
         let open: Vec<_> = open.map(|entry| std::fs::read_link(entry.unwrap().path()).unwrap()).collect();
         assert!(!open.iter().any(|path| path.ends_with("bus.conf")), "{open:?}");
     }
+}
+
+/// Whether a process has ended within two seconds.
+fn ends(process: &str) -> bool {
+    let is_there = || {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
+    };
+    let start = Instant::now();
+    while is_there() && start.elapsed() < Duration::from_secs(2) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    !is_there()
+}
+
+/// Whatever the process waits for: the end of the service ends it.
+#[test]
+fn the_process_on_the_bus_ends_with_its_service() {
+    let Some(mut bus) = Bus::start(&[]) else { return };
+    let process = bus.process_on_the_bus();
+    bus.service = None;
+    assert!(ends(&process), "the service was killed");
+
+    // From here on the test is the service, with a bus that does not answer.
+    let silent = bus.folder.path().join("silent");
+    let listener = UnixListener::bind(&silent).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    std::fs::set_permissions(&silent, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let accept = || {
+        let mut accepted = None;
+        assert!(eventually(|| listener
+            .accept()
+            .is_ok_and(|(connection, _)| accepted.insert(connection).set_nonblocking(false).is_ok())));
+        accepted.unwrap()
+    };
+    let start = |socket: &Path| {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut command = flyball!();
+        command.arg("hold-bus").arg(socket).stdin(std::os::fd::OwnedFd::from(theirs));
+        (Process(command.stderr(Stdio::null()).spawn().unwrap()), ours)
+    };
+    let end = |what: &str, (process, service): (Process, UnixStream)| {
+        drop(service);
+        assert!(ends(&process.0.id().to_string()), "{what}");
+    };
+    let state = "{\"state\":{\"active\":null,\"profiles\":[],\"cookies\":[],\"degraded\":\"no\",\
+                 \"holds\":[],\"drifted\":[]}}\n";
+    let started = start(&silent);
+    let _connection = accept();
+    end("without a state", started);
+
+    let mut started = start(&silent);
+    let mut connection = accept();
+    started.1.write_all(state.as_bytes()).unwrap();
+    connection.read_exact(&mut [0]).unwrap();
+    end("while the bus does not answer", started);
+
+    let mut started = start(&bus.socket());
+    started.1.write_all(state.as_bytes()).unwrap();
+    let mut asked = String::new();
+    BufReader::new(&started.1).read_line(&mut asked).unwrap();
+    assert!(asked.contains("serving"), "{asked}");
+    bus.daemon = None;
+    end("while the service does not answer, without a bus", started);
+
+    rustix::net::listen(&listener, 0).unwrap();
+    let _first = UnixStream::connect(&silent).unwrap();
+    let started = start(&silent);
+    // This is one of the connections that fill the queue, unless the test is faster.
+    std::thread::sleep(Duration::from_millis(300));
+    end("while the bus takes no connection", started);
 }
 
 #[test]
