@@ -3,7 +3,6 @@
 //! the corpus and the findings.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -105,7 +104,7 @@ pub(crate) fn run(kernel: Option<&str>, json: bool, args: &Args) -> Result<Exit,
     }
     let directory = args.directory.join(format!("{}.{}", short_name(&args.machine), mode.name));
     let findings = directory.join("findings");
-    fs::create_dir_all(&findings)
+    flyball_files::make_dirs(&findings)
         .map_err(|e| Failure::usage(format!("cannot create {}: {e}", findings.display())))?;
     let interrupted = interrupts()?;
     let started = Instant::now();

@@ -277,7 +277,8 @@ fn read_thresholds(path: &Path) -> Result<Thresholds, Failure> {
 }
 
 fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    fs::write(path, bytes).map_err(|e| Failure::failed(format!("cannot write {}: {e}", path.display())))
+    flyball_files::replace(path, bytes)
+        .map_err(|e| Failure::failed(format!("cannot write {}: {e}", path.display())))
 }
 
 /// Says before any boot what the kernel's configuration lacks.

@@ -264,7 +264,7 @@ struct Results {
 impl Results {
     fn open(path: &Path) -> Result<Results, GuestError> {
         let error = |e| GuestError::file("make", path, e);
-        fs::create_dir_all(path).map_err(error)?;
+        flyball_files::make_dirs(path).map_err(error)?;
         let dir = Dir::open(path).map_err(error)?;
         let log = |name: &str| -> Result<File, GuestError> {
             let error = |e| GuestError::file("write", path.join(name), e);

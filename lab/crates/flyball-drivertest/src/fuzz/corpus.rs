@@ -25,7 +25,7 @@ impl Corpus {
     /// # Errors
     /// The directory cannot be made or read.
     pub(super) fn open(directory: &Path) -> io::Result<(Corpus, usize)> {
-        fs::create_dir_all(directory)?;
+        flyball_files::make_dirs(directory)?;
         let mut files: Vec<PathBuf> = Vec::new();
         for entry in fs::read_dir(directory)? {
             files.push(entry?.path());
