@@ -170,6 +170,7 @@ pub(super) fn answers(
             let limit = limit.text.clone();
             answers.push(GateAnswer {
                 limit,
+                quantity: quantity.flatten(),
                 arm: *index,
                 name,
                 interval,

@@ -20,8 +20,10 @@ pub(super) fn resources(manifest: &Manifest, arms: &[ArmReport]) -> Vec<Comparis
     if arms.iter().all(|arm| arm.program.is_none()) {
         return Vec::new();
     }
-    let used: Vec<Quantity> =
-        Quantity::RESOURCES.into_iter().filter(|quantity| arms[0].summary(*quantity).is_some()).collect();
+    let is_used = |quantity: &Quantity| {
+        arms[0].summary(*quantity).is_some() && !quantity.is_metric(&manifest.workload.metric)
+    };
+    let used: Vec<Quantity> = Quantity::RESOURCES.into_iter().filter(is_used).collect();
     let correction = Correction::for_questions(used.len() * (arms.len() - 1));
     used.into_iter().flat_map(|quantity| compare(manifest, arms, quantity, correction)).collect()
 }

@@ -109,6 +109,11 @@ impl Quantity {
         }
     }
 
+    /// Returns whether a workload's metric is this quantity, which performance then stands for.
+    pub fn is_metric(self, metric: &Metric) -> bool {
+        self != Quantity::Performance && self.metric(metric) == *metric
+    }
+
     /// What the processes of programs used, judged where programs are compared.
     pub const RESOURCES: [Quantity; 9] = [
         Quantity::User,

@@ -295,6 +295,9 @@ pub enum GateVerdict {
 pub struct GateAnswer {
     /// The limit as typed.
     pub limit: String,
+    /// None for cases, and if no quantity compares the same work.
+    #[serde(skip)]
+    pub(crate) quantity: Option<Quantity>,
     /// The arm, by index.
     pub arm: usize,
     /// The name of the arm. For a limit on cases, the name of the worst case follows.

@@ -49,9 +49,8 @@ pub(super) fn columns(report: &Report) -> Vec<Quantity> {
     ]
     .into_iter()
     .filter(|quantity| {
-        // Wall time is a column of its own only if it is not the metric.
-        let twice = *quantity == Quantity::Time && report.workload.metric.name == "wall time";
-        // What programs used is compared where there are several.
+        // A quantity is a column of its own only if it is not the metric.
+        let twice = quantity.is_metric(&report.workload.metric);
         let unasked = Quantity::RESOURCES.contains(quantity)
             && *quantity != Quantity::Switches
             && report.resources.is_empty();

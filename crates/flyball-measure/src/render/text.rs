@@ -191,7 +191,10 @@ pub(super) fn resources(report: &Report) -> Vec<String> {
     let shown = |one: &&Comparison| one.verdict.is_difference();
     let name = |one: &Comparison| one.quantity.metric(&report.workload.metric).name;
     let line = |arm: usize| {
-        let own: Vec<&Comparison> = report.resources.iter().filter(|one| one.arm == arm).collect();
+        // The answer to a limit has an interval of its own.
+        let is_asked = |one: &&Comparison| report.gate.iter().any(|gate| gate.quantity == Some(one.quantity));
+        let own = report.resources.iter().filter(|one| one.arm == arm && !is_asked(one));
+        let own: Vec<&Comparison> = own.collect();
         let mut parts: Vec<String> = own
             .iter()
             .copied()
