@@ -70,6 +70,9 @@ pub struct Outcome {
     /// What the kernel accounted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// What its peak memory in KiB is at most, if `usage` does not know it: this process's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_at_most_kib: Option<u64>,
     /// What the processor's counters say of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts: Option<Counts>,

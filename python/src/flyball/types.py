@@ -67,6 +67,7 @@ class ArmReport(TypedDict):
     control: NotRequired[bool]
     grades: NotRequired[Grades]
     left_out: List[LeftOut]
+    memory_at_most: NotRequired[float]
     name: str
     notes: List[str]
     program: NotRequired[Program]
@@ -840,6 +841,7 @@ class GateAnswer(TypedDict):
     """An arm held against a limit."""
 
     arm: int
+    at_least: NotRequired[float]
     interval: Union[Interval, None]
     is_missing: bool
     is_typical: NotRequired[bool]
@@ -1650,6 +1652,7 @@ class RunOutcome(TypedDict):
     exit_code: NotRequired[int]
     failure: NotRequired[str]
     left_behind: NotRequired[List[str]]
+    memory_at_most_kib: NotRequired[int]
     output: NotRequired[str]
     output_digest: NotRequired[str]
     printed_bytes: NotRequired[int]

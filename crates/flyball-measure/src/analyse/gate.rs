@@ -5,10 +5,10 @@ use std::str::FromStr;
 use super::{
     judge::compare_two,
     quantity::Quantity,
-    report::{ArmReport, CaseReport, Comparison, GateAnswer, GateVerdict, Report, Summary},
+    report::{ArmReport, CaseReport, Comparison, GateAnswer, GateVerdict, Point, Report, Summary},
     values::is_uneven,
 };
-use crate::{metric::Metric, run_directory::Manifest};
+use crate::{run_directory::Manifest, stats::Interval};
 
 /// A limit: `time > +2%`.
 #[derive(Debug, Clone, PartialEq, derive_more::Display)]
@@ -97,10 +97,48 @@ pub fn gate(manifest: &Manifest, report: &Report, limits: &[Limit]) -> Vec<GateA
     answers(manifest, &report.arms, &report.cases, &report.withheld, limits)
 }
 
-/// The quantity that is judged in place of `quantity`: wall time can be the metric.
+/// The quantity that is judged in place of `quantity`, which can be the metric.
 fn of_metric(manifest: &Manifest, quantity: Quantity) -> Quantity {
-    let is_metric = quantity == Quantity::Time && manifest.workload.metric == Metric::wall_time();
-    if is_metric { Quantity::Performance } else { quantity }
+    if quantity.is_metric(&manifest.workload.metric) { Quantity::Performance } else { quantity }
+}
+
+/// The peak memory of both arms, if that of one is only known to be at most a bound, which stands
+/// for it then.
+fn bounded(quantity: Quantity, base: &ArmReport, arm: &ArmReport) -> Option<(Summary, Summary)> {
+    let at_most = |arm: &ArmReport, like: &Summary| {
+        let value = arm.memory_at_most?;
+        let points = like.points.iter().map(|point| Point { value, ..*point }).collect();
+        Some(Summary { points, ..like.clone() })
+    };
+    match (base.summary(quantity), arm.summary(quantity)) {
+        _ if quantity != Quantity::PeakMemory => None,
+        (None, Some(known)) => Some((at_most(base, known)?, known.clone())),
+        (Some(known), None) => Some((known.clone(), at_most(arm, known)?)),
+        _ => None,
+    }
+}
+
+/// An arm against the first, with an interval of this level. Its ends are infinite or -1 on the side
+/// of a bound.
+fn compared(
+    quantity: Quantity,
+    base: &ArmReport,
+    arm: &ArmReport,
+    index: usize,
+    level: f64,
+    until: bool,
+) -> Option<Comparison> {
+    let bounded = bounded(quantity, base, arm);
+    let summaries = bounded.as_ref().map(|(base, other)| (base, other));
+    let (first, other) = summaries.or_else(|| base.summary(quantity).zip(arm.summary(quantity)))?;
+    let found = Some((first, other)).filter(|(first, other)| first.has_ratios() && other.has_ratios());
+    let found = found.and_then(|(first, other)| compare_two(first, other, index, level, until))?;
+    let interval = found.with_steps(false).map(|ends| match (&bounded, base.summary(quantity)) {
+        (None, _) => ends,
+        (_, None) => Interval { high: f64::INFINITY, ..ends },
+        (_, Some(_)) => Interval { low: -1.0, ..ends },
+    });
+    Some(Comparison { interval, ..found })
 }
 
 /// Does the same as [`gate`] for arms and cases that are not in a report yet.
@@ -127,11 +165,7 @@ pub(super) fn answers(
             let (found, is_withheld, case) = match quantity {
                 Some(None) => (None, false, None),
                 Some(Some(quantity)) => {
-                    let summaries = base.summary(quantity).zip(arm.summary(quantity));
-                    let found = summaries
-                        .filter(|(base, other)| base.has_ratios() && other.has_ratios())
-                        .and_then(|(base, other)| compare_two(base, other, *index, 1.0 - alpha, until))
-                        .map(|one| Comparison { interval: one.with_steps(false), ..one });
+                    let found = compared(quantity, base, arm, *index, 1.0 - alpha, until);
                     (found, withheld.contains(&of_metric(manifest, quantity)), None)
                 }
                 // The worst case decides. The intervals of cases hold together, so that picking the
@@ -147,7 +181,11 @@ pub(super) fn answers(
                     }),
             };
             let is_missing = match quantity {
-                Some(quantity) => quantity.and_then(|one| base.summary(one).zip(arm.summary(one))).is_none(),
+                Some(quantity) => {
+                    let has_both = |one| base.summary(one).is_some() && arm.summary(one).is_some();
+                    let is_bounded = found.as_ref().is_some_and(|one| one.interval.is_some());
+                    !quantity.is_some_and(|one| has_both(one) || is_bounded)
+                }
                 None => cases.is_empty() || arm.lacks_case,
             };
             let any = |is: fn(&Summary) -> bool| {
@@ -166,6 +204,8 @@ pub(super) fn answers(
             let is_known = !is_missing || verdict == GateVerdict::Over;
             let case = case.filter(|_| is_known);
             let interval = found.filter(|_| is_known).and_then(|found| found.interval);
+            let at_least = interval.filter(|found| found.high.is_infinite()).map(|found| found.low);
+            let interval = interval.filter(|found| found.high.is_finite());
             let name = case.map_or_else(|| arm.name.clone(), |case| format!("{}, {case}", arm.name));
             let limit = limit.text.clone();
             answers.push(GateAnswer {
@@ -174,6 +214,7 @@ pub(super) fn answers(
                 arm: *index,
                 name,
                 interval,
+                at_least,
                 verdict,
                 is_missing,
                 is_withheld,
@@ -187,6 +228,8 @@ pub(super) fn answers(
 
 #[cfg(test)]
 mod tests {
+    use flyball_host::Usage;
+
     use super::*;
     use crate::{
         analyse,
@@ -235,6 +278,29 @@ mod tests {
             let report = analyse(&manifest, &rounds);
             assert_eq!(gate(&manifest, &report, std::slice::from_ref(&limit))[0].is_typical, is_typical);
         }
+    }
+
+    #[test]
+    fn memory_below_that_of_flyball_is_a_bound() {
+        let mut manifest = manifest(&["small", "large"]);
+        manifest.boots.push(boot(&[0, 1]));
+        let mut rounds: Vec<_> = (0..40).map(|place| round(place / 2, place % 2, 1.0)).collect();
+        let mut answer = |large: usize, limit: &str| {
+            for round in &mut rounds {
+                let kib = if round.arm == large { 60_000 + round.block as u64 } else { 17_000 };
+                let (known, bound) = if round.arm == large { (Some(kib), None) } else { (None, Some(kib)) };
+                round.outcome.usage = Some(Usage { peak_kib: known, ..Usage::default() });
+                round.outcome.memory_at_most_kib = bound;
+            }
+            let report = analyse(&manifest, &rounds);
+            let answers = gate(&manifest, &report, &[limit.parse().expect("a limit")]);
+            (answers[0].verdict, answers[0].to_string())
+        };
+        let (over, words) = answer(1, "memory > +10%");
+        assert!(over == GateVerdict::Over && words.ends_with("over the limit (+253.0 % or more)"), "{words}");
+        assert_eq!(answer(1, "memory > +500%").0, GateVerdict::CannotTell);
+        assert_eq!(answer(0, "memory > +10%").0, GateVerdict::Within);
+        assert_eq!(answer(0, "memory < -90%").0, GateVerdict::CannotTell);
     }
 
     #[test]

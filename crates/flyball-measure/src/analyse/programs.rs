@@ -114,7 +114,7 @@ pub(super) fn notes(manifest: &Manifest, rounds: &[&Round]) -> Vec<String> {
         .collect();
     if !small.is_empty() {
         notes.push(format!(
-            "Peak memory is unknown for programs that use less than flyball itself: {}.",
+            "Peak memory of programs that use less than flyball itself is only known to be below that: {}.",
             small.join(", ")
         ));
     }

@@ -123,6 +123,10 @@ pub struct ArmReport {
     pub grades: Option<Grades>,
     /// Throttle events over all rounds, where the kernel counts them.
     pub throttled: Option<u64>,
+    /// Its peak memory in MiB is only known to be at most this, in some of its rounds: flyball's own,
+    /// with which a program begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_at_most: Option<f64>,
     /// How fast its CPUs ran, and why not faster: means of its rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<SpeedNote>,
@@ -305,6 +309,10 @@ pub struct GateAnswer {
     /// Of the change from the first arm, at the confidence level corrected for the number of
     /// answers; none where so few rounds cannot give one.
     pub interval: Option<Interval>,
+    /// The change is at least this: the first arm's peak memory is only known to be at most
+    /// `memory_at_most`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_least: Option<f64>,
     pub verdict: GateVerdict,
     /// One of the arms has no counted round with such a value.
     #[serde(default)]
@@ -330,11 +338,12 @@ impl fmt::Display for GateAnswer {
         };
         let typical = if self.is_typical { " in typical rounds" } else { "" };
         write!(f, "fail if {}: {}: {words}{typical}", self.limit, self.name)?;
-        match self.interval {
-            Some(interval) => write!(f, " ({})", crate::numbers::between(interval)),
-            None if self.is_missing => write!(f, " (not measured, or not of the same work)"),
-            None if self.has_no_ratio => write!(f, " (zero or negative in some rounds)"),
-            None => write!(f, " (too few rounds)"),
+        match (self.interval, self.at_least) {
+            (Some(interval), _) => write!(f, " ({})", crate::numbers::between(interval)),
+            (_, Some(low)) => write!(f, " ({} or more)", crate::numbers::percent(low)),
+            _ if self.is_missing => write!(f, " (not measured, or not of the same work)"),
+            _ if self.has_no_ratio => write!(f, " (zero or negative in some rounds)"),
+            _ => write!(f, " (too few rounds)"),
         }
     }
 }

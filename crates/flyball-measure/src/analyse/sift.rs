@@ -194,6 +194,10 @@ pub(super) fn report_points(manifest: &Manifest, rounds: &[&Round], arm: usize) 
             notes.push(note.clone());
         }
     }
+    let peak = |round: &Round| round.outcome.usage.and_then(|usage| usage.peak_kib);
+    let peaks = kept.iter().map(|round| peak(round).or(round.outcome.memory_at_most_kib));
+    let most = peaks.collect::<Option<Vec<u64>>>().and_then(|peaks| peaks.into_iter().max());
+    let memory_at_most = most.filter(|_| kept.iter().any(|round| peak(round).is_none()));
     let throttled = kept.iter().filter_map(|round| round.readings.throttled).reduce(|a, b| a + b);
     let summaries = Quantity::ALL
         .iter()
@@ -223,6 +227,7 @@ pub(super) fn report_points(manifest: &Manifest, rounds: &[&Round], arm: usize) 
         left_out,
         grades,
         throttled,
+        memory_at_most: memory_at_most.map(|kib| kib as f64 / 1024.0),
         speed: SpeedNote::mean(kept.iter().filter_map(|round| round.speed.as_ref())),
         notes,
         summaries,

@@ -53,8 +53,10 @@ pub(super) fn columns(report: &Report) -> Vec<Quantity> {
         let twice = quantity.is_metric(&report.workload.metric);
         let unasked = Quantity::RESOURCES.contains(quantity)
             && *quantity != Quantity::Switches
-            && report.resources.is_empty();
-        !twice && !unasked && report.arms.iter().any(|arm| arm.summary(*quantity).is_some())
+            && report.arms.iter().all(|arm| arm.program.is_none());
+        let is_bounded = |arm: &ArmReport| *quantity == Quantity::PeakMemory && arm.memory_at_most.is_some();
+        let is_known = |arm: &ArmReport| arm.summary(*quantity).is_some() || is_bounded(arm);
+        !twice && !unasked && report.arms.iter().any(is_known)
     })
     .collect()
 }

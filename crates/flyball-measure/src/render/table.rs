@@ -51,7 +51,10 @@ fn short(quantity: Quantity, report: &Report) -> [String; 2] {
 
 /// A median with the ends of its interval: `356.3 (355.9-357.0)`.
 fn with_ends(arm: &ArmReport, quantity: Quantity) -> String {
-    let Some(summary) = arm.summary(quantity) else { return "-".to_owned() };
+    let Some(summary) = arm.summary(quantity) else {
+        let bound = arm.memory_at_most.filter(|_| quantity == Quantity::PeakMemory);
+        return bound.map_or_else(|| "-".to_owned(), |bound| format!("< {}", number(bound)));
+    };
     let median = number(summary.median);
     match summary.interval.filter(|_| summary.is_judged && quantity != Quantity::PerWatt) {
         Some(interval) => format!("{median} ({}-{})", number(interval.low), number(interval.high)),

@@ -327,6 +327,7 @@ impl Workload for Command {
             work_seconds: reading.and_then(|reading| reading.work_seconds),
             seconds,
             usage: ended.usage,
+            memory_at_most_kib: ended.usage.and_then(memory_at_most_kib),
             counts: counters.and_then(|counters| counters.read()),
             exit_code: ended.status.code(),
             output_digest,
@@ -342,6 +343,12 @@ impl Workload for Command {
             failure,
         })
     }
+}
+
+/// What the peak memory of a program is at most that no one knows: this process's, with which it
+/// began.
+fn memory_at_most_kib(usage: flyball_host::Usage) -> Option<u64> {
+    usage.peak_kib.is_none().then(|| flyball_process::usage(false).peak_kib)
 }
 
 /// Adds to a failure that the file system takes no more of the output, if that is so.
