@@ -183,11 +183,14 @@ pub(super) fn precision(report: &Report) -> String {
         |arm: &ArmReport| arm.summaries.iter().any(|summary| summary.is_judged && summary.interval.is_some());
     if report.arms.iter().any(judged) {
         let is_paired = report.comparisons.iter().all(|one| one.paired);
-        let how = if is_paired { "in pairs of rounds" } else { "by their rounds" };
-        format!(
-            "medians; in brackets, where each median alone lies with {level} % confidence. Arms are compared {how}, not by \
-             these"
-        )
+        let how = if report.arms.len() == 1 {
+            ""
+        } else if is_paired {
+            ". Arms are compared in pairs of rounds, not by these"
+        } else {
+            ". Arms are compared by their rounds, not by these"
+        };
+        format!("medians; in brackets, where each median alone lies with {level} % confidence{how}")
     } else {
         format!("medians; too few rounds for {level} % intervals of them")
     }

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     analyse::{ArmReport, Comparison, EQUIVALENT, Quantity, Report, Steadiness, Verdict, is_first},
     metric::Better,
-    numbers::{between, p_value, percent},
+    numbers::{between, number, p_value, percent},
     schedule::Length,
 };
 
@@ -31,6 +31,9 @@ pub fn text<P: Painter + Copy>(report: &Report, screen: Screen<P>) -> String {
     let mut out = gate.clone();
     if !is_table {
         out.push_str(&sentences(report, screen));
+    }
+    if let [arm] = &report.arms[..] {
+        out.extend(alone(arm).map(|line| line + "\n"));
     }
     // Of many arms, the table and what is best come last, next to the prompt, too.
     for (words, rest) in conclusion.iter().filter(|_| is_table) {
@@ -85,6 +88,23 @@ pub fn text<P: Painter + Copy>(report: &Report, screen: Screen<P>) -> String {
     out
 }
 
+/// What is said of an arm that is compared with nothing.
+fn alone(arm: &ArmReport) -> Option<String> {
+    let found = arm.summary(Quantity::Performance)?;
+    let values = found.values();
+    let ends = [
+        values.iter().copied().fold(f64::INFINITY, f64::min),
+        values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+    ];
+    let [median, mean, low, high] = [found.median, found.mean, ends[0], ends[1]].map(number);
+    let deviation = found.deviation.map_or_else(String::new, |deviation| format!(" ± {}", number(deviation)));
+    let (name, unit) = (&found.metric.name, &found.metric.unit);
+    Some(format!(
+        "{}: {name} {median} {unit} (median), from {low} to {high}; mean {mean}{deviation} in {} rounds.",
+        arm.name, arm.rounds
+    ))
+}
+
 fn head(report: &Report, out: &mut String) -> std::fmt::Result {
     let metric = &report.workload.metric;
     let way = match metric.better {
@@ -111,8 +131,8 @@ fn head(report: &Report, out: &mut String) -> std::fmt::Result {
     };
     writeln!(
         out,
-        "schedule  {length}, {} arms in random order (seed {}), {} warm-up, {} s cool-down",
-        report.arms.len(),
+        "schedule  {length}, {} in random order (seed {}), {} warm-up, {} s cool-down",
+        if let [_] = report.arms[..] { "1 arm".to_owned() } else { format!("{} arms", report.arms.len()) },
         schedule.seed,
         schedule.warm_up,
         schedule.cool_down

@@ -33,6 +33,7 @@ use flyball_process::User;
 
 pub(crate) use self::args::Args;
 use self::{
+    args::Until,
     manifest::{background_of, check_same_machine, command_of, length, manifest},
     progress::Progress,
     published::WallPower,
@@ -86,6 +87,9 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let knobs = user_knobs::commands(&user_knobs::read(&*host, &args.measuring.knob)?);
     let (arms, workload) = arms_and_workload(&*host, args, &knobs)?;
     take::check(&*host, &arms)?;
+    if arms.len() == 1 && (args.until == Some(Until::Decided) || !args.forms.fail_if.is_empty()) {
+        return Err(Failure::usage("--fail-if and --until decided need a second program to compare with"));
+    }
     let meters = Meters::find(&*host, workload.command.cpus.as_ref());
     let has_energy = !meters.list().energy.is_empty() || args.measuring.power_command.is_some();
     let metric = Workload::metric(&workload.command);

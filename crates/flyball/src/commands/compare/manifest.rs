@@ -76,7 +76,7 @@ pub(super) fn length(args: &Args, arms: usize, correction: Correction) -> Length
 }
 
 fn note_too_few(rounds: usize, arms: usize, confidence: f64, needed: usize) {
-    if rounds < needed {
+    if rounds < needed && arms > 1 {
         eprintln!(
             "note: {rounds} rounds of {arms} arms cannot show a difference at {} % confidence; at least {needed} are needed",
             render::level(confidence)

@@ -30,7 +30,11 @@ impl Progress {
         };
         let pauses =
             if *cool_down > 0.0 { format!(", each after a pause of {cool_down} s") } else { String::new() };
-        let plan = format!("{warm_up} warm-up and {most} of {} arms{pauses}", manifest.arms.len());
+        let arms = match manifest.arms.len() {
+            1 => "one arm".to_owned(),
+            count => format!("{count} arms"),
+        };
+        let plan = format!("{warm_up} warm-up and {most} of {arms}{pauses}");
         let is_search = matches!(length, Length::Search { .. });
         Progress { plan, began: Instant::now(), first: None, is_search }
     }
