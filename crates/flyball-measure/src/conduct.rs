@@ -104,6 +104,15 @@ pub enum MeasureError {
         /// The end of what it printed.
         output: String,
     },
+    /// A hook failed.
+    #[error("arm '{arm}': {} failed ({failure}){}", hook.option(), last_lines(output))]
+    Hook {
+        arm: String,
+        hook: Hook,
+        failure: String,
+        /// The end of what it printed.
+        output: String,
+    },
     /// The workload's output does not hold the metric.
     #[error("arm '{arm}': found no {metric} in the workload's output{}", last_lines(output))]
     NoValue {
@@ -504,7 +513,7 @@ impl Conductor<'_> {
         self.pause(schedule.pause())?;
         self.hook(Hook::Prepare, arm, schedule, None)?;
         let user = self.hooks.and_then(|hooks| hooks.user.clone());
-        let mut served = Served::start(self.host, arm, user, self.stop)?;
+        let mut served = Served::start(self.host, arm, user, schedule.timeout(), self.stop)?;
         let mut background = Background::start(self.host, self.background)?;
         let failed = |cause| MeasureError::Trace { arm: arm.name.clone(), cause };
         // From here to the workload's start nothing may be slow: speed, tracer, then counters, then
@@ -588,8 +597,7 @@ impl Conductor<'_> {
         let ran = hooks.run(hook, arm, self.host, schedule.tick(), seed, self.stop)?;
         let failed = ran.and_then(|outcome| Some((outcome.failure?, outcome.output)));
         failed.map_or(Ok(()), |(failure, output)| {
-            let failure = format!("in {}: {failure}", hook.option());
-            Err(MeasureError::Failed { arm: arm.name.clone(), failure, output })
+            Err(MeasureError::Hook { arm: arm.name.clone(), hook, failure, output })
         })
     }
 
@@ -652,8 +660,8 @@ impl Conductor<'_> {
                 Err(error) => Some((error.to_string(), String::new())),
             };
             if let Some((failure, output)) = failed {
-                let failure = format!("in --cleanup: {failure}");
-                result = Err(MeasureError::Failed { arm: arm.name.clone(), failure, output });
+                result =
+                    Err(MeasureError::Hook { arm: arm.name.clone(), hook: Hook::Cleanup, failure, output });
             }
         }
         result
@@ -681,7 +689,7 @@ impl Conductor<'_> {
 fn time_limit(directory: &RunDirectory, boot: usize) -> Option<Duration> {
     let schedule = &directory.manifest.schedule;
     let Length::Search { cut: Some(cut), .. } = schedule.length else {
-        return schedule.timeout.and_then(|timeout| Duration::try_from_secs_f64(timeout).ok());
+        return schedule.timeout();
     };
     let of_base = |round: &&Round| round.boot == boot && round.arm == 0 && round.outcome.failure.is_none();
     // Warm-up rounds too: without them, what hangs in the first block would hang forever.

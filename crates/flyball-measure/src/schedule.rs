@@ -94,6 +94,11 @@ impl Schedule {
         Duration::from_secs_f64(self.cool_down.clamp(0.0, 86_400.0))
     }
 
+    /// After what time a round that hangs is ended.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.timeout.and_then(|timeout| Duration::try_from_secs_f64(timeout).ok())
+    }
+
     /// The longest time between two readings of the meters, in seconds. A package's energy counter
     /// goes round after 65 kJ with the unit of many servers, and a package uses less than 1 kW: it
     /// must not go round twice unseen.

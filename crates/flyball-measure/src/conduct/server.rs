@@ -17,7 +17,7 @@ use crate::{
     workload::{Command, Stop, Workload as _, WorkloadError},
 };
 
-/// How long a server may take to become ready.
+/// How long a server may take to become ready, unless --timeout says it.
 const MAX_START: Duration = Duration::from_secs(60);
 
 /// Time between two looks at a server that is not ready.
@@ -48,8 +48,10 @@ impl Served {
         host: &dyn Host,
         arm: &Arm,
         user: Option<User>,
+        timeout: Option<Duration>,
         stop: &Stop,
     ) -> Result<Option<Served>, MeasureError> {
+        let most = timeout.unwrap_or(MAX_START);
         let program = arm.program.as_ref();
         let Some((program, server)) = program.and_then(|one| Some((one, one.server.as_ref()?))) else {
             return Ok(None);
@@ -83,16 +85,16 @@ impl Served {
                 (_, Some(accepts)) => accepts,
                 _ => {
                     let mut probe = in_place(["/bin/sh", "-c", ready].map(str::to_owned).to_vec());
-                    probe.limit = Some(MAX_START);
+                    probe.limit = Some(most);
                     probe.run(host, TICK, &mut || (), stop)?.failure.is_none()
                 }
             };
             if is_ready {
                 return Ok(Some(served));
             }
-            if host.now().saturating_sub(began) > MAX_START {
+            if host.now().saturating_sub(began) > most {
                 let failure =
-                    format!("its server is not ready after {} s (--ready {ready})", MAX_START.as_secs());
+                    format!("its server is not ready after {} s (--ready {ready})", most.as_secs_f64());
                 return Err(served.failed(failure));
             }
             host.sleep(TICK);

@@ -26,8 +26,8 @@ use flyball_compare::{
 use flyball_control::quiet::{QuietOptions, QuietPlan};
 use flyball_host::{CommandKnob, Host, Launch, Process};
 use flyball_measure::{
-    Arm, Blocks, Conductor, Correction, End, Event, HookRunner, Manifest, MeasureError, Meters, PowerCommand,
-    QuietNote, RunDirectory, Stop, Workload,
+    Arm, Blocks, Conductor, Correction, End, Event, Hook, HookRunner, Manifest, MeasureError, Meters,
+    PowerCommand, QuietNote, RunDirectory, Stop, Workload,
 };
 use flyball_process::User;
 
@@ -387,9 +387,13 @@ fn conclude(
         }
         Finished::Stopped => Ok(stopped("compare", &context.machine, directory)),
         Finished::Failed(error) => {
-            let failure = failure(*error, measured.then(|| directory.path()));
             // After the last round there is nothing to continue.
-            if !measured || failure.to_string().contains("(in --cleanup: ") {
+            let goes_on = match &*error {
+                MeasureError::Hook { hook, .. } => *hook != Hook::Cleanup,
+                _ => measured,
+            };
+            let failure = failure(*error, measured.then(|| directory.path()));
+            if !goes_on {
                 return Err(failure);
             }
             let resume = resume_command("compare", &context.machine, directory);
@@ -421,7 +425,7 @@ pub(super) fn failure(error: MeasureError, kept: Option<&Path>) -> Failure {
         MeasureError::Restore { .. } => Exit::HalfDone,
         _ => Exit::Failed,
     };
-    // Of a hook, the failure names the option; an exit code of the workload can be meant so.
+    // An exit code of the workload can be meant so.
     let hint = match &error {
         MeasureError::Failed { failure, .. } if failure.starts_with("exit ") => {
             "\nhint: --ignore-failure=CODE lets rounds with this exit code count, --ignore-failure skips them"
