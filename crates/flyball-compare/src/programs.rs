@@ -49,8 +49,9 @@ pub struct ProgramArgs {
     #[arg(short = 'L', long, value_names = ["NAME", "VALUES"], num_args = 2, hide_short_help = true)]
     pub parameter_list: Vec<String>,
 
-    /// Run programs through this shell: sh, 'bash -e'. Its start is part of the time.
-    #[arg(short = 'S', long, value_name = "SHELL", value_parser = parse_shell)]
+    /// Run programs through this shell: sh, 'bash -e'. Its start is part of the time. With none,
+    /// the default, they run without one.
+    #[arg(short = 'S', long, value_name = "SHELL")]
     pub shell: Option<String>,
 
     /// Run programs without a shell, which is the default.
@@ -105,11 +106,6 @@ pub struct ProgramArgs {
     /// Fail a round in which the output of a program differs from that of the first arm.
     #[arg(long, hide_short_help = true)]
     pub same_output: bool,
-}
-
-/// hyperfine's `--shell none` is no shell.
-fn parse_shell(text: &str) -> Result<String, &'static str> {
-    if text == "none" { Err("leave it out: programs run without a shell") } else { Ok(text.to_owned()) }
 }
 
 /// Why programs cannot be compared.
@@ -250,6 +246,8 @@ impl ProgramArgs {
         prepare: Option<&String>,
         knobs: &[CommandKnob],
     ) -> Result<Design, ProgramError> {
+        // First, because programs are looked for in these directories.
+        self.check_files()?;
         let Words { settings, rows, mut programs } = self.words(typed, matrix, knobs)?;
         let shared = programs.is_empty();
         let load = self.load.as_deref().map(words_of).transpose()?;
@@ -273,7 +271,6 @@ impl ProgramArgs {
         }
         let servers = self.servers(&mut programs, load.as_deref(), shared)?;
         let environment = self.environment()?;
-        self.check_files()?;
         let parameters = self.parameters()?;
         let hooks = Hooks {
             setup: self.setup.clone(),
@@ -527,7 +524,10 @@ impl ProgramArgs {
             return Err(ProgramError::Directory { directory: directory.clone(), cause: fault });
         }
         let Some(file) = &self.input else { return Ok(()) };
-        std::fs::File::open(file).map(drop).map_err(|cause| ProgramError::Input { file: file.clone(), cause })
+        let opened = std::fs::File::open(file).and_then(|opened| opened.metadata());
+        let is_directory = || std::io::ErrorKind::IsADirectory.into();
+        let checked = opened.and_then(|data| if data.is_dir() { Err(is_directory()) } else { Ok(()) });
+        checked.map_err(|cause| ProgramError::Input { file: file.clone(), cause })
     }
 
     /// The parameters with their values, in the order typed.

@@ -151,6 +151,10 @@ fn arms_and_workload(
             "--max-rounds bounds --until and --bisect; without them --rounds says how many blocks run",
         ));
     }
+    let is_built_in = args.workload.workload.is_some() || args.workload.model.is_some();
+    if args.workload.amount.is_some() && !is_built_in {
+        return Err(Failure::usage("--amount is the length of a built-in workload; give --workload too"));
+    }
     let design = programs.design(&args.arm, &args.matrix, command, prepare, knobs).map_err(Failure::usage)?;
     let mut workload = if design.programs().next().is_some() {
         workloads::prepare_programs(host, &args.workload, design.programs())?

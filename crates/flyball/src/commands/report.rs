@@ -5,7 +5,7 @@ pub(crate) mod fleet;
 
 use std::path::{Path, PathBuf};
 
-use flyball_files::{read_input, replace, replace_unsynced};
+use flyball_files::{Replacement, is_stream, read_input, replace, replace_unsynced};
 use flyball_measure::{
     GateVerdict, Limit, RecordError, Report, RunDirectory, analyse, gate, render, selftest,
 };
@@ -60,11 +60,13 @@ pub(crate) const RESULTS: &str = "Results";
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = RESULTS)]
 pub(crate) struct Forms {
-    /// Also write the report as Markdown to this file.
+    /// Also write the report as Markdown to this file; to standard output with -, instead of the
+    /// text.
     #[arg(long, value_name = "FILE")]
     export_markdown: Option<PathBuf>,
 
-    /// Also write the rounds as hyperfine's JSON to this file.
+    /// Also write the rounds as hyperfine's JSON to this file; to standard output with -, instead of
+    /// the text.
     #[arg(long, value_name = "FILE")]
     export_json: Option<PathBuf>,
 
@@ -80,17 +82,38 @@ pub(crate) struct Forms {
 }
 
 impl Forms {
-    /// Fails if a file could not be written at the end, for lack of its directory.
+    /// The files, without standard output.
+    fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.export_markdown.iter().chain(&self.export_json).filter(|file| !is_stdout(file))
+    }
+
+    /// Returns whether another form takes the place of the text.
+    fn takes_stdout(&self) -> bool {
+        self.export_markdown.iter().chain(&self.export_json).any(|file| is_stdout(file))
+    }
+
+    /// Fails if a file could not be written at the end.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        for file in self.export_markdown.iter().chain(&self.export_json) {
+        for file in self.files() {
             let place = file.parent().filter(|place| !place.as_os_str().is_empty() && !place.is_dir());
             if let Some(place) = place {
                 let (file, place) = (file.display(), place.display());
                 return Err(Failure::usage(format!("cannot write {file}: there is no directory {place}")));
             }
+            // What is written through, such as a FIFO, would be opened.
+            let tried = if is_stream(file) { Ok(()) } else { Replacement::of(file).map(drop) };
+            tried.map_err(|error| {
+                let why = flyball_host::words_of(&error);
+                Failure::usage(format!("cannot write {}: {why}", file.display()))
+            })?;
         }
         Ok(())
     }
+}
+
+/// `-`, as hyperfine has it.
+fn is_stdout(file: &Path) -> bool {
+    file == Path::new("-")
 }
 
 impl Args {
@@ -105,9 +128,7 @@ impl Args {
         if let Some(place) = place {
             files.write_in(&place);
         }
-        for file in self.forms.export_markdown.iter().chain(&self.forms.export_json) {
-            files.write(file);
-        }
+        self.forms.files().for_each(|file| files.write(file));
     }
 }
 
@@ -220,17 +241,20 @@ pub(crate) fn write_and_print(
     let screen = || render::Screen { width: terminal::columns(), painter: Paint::stdout() };
     // Known from the files: a report is made where the machine is not.
     let output = output.about_simulated(directory.manifest.machine.simulated);
-    output.object(
-        || &report,
-        || {
-            let plot =
-                if forms.plot { format!("\n{}", render::strips(&report, screen())) } else { String::new() };
-            render::text(&report, screen()) + &plot
-        },
-    )?;
+    let text = || {
+        let plot =
+            if forms.plot { format!("\n{}", render::strips(&report, screen())) } else { String::new() };
+        render::text(&report, screen()) + &plot
+    };
+    if !forms.takes_stdout() {
+        output.object(|| &report, text)?;
+    }
     // After the table: a file that cannot be written, as on a full disk, does not hide the result.
     save_report(directory, &report, place, as_png)?;
     let export = |file: &Path, text: String| {
+        if is_stdout(file) {
+            return crate::output::raw(&text);
+        }
         let _as_owner = directory.owner().map(User::for_files);
         replace(file, text.as_bytes()).map_err(|error| {
             let (file, run) = (file.display(), directory.path().display());

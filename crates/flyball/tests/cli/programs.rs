@@ -115,8 +115,12 @@ fn programs_that_cannot_run_are_refused() {
     for (words, code, said) in [
         (&["./a", "./folder"][..], 2, "./folder is a directory"),
         (&["./a", "./a", "--shell", "nosuchshell"], 2, "no such program"),
-        (&["./a", "./a", "--shell", "none"], 2, "without a shell"),
+        (&["./a", "./a", "--amount", "5"], 2, "give --workload too"),
         (&["./a", "--fail-if", "time > 2%"], 2, "need a second program"),
+        (&["--in", "nodir,folder", "./b"], 2, "--in nodir: "),
+        (&["./a", "./a", "--input", "."], 2, "--input .: is a directory"),
+        (&["./a", "./a", "--export-json", "."], 2, "cannot write .: Is a directory"),
+        (&["./a", "./a", "--export-json", "/proc/x"], 2, "cannot write /proc/x"),
         (
             &["sleep 9", "sleep 8", "--load", "true", "--ready", "line:x", "--timeout", "0.3"],
             1,
@@ -189,6 +193,7 @@ fn what_goes_wrong_with_programs_is_told() {
         (&["./old", "governor=performance"], 2, "--matrix"),
         (&["./old", "--rounds", "3"], 0, "./old: wall time 0."),
         (&["--", "./old"], 2, "two arms"),
+        (&["./old", "./old", "--shell=none", "--rounds", "1"], 0, "1 round"),
         (&["./old", "./old", "--prepare", "exit 3"], 1, "--prepare failed (exit 3)"),
         (&["./old", "./old", "--setup", "exit 3"], 1, "to continue: flyball compare --resume run"),
         (&["./old", "./bad"], 1, "exit 3"),

@@ -237,6 +237,8 @@ impl Args {
     /// With what --selftest stands for.
     pub(super) fn expanded(&self) -> Args {
         let mut args = self.clone();
+        // As hyperfine spells it.
+        args.programs.shell = args.programs.shell.filter(|shell| shell != "none");
         let Some(test) = self.selftest else { return args };
         // all_scaling_names and tbench_governors, in the order of the script's comparisons.
         for driver in ["acpi-cpufreq", "amd-pstate"] {
