@@ -398,6 +398,7 @@ impl Conductor<'_> {
                     self.rebuild(set_up, &directory.manifest, std::slice::from_ref(again))?;
                 }
             }
+            of += fix_rounds(directory, boot, arms.len(), number)?;
             // Judged after whole blocks, so that arms keep equal numbers of rounds. A fixed-sample
             // test at every look would find false differences in every fifth comparison; these
             // intervals hold over all looks.
@@ -682,6 +683,28 @@ impl Conductor<'_> {
             self.host.sleep(left.min(Duration::from_millis(100)));
         }
     }
+}
+
+/// Fixes the number of blocks by the time of the warm-up, which ends with the block before `number`.
+/// Returns how many rounds this adds.
+fn fix_rounds(
+    directory: &mut RunDirectory,
+    boot: usize,
+    arms: usize,
+    number: usize,
+) -> Result<usize, RecordError> {
+    let rounds = &directory.rounds;
+    let schedule = &mut directory.manifest.schedule;
+    if schedule.least_seconds.is_none() || number != schedule.warm_up {
+        return Ok(0);
+    }
+    let warm_up = rounds.iter().filter(|round| round.boot == boot && round.warm_up);
+    let seconds: Vec<f64> = warm_up.map(|round| round.outcome.seconds + schedule.cool_down).collect();
+    let before = schedule.rounds(arms);
+    schedule.fix_rounds(crate::stats::mean(&seconds).map(|seconds| seconds * arms as f64));
+    let added = schedule.rounds(arms) - before;
+    directory.save()?;
+    Ok(added)
 }
 
 /// After what time a round of a search is ended; `None` without a limit, and until the first arm

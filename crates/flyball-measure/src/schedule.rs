@@ -76,6 +76,10 @@ pub struct Schedule {
     /// A round that takes longer, in seconds, is ended and fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<f64>,
+    /// After the warm-up, blocks are added until so many rounds as short as its take this long, in
+    /// seconds. Then their number is fixed and this is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub least_seconds: Option<f64>,
     /// Limits as typed. A comparison that runs until it is decided (`Length::Until`) decides these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<String>,
@@ -86,6 +90,16 @@ impl Schedule {
     /// are about the mean of the logarithms of ratios.
     pub fn is_until(&self) -> bool {
         matches!(self.length, Length::Until { .. })
+    }
+
+    /// Fixes the number of blocks, if their time was to decide it: before any round counts, so that
+    /// tests of a fixed number hold. `block_seconds` is how long a block of the warm-up took.
+    pub fn fix_rounds(&mut self, block_seconds: Option<f64>) {
+        const MAX_ROUNDS: usize = 200;
+        if let (Some(least), Length::Rounds(rounds)) = (self.least_seconds.take(), &mut self.length) {
+            let wanted = block_seconds.map_or(0, |seconds| (least / seconds).ceil() as usize);
+            *rounds = wanted.min(MAX_ROUNDS).max(*rounds);
+        }
     }
 
     /// The pause before each round.
@@ -200,6 +214,7 @@ mod tests {
             unobserved: false,
             random_layout: false,
             timeout: None,
+            least_seconds: None,
             limits: Vec::new(),
         }
     }
@@ -214,6 +229,20 @@ mod tests {
             assert_eq!(order, arms);
         }
         assert_eq!(schedule(1).rounds(3), 33);
+    }
+
+    #[test]
+    fn short_blocks_are_many() {
+        for (least, seconds, rounds) in
+            [(3.0, Some(0.05), 60), (3.0, Some(0.001), 200), (3.0, Some(2.0), 10), (3.0, None, 10)]
+        {
+            let mut schedule = Schedule { least_seconds: Some(least), ..schedule(1) };
+            schedule.fix_rounds(seconds);
+            assert_eq!((schedule.length, schedule.least_seconds), (Length::Rounds(rounds), None));
+        }
+        let mut fixed = schedule(1);
+        fixed.fix_rounds(Some(0.05));
+        assert_eq!(fixed.length, Length::Rounds(10));
     }
 
     #[test]

@@ -1684,6 +1684,7 @@ class Schedule(TypedDict):
     confidence: float
     cool_down: float
     interval: float
+    least_seconds: NotRequired[float]
     length: Length
     limits: NotRequired[List[str]]
     random_layout: NotRequired[bool]

@@ -34,7 +34,7 @@ use flyball_process::User;
 pub(crate) use self::args::Args;
 use self::{
     args::Until,
-    manifest::{background_of, check_same_machine, command_of, length, manifest},
+    manifest::{background_of, check_same_machine, command_of, least_seconds, length, manifest},
     progress::Progress,
     published::WallPower,
     take::{QuietDuringArms, Taken},
@@ -100,6 +100,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let has_programs = manifest.arms.iter().any(|arm| arm.program.is_some());
     manifest.schedule.random_layout = has_programs && !args.fixed_layout;
     manifest.schedule.timeout = args.timeout;
+    manifest.schedule.least_seconds = least_seconds(args, &manifest);
     manifest.schedule.limits = args.forms.fail_if.iter().map(ToString::to_string).collect();
     manifest.experiment = experiment;
     manifest.trace = args.measuring.trace;

@@ -238,6 +238,19 @@ fn what_goes_wrong_with_programs_is_told() {
     assert!(ran.code == 2 && ran.err.contains("write ./null"), "{}", ran.text());
 }
 
+/// As many rounds as take 3 s, by the time of the warm-up; and other forms in place of the text.
+#[test]
+fn short_programs_have_many_rounds() {
+    let place = Place::new(&[("old", "exit 0")]);
+    let ran = place.compare(&["./old", "--export-json", "-"]);
+    assert_eq!(ran.code, 0, "{}", ran.text());
+    let results: Value = serde_json::from_str(&ran.out).expect("JSON");
+    let schedule = &place.json("run/manifest.json")["schedule"];
+    let rounds = schedule["length"]["rounds"].as_u64().expect("a fixed number");
+    assert!(rounds > 15 && schedule["least_seconds"].is_null(), "{schedule}");
+    assert!(results["results"][0]["times"].as_array().is_some_and(|times| times.len() > 15), "{results}");
+}
+
 #[test]
 fn a_model_refuses_options_that_act_on_processes() {
     let place = Place::new(&[]);

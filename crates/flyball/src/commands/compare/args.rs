@@ -121,7 +121,8 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_name = "TEST", conflicts_with_all = ["arm", "arms", "matrix", "workload", "model", "command", "observer"], hide_short_help = true)]
     pub(super) selftest: Option<Selftest>,
 
-    /// Rounds per arm [default: 15, with --suite 20]. A block has one round of every arm. With
+    /// Rounds per arm [default: 15, with --suite 20; of programs so short that these take less than
+    /// 3 s, so many that they take 3 s, at most 200]. A block has one round of every arm. With
     /// --selftest the default is 3.
     #[arg(long, alias = "runs", value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) rounds: Option<u32>,

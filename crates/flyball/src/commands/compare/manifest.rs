@@ -75,6 +75,16 @@ pub(super) fn length(args: &Args, arms: usize, correction: Correction) -> Length
     Length::Rounds(rounds)
 }
 
+/// How long the rounds of programs are to take in all, if nothing says how many there are. Hooks
+/// can take longer than what they prepare.
+pub(super) fn least_seconds(args: &Args, manifest: &Manifest) -> Option<f64> {
+    const LEAST: f64 = 3.0;
+    let asks = args.rounds.is_some() || args.until.is_some() || args.workload.suite.is_some();
+    let mut programs = manifest.arms.iter().map(|arm| arm.program.as_ref());
+    let is_plain = programs.all(|program| program.is_some_and(|program| program.server.is_none()));
+    (!asks && is_plain && manifest.workload.hooks.is_empty() && !manifest.machine.simulated).then_some(LEAST)
+}
+
 fn note_too_few(rounds: usize, arms: usize, confidence: f64, needed: usize) {
     if rounds < needed && arms > 1 {
         eprintln!(
@@ -150,6 +160,7 @@ pub(in crate::commands) fn manifest(
             unobserved: args.observer == Some(Observer::None),
             random_layout: false,
             timeout: None,
+            least_seconds: None,
             limits: Vec::new(),
         },
         boots: Vec::new(),

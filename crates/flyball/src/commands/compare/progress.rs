@@ -15,6 +15,8 @@ pub(super) struct Progress {
     plan: String,
     began: Instant,
     first: Option<Duration>,
+    /// When the last line about a block was printed.
+    told: Instant,
     /// A search says itself after each block how far it is.
     is_search: bool,
 }
@@ -24,7 +26,10 @@ impl Progress {
     pub(super) fn begin(manifest: &Manifest) -> Progress {
         let Schedule { warm_up, cool_down, length, .. } = &manifest.schedule;
         let most = match length {
-            Length::Rounds(blocks) => format!("{blocks} counted blocks"),
+            Length::Rounds(blocks) => {
+                let at_least = if manifest.schedule.least_seconds.is_some() { "at least " } else { "" };
+                format!("{at_least}{blocks} counted blocks")
+            }
             Length::Until { most, .. } => format!("at most {most} counted blocks"),
             Length::Search { most, .. } => format!("at most {most} counted rounds"),
         };
@@ -36,7 +41,7 @@ impl Progress {
         };
         let plan = format!("{warm_up} warm-up and {most} of {arms}{pauses}");
         let is_search = matches!(length, Length::Search { .. });
-        Progress { plan, began: Instant::now(), first: None, is_search }
+        Progress { plan, began: Instant::now(), told: Instant::now(), first: None, is_search }
     }
 
     pub(super) fn show(&mut self, event: &Event<'_>) {
@@ -58,9 +63,10 @@ impl Progress {
                 // Into a file or a pipe: often enough to see that it is not stuck, and how long it
                 // takes.
                 if *done == 1 {
-                    // Pipes and logs keep every line, so each block has one.
+                    // Pipes and logs keep every line, so each block has one, and each second at most.
                     eprintln!("flyball: {left}");
-                } else if *ends_block && !self.is_search {
+                } else if *ends_block && !self.is_search && self.told.elapsed() >= Duration::from_secs(1) {
+                    self.told = Instant::now();
                     let block = if round.warm_up {
                         "warm-up".to_owned()
                     } else {
