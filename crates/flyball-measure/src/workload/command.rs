@@ -182,6 +182,16 @@ impl Command {
         suite.read(&file.map_or_else(|| tail(stdout, MAX_STORED), SuiteFile::read))
     }
 
+    /// Files for both streams.
+    fn files(&mut self) -> Result<(File, File), WorkloadError> {
+        let files = self.unused.take().map_or_else(|| Ok((unnamed()?, unnamed()?)), Ok);
+        files.map_err(|cause| {
+            let place = std::env::temp_dir();
+            let what = format!("make a file for the command's output in {} (TMPDIR)", place.display());
+            WorkloadError::Io { what, cause }
+        })
+    }
+
     /// How a command failed that ended, by itself or because it was late.
     fn failure(&self, status: ExitStatus, is_cut: bool, is_too_long: bool) -> Option<String> {
         if is_cut {
@@ -257,9 +267,7 @@ impl Workload for Command {
         let io = |what: &str, cause| WorkloadError::Io { what: what.to_owned(), cause };
         // Files, not pipes: nothing has to be read while the work is timed, and no output is too
         // long.
-        let files = self.unused.take().map_or_else(|| Ok((unnamed()?, unnamed()?)), Ok);
-        let (mut stdout, mut stderr) =
-            files.map_err(|cause| io("make a file for the command's output", cause))?;
+        let (mut stdout, mut stderr) = self.files()?;
         let clone = |file: &File| file.try_clone().map_err(|cause| io("share the command's output", cause));
         let suite_file = self.suite_file()?;
         let words =

@@ -126,16 +126,22 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     // Lock the machine before creating the directory, so that a refusal leaves nothing behind.
     let seeds = RunSeeds::of_comparison(manifest.schedule.seed, 0);
     let taken = take::take(context, &*host, &manifest, &interrupted, quiet, seeds)?;
-    let directory = match &args.output {
-        Some(path) => RunDirectory::create(path, manifest, user)?,
-        None => {
-            // Numbered if it is there: two comparisons may start in one second.
-            let path = PathBuf::from(format!("flyball-compare-{}", time::stamp()));
-            RunDirectory::create_numbered(&path, manifest, user)?
-        }
-    };
+    let directory = create(args, "compare", manifest, user)?;
     let extras = Extras { wall_power, power_command, forms: &args.forms };
     conduct(context, &*host, directory, taken, interrupted, extras)
+}
+
+/// Makes the run directory that --output names, or one here.
+fn create(args: &Args, kind: &str, manifest: Manifest, user: Option<User>) -> Result<RunDirectory, Failure> {
+    let Some(path) = &args.output else {
+        // Numbered if it is there: two comparisons may start in one second.
+        let path = PathBuf::from(format!("flyball-{kind}-{}", time::stamp()));
+        return RunDirectory::create_numbered(&path, manifest, user).map_err(|error| {
+            Failure::from(error)
+                .reworded(|message| format!("{message}\nhint: -o DIR puts the results elsewhere"))
+        });
+    };
+    Ok(RunDirectory::create(path, manifest, user)?)
 }
 
 /// Returns the arms, and the workload that they share or the shared parts of their own programs.

@@ -1,9 +1,6 @@
 //! `compare --bisect`: the commit that changed a command's speed.
 
-use std::{
-    path::PathBuf,
-    sync::{Arc, atomic::AtomicBool},
-};
+use std::sync::{Arc, atomic::AtomicBool};
 
 use flyball_compare::{
     RunSeeds,
@@ -27,7 +24,6 @@ use crate::{
     change,
     context::Context,
     exit::{Exit, Failure},
-    time,
 };
 
 pub(super) fn run(context: &Context, host: &dyn Host, args: &Args, range: &str) -> Result<Exit, Failure> {
@@ -65,13 +61,7 @@ pub(super) fn run(context: &Context, host: &dyn Host, args: &Args, range: &str) 
     let power_command = power::start(host, &args.measuring, workload.command.cpus.as_ref())?;
     let seeds = RunSeeds::of_comparison(manifest.schedule.seed, 0);
     let taken = take::take(context, host, &manifest, &interrupted, quiet, seeds)?;
-    let directory = match &args.output {
-        Some(path) => RunDirectory::create(path, manifest, user)?,
-        None => {
-            let path = PathBuf::from(format!("flyball-bisect-{}", time::stamp()));
-            RunDirectory::create_numbered(&path, manifest, user)?
-        }
-    };
+    let directory = super::create(args, "bisect", manifest, user)?;
     search(context, host, directory, taken, blocks, power_command, interrupted)
 }
 
