@@ -37,16 +37,16 @@ pub(super) fn left_out_notes(arm: &ArmReport) -> Vec<String> {
     }
     kinds
         .into_values()
-        .map(|group| {
+        .map(|mut group| {
+            group.sort_by_key(|one| (one.boot, one.block));
             let blocks: Vec<String> = group.iter().map(|one| (one.block + 1).to_string()).collect();
             let more = if blocks.len() > 12 { " and more" } else { "" };
             format!(
-                "{}: {} rounds are left out, such as round {}: {} (rounds {}{more}).",
+                "{}: {} rounds are left out ({}{more}), the first of them: {}.",
                 arm.name,
                 group.len(),
-                group[0].block + 1,
-                group[0].why,
-                blocks[..blocks.len().min(12)].join(", ")
+                blocks[..blocks.len().min(12)].join(", "),
+                group[0].why
             )
         })
         .collect()
@@ -136,8 +136,9 @@ pub(super) fn busy(manifest: &Manifest, rounds: &[Round], arms: &[ArmReport]) ->
     };
     let more: usize = (0..manifest.boots.len()).map(more).sum();
     if more > 0 && manifest.schedule.repeats() > 0 {
+        let blocks = if more == 1 { "block was" } else { "blocks were" };
         notes.push(format!(
-            "{more} blocks were run in place of those in which other programs or guests disturbed a round (at most {}).",
+            "{more} {blocks} run in place of those in which other programs or guests disturbed a round (at most {}).",
             manifest.schedule.repeats()
         ));
     }

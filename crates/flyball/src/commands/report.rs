@@ -31,7 +31,7 @@ derived cells, judge every pair of arms
   flyball report --fleet DIR --hosts hosts.txt       name the hosts of the list without results
   flyball report --fleet DIR --design 1%             how many machines and rounds show a change of 1 %
 
-Exit codes: 0 done, 2 the directory or file cannot be read, 12 over a limit of --fail-if, 13 cannot tell.")]
+Exit codes: 0 done, 1 no round of an arm counts, 2 the directory or file cannot be read, 12 over a limit of --fail-if, 13 cannot tell.")]
 pub(crate) struct Args {
     /// A run directory, or a selftest's CSV file; with --fleet any number of directories.
     #[arg(value_name = "DIR|CSV", required = true)]
@@ -275,6 +275,8 @@ pub(crate) fn write_and_print(
     Ok(match report.gate.iter().map(|answer| answer.verdict).max() {
         Some(GateVerdict::Over) => Exit::Over,
         Some(GateVerdict::CannotTell) => Exit::CannotTell,
+        // There is nothing of this arm that could be compared.
+        _ if report.arms.iter().any(|arm| arm.rounds == 0 && !arm.left_out.is_empty()) => Exit::Failed,
         Some(GateVerdict::Within) | None => Exit::Done,
     })
 }

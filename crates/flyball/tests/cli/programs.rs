@@ -138,7 +138,7 @@ fn programs_that_cannot_run_are_refused() {
     }
     let _ = fs::remove_dir_all(place.path().join("run"));
     let ran = place.compare(&["./a", "./fails", "--rounds", "2", "--ignore-failure"]);
-    assert!(ran.out.starts_with("./fails: no round is left"), "{}", ran.text());
+    assert!(ran.code == 1 && ran.out.starts_with("./fails: no round is left"), "{}", ran.text());
     let here =
         |command: &mut Command| Ran::of(command.args(["compare", "./a", "./a"]).current_dir(place.path()));
     let ran = here(flyball!().env("TMPDIR", "/no/such"));

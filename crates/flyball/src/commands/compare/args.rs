@@ -104,7 +104,7 @@ Examples:
   flyball compare --resume DIR             after another boot: run the missing rounds
   flyball compare --quiet=light --pin 3 --arm now --arm 'c1: latency-limit=2us' -- ./bench
 
-Exit codes: 0 done, 1 failed (settings are restored), 2 invalid arguments, 3 restoring failed too, 4 the machine lacks \
+Exit codes: 0 done, 1 failed (settings are restored) or no round of an arm counts, 2 invalid arguments, 3 restoring failed too, 4 the machine lacks \
 a knob, 6 another flyball command is changing the machine, 12 over a limit of --fail-if, 13 cannot tell (--fail-if, --bisect), 130 stopped by Ctrl-C or a signal (settings are restored).")]
 pub(crate) struct Args {
     /// An arm: 'NAME: KNOB=VALUE ...', or 'now'. The first arm is the baseline.
