@@ -133,6 +133,7 @@ impl<'a> Repository<'a> {
             let (good, bad) = names();
             return Err(BisectError::Empty { good, bad });
         }
+        repository.name_left_behind(stop)?;
         let root = ["sh", "-c", "mktemp -d \"${TMPDIR:-/tmp}/flyball-bisect-XXXXXXXX\""];
         let made = repository.run(&root, stop)?;
         if made.failure.is_some() {
@@ -140,6 +141,24 @@ impl<'a> Repository<'a> {
         }
         repository.root = PathBuf::from(made.output.trim_end());
         Ok(repository)
+    }
+
+    /// Names the work trees of a bisection that was killed. One that still runs has some too, so they
+    /// stay.
+    fn name_left_behind(&self, stop: &Stop) -> Result<(), BisectError> {
+        let list = self.git(&["worktree", "list", "--porcelain"], stop)?;
+        let trees = list.lines().filter_map(|line| line.strip_prefix("worktree "));
+        let roots = trees.filter_map(|tree| Path::new(tree).parent());
+        let is_ours = |root: &&Path| {
+            root.file_name().is_some_and(|name| name.to_string_lossy().starts_with("flyball-bisect-"))
+        };
+        for root in roots.filter(is_ours).collect::<BTreeSet<_>>() {
+            terminal::complain(format!(
+                "note: {0} has work trees of another bisection. If none runs: rm -rf {0} && git worktree prune\n",
+                quote(&[root.display().to_string()])
+            ));
+        }
+        Ok(())
     }
 
     /// Where the program of a commit runs.
