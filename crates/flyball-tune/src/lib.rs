@@ -25,7 +25,7 @@ pub use goal::{Aim, Goal, GoalError, Limit, SearchRequest, quantities};
 pub use intake::in_order;
 pub use pictures::Pictures;
 pub use preset::{Preset, PresetError};
-pub use profile::{NoProfile, profile};
+pub use profile::{NoProfile, profile, profile_text};
 pub use record::{CONFIRM, EarlierRound, Record, RecordFileError};
 pub use space::{Candidates, LeftOut, Row, Searched, SpaceError, ValuesOf};
 pub use verdict::{Confirmed, Verdict};

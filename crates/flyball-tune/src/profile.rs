@@ -29,19 +29,25 @@ pub fn profile(manifest: &Manifest, record: &Record, arm: usize, doubt: &str) ->
         record.goal.title(&manifest.workload.metric),
         manifest.workload.name
     );
-    let mut text = format!("description = {}\n", quoted(&description));
-    let mut sections = String::new();
     let arm = &record.searched.arms[arm];
     let (of_user, of_machine): (Vec<&ArmSetting>, Vec<&ArmSetting>) =
         arm.settings.iter().partition(|setting| setting.user_knob(&manifest.knobs).is_some());
     if of_machine.is_empty() && !of_user.is_empty() {
         return Err(NoProfile { settings: arm.name.clone() });
     }
-    for setting in of_user {
-        // A profile is applied without the commands of the user's knobs.
-        let _ = writeln!(text, "# {setting} is not part of this profile: it is set by your own command");
-    }
-    for setting in of_machine {
+    // A profile is applied without the commands of the user's knobs.
+    let without: String = of_user
+        .iter()
+        .map(|setting| format!("# {setting} is not part of this profile: it is set by your own command\n"))
+        .collect();
+    Ok(profile_text(&description, &without, &of_machine))
+}
+
+/// The text of a profile with these settings of the machine. `comments` are whole lines.
+pub fn profile_text(description: &str, comments: &str, settings: &[&ArmSetting]) -> String {
+    let mut text = format!("description = {}\n{comments}", quoted(description));
+    let mut sections = String::new();
+    for setting in settings {
         let line = |knob: &str| format!("{} = {}\n", quoted(knob), quoted(setting.value()));
         match setting.knob().split_once('@') {
             None => text += &line(setting.knob()),
@@ -50,5 +56,5 @@ pub fn profile(manifest: &Manifest, record: &Record, arm: usize, doubt: &str) ->
             }
         }
     }
-    Ok(text + &sections)
+    text + &sections
 }

@@ -17,7 +17,9 @@ mod watch;
 
 pub use interrupts::{Interrupts, SourceKind, parse_interrupts};
 pub use probe::{Distance, KernelPath, NotReached, ProbeReport, ProbeRow, WakeBy, probe};
-pub use report::{WakeAdvice, WakeCpu, WakeReport, WakeSource, WakeState, WakeThread, WakeWorkload};
+pub use report::{
+    CheckVerdict, WakeAdvice, WakeCheck, WakeCpu, WakeReport, WakeSource, WakeState, WakeThread, WakeWorkload,
+};
 pub use states::IdleState;
 pub use threads::Target;
 pub use watch::Watch;

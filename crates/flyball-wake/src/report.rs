@@ -27,6 +27,8 @@ pub struct WakeReport {
     pub lost_ms_at_most: Option<f64>,
     /// The limit that could pay; `null` if none could, or the loss is not known.
     pub advice: Option<WakeAdvice>,
+    /// What `--check` found about the advice.
+    pub check: Option<WakeCheck>,
     /// Most wake-ups first.
     pub by_cpu: Vec<WakeCpu>,
     /// Interrupts on these CPUs, most first. One that arrives while the CPU runs wakes nobody.
@@ -52,6 +54,32 @@ pub struct WakeAdvice {
     /// The part of [`WakeReport::lost_ms_at_most`] that it saves, by the driver's table. Its price in
     /// watts is not known: `compare` measures it.
     pub saved_ms_at_most: f64,
+}
+
+/// The advised limit against the machine as it is, compared.
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
+pub struct WakeCheck {
+    /// The answer.
+    pub sentence: String,
+    pub verdict: CheckVerdict,
+    /// Of the workload's metric, as a fraction, with its confidence interval.
+    pub change: Option<f64>,
+    pub interval: Option<(f64, f64)>,
+    /// What the limit costs, W, with its confidence interval; `null` without a meter.
+    pub watts: Option<f64>,
+    pub watts_interval: Option<(f64, f64)>,
+    /// The run directory of the comparison.
+    pub directory: String,
+}
+
+/// What a comparison says of a limit, by the workload's metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CheckVerdict {
+    Pays,
+    /// It is worse, or shown to make no difference.
+    DoesNotPay,
+    NotShown,
 }
 
 /// A limit is advised if it could save this much of the time, ms per second.

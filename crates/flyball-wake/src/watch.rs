@@ -162,6 +162,7 @@ impl<'h> Watch<'h> {
             wakes: has_states.then(|| by_cpu.iter().map(|cpu| cpu.wakes).sum()),
             lost_ms_at_most: (has_states && !self.is_virtual).then(|| at_most(wakes, &exits)),
             advice: None,
+            check: None,
             wakes_without_interrupt: (has_states && after.interrupts.counts_wake_ups())
                 .then(|| by_cpu.iter().map(|cpu| (cpu.wakes - cpu.interrupts).max(0.0)).sum()),
             states,

@@ -32,6 +32,8 @@ impl<T: Document> Document for &T {
 pub(crate) enum Format {
     Text,
     Json,
+    /// Nothing: what the data says is part of another object.
+    Nothing,
 }
 
 /// What JSON objects say first if the machine they describe is not real.
@@ -70,7 +72,7 @@ impl Reporter {
 
     /// The same for data about `host`.
     pub(crate) fn about(&self, host: &dyn Host) -> Reporter {
-        if self.format == Format::Text {
+        if self.format != Format::Json {
             // Only JSON has an envelope.
             return self.clone();
         }
@@ -97,6 +99,7 @@ impl Reporter {
         match self.format {
             Format::Text => print(text()),
             Format::Json => json(&self.envelope(data())),
+            Format::Nothing => Ok(()),
         }
     }
 
@@ -119,6 +122,7 @@ impl Reporter {
                 let items: Vec<_> = data().into_iter().map(|data| self.envelope(data)).collect();
                 json(&items)
             }
+            Format::Nothing => Ok(()),
         }
     }
 

@@ -1,16 +1,18 @@
 //! `flyball wake`: how often CPUs and threads wake, out of which idle states, and what that costs.
 
+mod check;
 mod screen;
 
-use std::{io, os::unix::process::ExitStatusExt, sync::atomic::Ordering, time::Duration};
+use std::{io, os::unix::process::ExitStatusExt, path::PathBuf, sync::atomic::Ordering, time::Duration};
 
 use flyball_control::{Topology, select};
 use flyball_host::{Ended, Host, Launch, Process};
-use flyball_wake::{Target, WakeError, Watch, probe};
+use flyball_wake::{Target, WakeError, WakeReport, Watch, probe};
 
 use crate::{
     context::Context,
     exit::{Exit, Failure},
+    output::print,
     process::interrupts,
     run_as::RunAs,
     terminal::stderr_file,
@@ -28,28 +30,29 @@ Examples:
   flyball wake -p 1234 -t 10s                    a process, its descendants, and the CPUs that they may use
   flyball wake --cgroup system.slice/db.service
   flyball wake -- ./bench --requests 100000
+  flyball wake -p 1234 --check -o db.toml -- ./bench    whether a limit pays while ./bench uses it, and its watts
   flyball wake --probe                           how long wake-ups take here, by idle state
   flyball wake -M sim:tpmi-small -c 0-3 -- sched-pipe --amount 200000 --pin 0-1
 
 Exit codes: 0 counted; that of a command that ended by itself (128 + N if signal N ended it), 126 or 127 if it cannot be \
-started; 1 failed, or the probed CPUs never slept, 4 --probe has only one CPU, 2 invalid arguments, a recording, no such process or group.")]
+started; 1 failed, or the probed CPUs never slept, 4 --probe has only one CPU, 2 invalid arguments, a recording, no such process or group; those of compare with --check.")]
 pub(crate) struct Args {
     /// CPUs, as 0-3,7 or package:0 [default: those of the workload, or all].
     #[arg(short, long, value_name = "CPUS")]
     cpus: Option<String>,
 
     /// Watch this process and its descendants.
-    #[arg(short, long, value_name = "PID", conflicts_with_all = ["cgroup", "command"])]
+    #[arg(short, long, value_name = "PID", conflicts_with = "cgroup")]
     pid: Option<u32>,
 
     /// Watch the processes of this control group: its path below /sys/fs/cgroup.
-    #[arg(long, value_name = "GROUP", conflicts_with = "command")]
+    #[arg(long, value_name = "GROUP")]
     cgroup: Option<String>,
 
     /// Measure how long a wake-up out of each idle state takes. The machine should be idle
     /// meanwhile. Threads that are pinned to CPUs of --cpus sleep and wake each other. Needs no
     /// privileges; root also measures the kernel's own path, with the latency limit held at 0.
-    #[arg(long, conflicts_with_all = ["pid", "cgroup", "command"])]
+    #[arg(long, conflicts_with_all = ["pid", "cgroup", "command", "check"])]
     probe: bool,
 
     /// How long [default: 5s, 20s with --probe, and until a command ends]. A command is stopped
@@ -57,10 +60,32 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "TIME", value_parser = flyball_text::span::parse)]
     time: Option<Duration>,
 
+    /// Compare the advised limit with the machine as it is in rounds of the command, by its metric and
+    /// energy, as `flyball compare` does. Needs root, as any change.
+    #[arg(long)]
+    check: bool,
+
+    /// With --check: metric of a round, as in `flyball compare` [default: as compare chooses].
+    #[arg(long, value_name = "METRIC", requires = "check", hide_short_help = true)]
+    metric: Option<String>,
+
+    /// With --metric: its unit; if it ends in /s, higher is better.
+    #[arg(long, value_name = "UNIT", requires = "metric", hide_short_help = true)]
+    unit: Option<String>,
+
+    /// With --check: rounds of each arm [default: 15].
+    #[arg(long, value_name = "COUNT", requires = "check", hide_short_help = true)]
+    rounds: Option<u32>,
+
+    /// Write the advised limit as a profile, if a limit could pay and --check, if given, shows that
+    /// it does.
+    #[arg(short, long, value_name = "PROFILE", conflicts_with = "probe")]
+    output: Option<PathBuf>,
+
     #[command(flatten)]
     run_as: RunAs,
 
-    /// A command to start and to watch.
+    /// A command to start, and to watch unless --pid or --cgroup name what is watched.
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -72,6 +97,12 @@ const PROBE_TIME: Duration = Duration::from_secs(20);
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if args.time.is_some_and(|time| time < Duration::from_millis(100) || time > Duration::from_secs(3600)) {
         return Err(Failure::usage("--time is 100ms to 1h"));
+    }
+    if args.check && args.command.is_empty() {
+        return Err(Failure::usage(
+            "--check compares rounds of a command: give one that uses the workload and ends, as in 'flyball wake --pid PID \
+             --check -- ./bench'",
+        ));
     }
     let host = context.open()?;
     let topology = Topology::inspect(&*host)?;
@@ -100,15 +131,55 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if let (Some(process), None) = (process, ended) {
         process.stop(Duration::from_secs(2)).map_err(Failure::failed)?;
     }
-    context.output.about(&*host).object(|| &report, || screen::render(&report))?;
-    Ok(match ended {
+    let exit = match ended {
         // Like a shell: 128 and the number of the signal.
         Some(ended) if !ended.status.success() => {
             let code = ended.status.code().or_else(|| Some(128 + ended.status.signal()?)).unwrap_or(255);
             Exit::Command(code as u8)
         }
         _ => Exit::Done,
-    })
+    };
+    conclude(context, args, host, report, exit)
+}
+
+/// Prints the report, checks its advice and writes the profile, as far as these are wanted.
+fn conclude(
+    context: &Context,
+    args: &Args,
+    host: Box<dyn Host>,
+    mut report: WakeReport,
+    mut exit: Exit,
+) -> Result<Exit, Failure> {
+    let output = context.output.about(&*host);
+    let simulated = host.software().is_some().then(|| host.name());
+    if !output.is_json() {
+        output.object(|| &report, || screen::render(&report))?;
+    }
+    let mut checked = Ok(());
+    if args.check && report.advice.is_none() {
+        eprintln!("check: none, because {}", check::NO_LIMIT);
+    }
+    if let (true, Exit::Done, Some(advice)) = (args.check, exit, &report.advice) {
+        let directory = check::directory();
+        let words = check::words(args, &*host, &advice.setting, &directory);
+        // A simulated machine with a state file can be opened once.
+        drop(host);
+        match check::check(context, &words, directory, advice) {
+            Ok(Ok(check)) => report.check = Some(check),
+            Ok(Err(stopped)) => exit = stopped,
+            Err(failure) => checked = Err(failure),
+        }
+    }
+    if output.is_json() {
+        output.object(|| &report, String::new)?;
+    } else if let Some(check) = &report.check {
+        print(format_args!("\n{}\n", check.sentence))?;
+    }
+    checked?;
+    if let (Some(path), Exit::Done) = (&args.output, exit) {
+        check::save(path, report.advice.as_ref(), report.check.as_ref(), simulated.as_deref())?;
+    }
+    Ok(exit)
 }
 
 fn refused(error: WakeError) -> Failure {

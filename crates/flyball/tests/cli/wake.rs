@@ -141,6 +141,75 @@ fn offline_and_isolated_cpus() {
     assert!((number(&report["wakes"]) - 20.0).abs() < 3.0, "{report}");
 }
 
+/// Sleeps of a millisecond, one after the other.
+const SHORT_SLEEPS: &str = "name = 'short-sleeps'\ntitle = ''\nabout = ''\nunit = 'sleeps'\n\
+    [variation]\ncycles = 0.01\nmemory = 0.01\n[[task]]\nplace = 'fixed'\ncycles = 20000\ngap_ns = 1000000\nturns = 5000\n";
+
+#[test]
+fn a_limit_is_compared_written_and_held() {
+    let folder = Tree::new();
+    let in_folder = |words: &[&str]| {
+        let ran = Ran::of(flyball!().args(words).current_dir(folder.path()).env_remove("FLYBALL_MACHINE"));
+        assert_eq!(ran.code, 0, "{words:?}: {}", ran.text());
+        ran
+    };
+    // Exits that cost what is advertised: 210 us of a millisecond.
+    let machine = in_folder(&["sim", "show", "tpmi-small", "--toml"]).out;
+    let machine = machine.replace("wake_us = 40", "wake_us = 170").replace("wake_us = 60", "wake_us = 210");
+    folder.put("gnr.toml", &machine);
+    folder.put("short-sleeps", SHORT_SLEEPS);
+    let check = ["--check", "--rounds", "10", "-o", "limit.toml", "--", "./short-sleeps", "--pin", "0-1"];
+    let base = ["wake", "-M", "sim:./gnr.toml", "-c", "0-3"];
+    let json = in_folder(&[&base[..], &["--json"], &check].concat());
+    let report = json.json();
+    assert_eq!(report["advice"]["setting"], "latency-limit@0-3=C1E");
+    let check_found = &report["check"];
+    assert_eq!(check_found["verdict"], "pays", "{report}");
+    // 206 us of some 1,230: the exits and the work at 2 GHz.
+    let change = number(&check_found["change"]);
+    assert!((-0.19..-0.14).contains(&change), "{report}");
+    // The price is that of the rounds, which are kept.
+    let rounds = in_folder(&["report", check_found["directory"].as_str().unwrap(), "--json"]).json();
+    let watts = |arm: usize| {
+        let summaries = list(&rounds["arms"][arm]["summaries"]);
+        number(&summaries.iter().find(|one| one["quantity"] == "power").unwrap()["median"])
+    };
+    let (price, range) = (number(&check_found["watts"]), &check_found["watts_interval"]);
+    assert!((price - (watts(1) - watts(0))).abs() < 0.2 * price, "{price} {range}");
+    assert!(number(&range[0]) > 0.0 && number(&range[0]) <= price && price <= number(&range[1]));
+    let said = check_found["sentence"].as_str().unwrap();
+    assert!(said.starts_with("latency-limit@0-3=C1E pays: limited is faster than now: between "), "{said}");
+    let hold = ["-M", "sim:./gnr.toml,state=state", "hold", "add", "db", "limit.toml", "-n"];
+    let held = in_folder(&hold).out;
+    assert!(
+        held.contains("latency") && json.err.contains("flyball hold add NAME limit.toml --when program=")
+    );
+    in_folder(&[
+        "-M",
+        "sim:./gnr.toml,state=state",
+        "hold",
+        "add",
+        "db",
+        "limit.toml",
+        "--when",
+        "program=/x",
+    ]);
+    // Sleeps so short that only C1E is entered, whose exit takes no longer than that of C1: nothing to gain.
+    folder.put("gnr.toml", machine.replace("latency_us = 4,", "latency_us = 40, wake_us = 1,"));
+    folder.put("short-sleeps", SHORT_SLEEPS.replace("gap_ns = 1000000", "gap_ns = 300000"));
+    std::fs::remove_file(folder.path().join("limit.toml")).unwrap();
+    let ran = in_folder(&[&base[..], &check].concat());
+    assert!(ran.err.contains("limit.toml is not written, because no gain is shown"), "{}", ran.text());
+    assert!(ran.out.contains("pay: limited"), "{}", ran.text());
+    // Nothing is compared where nothing could pay.
+    let idle = ["wake", "-M", "sim:tpmi-small", "-t", "1s", "--check", "-o", "limit.toml", "--", "idle"];
+    let ran = in_folder(&idle);
+    for why in ["check: none, because no latency limit", "not written, because no latency limit"] {
+        assert!(ran.err.contains(why), "{}", ran.text());
+    }
+    assert!(!folder.path().join("limit.toml").exists());
+}
+
 #[test]
 fn the_probe_of_a_simulated_machine_has_the_models_values() {
     // C6 is advertised with 170 us, and takes 40 us there.
@@ -195,7 +264,10 @@ fn wrong_words_and_machines() {
         (2, &["-c", "9999"], "no CPU 9999 here"),
         (2, &["-p", "4194305"], "no process 4194305 on live"),
         (2, &["-p", "x"], "invalid value 'x'"),
-        (2, &["-p", "1", "--", "true"], "cannot be used with"),
+        (2, &["-p", "1", "--cgroup", "x"], "cannot be used with"),
+        (2, &["--check"], "--check compares rounds of a command: give one that uses the workload"),
+        (2, &["--probe", "--check"], "cannot be used with"),
+        (2, &["--rounds", "5"], "--check"),
         (2, &["--cgroup", "no/such/group"], "no control group no/such/group"),
         (2, &["--cgroup", "../../proc"], "no control group ../../proc"),
         (2, &["-M", &recording], "is a recording: it holds one moment"),

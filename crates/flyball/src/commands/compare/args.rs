@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::{CommandFactory as _, FromArgMatches as _};
 use flyball_compare::{programs::ProgramArgs, workloads};
 
 use super::rounds::RoundArgs;
@@ -234,7 +235,28 @@ pub(super) enum Selftest {
     Gitsource,
 }
 
+/// The arguments as if they had been typed.
+#[derive(clap::Parser)]
+#[command(name = "flyball compare", disable_help_flag = true)]
+pub(super) struct Typed {
+    #[command(flatten)]
+    args: Args,
+}
+
 impl Args {
+    /// The arguments that these words are on a command line.
+    ///
+    /// # Errors
+    /// What is wrong, without the usage, which is that of the command line.
+    pub(in crate::commands) fn from_words(words: &[String]) -> Result<Args, String> {
+        let typed = Typed::command()
+            .try_get_matches_from(["flyball compare"].into_iter().chain(words.iter().map(String::as_str)));
+        typed.and_then(|matches| Typed::from_arg_matches(&matches)).map(|typed| typed.args).map_err(|error| {
+            let text = error.to_string();
+            text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
+        })
+    }
+
     /// With what --selftest stands for.
     pub(super) fn expanded(&self) -> Args {
         let mut args = self.clone();

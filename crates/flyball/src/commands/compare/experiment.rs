@@ -7,7 +7,6 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use clap::{CommandFactory as _, FromArgMatches as _};
 use flyball_compare::{digest, user_knobs};
 use flyball_host::{Host, Kind};
 use flyball_measure::ExperimentNote;
@@ -19,14 +18,6 @@ use crate::exit::Failure;
 /// Characters of a name: it names directories and labels elsewhere.
 const MAX_NAME: usize = 63;
 
-/// The arguments as if they had been typed.
-#[derive(clap::Parser)]
-#[command(name = "flyball compare", disable_help_flag = true)]
-struct Typed {
-    #[command(flatten)]
-    args: Args,
-}
-
 /// Reads the file. What belongs to one machine (directory, forms, user) is that of `args`.
 ///
 /// # Errors
@@ -36,15 +27,7 @@ pub(super) fn read(host: &dyn Host, path: &Path, args: &Args) -> Result<(Args, E
     let wrong = |why: String| Failure::usage(format!("{}: {why}", path.display()));
     let text = user_knobs::open(path).map_err(|error| wrong(error.to_string()))?;
     let (name, words) = words(&text).map_err(|fault| wrong(fault.to_string()))?;
-    let typed = Typed::command()
-        .try_get_matches_from(["flyball compare"].into_iter().chain(words.iter().map(String::as_str)));
-    let typed = typed.and_then(|matches| Typed::from_arg_matches(&matches));
-    // Without the usage, which is that of the command line.
-    let first = |error: clap::Error| {
-        let text = error.to_string();
-        text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
-    };
-    let mut expanded = typed.map_err(|error| wrong(first(error)))?.args;
+    let mut expanded = Args::from_words(&words).map_err(wrong)?;
     let sum = digest(&words.join("\0"));
     let seed = digest(&format!("{name}\0{:?}\0{}", expanded.measuring.seed, machine(host)));
     // As many digits as can be typed again.
@@ -214,7 +197,7 @@ mod tests {
 
     #[test]
     fn every_key_is_an_option() {
-        let command = Typed::command();
+        let command = <super::super::args::Typed as clap::CommandFactory>::command();
         for id in OPTIONS {
             let argument = command.get_arguments().find(|argument| argument.get_id() == id);
             assert_eq!(

@@ -91,11 +91,9 @@ fn advice(out: &mut String, report: &WakeReport) {
     let _ = match (&report.advice, report.lost_ms_at_most) {
         (Some(advice), _) => writeln!(
             out,
-            "\n{} could save up to {} ms of that. Its price in watts is not known; measure both with\n  flyball compare --arm now \
-             --arm limited:{} -- COMMAND",
+            "\n{} could save up to {} ms of that. Its price in watts is not known: --check -- COMMAND measures both",
             advice.setting,
-            rate(advice.saved_ms_at_most),
-            advice.setting
+            rate(advice.saved_ms_at_most)
         ),
         (None, Some(_)) => writeln!(out, "\nno latency limit could save 1 % of the time"),
         (None, None) => Ok(()),
