@@ -291,8 +291,9 @@ pub trait Software {
     /// with the same numbers behave the same.
     fn vary(&self, run: u64);
 
-    /// Returns how long a wake-up out of an idle state of a CPU takes, numbered as by cpuidle.
-    fn wake_latency(&self, cpu: u32, state: u32) -> Duration;
+    /// Returns how long a wake-up out of an idle state of a CPU takes, numbered as by cpuidle. A
+    /// share `below` of the wake-ups takes less than that.
+    fn wake_latency(&self, cpu: u32, state: u32, below: f64) -> Duration;
 
     /// Returns whether its state is kept in a file between commands, so that it must not boot in
     /// between.

@@ -300,6 +300,12 @@ impl Silicon {
         if s.wake_us > 0.0 { (s.wake_us * 1000.0) as u64 } else { u64::from(s.latency_us) * 1000 }
     }
 
+    /// How much a wake-up differs from [`Silicon::wake_ns`] at most, ns.
+    pub fn wake_spread_ns(&self, cpu: usize, state: u8) -> u64 {
+        let idle = &self.spec.core[self.topology.core_of(cpu).kind].idle;
+        idle.get(usize::from(state)).map_or(0, |state| (state.wake_spread_us * 1000.0) as u64)
+    }
+
     /// The time that a wake-up out of an idle state loses because the core is slow at first, ns at
     /// its present frequency.
     pub fn wake_loss_ns(&self, cpu: usize, state: u8) -> f64 {

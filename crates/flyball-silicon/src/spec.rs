@@ -212,6 +212,11 @@ pub struct PerfScale {
     pub highest: u8,
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
+}
+
 /// An idle state.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
@@ -232,6 +237,9 @@ pub struct IdleSpec {
     /// latency.
     #[serde(default)]
     pub wake_us: f64,
+    /// How much a wake-up differs from `wake_us` at most, us: all times in between are equally likely.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub wake_spread_us: f64,
     /// Share of the leakage that stays.
     pub leakage: f64,
     /// Share of `idle_activity` that stays.

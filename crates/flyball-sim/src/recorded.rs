@@ -465,7 +465,7 @@ fn idle_states(files: &dyn Recording, template: &CoreSpec) -> Option<Vec<flyball
             state.desc = files.text(&format!("{folder}/state{number}/desc")).unwrap_or_default();
             state.latency_us = files.number(&format!("{folder}/state{number}/latency"))? as u32;
             state.residency_us = files.number(&format!("{folder}/state{number}/residency"))? as u32;
-            state.wake_us = 0.0;
+            (state.wake_us, state.wake_spread_us) = (0.0, 0.0);
             Some(state)
         })
         .collect();

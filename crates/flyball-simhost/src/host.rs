@@ -190,11 +190,14 @@ impl Software for SimHost {
         self.lock().run = Some(run);
     }
 
-    fn wake_latency(&self, cpu: u32, state: u32) -> Duration {
+    fn wake_latency(&self, cpu: u32, state: u32, below: f64) -> Duration {
         // cpuidle's state 0 polls, and the silicon's first state is 1.
         let Some(state) = state.checked_sub(1) else { return Duration::ZERO };
         let inner = self.lock();
-        Duration::from_nanos(inner.machine.silicon().wake_ns(cpu as usize, state as u8))
+        let silicon = inner.machine.silicon();
+        let mean = silicon.wake_ns(cpu as usize, state as u8) as f64;
+        let spread = silicon.wake_spread_ns(cpu as usize, state as u8) as f64;
+        Duration::from_nanos((mean + spread * (2.0 * below - 1.0)) as u64)
     }
 
     fn is_kept(&self) -> bool {

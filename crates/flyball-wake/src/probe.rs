@@ -71,7 +71,6 @@ pub struct ProbeRow {
     pub distance: Distance,
     pub sleeper: u32,
     pub waker: Option<u32>,
-    /// 0 for a simulated machine, whose model has one value.
     pub samples: usize,
     pub p50_us: f64,
     /// `null` with fewer than 100 samples.
@@ -255,17 +254,40 @@ fn rows(table: &[IdleState], pair: Pair, samples: &[Sample]) -> Vec<ProbeRow> {
     table.iter().enumerate().filter_map(|(index, state)| row(&state.name, Some(state), of(index))).collect()
 }
 
-/// The reason why a state of a CPU was not reached.
-fn prevented(host: &dyn Host, cpu: u32, state: &IdleState, longest: Duration) -> String {
+/// Wake-ups of each state of a simulated machine.
+const MODEL_DRAWS: usize = 2000;
+
+/// Numbers from 0 to 1, the same in every run (SplitMix64).
+#[derive(Default)]
+struct Draws(u64);
+
+impl Draws {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((bits ^ (bits >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// The setting of a CPU that forbids a state.
+fn forbidden(host: &dyn Host, cpu: u32, state: &IdleState) -> Option<String> {
     let folder = format!("/sys/devices/system/cpu/cpu{cpu}");
     if host.read(&format!("{folder}/cpuidle/state{}/disable", state.index)).is_ok_and(|text| text != "0") {
-        return format!("it is disabled (cpu{cpu}/cpuidle/state{}/disable)", state.index);
+        return Some(format!("it is disabled (cpu{cpu}/cpuidle/state{}/disable)", state.index));
     }
     // 0 is no limit, and n/a allows no latency (drivers/base/power/sysfs.c).
     let limit = host.read(&format!("{folder}/power/pm_qos_resume_latency_us")).unwrap_or_default();
     let limit_us = if limit == "n/a" { Some(0) } else { limit.parse().ok().filter(|us: &u64| *us > 0) };
-    if limit_us.is_some_and(|us| us < state.latency_us) {
-        return format!("the latency limit of CPU {cpu} is {limit} us (latency-limit)");
+    let is_over = limit_us.is_some_and(|us| us < state.latency_us);
+    is_over.then(|| format!("the latency limit of CPU {cpu} is {limit} us (latency-limit)"))
+}
+
+/// The reason why a state of a CPU was not reached.
+fn prevented(host: &dyn Host, cpu: u32, state: &IdleState, longest: Duration) -> String {
+    if let Some(why) = forbidden(host, cpu, state) {
+        return why;
     }
     // Only root may read the machine's limit.
     let machine = flyball_process::latency_limit();
@@ -317,21 +339,26 @@ pub fn probe(
         notes: Vec::new(),
     };
     if let Some(software) = host.software() {
-        report.rows = pairs(topology, &cpus)
-            .into_iter()
-            .filter(|pair| pair.waker.is_none())
-            .flat_map(|pair| {
-                let model = |state: &IdleState| {
-                    let us = software.wake_latency(pair.sleeper, state.index).as_secs_f64() * 1e6;
-                    let one = Sample { state: Left::State(state.index as usize), us };
-                    rows(&table, pair, &[one]).into_iter().next().map(|row| ProbeRow { samples: 0, ..row })
-                };
-                table.iter().filter_map(model).collect::<Vec<_>>()
-            })
-            .collect();
-        report
-            .notes
-            .push("simulated: the values of the machine's model, without the kernel's path".to_owned());
+        for pair in pairs(topology, &cpus).into_iter().filter(|pair| pair.waker.is_none()) {
+            let (mut draws, mut shares) = (Vec::new(), Draws::default());
+            for state in &table {
+                if let Some(why) = forbidden(host, pair.sleeper, state) {
+                    report.not_reached.push(NotReached {
+                        state: state.name.clone(),
+                        core_type: pair.core_type,
+                        why,
+                    });
+                    continue;
+                }
+                draws.extend((0..MODEL_DRAWS).map(|_| Sample {
+                    state: Left::State(state.index as usize),
+                    us: software.wake_latency(pair.sleeper, state.index, shares.next()).as_secs_f64() * 1e6,
+                }));
+            }
+            report.attributed += draws.len() as u64;
+            report.rows.extend(rows(&table, pair, &draws));
+        }
+        report.notes.push("simulated: drawn from the machine's model, without the kernel's path".to_owned());
         report.sentence = report.answer();
         return Ok(report);
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use flyball_control::Topology;
 use flyball_host::{Host, Launch};
 use flyball_simhost::{SimHost, SimSetup};
-use flyball_wake::{Target, Watch};
+use flyball_wake::{ProbeReport, Target, Watch, probe};
 
 fn machine(name: &str) -> SimHost {
     SimHost::open(&SimSetup::parse(name).expect("a machine")).expect("it boots")
@@ -95,4 +95,42 @@ fn reading_counters_wakes_no_cpu() {
         }
     });
     assert!(interrupted >= alone + 50 * 32, "{interrupted} and {alone}");
+}
+
+/// The draws of a probe against the model that they come from.
+#[test]
+fn a_probe_finds_the_models_latencies() {
+    for (name, deep, p50, p99) in [
+        ("tpmi-small", "C6", 190.0, 229.2),
+        ("tpmi-small", "C6P", 210.0, 249.2),
+        ("epyc-512", "C2", 10.0, 14.9),
+        ("hybrid-laptop", "C10", 70.0, 86.7),
+        // Without a spread.
+        ("sst-guide", "C6", 40.0, 40.0),
+    ] {
+        let report = probed(&machine(name));
+        let row = report.rows.iter().find(|row| row.state == deep).expect("a row");
+        assert!((row.p50_us / p50 - 1.0).abs() < 0.05, "{name}: {row:?}");
+        assert!((row.p99_us.unwrap() / p99 - 1.0).abs() < 0.15, "{name}: {row:?}");
+        assert!(row.worst_us <= p99 * 1.02, "{name}: {row:?}");
+    }
+    // A state that a limit forbids is not reached.
+    let host = machine("tpmi-small");
+    for cpu in 0..32 {
+        limit(&host, cpu, 4);
+    }
+    let report = probed(&host);
+    assert!(report.rows.iter().all(|row| !row.state.starts_with("C6")), "{report:?}");
+    let why = &report.not_reached[0].why;
+    assert!(why.contains("is 4 us (latency-limit)"), "{why}");
+}
+
+fn probed(host: &SimHost) -> ProbeReport {
+    let topology = Topology::inspect(host).expect("it works");
+    probe(host, &topology, &topology.online, Duration::from_secs(1)).expect("it works")
+}
+
+fn limit(host: &SimHost, cpu: u32, us: u64) {
+    let file = format!("/sys/devices/system/cpu/cpu{cpu}/power/pm_qos_resume_latency_us");
+    host.write(&file, us.to_string().as_bytes()).expect("it works");
 }

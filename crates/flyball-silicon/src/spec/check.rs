@@ -209,6 +209,7 @@ fn check_core(i: usize, c: &CoreSpec) -> Result<(), SpecFault> {
         let shares = sane(s.leakage, 1.0) && sane(s.activity, 1.0);
         let times = sane(s.ramp_us, 100_000.0) && sane(s.wake_us, 100_000.0);
         rule(shares && times, "idle", "shares must be 0 to 1, times 0 to 100000 us")?;
+        rule(sane(s.wake_spread_us, s.wake_us), "idle", "wake_spread_us must be 0 to wake_us")?;
     }
     let better = c.better.iter().all(|b| b.0 < c.count && (0.5..=1.0).contains(&b.1));
     rule(better, "better", "core numbers must be below count, shares 0.5 to 1")

@@ -160,6 +160,9 @@ const FILES: &[(&str, &str)] = &[
     ("memory", include_str!("../../workloads/memory.toml")),
     ("bursts", include_str!("../../workloads/bursts.toml")),
     ("io-4k", include_str!("../../workloads/io-4k.toml")),
+    ("rpc", include_str!("../../workloads/rpc.toml")),
+    ("short-sleeps", include_str!("../../workloads/short-sleeps.toml")),
+    ("audio", include_str!("../../workloads/audio.toml")),
 ];
 
 impl Workload {

@@ -181,7 +181,7 @@ pub(super) fn probe(report: &ProbeReport) -> String {
             woken_by(row),
             row.exit_latency_us.map(|us| us.to_string()).unwrap_or_default(),
             row.target_residency_us.map(|us| us.to_string()).unwrap_or_default(),
-            if row.samples == 0 { "model".to_owned() } else { row.samples.to_string() },
+            row.samples.to_string(),
             optional(Some(row.p50_us)),
             optional(row.p99_us),
             optional(Some(row.worst_us)),
