@@ -16,7 +16,7 @@ mod threads;
 mod watch;
 
 pub use interrupts::{Interrupts, SourceKind, parse_interrupts};
-pub use probe::{Distance, KernelPath, NotReached, ProbeReport, ProbeRow, WakeBy, probe};
+pub use probe::{Distance, KernelPath, Measured, NotReached, ProbeReport, ProbeRow, WakeBy, probe};
 pub use report::{
     CheckVerdict, WakeAdvice, WakeCheck, WakeCpu, WakeReport, WakeSource, WakeState, WakeThread, WakeWorkload,
 };
@@ -40,6 +40,10 @@ pub enum WakeError {
     EmptyGroup(String),
     #[error("none of CPUs {0} is online")]
     Offline(flyball_host::CpuList),
+    #[error(
+        "the probe has none of the idle states of these CPUs: it is of another machine, or of another driver"
+    )]
+    OtherMachine,
     /// A directory of files.
     #[error("{0} has no processor that could be measured")]
     NoProcessor(String),

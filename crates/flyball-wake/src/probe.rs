@@ -24,7 +24,7 @@ pub enum WakeBy {
 }
 
 /// Where the waking CPU is, seen from the sleeping one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Distance {
     /// It is the other thread of the core.
@@ -33,6 +33,48 @@ pub enum Distance {
     OtherPackage,
     /// A timer needs no other CPU.
     Itself,
+}
+
+/// The latency of each state by a probe's report: its median, without the kernel's own path if
+/// that was measured with the limit held.
+#[derive(Debug, Clone, PartialEq, serde::Deserialize)]
+pub struct Measured {
+    rows: Vec<MeasuredRow>,
+    path: Option<MeasuredPath>,
+}
+
+#[derive(Debug, Clone, PartialEq, serde::Deserialize)]
+struct MeasuredRow {
+    state: String,
+    exit_latency_us: Option<u64>,
+    distance: Distance,
+    p50_us: f64,
+}
+
+#[derive(Debug, Clone, PartialEq, serde::Deserialize)]
+struct MeasuredPath {
+    is_held: bool,
+    p50_us: f64,
+}
+
+impl Measured {
+    /// The exit from a state, us, if the report has it. Of kinds of cores the slowest counts.
+    pub(crate) fn exit_us(&self, state: &IdleState) -> Option<f64> {
+        if state.latency_us == 0 {
+            // POLL: all of it is the kernel's path.
+            return None;
+        }
+        let rows = |distance: Option<Distance>| {
+            let of = self.rows.iter().filter(move |row| {
+                // Another machine's state of this name has another latency.
+                (&row.state, row.exit_latency_us) == (&state.name, Some(state.latency_us))
+                    && distance.is_none_or(|distance| row.distance == distance)
+            });
+            of.map(|row| row.p50_us).reduce(f64::max)
+        };
+        let path = self.path.as_ref().filter(|path| path.is_held).map_or(0.0, |path| path.p50_us);
+        Some((rows(Some(Distance::Package)).or_else(|| rows(None))? - path).max(0.0))
+    }
 }
 
 /// The results of a probe.
@@ -485,6 +527,7 @@ mod tests {
             index,
             name: format!("C{index}"),
             latency_us,
+            measured_us: None,
             residency_us: Some(residency_us),
         };
         let table =

@@ -21,9 +21,10 @@ pub struct WakeReport {
     pub wakes: Option<f64>,
     /// Lightest first.
     pub states: Vec<WakeState>,
-    /// Milliseconds per second that exits cost at most by the driver's table: of the workload, or
-    /// summed over the CPUs. An inference, since a real exit may take more or less than is
-    /// advertised. `null` without cpuidle and in a virtual machine, where the host decides.
+    /// Milliseconds per second that exits cost at most: of the workload, or summed over the CPUs. By
+    /// the medians of `--measured`, for other states by the driver's table, which is an inference,
+    /// since a real exit may take more or less than is advertised. `null` without cpuidle and, unless
+    /// measured, in a virtual machine, where the host decides.
     pub lost_ms_at_most: Option<f64>,
     /// The limit that could pay; `null` if none could, or the loss is not known.
     pub advice: Option<WakeAdvice>,
@@ -82,26 +83,25 @@ pub enum CheckVerdict {
     NotShown,
 }
 
-/// A limit is advised if it could save this much of the time, ms per second.
+/// A limit is advised if it could save this much of the workload's time, or of that of one CPU, ms
+/// per second.
 const WORTH_MS: f64 = 10.0;
 
 /// Chooses the least strict limit among those that save nearly as much as any: the state to allow, and
-/// the ms per second that it saves at most. `states` are names, advertised latencies in us and exits
-/// per second, lightest first.
-fn choose_limit(states: &[(&str, u64, f64)], wakes: f64) -> Option<(String, f64)> {
-    let lost = |longest: u64| {
-        let exits: Vec<(u64, f64)> =
+/// the ms per second that it saves at most. `states` are names, latencies in us and exits per
+/// second, lightest first.
+fn choose_limit(states: &[(&str, f64, f64)], wakes: f64) -> Option<(usize, f64)> {
+    let lost = |longest: f64| {
+        let exits: Vec<(f64, f64)> =
             states.iter().map(|(_, latency, exits)| ((*latency).min(longest), *exits)).collect();
         at_most(wakes, &exits)
     };
-    let all = lost(u64::MAX);
+    let all = lost(f64::INFINITY);
     // Polling is never advised: its price is all of the idle power.
-    let limits =
-        states.iter().filter(|state| state.1 > 0).map(|(name, latency, _)| (*name, all - lost(*latency)));
-    let limits: Vec<(&str, f64)> = limits.collect();
+    let limits = states.iter().enumerate().filter(|(_, state)| state.1 > 0.0);
+    let limits: Vec<(usize, f64)> = limits.map(|(index, state)| (index, all - lost(state.1))).collect();
     let most = limits.iter().map(|limit| limit.1).fold(0.0, f64::max);
-    let (name, saved) = limits.into_iter().rev().find(|limit| limit.1 >= 0.9 * most)?;
-    (saved > 0.0).then(|| (name.to_owned(), saved))
+    limits.into_iter().rev().find(|limit| limit.1 >= 0.9 * most && limit.1 > 0.0)
 }
 
 /// Exits from an idle state, summed over the CPUs.
@@ -110,6 +110,8 @@ pub struct WakeState {
     pub name: String,
     /// As the driver advertises them, us.
     pub exit_latency_us: u64,
+    /// By the report of `--measured`, if it has the state.
+    pub measured_exit_us: Option<f64>,
     pub target_residency_us: Option<u64>,
     /// As the kernel counted them.
     pub exits: u64,
@@ -187,36 +189,44 @@ fn rate(rate: f64) -> String {
 }
 
 /// The most that exits can have cost `wakes` wake-ups a second, ms per second: they came out of the
-/// deepest states that were left in the same time. Advertised latencies are in us.
-pub(crate) fn at_most(wakes: f64, exits: &[(u64, f64)]) -> f64 {
+/// deepest states that were left in the same time. Latencies are in us.
+pub(crate) fn at_most(wakes: f64, exits: &[(f64, f64)]) -> f64 {
     let mut exits = exits.to_vec();
-    exits.sort_by_key(|state| std::cmp::Reverse(state.0));
+    exits.sort_by(|one, other| other.0.total_cmp(&one.0));
     let mut left = wakes;
     let mut lost = 0.0;
     for (latency, exits) in exits {
         let taken = exits.min(left);
-        lost += taken * latency as f64;
+        lost += taken * latency;
         left -= taken;
     }
     lost * 1e-3
 }
 
+impl WakeState {
+    /// What an exit costs, us: as measured, or as advertised.
+    pub(crate) fn costs_us(&self) -> f64 {
+        self.measured_exit_us.unwrap_or(self.exit_latency_us as f64)
+    }
+}
+
 impl WakeReport {
-    /// The limit that could save a hundredth of the workload's time, or of the CPUs'.
+    /// The limit that could save a hundredth of the workload's time, or of that of a CPU.
     pub(crate) fn advise(&self) -> Option<WakeAdvice> {
         self.lost_ms_at_most?;
-        let (wakes, worth) = match &self.workload {
-            Some(workload) => (workload.wakes, WORTH_MS),
-            None => (f64::INFINITY, WORTH_MS * self.cpus.len() as f64),
+        let wakes = self.workload.as_ref().map_or(f64::INFINITY, |workload| workload.wakes);
+        let states: Vec<(&str, f64, f64)> =
+            self.states.iter().map(|state| (state.name.as_str(), state.costs_us(), state.wakes)).collect();
+        let (limit, saved) = choose_limit(&states, wakes)?;
+        let of_cpu = |cpu: &WakeCpu| -> f64 {
+            let exits = states.iter().zip(&cpu.by_state);
+            exits.map(|(state, exits)| (state.1 - states[limit].1).max(0.0) * exits * 1e-3).sum()
         };
-        let states: Vec<(&str, u64, f64)> = self
-            .states
-            .iter()
-            .map(|state| (state.name.as_str(), state.exit_latency_us, state.wakes))
-            .collect();
-        let (name, saved) = choose_limit(&states, wakes)?;
-        (saved >= worth).then(|| WakeAdvice {
-            setting: format!("latency-limit@{}={name}", self.cpus),
+        // A CPU that nothing uses wakes for the kernel alone, and hides no other one.
+        let most =
+            if self.workload.is_some() { saved } else { self.by_cpu.iter().map(of_cpu).fold(0.0, f64::max) };
+        (most >= WORTH_MS).then(|| WakeAdvice {
+            setting: format!("latency-limit@{}={}", self.cpus, states[limit].0),
             saved_ms_at_most: saved,
         })
     }
@@ -242,7 +252,7 @@ impl WakeReport {
         }
         let times = format!("{who} {} times a second", rate(wakes));
         // The state whose exits cost most.
-        let costs = |state: &&WakeState| state.wakes * state.exit_latency_us as f64;
+        let costs = |state: &&WakeState| state.wakes * state.costs_us();
         let costliest = self.states.iter().filter(|state| costs(state) > 0.0);
         let costliest = costliest.max_by(|one, other| costs(one).total_cmp(&costs(other)));
         match (costliest, self.lost_ms_at_most) {
@@ -255,7 +265,10 @@ impl WakeReport {
             }
             (Some(state), lost) => {
                 let share = format!("{:.0} %", state.share * 100.0);
-                let latency = format!("advertised exit latency {} us", state.exit_latency_us);
+                let latency = match state.measured_exit_us {
+                    Some(us) => format!("measured exit {us:.0} us"),
+                    None => format!("advertised exit latency {} us", state.exit_latency_us),
+                };
                 let out_of = match &self.workload {
                     Some(_) => {
                         format!(", and {share} of its CPUs' wake-ups are out of {} ({latency})", state.name)
@@ -285,15 +298,17 @@ mod tests {
     #[test]
     fn the_least_strict_limit_that_saves_most() {
         let states = |c1e, c6, c6p| {
-            [("POLL", 0, 9.0), ("C1", 1, 50.0), ("C1E", 4, c1e), ("C6", 170, c6), ("C6P", 210, c6p)]
+            [("POLL", 0.0, 9.0), ("C1", 1.0, 50.0), ("C1E", 4.0, c1e), ("C6", 170.0, c6), ("C6P", 210.0, c6p)]
         };
-        let chosen = |states: &[(&str, u64, f64)], wakes| choose_limit(states, wakes).map(|limit| limit.0);
+        let chosen = |states: &[(&'static str, f64, f64)], wakes| {
+            choose_limit(states, wakes).map(|limit| states[limit.0].0)
+        };
         // C1 would save 0.003 ms more per exit.
-        let (name, saved) = choose_limit(&states(0.0, 5000.0, 0.0), 1e9).unwrap();
-        assert!(name == "C1E" && (saved - 830.0).abs() < 1e-6, "{name} {saved}");
+        let (limit, saved) = choose_limit(&states(0.0, 5000.0, 0.0), 1e9).unwrap();
+        assert!(limit == 2 && (saved - 830.0).abs() < 1e-6, "{limit} {saved}");
         // C6 keeps little of what C6P costs.
-        assert_eq!(chosen(&states(0.0, 0.0, 100.0), 1e9).as_deref(), Some("C1E"));
-        assert_eq!(chosen(&states(1000.0, 0.0, 0.0), 1e9).as_deref(), Some("C1"));
+        assert_eq!(chosen(&states(0.0, 0.0, 100.0), 1e9), Some("C1E"));
+        assert_eq!(chosen(&states(1000.0, 0.0, 0.0), 1e9), Some("C1"));
         // Nothing to save in the lightest state, or for a workload that never wakes.
         assert_eq!(chosen(&states(0.0, 0.0, 0.0), 1e9), None);
         assert_eq!(chosen(&states(0.0, 5000.0, 0.0), 0.0), None);
@@ -302,7 +317,7 @@ mod tests {
 
     #[test]
     fn the_bound_takes_the_deepest_exits_first() {
-        let exits = [(1, 1000.0), (170, 100.0), (4, 50.0)];
+        let exits = [(1.0, 1000.0), (170.0, 100.0), (4.0, 50.0)];
         // More wake-ups than exits: each exit counts once.
         assert_eq!(at_most(1e6, &exits), (1000.0 + 17_000.0 + 200.0) * 1e-3);
         assert_eq!(at_most(120.0, &exits), (17_000.0 + 80.0) * 1e-3);

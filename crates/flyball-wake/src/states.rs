@@ -7,7 +7,7 @@ use flyball_host::{CpuList, Host};
 const CPUS: &str = "/sys/devices/system/cpu";
 
 /// An idle state, as the cpuidle driver describes it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct IdleState {
     pub index: u32,
     pub name: String,
@@ -15,6 +15,15 @@ pub struct IdleState {
     pub latency_us: u64,
     /// The shortest stay that pays, us. Kernels before 4.19 do not show it.
     pub residency_us: Option<u64>,
+    /// The exit as a probe measured it, us.
+    pub measured_us: Option<f64>,
+}
+
+impl IdleState {
+    /// What an exit costs, us: as measured, or as advertised.
+    pub(crate) fn costs_us(&self) -> f64 {
+        self.measured_us.unwrap_or(self.latency_us as f64)
+    }
 }
 
 /// Counters of one idle state of one CPU.
@@ -76,6 +85,7 @@ pub(crate) fn table(host: &dyn Host, cpu: u32) -> Vec<IdleState> {
             name: host.read(&file("name")).ok()?,
             latency_us: number(host, &file("latency"))?,
             residency_us: number(host, &file("residency")),
+            measured_us: None,
         })
     };
     // CPUIDLE_STATE_MAX is 10 (include/linux/cpuidle.h).

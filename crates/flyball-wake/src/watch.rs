@@ -8,6 +8,7 @@ use flyball_host::{CpuList, Host, Kind, Usage};
 use crate::{
     IdleState, Interrupts, WakeCpu, WakeError, WakeReport, WakeSource, WakeState, WakeThread, WakeWorkload,
     interrupts::Counted,
+    probe::Measured,
     report::at_most,
     states::{self, Count, CpuCounts},
     threads::{Target, Threads},
@@ -69,12 +70,13 @@ impl<'h> Watch<'h> {
     /// Begins to watch `wanted` CPUs, or those of them that the workload may use.
     ///
     /// # Errors
-    /// The reason why there is nothing to watch.
+    /// The reason why there is nothing to watch, or `measured` has none of the machine's states.
     pub fn start(
         host: &'h dyn Host,
         topology: &Topology,
         wanted: &CpuList,
         target: Target,
+        measured: Option<&Measured>,
     ) -> Result<Watch<'h>, WakeError> {
         if host.kind() == Kind::Recorded {
             return Err(WakeError::OneMoment(host.name()));
@@ -93,7 +95,15 @@ impl<'h> Watch<'h> {
         {
             cpus = allowed;
         }
-        let table = cpus.first().map(|cpu| states::table(host, cpu)).unwrap_or_default();
+        let mut table = cpus.first().map(|cpu| states::table(host, cpu)).unwrap_or_default();
+        if let Some(measured) = measured {
+            for state in &mut table {
+                state.measured_us = measured.exit_us(state);
+            }
+            if table.iter().all(|state| state.measured_us.is_none()) {
+                return Err(WakeError::OtherMachine);
+            }
+        }
         let before = Readings::take(host, &cpus, table.len());
         Ok(Watch {
             host,
@@ -144,9 +154,9 @@ impl<'h> Watch<'h> {
             })
             .collect();
         let has_states = !self.table.is_empty();
+        let is_measured = self.table.iter().any(|state| state.measured_us.is_some());
         let workload = self.threads.as_ref().map(|threads| workload(threads, seconds, usage));
-        let exits: Vec<(u64, f64)> =
-            states.iter().map(|state| (state.exit_latency_us, state.wakes)).collect();
+        let exits: Vec<(f64, f64)> = states.iter().map(|state| (state.costs_us(), state.wakes)).collect();
         let wakes = workload.as_ref().map_or(f64::INFINITY, |workload| workload.wakes);
         let stolen = (
             after.stolen.0.saturating_sub(self.before.stolen.0),
@@ -160,7 +170,8 @@ impl<'h> Watch<'h> {
             driver,
             governor,
             wakes: has_states.then(|| by_cpu.iter().map(|cpu| cpu.wakes).sum()),
-            lost_ms_at_most: (has_states && !self.is_virtual).then(|| at_most(wakes, &exits)),
+            lost_ms_at_most: (has_states && (!self.is_virtual || is_measured))
+                .then(|| at_most(wakes, &exits)),
             advice: None,
             check: None,
             wakes_without_interrupt: (has_states && after.interrupts.counts_wake_ups())
@@ -201,7 +212,7 @@ impl<'h> Watch<'h> {
                 sums[index].add(count);
                 rates[index] += by_state[index];
             }
-            let cost = self.table.iter().zip(&by_state).map(|(state, rate)| state.latency_us as f64 * rate);
+            let cost = self.table.iter().zip(&by_state).map(|(state, rate)| state.costs_us() * rate);
             by_cpu.push(WakeCpu {
                 cpu: now.cpu,
                 wakes: by_state.iter().sum(),
@@ -218,6 +229,7 @@ impl<'h> Watch<'h> {
         let states = self.table.iter().zip(&sums).zip(&rates).map(|((state, sum), wakes)| WakeState {
             name: state.name.clone(),
             exit_latency_us: state.latency_us,
+            measured_exit_us: state.measured_us,
             target_residency_us: state.residency_us,
             exits: sum.usage,
             wakes: *wakes,

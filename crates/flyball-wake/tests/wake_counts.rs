@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, time::Duration};
 use flyball_control::Topology;
 use flyball_host::{Host, Launch};
 use flyball_simhost::{SimHost, SimSetup};
-use flyball_wake::{ProbeReport, Target, Watch, probe};
+use flyball_testing::Tree;
+use flyball_wake::{Measured, ProbeReport, Target, WakeReport, Watch, probe};
 
 fn machine(name: &str) -> SimHost {
     SimHost::open(&SimSetup::parse(name).expect("a machine")).expect("it boots")
@@ -35,7 +36,7 @@ fn counts_are_the_kernels_own() {
         let load = host.spawn(Launch::new(&words[0], &words[1..])).unwrap();
         // Each reading takes some of the machine's time, so that a watch lies between these.
         let outer = counters(&host, &topology);
-        let watch = Watch::start(&host, &topology, &topology.online, Target::Cpus).unwrap();
+        let watch = Watch::start(&host, &topology, &topology.online, Target::Cpus, None).unwrap();
         let inner = counters(&host, &topology);
         host.sleep(Duration::from_secs(2));
         let inner = (inner, counters(&host, &topology));
@@ -86,7 +87,7 @@ fn reading_counters_wakes_no_cpu() {
     };
     let alone = count(&|_, _| {});
     let watched = count(&|host, topology| {
-        Watch::start(host, topology, &topology.online, Target::Cpus).unwrap().finish(None);
+        Watch::start(host, topology, &topology.online, Target::Cpus, None).unwrap().finish(None);
     });
     assert_eq!(watched, alone);
     let interrupted = count(&|host, topology| {
@@ -133,4 +134,70 @@ fn probed(host: &SimHost) -> ProbeReport {
 fn limit(host: &SimHost, cpu: u32, us: u64) {
     let file = format!("/sys/devices/system/cpu/cpu{cpu}/power/pm_qos_resume_latency_us");
     host.write(&file, us.to_string().as_bytes()).expect("it works");
+}
+
+/// Runs a model on CPUs 0 to 3, under a limit in us if one is given: what a watch finds, and the
+/// seconds that the model takes.
+fn run(name: &str, model: &str, limited: Option<u64>, measured: Option<&Measured>) -> (WakeReport, f64) {
+    let host = machine(name);
+    let topology = Topology::inspect(&host).expect("it works");
+    let cpus = "0-3".parse().expect("it works");
+    if let Some(us) = limited {
+        (0..4).for_each(|cpu| limit(&host, cpu, us));
+    }
+    let watch = Watch::start(&host, &topology, &cpus, Target::Cpus, measured).expect("it works");
+    let words = ["--pin", "0-3"].map(str::to_owned);
+    let mut process = host.spawn(Launch::new(model, &words).silent()).expect("it works");
+    let ended = process.wait(Duration::from_secs(3600)).expect("a wait").expect("it ends");
+    (watch.finish(None), ended.wall.as_secs_f64())
+}
+
+/// Workloads whose exits cost between nothing and most of their time: a limit is advised if the
+/// lightest one saves 1 % of the time.
+#[test]
+fn advice_is_right_for_planted_workloads() {
+    const EACH: u64 = 40;
+    let tree = Tree::new();
+    let mut random = 1_u64;
+    let mut next = move || {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) as f64 / (1_u64 << 31) as f64
+    };
+    let (mut right, mut pays, mut wrong) = (0, 0, Vec::new());
+    for name in ["tpmi-small", "ryzen-5750g", "hybrid-laptop", "sst-guide", "gold-6138"] {
+        let probe = serde_json::to_value(probed(&machine(name))).unwrap();
+        let measured: Measured = serde_json::from_value(probe).unwrap();
+        for number in 0..EACH {
+            // Sleeps of 2 us to 20 ms, and work of 2,000 to 20,000,000 cycles.
+            let gap = 2_000.0 * 10_f64.powf(4.0 * next());
+            let cycles = 2_000.0 * 10_f64.powf(4.0 * next());
+            let tasks = 1 + number % 3;
+            let turns = (tasks as f64 * 1e9 / (gap + cycles / 3.0)).max(8.0) as u64;
+            let file = tree.path().join("planted.toml");
+            let text = format!(
+                "name = 'planted'\ntitle = ''\nabout = ''\n[[task]]\nplace = 'fixed'\ncount = {tasks}\n\
+                 cycles = {cycles}\ngap_ns = {gap}\nturns = {turns}\n"
+            );
+            std::fs::write(&file, text).unwrap();
+            let model = file.display().to_string();
+            let (report, free) = run(name, &model, None, Some(&measured));
+            let lightest =
+                report.states.iter().map(|state| state.exit_latency_us).find(|us| *us > 0).unwrap();
+            let (_, limited) = run(name, &model, Some(lightest), None);
+            let gain = 1.0 - limited / free;
+            pays += u32::from(gain >= 0.01);
+            if report.advice.is_some() == (gain >= 0.01) {
+                right += 1;
+            } else {
+                wrong.push(format!(
+                    "{name}: {tasks} x {cycles:.0} cycles, {gap:.0} ns: {gain:.4} {:?} {:?}",
+                    report.advice, report.sentence
+                ));
+            }
+        }
+    }
+    let all = 5 * EACH as u32;
+    eprintln!("{right} of {all} right, {pays} pay");
+    assert!(pays > all / 5 && pays < all * 4 / 5, "{pays} of {all} pay");
+    assert!(right * 100 >= all * 95, "{right} of {all}:\n{}", wrong.join("\n"));
 }

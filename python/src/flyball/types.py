@@ -297,6 +297,9 @@ class CheckLine(TypedDict):
     within_spread: bool
 
 
+CheckVerdict = Literal["pays", "not-shown", "does-not-pay"]
+
+
 class CheckedEntry(TypedDict):
     """What becomes of an entry."""
 
@@ -2154,6 +2157,18 @@ class WakeAdvice(TypedDict):
 WakeBy = Literal["futex", "timer"]
 
 
+class WakeCheck(TypedDict):
+    """The advised limit against the machine as it is, compared."""
+
+    change: Union[float, None]
+    directory: str
+    interval: Union[List[float], None]
+    sentence: str
+    verdict: CheckVerdict
+    watts: Union[float, None]
+    watts_interval: Union[List[float], None]
+
+
 class WakeCpu(TypedDict):
     """One CPU."""
 
@@ -2180,6 +2195,7 @@ class WakeState(TypedDict):
     exit_latency_us: int
     exits: int
     mean_residency_us: Union[float, None]
+    measured_exit_us: Union[float, None]
     name: str
     rejected: Union[float, None]
     residency: float
@@ -3351,6 +3367,7 @@ class WakeOutput(TypedDict):
 
     advice: Union[WakeAdvice, None]
     by_cpu: List[WakeCpu]
+    check: Union[WakeCheck, None]
     cpus: CpuList
     driver: Union[str, None]
     emulated: NotRequired[str]

@@ -3,16 +3,22 @@
 mod check;
 mod screen;
 
-use std::{io, os::unix::process::ExitStatusExt, path::PathBuf, sync::atomic::Ordering, time::Duration};
+use std::{
+    io,
+    os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
+    sync::atomic::Ordering,
+    time::Duration,
+};
 
 use flyball_control::{Topology, select};
 use flyball_host::{Ended, Host, Launch, Process};
-use flyball_wake::{Target, WakeError, WakeReport, Watch, probe};
+use flyball_wake::{Measured, Target, WakeError, WakeReport, Watch, probe};
 
 use crate::{
     context::Context,
     exit::{Exit, Failure},
-    output::print,
+    output::{Reporter, print},
     process::interrupts,
     run_as::RunAs,
     terminal::stderr_file,
@@ -27,10 +33,10 @@ devices), the sleeps for which the governor chose too deep or too light a state,
 
 Examples:
   flyball wake                                   all CPUs for 5 s
-  flyball wake -p 1234 -t 10s                    a process, its descendants, and the CPUs that they may use
+  flyball wake -p 1234 -t 10s                    a process and its descendants
   flyball wake --cgroup system.slice/db.service
   flyball wake -- ./bench --requests 100000
-  flyball wake -p 1234 --check -o db.toml -- ./bench    whether a limit pays while ./bench uses it, and its watts
+  flyball wake -p 1234 --check -o db.toml -- ./bench    whether a limit pays, and its watts
   flyball wake --probe                           how long wake-ups take here, by idle state
   flyball wake -M sim:tpmi-small -c 0-3 -- sched-pipe --amount 200000 --pin 0-1
 
@@ -45,9 +51,15 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "PID", conflicts_with = "cgroup")]
     pid: Option<u32>,
 
-    /// Watch the processes of this control group: its path below /sys/fs/cgroup.
-    #[arg(long, value_name = "GROUP")]
-    cgroup: Option<String>,
+    /// Compare the advised limit with the machine as it is. Rounds of the command run as in `flyball
+    /// compare`, and are compared by its metric and energy. Needs root.
+    #[arg(long)]
+    check: bool,
+
+    /// Write the advised limit as a profile, or the report of --probe as JSON. Without a limit that
+    /// could pay, or if --check shows no gain, no profile is written.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
 
     /// Measure how long a wake-up out of each idle state takes. The machine should be idle
     /// meanwhile. Threads that are pinned to CPUs of --cpus sleep and wake each other. Needs no
@@ -59,11 +71,6 @@ pub(crate) struct Args {
     /// then.
     #[arg(short, long, value_name = "TIME", value_parser = flyball_text::span::parse)]
     time: Option<Duration>,
-
-    /// Compare the advised limit with the machine as it is in rounds of the command, by its metric and
-    /// energy, as `flyball compare` does. Needs root, as any change.
-    #[arg(long)]
-    check: bool,
 
     /// With --check: metric of a round, as in `flyball compare` [default: as compare chooses].
     #[arg(long, value_name = "METRIC", requires = "check", hide_short_help = true)]
@@ -77,21 +84,26 @@ pub(crate) struct Args {
     #[arg(long, value_name = "COUNT", requires = "check", hide_short_help = true)]
     rounds: Option<u32>,
 
-    /// Write the advised limit as a profile, if a limit could pay and --check, if given, shows that
-    /// it does.
-    #[arg(short, long, value_name = "PROFILE", conflicts_with = "probe")]
-    output: Option<PathBuf>,
+    /// Watch the processes of this control group: its path below /sys/fs/cgroup.
+    #[arg(long, value_name = "GROUP")]
+    cgroup: Option<String>,
+
+    /// The report of an earlier --probe -o FILE: exits then cost what it measured.
+    #[arg(long, value_name = "FILE", conflicts_with = "probe")]
+    measured: Option<PathBuf>,
 
     #[command(flatten)]
     run_as: RunAs,
 
-    /// A command to start, and to watch unless --pid or --cgroup name what is watched.
+    /// A command to start. It is watched unless --pid or --cgroup is given.
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
 const DEFAULT_TIME: Duration = Duration::from_secs(5);
 const PROBE_TIME: Duration = Duration::from_secs(20);
+/// Bytes of a report of --probe.
+const MAX_PROBE: u64 = 1 << 20;
 
 /// Watches and prints what was counted.
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
@@ -110,8 +122,13 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if args.probe {
         let report = probe(&*host, &topology, &cpus, args.time.unwrap_or(PROBE_TIME)).map_err(refused)?;
         context.output.about(&*host).object(|| &report, || screen::probe(&report))?;
+        if let Some(path) = &args.output {
+            flyball_files::replace(path, &Reporter::file(&report)?)
+                .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))?;
+        }
         return Ok(if report.rows.is_empty() { Exit::Failed } else { Exit::Done });
     }
+    let measured = args.measured.as_deref().map(read_probe).transpose()?;
     let mut process = if args.command.is_empty() { None } else { Some(start(context, args, &*host)?) };
     let target = match (args.pid, &args.cgroup, process.as_ref().and_then(|process| process.pid())) {
         (Some(pid), ..) => Target::Process(pid),
@@ -119,7 +136,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         (.., Some(pid)) => Target::Command(pid),
         _ => Target::Cpus,
     };
-    let mut watch = Watch::start(&*host, &topology, &cpus, target).map_err(refused)?;
+    let mut watch = Watch::start(&*host, &topology, &cpus, target, measured.as_ref()).map_err(refused)?;
     let ended = match &mut process {
         None => {
             wait(&*host, &mut watch, args.time.unwrap_or(DEFAULT_TIME));
@@ -127,7 +144,9 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         }
         Some(process) => wait_for(&*host, &mut watch, &mut **process, args.time)?,
     };
-    let report = watch.finish(ended.as_ref().and_then(|ended| ended.usage.as_ref()));
+    // The kernel's account is that of the command.
+    let account = ended.as_ref().filter(|_| args.pid.is_none() && args.cgroup.is_none());
+    let report = watch.finish(account.and_then(|ended| ended.usage.as_ref()));
     if let (Some(process), None) = (process, ended) {
         process.stop(Duration::from_secs(2)).map_err(Failure::failed)?;
     }
@@ -180,6 +199,17 @@ fn conclude(
         check::save(path, report.advice.as_ref(), report.check.as_ref(), simulated.as_deref())?;
     }
     Ok(exit)
+}
+
+/// Reads the report of a probe.
+fn read_probe(path: &Path) -> Result<Measured, Failure> {
+    let wrong = |why: String| Failure::usage(format!("{}: {why}", path.display()));
+    let text = flyball_files::read_input(path, MAX_PROBE).map_err(|error| wrong(error.to_string()))?;
+    let report: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
+    if report["schema"] != "wake-probe/1" {
+        return Err(wrong("this is no report of 'flyball wake --probe -o FILE'".to_owned()));
+    }
+    serde_json::from_value(report).map_err(|error| wrong(error.to_string()))
 }
 
 fn refused(error: WakeError) -> Failure {

@@ -123,11 +123,11 @@ pub(super) fn save(
         (Some(_), Some(check)) if check.verdict != CheckVerdict::Pays => Err("no gain is shown"),
         (Some(advice), _) => Ok(advice),
     };
-    let path = path.display();
+    let shown = path.display();
     let advice = match advice {
         Ok(advice) => advice,
         Err(why) => {
-            eprintln!("profile: none; {path} is not written, because {why}");
+            eprintln!("profile: none; {shown} is not written, because {why}");
             return Ok(());
         }
     };
@@ -136,8 +136,8 @@ pub(super) fn save(
     let description = format!("Latency limit that saves exits, found by flyball wake{place}{doubt}");
     let setting = ArmSetting::parse(&advice.setting).ok_or_else(|| Failure::failed("no setting"))?;
     let text = flyball_tune::profile_text(&description, "", &[&setting]);
-    flyball_files::replace(Path::new(&path.to_string()), text.as_bytes())
-        .map_err(|error| Failure::failed(format!("cannot write {path}: {error}")))?;
-    eprintln!("profile: {path}; to hold it: flyball hold add NAME {path} --when program=/PATH");
+    flyball_files::replace(path, text.as_bytes())
+        .map_err(|error| Failure::failed(format!("cannot write {shown}: {error}")))?;
+    eprintln!("profile: {shown}; to hold it: flyball hold add NAME {shown} --when program=/PATH");
     Ok(())
 }
