@@ -78,7 +78,7 @@ pub struct WakeCheck {
 #[serde(rename_all = "kebab-case")]
 pub enum CheckVerdict {
     Pays,
-    /// It is worse, or shown to make no difference.
+    /// It is worse, or shown to change less than 0.5 %.
     DoesNotPay,
     NotShown,
 }

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use flyball_host::Host;
-use flyball_measure::{ArmSetting, Quantity, RunDirectory, Verdict, analyse, judge, render};
+use flyball_measure::{
+    ArmSetting, Comparison, EQUIVALENT, Quantity, RunDirectory, Verdict, analyse, judge, render,
+};
 use flyball_wake::{CheckVerdict, WakeAdvice, WakeCheck};
 
 use super::Args;
@@ -66,9 +68,14 @@ fn judged(directory: &RunDirectory, advice: &WakeAdvice) -> WakeCheck {
     let report = analyse(manifest, rounds);
     let found = report.comparisons.iter().zip(render::verdicts(&report));
     let found = found.into_iter().find(|(one, _)| one.quantity == Quantity::Performance);
-    let verdict = match found.as_ref().map(|(one, _)| one.verdict) {
-        Some(Verdict::Better) => CheckVerdict::Pays,
-        Some(Verdict::Worse | Verdict::Equivalent) => CheckVerdict::DoesNotPay,
+    // Many steady rounds show gains that are worth nothing.
+    let is_small =
+        |one: &Comparison| one.interval.is_some_and(|ends| ends.low.abs().max(ends.high.abs()) <= EQUIVALENT);
+    let verdict = match found.as_ref().map(|(one, _)| one) {
+        Some(one) if one.verdict == Verdict::Better && !is_small(one) => CheckVerdict::Pays,
+        Some(one) if one.verdict != Verdict::NoDifferenceShown && one.verdict != Verdict::TooFewRounds => {
+            CheckVerdict::DoesNotPay
+        }
         _ => CheckVerdict::NotShown,
     };
     // The packages', or the platform's if only that is metered.
