@@ -421,6 +421,23 @@ fn examine(host: &SimHost, state: &StateDir) -> Report {
     report
 }
 
+/// What another program changed after flyball is an alarm, and its remedy a setting.
+#[test]
+fn what_another_program_changed_is_an_alarm() {
+    let host = SimHost::open(&SimSetup::parse("gold-6138").unwrap()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let state = StateDir::new(folder.path());
+    set(&host, &Intent::from_arguments(&["governor=performance"], None).unwrap(), &state).unwrap();
+    for policy in 0..4 {
+        let file = format!("/sys/devices/system/cpu/cpufreq/policy{policy}/scaling_governor");
+        host.write(&file, b"powersave").unwrap();
+    }
+    let report = examine(&host, &state);
+    let found = report.findings.iter().find(|finding| finding.id == "conflict.governor").unwrap();
+    assert_eq!(found.verdict, Verdict::Warning, "{found:?}");
+    assert!(!found.what.contains("set by"), "{found:?}");
+}
+
 /// The doctor neither warns of what the user set with flyball nor offers to undo it.
 #[test]
 fn what_flyball_set_is_no_alarm() {

@@ -28,7 +28,12 @@ impl Report {
             finding.what = format!("{} (set by '{command}')", finding.what);
             if let Some(Fix::Settings(settings)) = &finding.fix {
                 let settings: Vec<String> = settings.iter().map(KnobValue::to_string).collect();
-                finding.fix = Some(Fix::Person(format!("to undo it: flyball set {}", settings.join(" "))));
+                let undo = if command.starts_with("flyball hold") {
+                    "to undo it, release its hold; flyball hold list names it".to_owned()
+                } else {
+                    format!("to undo it: flyball set {}", settings.join(" "))
+                };
+                finding.fix = Some(Fix::Person(undo));
             }
         }
     }
@@ -49,6 +54,9 @@ fn chosen_by(finding: &Finding, host: &dyn Host, journal: &Contents) -> Option<S
     if let Some(command) = by_changes.or_else(|| differs_by(finding, host, journal)) {
         return Some(command.to_owned());
     }
+    if !finding.compared.is_empty() {
+        return None;
+    }
     let Evidence { place, .. } = finding.evidence.first()?;
     if changes.iter().any(|change| change.location.path() == Some(place)) {
         return None;
@@ -57,7 +65,15 @@ fn chosen_by(finding: &Finding, host: &dyn Host, journal: &Contents) -> Option<S
 }
 
 /// Returns the command that made policies differ: those that flyball did not write are all alike.
+/// If another program changed a file after flyball wrote it, that program made the difference.
 fn differs_by<'j>(finding: &Finding, host: &dyn Host, journal: &'j Contents) -> Option<&'j str> {
+    let is_overwritten = |file: &String| {
+        let written = journal.last_write(&Location::File(file.clone())).is_some();
+        written && holds(file, host, journal).is_none()
+    };
+    if finding.compared.iter().any(|(_, files)| files.iter().any(is_overwritten)) {
+        return None;
+    }
     let writer = |files: &[String]| files.iter().find_map(|file| holds(file, host, journal));
     let others = finding.compared.iter().filter(|(_, files)| writer(files).is_none());
     let others: BTreeSet<&str> = others.map(|(value, _)| value.as_str()).collect();
