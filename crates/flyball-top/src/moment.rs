@@ -203,14 +203,13 @@ pub fn is_running(cpu: &CpuInterval) -> bool {
     cpu.state == State::Running
 }
 
-/// Why each CPU is not faster: the reason that took most of it.
+/// Why each CPU is not faster: the limit that decides. A cell has room for one letter.
 fn reasons(layout: &Layout, facts: &Facts, from: &Sample, to: &Sample) -> Vec<Option<Reason>> {
     let mut reasons = vec![None; layout.cpus.len()];
     let mut account = Account::new(layout);
     account.add(layout, facts, from, to);
-    // The largest part of the waterfall: a cell has room for one letter.
     for explanation in account.explain(layout, facts, None) {
-        let Some(step) = explanation.first() else { continue };
+        let Some(step) = explanation.deciding() else { continue };
         let is_throttle = matches!(
             step.limiter,
             Limiter::Power

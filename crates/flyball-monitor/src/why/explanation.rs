@@ -105,6 +105,14 @@ impl Explanation {
         self.cpus.add(&other.cpus);
     }
 
+    /// The limit that decides: the last that took a noticeable part. Without those before it the
+    /// CPU would run no faster. Where each took little, the one that took most.
+    pub fn deciding(&self) -> Option<&Step> {
+        let noticeable = NEAR * self.highest.unwrap_or(0.0);
+        let last = self.steps.iter().rfind(|step| step.mhz >= noticeable);
+        last.or_else(|| self.first())
+    }
+
     /// The reason that took most.
     pub fn first(&self) -> Option<&Step> {
         self.steps.iter().max_by(|one, other| one.mhz.total_cmp(&other.mhz))
