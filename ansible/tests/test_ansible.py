@@ -51,15 +51,16 @@ def inventory(folder: pathlib.Path, machines: Dict[str, str]) -> pathlib.Path:
     return folder / "inventory.ini"
 
 
+def on(folder: pathlib.Path, name: str, machine: str, *words: str) -> str:
+    """What flyball prints on a machine of the fleet."""
+    (folder / name).mkdir(exist_ok=True)
+    state = ["--sim-state", f"{folder}/{name}/machine", "--state-dir", f"{folder}/{name}/state"]
+    return subprocess.run([FLYBALL, "-M", machine, *state, *words], capture_output=True, text=True, check=True).stdout
+
+
 def governors(folder: pathlib.Path, machines: Dict[str, str]) -> Dict[str, str]:
-    """Of each machine the governors that it has now."""
-    found = {}
-    for name, machine in machines.items():
-        (folder / name).mkdir(exist_ok=True)
-        state = ["--sim-state", f"{folder}/{name}/machine", "--state-dir", f"{folder}/{name}/state"]
-        command = [FLYBALL, "-M", machine, *state, "get", "governor"]
-        found[name] = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[1]
-    return found
+    """The governor that each machine has now."""
+    return {name: on(folder, name, machine, "get", "governor").split()[1] for name, machine in machines.items()}
 
 
 FLEET = {"amd1": "sim:ryzen-5750g", "amd2": "sim:ryzen-5750g", "amd3": "sim:ryzen-5750g", "intel1": "sim:hybrid-laptop"}
@@ -87,7 +88,10 @@ def test_a_rollout_changes_all_and_a_second_one_nothing(tmp_path: pathlib.Path) 
 def test_a_host_that_fails_is_restored_and_stops_the_rollout(tmp_path: pathlib.Path, failing: str, changed: set[str]) -> None:
     fault = "write cpufreq/policy3/scaling_governor fails EIO"
     machines = {**FLEET, failing: f"{FLEET[failing]},fault={fault}"}
+    for name, machine in machines.items():
+        on(tmp_path, name, machine, "hold", "add", "rollout", "max-freq=75%")
     before = governors(tmp_path, machines)
+    limits = {name: on(tmp_path, name, machine, "get", "max-freq") for name, machine in machines.items()}
     hosts = inventory(tmp_path, machines)
     settings = '{"rollout_settings": {"governor": "performance"}}'
     ran = playbook(tmp_path, ROLLOUT, "-i", hosts, "-e", f"rollout_controller_binary={FLYBALL}", "-e", settings)
@@ -95,6 +99,11 @@ def test_a_host_that_fails_is_restored_and_stops_the_rollout(tmp_path: pathlib.P
     assert f"{failing} is restored; the rollout stops" in ran.stdout, ran.stdout + ran.stderr
     after = governors(tmp_path, machines)
     assert {name for name in FLEET if after[name] != before[name]} == changed
+    # The hold of the last rollout is in force where this one was undone, and where it never came.
+    for name, machine in machines.items():
+        held = on(tmp_path, name, machine, "hold", "list")
+        assert ("governor" if name in changed else "max-freq") in held and "rollout.new" not in held, held
+        assert (on(tmp_path, name, machine, "get", "max-freq") == limits[name]) == (name not in changed)
 
 
 def test_a_profile_that_a_type_does_not_take_is_refused_in_the_rehearsal(tmp_path: pathlib.Path) -> None:
