@@ -104,13 +104,13 @@ families! {
     SST_CLOS = Gauge "flyball_sst_clos_cpus" "" Default ["package,clos"] "4 per package"
         "CPUs in a class of service of Speed Select.";
     DRIFT_PLACES = Gauge "flyball_drift_places" "" Default ["knob"] "knobs that are held"
-        "Places that differ from the holds and were left; absent where nothing is held.";
+        "Places that differ from the holds and were left; absent where nothing is held or the service does not run.";
     DRIFT = Counter "flyball_drift_total" "" Default ["knob,by"] "held knobs x 32 writers"
         "Changes of settings that are held, by the program that made them.";
     REAPPLIED = Counter "flyball_reapplied_writes_total" "" Default ["why"] "5"
         "Changes that the hold service corrected, by what had happened.";
     HOLD_ACTIVE = Gauge "flyball_hold_active" "" Default ["hold,owner"] "64"
-        "1 if the hold is in force, 0 if its condition is not met or the machine refuses it.";
+        "1 if the hold applies, 0 if its condition is not met or the machine refuses it. Drift is counted by flyball_drift_places.";
     HOLD_SERVICE = Gauge "flyball_hold_service_up" "" Default [""] "1"
         "1 if the hold service runs.";
     HOLD_FAILED = Gauge "flyball_hold_failed" "" Default [""] "1"

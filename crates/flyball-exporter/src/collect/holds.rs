@@ -120,6 +120,8 @@ impl Holds {
     pub(super) fn write(&mut self, out: &mut Exposition, host: &dyn Host) {
         self.look(host);
         let Some(store) = &self.store else { return };
+        // A service that was started after the file was written last is in it.
+        let is_up = Store::is_watched(&self.state);
         let mut places: BTreeMap<String, usize> = BTreeMap::new();
         // 0 for what is held and in order, so that an alert can distinguish it from what is not
         // held.
@@ -129,7 +131,8 @@ impl Holds {
         for left in &store.left {
             *places.entry(left.knob.to_string()).or_default() += left.cpus.iter().count();
         }
-        for (knob, count) in places {
+        // Without the service nobody has compared: no count is known.
+        for (knob, count) in places.into_iter().filter(|_| is_up) {
             out.add(names::DRIFT_PLACES, &[("knob", &knob)], count as f64);
         }
         for ((knob, by), count) in &self.drifts {
@@ -145,8 +148,6 @@ impl Holds {
             let labels = [("hold", hold.name.as_str()), ("owner", owner.as_str())];
             out.add(names::HOLD_ACTIVE, &labels, f64::from(u8::from(is_in_force)));
         }
-        // A service that was started after the file was written last is in it.
-        let is_up = Store::is_watched(&self.state);
         out.add(names::HOLD_SERVICE, &[], f64::from(u8::from(is_up)));
         out.add(names::HOLD_FAILED, &[], f64::from(u8::from(store.failure.is_some())));
         out.add(names::HOLD_CONFIG_ERROR, &[], f64::from(u8::from(store.config_error.is_some())));
