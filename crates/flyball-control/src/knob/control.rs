@@ -144,6 +144,8 @@ pub enum Check {
     DriverMode,
     /// A CPU that the kernel lets go offline.
     Online,
+    /// What SMT's switch takes as it stands.
+    Smt,
     /// A power within reason.
     Power,
     /// A time window that can be restored.

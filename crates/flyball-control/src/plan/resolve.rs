@@ -270,6 +270,10 @@ impl Snapshot {
             (Check::UpTo(most), Value::Count(count)) if *count > most => {
                 refuse(format!("it takes 0 to {most}"))
             }
+            (Check::Smt, Value::Word(word)) => {
+                let now = self.value(knob, place)?;
+                smt_refusal(now.as_ref(), word).map_or(Ok(()), |why| refuse(why.to_owned()))
+            }
             (Check::OneOf(words), Value::Word(word)) if !words.contains(&word.as_str()) => {
                 refuse(format!("it takes {}", words.join(" or ")))
             }
@@ -286,18 +290,7 @@ impl Snapshot {
                 refuse(format!("its levels are {}", levels.join(", ")))
             }
             (Check::PartitionCpus, Value::Word(word)) if word != "none" => {
-                // It was parsed as a list when the setting was read.
-                let cpus: CpuList = word.parse().unwrap_or_default();
-                let outside = cpus.difference(&place.cpus);
-                if !outside.is_empty() {
-                    return refuse(format!("its CPUs are {}; {outside} are of others", place.cpus));
-                }
-                // Tasks outside of the partition would have nowhere to run; the kernel would make
-                // it invalid.
-                if self.topology().online.is_subset(&cpus) {
-                    return refuse("at least one CPU must remain outside the partition".to_owned());
-                }
-                Ok(())
+                self.partition_refusal(place, word).map_or(Ok(()), refuse)
             }
             (Check::Ratios, Value::Word(word)) if trl(word).is_none() => {
                 refuse("it takes 0x and up to 16 hexadecimal digits".to_owned())
@@ -308,6 +301,20 @@ impl Snapshot {
             (Check::NotZero, Value::Time(Micros(0))) => refuse("0 would mean no limit; use n/a".to_owned()),
             _ => Ok(()),
         }
+    }
+
+    /// Returns why these CPUs cannot be set apart from `place`.
+    fn partition_refusal(&self, place: &Place, word: &str) -> Option<String> {
+        // It was parsed as a list when the setting was read.
+        let cpus: CpuList = word.parse().unwrap_or_default();
+        let outside = cpus.difference(&place.cpus);
+        if !outside.is_empty() {
+            return Some(format!("its CPUs are {}; {outside} are of others", place.cpus));
+        }
+        // Tasks outside of the partition would have nowhere to run; the kernel would make it
+        // invalid.
+        let is_whole = self.topology().online.is_subset(&cpus);
+        is_whole.then(|| "at least one CPU must remain outside the partition".to_owned())
     }
 
     /// Returns whether the driver itself chooses preferences and refuses others with EBUSY
@@ -472,6 +479,16 @@ fn cannot_be_written(window: Micros) -> bool {
     (0..2).any(|y| (1..4).any(|f| of(y, f) == window.0)) && !window.0.is_multiple_of(WINDOW_UNIT)
 }
 
+/// Why SMT's switch refuses a word while it shows `now` (__store_smt_control of kernel/cpu.c).
+fn smt_refusal(now: Option<&Value>, word: &str) -> Option<&'static str> {
+    match now {
+        Some(Value::Word(now)) if now == "notsupported" => Some("its cores have one thread each"),
+        Some(Value::Word(now)) if now == "notimplemented" => Some("the kernel was built without this switch"),
+        _ if matches!(word, "on" | "off" | "forceoff") || matches!(word.parse(), Ok(1..=8u8)) => None,
+        _ => Some("it takes on, off, forceoff, or a number of threads per core"),
+    }
+}
+
 /// Returns why CPPC's activity window cannot be `time`.
 fn window_refusal(time: Micros) -> Option<String> {
     let held = held_by_window(time);
@@ -508,6 +525,16 @@ mod tests {
         }
         assert_eq!([128, 129, 131, 1280, 12_345].map(held), [127, 127, 130, 1270, 12_300]);
         assert_eq!(held(2_000_000_000), 1_270_000_000);
+    }
+
+    #[test]
+    fn a_switch_of_smt_that_cannot_switch_is_refused() {
+        let refused = |now: &str, word| smt_refusal(Some(&Value::Word(now.to_owned())), word).is_some();
+        for word in ["on", "off", "forceoff", "1", "2"] {
+            assert!(!refused("on", word) && !refused("off", word), "{word}");
+            assert!(refused("notsupported", word) && refused("notimplemented", word), "{word}");
+        }
+        assert!(refused("on", "banana") && refused("on", "0") && refused("on", "9"));
     }
 
     #[test]

@@ -148,8 +148,7 @@ pub(super) const SMT: Knob = Knob {
     role: Role::Knob(Control {
         accepts: "on, off or forceoff (until the next boot), on some kernels a number of threads per core",
         ends: Ends::None,
-        // A number of threads sets SMT too: since Linux 6.6 (topology_smt_thread_allowed).
-        check: Check::OneOf(&["on", "off", "forceoff", "1", "2", "3", "4", "5", "6", "7", "8"]),
+        check: Check::Smt,
         judged_by: &[],
         appears_with: &[],
         saved: Saved::Never,
