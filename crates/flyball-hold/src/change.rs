@@ -110,10 +110,11 @@ pub(crate) fn change_locked(
         Err(error) => {
             before.expire(moment.now);
             before.save(state)?;
-            let effective = Effective::of(&before.holds, &before.facts(host, moment.local));
-            // What the old holds set is in effect, unless the failed attempt has restored some of
-            // it.
-            let _ = bring_about(host, state, lock, command, (&effective, &before.left), &[]);
+            // An attempt that was planned may have restored some of what the old holds set.
+            if !matches!(error, BringError::Plan(_)) {
+                let effective = Effective::of(&before.holds, &before.facts(host, moment.local));
+                let _ = bring_about(host, state, lock, command, (&effective, &before.left), &[]);
+            }
             Err(error.into())
         }
     }

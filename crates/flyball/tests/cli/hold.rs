@@ -248,6 +248,11 @@ fn what_cannot_be_held_is_refused_and_changes_nothing() {
         assert!(ran.out.is_empty() && !ran.err.is_empty(), "{words:?}: {}", ran.text());
     }
     assert_eq!((machine.dump(), machine.json(0, &["hold", "list"])), (files, holds));
+    // Exit code 2 says that nothing was done: another program's value stays too.
+    machine.poke(GOVERNOR, "powersave");
+    let files = machine.dump();
+    machine.expect(2, &["hold", "add", "b", "max-freq=9GHz"]);
+    assert_eq!(machine.dump(), files);
 }
 
 /// A service of a machine; killed when it is dropped.
