@@ -95,13 +95,7 @@ pub(super) fn status(context: &Context, args: &StatusArgs) -> Result<Exit, Failu
 }
 
 pub(super) fn render(status: &Status, why: bool) -> String {
-    let mut out = match &status.service {
-        Some(service) => format!("service: runs (pid {})\n", service.process.pid),
-        None => "service: does not run\n".to_owned(),
-    };
-    for blind in status.service.iter().flat_map(|service| &service.blind) {
-        let _ = writeln!(out, "not noticed: {blind}");
-    }
+    let mut out = String::new();
     if let Some(error) = &status.config_error {
         let _ = writeln!(out, "configuration: {error}");
         out += "    ignored until it is corrected; holds of the last good configuration stay\n";
@@ -109,13 +103,27 @@ pub(super) fn render(status: &Status, why: bool) -> String {
     if let Some(error) = &status.failure {
         let _ = writeln!(out, "not in force: {error}");
     }
-    if status.holds.is_empty() {
-        out += "no holds\n";
+    let (held, differing): (Vec<_>, Vec<_>) = status.knobs.iter().partition(|knob| knob.holds);
+    let _ = match (status.holds.len(), held.len(), differing.len()) {
+        (0, ..) => writeln!(out, "no holds"),
+        (_, 0, 0) => writeln!(out, "no hold is in force"),
+        (.., 0) if status.failure.is_some() => writeln!(out, "held: all other settings"),
+        (.., 0) => writeln!(out, "held: all settings"),
+        (_, held, differing) => {
+            writeln!(out, "not held: {differing} of {} settings", held + differing)
+        }
+    };
+    let _ = match &status.service {
+        Some(service) => writeln!(out, "service: runs (pid {})", service.process.pid),
+        None => writeln!(out, "service: does not run"),
+    };
+    for blind in status.service.iter().flat_map(|service| &service.blind) {
+        let _ = writeln!(out, "not noticed: {blind}");
     }
     for one in &status.holds {
         out += &of_hold(one, why);
     }
-    for knob in &status.knobs {
+    for knob in differing.into_iter().chain(held) {
         out += &line(knob, status, why);
     }
     out
