@@ -311,7 +311,11 @@ fn report(output: &Reporter, runs: &[Run], args: &Args) -> Result<(), Failure> {
         // Twice what the noisiest of quiet machines show: something varies that the watch does not
         // see.
         if deviation > 0.05 * median && count(Grade::Bad) == 0 {
-            out += "  the runs scatter by more than 5 %, and no monitored condition explains it\n";
+            out += if count(Grade::NotWatched) == runs.len() {
+                "  the runs scatter by more than 5 %; why is not known, because none was watched\n"
+            } else {
+                "  the runs scatter by more than 5 %, and no monitored condition explains it\n"
+            };
         }
         for (number, run) in runs.iter().enumerate().filter(|(_, run)| run.grade == Grade::Bad).take(5) {
             let why: Vec<&str> =
