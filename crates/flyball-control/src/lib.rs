@@ -51,6 +51,6 @@ pub use snapshot::{Entry, KnobFile, Request, Slot, Snapshot};
 pub use survey::{Outcome, Row, SurveyOptions, survey};
 pub use table::{TABLE, UnknownKnob, called};
 pub use target_error::TargetError;
-pub use topology::{CoreType, Cpu, Policy, Topology};
+pub use topology::{CoreType, Cpu, KindEvidence, LastCache, Policy, Topology};
 pub use value::{Evidence, Plain, ReadError, Reading, Value, Why};
 pub use wanted::{ResolveError, Wanted, WantedError};

@@ -31,7 +31,7 @@ use toml::de::{DeTable, DeValue};
 use crate::intent::{Intent, IntentError, Setting};
 
 /// Sections that select CPUs by a property, with the selector's word for it.
-const GROUPS: [&str; 6] = ["package", "die", "node", "core", "policy", "type"];
+const GROUPS: [&str; 8] = ["package", "die", "node", "core", "policy", "type", "ccd", "cache"];
 
 /// Limit on the settings of a profile. One for each of the 19 knobs of each of 512 CPUs would be
 /// fewer. The planner judges each setting against the others, so its time grows with the square.

@@ -3,7 +3,7 @@
 
 use flyball_host::CpuList;
 
-use crate::{CoreType, Topology};
+use crate::{CoreType, Topology, topology::LastCache};
 
 /// The reason why a selector selects nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -16,7 +16,8 @@ pub struct SelectError {
 }
 
 const FORMS: &str = "write CPUs as 0-3,7, 0-7:2, all, online, offline, package:0, die:0 or die:PACKAGE.DIE, \
-                     core:3 or core:PACKAGE.CORE, node:0, policy:0, type:P or type:E, several with commas between";
+                     core:3 or core:PACKAGE.CORE, node:0, policy:0, type:P, type:E or type:LP, ccd:0, cache:big, several with \
+                     commas between";
 
 /// Returns the CPUs of `topology` that `selector` names.
 ///
@@ -92,7 +93,22 @@ fn one(part: &str, topology: &Topology) -> Result<CpuList, SelectError> {
                 listed(topology.policies.iter().map(|p| p.number)),
             )
         }
-        "type" => of_type(value, topology).ok_or_else(|| bad("core types are P, E and LP".to_owned()))?,
+        "ccd" => {
+            let wanted = numbers()?;
+            let caches = topology.caches.as_deref().unwrap_or_default();
+            let is_wanted = |(number, _): &(usize, &LastCache)| wanted.matches(&[*number as u32]);
+            let cpus = caches.iter().enumerate().filter(is_wanted).flat_map(|(_, cache)| cache.cpus.iter());
+            (cpus.collect(), listed(0..caches.len()))
+        }
+        "cache" => {
+            let there =
+                topology.big_cache().map_or("none, because no L3 cache is larger than another", |_| "big");
+            let big = topology.big_cache().filter(|_| value.eq_ignore_ascii_case("big"));
+            (big.unwrap_or_default(), there.to_owned())
+        }
+        "type" => {
+            of_type(value, topology).ok_or_else(|| bad(format!("core types here: {}", types(topology))))?
+        }
         _ => return Err(bad(FORMS.to_owned())),
     };
     // A selector that is well formed but selects nothing is an error: a setting for no CPU would be
@@ -113,12 +129,17 @@ fn of_type(word: &str, topology: &Topology) -> Option<(CpuList, String)> {
         _ => return None,
     };
     let kinds = topology.core_kinds();
-    let there = if kinds.is_empty() {
-        "none, because all cores are of the same type".to_owned()
+    Some((kinds.get(&wanted).cloned().unwrap_or_default(), types(topology)))
+}
+
+/// The kinds of cores here, in words.
+fn types(topology: &Topology) -> String {
+    let kinds = topology.core_kinds();
+    if kinds.is_empty() {
+        "none, because all cores are of the same type, or their types are not known".to_owned()
     } else {
         listed(kinds.keys())
-    };
-    Some((kinds.get(&wanted).cloned().unwrap_or_default(), there))
+    }
 }
 
 /// `3`, `0-2` or `1.3`: numbers of each level, the last of which may be a range.

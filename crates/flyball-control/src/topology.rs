@@ -3,10 +3,10 @@
 //!
 //! Built on [`flyball_host::CpuTopology`]. Every file may be missing: what is unknown is `None`.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-};
+mod caches;
+mod kinds;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 
@@ -18,26 +18,11 @@ use flyball_host::{
 };
 use serde::{Deserialize, Serialize};
 
+pub use self::{
+    caches::LastCache,
+    kinds::{CoreType, KindEvidence},
+};
 use crate::{Location, knob::On, value::ReadError};
-
-/// The kind of core on a hybrid processor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize)]
-pub enum CoreType {
-    P,
-    E,
-    /// Low-power efficiency core, outside the compute tile: an E-core without an L3.
-    LP,
-}
-
-impl fmt::Display for CoreType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            CoreType::P => "P",
-            CoreType::E => "E",
-            CoreType::LP => "LP",
-        })
-    }
-}
 
 /// One logical CPU.
 #[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
@@ -102,6 +87,13 @@ pub struct Topology {
     pub flags: BTreeSet<String>,
     /// Every present CPU.
     pub cpus: BTreeMap<u32, Cpu>,
+    /// How the kinds of cores are known; `None` if none is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind_evidence: Option<KindEvidence>,
+    /// The level-3 caches, in the order of their first CPUs; `None` if they were not read (see
+    /// [`Topology::read_for`]).
+    #[serde(skip)]
+    pub caches: Option<Vec<LastCache>>,
     /// Every cpufreq policy, by number; empty without a cpufreq driver.
     pub policies: Vec<Policy>,
     /// A kernel before 4.3 has a policy's files below its CPU, in `cpuN/cpufreq`
@@ -186,6 +178,8 @@ impl Topology {
             microcode: info.microcode,
             flags: info.flags,
             cpus,
+            kind_evidence: None,
+            caches: None,
             policies: Vec::new(),
             has_policies_below_cpus: false,
             nodes: BTreeMap::new(),
@@ -206,74 +200,6 @@ impl Topology {
             online: self.online.clone(),
             online_is_listed: self.online_is_listed,
             positions: self.cpus.iter().map(|(number, cpu)| (*number, position(cpu))).collect(),
-        }
-    }
-
-    /// Finds the kinds of cores on a hybrid processor.
-    fn core_types(&mut self, host: &dyn Host) -> Result<(), ReadError> {
-        // The perf PMUs of each kind: arch/x86/events/intel/core.c names them cpu_core, cpu_atom
-        // and cpu_lowpower.
-        let kinds = [("cpu_core", CoreType::P), ("cpu_atom", CoreType::E), ("cpu_lowpower", CoreType::LP)];
-        let mut found = false;
-        for (folder, kind) in kinds {
-            for cpu in read_list(host, &format!("/sys/devices/{folder}/cpus"))?.unwrap_or_default().iter() {
-                if let Some(cpu) = self.cpus.get_mut(&cpu) {
-                    cpu.core_type = Some(kind);
-                    found = true;
-                }
-            }
-        }
-        // Before the capacities: those cannot tell an E-core without an L3 from another.
-        self.low_power_cores(host);
-        let Some(first) = self.online.first() else { return Ok(()) };
-        let capacity = |cpu: u32| read_number(host, &format!("{CPUS}/cpu{cpu}/cpu_capacity"));
-        // One missing file decides for all: hundreds of opens would be spent to learn that no CPU
-        // has a capacity.
-        if found || capacity(first)?.is_none() {
-            return Ok(());
-        }
-        // Kernels since 6.12 show capacities of hybrid processors without hyper-threading.
-        let mut capacities = BTreeMap::new();
-        for cpu in self.online.iter() {
-            if let Some(value) = capacity(cpu)? {
-                capacities.insert(cpu, value);
-            }
-        }
-        let highest = capacities.values().copied().max().unwrap_or(0);
-        // Cores of one kind differ by a few percent of turbo; kinds differ by a third and more.
-        let is_big = |value: u32| u64::from(value) * 4 >= u64::from(highest) * 3;
-        if capacities.values().all(|&value| is_big(value)) {
-            return Ok(());
-        }
-        for (number, value) in capacities {
-            if let Some(cpu) = self.cpus.get_mut(&number) {
-                cpu.core_type = Some(if is_big(value) { CoreType::P } else { CoreType::E });
-            }
-        }
-        Ok(())
-    }
-
-    /// Finds E-cores that share no L3: the low-power ones of Meteor Lake and later. The kernel has
-    /// a separate perf PMU for them on few models only (arch/x86/events/intel/core.c,
-    /// cpu_lowpower); otherwise they are in cpu_atom.
-    fn low_power_cores(&mut self, host: &dyn Host) {
-        // CPUID enumerates both L1s, the L2 and the L3 in this order, so that index3 is the L3.
-        // Without any cache folder (some containers and recordings) nothing is known.
-        let cache = |cpu: u32, index: u32| host.exists(&format!("{CPUS}/cpu{cpu}/cache/index{index}"));
-        let lacks_l3 = |cpu: u32| cache(cpu, 2) && !cache(cpu, 3);
-        let online = |kind| {
-            let cpus = self.cpus.values().filter(move |cpu| cpu.online && cpu.core_type == Some(kind));
-            cpus.map(|cpu| cpu.number)
-        };
-        // If not even the P-cores have one, its absence proves nothing about E-cores.
-        if !online(CoreType::P).next().is_some_and(|cpu| cache(cpu, 3)) {
-            return;
-        }
-        let low: Vec<u32> = online(CoreType::E).filter(|&cpu| lacks_l3(cpu)).collect();
-        for number in low {
-            if let Some(cpu) = self.cpus.get_mut(&number) {
-                cpu.core_type = Some(CoreType::LP);
-            }
         }
     }
 

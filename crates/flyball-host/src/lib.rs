@@ -127,6 +127,13 @@ pub trait Host: Send + Sync {
     /// have.
     fn msr(&self, cpu: u32, register: u32) -> Result<u64, HostError>;
 
+    /// Executes CPUID on whichever CPU this thread runs on, so that no other one wakes; `None` if
+    /// the machine's processor cannot be asked.
+    fn cpuid(&self, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
+        let _ = (leaf, subleaf);
+        None
+    }
+
     /// Writes model-specific register `register` of CPU `cpu`.
     ///
     /// # Errors

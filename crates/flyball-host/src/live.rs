@@ -302,6 +302,15 @@ impl Host for Live {
         Ok(u64::from_le_bytes(bytes))
     }
 
+    #[cfg(target_arch = "x86_64")]
+    fn cpuid(&self, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
+        use std::arch::x86_64::__cpuid_count;
+        // Beyond the last leaf Intel's processors answer with another leaf (SDM 2A, CPUID).
+        let last = __cpuid_count(leaf & 0x8000_0000, 0).eax;
+        let answer = __cpuid_count(leaf, subleaf);
+        (leaf <= last).then_some([answer.eax, answer.ebx, answer.ecx, answer.edx])
+    }
+
     fn write_msr(&self, cpu: u32, register: u32, value: u64) -> Result<(), HostError> {
         let fail = |error: std::io::Error| {
             HostError::new(Op::WriteMsr, msr_name(cpu, register), Errno::from(&error))

@@ -111,6 +111,10 @@ pub struct TopologySpec {
     /// Cores that share the last-level cache (a core complex). 0: all of a package.
     #[serde(default)]
     pub cores_per_cache: u32,
+    /// Sizes of the last-level caches of a package in order, KiB; 0: these cores have none. Empty:
+    /// all `identity.cache_kb`.
+    #[serde(default)]
+    pub caches_kb: Vec<u32>,
     /// The dies are power domains of their own (TPMI), which the kernel shows as dies of one.
     #[serde(default)]
     pub dies_are_power_domains: bool,
@@ -146,6 +150,8 @@ pub enum CoreKind {
     Performance,
     /// The small ones.
     Efficiency,
+    /// The smallest ones, outside the last-level cache of the others.
+    LowPower,
 }
 
 /// A core type.

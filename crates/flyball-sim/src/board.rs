@@ -65,10 +65,12 @@ pub(crate) struct Place {
     pub core: u32,
     /// Last-level cache domain, unique in the machine.
     pub llc: u32,
+    /// KiB of that cache; 0 if the core has none.
+    pub llc_kib: u32,
     pub node: u32,
     /// CPUs of the same core, this one included, ascending.
     pub siblings: Vec<u32>,
-    /// An efficiency core of a hybrid processor.
+    /// An efficiency or low-power core of a hybrid processor.
     pub efficient: bool,
     /// kHz for each step of an Intel ratio or HWP level.
     pub scaling_khz: u32,
@@ -137,7 +139,7 @@ pub(crate) struct Board {
     pub idle: Vec<IdleState>,
     /// The cpuidle driver's name.
     pub idle_driver: &'static str,
-    /// Caches of a core, smallest level first.
+    /// Caches of a core, smallest level first. The size of the last is in its place.
     pub caches: Vec<Cache>,
     pub profile_devices: Vec<ProfileDevice>,
     /// The firmware can prefer either die of a processor with 3D V-Cache.
@@ -272,6 +274,7 @@ fn places(spec: &MachineSpec, topology: &Topology, intel: bool) -> Vec<Place> {
     // Numbers of last-level caches go on from package to package, also where the last cache of one
     // has fewer cores.
     let caches_per_package = (spec.cores_per_package() as u32).div_ceil(per_cache.max(1));
+    let sizes = &spec.topology.caches_kb;
     (0..topology.cpus())
         .map(|cpu| {
             let core = topology.core_of(cpu);
@@ -281,7 +284,8 @@ fn places(spec: &MachineSpec, topology: &Topology, intel: bool) -> Vec<Place> {
                 core.cpus[..core.threads as usize].iter().map(|&cpu| cpu as u32).collect();
             // The lowest CPU comes first: it is the one that stays when SMT is switched off.
             siblings.sort_unstable();
-            let efficient = kind.kind == flyball_silicon::spec::CoreKind::Efficiency;
+            let efficient = kind.kind != flyball_silicon::spec::CoreKind::Performance;
+            let cache = core.in_package / per_cache.max(1);
             let scaling_khz = if intel && hybrid && !efficient {
                 hybrid_scaling_khz(spec.identity.model)
             } else {
@@ -292,7 +296,8 @@ fn places(spec: &MachineSpec, topology: &Topology, intel: bool) -> Vec<Place> {
                 // To the kernel power domains are not dies.
                 die: if spec.topology.dies_are_power_domains { 0 } else { core.die },
                 core: core.id,
-                llc: package * caches_per_package + core.in_package / per_cache.max(1),
+                llc: package * caches_per_package + cache,
+                llc_kib: sizes.get(cache as usize).copied().unwrap_or(spec.identity.cache_kb),
                 node: package,
                 siblings,
                 efficient,

@@ -25,6 +25,7 @@ pub mod check;
 mod chip;
 mod cpu_state;
 mod cpufreq;
+mod cpuid;
 mod errno;
 mod fault;
 mod firmware;

@@ -99,6 +99,11 @@ impl SimMachine {
         self.world.platform.chip.silicon_mut()
     }
 
+    /// The answer of CPU 0 to CPUID.
+    pub fn cpuid(&self, leaf: u32, subleaf: u32) -> [u32; 4] {
+        crate::cpuid::answer(self.silicon(), leaf, subleaf, 0)
+    }
+
     /// Returns whether a CPU exists and is online.
     pub fn is_online(&self, cpu: u32) -> bool {
         self.world.is_online(cpu)

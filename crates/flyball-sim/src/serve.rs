@@ -5,7 +5,6 @@
 //! ([`enter`]) and becomes the program. The machine that programs see is the one of the in-process
 //! interface, with the real clock.
 
-mod cpuid;
 mod files;
 mod namespace;
 mod open;

@@ -267,6 +267,10 @@ impl Host for SimHost {
         result.map_err(|errno| error(Op::ReadMsr, &msr_name(cpu, register), errno))
     }
 
+    fn cpuid(&self, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
+        Some(self.lock().machine.cpuid(leaf, subleaf))
+    }
+
     fn write_msr(&self, cpu: u32, register: u32, value: u64) -> Result<(), HostError> {
         let mut inner = self.lock();
         let at = inner.machine.now().as_nanos();

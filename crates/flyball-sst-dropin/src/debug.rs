@@ -124,6 +124,10 @@ impl Host for DebugHost<'_> {
         done
     }
 
+    fn cpuid(&self, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
+        self.host.cpuid(leaf, subleaf)
+    }
+
     fn make_dir(&self, path: &str) -> Result<(), HostError> {
         self.host.make_dir(path)
     }

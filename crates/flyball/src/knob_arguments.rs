@@ -1,8 +1,8 @@
 //! Arguments that name knobs and CPUs.
 
 use clap::builder::{PossibleValue, TypedValueParser};
-use flyball_control::{KnobName, Snapshot, TABLE, select};
-use flyball_host::CpuList;
+use flyball_control::{KnobName, Snapshot, TABLE};
+use flyball_host::{CpuList, Host};
 
 use crate::exit::Failure;
 
@@ -33,6 +33,6 @@ impl TypedValueParser for Name {
 }
 
 /// The CPUs that a selector names on a machine.
-pub(crate) fn cpus(text: &str, snapshot: &Snapshot) -> Result<CpuList, Failure> {
-    select(text, snapshot.topology()).map_err(Failure::usage)
+pub(crate) fn cpus(host: &dyn Host, text: &str, snapshot: &mut Snapshot) -> Result<CpuList, Failure> {
+    snapshot.select(host, text)?.map_err(Failure::usage)
 }

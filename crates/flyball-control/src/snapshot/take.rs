@@ -16,8 +16,8 @@ use super::{
     speed_select::{LEVEL_KNOBS, SpeedSelectView},
 };
 use crate::{
-    Content, Form, Id, Intent, Location, Mechanism, Place, ReadError, Reading, Scope, Topology, Value,
-    Vendor, Why, parse,
+    Content, Form, Id, Intent, Location, Mechanism, Place, ReadError, Reading, Scope, SelectError, Topology,
+    Value, Vendor, Why, parse, select,
     topology::{self, CPUS},
 };
 
@@ -49,6 +49,27 @@ impl Snapshot {
         Ok(Snapshot::of(host.name(), host.kind(), Topology::inspect(host)?))
     }
 
+    /// Reads the level-3 caches into the topology.
+    ///
+    /// # Errors
+    /// See [`Topology::read_caches`].
+    pub fn take_caches(&mut self, host: &dyn Host) -> Result<(), ReadError> {
+        self.topology.read_caches(host)
+    }
+
+    /// Returns the CPUs that a selector names, after reading what it needs.
+    ///
+    /// # Errors
+    /// Same as [`Topology::read_for`]; and the selector's own error.
+    pub fn select(
+        &mut self,
+        host: &dyn Host,
+        selector: &str,
+    ) -> Result<Result<CpuList, SelectError>, ReadError> {
+        self.topology.read_for(host, [selector])?;
+        Ok(select(selector, &self.topology))
+    }
+
     /// Takes what planning `intent` needs: its knobs, and the knobs that judge them.
     ///
     /// # Errors
@@ -62,6 +83,8 @@ impl Snapshot {
         }
         let knobs: Vec<Id> = knobs.into_iter().collect();
         let mut snapshot = Snapshot::begin(host)?;
+        let selectors = intent.settings.iter().filter_map(|setting| setting.on.as_deref());
+        snapshot.topology.read_for(host, selectors)?;
         let levels = intent.settings.iter().any(|setting| LEVEL_KNOBS.contains(&setting.knob()));
         snapshot.take(host, &Request { knobs: &knobs, to_plan: true, levels, ..Request::default() });
         Ok(snapshot)

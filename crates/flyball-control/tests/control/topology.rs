@@ -1,11 +1,11 @@
 //! Which CPUs things belong to: low-power cores, uncore domains of dies, power domains without
 //! CPUs.
 
-use flyball_control::{CoreType, Id, Intent, Snapshot, Topology, plan::plan, verify::verify};
+use flyball_control::{CoreType, Id, Intent, KindEvidence, Snapshot, Topology, plan::plan, verify::verify};
 use flyball_host::{Archive, CpuList};
 use flyball_testing::machines;
 
-use crate::doctor::machines::{CPU, FileHost, Files, intel, put};
+use crate::doctor::machines::{CPU, FileHost, Files, amd, intel, put};
 
 fn recorded(name: &str) -> Archive {
     let path = machines().into_iter().find(|path| path.to_string_lossy().contains(name)).unwrap();
@@ -39,6 +39,29 @@ fn without_cache_folders_e_cores_stay_e_cores() {
     let mut files = hybrid();
     files.retain(|path, _| !path.contains("/cache/"));
     assert!(!Topology::inspect(&FileHost(&files)).unwrap().core_kinds().contains_key(&CoreType::LP));
+}
+
+/// Describes CPUs of an AMD processor as the kernel's debugfs does, by word.
+fn described(words: &[&str]) -> Topology {
+    let mut files = amd();
+    for (cpu, word) in words.iter().enumerate() {
+        let text = format!("online:              1\ncpu_type:            {word}\npkg_id:              0\n");
+        put(&mut files, format!("sys/kernel/debug/x86/topo/cpus/{cpu}"), text.as_str());
+    }
+    Topology::inspect(&FileHost(&files)).unwrap()
+}
+
+#[test]
+fn kinds_of_amd_are_those_that_the_kernel_read() {
+    let mixed = described(&["performance", "efficiency", "low_power", "turbo"]);
+    let kinds: Vec<_> = mixed.cpus.values().map(|cpu| cpu.core_type).collect();
+    // A word of a later kernel is no kind that flyball knows.
+    assert_eq!(kinds, [Some(CoreType::P), Some(CoreType::E), Some(CoreType::LP), None]);
+    assert_eq!(mixed.kind_evidence, Some(KindEvidence::Cpuid));
+    for equal in [&["performance"; 4], &["unknown"; 4]] {
+        let topology = described(equal);
+        assert!(topology.core_kinds().is_empty() && topology.kind_evidence.is_none());
+    }
 }
 
 /// Granite Rapids: power domains 0 to 2 of a package have CPUs, 3 and 4 are I/O dies.

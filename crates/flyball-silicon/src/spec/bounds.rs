@@ -59,6 +59,7 @@ impl MachineSpec {
             ("topology.power_domains", largest(&topology.power_domains), 1024),
             ("topology.core_ids", topology.core_ids.len() as u64, MAX_CPUS as u64),
             ("topology.core_ids", largest(&topology.core_ids), 0xffff),
+            ("topology.caches_kb", topology.caches_kb.len() as u64, 1024),
             ("topology.unit_cores", topology.unit_cores.len() as u64, MAX_CPUS as u64),
             // 20 GHz: far above any, and counters of years still fit.
             ("clock.tsc_khz", self.clock.tsc_khz.into(), 20_000_000),

@@ -41,6 +41,12 @@ impl MachineSpec {
         if !t.core_ids.is_empty() && t.core_ids.len() as u64 != self.cores_per_package() {
             return Err(SpecFault::CoreIds { ids: t.core_ids.len(), cores: self.cores_per_package() });
         }
+        let per_cache = u64::from(t.cores_per_cache).max(1);
+        let caches = if t.cores_per_cache == 0 { 1 } else { self.cores_per_package().div_ceil(per_cache) };
+        rule(
+            t.caches_kb.is_empty() || t.caches_kb.len() as u64 == caches,
+            "topology.caches_kb: one size for each last-level cache of a package",
+        )?;
         // Ratios are computed by dividing by bus_khz.
         rule(
             self.clock.tsc_khz >= 100_000 && (25_000..=400_000).contains(&self.clock.bus_khz),

@@ -280,7 +280,7 @@ impl Supervisor {
             registers.rdx = time >> 32;
         } else {
             let (leaf, subleaf) = (registers.rax as u32, registers.rcx as u32);
-            let answer = super::cpuid::answer(paced.machine().silicon(), leaf, subleaf, cpu as usize);
+            let answer = crate::cpuid::answer(paced.machine().silicon(), leaf, subleaf, cpu as usize);
             registers.rax = u64::from(answer[0]);
             registers.rbx = u64::from(answer[1]);
             registers.rcx = u64::from(answer[2]);

@@ -294,7 +294,15 @@ pub(super) static POWER: &[Attribute] = &[
 ];
 
 fn cache(world: &World, dir: Dir) -> Answer<crate::board::Cache> {
-    world.platform.board.caches.get(usize::from(dir.minor())).copied().ok_or(Errno::NODEV)
+    let cache = world.platform.board.caches.get(usize::from(dir.minor())).copied().ok_or(Errno::NODEV)?;
+    let kib = if cache.level >= 3 { place(world, dir)?.llc_kib } else { cache.kib };
+    Ok(crate::board::Cache { kib, ..cache })
+}
+
+/// How many caches a CPU has: a low-power core may lack the last one.
+fn caches(world: &World, cpu: u32) -> usize {
+    let board = &world.platform.board;
+    board.caches.iter().filter(|cache| cache.level < 3 || board.places[cpu as usize].llc_kib > 0).count()
 }
 
 fn shares(world: &World, dir: Dir) -> Answer<Vec<u32>> {
@@ -519,7 +527,7 @@ pub(super) fn child(world: &World, dir: Dir, name: &str) -> Option<Node> {
             },
         },
         Dir::Caches(cpu) => numbered(name, "index")
-            .filter(|&n| (n as usize) < world.platform.board.caches.len())
+            .filter(|&n| (n as usize) < caches(world, cpu))
             .map(|n| Node::Dir(Dir::Cache(cpu, n as u8))),
         Dir::Idle(cpu) => numbered(name, "state")
             .filter(|&n| n as usize <= world.platform.board.idle.len())
@@ -559,7 +567,7 @@ pub(super) fn names(world: &World, dir: Dir, names: &mut Vec<String>) {
             names.push("subsystem".to_owned());
             names.push(format!("node{}", world.platform.board.places[cpu as usize].node));
         }
-        Dir::Caches(_) => names.extend((0..world.platform.board.caches.len()).map(|n| format!("index{n}"))),
+        Dir::Caches(cpu) => names.extend((0..caches(world, cpu)).map(|n| format!("index{n}"))),
         Dir::Idle(_) => names.extend((0..=world.platform.board.idle.len()).map(|n| format!("state{n}"))),
         Dir::Nodes => names.extend((0..nodes(world)).map(|n| format!("node{n}"))),
         Dir::Node(node) => {

@@ -163,6 +163,9 @@ pub(super) static INTEL_IDLE: &[Attribute] =
 /// per kind (arch/x86/events/intel/core.c, `intel_pmu_init_hybrid`); otherwise it is one device,
 /// `cpu`.
 pub(super) fn is_hybrid(world: &World) -> bool {
+    if world.platform.board.vendor != Vendor::Intel {
+        return false;
+    }
     let places = &world.platform.board.places;
     places.iter().any(|place| place.efficient) && !places.iter().all(|place| place.efficient)
 }

@@ -63,7 +63,8 @@ pub(crate) struct Object<'a> {
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     let mut snapshot = Snapshot::begin(host.as_ref())?;
-    let cpus = args.cpus.as_deref().map(|text| knob_arguments::cpus(text, &snapshot)).transpose()?;
+    let cpus =
+        args.cpus.as_deref().map(|text| knob_arguments::cpus(&*host, text, &mut snapshot)).transpose()?;
     let output = context.output.about(&*host);
     // In JSON one object per place, so that a script can look a CPU up; in text equal values share
     // a line. Every place is asked: the knobs were requested by name, and JSON has a row per place.

@@ -29,7 +29,7 @@ pub(crate) struct Args {
     settings: Vec<String>,
 
     /// CPUs of settings that do not name their own: 0-3,7, 0-7:2, package:0, die:0, core:3, node:0,
-    /// policy:0, type:P, type:E [default: all].
+    /// policy:0, type:P, type:E, ccd:0, cache:big [default: all].
     #[arg(short, long, value_name = "CPUS")]
     cpus: Option<String>,
 

@@ -10,7 +10,7 @@ mod watch;
 mod write;
 
 use clap::{Args as ClapArgs, Subcommand};
-use flyball_control::{Snapshot, select};
+use flyball_control::Snapshot;
 use flyball_host::{CpuList, Host, Kind, isst};
 use flyball_sst::{
     layout::{Domain, Layout},
@@ -20,6 +20,7 @@ use flyball_sst::{
 use crate::{
     context::Context,
     exit::{Exit, Failure},
+    knob_arguments,
     output::Reporter,
 };
 
@@ -298,7 +299,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     // Taken here and not by `begin`: it asks every power domain, which other commands do not need.
     machine.take_speed_select(&*host);
     let cpus = match &args.cpu {
-        Some(text) => Some(select(text, machine.topology()).map_err(Failure::usage)?),
+        Some(text) => Some(knob_arguments::cpus(&*host, text, &mut machine)?),
         None => None,
     };
     let session =

@@ -117,7 +117,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         ));
     }
     let host = context.open()?;
-    let topology = Topology::inspect(&*host)?;
+    let mut topology = Topology::inspect(&*host)?;
+    topology.read_for(&*host, args.cpus.as_deref())?;
     let cpus = select(args.cpus.as_deref().unwrap_or("online"), &topology).map_err(Failure::usage)?;
     if args.probe {
         let report = probe(&*host, &topology, &cpus, args.time.unwrap_or(PROBE_TIME)).map_err(refused)?;

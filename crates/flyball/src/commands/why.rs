@@ -9,7 +9,7 @@ use std::{
 };
 
 use flyball_control::write::journal::{Contents, Journal};
-use flyball_control::{Location, Topology, knob::spelling::Spelling, select};
+use flyball_control::{Location, Snapshot, knob::spelling::Spelling, select};
 use flyball_host::{CpuList, Host, Kind, Launch};
 use flyball_monitor::{Explanation, Facts, Layout, Options, Sample, Sampler, State, explain, file::shards};
 use flyball_process::confine::Confinement;
@@ -24,6 +24,7 @@ use super::top::{
 use crate::{
     context::Context,
     exit::{Exit, Failure},
+    knob_arguments,
     machine::bound,
     output::Reporter,
     paint::{Paint, Style},
@@ -45,8 +46,8 @@ Examples:
 
 Exit codes: 0 explained, 1 none of the CPUs can be explained, 2 invalid arguments or recording.")]
 pub(crate) struct Args {
-    /// CPUs: 0-3,7, package:0, die:1, core:3, node:0, type:P, or several of these separated by
-    /// commas [default: all].
+    /// CPUs: 0-3,7, package:0, die:1, core:3, node:0, type:P, ccd:0, cache:big, or several of
+    /// these separated by commas [default: all].
     #[arg(value_name = "CPUS", help_heading = None)]
     cpus: Option<String>,
 
@@ -120,7 +121,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
     let host = context.open()?;
     let wanted = match &args.cpus {
-        Some(text) => Some(select(text, &Topology::inspect(&*host)?).map_err(Failure::usage)?),
+        Some(text) => Some(knob_arguments::cpus(&*host, text, &mut Snapshot::begin(&*host)?)?),
         None => None,
     };
     let _load = match &args.workload {

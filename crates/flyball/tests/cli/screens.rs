@@ -18,6 +18,47 @@ fn a_hybrid_simulated_machine_has_core_types() {
 }
 
 #[test]
+fn kinds_of_cores_and_caches_are_selected_by_name() {
+    let cpus = |machine: &str, selector: &str| {
+        let machine = format!("sim:{machine},kernel=7.2");
+        let plan = run(0, &["-M", &machine, "plan", "epp=power", "-c", selector, "--json"]).json();
+        let of = |change: &serde_json::Value| change["cpus"].as_str().unwrap().to_owned();
+        let mut cpus: Vec<u32> = Vec::new();
+        for change in plan["changes"].as_array().unwrap() {
+            cpus.extend(of(change).parse::<flyball_host::CpuList>().unwrap().iter());
+        }
+        flyball_host::CpuList::from_iter(cpus).to_string()
+    };
+    for (machine, selector, expected) in [
+        ("zen6-client", "type:P", "0-7"),
+        ("zen6-client", "type:E", "8-15"),
+        ("zen6-client", "type:LP", "16-19"),
+        ("zen6-client", "ccd:1", "8-15"),
+        ("lunar-laptop", "type:LP", "4-7"),
+        ("x3d-laptop", "cache:big", "0-7,16-23"),
+        ("x3d-laptop", "ccd:0-1", "0-31"),
+    ] {
+        assert_eq!(cpus(machine, selector), expected, "{machine} {selector}");
+    }
+    for (machine, selector, message) in [
+        ("zen6-client", "type:turbo", "core types here: P E LP"),
+        ("lunar-laptop", "type:E", "possible here: P LP"),
+        ("x3d-laptop", "type:P", "their types are not known"),
+        ("x3d-laptop", "ccd:2", "possible here: 0 1"),
+        ("x3d-laptop", "cache:small", "possible here: big"),
+        ("ryzen-5750g", "cache:big", "no L3 cache is larger than another"),
+    ] {
+        let ran = run(2, &["-M", &format!("sim:{machine}"), "get", "epp", "-c", selector]);
+        assert!(ran.err.contains(message), "{machine} {selector}: {}", ran.err);
+    }
+    let shown = run(0, &["-M", "sim:zen6-client", "show"]).out;
+    assert!(shown.contains("LP cores: 16-19; kinds of cores by highest_perf and L3"), "{shown}");
+    assert!(
+        run(0, &["-M", "sim:x3d-laptop,kernel=7.2", "show"]).out.contains("ccd 0 (96 MiB L3): 0-7,16-23")
+    );
+}
+
+#[test]
 fn every_requested_setting_is_answered() {
     let asked = ["governor=performance", "turbo=off", "max-freq=2GHz", "epp=performance", "idle-state=C1"];
     let text = run(0, &[&["-M", "sim:gold-6138", "set"][..], &asked].concat()).out;

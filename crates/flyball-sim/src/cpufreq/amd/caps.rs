@@ -58,8 +58,16 @@ impl Caps {
         } else if platform.amd.ranked {
             // With preferred cores the register differs from core to core, the frequency that it
             // stands for does not (amd_get_boost_ratio_numerator(), which does not look at
-            // amd_prefcore=): 196 on Zen 4 models 0x70 to 0x7f, 166 elsewhere.
-            if board.family == 0x19 && (0x70..=0x7f).contains(&board.model) { 196 } else { 166 }
+            // amd_prefcore=): 196 on Zen 4 models 0x70 to 0x7f, 166 elsewhere. If the kinds of
+            // cores differ: 196 on performance cores, its own level on another.
+            let place = &board.places[cpu as usize];
+            if platform.since(Kernel::V6_18) && board.places.iter().any(|place| place.efficient) {
+                if place.efficient { own } else { 196 }
+            } else if board.family == 0x19 && (0x70..=0x7f).contains(&board.model) {
+                196
+            } else {
+                166
+            }
         } else {
             own
         };

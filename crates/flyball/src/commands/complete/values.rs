@@ -4,7 +4,7 @@ use clap::{Arg, Command};
 use flyball_control::{
     Id, Knob, KnobName, Outcome, Snapshot, SurveyOptions, TABLE, Value, doctor,
     knob::{Check, Ends},
-    quiet, survey,
+    quiet, select, survey,
 };
 use flyball_sim::{Kernel, check, silicon::MachineSpec, workload::Workload};
 use flyball_tune::quantities;
@@ -192,13 +192,22 @@ fn levels(machine: &MachineArg) -> Vec<Offer> {
 /// All CPUs, and the parts that the machine has more than one of.
 fn cpus(machine: &MachineArg) -> Vec<Offer> {
     let Ok(host) = machine.open_quietly() else { return Vec::new() };
-    let Ok(snapshot) = Snapshot::begin(host.as_ref()) else { return Vec::new() };
+    let Ok(mut snapshot) = Snapshot::begin(host.as_ref()) else { return Vec::new() };
+    // Without them, their selectors are not offered.
+    let _ = snapshot.take_caches(host.as_ref());
     let topology = snapshot.topology();
     let mut offers = vec![Offer::new("all", format!("CPUs {}", topology.online))];
     let kinds = topology.core_kinds();
     offers
         .extend(kinds.iter().map(|(kind, cpus)| Offer::new(format!("type:{kind}"), format!("CPUs {cpus}"))));
-    for (name, parts) in [("package", topology.packages()), ("node", topology.nodes.clone())] {
+    if let Ok(big) = select("cache:big", topology) {
+        offers.push(Offer::new("cache:big", format!("CPUs {big}")));
+    }
+    let caches =
+        (0..).zip(topology.caches.iter().flatten()).map(|(number, cache)| (number, cache.cpus.clone()));
+    let parts =
+        [("package", topology.packages()), ("node", topology.nodes.clone()), ("ccd", caches.collect())];
+    for (name, parts) in parts {
         // With one package, `package:0` is the same as `all`.
         let several = parts.iter().filter(|_| parts.len() > 1);
         offers.extend(

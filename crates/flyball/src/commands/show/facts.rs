@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use flyball_control::{CoreType, Snapshot, Vendor};
+use flyball_control::{CoreType, KindEvidence, LastCache, Snapshot, Vendor};
 use flyball_host::{CpuList, Host, Kind};
 use serde::Serialize;
 
@@ -37,12 +37,33 @@ pub(super) struct Facts {
     pub cores: usize,
     /// CPUs by core type; empty if there is only one type.
     pub core_types: BTreeMap<CoreType, CpuList>,
+    /// How the core types are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub core_type_evidence: Option<KindEvidence>,
+    /// Level-3 caches, if the firmware can prefer the cores of either (3D V-Cache).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub caches: Vec<Cache>,
     /// CPUs by NUMA node.
     pub nodes: BTreeMap<u32, CpuList>,
     /// Number of cpufreq policies.
     pub policies: usize,
     /// CPUs in the largest policy.
     pub policy_size: usize,
+}
+
+/// A level-3 cache; its place in the list is the number that `ccd:N` selects.
+#[derive(Debug, schemars::JsonSchema, Serialize)]
+pub(super) struct Cache {
+    /// The CPUs that share it.
+    pub cpus: CpuList,
+    /// Its size in KiB.
+    pub kib: Option<u32>,
+}
+
+impl Cache {
+    fn of(cache: &LastCache) -> Cache {
+        Cache { cpus: cache.cpus.clone(), kib: cache.kib }
+    }
 }
 
 impl Facts {
@@ -71,6 +92,8 @@ impl Facts {
             dies: topology.dies().len(),
             cores: topology.cores().len(),
             core_types: topology.core_kinds(),
+            core_type_evidence: topology.kind_evidence,
+            caches: topology.caches.iter().flatten().map(Cache::of).collect(),
             nodes: topology.nodes.clone(),
             policies: topology.policies.len(),
             policy_size: topology.policies.iter().map(|policy| policy.cpus.len()).max().unwrap_or(0),

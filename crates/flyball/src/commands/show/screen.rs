@@ -163,12 +163,17 @@ impl Screen<'_> {
             places.extend(facts.packages.iter().map(|(number, cpus)| (format!("package {number}"), cpus)));
         }
         places.extend(facts.core_types.iter().map(|(kind, cpus)| (format!("{kind} cores"), cpus)));
+        places.extend(facts.caches.iter().enumerate().map(|(number, cache)| {
+            let size = cache.kib.map_or_else(|| "L3".to_owned(), |kib| format!("{} MiB L3", kib / 1024));
+            (format!("ccd {number} ({size})"), &cache.cpus)
+        }));
         if !facts.offline.is_empty() {
             places.push(("offline".to_owned(), &facts.offline));
         }
         if !places.is_empty() {
-            let text: Vec<String> =
+            let mut text: Vec<String> =
                 places.iter().map(|(name, cpus)| format!("{name}: {}", cpus_within(cpus, 36))).collect();
+            text.extend(facts.core_type_evidence.map(|evidence| format!("kinds of cores by {evidence}")));
             for line in wrap(&text.join("; "), width()) {
                 out += &self.paint.apply(Style::Faint, &line);
                 out.push('\n');

@@ -1,10 +1,13 @@
 //! The CPUID leaves of identity and topology, which a machine's description implies; those about
 //! power and performance are flyball-silicon's.
 
-use flyball_silicon::{Silicon, spec::Vendor};
+use flyball_silicon::{
+    Silicon,
+    spec::{CoreKind, Vendor},
+};
 
 /// EAX, EBX, ECX, EDX of a question; zeros for what no processor of the kind would answer either.
-pub(super) fn answer(silicon: &Silicon, leaf: u32, subleaf: u32, cpu: usize) -> [u32; 4] {
+pub(crate) fn answer(silicon: &Silicon, leaf: u32, subleaf: u32, cpu: usize) -> [u32; 4] {
     // The description's own leaves come first: a recorded machine brings some.
     if let Some(registers) = silicon.cpuid(leaf, subleaf, cpu) {
         return registers;
@@ -47,7 +50,7 @@ pub(super) fn answer(silicon: &Silicon, leaf: u32, subleaf: u32, cpu: usize) -> 
         // Write-back caches of line size 64; enough for tools that only check that there are some.
         4 | 0x8000_001d if subleaf < 4 => [0x121 + 0x20 * subleaf, 0x1c0_003f, 0x3f, 0],
         5 => [64, 64, 3, 0x1120],
-        7 if subleaf == 0 => [0, 1 << 3 | 1 << 5 | 1 << 8, 0, if spec.core.len() > 1 { 1 << 15 } else { 0 }],
+        7 if subleaf == 0 => [0, 1 << 3 | 1 << 5 | 1 << 8, 0, u32::from(spec.core.len() > 1) << 15],
         0xb => match subleaf {
             0 => [bits(threads), threads, 1 << 8, apic],
             1 => [bits(logical), logical, 2 << 8 | 1, apic],
@@ -56,15 +59,30 @@ pub(super) fn answer(silicon: &Silicon, leaf: u32, subleaf: u32, cpu: usize) -> 
         // Native model: 0x40 Core, 0x20 Atom (Intel SDM 2A).
         0x1a => {
             let kind = spec.core[place.kind].kind;
-            let efficient = kind == flyball_silicon::spec::CoreKind::Efficiency;
-            [if efficient { 0x20 << 24 } else { 0x40 << 24 }, 0, 0, 0]
+            let big = kind == CoreKind::Performance;
+            [if big { 0x40 << 24 } else { 0x20 << 24 }, 0, 0, 0]
         }
-        0x8000_0000 => [if intel { 0x8000_0008 } else { 0x8000_001e }, 0, 0, 0],
+        0x8000_0000 if intel => [0x8000_0008, 0, 0, 0],
+        0x8000_0000 => [if spec.core.len() > 1 { 0x8000_0026 } else { 0x8000_001e }, 0, 0, 0],
         0x8000_0001 => [0, 0, 0x121, 0x2c10_0800],
         // Invariant TSC.
         0x8000_0007 => [0, 0, 0, 1 << 8],
         0x8000_0008 => [0x302e, 0, 0, 0],
         0x8000_001e => [apic, place.in_package | (threads - 1) << 8, place.package as u32, 0],
+        // Kinds of cores (AMD APM volume 3): EAX 30 they differ; EBX 31:28 the kind of this one.
+        0x8000_0026 if !intel && spec.core.len() > 1 => {
+            let kind = match spec.core[place.kind].kind {
+                CoreKind::Performance => 0,
+                CoreKind::Efficiency => 1 << 28,
+                CoreKind::LowPower => 2 << 28,
+            };
+            match subleaf {
+                0 => [1 << 30 | bits(threads), kind | threads, 1 << 8, apic],
+                // The socket.
+                1 => [1 << 30 | bits(logical), logical, 4 << 8 | 1, apic],
+                _ => [0, 0, subleaf, apic],
+            }
+        }
         _ => [0; 4],
     }
 }

@@ -1,0 +1,231 @@
+//! The kinds of cores of a processor. This is the one place that decides them, and it names its
+//! evidence. Without evidence a core has no kind.
+
+use std::{collections::BTreeMap, fmt};
+
+use flyball_host::{CpuList, Host, Vendor};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{CPUS, Topology, read_list, read_number};
+use crate::value::ReadError;
+
+/// The kind of core on a hybrid processor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize)]
+pub enum CoreType {
+    P,
+    /// Efficiency core (AMD: dense).
+    E,
+    /// Low-power core. Intel: an E-core without an L3, outside the compute tile.
+    LP,
+}
+
+impl fmt::Display for CoreType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            CoreType::P => "P",
+            CoreType::E => "E",
+            CoreType::LP => "LP",
+        })
+    }
+}
+
+/// How the kinds of cores are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KindEvidence {
+    /// Intel's perf PMUs `cpu_core`, `cpu_atom` and `cpu_lowpower`; an E-core without an L3 is a
+    /// low-power core.
+    Pmu,
+    /// The capacities that the kernel gave the CPUs (`cpu_capacity`) differ.
+    Capacity,
+    /// CPUID leaf 0x80000026 of each CPU, as the kernel read it at boot (debugfs, `x86/topo`).
+    Cpuid,
+    /// CPUID leaf 0x80000026 says that kinds differ; the levels in `acpi_cppc/highest_perf`, and
+    /// whether a core has an L3, say which are which.
+    Levels,
+}
+
+impl fmt::Display for KindEvidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            KindEvidence::Pmu => "perf PMUs",
+            KindEvidence::Capacity => "cpu_capacity",
+            KindEvidence::Cpuid => "CPUID 0x80000026",
+            KindEvidence::Levels => "highest_perf and L3",
+        })
+    }
+}
+
+/// What the kernel read from CPUID of each CPU at boot (arch/x86/kernel/cpu/debugfs.c), so that
+/// nobody has to wake a CPU to ask it.
+const TOPO: &str = "/sys/kernel/debug/x86/topo/cpus";
+
+/// Returns whether the processor says that its cores are of different kinds: CPUID leaf 0x80000026,
+/// EAX bit 30 (AMD APM volume 3). `None` if it cannot be asked.
+fn has_kinds(host: &dyn Host) -> Option<bool> {
+    const LEAF: u32 = 0x8000_0026;
+    let last = host.cpuid(0x8000_0000, 0)?[0];
+    Some(last >= LEAF && host.cpuid(LEAF, 0)?[0] >> 30 & 1 == 1)
+}
+
+impl Topology {
+    /// Finds the kinds of cores.
+    pub(super) fn core_types(&mut self, host: &dyn Host) -> Result<(), ReadError> {
+        self.kind_evidence = if self.kinds_by_pmu(host)? {
+            // The PMUs of most models do not tell an E-core without an L3 from another.
+            self.low_power_cores(host);
+            Some(KindEvidence::Pmu)
+        } else if self.vendor == Vendor::Amd {
+            self.kinds_of_amd(host)?
+        } else {
+            self.kinds_by_capacity(host)?.then_some(KindEvidence::Capacity)
+        };
+        Ok(())
+    }
+
+    fn set_kind(&mut self, number: u32, kind: CoreType) {
+        if let Some(cpu) = self.cpus.get_mut(&number) {
+            cpu.core_type = Some(kind);
+        }
+    }
+
+    /// The perf PMUs of each kind: arch/x86/events/intel/core.c names them cpu_core, cpu_atom and
+    /// cpu_lowpower.
+    fn kinds_by_pmu(&mut self, host: &dyn Host) -> Result<bool, ReadError> {
+        let kinds = [("cpu_core", CoreType::P), ("cpu_atom", CoreType::E), ("cpu_lowpower", CoreType::LP)];
+        for (folder, kind) in kinds {
+            for cpu in read_list(host, &format!("/sys/devices/{folder}/cpus"))?.unwrap_or_default().iter() {
+                self.set_kind(cpu, kind);
+            }
+        }
+        Ok(self.cpus.values().any(|cpu| cpu.core_type.is_some()))
+    }
+
+    /// Kernels since 6.12 show capacities of hybrid processors without hyper-threading.
+    fn kinds_by_capacity(&mut self, host: &dyn Host) -> Result<bool, ReadError> {
+        let Some(capacities) = self.of_each(host, "cpu_capacity")? else { return Ok(false) };
+        let highest = capacities.values().copied().max().unwrap_or(0);
+        // Cores of one kind differ by a few percent of turbo; kinds differ by a third and more.
+        let is_big = |value: u32| u64::from(value) * 4 >= u64::from(highest) * 3;
+        if capacities.values().all(|&value| is_big(value)) {
+            return Ok(false);
+        }
+        for (number, value) in capacities {
+            self.set_kind(number, if is_big(value) { CoreType::P } else { CoreType::E });
+        }
+        Ok(true)
+    }
+
+    /// Reads a number of each online CPU; `None` if the first has none. One missing file decides
+    /// for all: hundreds of opens would be spent to learn that no CPU has it.
+    fn of_each(&self, host: &dyn Host, file: &str) -> Result<Option<BTreeMap<u32, u32>>, ReadError> {
+        let mut numbers = BTreeMap::new();
+        for cpu in self.online.iter() {
+            match read_number(host, &format!("{CPUS}/cpu{cpu}/{file}"))? {
+                Some(value) => _ = numbers.insert(cpu, value),
+                None if numbers.is_empty() => return Ok(None),
+                None => {}
+            }
+        }
+        Ok(Some(numbers))
+    }
+
+    /// Returns whether a CPU has a third level of cache; `None` if its caches are not known.
+    fn has_l3(host: &dyn Host, cpu: u32) -> Option<bool> {
+        // CPUID enumerates both L1s, the L2 and the L3 in this order, so that index3 is the L3.
+        // Without any cache folder (some containers and recordings) nothing is known.
+        let cache = |index: u32| host.exists(&format!("{CPUS}/cpu{cpu}/cache/index{index}"));
+        cache(2).then(|| cache(3))
+    }
+
+    /// Finds E-cores that share no L3: the low-power ones of Meteor Lake and later. The kernel has
+    /// a separate perf PMU for them on few models only (arch/x86/events/intel/core.c,
+    /// cpu_lowpower); otherwise they are in cpu_atom.
+    fn low_power_cores(&mut self, host: &dyn Host) {
+        let online = |kind| {
+            let cpus = self.cpus.values().filter(move |cpu| cpu.online && cpu.core_type == Some(kind));
+            cpus.map(|cpu| cpu.number)
+        };
+        // If not even the P-cores have one, its absence proves nothing about E-cores.
+        if online(CoreType::P).next().is_none_or(|cpu| Self::has_l3(host, cpu) != Some(true)) {
+            return;
+        }
+        let low: Vec<u32> =
+            online(CoreType::E).filter(|&cpu| Self::has_l3(host, cpu) == Some(false)).collect();
+        for cpu in low {
+            self.set_kind(cpu, CoreType::LP);
+        }
+    }
+
+    /// The kinds of cores of a processor of AMD's. Reads nothing if CPUID says that all cores are
+    /// of one kind.
+    fn kinds_of_amd(&mut self, host: &dyn Host) -> Result<Option<KindEvidence>, ReadError> {
+        let differ = has_kinds(host);
+        if differ == Some(false) {
+            return Ok(None);
+        }
+        let online = self.online.clone();
+        let mut kinds = BTreeMap::new();
+        for cpu in online.iter() {
+            // Only root may read it, and a recording of a user's lacks it.
+            let Ok(text) = host.read(&format!("{TOPO}/{cpu}")) else { break };
+            kinds.extend(kind_of(&text).map(|kind| (cpu, kind)));
+        }
+        let is_mixed = kinds.values().any(|kind| Some(kind) != kinds.values().next());
+        if is_mixed {
+            for (cpu, kind) in kinds {
+                self.set_kind(cpu, kind);
+            }
+            return Ok(Some(KindEvidence::Cpuid));
+        }
+        // Levels differ among equal cores too, by preference: alone they prove nothing.
+        if differ != Some(true) {
+            return Ok(None);
+        }
+        let Some(levels) = self.of_each(host, "acpi_cppc/highest_perf")? else { return Ok(None) };
+        let (big, small) = split(&levels);
+        let without: CpuList = small.iter().filter(|&cpu| Self::has_l3(host, cpu) == Some(false)).collect();
+        let dense = small.difference(&without);
+        // Two kinds with an L3 below the P-cores: which is which is not known.
+        let of_dense: BTreeMap<u32, u32> =
+            levels.into_iter().filter(|(cpu, _)| dense.contains(*cpu)).collect();
+        let is_one_kind = split(&of_dense).1.is_empty();
+        let known = [
+            (CoreType::P, if small.is_empty() { CpuList::new() } else { big }),
+            (CoreType::E, if is_one_kind { dense } else { CpuList::new() }),
+            (CoreType::LP, without),
+        ];
+        for (kind, cpus) in &known {
+            for cpu in cpus.iter() {
+                self.set_kind(cpu, *kind);
+            }
+        }
+        Ok(known.iter().any(|(_, cpus)| !cpus.is_empty()).then_some(KindEvidence::Levels))
+    }
+}
+
+/// Reads the kind of core from the kernel's description of a CPU; `None` for `unknown`, and for a
+/// kind that a later kernel adds.
+fn kind_of(text: &str) -> Option<CoreType> {
+    let word = text.lines().find_map(|line| line.strip_prefix("cpu_type:"))?;
+    match word.trim() {
+        "performance" => Some(CoreType::P),
+        "efficiency" => Some(CoreType::E),
+        "low_power" => Some(CoreType::LP),
+        _ => None,
+    }
+}
+
+/// Splits CPUs at the highest step between their levels that is a fifth of the level above:
+/// preferred cores of one kind differ by less from one to the next, kinds by more.
+fn split(levels: &BTreeMap<u32, u32>) -> (CpuList, CpuList) {
+    let mut sorted: Vec<u32> = levels.values().copied().collect();
+    sorted.sort_unstable();
+    let mut steps = sorted.windows(2).filter(|pair| u64::from(pair[0]) * 5 <= u64::from(pair[1]) * 4);
+    let lowest_big = steps.next_back().map_or(0, |pair| pair[1]);
+    let above = |is_big: bool| {
+        levels.iter().filter(move |(_, level)| (**level >= lowest_big) == is_big).map(|(cpu, _)| *cpu)
+    };
+    (above(true).collect(), above(false).collect())
+}
