@@ -28,6 +28,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "cpulist", run: texts::cpulist },
     Target { name: "cpuinfo", run: texts::cpuinfo },
     Target { name: "profile", run: texts::profile },
+    Target { name: "import", run: texts::import },
     Target { name: "setting", run: texts::setting },
     Target { name: "arm", run: texts::arm },
     Target { name: "machine", run: texts::machine },

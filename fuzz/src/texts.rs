@@ -1,6 +1,10 @@
 //! Texts: what users write, and what kernels and other programs print.
 
-use flyball_control::{Intent, Snapshot, profile::Profile};
+use flyball_control::{
+    Intent, Snapshot,
+    import::{Import, Program, Supply},
+    profile::Profile,
+};
 use flyball_host::{CpuInfo, CpuList, isst::memdump};
 use flyball_measure::{Arm, render, selftest, series};
 use flyball_silicon::MachineSpec;
@@ -29,6 +33,22 @@ pub fn cpuinfo(bytes: &[u8]) -> String {
 /// A profile.
 pub fn profile(bytes: &[u8]) -> String {
     outcome(Profile::parse(bytes, "fuzz"), |profile| format!("{profile:?}").chars().take(80).collect())
+}
+
+/// A configuration of another program; what comes of it is a profile.
+pub fn import(bytes: &[u8]) -> String {
+    let text = text(bytes);
+    let mut outcomes = String::new();
+    for program in [Program::Tlp, Program::Tuned, Program::AutoCpufreq] {
+        for supply in [Supply::Ac, Supply::Battery] {
+            outcomes += &outcome(Import::parse(program, supply, &text), |import| {
+                let profile = import.profile();
+                let read = Profile::parse(profile.as_bytes(), "fuzz").expect("what was printed can be read");
+                format!("{} {}", read.intent.settings.len(), import.left.len().min(4))
+            });
+        }
+    }
+    outcomes
 }
 
 /// Settings of a command line, one a line.

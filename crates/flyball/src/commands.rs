@@ -13,6 +13,7 @@ pub(crate) mod guest;
 pub(crate) mod hold;
 #[cfg(feature = "bus")]
 pub(crate) mod hold_bus;
+pub(crate) mod import;
 pub(crate) mod intel_speed_select;
 pub(crate) mod man;
 pub(crate) mod parse;
@@ -98,6 +99,9 @@ pub(crate) enum Command {
 
     /// Save the current settings as a profile.
     Save(Lazy<save::Args>),
+
+    /// Print a TLP, TuneD or auto-cpufreq configuration as a profile.
+    Import(Lazy<import::Args>),
 
     /// Run a workload under several settings and report the differences.
     Compare(Lazy<compare::Args>),
@@ -316,6 +320,10 @@ impl Command {
                 args.files(&mut files);
                 true
             }
+            Command::Import(args) => {
+                args.files(&mut files);
+                true
+            }
             Command::Results(args) => {
                 args.files(&mut files);
                 true
@@ -386,6 +394,7 @@ impl Command {
             Command::Restore(args) => restore::run(context, args),
             Command::Hold(args) => hold::run(context, args),
             Command::Save(args) => save::run(context, args),
+            Command::Import(args) => import::run(args),
             Command::Compare(args) => compare::run(context, args),
             Command::Tune(args) => tune::run(context, args),
             Command::Run(args) => run::run(context, args),

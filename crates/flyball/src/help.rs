@@ -13,7 +13,7 @@ use flyball_text::{
 /// The commands by what they are for. A test compares them with the command line.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Look", &["show", "top", "get", "explain", "why", "wake", "doctor", "exporter"]),
-    ("Set and undo", &["plan", "set", "profiles", "apply", "verify", "restore", "hold", "save"]),
+    ("Set and undo", &["plan", "set", "profiles", "apply", "verify", "restore", "hold", "save", "import"]),
     ("Measure", &["compare", "tune", "run", "report", "results", "quiet"]),
     ("Speed Select", &["sst", "intel-speed-select"]),
     ("Trace the driver", &["trace", "amd_pstate_trace.py", "intel_pstate_tracer.py"]),
@@ -35,6 +35,7 @@ const WITHOUT: &[(&str, &[&str])] = &[
     ("completions", &["machine", "kernel", "sim_state", "sim_fault", "state_dir", "json"]),
     ("schema", &["machine", "kernel", "sim_state", "sim_fault", "state_dir", "json"]),
     ("explain", &["machine", "kernel", "sim_state", "sim_fault", "state_dir"]),
+    ("import", &["machine", "kernel", "sim_state", "sim_fault", "state_dir", "json"]),
     ("report", &["machine", "kernel", "sim_state", "sim_fault", "state_dir"]),
     ("results", &["machine", "kernel", "sim_state", "sim_fault", "state_dir"]),
     ("sim", &["machine", "state_dir"]),

@@ -29,7 +29,7 @@ const BUILT_IN: [(&str, &str); 9] = [
 ];
 
 /// Bytes of a profile: a hundred times those of one with the most settings that a profile may have.
-const MAX_PROFILE: u64 = 64 << 20;
+pub(crate) const MAX_PROFILE: u64 = 64 << 20;
 
 /// Where a profile with a name is.
 #[derive(Debug, Clone, PartialEq, Eq)]

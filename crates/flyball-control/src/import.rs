@@ -1,0 +1,462 @@
+//! Reads the configuration of TLP, TuneD or auto-cpufreq: what has a knob becomes a profile, and
+//! everything else is listed with the reason.
+
+use std::{collections::BTreeMap, fmt::Write};
+
+use crate::{Id, save::quoted};
+
+/// Limit on the lines of a file; the longest that these programs come with has 700.
+const MAX_LINES: usize = 10_000;
+
+/// A program that sets CPUs up from a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Program {
+    Tlp,
+    Tuned,
+    AutoCpufreq,
+}
+
+/// The power supply that the settings are for. A TuneD profile has no such choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Supply {
+    Ac,
+    Battery,
+}
+
+/// A line that does not belong to the format.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {what}")]
+pub struct ImportError {
+    /// The line, from 1.
+    pub line: usize,
+    /// The problem.
+    pub what: &'static str,
+}
+
+/// A setting with no equivalent, or none here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Left {
+    pub line: usize,
+    /// The setting's name, with its section.
+    pub name: String,
+    /// The reason.
+    pub why: &'static str,
+}
+
+/// A value as a profile has it: the first that a machine accepts counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Equivalent {
+    line: usize,
+    name: String,
+    values: Vec<String>,
+}
+
+/// A file, read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Import {
+    program: Program,
+    supply: Supply,
+    settings: BTreeMap<Id, Equivalent>,
+    /// What has no equivalent, in the file's order.
+    pub left: Vec<Left>,
+}
+
+/// A line of a section: its number, name and value.
+type Line<'a> = (usize, &'a str, &'a str);
+
+/// What a value becomes.
+#[derive(Debug, Clone, Copy)]
+enum Map {
+    /// The same word.
+    Word,
+    Number,
+    Kilohertz,
+    /// 1 is on.
+    Switch,
+    /// 1 is off.
+    Inverted,
+    /// always, never; auto has no equivalent.
+    Turbo,
+    /// TuneD's words for EPB.
+    Bias,
+    /// A latency in microseconds, or an idle state by name.
+    Latency,
+}
+
+/// The settings of TLP, without `_ON_AC` and `_ON_BAT`.
+const TLP: &[(&str, Id, Map)] = &[
+    ("CPU_DRIVER_OPMODE", Id::DriverMode, Map::Word),
+    ("CPU_SCALING_GOVERNOR", Id::Governor, Map::Word),
+    ("CPU_SCALING_MIN_FREQ", Id::MinFreq, Map::Kilohertz),
+    ("CPU_SCALING_MAX_FREQ", Id::MaxFreq, Map::Kilohertz),
+    ("CPU_ENERGY_PERF_POLICY", Id::Epp, Map::Word),
+    ("CPU_MIN_PERF", Id::MinPerfPct, Map::Number),
+    ("CPU_MAX_PERF", Id::MaxPerfPct, Map::Number),
+    ("CPU_BOOST", Id::Turbo, Map::Switch),
+    ("CPU_HWP_DYN_BOOST", Id::HwpDynamicBoost, Map::Switch),
+    ("PLATFORM_PROFILE", Id::PlatformProfile, Map::Word),
+];
+
+/// Those of TuneD, as `plugin.option`.
+const TUNED: &[(&str, Id, Map)] = &[
+    ("cpu.governor", Id::Governor, Map::Word),
+    ("cpu.energy_performance_preference", Id::Epp, Map::Word),
+    ("cpu.energy_perf_bias", Id::Epb, Map::Bias),
+    ("cpu.min_perf_pct", Id::MinPerfPct, Map::Number),
+    ("cpu.max_perf_pct", Id::MaxPerfPct, Map::Number),
+    ("cpu.no_turbo", Id::Turbo, Map::Inverted),
+    ("cpu.boost", Id::Turbo, Map::Switch),
+    ("cpu.hwp_dynamic_boost", Id::HwpDynamicBoost, Map::Switch),
+    ("cpu.force_latency", Id::LatencyLimit, Map::Latency),
+    ("cpu.pm_qos_resume_latency_us", Id::LatencyLimit, Map::Latency),
+    ("acpi.platform_profile", Id::PlatformProfile, Map::Word),
+];
+
+/// Those of auto-cpufreq, in `[charger]` and `[battery]`.
+const AUTO_CPUFREQ: &[(&str, Id, Map)] = &[
+    ("governor", Id::Governor, Map::Word),
+    ("energy_performance_preference", Id::Epp, Map::Word),
+    ("energy_perf_bias", Id::Epb, Map::Bias),
+    ("platform_profile", Id::PlatformProfile, Map::Word),
+    ("scaling_min_freq", Id::MinFreq, Map::Kilohertz),
+    ("scaling_max_freq", Id::MaxFreq, Map::Kilohertz),
+    ("turbo", Id::Turbo, Map::Turbo),
+];
+
+const NO_EQUIVALENT: &str = "no equivalent";
+const OTHER_SUPPLY: &str = "for the other power supply (--on)";
+
+impl Map {
+    /// Returns the profile's value; otherwise the reason why there is none.
+    fn value(self, text: &str) -> Result<String, &'static str> {
+        let number = || text.parse::<u32>().map(|number| number.to_string()).map_err(|_| "not a number");
+        match self {
+            Map::Word if is_word(text) => Ok(text.to_owned()),
+            Map::Word => Err("not a word of the kernel"),
+            Map::Number => number(),
+            Map::Kilohertz => Ok(format!("{} kHz", number()?)),
+            Map::Switch | Map::Inverted => match (text, matches!(self, Map::Inverted)) {
+                ("1", false) | ("0", true) => Ok("on".to_owned()),
+                ("0", false) | ("1", true) => Ok("off".to_owned()),
+                _ => Err("neither 0 nor 1"),
+            },
+            Map::Turbo => match text {
+                "always" => Ok("on".to_owned()),
+                "never" => Ok("off".to_owned()),
+                "auto" => Err("auto-cpufreq switches turbo by load"),
+                _ => Err("not always, auto or never"),
+            },
+            // x86_energy_perf_policy, which TuneD calls, says powersave for power.
+            Map::Bias => match text {
+                "powersave" => Ok("power".to_owned()),
+                "balance_performance" => Ok("balance-performance".to_owned()),
+                "balance_power" | "balance_powersave" => Ok("balance-power".to_owned()),
+                "performance" | "normal" | "power" | "balance-performance" | "balance-power" => {
+                    Ok(text.to_owned())
+                }
+                _ => number(),
+            },
+            Map::Latency => match text.split_once(':') {
+                Some(("cstate.name" | "cstate.name_no_zero", name)) if is_word(name) => Ok(name.to_owned()),
+                Some(_) => Err("an idle state by number; name it instead"),
+                None => Ok(format!("{}us", number()?)),
+            },
+        }
+    }
+}
+
+/// Returns whether `text` could be a word of a sysfs file.
+fn is_word(text: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    (1..=32).contains(&text.len()) && text.chars().all(is_part)
+}
+
+impl Import {
+    /// Reads a file of `program`.
+    ///
+    /// # Errors
+    /// The first line that the program's format does not have.
+    pub fn parse(program: Program, supply: Supply, text: &str) -> Result<Import, ImportError> {
+        let mut import = Import { program, supply, settings: BTreeMap::new(), left: Vec::new() };
+        if text.lines().nth(MAX_LINES).is_some() {
+            return Err(ImportError { line: MAX_LINES, what: "the file goes on after this line" });
+        }
+        match program {
+            Program::Tlp => import.tlp(text)?,
+            Program::Tuned | Program::AutoCpufreq => import.ini(text)?,
+        }
+        import.left.sort_by_key(|left| left.line);
+        Ok(import)
+    }
+
+    /// Files in the order of a shell: NAME=VALUE or NAME="VALUE".
+    fn tlp(&mut self, text: &str) -> Result<(), ImportError> {
+        for (line, text) in (1..).zip(text.lines()) {
+            let text = text.trim();
+            if text.is_empty() || text.starts_with('#') {
+                continue;
+            }
+            let bad = ImportError { line, what: "not NAME=VALUE" };
+            let (name, value) = text.split_once('=').ok_or(bad.clone())?;
+            let plain = name.strip_suffix('+').unwrap_or(name);
+            if plain.is_empty()
+                || !plain.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
+            {
+                return Err(bad);
+            }
+            let value = shell_word(value).ok_or(bad)?;
+            // An empty value switches the setting off in TLP.
+            if value.is_empty() {
+                continue;
+            }
+            let (base, on) = match plain.rsplit_once("_ON_") {
+                Some((base, "AC")) => (base, Some(Supply::Ac)),
+                Some((base, "BAT")) => (base, Some(Supply::Battery)),
+                Some((_, "SAV")) => {
+                    self.leave(line, plain, "for TLP's profile power-saver");
+                    continue;
+                }
+                _ => (plain, None),
+            };
+            match TLP.iter().find(|(known, ..)| *known == base && plain == name) {
+                Some(_) if on.is_some_and(|on| on != self.supply) => self.leave(line, plain, OTHER_SUPPLY),
+                // Of several profiles TLP writes each in turn, so that the last one counts.
+                Some(&(_, id, map)) => {
+                    let values = value.split_whitespace().rev().collect();
+                    self.set(line, plain, (id, map), values);
+                }
+                None => self.leave(line, plain, NO_EQUIVALENT),
+            }
+        }
+        Ok(())
+    }
+
+    /// Files with sections.
+    fn ini(&mut self, text: &str) -> Result<(), ImportError> {
+        let mut sections: Vec<(&str, Vec<Line<'_>>)> = Vec::new();
+        for (line, text) in (1..).zip(text.lines()) {
+            let text = text.trim();
+            if text.is_empty() || text.starts_with(['#', ';']) {
+                continue;
+            }
+            if let Some(name) = text.strip_prefix('[') {
+                let name = name.strip_suffix(']').ok_or(ImportError { line, what: "a section without ]" })?;
+                sections.push((name.trim(), Vec::new()));
+                continue;
+            }
+            let (name, value) = text.split_once('=').ok_or(ImportError { line, what: "not NAME = VALUE" })?;
+            let Some((_, options)) = sections.last_mut() else {
+                return Err(ImportError { line, what: "a setting before the first section" });
+            };
+            options.push((line, name.trim(), value.trim()));
+        }
+        for (section, options) in &sections {
+            match self.program {
+                Program::AutoCpufreq => self.charger_or_battery(section, options),
+                _ => self.plugin(section, options),
+            }
+        }
+        Ok(())
+    }
+
+    fn charger_or_battery(&mut self, section: &str, options: &[Line<'_>]) {
+        let of = match section {
+            "charger" => Some(Supply::Ac),
+            "battery" => Some(Supply::Battery),
+            _ => None,
+        };
+        for &(line, name, value) in options {
+            let whole = format!("[{section}] {name}");
+            match (of, AUTO_CPUFREQ.iter().find(|(known, ..)| *known == name)) {
+                (Some(of), Some(_)) if of != self.supply => self.leave(line, &whole, OTHER_SUPPLY),
+                (Some(_), Some(&(_, id, map))) => self.set(line, &whole, (id, map), vec![value]),
+                _ => self.leave(line, &whole, NO_EQUIVALENT),
+            }
+        }
+    }
+
+    /// A section of TuneD: an instance of the plugin `type`, or of the one that it is named after.
+    fn plugin(&mut self, section: &str, options: &[Line<'_>]) {
+        let value_of = |wanted: &str| options.iter().find(|(_, name, _)| *name == wanted);
+        let plugin = value_of("type").map_or(section, |(.., value)| value);
+        let is_part = value_of("devices").or(value_of("devices_udev_regex")).is_some();
+        for &(line, name, value) in options {
+            let whole = format!("[{section}] {name}");
+            let found = TUNED.iter().find(|(known, ..)| known.split_once('.') == Some((plugin, name)));
+            match found {
+                None if (section, name) == ("main", "include") => {
+                    self.leave(line, &whole, "import the included profile too");
+                }
+                None if matches!((section, name), ("main", "summary")) || name == "type" => {}
+                None => self.leave(line, &whole, NO_EQUIVALENT),
+                Some(_) if is_part => self.leave(line, &whole, "for some devices only"),
+                Some(_) if value.contains("${") => self.leave(line, &whole, "the value has a variable"),
+                Some(&(_, id, map)) => {
+                    self.set(line, &whole, (id, map), value.split('|').map(str::trim).collect());
+                }
+            }
+        }
+    }
+
+    fn leave(&mut self, line: usize, name: &str, why: &'static str) {
+        self.left.push(Left { line, name: name.to_owned(), why });
+    }
+
+    /// Adds a setting; a later one of the same knob replaces it.
+    fn set(&mut self, line: usize, name: &str, (id, map): (Id, Map), values: Vec<&str>) {
+        let mut known = Vec::new();
+        let mut why = "no value";
+        for value in values {
+            match map.value(value) {
+                Ok(value) if !known.contains(&value) => known.push(value),
+                Ok(_) => {}
+                Err(reason) => why = reason,
+            }
+        }
+        if known.is_empty() {
+            self.leave(line, name, why);
+            return;
+        }
+        let setting = Equivalent { line, name: name.to_owned(), values: known };
+        if let Some(old) = self.settings.insert(id, setting) {
+            self.left.push(Left { line: old.line, name: old.name, why: "a later line sets the same knob" });
+        }
+    }
+
+    /// Returns whether nothing has an equivalent.
+    pub fn is_empty(&self) -> bool {
+        self.settings.is_empty()
+    }
+
+    /// Returns the profile. All settings are optional: these programs skip what a machine lacks.
+    pub fn profile(&self) -> String {
+        let of = match (self.program, self.supply) {
+            (Program::Tlp, Supply::Ac) => "TLP on AC power",
+            (Program::Tlp, Supply::Battery) => "TLP on battery",
+            (Program::AutoCpufreq, Supply::Ac) => "auto-cpufreq on AC power",
+            (Program::AutoCpufreq, Supply::Battery) => "auto-cpufreq on battery",
+            (Program::Tuned, _) => "a TuneD profile",
+        };
+        let mut text = format!("description = \"settings of {of}\"\n\n[optional]\n");
+        for (id, setting) in &self.settings {
+            let values: Vec<String> = setting.values.iter().map(|value| quoted(value)).collect();
+            let value = match values.as_slice() {
+                [one] => one.clone(),
+                several => format!("[{}]", several.join(", ")),
+            };
+            let _ = writeln!(text, "{} = {value} # line {}", id.knob().name, setting.line);
+        }
+        text
+    }
+}
+
+/// Returns the value of one shell word: plain, or in quotes; a comment may follow.
+fn shell_word(text: &str) -> Option<&str> {
+    let rest = |rest: &str| {
+        let rest = rest.trim_start();
+        rest.is_empty() || rest.starts_with('#')
+    };
+    for quote in ['"', '\''] {
+        if let Some(inside) = text.strip_prefix(quote) {
+            let (value, behind) = inside.split_once(quote)?;
+            return (rest(behind) && !value.contains(['$', '`', '\\'])).then_some(value.trim());
+        }
+    }
+    let (value, behind) = text.split_at(text.find(char::is_whitespace).unwrap_or(text.len()));
+    let is_plain = !value.contains(['"', '\'', '$', '`', '\\', ';', '&', '|', '(', ')', '<', '>']);
+    (is_plain && rest(behind)).then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::Profile;
+
+    fn import(program: Program, supply: Supply, text: &str) -> (String, Vec<String>) {
+        let import = Import::parse(program, supply, text).unwrap();
+        let profile = import.profile();
+        Profile::parse(profile.as_bytes(), "import").unwrap();
+        let left = import.left.iter().map(|left| format!("{} {}: {}", left.line, left.name, left.why));
+        (profile.lines().skip(3).map(str::to_owned).collect::<Vec<_>>().join("\n"), left.collect())
+    }
+
+    #[test]
+    fn tlp_has_settings_for_each_supply() {
+        let text = "# TLP\nTLP_ENABLE=1\nCPU_SCALING_GOVERNOR_ON_AC=performance\nCPU_SCALING_GOVERNOR_ON_BAT=\"powersave\" # b\n\
+                    CPU_BOOST_ON_AC=1\nCPU_SCALING_MAX_FREQ_ON_AC=2600000\nCPU_MIN_PERF_ON_AC=\nCPU_MAX_PERF_ON_AC=many\n\
+                    PLATFORM_PROFILE_ON_AC=\"balanced performance\"\nCPU_BOOST_ON_SAV=0\n";
+        let (ac, left) = import(Program::Tlp, Supply::Ac, text);
+        assert_eq!(
+            ac,
+            "turbo = \"on\" # line 5\nplatform-profile = [\"performance\", \"balanced\"] # line 9\n\
+             governor = \"performance\" # line 3\nmax-freq = \"2600000 kHz\" # line 6"
+        );
+        assert_eq!(
+            left,
+            [
+                "2 TLP_ENABLE: no equivalent",
+                "4 CPU_SCALING_GOVERNOR_ON_BAT: for the other power supply (--on)",
+                "8 CPU_MAX_PERF_ON_AC: not a number",
+                "10 CPU_BOOST_ON_SAV: for TLP's profile power-saver",
+            ]
+        );
+        assert_eq!(import(Program::Tlp, Supply::Battery, text).0, "governor = \"powersave\" # line 4");
+    }
+
+    #[test]
+    fn tuned_has_alternatives_and_plugins() {
+        let text = "[main]\nsummary=x\ninclude=balanced\n[cpu]\ngovernor=schedutil|ondemand\nenergy_perf_bias=powersave|power\n\
+                    force_latency=cstate.id_no_zero:1|3\nmin_perf_pct=100\nno_turbo=0\n[fast]\ntype=cpu\ndevices=cpu0\ngovernor=performance\n\
+                    [sysctl]\nvm.swappiness=10\n[acpi]\nplatform_profile=low-power|quiet\n";
+        let (profile, left) = import(Program::Tuned, Supply::Ac, text);
+        for line in [
+            "governor = [\"schedutil\", \"ondemand\"] # line 5",
+            "epb = \"power\" # line 6",
+            "latency-limit = \"3us\" # line 7",
+            "min-perf-pct = \"100\" # line 8",
+            "turbo = \"on\" # line 9",
+            "platform-profile = [\"low-power\", \"quiet\"] # line 17",
+        ] {
+            assert!(profile.lines().any(|found| found == line), "{line}: {profile}");
+        }
+        assert_eq!(
+            left,
+            [
+                "3 [main] include: import the included profile too",
+                "12 [fast] devices: no equivalent",
+                "13 [fast] governor: for some devices only",
+                "15 [sysctl] vm.swappiness: no equivalent",
+            ]
+        );
+    }
+
+    #[test]
+    fn auto_cpufreq_has_two_sections() {
+        let text = "[charger]\ngovernor = performance\nturbo = auto\nscaling_max_freq = 3000000\n[battery]\nturbo = never\n\
+                    enable_thresholds = true\n";
+        let (charger, left) = import(Program::AutoCpufreq, Supply::Ac, text);
+        assert!(charger.contains("governor = \"performance\"") && charger.contains("\"3000000 kHz\""));
+        assert_eq!(
+            left,
+            [
+                "3 [charger] turbo: auto-cpufreq switches turbo by load",
+                "6 [battery] turbo: for the other power supply (--on)",
+                "7 [battery] enable_thresholds: no equivalent",
+            ]
+        );
+    }
+
+    #[test]
+    fn lines_of_another_format_are_refused_with_their_number() {
+        for (program, text, line) in [
+            (Program::Tlp, "A=1\nif true; then\n", 2),
+            (Program::Tlp, "A=$(reboot)\n", 1),
+            (Program::Tlp, "A=\"1\n", 1),
+            (Program::Tuned, "governor=x\n", 1),
+            (Program::Tuned, "[cpu\n", 1),
+            (Program::AutoCpufreq, "[charger]\n\ngovernor\n", 3),
+        ] {
+            assert_eq!(Import::parse(program, Supply::Ac, text).unwrap_err().line, line, "{text}");
+        }
+    }
+}
