@@ -282,6 +282,15 @@ impl Topology {
         self.grouped(|cpu| cpu.core_type)
     }
 
+    /// Returns the NUMA nodes of each package, if all packages have the same number and it is not
+    /// one.
+    pub fn nodes_per_package(&self) -> Option<usize> {
+        let of = |package: &CpuList| self.nodes.values().filter(|node| node.intersects(package)).count();
+        let packages = self.packages();
+        let nodes = of(packages.values().next()?);
+        (nodes > 1 && packages.values().all(|package| of(package) == nodes)).then_some(nodes)
+    }
+
     /// Returns the folder of a policy's files.
     pub fn policy_folder(&self, number: u32) -> String {
         if self.has_policies_below_cpus {

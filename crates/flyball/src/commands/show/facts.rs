@@ -45,6 +45,9 @@ pub(super) struct Facts {
     pub caches: Vec<Cache>,
     /// CPUs by NUMA node.
     pub nodes: BTreeMap<u32, CpuList>,
+    /// NUMA nodes of each package, if there are several (Intel: SNC; AMD: NPS, or L3 as NUMA).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes_per_package: Option<usize>,
     /// Number of cpufreq policies.
     pub policies: usize,
     /// CPUs in the largest policy.
@@ -95,6 +98,7 @@ impl Facts {
             core_type_evidence: topology.kind_evidence,
             caches: topology.caches.iter().flatten().map(Cache::of).collect(),
             nodes: topology.nodes.clone(),
+            nodes_per_package: topology.nodes_per_package(),
             policies: topology.policies.len(),
             policy_size: topology.policies.iter().map(|policy| policy.cpus.len()).max().unwrap_or(0),
         }

@@ -132,6 +132,8 @@ impl Screen<'_> {
         line.extend(count(facts.present.len(), "CPU", "CPUs"));
         if facts.nodes.len() > 1 {
             line.extend(count(facts.nodes.len(), "node", "nodes"));
+            // A firmware setting (SNC, NPS) that decides which memory is near.
+            line.extend(facts.nodes_per_package.map(|nodes| format!("{nodes} nodes per package")));
         }
         let mut out = one_line(line.join(", ")) + "\n";
         let mut second = Vec::new();
