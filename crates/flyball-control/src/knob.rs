@@ -64,6 +64,9 @@ pub enum Scope {
     /// A device with platform profiles.
     #[display("profile device")]
     ProfileDevice,
+    /// A socket of an EPYC with a management port (HSMP).
+    #[display("socket")]
+    Socket,
     /// A temperature sensor.
     #[display("sensor")]
     Sensor,
@@ -122,6 +125,8 @@ pub enum Form {
     Word,
     /// Words separated by blanks.
     Words,
+    /// Lines of words, or none.
+    Lines,
     /// `1` is on, `0` is off.
     Switch,
     /// `0` is on, any other number is off: `no_turbo`, an idle state's `disable`.

@@ -101,6 +101,7 @@ impl KnobName {
                     .map_or(wanted.as_str(), |(_, l)| l);
                 place.name.rsplit(' ').next() == Some(wanted) || same(&format!("{zone}:{constraint}"))
             }
+            At::Socket { hwmon, port } => same(hwmon) || same(port),
             At::Sensor { hwmon, sensor } => same(&format!("{hwmon}:{sensor}")),
             At::PowerDomain { package, domain, .. } => same(&format!("{package}.{domain}")),
             At::Clos { package, domain, class, .. } => {

@@ -202,7 +202,11 @@ impl Location {
                 && !path.contains(char::is_control)
         };
         match self {
-            Location::File(path) => is_plain(path) && ROOTS.iter().any(|root| path.starts_with(root)),
+            Location::File(path) => {
+                // Of hwmon only this: fans are there too.
+                let is_cap = path.starts_with("/sys/class/hwmon/") && path.ends_with("/power1_cap");
+                is_plain(path) && (is_cap || ROOTS.iter().any(|root| path.starts_with(root)))
+            }
             // Removing a group moves its tasks to the root group, so only groups that flyball
             // itself names qualify.
             Location::Partition(path) => path

@@ -10,6 +10,10 @@ use crate::{Form, Value, knob};
 /// # Errors
 /// A description of the expected form.
 pub(crate) fn value(form: Form, text: &str) -> Result<Value, &'static str> {
+    if form == Form::Lines {
+        let lines: Vec<&str> = text.lines().map(str::trim_ascii).filter(|line| !line.is_empty()).collect();
+        return Ok(Value::Word(if lines.is_empty() { "none".to_owned() } else { lines.join(", ") }));
+    }
     // An attribute is one line; if there are more, the first one counts. Attributes are ASCII, and
     // there are thousands of them, so white space of other scripts is ignored.
     let text = text.trim_ascii().lines().next().unwrap_or_default().trim_ascii_end();
@@ -29,7 +33,7 @@ pub(crate) fn value(form: Form, text: &str) -> Result<Value, &'static str> {
     };
     let small = || number().and_then(|number| u8::try_from(number).map_err(|_| expected(form)));
     Ok(match form {
-        Form::Word => Value::Word(text.to_owned()),
+        Form::Word | Form::Lines => Value::Word(text.to_owned()),
         Form::Words => Value::Words(text.split_whitespace().map(str::to_owned).collect()),
         Form::Switch => Value::Switch(number()? != 0),
         Form::InvertedSwitch => Value::Switch(number()? == 0),
@@ -134,7 +138,7 @@ pub(crate) fn text(form: Form, value: &Value) -> Option<String> {
 /// Describes a form, for a message about text that does not match it.
 pub(crate) fn expected(form: Form) -> &'static str {
     match form {
-        Form::Word | Form::Words => "a word",
+        Form::Word | Form::Words | Form::Lines => "a word",
         Form::Switch | Form::InvertedSwitch => "0 or 1",
         Form::Enabled => "'enabled' or 'disabled'",
         Form::KHz | Form::KHzList => "a frequency in kHz",

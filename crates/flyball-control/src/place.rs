@@ -83,6 +83,14 @@ pub enum At {
     /// A device with platform profiles, by its directory (`platform-profile-0`).
     #[display("{}", _0)]
     ProfileDevice(String),
+    /// A socket with a management port (HSMP).
+    #[display("{port}")]
+    Socket {
+        /// The directory of its power sensor (`hwmon3`); empty if it has none.
+        hwmon: String,
+        /// The directory of its ACPI device (`AMDI0097:00`); empty with the driver amd_hsmp.
+        port: String,
+    },
     /// A temperature sensor of a hwmon device.
     #[display("{hwmon} temp{sensor}")]
     Sensor {
@@ -110,6 +118,7 @@ impl At {
             At::PowerDomain { .. } => Scope::PowerDomain,
             At::Clos { .. } => Scope::Clos,
             At::ProfileDevice(_) => Scope::ProfileDevice,
+            At::Socket { .. } => Scope::Socket,
             At::Sensor { .. } => Scope::Sensor,
         }
     }
@@ -186,6 +195,7 @@ impl fmt::Display for Place {
             At::Zone(_)
             | At::Constraint { .. }
             | At::ProfileDevice(_)
+            | At::Socket { .. }
             | At::Sensor { .. }
             | At::Uncore(_)
                 if !self.name.is_empty() =>

@@ -85,7 +85,10 @@ fn values(
         if !is_setting(snapshot, knob, place, &value)? {
             continue;
         }
-        let name = if matches!(knob.scope, Scope::IdleState | Scope::Uncore | Scope::ProfileDevice) {
+        let name = if matches!(
+            knob.scope,
+            Scope::IdleState | Scope::Uncore | Scope::ProfileDevice | Scope::Socket
+        ) {
             place.name.clone()
         } else {
             String::new()

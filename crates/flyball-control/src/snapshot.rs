@@ -190,6 +190,7 @@ impl Snapshot {
             Scope::Uncore => Why::NoFile(format!("{CPUS}/intel_uncore_frequency")),
             Scope::Zone | Scope::Constraint => Why::NoFile("/sys/class/powercap/intel-rapl:0".to_owned()),
             Scope::ProfileDevice => Why::NoFile("/sys/class/platform-profile/platform-profile-0".to_owned()),
+            Scope::Socket => Why::NoFile("/sys/devices/platform/AMDI0097:00".to_owned()),
             Scope::Sensor => Why::NoFile("/sys/class/hwmon/hwmon0/temp1_input".to_owned()),
             Scope::Package | Scope::Die | Scope::Core => Why::NoFile(format!("{CPUS}/cpu{first}/topology")),
             Scope::Machine | Scope::Cpu => Why::NoFile(format!("{CPUS}/online")),

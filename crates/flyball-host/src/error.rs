@@ -60,7 +60,7 @@ macro_rules! errnos {
     (@ NOSYS) => { libc::ENOSYS }; (@ LOOP) => { libc::ELOOP }; (@ NODATA) => { libc::ENODATA };
     (@ ILSEQ) => { libc::EILSEQ }; (@ OPNOTSUPP) => { libc::EOPNOTSUPP }; (@ TIMEDOUT) => { libc::ETIMEDOUT };
     (@ NAMETOOLONG) => { libc::ENAMETOOLONG }; (@ FBIG) => { libc::EFBIG }; (@ XDEV) => { libc::EXDEV };
-    (@ NOEXEC) => { libc::ENOEXEC };
+    (@ NOEXEC) => { libc::ENOEXEC }; (@ NOMSG) => { libc::ENOMSG }; (@ REMOTEIO) => { libc::EREMOTEIO };
 }
 
 errnos!(
@@ -95,6 +95,8 @@ errnos!(
     NAMETOOLONG,
     FBIG,
     XDEV,
+    NOMSG,
+    REMOTEIO,
 );
 
 impl Errno {

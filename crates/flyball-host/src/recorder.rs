@@ -75,6 +75,7 @@ const FILES: &[&str] = &[
 const CLASSES: &[(&str, &[&str])] = &[
     ("/sys/class/powercap", &["name", "enabled", "energy_uj", "max_energy_range_uj", "constraint_"]),
     ("/sys/class/platform-profile", &["name", "choices", "profile"]),
+    ("/sys/devices/platform", &["pwr_current_active_freq_limit", "prochot_status"]),
     ("/sys/class/hwmon", &["name", "temp", "power", "energy"]),
     ("/sys/class/thermal", &["type", "temp", "policy", "mode", "trip_point_", "cur_state", "max_state"]),
 ];

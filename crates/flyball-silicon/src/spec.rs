@@ -485,6 +485,10 @@ pub struct FirmwareSpec {
     /// The firmware can prefer either die of a processor with 3D V-Cache (ACPI device AMDI0101).
     #[serde(default)]
     pub x3d: bool,
+    /// A management port for each socket (HSMP of EPYC), and a kernel with its driver hsmp_acpi.
+    /// Its power limit is kept, and has no effect on the processor.
+    #[serde(default)]
+    pub hsmp: bool,
     /// How the autonomous policy follows load.
     #[serde(default)]
     pub autonomous: AutonomousSpec,

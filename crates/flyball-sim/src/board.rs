@@ -144,6 +144,8 @@ pub(crate) struct Board {
     pub profile_devices: Vec<ProfileDevice>,
     /// The firmware can prefer either die of a processor with 3D V-Cache.
     pub x3d: bool,
+    /// The highest power limit of a socket with a management port (HSMP), mW.
+    pub socket_power_mw: Option<u32>,
     /// MiB of memory, for /proc/meminfo.
     pub memory_mib: u64,
 }
@@ -223,6 +225,7 @@ impl Board {
             ],
             profile_devices: spec.profile_device.iter().map(profile_device).collect(),
             x3d: spec.firmware.x3d,
+            socket_power_mw: spec.firmware.hsmp.then_some((spec.power.pl1_w * 1000.0) as u32),
             memory_mib: 16_384,
         }
     }

@@ -66,6 +66,8 @@ pub(crate) enum Dir {
     ProfileDevices,
     ProfileDevice(u32),
     X3d,
+    /// A socket's management port (HSMP).
+    Port(u32),
     /// A directory of tracefs, by instance.
     Trace(u8, Folder),
 }
@@ -92,6 +94,7 @@ impl Dir {
             | Dir::Subzone(n, _)
             | Dir::Hwmon(n)
             | Dir::ProfileDevice(n)
+            | Dir::Port(n)
             | Dir::DevCpu(n) => n,
             _ => 0,
         }
@@ -262,6 +265,7 @@ const CLASS_HWMON: u8 = 7;
 const BUS_CPU_DEVICES: u8 = 10;
 const CLASS_DMI: u8 = 15;
 const DEV: u8 = 14;
+const PLATFORM: u8 = 16;
 const CPU_CORE: u8 = 19;
 const CPU_ATOM: u8 = 20;
 const CLASS_PROFILE: u8 = 21;
@@ -314,6 +318,7 @@ pub(crate) fn attributes(dir: Dir) -> &'static [Attribute] {
         Dir::Acpi => platform::ACPI,
         Dir::ProfileDevice(_) => platform::DEVICE,
         Dir::X3d => platform::X3D,
+        Dir::Port(_) => hwmon::PORT,
         Dir::Plain(18) => system::INTEL_IDLE,
         Dir::Plain(CPU_CORE) => system::CPU_CORE,
         Dir::Plain(CPU_ATOM) => system::CPU_ATOM,
@@ -351,6 +356,7 @@ fn child(world: &World, dir: Dir, name: &str) -> Option<Node> {
                     .map(|n| Node::Link(format!("../../devices/platform/hwmon/hwmon{n}"))),
                 CLASS_PROFILE => profile_device(world, name)
                     .map(|_| Node::Link(format!("../../devices/virtual/platform-profile/{name}"))),
+                PLATFORM => ports(world).find(|(port, _)| port == name).map(|(_, dir)| Node::Dir(dir)),
                 BUS_CPU_DEVICES => numbered(name, "cpu")
                     .filter(|&n| n < world.platform.board.cpus())
                     .map(|n| Node::Link(format!("../../../devices/system/cpu/cpu{n}"))),
@@ -398,6 +404,12 @@ fn profile_devices(world: &World) -> impl Iterator<Item = String> + use<> {
     platform::numbers(world).into_iter().map(|n| format!("platform-profile-{n}"))
 }
 
+/// The management ports, by the names of their ACPI devices.
+fn ports(world: &World) -> impl Iterator<Item = (String, Dir)> + use<> {
+    let count = if hwmon::has_ports(world) { world.platform.board.packages() } else { 0 };
+    (0..count).map(|socket| (format!("AMDI0097:{socket:02X}"), Dir::Port(socket)))
+}
+
 /// Returns whether this machine has a directory that a plain one names.
 fn exists(world: &World, dir: Dir) -> bool {
     match dir {
@@ -428,6 +440,7 @@ pub(crate) fn list(world: &World, dir: Dir) -> Vec<String> {
                 CLASS_POWERCAP => names.extend(powercap::class_names(world)),
                 CLASS_HWMON => names.extend((0..hwmon::count(world)).map(|n| format!("hwmon{n}"))),
                 CLASS_PROFILE => names.extend(profile_devices(world)),
+                PLATFORM => names.extend(ports(world).map(|(name, _)| name)),
                 BUS_CPU_DEVICES => names.extend((0..world.platform.board.cpus()).map(|n| format!("cpu{n}"))),
                 CLASS_DMI => names.push("id".to_owned()),
                 DEV => {

@@ -144,7 +144,7 @@ impl World {
             title,
             boot,
             full_speed: full_speed(&platform),
-            firmware: Firmware::new(&platform.board.profile_devices),
+            firmware: Firmware::new(&platform.board),
             platform,
             cpufreq,
             cpus,

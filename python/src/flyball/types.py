@@ -155,6 +155,13 @@ class BufferSummary(TypedDict):
     undecoded: int
 
 
+class Cache(TypedDict):
+    """A level-3 cache; its place in the list is the number that `ccd:N` selects."""
+
+    cpus: CpuList
+    kib: Union[int, None]
+
+
 class Cap(TypedDict):
     """A frequency that a setting allows at most."""
 
@@ -732,6 +739,8 @@ class Factor(TypedDict):
 
 
 class Facts(TypedDict):
+    caches: NotRequired[List[Cache]]
+    core_type_evidence: NotRequired[KindEvidence]
     core_types: Dict[str, CpuList]
     cores: int
     dies: int
@@ -742,6 +751,7 @@ class Facts(TypedDict):
     model_name: Union[str, None]
     name: str
     nodes: Dict[str, CpuList]
+    nodes_per_package: NotRequired[int]
     offline: CpuList
     online: CpuList
     packages: Dict[str, CpuList]
@@ -985,6 +995,9 @@ KiloHertz = int
 
 
 Kind = Literal["live", "recorded", "simulated"]
+
+
+KindEvidence = Literal["pmu", "capacity", "cpuid", "levels"]
 
 
 KnobName = str
@@ -2510,6 +2523,8 @@ class ManifestFile(TypedDict):
 class ProfileFileOptional(TypedDict):
     """Settings that are left out where the machine lacks them, with a note."""
 
+    cache: NotRequired[Dict[str, Dict[str, Union[Union[str, bool, int], List[Union[str, bool, int]]]]]]
+    ccd: NotRequired[Dict[str, Dict[str, Union[Union[str, bool, int], List[Union[str, bool, int]]]]]]
     core: NotRequired[Dict[str, Dict[str, Union[Union[str, bool, int], List[Union[str, bool, int]]]]]]
     cpus: NotRequired[Dict[str, Dict[str, Union[Union[str, bool, int], List[Union[str, bool, int]]]]]]
     die: NotRequired[Dict[str, Dict[str, Union[Union[str, bool, int], List[Union[str, bool, int]]]]]]
@@ -2522,6 +2537,8 @@ class ProfileFileOptional(TypedDict):
 class ProfileFile(TypedDict):
     """A profile, as TOML: settings for all CPUs, sections for some of them, and optional ones."""
 
+    cache: NotRequired[Dict[str, Dict[str, Union[Union[str, bool, int], List[Union[str, bool, int]]]]]]
+    ccd: NotRequired[Dict[str, Dict[str, Union[Union[str, bool, int], List[Union[str, bool, int]]]]]]
     core: NotRequired[Dict[str, Dict[str, Union[Union[str, bool, int], List[Union[str, bool, int]]]]]]
     cpus: NotRequired[Dict[str, Dict[str, Union[Union[str, bool, int], List[Union[str, bool, int]]]]]]
     description: NotRequired[str]

@@ -154,7 +154,8 @@ fn microwatts(facts: &Facts, folder: &str, name: &str) -> Option<u64> {
     facts.read(&format!("{folder}/{name}")).ok()?.parse().ok()
 }
 
-const REMEDY: &str = "Linux 6.16 or newer, HSMP enabled in firmware, modprobe hsmp_acpi";
+pub(super) const REMEDY: &str = "Linux 6.16 or newer with the driver hsmp_acpi (CONFIG_AMD_HSMP_ACPI, which Debian does not \
+                                 build), and HSMP enabled in firmware";
 
 fn power_limit(facts: &Facts) -> Option<Answer> {
     if !is_epyc(facts) {

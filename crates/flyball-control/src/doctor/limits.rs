@@ -18,8 +18,8 @@ use flyball_host::{
 };
 
 use super::{
-    Answer, Check, Evidence, Facts, Fix, Sampled, Unseen, Vendor, Verdict, facts, fault, models, note, ok,
-    unknown, warning,
+    Answer, Check, Evidence, Facts, Fix, Sampled, Unseen, Vendor, Verdict, amd_firmware::REMEDY, facts,
+    fault, models, note, ok, unknown, warning,
 };
 use crate::{LimitReasons, ThermStatus};
 
@@ -354,10 +354,8 @@ fn amd_limit_source(facts: &Facts) -> Option<Answer> {
     }
     let folders = hsmp_folders(facts);
     if folders.is_empty() {
-        return Some(unknown(facts.missing(
-            "the management port (HSMP)",
-            "Linux 6.16 or newer, HSMP enabled in firmware, modprobe hsmp_acpi",
-        )));
+        // amd_hsmp, the other driver, has no text files (drivers/platform/x86/amd/hsmp/plat.c).
+        return Some(unknown(facts.missing("the management port's limits (HSMP)", REMEDY)));
     }
     // One device per socket: a socket without one may be the limited one.
     match facts.first_of_packages() {
@@ -375,8 +373,7 @@ fn amd_limit_source(facts: &Facts) -> Option<Answer> {
             // One socket whose limit is not known leaves the answer open, whatever the others say.
             (Err(why), _) | (_, Err(why)) => return Some(unknown(why)),
         };
-        // The kernel prints one or several names, separated by blanks; a name may consist of two
-        // words.
+        // The kernel prints one or several names, one a line; a name may consist of two words.
         let active: Vec<_> = SOURCES.iter().filter(|(name, ..)| text.contains(name)).collect();
         let below: Vec<&str> =
             active.iter().filter(|(.., below)| *below).map(|(_, words, _)| *words).collect();
@@ -423,24 +420,9 @@ fn amd_limit_source(facts: &Facts) -> Option<Answer> {
     Some(seen(ok(what)))
 }
 
-/// Returns the directories of the management port's devices, one per socket: ACPI's, or the
-/// platform driver's.
+/// Returns the directories of the management port's devices, one per socket.
 pub(super) fn hsmp_folders(facts: &Facts) -> Vec<String> {
     let root = "/sys/devices/platform";
-    let mut folders = Vec::new();
-    for name in facts.list(root) {
-        // One ACPI device per socket; the platform driver has one device with a folder per socket.
-        if name.starts_with("AMDI0097:") {
-            folders.push(format!("{root}/{name}"));
-        } else if name == "amd_hsmp" {
-            let sockets = facts.list(&format!("{root}/{name}"));
-            folders.extend(
-                sockets
-                    .iter()
-                    .filter(|s| s.starts_with("socket"))
-                    .map(|socket| format!("{root}/{name}/{socket}")),
-            );
-        }
-    }
-    folders
+    let ports = facts.list(root).into_iter().filter(|name| name.starts_with("AMDI0097:"));
+    ports.map(|name| format!("{root}/{name}")).collect()
 }

@@ -52,6 +52,7 @@ macro_rules! rows {
             ElcHighThreshold = power::ELC_HIGH_THRESHOLD;
             ElcHighEnable = power::ELC_HIGH_ENABLE;
             PowerLimit = power::POWER_LIMIT;
+            SocketPowerLimit = power::SOCKET_POWER_LIMIT;
             PowerWindow = power::POWER_WINDOW;
             SstHighestLevel = sst::HIGHEST;
             SstLocked = sst::LOCKED;
@@ -109,6 +110,9 @@ macro_rules! rows {
             UncoreHwMin = power::UNCORE_HW_MIN;
             UncoreHwMax = power::UNCORE_HW_MAX;
             PowerMax = power::POWER_MAX;
+            SocketPowerMax = power::SOCKET_POWER_MAX;
+            SocketFreqLimit = power::SOCKET_FREQ_LIMIT;
+            SocketLimitSource = power::SOCKET_LIMIT_SOURCE;
             Energy = power::ENERGY;
             EnergyRange = power::ENERGY_RANGE;
             CoreThrottles = power::CORE_THROTTLES;

@@ -367,7 +367,10 @@ impl Snapshot {
         if power < LEAST_POWER && self.value(knob, place)? != Some(Value::Power(power)) {
             return Ok(Some(format!("at least {LEAST_POWER}: with less the machine hardly runs")));
         }
-        Ok(match self.value(Id::PowerMax, place)? {
+        let Some(Ends::UpToRow(most)) = knob.knob().control().map(|control| control.ends) else {
+            return Ok(None);
+        };
+        Ok(match self.value(most, place)? {
             // Many processors report 0 here: no maximum is known.
             Some(Value::Power(max)) if max.0 > 0 && power > max => Some(format!("at most {max}")),
             _ => None,

@@ -60,9 +60,10 @@ fn placeholder(topology: &Topology, name: &str, at: &At, path: &mut String) -> O
         ("zone", At::Zone(name) | At::Constraint { zone: name, .. })
         | ("uncore", At::Uncore(name))
         | ("profile-device", At::ProfileDevice(name))
-        | ("hwmon", At::Sensor { hwmon: name, .. }) => {
+        | ("hwmon", At::Sensor { hwmon: name, .. } | At::Socket { hwmon: name, .. })
+        | ("port", At::Socket { port: name, .. }) => {
             path.push_str(name);
-            return Some(());
+            return (!name.is_empty()).then_some(());
         }
         _ => return None,
     };

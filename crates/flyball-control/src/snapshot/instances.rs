@@ -11,6 +11,7 @@ use crate::{At, Belongs, Place, Scope, Topology, topology::CPUS};
 
 const POWERCAP: &str = "/sys/class/powercap";
 const PROFILE_DEVICES: &str = "/sys/class/platform-profile";
+const PLATFORM: &str = "/sys/devices/platform";
 const HWMON: &str = "/sys/class/hwmon";
 
 /// Returns the places of a scope that the topology alone knows; `None` for the others.
@@ -57,6 +58,7 @@ impl Snapshot {
             Scope::Zone => find_zones(host, topology),
             Scope::Constraint => find_constraints(host, self.places_in(Scope::Zone)),
             Scope::ProfileDevice => find_profile_devices(host, topology),
+            Scope::Socket => find_sockets(host, topology),
             Scope::Sensor => find_sensors(host, topology),
             _ => of_topology(topology, scope).unwrap_or_default(),
         }
@@ -218,6 +220,25 @@ fn find_profile_devices(host: &dyn Host, topology: &Topology) -> Vec<Place> {
         Place::named(At::ProfileDevice(folder.clone()), name, topology.present.clone())
     };
     folders.iter().map(place).collect()
+}
+
+/// Returns the sockets with a management port. Both of its drivers make the sensors in the order of
+/// the sockets, and hsmp_acpi binds one device per socket (drivers/platform/x86/amd/hsmp).
+fn find_sockets(host: &dyn Host, topology: &Topology) -> Vec<Place> {
+    let is_port = |name: &String| name.starts_with("AMDI0097:");
+    let ports: Vec<String> = host.list(PLATFORM).unwrap_or_default().into_iter().filter(is_port).collect();
+    let is_sensor = |name: &String| {
+        host.read(&format!("{HWMON}/{name}/name")).is_ok_and(|driver| driver == "amd_hsmp_hwmon")
+    };
+    let hwmons: Vec<String> = host.list(HWMON).unwrap_or_default().into_iter().filter(is_sensor).collect();
+    let packages = topology.packages();
+    let place = |socket: usize| {
+        let of = |names: &[String]| names.get(socket).cloned().unwrap_or_default();
+        let at = At::Socket { hwmon: of(&hwmons), port: of(&ports) };
+        let cpus = packages.get(&(socket as u32)).unwrap_or(&topology.present);
+        Place::named(at, format!("socket-{socket}"), cpus.clone())
+    };
+    (0..ports.len().max(hwmons.len())).map(place).collect()
 }
 
 fn find_sensors(host: &dyn Host, topology: &Topology) -> Vec<Place> {

@@ -219,6 +219,85 @@ pub(super) const POWER_LIMIT: Knob = Knob {
     }),
 };
 
+/// What the management port answers (Documentation/arch/x86/amd_hsmp.rst).
+const PORT_REFUSALS: &[Refusal] = &[
+    Refusal::new(&[Errno::NOMSG], "the processor's firmware does not know this message"),
+    Refusal::new(
+        &[Errno::BUSY, Errno::TIMEDOUT, Errno::REMOTEIO],
+        "the management port (HSMP) did not carry the message out: a management controller may own the limit",
+    ),
+];
+
+pub(super) const SOCKET_POWER_LIMIT: Knob = Knob {
+    id: Id::SocketPowerLimit,
+    name: "socket-power-limit",
+    title: "power limit of an EPYC socket",
+    scope: Scope::Socket,
+    vendor: Some(Vendor::Amd),
+    // On request, because each read is a message to the firmware that may take a millisecond.
+    shown: Shown::on_request(Section::Line),
+    mechanisms: &[rw("/sys/class/hwmon/{hwmon}/power1_cap", Form::MicroWatts)],
+    about: "Package power (PPT) that a socket may draw, through EPYC's management port (HSMP). Needs the driver hsmp_acpi \
+            (or amd_hsmp) of Linux 6.16 or later, and HSMP enabled in the firmware. Debian's kernels have neither driver. \
+            The driver does not check the value; the firmware drops what is below 1 mW.",
+    interacts: &[
+        (Id::SocketPowerMax, "the highest that the firmware allows"),
+        (Id::SocketLimitSource, "PPT Limit there means that this limit acts"),
+        (Id::MaxFreq, "frequencies fall while the limit is reached"),
+    ],
+    role: Role::Knob(Control {
+        accepts: "a power with its unit (200W) of at least 1W, or max",
+        ends: Ends::UpToRow(Id::SocketPowerMax),
+        check: Check::Power,
+        judged_by: &[Id::SocketPowerMax],
+        appears_with: &[],
+        saved: Saved::Never,
+        written_by: &[],
+        writing: Writing { refusals: PORT_REFUSALS, ..Writing::alone(Step::Power, Spelling::Number) },
+    }),
+};
+
+pub(super) const SOCKET_POWER_MAX: Knob = Knob {
+    id: Id::SocketPowerMax,
+    name: "socket-power-max",
+    title: "highest power limit of an EPYC socket",
+    scope: Scope::Socket,
+    vendor: Some(Vendor::Amd),
+    shown: Shown::on_request(Section::Line),
+    mechanisms: &[ro("/sys/class/hwmon/{hwmon}/power1_cap_max", Form::MicroWatts)],
+    about: "The highest package power that the firmware allows on this socket, through the management port (HSMP).",
+    interacts: &[(Id::SocketPowerLimit, "up to this")],
+    role: Role::Fact,
+};
+
+pub(super) const SOCKET_FREQ_LIMIT: Knob = Knob {
+    id: Id::SocketFreqLimit,
+    name: "socket-freq-limit",
+    title: "frequency limit in effect on an EPYC socket",
+    scope: Scope::Socket,
+    vendor: Some(Vendor::Amd),
+    shown: Shown::on_request(Section::Line),
+    mechanisms: &[ro("/sys/devices/platform/{port}/pwr_current_active_freq_limit", Form::MHz)],
+    about: "The highest frequency that the firmware allows on this socket at this moment, from the driver hsmp_acpi of \
+            Linux 6.16 or later.",
+    interacts: &[(Id::SocketLimitSource, "says what sets it")],
+    role: Role::Fact,
+};
+
+pub(super) const SOCKET_LIMIT_SOURCE: Knob = Knob {
+    id: Id::SocketLimitSource,
+    name: "socket-limit-source",
+    title: "what sets the frequency limit of an EPYC socket",
+    scope: Scope::Socket,
+    vendor: Some(Vendor::Amd),
+    shown: Shown::on_request(Section::Line),
+    mechanisms: &[ro("/sys/devices/platform/{port}/pwr_current_active_freq_limit_source", Form::Lines)],
+    about: "The limits that act, in the kernel's words: cHTC-Active and PROCHOT (heat), TDC limit (current), PPT Limit \
+            (power), OPN Max (the model's highest), Reliability Limit, APML Agent (management controller), HSMP Agent.",
+    interacts: &[(Id::SocketFreqLimit, "is the limit"), (Id::SocketPowerLimit, "is the PPT limit")],
+    role: Role::Fact,
+};
+
 pub(super) const POWER_WINDOW: Knob = Knob {
     id: Id::PowerWindow,
     name: "power-window",

@@ -64,6 +64,22 @@ fn kinds_of_amd_are_those_that_the_kernel_read() {
     }
 }
 
+#[test]
+fn nodes_of_a_package_are_counted() {
+    let count = |lists: &[&str]| {
+        let mut files = intel();
+        files.retain(|path, _| !path.starts_with("sys/devices/system/node/"));
+        for (node, list) in lists.iter().enumerate() {
+            put(&mut files, format!("sys/devices/system/node/node{node}/cpulist"), *list);
+        }
+        Topology::inspect(&FileHost(&files)).unwrap().nodes_per_package()
+    };
+    assert_eq!(count(&["0-1", "2-3"]), Some(2));
+    assert_eq!(count(&["0-3"]), None);
+    // Memory without CPUs belongs to no package.
+    assert_eq!(count(&["0-3", ""]), None);
+}
+
 /// Granite Rapids: power domains 0 to 2 of a package have CPUs, 3 and 4 are I/O dies.
 #[test]
 fn uncore_domains_belong_to_their_die() {

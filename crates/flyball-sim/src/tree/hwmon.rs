@@ -1,28 +1,79 @@
 //! Temperatures: coretemp (Intel) with a sensor for the package and each core, k10temp (AMD) with
-//! Tctl.
+//! Tctl, and the management port (HSMP) with a power limit for each socket
+//! (drivers/platform/x86/amd/hsmp/hwmon.c).
 
-use super::{Attribute, ro};
+use super::{Attribute, Dir, ro, rw};
 use crate::{
     board::Vendor,
     errno::{Answer, Errno},
-    text::line,
+    kernel::Kernel,
+    text::{kstrtou64, line},
     world::World,
 };
 
-/// One device per package.
+/// One device per package, and another for each management port.
 pub(super) fn count(world: &World) -> u32 {
-    world.platform.board.packages()
+    world.platform.board.packages() * if has_ports(world) { 2 } else { 1 }
 }
 
-pub(super) static COMMON: &[Attribute] = &[ro("name", |world, _, out| {
-    line(
-        out,
-        match world.platform.board.vendor {
-            Vendor::Intel => "coretemp",
-            Vendor::Amd => "k10temp",
+/// hsmp_acpi has text files and sensors since 6.16.
+pub(super) fn has_ports(world: &World) -> bool {
+    world.platform.board.socket_power_mw.is_some() && world.platform.since(Kernel::V6_18)
+}
+
+/// The socket of a port's sensor; `None` for a temperature sensor.
+fn socket(world: &World, dir: Dir) -> Option<usize> {
+    dir.index().checked_sub(world.platform.board.packages()).map(|socket| socket as usize)
+}
+
+fn is_port(world: &World, dir: Dir) -> bool {
+    socket(world, dir).is_some()
+}
+
+fn socket_power(world: &World, dir: Dir) -> Answer<u64> {
+    let power = socket(world, dir).and_then(|socket| world.firmware.socket_power_mw.get(socket));
+    power.map(|power| u64::from(*power)).ok_or(Errno::NODEV)
+}
+
+pub(super) static COMMON: &[Attribute] = &[
+    ro("name", |world, dir, out| {
+        line(
+            out,
+            match world.platform.board.vendor {
+                _ if is_port(world, dir) => "amd_hsmp_hwmon",
+                Vendor::Intel => "coretemp",
+                Vendor::Amd => "k10temp",
+            },
+        )
+    }),
+    rw(
+        "power1_cap",
+        |world, dir, out| line(out, socket_power(world, dir)? * 1000),
+        |world, dir, text| {
+            // The driver checks nothing but the sign, and drops what is below a milliwatt.
+            let milliwatts = kstrtou64(text, 10).map_err(|_| Errno::INVAL)? / 1000;
+            let socket = socket(world, dir).ok_or(Errno::NODEV)?;
+            let power = world.firmware.socket_power_mw.get_mut(socket).ok_or(Errno::NODEV)?;
+            *power = milliwatts as u32;
+            Ok(())
         },
     )
-})];
+    .when(is_port),
+    ro("power1_cap_max", |world, _, out| {
+        line(out, u64::from(world.platform.board.socket_power_mw.ok_or(Errno::NODEV)?) * 1000)
+    })
+    .when(is_port),
+];
+
+/// The management port's own files (acpi.c).
+pub(super) static PORT: &[Attribute] = &[
+    ro("pwr_current_active_freq_limit", |world, _, out| {
+        let core = world.platform.chip.silicon().spec().core.first().ok_or(Errno::NODEV)?;
+        line(out, core.max_mhz)
+    }),
+    ro("pwr_current_active_freq_limit_source", |_, _, out| line(out, "OPN Max")),
+    ro("prochot_status", |_, _, out| line(out, 0)),
+];
 
 /// A file of one sensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +117,9 @@ pub(super) fn sensor(world: &World, hwmon: u32, name: &str) -> Option<Sensor> {
 }
 
 pub(super) fn sensors(world: &World, hwmon: u32) -> Vec<String> {
+    if hwmon >= world.platform.board.packages() {
+        return Vec::new();
+    }
     let mut indices = vec![1];
     if world.platform.board.vendor == Vendor::Intel {
         let mut cores: Vec<u32> = world

@@ -1,5 +1,5 @@
 //! Platform profiles and the preferred die of a processor with 3D V-Cache, on a simulated laptop
-//! whose two profile devices take different words.
+//! whose two profile devices take different words. The power limit of EPYC's management port.
 
 use flyball_control::{
     Intent, Setting, Snapshot,
@@ -7,6 +7,7 @@ use flyball_control::{
     write::{journal::Purpose, state::StateDir, transaction::Transaction},
 };
 use flyball_host::{Errno, Host};
+use flyball_sim::silicon::MachineSpec;
 use flyball_simhost::{SimHost, SimSetup};
 use flyball_testing::{Ran, Tree, flyball};
 
@@ -59,6 +60,66 @@ fn what_a_profile_sets_is_restored_when_devices_differed() {
             assert_eq!(shown(&host), start, "{change:?}");
         }
     }
+}
+
+const PORT: &str = "/sys/devices/platform/AMDI0097:01";
+
+/// A server of two sockets with management ports, whose drivers answer with a fault.
+fn server(folder: &Tree, fault: &str) -> SimHost {
+    let text = MachineSpec::builtin_text("epyc-512").unwrap();
+    let text =
+        text.replacen("[firmware]", "[firmware]\nhsmp = true", 1).replacen("count = 128", "count = 4", 1);
+    let path = folder.path().join("server.toml");
+    std::fs::write(&path, text).unwrap();
+    let mut setup = SimSetup::parse(&format!("{},kernel=7.2", path.display())).unwrap();
+    setup.faults.extend((!fault.is_empty()).then(|| fault.parse().unwrap()));
+    SimHost::open(&setup).unwrap()
+}
+
+#[test]
+fn the_power_limit_of_a_socket_is_restored_whatever_fails() {
+    let folder = Tree::new();
+    // None, each write of the change, and each of the undo.
+    for nth in 0..5 {
+        let rule = format!("write /sys/class/hwmon/hwmon*/power1_cap fails EBUSY nth {nth}");
+        let fault = if nth == 0 { "" } else { rule.as_str() };
+        let host = server(&folder, fault);
+        let caps = || [2, 3].map(|n| host.read(&format!("/sys/class/hwmon/hwmon{n}/power1_cap")).ok());
+        let state = Tree::new();
+        let state = StateDir::new(state.path());
+        let mut transaction = Transaction::begin(&host, &state, Purpose::Set, "test", None).unwrap();
+        let applied = transaction.apply(
+            &intent(&[("socket-power-limit", "300W"), ("socket-power-limit:socket-1", "250W")]),
+            &|| false,
+        );
+        assert_eq!(applied.is_err(), matches!(nth, 1 | 2), "{fault}");
+        assert!(
+            applied.is_err() || caps() == [Some("300000000".to_owned()), Some("250000000".to_owned())],
+            "{fault}"
+        );
+        let restored = transaction.end();
+        assert!(restored.is_exact(), "{fault}: {restored}");
+        assert_eq!(caps(), [Some("500000000".to_owned()), Some("500000000".to_owned())], "{fault}");
+    }
+}
+
+#[test]
+fn a_management_port_shows_its_limit_and_the_source() {
+    let folder = Tree::new();
+    let host = server(&folder, "");
+    let show = |words: &[&str]| {
+        let machine = format!("sim:{},kernel=7.2", folder.path().join("server.toml").display());
+        Ran::of(flyball!().args(["-M", &machine]).args(words))
+    };
+    let shown = show(&["get", "socket-limit-source", "socket-freq-limit", "socket-power-limit:socket-1"]).out;
+    for text in ["OPN Max", "socket-power-limit", "500 W"] {
+        assert!(shown.contains(text), "{text}: {shown}");
+    }
+    let refused = show(&["plan", "socket-power-limit=900W"]);
+    assert!(refused.code == 2 && refused.err.contains("at most 500 W"), "{}", refused.text());
+    assert!(host.exists(&format!("{PORT}/prochot_status")));
+    let other = Ran::of(flyball!().args(["-M", "sim:epyc-512", "get", "socket-power-limit"]));
+    assert_eq!(other.code, 4, "{}", other.text());
 }
 
 #[test]
