@@ -197,9 +197,15 @@ impl Location {
                 FileType::RegularFile => return Ok(Found::File),
                 FileType::Directory => return Ok(Found::Directory),
                 FileType::Symlink => {}
-                _ => return Ok(Found::Stream(Stream { location: here, is_descriptor: false })),
+                kind => {
+                    // Only root makes devices. Behind a FIFO any user may wait.
+                    if matches!(kind, FileType::Fifo | FileType::Socket) {
+                        check_owner(&here.folder, &here.name, &status, "FIFO or socket")?;
+                    }
+                    return Ok(Found::Stream(Stream { location: here, is_descriptor: false }));
+                }
             }
-            check_link(&here.folder, &here.name, &status)?;
+            check_owner(&here.folder, &here.name, &status, "link")?;
             if is_in_proc(&here.folder)? {
                 return Ok(Found::Stream(Stream { location: here, is_descriptor: true }));
             }
@@ -264,7 +270,7 @@ fn walk(mut here: OwnedFd, path: &Path, make: bool, links: &mut usize) -> io::Re
         match FileType::from_raw_mode(status.st_mode) {
             FileType::Directory => here = found,
             FileType::Symlink => {
-                check_link(&here, &part, &status)?;
+                check_owner(&here, &part, &status, "link")?;
                 *links += 1;
                 if *links > MAX_LINKS {
                     return Err(Errno::LOOP.into());
@@ -313,11 +319,11 @@ fn is_trusted(owner: u32) -> bool {
         || is_root() && (is_callers() || std::fs::metadata("/").is_ok_and(|root| root.uid() == owner))
 }
 
-/// Refuses a link that another user has put into a directory in which all users can make files, as
-/// the kernel does with `fs.protected_symlinks` (may_follow_link in fs/namei.c), which a machine
-/// may have switched off. Root follows no other user's link at all, except those of the user who
-/// called sudo.
-fn check_link(folder: &OwnedFd, name: &OsStr, link: &Stat) -> io::Result<()> {
+/// Refuses a link or FIFO that another user has put into a directory in which all users can make
+/// files, as the kernel does with `fs.protected_symlinks` (may_follow_link in fs/namei.c), which a
+/// machine may have switched off. Root follows no other user's link at all, except those of the user
+/// who called sudo.
+fn check_owner(folder: &OwnedFd, name: &OsStr, link: &Stat, what: &str) -> io::Result<()> {
     if is_trusted(link.st_uid) {
         return Ok(());
     }
@@ -326,7 +332,7 @@ fn check_link(folder: &OwnedFd, name: &OsStr, link: &Stat) -> io::Result<()> {
     if !is_root() && !is_shared {
         return Ok(());
     }
-    let message = format!("'{}' on the way is a link of user {}", name.display(), link.st_uid);
+    let message = format!("'{}' on the way is a {what} of user {}", name.display(), link.st_uid);
     Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
 }
 
@@ -412,6 +418,11 @@ mod tests {
         lchown(&link, Some(0), None).unwrap();
         crate::replace(&own.join("file"), b"new").unwrap();
         assert_eq!(fs::read(ours.join("file")).unwrap(), b"new");
+        // Nor does root write into a FIFO of another user, whose reader may be anyone.
+        let fifo = theirs.join("fifo");
+        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        lchown(&fifo, Some(65534), None).unwrap();
+        assert!(denied(crate::replace(&fifo, b"new")));
     }
 
     #[test]

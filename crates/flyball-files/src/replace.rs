@@ -200,6 +200,18 @@ pub fn is_stream(path: &Path) -> bool {
     matches!(found, Ok(Found::Stream(_)))
 }
 
+/// Refuses a FIFO or a device at a name that flyball chose in a directory that may come from
+/// another user: opening it could wait without end.
+///
+/// # Errors
+/// `InvalidInput` if there is one.
+pub fn refuse_stream(path: &Path) -> io::Result<()> {
+    if is_stream(path) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    Ok(())
+}
+
 /// Makes a file that is written as it comes, where [`replace`] cannot be used: a new one in the
 /// place of what has the name, or a stream.
 ///
@@ -337,6 +349,7 @@ mod tests {
         });
         replace(&path, b"through").unwrap();
         assert_eq!(reader.join().unwrap(), "through");
+        assert!(refuse_stream(&path).is_err() && refuse_stream(&folder.path().join("new")).is_ok());
         let null = folder.path().join("null");
         symlink("/dev/null", &null).unwrap();
         replace(&null, b"x").unwrap();

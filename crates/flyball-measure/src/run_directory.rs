@@ -534,7 +534,8 @@ impl RunDirectory {
     ) -> Result<(), RecordError> {
         let _as_owner = self.owner.as_ref().map(User::for_files);
         let path = self.path.join(name);
-        by(&path, bytes).map_err(|cause| RecordError::Io { what: "write", path, cause })
+        let written = flyball_files::refuse_stream(&path).and_then(|()| by(&path, bytes));
+        written.map_err(|cause| RecordError::Io { what: "write", path, cause })
     }
 
     /// Adds a round and makes sure that it is on disk.

@@ -194,3 +194,22 @@ fn a_textfile_is_written_again_until_a_signal_comes() {
     assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
+
+/// A run directory of another author: a FIFO where the report goes would be waited for without end.
+#[test]
+fn a_report_waits_for_no_fifo() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |words: &[&str]| Ran::of(flyball!().current_dir(folder.path()).args(words));
+    let compared = "-M sim:hybrid-laptop compare --arm now --arm epp=power --rounds 8 -o run --workload spin";
+    let ran = run(&compared.split(' ').collect::<Vec<_>>());
+    assert_eq!(ran.code, 0, "{}", ran.text());
+    for name in ["report.html", "report.csv"] {
+        let file = folder.path().join("run").join(name);
+        fs::remove_file(&file).unwrap();
+        assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+        let ran = run(&["report", "run"]);
+        assert!(ran.code == 1 && ran.err.contains("it is not a regular file"), "{}", ran.text());
+        fs::remove_file(&file).unwrap();
+        assert_eq!(run(&["report", "run"]).code, 0);
+    }
+}
