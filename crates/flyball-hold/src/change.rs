@@ -1,7 +1,14 @@
 //! Changing the holds, as a command does: the store first, then the machine; both as before if the
 //! machine refuses.
 
-use flyball_control::write::state::{Lock, LockError, StateDir};
+use flyball_control::{
+    Snapshot,
+    plan::{PlanError, plan},
+    write::{
+        journal::{Contents, Journal},
+        state::{Lock, LockError, StateDir},
+    },
+};
 use flyball_host::Host;
 
 use crate::{
@@ -29,6 +36,9 @@ pub enum ChangeError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Bring(#[from] BringError),
+    /// Holds were released, and the machine is not yet as the remaining ones want it.
+    #[error("{error}\nnot yet as the remaining holds want it: {places}")]
+    Unmet { error: String, places: String },
 }
 
 impl From<LockError> for ChangeError {
@@ -90,13 +100,17 @@ pub(crate) fn change_locked(
                 store.failure = Some(error.to_string());
                 // If this fails, the error says what the file system lacks.
                 let _ = store.save(state);
-                return Err(error.into());
+                return Err(with_unmet(error.into(), host, state, &effective, &store, Vec::new()));
             }
         };
         store.left.extend(brought.clamped(&effective));
         store.failure = not_in_force(&refused);
         store.refused = refused;
-        store.save(state)?;
+        if let Err(error) = store.save(state) {
+            // What the store would have said.
+            let left = brought.restored.left.iter().map(|left| left.location.to_string()).collect();
+            return Err(with_unmet(error.into(), host, state, &effective, &store, left));
+        }
         return Ok(Changed { brought, store, facts });
     }
     match bring_about(host, state, lock, command, (&effective, &store.left), &[]) {
@@ -118,4 +132,34 @@ pub(crate) fn change_locked(
             Err(error.into())
         }
     }
+}
+
+/// Adds to an error the places where the machine has, or may have, another value than the holds
+/// want: that of a hold that was released may still be there. `places` are some that are known.
+fn with_unmet(
+    error: ChangeError,
+    host: &dyn Host,
+    state: &StateDir,
+    effective: &Effective,
+    store: &Store,
+    mut places: Vec<String>,
+) -> ChangeError {
+    let planned = Snapshot::for_intent(host, &effective.intent)
+        .map_err(PlanError::from)
+        .and_then(|snapshot| plan(&snapshot, &effective.without(&store.left, &snapshot)));
+    match planned {
+        Ok(plan) => places.extend(plan.changes.iter().map(|change| change.location.to_string())),
+        // What is not known to be right is named.
+        Err(_) => {
+            let contents = Journal::load(state).ok().flatten();
+            let entries = contents.map(|contents| contents.of_holds()).unwrap_or_default();
+            places.extend(Contents::goals(entries.iter()).0.keys().map(ToString::to_string));
+        }
+    }
+    places.sort_unstable();
+    places.dedup();
+    if places.is_empty() {
+        return error;
+    }
+    ChangeError::Unmet { error: error.to_string(), places: places.join(", ") }
 }

@@ -511,8 +511,7 @@ fn release_without(
     let name = NAMES[released];
     let (of_it, remaining): (Vec<Hold>, Vec<Hold>) =
         before.holds.iter().cloned().partition(|hold| hold.name.as_str() == name);
-    let mut own = set_by(&kernel, &of_it);
-    own.retain(|path, _| !set_by(&kernel, &remaining).contains_key(path));
+    let own = set_by(&kernel, &of_it);
     // A second machine that only ever had the remaining holds.
     let other = Kernel::new(driver, 4, per_policy, lag);
     let other_state = StateDir::new(folder.join("other"));

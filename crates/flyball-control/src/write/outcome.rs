@@ -186,8 +186,11 @@ impl fmt::Display for ApplyError {
             ApplyError::Journal { error, .. } => error.fmt(f)?,
             ApplyError::Interrupted { .. } => f.write_str("interrupted")?,
         }
-        if let Some(restoration) = self.restoration() {
-            write!(f, "\n{restoration}")?;
+        match (self, self.restoration()) {
+            // Nothing was written, which says nothing about what others have written before.
+            (ApplyError::Journal { .. }, Some(restoration)) if restoration.is_nothing() => {}
+            (_, Some(restoration)) => write!(f, "\n{restoration}")?,
+            (_, None) => {}
         }
         Ok(())
     }

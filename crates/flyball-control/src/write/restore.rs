@@ -124,6 +124,11 @@ impl Serialize for Refused {
 }
 
 impl Restoration {
+    /// Returns whether there was nothing to restore.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.is_exact() && self.moved.is_empty() && self.written.is_empty() && self.made == 0
+    }
+
     /// Returns whether everything is restored.
     pub fn is_exact(&self) -> bool {
         self.left.is_empty() && self.damaged == 0 && self.foreign.is_empty()

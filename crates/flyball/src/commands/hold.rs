@@ -389,6 +389,7 @@ impl From<ChangeError> for Failure {
             ChangeError::Lock(error) => TransactionError::Lock(error).into(),
             ChangeError::Store(error) => error.into(),
             ChangeError::Bring(error) => error.into(),
+            error @ ChangeError::Unmet { .. } => Failure::failed(error),
         }
     }
 }
