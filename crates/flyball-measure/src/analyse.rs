@@ -39,7 +39,11 @@ use self::{
     notes::notes,
     sift::{report_arm, report_points},
 };
-pub(crate) use self::{notes::is_first, sift::disturbed_blocks, values::is_uneven};
+pub(crate) use self::{
+    notes::is_first,
+    sift::disturbed_blocks,
+    values::{is_uneven, two_levels},
+};
 use crate::{
     run_directory::{Manifest, Round},
     schedule::Length,

@@ -458,11 +458,20 @@ pub(super) fn notes(
     let of_performance = || report.comparisons.iter().filter(|one| one.quantity == Quantity::Performance);
     if let Some(one) = of_performance().filter(|one| one.is_coarse()).max_by(|a, b| a.step.total_cmp(&b.step))
     {
-        notes.push(format!(
-            "Values of {} come in steps of {}: rounding hides what is smaller, so intervals allow for a step at either end.",
-            report.workload.metric.name,
-            percent(one.step).trim_start_matches('+')
-        ));
+        let metric = &report.workload.metric.name;
+        let values = |arm: usize| report.arms[arm].summary(Quantity::Performance).map(Summary::values);
+        let all: Vec<f64> = [one.base, one.arm].into_iter().filter_map(values).flatten().collect();
+        // One digit, such as that of 0.1000.
+        let is_constant = one.step > 0.1 && all.windows(2).all(|pair| pair[0] == pair[1]);
+        notes.push(if is_constant {
+            format!("All values of {metric} are equal, so the step in which they come is not known.")
+        } else {
+            format!(
+                "Values of {metric} come in steps of {}: rounding hides what is smaller, so intervals allow for a step at \
+                 either end.",
+                percent(one.step).trim_start_matches('+')
+            )
+        });
     }
     if manifest.machine.simulated {
         notes.push("This machine exists only in software: every number here is simulated.".to_owned());

@@ -581,6 +581,15 @@ fn a_busy_machine_and_a_fixed_time_are_named() {
     assert_eq!(same_time_at_other_speeds(&report), None);
 }
 
+#[test]
+fn values_without_any_scatter_have_no_known_step() {
+    let mut manifest = manifest(&["a", "b"]);
+    manifest.boots.push(boot(&[0, 1]));
+    let rounds: Vec<Round> = (0..12).flat_map(|block| [0, 1].map(|arm| round(block, arm, 0.1))).collect();
+    let notes = analyse(&manifest, &rounds).notes.join(" ");
+    assert!(notes.contains("are equal, so the step") && !notes.contains("come in steps"), "{notes}");
+}
+
 /// A program against another under two settings: `effects` is what the second costs under each, as
 /// fractions. Noise of a round is 1 %, and the second setting is a tenth faster for both.
 fn two_by_two(seed: u64, effects: [f64; 2], blocks: usize) -> Report {

@@ -44,7 +44,7 @@ pub(super) fn step_of<const N: usize>(mut all: [Vec<f64>; N]) -> f64 {
 /// The two levels of an arm's values: each with how many rounds it has. The gap between them is
 /// twice as wide as either level: of ten rounds without levels, 0.1 to 0.7 % have such a gap
 /// (normal, exponential and uniform noise), of six 1 to 4 %.
-pub(super) fn two_levels(values: &[f64]) -> Option<[(f64, usize); 2]> {
+pub(crate) fn two_levels(values: &[f64]) -> Option<[(f64, usize); 2]> {
     const LEAST: usize = 3;
     const ROUNDS: usize = 10;
     const WIDER: f64 = 2.0;

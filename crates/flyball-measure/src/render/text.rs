@@ -16,9 +16,11 @@ use super::{
     table::{differences, medians},
 };
 use crate::{
-    analyse::{ArmReport, Comparison, EQUIVALENT, Quantity, Report, Steadiness, Verdict, is_first},
+    analyse::{
+        ArmReport, Comparison, EQUIVALENT, Quantity, Report, Steadiness, Verdict, is_first, two_levels,
+    },
     metric::Better,
-    numbers::{between, number, p_value, percent},
+    numbers::{between, level, number, p_value, percent},
     schedule::Length,
 };
 
@@ -69,6 +71,9 @@ pub fn text<P: Painter + Copy>(report: &Report, screen: Screen<P>) -> String {
     let steadiness = steadiness.into_iter().filter(|_| !is_steadiness_shown);
     for line in steadiness.chain(resources(report)) {
         let _ = writeln!(out, "{line}");
+    }
+    if !report.gate.is_empty() {
+        let _ = writeln!(out, "{}", limits(report));
     }
     if !notes.is_empty() {
         out.push('\n');
@@ -165,6 +170,20 @@ fn is_steadiness_shown(report: &Report) -> bool {
     report.comparisons.iter().filter_map(|one| one.steadiness.as_ref()).any(is_shown)
 }
 
+/// That answers about limits do not share the error of the verdicts, and what their energy is.
+fn limits(report: &Report) -> String {
+    let is_of_energy = report.gate.iter().any(|answer| answer.limit.starts_with("energy"));
+    let work = if is_of_energy && report.workload.metric.is_rate() {
+        "; energy is that of the same work"
+    } else {
+        ""
+    };
+    let level = level(report.schedule.confidence);
+    format!(
+        "intervals of limits hold together with {level} % confidence, apart from the verdicts above{work}"
+    )
+}
+
 /// Which arms scatter more or less than the first, or that none is shown to, and the rounds that
 /// this does not count: a typical deviation says nothing of rare ones.
 pub(super) fn steadiness(report: &Report) -> Vec<String> {
@@ -172,6 +191,11 @@ pub(super) fn steadiness(report: &Report) -> Vec<String> {
         report.comparisons.iter().filter_map(|one| Some((one, one.steadiness?))).collect();
     let Some((first, _)) = all.first() else { return Vec::new() };
     let base = &report.arms[first.base].name;
+    // Half of the rounds may be on the other level.
+    let has_levels = |one: &Comparison| {
+        let arms = [one.base, one.arm].map(|arm| report.arms[arm].summary(Quantity::Performance));
+        arms.into_iter().flatten().any(|summary| two_levels(&summary.values()).is_some())
+    };
     let said = |(one, found): &(&Comparison, Steadiness)| {
         let word = match found.verdict {
             Verdict::Better => "steadier",
@@ -180,8 +204,9 @@ pub(super) fn steadiness(report: &Report) -> Vec<String> {
         };
         let share = |deviation: f64| percent(deviation).trim_start_matches('+').to_owned();
         Some(format!(
-            "{}: {word} than {base}: typical rounds vary by {} against {} ({}).",
+            "{}: {word} than {base}: {} vary by {} against {} ({}).",
             report.arms[one.arm].name,
+            if has_levels(one) { "rounds of both levels" } else { "typical rounds" },
             share(found.spreads.1),
             share(found.spreads.0),
             p_value(found.p_corrected)
