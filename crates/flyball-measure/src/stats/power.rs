@@ -63,7 +63,7 @@ pub fn spread_of_interval(half_width: f64, pairs: usize, alpha: f64) -> f64 {
     half_width * (pairs as f64 * EFFICIENCY).sqrt() / Normal::standard().inverse_cdf(1.0 - alpha / 2.0)
 }
 
-/// Draws to either side by which [`shift_shown`] knows the noise of a comparison.
+/// Draws by which [`shift_shown`] knows the noise of a comparison.
 const DRAWS: usize = 100;
 
 /// The smallest shift, up or down, that a comparison of as many pairs with the same noise shows at
@@ -79,16 +79,17 @@ pub fn shift_shown(differences: &[f64], alpha: f64) -> Option<f64> {
     let centre = super::paired::hodges_lehmann(differences)?;
     // The same draws for the same rounds.
     let mut random = rand_pcg::Pcg64Mcg::seed_from_u64(pairs as u64);
-    // Slow rounds of one arm hide how much faster it is, and not how much slower.
-    let mut of_side = |sign: f64| {
-        let mut lows: Vec<f64> = (0..DRAWS)
-            .filter_map(|_| {
-                let mut draw = || sign * (differences[random.random_range(0..pairs)] - centre);
-                let drawn: Vec<f64> = (0..pairs).map(|_| draw()).collect();
-                // A shift is shown if it lifts the interval's lower end above 0.
-                Some(-super::paired::walsh_end(&drawn, dropped)?)
-            })
-            .collect();
+    // Slow rounds of one arm hide how much faster it is, and not how much slower. Both sides get
+    // the same draws, so that a quantity and its inverse have one answer.
+    let mut draw = || differences[random.random_range(0..pairs)] - centre;
+    let draws: Vec<Vec<f64>> = (0..DRAWS).map(|_| (0..pairs).map(|_| draw()).collect()).collect();
+    let of_side = |sign: f64| {
+        // A shift is shown if it lifts the interval's lower end above 0.
+        let low = |drawn: &Vec<f64>| {
+            let turned: Vec<f64> = drawn.iter().map(|value| sign * value).collect();
+            Some(-super::paired::walsh_end(&turned, dropped)?)
+        };
+        let mut lows: Vec<f64> = draws.iter().filter_map(low).collect();
         lows.sort_by(f64::total_cmp);
         // More than the 0.9 quantile, because the noise is known from these rounds only. The test
         // below counts how often the promise is kept.
@@ -133,6 +134,17 @@ mod tests {
             println!("noise known by {known_by:?}: {found} of 500 shown");
             assert!((400..=480).contains(&found), "{known_by:?}: {found} of 500");
         }
+    }
+
+    #[test]
+    fn a_quantity_and_its_inverse_have_one_answer() {
+        let differences: Vec<f64> = (0..30).map(|pair| (f64::from(pair) * 12.9898).sin().powi(3)).collect();
+        let inverse: Vec<f64> = differences.iter().map(|difference| -difference).collect();
+        let (one, other) = (shift_shown(&differences, 0.01), shift_shown(&inverse, 0.01));
+        assert!(
+            one.zip(other).is_some_and(|(one, other)| (one / other - 1.0).abs() < 1e-9),
+            "{one:?} {other:?}"
+        );
     }
 
     /// Of comparisons of an arm with itself, fresh ones with the printed shift show it in 9 of 10
