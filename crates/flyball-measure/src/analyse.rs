@@ -98,6 +98,15 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
     report.notes.extend(cases::note(all, &report.arms));
     report.notes.extend(notes::busy(manifest, rounds, &report.arms));
     report.notes.extend(same_time_at_other_speeds(&report));
+    if notes::runs_for_fixed_time(&report) {
+        // Equal times and energies of unequal work are not 'the same'.
+        for comparison in &mut report.comparisons {
+            comparison.shows = None;
+            if comparison.verdict == Verdict::Equivalent {
+                comparison.verdict = Verdict::NoDifferenceShown;
+            }
+        }
+    }
     report.notes.extend(notes::carry_over(rounds, &report.arms, &report.comparisons));
     let withheld = programs::withhold(&mut report);
     report.notes.extend(withheld);

@@ -180,16 +180,42 @@ pub fn same_time_at_other_speeds(report: &Report) -> Option<String> {
         Some((low, medians.iter().copied().max_by(f64::total_cmp)?))
             .filter(|_| medians.len() > 1 && low > 0.0)
     };
-    let (times, speeds) = (range(Quantity::Time)?, range(Quantity::Frequency)?);
-    (times.1 <= SAME * times.0 && speeds.1 >= OTHER * speeds.0).then(|| {
-        format!(
-            "All arms took {} s, although CPUs ran at {} to {} GHz: if the workload runs for a fixed time, slower arms did \
-             less work, and neither time nor energy compares them. Give the rate of its work then (--metric, --unit).",
-            number(times.0),
-            number(speeds.0),
-            number(speeds.1)
-        )
-    })
+    let times = range(Quantity::Time)?;
+    let speeds = range(Quantity::Frequency)
+        .filter(|speeds| times.1 <= SAME * times.0 && speeds.1 >= OTHER * speeds.0)
+        .map(|speeds| format!(", although CPUs ran at {} to {} GHz", number(speeds.0), number(speeds.1)));
+    let so_far = speeds.or_else(|| runs_for_fixed_time(report).then(String::new))?;
+    Some(format!(
+        "All arms took {} s{so_far}: if the workload runs for a fixed time, slower arms did \
+         less work, and neither time nor energy compares them. Give the rate of its work then (--metric, --unit).",
+        number(times.0)
+    ))
+}
+
+/// Whether a command seems to end after a whole number of seconds: all arms take so long and at
+/// most 0.2 % and 20 ms more, and rounds differ by less than 0.05 %.
+pub(super) fn runs_for_fixed_time(report: &Report) -> bool {
+    const SAME: f64 = 0.0005;
+    let metric = &report.workload.metric;
+    // Models always do the same work.
+    if report.workload.reader.is_none() || metric.is_rate() || metric.is_suite() || report.arms.len() < 2 {
+        return false;
+    }
+    let times: Option<Vec<(f64, f64)>> = report
+        .arms
+        .iter()
+        .map(|arm| {
+            let values = arm.summary(Quantity::Time)?.values();
+            let median = crate::stats::median(&values)?;
+            let distances: Vec<f64> = values.iter().map(|value| (value - median).abs()).collect();
+            Some((median, crate::stats::median(&distances).filter(|_| values.len() > 2)?))
+        })
+        .collect();
+    let Some(times) = times else { return false };
+    let whole = times[0].0.floor();
+    times.iter().all(|(median, distance)| {
+        whole >= 1.0 && (0.0..=0.02 + 0.002 * whole).contains(&(median - whole)) && *distance <= SAME * median
+    }) && times.iter().all(|(median, _)| (median - times[0].0).abs() <= SAME * median)
 }
 
 /// That an arm slows or speeds up the round after it, by heat, caches or turbo budget: in each

@@ -579,6 +579,23 @@ fn a_busy_machine_and_a_fixed_time_are_named() {
         report.notes
     );
     assert_eq!(same_time_at_other_speeds(&report), None);
+    // A command, which may do less work.
+    assert_eq!(report.comparisons[0].verdict, Verdict::Equivalent);
+    manifest.workload.reader = Some(Reader::WallTime);
+    let report = analyse(&manifest, &rounds);
+    let note = same_time_at_other_speeds(&report).expect("a note");
+    assert!(note.starts_with("All arms took 10.00 s: if the workload runs for a fixed time"), "{note}");
+    assert_eq!(
+        (report.comparisons[0].verdict, report.comparisons[0].shows),
+        (Verdict::NoDifferenceShown, None)
+    );
+    for round in &mut rounds {
+        round.outcome.seconds *= 1.03;
+        round.outcome.value = Some(round.outcome.seconds);
+    }
+    let report = analyse(&manifest, &rounds);
+    assert_eq!(same_time_at_other_speeds(&report), None);
+    assert_eq!(report.comparisons[0].verdict, Verdict::Equivalent);
 }
 
 #[test]

@@ -312,6 +312,22 @@ fn program<'a>(words: &[&'a str]) -> Option<&'a str> {
     names.find(|name| !is_wrapper(name)).or_else(|| words.first().map(|word| base_name(word)))
 }
 
+/// The program and the option by which a command runs for a fixed time, of those that flyball
+/// knows: wall time then says nothing of its speed.
+pub fn fixed_time(argv: &[String]) -> Option<String> {
+    let words: Vec<&str> = argv.iter().map(String::as_str).collect();
+    let name = program(&words)?;
+    let options: &[&str] = match name {
+        "stress-ng" => &["-t", "--timeout"],
+        "fio" => &["--runtime"],
+        "iperf3" => &["-t", "--time"],
+        "wrk" => &["-d", "--duration"],
+        _ => &[],
+    };
+    let is_given = |option: &&&str| words.iter().any(|word| word.split('=').next() == Some(**option));
+    options.iter().find(is_given).map(|option| format!("{name} {option}"))
+}
+
 /// The number behind the first `label` that has one.
 fn after(text: &str, label: &str) -> Option<f64> {
     text.lines().find_map(|line| number(line.split_once(label)?.1.split_whitespace().next()?))

@@ -40,6 +40,19 @@ fn pgbench_is_read() {
 }
 
 #[test]
+fn commands_of_a_fixed_time_are_recognised() {
+    for (line, want) in [
+        ("nice /usr/bin/stress-ng --cpu 1 -t 5", Some("stress-ng -t")),
+        ("fio --runtime=3 --time_based job.fio", Some("fio --runtime")),
+        ("stress-ng --cpu 1 --cpu-ops 100", None),
+        ("make -t", None),
+        ("", None),
+    ] {
+        assert_eq!(fixed_time(&words(line)).as_deref(), want, "{line}");
+    }
+}
+
+#[test]
 fn perf_bench_is_read() {
     let pipe = "# Running 'sched/pipe' benchmark:\n# Executed 10 pipe operations between two processes\n\n\
                      Total time: 0.050 [sec]\n\n       5.000000 usecs/op\n         200000 ops/sec\n";
