@@ -75,7 +75,8 @@ pub fn text<P: Painter + Copy>(report: &Report, screen: Screen<P>) -> String {
     if !report.gate.is_empty() {
         let _ = writeln!(out, "{}", limits(report));
     }
-    if !notes.is_empty() {
+    // Of one arm, nothing stands between the table and the notes.
+    if !notes.is_empty() && !out.ends_with("\n\n") {
         out.push('\n');
     }
     for note in notes {
