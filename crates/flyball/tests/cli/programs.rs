@@ -293,7 +293,7 @@ const GRIEF: &str = r#"
 phase=$1 call=$2 flyball=$3
 if [ "$5" = full ]; then mkdir disk; mount -t tmpfs -o size=512k none disk || exit 77; run=disk/run; fi
 echo 4 > mode
-printf "[mode]\nvalues = [4, 8]\nread = 'cat $PWD/mode'\nwrite = 'echo {value} > $PWD/mode'\n" > knobs.toml
+printf "[mode]\nvalues = [4, 8]\nread = 'cat $PWD/mode'\nwrite = 'echo {value} > $PWD/mode.new; mv $PWD/mode.new $PWD/mode'\n" > knobs.toml
 printf '%s\n' "[ \$1 = $phase ] && [ ! -e mended ] || return 0" \
     'n=$(cat n || echo 0); echo $((n + 1)) > n' "[ \$n = $call ] || return 0" "$4" > grief
 for one in old new; do printf '#!/bin/sh\nset -- program; . ./grief 2> /dev/null\n' > $one; chmod +x $one; done
