@@ -103,6 +103,9 @@ pub enum JournalError {
     /// An earlier flyball died during its changes, which must be restored first.
     #[error("'{}' (pid {}) ended in the middle of its changes; 'flyball restore --last' restores what it changed, 'flyball restore' everything since the first change", entry.command, entry.pid)]
     Interrupted { entry: Box<Entry> },
+    /// Undo would take the record of this place for another program's.
+    #[error("flyball does not write {location}, because it could not undo that")]
+    NoPlaceOfFlyball { location: Box<Location> },
 }
 
 /// A journal of an earlier boot that was set aside.
@@ -456,6 +459,11 @@ impl Journal {
         was: Vec<(Location, Content, Handling)>,
         writes: Vec<Announced>,
     ) -> Result<(), JournalError> {
+        // On a read, such a record is foreign and is not restored (Contents::take).
+        let mut all = was.iter().map(|(location, ..)| location).chain(writes.iter().map(|one| &one.location));
+        if let Some(location) = all.find(|location| !location.is_flyballs()) {
+            return Err(JournalError::NoPlaceOfFlyball { location: Box::new(location.clone()) });
+        }
         // A location first seen after a write may be its result: it need not exist once everything
         // is restored.
         let late = self.contents.interrupted().is_some_and(|entry| entry.writes > 0);

@@ -66,6 +66,19 @@ fn what_was_written_is_read_back() {
     assert_eq!(goals.0[&location(1)].was, text("powersave\n"));
 }
 
+/// Its record would be taken for another program's, and the restoration would call itself whole.
+#[test]
+fn a_place_that_could_not_be_undone_is_not_announced() {
+    let (_folder, state) = state();
+    let mut journal = Journal::open(&state, "live", Some("boot-1")).unwrap().0;
+    journal.begin(Purpose::Set, "flyball set").unwrap();
+    let elsewhere = Location::file("/sys/class/hwmon/hwmon0/pwm1");
+    let foreign = Announced { location: elsewhere.clone(), ..write(0, "1\n", "2") };
+    assert!(journal.announce(Vec::new(), vec![foreign]).is_err());
+    assert!(journal.announce(vec![(elsewhere, text("1\n"), handling())], Vec::new()).is_err());
+    assert!(Journal::load(&state).unwrap().unwrap().entries[0].was.is_empty());
+}
+
 #[test]
 fn every_torn_end_is_tolerated_and_cut() {
     let (_folder, state) = state();
