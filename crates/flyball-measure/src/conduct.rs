@@ -76,6 +76,8 @@ pub enum Event<'a> {
     },
     /// A stop was requested, and the arms' cleanup runs. Another request ends that.
     CleanUp,
+    /// Another block would not fit into the time; so many count.
+    TimeUp { blocks: usize },
 }
 
 /// How a comparison ended.
@@ -333,7 +335,7 @@ impl Conductor<'_> {
         let began = self.host.now();
         let mut clock = Clock::default();
         let mut done = 0;
-        let mut number = 0;
+        let (mut number, mut blocks) = (0, 0);
         while let Some((together, turns)) = self.turns(directory, boot, number, &arms) {
             let warm_up = number < schedule.warm_up;
             if number >= schedule.warm_up + schedule.most() {
@@ -399,14 +401,9 @@ impl Conductor<'_> {
                 }
             }
             of += fix_rounds(directory, boot, arms.len(), number)?;
-            // Judged after whole blocks, so that arms keep equal numbers of rounds. A fixed-sample
-            // test at every look would find false differences in every fifth comparison; these
-            // intervals hold over all looks.
-            if let Length::Until { least, .. } = schedule.length
-                && !warm_up
-                && number - schedule.warm_up >= least
-                && is_known(&directory.manifest, &directory.rounds, boot)
-            {
+            blocks += if due.is_empty() { 0 } else { together };
+            let spent = self.host.now().saturating_sub(began).as_secs_f64();
+            if is_over(directory, boot, number, spent / blocks.max(1) as f64, spent, progress)? {
                 break;
             }
         }
@@ -683,6 +680,30 @@ impl Conductor<'_> {
             self.host.sleep(left.min(Duration::from_millis(100)));
         }
     }
+}
+
+/// Whether the comparison ends with the block before `number`: its time is used up, or enough is
+/// known.
+fn is_over(
+    directory: &mut RunDirectory,
+    boot: usize,
+    number: usize,
+    block_seconds: f64,
+    spent: f64,
+    progress: &mut dyn FnMut(&Event<'_>),
+) -> Result<bool, RecordError> {
+    let schedule = &mut directory.manifest.schedule;
+    let counted = number.saturating_sub(schedule.warm_up);
+    if schedule.is_time_up(spent + block_seconds, counted) {
+        directory.save()?;
+        progress(&Event::TimeUp { blocks: counted });
+        return Ok(true);
+    }
+    // Judged after whole blocks, so that arms keep equal numbers of rounds. A fixed-sample test at
+    // every look would find false differences in every fifth comparison; these intervals hold over
+    // all looks.
+    Ok(matches!(schedule.length, Length::Until { least, .. } if counted >= least.max(1))
+        && is_known(&directory.manifest, &directory.rounds, boot))
 }
 
 /// Fixes the number of blocks by the time of the warm-up, which ends with the block before `number`.

@@ -641,6 +641,7 @@ impl Manifest {
         within("the pause before a round", cool_down, 0.0, 86_400.0)?;
         within("the interval of the meters", interval, 0.0, 86_400.0)?;
         within("the time of the rounds", self.schedule.least_seconds.unwrap_or(0.0), 0.0, 86_400.0)?;
+        within("the time of the comparison", self.schedule.most_seconds.unwrap_or(0.0), 0.0, 3e7)?;
         within("the number of warm-up rounds", warm_up as f64, 0.0, 1e6)?;
         match length {
             Length::Search { most, cut } => {
@@ -749,6 +750,7 @@ pub(crate) mod tests {
                 random_layout: false,
                 timeout: None,
                 least_seconds: None,
+                most_seconds: None,
                 limits: Vec::new(),
             },
             quiet: None,

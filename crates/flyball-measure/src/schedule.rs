@@ -80,6 +80,10 @@ pub struct Schedule {
     /// seconds. Then their number is fixed and this is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub least_seconds: Option<f64>,
+    /// The comparison ends with the last block that fits into this time, in seconds from its first
+    /// round on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most_seconds: Option<f64>,
     /// Limits as typed. A comparison that runs until it is decided (`Length::Until`) decides these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<String>,
@@ -100,6 +104,19 @@ impl Schedule {
             let wanted = block_seconds.map_or(0, |seconds| (least / seconds).ceil() as usize);
             *rounds = wanted.min(MAX_ROUNDS).max(*rounds);
         }
+    }
+
+    /// Returns whether the time is used up if the next block ends `next` seconds after the first
+    /// round began. The `done` blocks that count until now are then all. Only the sums of blocks
+    /// decide, to which all arms add alike, so tests of signs stay exact.
+    pub fn is_time_up(&mut self, next: f64, done: usize) -> bool {
+        if done == 0 || self.most_seconds.is_none_or(|most| next <= most) {
+            return false;
+        }
+        if let Length::Rounds(most) | Length::Until { most, .. } = &mut self.length {
+            *most = done.min(*most);
+        }
+        true
     }
 
     /// The pause before each round.
@@ -215,6 +232,7 @@ mod tests {
             random_layout: false,
             timeout: None,
             least_seconds: None,
+            most_seconds: None,
             limits: Vec::new(),
         }
     }
@@ -243,6 +261,17 @@ mod tests {
         let mut fixed = schedule(1);
         fixed.fix_rounds(Some(0.05));
         assert_eq!(fixed.length, Length::Rounds(10));
+    }
+
+    #[test]
+    fn a_block_that_does_not_fit_is_not_begun() {
+        let mut schedule = Schedule { most_seconds: Some(10.0), ..schedule(1) };
+        assert!(!schedule.is_time_up(11.0, 0), "only the warm-up is over");
+        assert!(!schedule.is_time_up(10.0, 3));
+        assert!(schedule.is_time_up(10.1, 3));
+        assert_eq!(schedule.length, Length::Rounds(3));
+        schedule.most_seconds = None;
+        assert!(!schedule.is_time_up(1e9, 3));
     }
 
     #[test]

@@ -1703,6 +1703,7 @@ class Schedule(TypedDict):
     least_seconds: NotRequired[float]
     length: Length
     limits: NotRequired[List[str]]
+    most_seconds: NotRequired[float]
     random_layout: NotRequired[bool]
     seed: int
     timeout: NotRequired[float]

@@ -100,6 +100,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let has_programs = manifest.arms.iter().any(|arm| arm.program.is_some());
     manifest.schedule.random_layout = has_programs && !args.fixed_layout;
     manifest.schedule.timeout = args.timeout;
+    manifest.schedule.most_seconds = args.max_time;
     manifest.schedule.least_seconds = least_seconds(args, &manifest);
     manifest.schedule.limits = args.forms.fail_if.iter().map(ToString::to_string).collect();
     manifest.experiment = experiment;

@@ -13,7 +13,7 @@ use crate::{
 
 /// Options that the file of `--experiment` may have, by their ids; on the command line they exclude
 /// `--experiment`.
-pub(super) const OPTIONS: [&str; 48] = [
+pub(super) const OPTIONS: [&str; 49] = [
     "matrix",
     "rounds",
     "until",
@@ -60,6 +60,7 @@ pub(super) const OPTIONS: [&str; 48] = [
     "load",
     "ready",
     "timeout",
+    "max_time",
     "fixed_layout",
     "min_rounds",
 ];
@@ -139,6 +140,11 @@ pub(crate) struct Args {
     /// With --until or --bisect: maximum number of blocks [default: 200].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000), hide_short_help = true)]
     pub(super) max_rounds: Option<u32>,
+
+    /// End with the last block that fits into this time, with the warm-up: 90s, 10min. A run that
+    /// ends by time is as sound as one of so many rounds.
+    #[arg(long, value_name = "TIME", conflicts_with = "bisect", value_parser = super::rounds::parse_timeout, hide_short_help = true)]
+    pub(super) max_time: Option<f64>,
 
     /// With --until: minimum number of blocks [default: 6].
     #[arg(long, alias = "min-runs", value_name = "COUNT", requires = "until", conflicts_with = "rounds", value_parser = clap::value_parser!(u32).range(3..=100_000), hide_short_help = true)]

@@ -176,6 +176,7 @@ pub(in crate::commands) fn manifest(
             random_layout: false,
             timeout: None,
             least_seconds: None,
+            most_seconds: None,
             limits: Vec::new(),
         },
         boots: Vec::new(),

@@ -52,6 +52,9 @@ impl Progress {
                 terminal::redraw(&line(0, *of, &arm.name));
             }
             Event::Begin { .. } => {}
+            Event::TimeUp { blocks } => {
+                eprintln!("flyball: another block would go beyond --max-time; {blocks} count");
+            }
             Event::CleanUp => eprintln!("flyball: stopping: --cleanup runs, and Ctrl-C ends it"),
             Event::Over { round, done, of, ends_block, .. } => {
                 let spent = self.began.elapsed();
