@@ -93,7 +93,10 @@ impl Location {
     /// The kernel's error; `EINVAL` for a register content that is not a number.
     pub fn write(&self, host: &dyn Host, content: &[u8]) -> Result<(), HostError> {
         match self {
-            Location::File(path) => host.write(path, content),
+            Location::File(path) => {
+                check_sensor(host, path)?;
+                host.write(path, content)
+            }
             Location::Partition(path) => partition::write(host, path, &String::from_utf8_lossy(content)),
             Location::Command(knob) => knob.write(host, content),
             Location::SpeedSelect(setting) => setting.write(host, &String::from_utf8_lossy(content)),
@@ -122,6 +125,18 @@ impl Location {
             _ => self.write(host, content),
         }
     }
+}
+
+/// Numbers of hwmon change when a driver is loaded again, and graphics cards have a file of the same
+/// name: a limit of a processor is written to its management port alone.
+fn check_sensor(host: &dyn Host, path: &str) -> Result<(), HostError> {
+    let Some(folder) = path.strip_prefix(HWMON).and_then(|_| path.strip_suffix("/power1_cap")) else {
+        return Ok(());
+    };
+    if host.read(&format!("{folder}/name"))?.trim() == PORT_SENSOR {
+        return Ok(());
+    }
+    Err(HostError::new(flyball_host::Op::Write, path.to_owned(), Errno::NODEV))
 }
 
 impl Location {
@@ -174,6 +189,10 @@ impl FromStr for Location {
     }
 }
 
+const HWMON: &str = "/sys/class/hwmon/";
+/// The sensors of an EPYC's management port (drivers/platform/x86/amd/hsmp/hwmon.c).
+pub(crate) const PORT_SENSOR: &str = "amd_hsmp_hwmon";
+
 /// Directories in which flyball writes files. A path in a journal never leads elsewhere, whatever
 /// wrote the journal. A test compares this with the table.
 const ROOTS: &[&str] = &[
@@ -204,7 +223,7 @@ impl Location {
         match self {
             Location::File(path) => {
                 // Of hwmon only this: fans are there too.
-                let is_cap = path.starts_with("/sys/class/hwmon/") && path.ends_with("/power1_cap");
+                let is_cap = path.starts_with(HWMON) && path.ends_with("/power1_cap");
                 is_plain(path) && (is_cap || ROOTS.iter().any(|root| path.starts_with(root)))
             }
             // Removing a group moves its tasks to the root group, so only groups that flyball

@@ -7,7 +7,7 @@ use flyball_host::{CpuList, Host};
 use flyball_sst::{cpus::CpuMap, layout::Layout};
 
 use super::Snapshot;
-use crate::{At, Belongs, Place, Scope, Topology, topology::CPUS};
+use crate::{At, Belongs, Place, Scope, Topology, location::PORT_SENSOR, topology::CPUS};
 
 const POWERCAP: &str = "/sys/class/powercap";
 const PROFILE_DEVICES: &str = "/sys/class/platform-profile";
@@ -227,9 +227,8 @@ fn find_profile_devices(host: &dyn Host, topology: &Topology) -> Vec<Place> {
 fn find_sockets(host: &dyn Host, topology: &Topology) -> Vec<Place> {
     let is_port = |name: &String| name.starts_with("AMDI0097:");
     let ports: Vec<String> = host.list(PLATFORM).unwrap_or_default().into_iter().filter(is_port).collect();
-    let is_sensor = |name: &String| {
-        host.read(&format!("{HWMON}/{name}/name")).is_ok_and(|driver| driver == "amd_hsmp_hwmon")
-    };
+    let is_sensor =
+        |name: &String| host.read(&format!("{HWMON}/{name}/name")).is_ok_and(|driver| driver == PORT_SENSOR);
     let hwmons: Vec<String> = host.list(HWMON).unwrap_or_default().into_iter().filter(is_sensor).collect();
     let packages = topology.packages();
     let place = |socket: usize| {
