@@ -77,6 +77,8 @@ enum Map {
     Inverted,
     /// always, never; auto has no equivalent.
     Turbo,
+    /// TLP's words for EPP, which were those of EPB.
+    Preference,
     /// TuneD's words for EPB.
     Bias,
     /// A latency in microseconds, or an idle state by name.
@@ -89,7 +91,7 @@ const TLP: &[(&str, Id, Map)] = &[
     ("CPU_SCALING_GOVERNOR", Id::Governor, Map::Word),
     ("CPU_SCALING_MIN_FREQ", Id::MinFreq, Map::Kilohertz),
     ("CPU_SCALING_MAX_FREQ", Id::MaxFreq, Map::Kilohertz),
-    ("CPU_ENERGY_PERF_POLICY", Id::Epp, Map::Word),
+    ("CPU_ENERGY_PERF_POLICY", Id::Epp, Map::Preference),
     ("CPU_MIN_PERF", Id::MinPerfPct, Map::Number),
     ("CPU_MAX_PERF", Id::MaxPerfPct, Map::Number),
     ("CPU_BOOST", Id::Turbo, Map::Switch),
@@ -133,6 +135,11 @@ impl Map {
         match self {
             Map::Word if is_word(text) => Ok(text.to_owned()),
             Map::Word => Err("not a word of the kernel"),
+            Map::Preference => match text {
+                "normal" => Ok("default".to_owned()),
+                "powersave" => Ok("power".to_owned()),
+                _ => Map::Word.value(&text.replace('-', "_")),
+            },
             Map::Number => number(),
             Map::Kilohertz => Ok(format!("{} kHz", number()?)),
             Map::Switch | Map::Inverted => match (text, matches!(self, Map::Inverted)) {
@@ -205,10 +212,6 @@ impl Import {
                 return Err(bad);
             }
             let value = shell_word(value).ok_or(bad)?;
-            // An empty value switches the setting off in TLP.
-            if value.is_empty() {
-                continue;
-            }
             let (base, on) = match plain.rsplit_once("_ON_") {
                 Some((base, "AC")) => (base, Some(Supply::Ac)),
                 Some((base, "BAT")) => (base, Some(Supply::Battery)),
@@ -219,8 +222,17 @@ impl Import {
                 _ => (plain, None),
             };
             match TLP.iter().find(|(known, ..)| *known == base && plain == name) {
+                // TLP leaves alone what has no value, and what an earlier line of its configuration set.
+                Some(&(_, id, map))
+                    if value.is_empty() || (value == "0" && matches!(map, Map::Kilohertz)) =>
+                {
+                    if on.is_none_or(|on| on == self.supply) {
+                        self.settings.remove(&id);
+                    }
+                }
+                None if value.is_empty() => {}
                 Some(_) if on.is_some_and(|on| on != self.supply) => self.leave(line, plain, OTHER_SUPPLY),
-                // Of several profiles TLP writes each in turn, so that the last one counts.
+                // Of several profiles, the last that the firmware has.
                 Some(&(_, id, map)) => {
                     let values = value.split_whitespace().rev().collect();
                     self.set(line, plain, (id, map), values);
@@ -248,7 +260,9 @@ impl Import {
             let Some((_, options)) = sections.last_mut() else {
                 return Err(ImportError { line, what: "a setting before the first section" });
             };
-            options.push((line, name.trim(), value.trim()));
+            // TuneD's reader ends a value at a # after a blank.
+            let comment = if self.program == Program::Tuned { value.find(" #") } else { None };
+            options.push((line, name.trim(), value[..comment.unwrap_or(value.len())].trim()));
         }
         for (section, options) in &sections {
             match self.program {
@@ -279,7 +293,16 @@ impl Import {
     fn plugin(&mut self, section: &str, options: &[Line<'_>]) {
         let value_of = |wanted: &str| options.iter().find(|(_, name, _)| *name == wanted);
         let plugin = value_of("type").map_or(section, |(.., value)| value);
-        let is_part = value_of("devices").or(value_of("devices_udev_regex")).is_some();
+        let is_on = |value: &str| ["1", "true", "yes", "on"].iter().any(|on| value.eq_ignore_ascii_case(on));
+        let has = |names: [&str; 2]| names.into_iter().any(|name| value_of(name).is_some());
+        let skipped = match () {
+            () if value_of("enabled").is_some_and(|(.., value)| !is_on(value)) => {
+                Some("its section is switched off (enabled)")
+            }
+            () if has(["cpuinfo_regex", "uname_regex"]) => Some("for some machines only"),
+            () if has(["devices", "devices_udev_regex"]) => Some("for some devices only"),
+            () => None,
+        };
         for &(line, name, value) in options {
             let whole = format!("[{section}] {name}");
             let found = TUNED.iter().find(|(known, ..)| known.split_once('.') == Some((plugin, name)));
@@ -287,9 +310,9 @@ impl Import {
                 None if (section, name) == ("main", "include") => {
                     self.leave(line, &whole, "import the included profile too");
                 }
-                None if matches!((section, name), ("main", "summary")) || name == "type" => {}
+                None if matches!((section, name), ("main", "summary") | (_, "type" | "enabled")) => {}
                 None => self.leave(line, &whole, NO_EQUIVALENT),
-                Some(_) if is_part => self.leave(line, &whole, "for some devices only"),
+                Some(_) if skipped.is_some() => self.leave(line, &whole, skipped.unwrap_or_default()),
                 Some(_) if value.contains("${") => self.leave(line, &whole, "the value has a variable"),
                 Some(&(_, id, map)) => {
                     self.set(line, &whole, (id, map), value.split('|').map(str::trim).collect());
@@ -404,10 +427,19 @@ mod tests {
     }
 
     #[test]
+    fn tlp_leaves_alone_what_has_no_value() {
+        let text = "CPU_BOOST_ON_AC=1\nCPU_ENERGY_PERF_POLICY_ON_AC=balance-power\nCPU_SCALING_MAX_FREQ_ON_AC=0\n\
+                    CPU_BOOST_ON_AC=\"\"\n";
+        let profile = import(Program::Tlp, Supply::Ac, text).0;
+        assert_eq!(profile, "epp = \"balance_power\" # line 2");
+    }
+
+    #[test]
     fn tuned_has_alternatives_and_plugins() {
         let text = "[main]\nsummary=x\ninclude=balanced\n[cpu]\ngovernor=schedutil|ondemand\nenergy_perf_bias=powersave|power\n\
-                    force_latency=cstate.id_no_zero:1|3\nmin_perf_pct=100\nno_turbo=0\n[fast]\ntype=cpu\ndevices=cpu0\ngovernor=performance\n\
-                    [sysctl]\nvm.swappiness=10\n[acpi]\nplatform_profile=low-power|quiet\n";
+                    force_latency=cstate.id_no_zero:1|3\nmin_perf_pct=100\nno_turbo=0 # on\n[fast]\ntype=cpu\ndevices=cpu0\ngovernor=performance\n\
+                    [sysctl]\nvm.swappiness=10\n[acpi]\nplatform_profile=low-power|quiet\n\
+                    [off]\ntype=cpu\nenabled=false\ngovernor=powersave\n";
         let (profile, left) = import(Program::Tuned, Supply::Ac, text);
         for line in [
             "governor = [\"schedutil\", \"ondemand\"] # line 5",
@@ -426,6 +458,7 @@ mod tests {
                 "12 [fast] devices: no equivalent",
                 "13 [fast] governor: for some devices only",
                 "15 [sysctl] vm.swappiness: no equivalent",
+                "21 [off] governor: its section is switched off (enabled)",
             ]
         );
     }
