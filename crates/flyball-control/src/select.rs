@@ -31,8 +31,11 @@ pub fn select(selector: &str, topology: &Topology) -> Result<CpuList, SelectErro
     Ok(cpus)
 }
 
+const NO_CACHES: &str = "the caches are not known here; write CPU numbers";
+
 fn one(part: &str, topology: &Topology) -> Result<CpuList, SelectError> {
     let bad = |why: String| SelectError { part: part.to_owned(), why };
+    let caches = || topology.caches.as_deref().ok_or_else(|| bad(NO_CACHES.to_owned()));
     match part.to_ascii_lowercase().as_str() {
         "" => return Err(bad(format!("it is empty; {FORMS}"))),
         "all" => return Ok(topology.present.clone()),
@@ -95,12 +98,13 @@ fn one(part: &str, topology: &Topology) -> Result<CpuList, SelectError> {
         }
         "ccd" => {
             let wanted = numbers()?;
-            let caches = topology.caches.as_deref().unwrap_or_default();
+            let caches = caches()?;
             let is_wanted = |(number, _): &(usize, &LastCache)| wanted.matches(&[*number as u32]);
             let cpus = caches.iter().enumerate().filter(is_wanted).flat_map(|(_, cache)| cache.cpus.iter());
             (cpus.collect(), listed(0..caches.len()))
         }
         "cache" => {
+            caches()?;
             let there =
                 topology.big_cache().map_or("none, because no L3 cache is larger than another", |_| "big");
             let big = topology.big_cache().filter(|_| value.eq_ignore_ascii_case("big"));
