@@ -4,9 +4,13 @@
 use super::report::Summary;
 use crate::stats;
 
-/// Returns the unit of the last digit that any of these values has: 1 at most, because zeros before
-/// the point may be digits too. Values may have been scaled, as from nanoseconds to seconds, which
-/// leaves noise behind the twelfth digit.
+/// An arm with fewer different values does not show how it is rounded.
+const DIFFERENT: usize = 3;
+
+/// Returns the unit of the last digit other than 0 that any of these values has. Zeros at all ends
+/// may be digits too, but a step that is too large makes no difference where there is none. Values
+/// may have been scaled, as from nanoseconds to seconds, which leaves noise behind the twelfth
+/// digit.
 fn last_digit(values: &[f64]) -> f64 {
     let exponent = |value: &f64| {
         let text = format!("{value:.11e}");
@@ -14,7 +18,12 @@ fn last_digit(values: &[f64]) -> f64 {
         let digits = mantissa.trim_end_matches('0').split_once('.')?.1.len();
         Some(exponent.parse::<i32>().ok()? - digits as i32)
     };
-    10.0_f64.powi(values.iter().filter_map(exponent).min().unwrap_or(0).min(0))
+    let exponent = values.iter().filter_map(exponent).min().unwrap_or(0);
+    10.0_f64.powi(exponent)
+}
+
+fn are_different(sorted: &[f64]) -> bool {
+    sorted.chunk_by(|one, other| one == other).nth(DIFFERENT - 1).is_some()
 }
 
 /// The step in which the values of two arms come, as a fraction of the smallest: their last digit,
@@ -29,7 +38,11 @@ pub(super) fn step_of<const N: usize>(mut all: [Vec<f64>; N]) -> f64 {
     for values in &mut all {
         values.sort_by(f64::total_cmp);
     }
-    let digit = all.iter().map(|values| last_digit(values)).fold(f64::INFINITY, f64::min);
+    // An arm may be rounded more coarsely than another: 99.7 and 100 have three digits each.
+    let digits = all.iter().filter(|values| are_different(values)).map(|values| last_digit(values));
+    let digit = digits
+        .max_by(f64::total_cmp)
+        .unwrap_or_else(|| all.iter().map(|values| last_digit(values)).fold(f64::INFINITY, f64::min));
     let ticks = all.iter().filter_map(|values| {
         let distances = values.windows(2).map(|pair| pair[1] - pair[0]);
         let is_repeated = distances.clone().any(|distance| distance == 0.0);
@@ -74,4 +87,20 @@ pub(crate) fn two_levels(values: &[f64]) -> Option<[(f64, usize); 2]> {
 /// verdicts are then about typical rounds.
 pub(crate) fn is_uneven(summary: &Summary) -> bool {
     !summary.outliers.is_empty() || summary.is_judged && two_levels(&summary.values()).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounding_to_hundreds_or_to_few_digits_is_a_step() {
+        let hundreds = [vec![12300.0, 12200.0, 12400.0], vec![12300.0, 12500.0, 12400.0]];
+        assert_eq!(step_of(hundreds), 100.0 / 12200.0);
+        let digits = [vec![99.5, 99.7, 99.6], vec![100.0, 102.0, 101.0]];
+        assert_eq!(step_of(digits), 1.0 / 99.5);
+        let same = [vec![1000.0; 8], vec![1000.0; 8]];
+        assert_eq!(step_of(same), 1.0);
+        assert_eq!(step_of([vec![12300.0; 8], vec![12300.0; 8]]), 100.0 / 12300.0);
+    }
 }
