@@ -40,7 +40,7 @@ use self::{
     take::{QuietDuringArms, Taken},
 };
 use super::{
-    report::{Forms, write_and_print},
+    report::{Forms, check_limits, write_and_print},
     trace::writer,
 };
 use crate::{
@@ -87,8 +87,9 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let knobs = user_knobs::commands(&user_knobs::read(&*host, &args.measuring.knob)?);
     let (arms, workload) = arms_and_workload(&*host, args, &knobs)?;
     take::check(&*host, &arms)?;
-    if arms.len() == 1 && (args.until == Some(Until::Decided) || !args.forms.fail_if.is_empty()) {
-        return Err(Failure::usage("--fail-if and --until decided need a second program to compare with"));
+    check_limits(&args.forms, arms.len())?;
+    if arms.len() == 1 && args.until == Some(Until::Decided) {
+        return Err(Failure::usage("--until decided needs a second program to compare with"));
     }
     let meters = Meters::find(&*host, workload.command.cpus.as_ref());
     let has_energy = !meters.list().energy.is_empty() || args.measuring.power_command.is_some();

@@ -237,6 +237,7 @@ pub(crate) fn write_and_print(
     forms: &Forms,
     as_png: bool,
 ) -> Result<Exit, Failure> {
+    check_limits(forms, directory.manifest.arms.len())?;
     let report = judge(directory, &forms.fail_if);
     let screen = || render::Screen { width: terminal::columns(), painter: Paint::stdout() };
     // Known from the files: a report is made where the machine is not.
@@ -274,11 +275,21 @@ pub(crate) fn write_and_print(
     }
     Ok(match report.gate.iter().map(|answer| answer.verdict).max() {
         Some(GateVerdict::Over) => Exit::Over,
-        Some(GateVerdict::CannotTell) => Exit::CannotTell,
-        // There is nothing of this arm that could be compared.
+        // There is nothing of this arm that could be compared. A job may let 'cannot tell' pass.
         _ if report.arms.iter().any(|arm| arm.rounds == 0 && !arm.left_out.is_empty()) => Exit::Failed,
+        Some(GateVerdict::CannotTell) => Exit::CannotTell,
         Some(GateVerdict::Within) | None => Exit::Done,
     })
+}
+
+/// Refuses limits where there is nothing to compare.
+pub(crate) fn check_limits(forms: &Forms, arms: usize) -> Result<(), Failure> {
+    match arms {
+        1 if !forms.fail_if.is_empty() => {
+            Err(Failure::usage("--fail-if needs a second program to compare with"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Bytes of a selftest's CSV file; its script writes some 10 kB.

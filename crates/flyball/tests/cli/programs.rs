@@ -116,7 +116,7 @@ fn programs_that_cannot_run_are_refused() {
         (&["./a", "./folder"][..], 2, "./folder is a directory"),
         (&["./a", "./a", "--shell", "nosuchshell"], 2, "no such program"),
         (&["./a", "./a", "--amount", "5"], 2, "give --workload too"),
-        (&["./a", "--fail-if", "time > 2%"], 2, "need a second program"),
+        (&["./a", "--fail-if", "time > 2%"], 2, "needs a second program"),
         (&["--in", "nodir,folder", "./b"], 2, "--in nodir: "),
         (&["./a", "./a", "--input", "."], 2, "--input .: is a directory"),
         (&["./a", "./a", "--export-json", "."], 2, "cannot write .: Is a directory"),
