@@ -333,9 +333,7 @@ impl Conductor<'_> {
             .collect();
         let mut of = schedule.rounds(arms.len()).saturating_sub(done_before.len());
         let began = self.host.now();
-        let mut clock = Clock::default();
-        let mut done = 0;
-        let (mut number, mut blocks) = (0, 0);
+        let (mut clock, mut done, mut number) = (Clock::default(), 0, 0);
         while let Some((together, turns)) = self.turns(directory, boot, number, &arms) {
             let warm_up = number < schedule.warm_up;
             if number >= schedule.warm_up + schedule.most() {
@@ -344,7 +342,9 @@ impl Conductor<'_> {
             number += together;
             let is_due = |turn: &Turn| warm_up || !done_before.contains(&(turn.block, turn.arm));
             let due: Vec<Turn> = turns.into_iter().filter(is_due).collect();
+            let pair_began = self.host.now();
             self.rebuild(set_up, &directory.manifest, &due)?;
+            let mut preparing = self.host.now().saturating_sub(pair_began);
             for (at, turn) in due.iter().enumerate() {
                 let Turn { number, block, place, arm, ends_block } = *turn;
                 if self.stop.asked() {
@@ -360,7 +360,9 @@ impl Conductor<'_> {
                 let watched = self.watched(directory, arm);
                 self.workload.limit(time_limit(directory, boot));
                 self.workload.begin_arm(&arm_data, schedule.padding(number, place));
+                let before = self.host.now();
                 self.set_up(set_up, arm, &arm_data, &schedule)?;
+                preparing += self.host.now().saturating_sub(before);
                 let Ran { notes, mut outcome, readings, trace, speed, conditions, void } =
                     self.round(&arm_data, &schedule, trace, watched)?;
                 if let Some(other) = other_output(directory, &outcome) {
@@ -401,9 +403,10 @@ impl Conductor<'_> {
                 }
             }
             of += fix_rounds(directory, boot, arms.len(), number)?;
-            blocks += if due.is_empty() { 0 } else { together };
-            let spent = self.host.now().saturating_sub(began).as_secs_f64();
-            if is_over(directory, boot, number, spent / blocks.max(1) as f64, spent, progress)? {
+            let now = self.host.now();
+            let block = now.saturating_sub(pair_began + preparing).as_secs_f64() / together as f64;
+            let spent = now.saturating_sub(began).as_secs_f64();
+            if !due.is_empty() && is_over(directory, boot, number, (spent, block), progress)? {
                 break;
             }
         }
@@ -683,20 +686,24 @@ impl Conductor<'_> {
 }
 
 /// Whether the comparison ends with the block before `number`: its time is used up, or enough is
-/// known.
+/// known. `spent` is the session's time, `block` that of a block like the last, in seconds.
 fn is_over(
     directory: &mut RunDirectory,
     boot: usize,
     number: usize,
-    block_seconds: f64,
-    spent: f64,
+    (spent, block): (f64, f64),
     progress: &mut dyn FnMut(&Event<'_>),
 ) -> Result<bool, RecordError> {
     let schedule = &mut directory.manifest.schedule;
     let counted = number.saturating_sub(schedule.warm_up);
-    if schedule.is_time_up(spent + block_seconds, counted) {
+    let is_last = counted >= schedule.most();
+    let next = schedule.together(counted, schedule.most().max(counted + 1));
+    let end = spent + block * next as f64;
+    if schedule.is_time_up(end, counted) {
         directory.save()?;
-        progress(&Event::TimeUp { blocks: counted });
+        if !is_last {
+            progress(&Event::TimeUp { blocks: counted });
+        }
         return Ok(true);
     }
     // Judged after whole blocks, so that arms keep equal numbers of rounds. A fixed-sample test at

@@ -80,8 +80,8 @@ pub struct Schedule {
     /// seconds. Then their number is fixed and this is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub least_seconds: Option<f64>,
-    /// The comparison ends with the last block that fits into this time, in seconds from its first
-    /// round on.
+    /// A session ends with the last block that fits into this time, in seconds from its first round
+    /// on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most_seconds: Option<f64>,
     /// Limits as typed. A comparison that runs until it is decided (`Length::Until`) decides these.

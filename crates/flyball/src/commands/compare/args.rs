@@ -123,9 +123,9 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_name = "TEST", conflicts_with_all = ["arm", "arms", "matrix", "workload", "model", "command", "observer"], hide_short_help = true)]
     pub(super) selftest: Option<Selftest>,
 
-    /// Rounds per arm [default: 15, with --suite 20; of programs so short that these take less than
-    /// 3 s, so many that they take 3 s, at most 200]. A block has one round of every arm. With
-    /// --selftest the default is 3.
+    /// Rounds per arm [default: 15]. A block has one round of every arm. The default is 20 with
+    /// --suite and 3 with --selftest. Programs without hooks that would take less than 3 s in all run
+    /// more often: as often as fits into 3 s, at most 200 times.
     #[arg(long, alias = "runs", value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) rounds: Option<u32>,
 
@@ -141,8 +141,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000), hide_short_help = true)]
     pub(super) max_rounds: Option<u32>,
 
-    /// End with the last block that fits into this time, with the warm-up: 90s, 10min. A run that
-    /// ends by time is as sound as one of so many rounds.
+    /// Begin no block that would end after this time, which includes the warm-up: 90s, 10min. Two
+    /// blocks run at least. The verdict is as sound as after a fixed number of rounds.
     #[arg(long, value_name = "TIME", conflicts_with = "bisect", value_parser = super::rounds::parse_timeout, hide_short_help = true)]
     pub(super) max_time: Option<f64>,
 
@@ -186,7 +186,7 @@ pub(crate) struct Args {
     /// Continue a comparison, after an interruption or another boot.
     // All of these are in the manifest: rounds of another kind could not be compared with those
     // that are there.
-    #[arg(long, value_name = "DIR", help_heading = RESULTS, conflicts_with_all = ["arm", "arms", "aa", "in", "parameter", "matrix", "selftest", "output", "rounds", "until", "seed", "trace", "observer", "quiet", "knob", "command", "workload", "bisect"])]
+    #[arg(long, value_name = "DIR", help_heading = RESULTS, conflicts_with_all = ["arm", "arms", "aa", "in", "parameter", "matrix", "selftest", "output", "rounds", "until", "max_time", "seed", "trace", "observer", "quiet", "knob", "command", "workload", "bisect"])]
     pub(super) resume: Option<PathBuf>,
 
     /// Show writes and duration, and run nothing.

@@ -79,7 +79,10 @@ pub(super) fn length(args: &Args, arms: usize, correction: Correction) -> Length
 /// can take longer than what they prepare.
 pub(super) fn least_seconds(args: &Args, manifest: &Manifest) -> Option<f64> {
     const LEAST: f64 = 3.0;
-    let asks = args.rounds.is_some() || args.until.is_some() || args.workload.suite.is_some();
+    let asks = args.measuring.warm_up == 0
+        || args.rounds.is_some()
+        || args.until.is_some()
+        || args.workload.suite.is_some();
     let mut programs = manifest.arms.iter().map(|arm| arm.program.as_ref());
     let is_plain = programs.all(|program| program.is_some_and(|program| program.server.is_none()));
     (!asks && is_plain && manifest.workload.hooks.is_empty() && !manifest.machine.simulated).then_some(LEAST)

@@ -17,6 +17,8 @@ pub(super) struct Progress {
     first: Option<Duration>,
     /// When the last line about a block was printed.
     told: Instant,
+    /// Seconds that it may take.
+    most: f64,
     /// A search says itself after each block how far it is.
     is_search: bool,
 }
@@ -41,7 +43,8 @@ impl Progress {
         };
         let plan = format!("{warm_up} warm-up and {most} of {arms}{pauses}");
         let is_search = matches!(length, Length::Search { .. });
-        Progress { plan, began: Instant::now(), told: Instant::now(), first: None, is_search }
+        let most = manifest.schedule.most_seconds.unwrap_or(f64::INFINITY);
+        Progress { plan, most, began: Instant::now(), told: Instant::now(), first: None, is_search }
     }
 
     pub(super) fn show(&mut self, event: &Event<'_>) {
@@ -59,7 +62,8 @@ impl Progress {
             Event::Over { round, done, of, ends_block, .. } => {
                 let spent = self.began.elapsed();
                 let first = *self.first.get_or_insert(spent);
-                let left = format!("about {} left", span::words(left(first, spent, *done, *of)));
+                let left = left(first, spent, *done, *of).min(self.most - spent.as_secs_f64()).max(0.0);
+                let left = format!("about {} left", span::words(left));
                 if terminal::redraw(&line(*done, *of, &left)) {
                     return;
                 }
