@@ -332,7 +332,7 @@ fn check_owner(folder: &OwnedFd, name: &OsStr, link: &Stat, what: &str) -> io::R
     if !is_root() && !is_shared {
         return Ok(());
     }
-    let message = format!("'{}' on the way is a {what} of user {}", name.display(), link.st_uid);
+    let message = format!("'{}' is a {what} of user {}", name.display(), link.st_uid);
     Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
 }
 

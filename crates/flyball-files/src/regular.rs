@@ -93,7 +93,7 @@ pub fn check_trusted(file: &File) -> io::Result<()> {
     let me = rustix::process::geteuid().as_raw();
     if (status.uid() != me && status.uid() != 0) || status.mode() & 0o022 != 0 {
         let (owner, mode) = (status.uid(), status.mode() & 0o7777);
-        let what = format!("another user could have written it (owner {owner}, mode {mode:03o})");
+        let what = format!("another user could have written it (owner {owner}, mode {mode:03o}; chmod go-w)");
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
     }
     Ok(())

@@ -16,9 +16,9 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Set and undo", &["plan", "set", "profiles", "apply", "verify", "restore", "hold", "save", "import"]),
     ("Measure", &["compare", "tune", "run", "report", "results", "quiet"]),
     ("Speed Select", &["sst", "intel-speed-select"]),
-    ("Trace the driver", &["trace", "amd_pstate_trace.py", "intel_pstate_tracer.py"]),
-    ("Other machines", &["sim", "guest", "record"]),
-    ("flyball itself", &["man", "completions", "schema", "help"]),
+    ("Driver traces", &["trace", "amd_pstate_trace.py", "intel_pstate_tracer.py"]),
+    ("Machines", &["sim", "guest", "record"]),
+    ("About flyball", &["man", "completions", "schema", "help"]),
 ];
 
 /// The examples of the first screen.
@@ -97,7 +97,7 @@ pub(crate) fn command(top: Command, width: usize, short: bool) -> Command {
 /// The screen of `flyball` alone and of `flyball -h`.
 pub(crate) fn first_screen(width: usize) -> String {
     let groups: Vec<String> =
-        GROUPS.iter().map(|(name, commands)| format!("  {name:<18}{}", commands.join("  "))).collect();
+        GROUPS.iter().map(|(name, commands)| format!("  {name:<15}{}", commands.join("  "))).collect();
     format!(
         "Explain, change, hold and measure CPU settings, and restore what was there\n\nUsage: flyball [-M MACHINE] \
          COMMAND ...\n\n{}\n\n{}\n\n`flyball COMMAND -h` shows how, `flyball help` what each command does, and\n`flyball man` \

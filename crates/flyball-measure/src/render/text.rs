@@ -137,8 +137,12 @@ fn head(report: &Report, out: &mut String) -> std::fmt::Result {
     };
     writeln!(
         out,
-        "schedule  {length}, {} in random order (seed {}), {} warm-up, {} s cool-down",
-        if let [_] = report.arms[..] { "1 arm".to_owned() } else { format!("{} arms", report.arms.len()) },
+        "schedule  {length}, {} (seed {}), {} warm-up, {} s cool-down",
+        if let [_] = report.arms[..] {
+            "1 arm".to_owned()
+        } else {
+            format!("{} arms in random order", report.arms.len())
+        },
         schedule.seed,
         schedule.warm_up,
         schedule.cool_down

@@ -319,7 +319,7 @@ pub fn fixed_time(argv: &[String]) -> Option<String> {
     let name = program(&words)?;
     let options: &[&str] = match name {
         "stress-ng" => &["-t", "--timeout"],
-        "fio" => &["--runtime"],
+        "fio" => &["--time_based"],
         "iperf3" => &["-t", "--time"],
         "wrk" => &["-d", "--duration"],
         _ => &[],

@@ -43,7 +43,7 @@ fn pgbench_is_read() {
 fn commands_of_a_fixed_time_are_recognised() {
     for (line, want) in [
         ("nice /usr/bin/stress-ng --cpu 1 -t 5", Some("stress-ng -t")),
-        ("fio --runtime=3 --time_based job.fio", Some("fio --runtime")),
+        ("fio --runtime=3 --time_based job.fio", Some("fio --time_based")),
         ("stress-ng --cpu 1 --cpu-ops 100", None),
         ("make -t", None),
         ("", None),
