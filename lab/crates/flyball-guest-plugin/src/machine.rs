@@ -200,6 +200,7 @@ fn set_cores(spec: &mut MachineSpec, counts: &[u32]) {
     }
     let topology = &mut spec.topology;
     topology.core_ids.clear();
+    topology.caches_kb.clear();
     topology.unit_cores.clear();
     topology.cores_per_cache = topology.cores_per_cache.min(total);
     // Power domains that are not dies share what is left.
