@@ -69,7 +69,8 @@ pub struct ProgramArgs {
     pub load: Option<String>,
 
     /// The server is ready when this PORT or HOST:PORT accepts connections, when its output has
-    /// line:TEXT, or when this shell command succeeds, within 60 s or --timeout [default: after half a second].
+    /// line:TEXT, or when this shell command succeeds, within 60 s or --timeout [default: after half
+    /// a second].
     #[arg(long, value_name = "WHEN", hide_short_help = true)]
     pub ready: Option<String>,
 
