@@ -278,6 +278,14 @@ pub trait Host: Send + Sync {
     }
 }
 
+/// Returns whether the processor says that its cores are of different kinds: CPUID leaf 0x80000026,
+/// EAX bit 30 (AMD APM volume 3). `None` if it cannot be asked.
+pub fn has_core_kinds(host: &dyn Host) -> Option<bool> {
+    const LEAF: u32 = 0x8000_0026;
+    let last = host.cpuid(0x8000_0000, 0)?[0];
+    Some(last >= LEAF && host.cpuid(LEAF, 0)?[0] >> 30 & 1 == 1)
+}
+
 /// A machine in software. It boots on request, and runs models of workloads ([`Host::spawn`]) in
 /// its own time, which passes only in [`Host::sleep`] and [`Process::wait`].
 pub trait Software {

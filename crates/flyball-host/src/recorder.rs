@@ -289,9 +289,7 @@ pub fn record<W: Write>(host: &dyn Host, out: W) -> io::Result<(Summary, W)> {
             recorder.tree(&format!("/sys/kernel/debug/{name}"), 0)?;
         }
     }
-    // The kinds of cores, if they differ: CPUID leaf 0x80000026, EAX bit 30.
-    let last = host.cpuid(0x8000_0000, 0).map_or(0, |answer| answer[0]);
-    if last >= 0x8000_0026 && host.cpuid(0x8000_0026, 0).is_some_and(|answer| answer[0] >> 30 & 1 == 1) {
+    if crate::has_core_kinds(host) == Some(true) {
         recorder.tree("/sys/kernel/debug/x86/topo/cpus", 0)?;
     }
     recorder.daemons()?;

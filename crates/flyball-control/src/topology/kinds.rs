@@ -61,14 +61,6 @@ impl fmt::Display for KindEvidence {
 /// nobody has to wake a CPU to ask it.
 const TOPO: &str = "/sys/kernel/debug/x86/topo/cpus";
 
-/// Returns whether the processor says that its cores are of different kinds: CPUID leaf 0x80000026,
-/// EAX bit 30 (AMD APM volume 3). `None` if it cannot be asked.
-fn has_kinds(host: &dyn Host) -> Option<bool> {
-    const LEAF: u32 = 0x8000_0026;
-    let last = host.cpuid(0x8000_0000, 0)?[0];
-    Some(last >= LEAF && host.cpuid(LEAF, 0)?[0] >> 30 & 1 == 1)
-}
-
 impl Topology {
     /// Finds the kinds of cores.
     pub(super) fn core_types(&mut self, host: &dyn Host) -> Result<(), ReadError> {
@@ -161,7 +153,7 @@ impl Topology {
     /// The kinds of cores of a processor of AMD's. Reads nothing if CPUID says that all cores are
     /// of one kind.
     fn kinds_of_amd(&mut self, host: &dyn Host) -> Result<Option<KindEvidence>, ReadError> {
-        let differ = has_kinds(host);
+        let differ = flyball_host::has_core_kinds(host);
         if differ == Some(false) {
             return Ok(None);
         }
