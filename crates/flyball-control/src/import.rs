@@ -57,17 +57,17 @@ pub struct Import {
     program: Program,
     supply: Supply,
     settings: BTreeMap<Id, Equivalent>,
-    /// What has no equivalent, in the file's order.
+    /// Settings without an equivalent, in the file's order.
     pub left: Vec<Left>,
 }
 
 /// A line of a section: its number, name and value.
 type Line<'a> = (usize, &'a str, &'a str);
 
-/// What a value becomes.
+/// How a value is converted.
 #[derive(Debug, Clone, Copy)]
 enum Map {
-    /// The same word.
+    /// The word stays as it is.
     Word,
     Number,
     Kilohertz,
@@ -232,7 +232,7 @@ impl Import {
                 }
                 None if value.is_empty() => {}
                 Some(_) if on.is_some_and(|on| on != self.supply) => self.leave(line, plain, OTHER_SUPPLY),
-                // Of several profiles, the last that the firmware has.
+                // The profile takes the first that the machine has, and TLP the last in the line.
                 Some(&(_, id, map)) => {
                     let values = value.split_whitespace().rev().collect();
                     self.set(line, plain, (id, map), values);

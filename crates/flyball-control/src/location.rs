@@ -222,7 +222,7 @@ impl Location {
         };
         match self {
             Location::File(path) => {
-                // Of hwmon only this: fans are there too.
+                // Under hwmon flyball writes only the power cap. Fan speeds are there too.
                 let is_cap = path.starts_with(HWMON) && path.ends_with("/power1_cap");
                 is_plain(path) && (is_cap || ROOTS.iter().any(|root| path.starts_with(root)))
             }

@@ -107,7 +107,7 @@ pub(crate) fn change_locked(
         store.failure = not_in_force(&refused);
         store.refused = refused;
         if let Err(error) = store.save(state) {
-            // What the store would have said.
+            // The store could not be written, so the error names these places.
             let left = brought.restored.left.iter().map(|left| left.location.to_string()).collect();
             return Err(with_unmet(error.into(), host, state, &effective, &store, left));
         }
@@ -149,7 +149,7 @@ fn with_unmet(
         .and_then(|snapshot| plan(&snapshot, &effective.without(&store.left, &snapshot)));
     match planned {
         Ok(plan) => places.extend(plan.changes.iter().map(|change| change.location.to_string())),
-        // What is not known to be right is named.
+        // Without a plan, every place that a hold has set may differ.
         Err(_) => {
             let contents = Journal::load(state).ok().flatten();
             let entries = contents.map(|contents| contents.of_holds()).unwrap_or_default();

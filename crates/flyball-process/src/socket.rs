@@ -28,7 +28,7 @@ pub fn connect_at_once(path: &Path) -> io::Result<UnixStream> {
 /// Returns the error of poll(2).
 pub fn is_readable_within(socket: &UnixStream, time: Duration) -> io::Result<bool> {
     let mut polled = [PollFd::new(socket, PollFlags::IN)];
-    // Longer times than the kernel takes are no time at all.
+    // If the time is too long for the kernel, this waits without a limit.
     let time = Timespec::try_from(time).ok();
     match poll(&mut polled, time.as_ref()) {
         Ok(ready) => Ok(ready > 0),

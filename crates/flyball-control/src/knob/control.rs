@@ -144,7 +144,7 @@ pub enum Check {
     DriverMode,
     /// A CPU that the kernel lets go offline.
     Online,
-    /// What SMT's switch takes as it stands.
+    /// A word that the present state of SMT's switch accepts.
     Smt,
     /// A power within reason.
     Power,

@@ -10,7 +10,7 @@ use crate::value::ReadError;
 pub struct LastCache {
     /// KiB; `None` if the kernel does not say.
     pub kib: Option<u32>,
-    /// Its online CPUs.
+    /// The online CPUs that share it.
     pub cpus: CpuList,
 }
 

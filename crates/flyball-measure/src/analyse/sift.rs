@@ -59,7 +59,7 @@ fn sift<'a>(manifest: &Manifest, rounds: &[&'a Round], arm: usize) -> Sifted<'a>
     // The same for what else its settings can bring about.
     let usual = |source: Source| {
         let with = disturbed.iter().filter(|all| all.iter().any(|one| bad(one) && one.source == source));
-        // Of a short round it is not known whether others disturbed it.
+        // Short rounds are not watched: whether others disturbed them is unknown.
         let is_seen = |round: &&&Round| match source {
             Source::Load | Source::Steal => round.conditions.as_ref().is_some_and(|seen| seen.busy.is_some()),
             Source::Frequency | Source::Memory | Source::Heat => true,
