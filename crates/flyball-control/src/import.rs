@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fmt::Write};
 
-use crate::{Id, save::quoted};
+use crate::{Id, Wanted, save::quoted};
 
 /// Limit on the lines of a file; the longest that these programs come with has 700.
 const MAX_LINES: usize = 10_000;
@@ -83,6 +83,8 @@ enum Map {
     Bias,
     /// A latency in microseconds, or an idle state by name.
     Latency,
+    /// The latency of each CPU, where 0 is no limit and n/a no latency at all.
+    ResumeLatency,
 }
 
 /// The settings of TLP, without `_ON_AC` and `_ON_BAT`.
@@ -110,7 +112,7 @@ const TUNED: &[(&str, Id, Map)] = &[
     ("cpu.boost", Id::Turbo, Map::Switch),
     ("cpu.hwp_dynamic_boost", Id::HwpDynamicBoost, Map::Switch),
     ("cpu.force_latency", Id::LatencyLimit, Map::Latency),
-    ("cpu.pm_qos_resume_latency_us", Id::LatencyLimit, Map::Latency),
+    ("cpu.pm_qos_resume_latency_us", Id::LatencyLimit, Map::ResumeLatency),
     ("acpi.platform_profile", Id::PlatformProfile, Map::Word),
 ];
 
@@ -162,6 +164,12 @@ impl Map {
                     Ok(text.to_owned())
                 }
                 _ => number(),
+            },
+            // TuneD writes this one to the kernel's file as it stands, where 0 is no limit.
+            Map::ResumeLatency => match text {
+                "0" => Ok("no-limit".to_owned()),
+                "n/a" => Ok(text.to_owned()),
+                _ => Map::Latency.value(text),
             },
             Map::Latency => match text.split_once(':') {
                 Some(("cstate.name" | "cstate.name_no_zero", name)) if is_word(name) => Ok(name.to_owned()),
@@ -330,7 +338,12 @@ impl Import {
         let mut known = Vec::new();
         let mut why = "no value";
         for value in values {
-            match map.value(value) {
+            // What reads the profile later refuses the same values, for example 200 %.
+            let accepted = map.value(value).and_then(|value| match Wanted::parse(id.knob(), &value) {
+                Ok(_) => Ok(value),
+                Err(_) => Err("not a value that the setting takes"),
+            });
+            match accepted {
                 Ok(value) if !known.contains(&value) => known.push(value),
                 Ok(_) => {}
                 Err(reason) => why = reason,
@@ -461,6 +474,33 @@ mod tests {
                 "21 [off] governor: its section is switched off (enabled)",
             ]
         );
+    }
+
+    #[test]
+    fn values_that_no_setting_takes_are_left() {
+        let refused = "not a value that the setting takes";
+        for (program, text) in [
+            (Program::Tlp, "CPU_MAX_PERF_ON_AC=200"),
+            (Program::Tuned, "[cpu]\nforce_latency=cstate.name:C4294967296"),
+            (Program::Tuned, "[cpu]\nforce_latency=cstate.name:turbo"),
+            (Program::Tuned, "[cpu]\nforce_latency=4294967295"),
+            (Program::Tuned, "[cpu]\nenergy_perf_bias=16"),
+        ] {
+            let (profile, left) = import(program, Supply::Ac, text);
+            assert_eq!(profile, "", "{text}");
+            assert!(left.len() == 1 && left[0].ends_with(refused), "{text}: {left:?}");
+        }
+    }
+
+    #[test]
+    fn the_latency_of_each_cpu_is_unlimited_at_zero() {
+        for (value, expected) in
+            [("0", "no-limit"), ("n/a", "n/a"), ("70", "70us"), ("cstate.name:C1E", "C1E")]
+        {
+            let profile =
+                import(Program::Tuned, Supply::Ac, &format!("[cpu]\npm_qos_resume_latency_us={value}")).0;
+            assert_eq!(profile, format!("latency-limit = \"{expected}\" # line 2"));
+        }
     }
 
     #[test]
