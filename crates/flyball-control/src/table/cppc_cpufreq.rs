@@ -61,8 +61,7 @@ pub(super) const ACTIVITY_WINDOW: Knob = Knob {
     shown: Shown::on_request(Section::Line),
     mechanisms: &[rw("/sys/devices/system/cpu/cpufreq/policy{policy}/auto_act_window", Form::Micros)],
     about: "With the driver cppc_cpufreq and auto-select: how far back the processor looks when it chooses its \
-            frequency. A short window follows bursts, a long one saves energy. 0 lets the firmware choose. The \
-            register holds up to 127 and a power of ten, so 130 us is possible and 131 us is not.",
+            frequency. A short window follows bursts, a long one saves energy. 0 lets the firmware choose.",
     interacts: &[(Id::AutoSelect, "without it the window has no effect")],
     role: Role::Knob(Control {
         accepts: "a time up to 1270 s of at most two digits and zeros, or up to 127 and zeros (20us, 1.2ms), or 0us",

@@ -229,9 +229,8 @@ pub(super) const MAX_FREQ: Knob = Knob {
     vendor: None,
     shown: Shown::in_section(Section::Cpus),
     mechanisms: &[rw("/sys/devices/system/cpu/cpufreq/policy{policy}/scaling_max_freq", Form::KHz)],
-    about: "Highest frequency that the governor or the processor may choose. The value read back is the \
-            bound in effect, clipped to the hardware's limits. Above the base or nominal frequency it is \
-            a permission, not a promise: turbo depends on active cores, power and heat.",
+    about: "Highest frequency that the governor or the processor may choose. Above the base or nominal \
+            frequency it is a permission, not a promise: turbo depends on active cores, power and heat.",
     interacts: &[
         (Id::MinFreq, "raise max-freq before min-freq, lower min-freq before max-freq"),
         (Id::Turbo, "off caps the frequency at base or nominal whatever the limit says"),
@@ -274,8 +273,7 @@ pub(super) const SETSPEED: Knob = Knob {
     shown: Shown::with(Section::Cpus, Id::Governor, "userspace"),
     mechanisms: &[rw("/sys/devices/system/cpu/cpufreq/policy{policy}/scaling_setspeed", Form::KHz)],
     about: "Frequency that the userspace governor requests. Under any other governor a read gives \
-            <unsupported> and a write fails with EINVAL. A frequency outside the limits takes effect \
-            when the limits allow it.",
+            <unsupported> and a write fails with EINVAL.",
     interacts: &[
         (Id::Governor, "must be userspace, which drivers in active mode do not have"),
         (Id::MinFreq, "bounds it"),

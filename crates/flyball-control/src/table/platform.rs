@@ -21,9 +21,9 @@ pub(super) const PLATFORM_PROFILE: Knob = Knob {
     vendor: None,
     shown: Shown::in_section(Section::Machine),
     mechanisms: &[rw("/sys/firmware/acpi/platform_profile", Form::Word)],
-    about: "Chooses power limits and fan curves in the firmware, below all settings of the kernel. The words come from \
-            the machine: low-power, quiet, cool, balanced, performance and others. A write sets every profile device \
-            and stops at the first that fails. custom means that the devices differ: set device-profile then.",
+    about: "Chooses power limits and fan curves in the firmware, below all settings of the kernel. A write \
+            sets every profile device and stops at the first that fails. custom means that the devices differ: set \
+            device-profile then.",
     interacts: &[
         (Id::DeviceProfile, "sets one device; a write here sets all of them"),
         (Id::PowerLimit, "firmware may bring its own limits with a profile"),

@@ -104,9 +104,8 @@ pub(super) const UNCORE_MAX_FREQ: Knob = Knob {
     vendor: Some(Vendor::Intel),
     shown: Shown::in_section(Section::Uncore),
     mechanisms: &[rw(uncore!("max_freq_khz"), Form::KHz)],
-    about: "Highest frequency of what the cores share: mesh, last-level cache, memory and I/O \
-            controllers. Lowering it leaves power to the cores but costs memory bandwidth. With TPMI, a \
-            fabric cluster cannot exceed its package's root entry (package_NN_die_00).",
+    about: "Highest frequency of what the cores share. Lowering it leaves power to the cores but costs memory \
+            bandwidth. With TPMI, a fabric cluster cannot exceed its package's root entry (package_NN_die_00).",
     interacts: &[
         (Id::UncoreMinFreq, "keep it at or above the minimum"),
         (Id::PowerLimit, "cores and uncore share the package's power"),
@@ -176,8 +175,7 @@ pub(super) const ELC_HIGH_ENABLE: Knob = Knob {
     vendor: Some(Vendor::Intel),
     shown: Shown::on_request(Section::Line),
     mechanisms: &[rw(uncore!("elc_high_threshold_enable"), Form::Switch)],
-    about: "Efficiency latency control: lets a load above elc-high-threshold raise the uncore frequency. \
-            Exists for each fabric cluster of processors with TPMI.",
+    about: "Efficiency latency control: lets a load above elc-high-threshold raise the uncore frequency.",
     interacts: &[(Id::ElcHighThreshold, "the load that it is about")],
     role: Role::Knob(Control {
         accepts: "on or off",

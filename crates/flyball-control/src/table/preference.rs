@@ -119,7 +119,7 @@ pub(super) const EPB: Knob = Knob {
     ],
     about: "Intel's older hint between performance (0) and power saving (15). On many models it still \
             affects turbo, uncore and package power even if EPP steers the core's frequency, so set both \
-            to match. At boot, the kernel changes a 0 left by the firmware to normal.",
+            to match.",
     interacts: &[(Id::Epp, "steers the core's frequency where the processor has it")],
     role: Role::Knob(Control {
         accepts: "0 to 15, performance (0), balance-performance (4), normal (6; 7 on Alder Lake-L, Alder Lake-N and \
@@ -185,7 +185,7 @@ pub(super) const HWP_DYNAMIC_BOOST: Knob = Knob {
     shown: Shown::in_section(Section::Machine),
     mechanisms: &[rw("/sys/devices/system/cpu/intel_pstate/hwp_dynamic_boost", Form::Switch)],
     about: "With HWP in active mode, raises a CPU's minimum performance for a few milliseconds when a \
-            task wakes from waiting for I/O. This helps short I/O-bound tasks. On by default on servers.",
+            task wakes from waiting for I/O. On by default on servers.",
     interacts: &[
         (Id::DriverMode, "exists in active mode with HWP only"),
         (Id::MinFreq, "is raised for the moment"),

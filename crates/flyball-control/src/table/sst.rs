@@ -276,7 +276,7 @@ pub(super) const CLOS_MAX: Knob = Knob {
     shown: Shown::with(Section::Line, Id::SstCp, "on"),
     mechanisms: &[sst(SpeedSelect::ClosMax, Form::MHz)],
     about: "The frequency that cores of the class never exceed while core-power is on. max means no \
-            limit. clos-max:3 is class 3; clos-3-max is another spelling.",
+            limit. clos-max:3 is class 3.",
     interacts: &[(Id::ClosMin, "must not be above it"), (Id::MaxFreq, "the lower of the two counts")],
     role: of_class(
         "a frequency with its unit in steps of 100MHz (3.1GHz), or max for none",

@@ -139,8 +139,7 @@ pub(super) const SMT: Knob = Knob {
     mechanisms: &[rw("/sys/devices/system/cpu/smt/control", Form::Word)],
     about: "Decides whether the second thread of each core runs. Off gives each task a whole core, which \
             steadies benchmarks and helps code that fills a core, but costs throughput if threads share \
-            well. `forceoff` cannot be undone before the next boot. notsupported and notimplemented mean \
-            that there is nothing to switch.",
+            well. `forceoff` cannot be undone before the next boot.",
     interacts: &[(
         Id::Online,
         "on brings second threads online, including CPUs that were taken offline individually",
@@ -252,7 +251,7 @@ pub(super) const BOOST: Knob = Knob {
         rw("/sys/devices/system/cpu/cpufreq/policy{policy}/cpb", Form::Switch),
     ],
     about: "Turbo for the CPUs of one policy (amd-pstate, acpi-cpufreq). Fails with EINVAL while the \
-            machine-wide turbo is off. Older kernels call it cpb on AMD with acpi-cpufreq.",
+            machine-wide turbo is off.",
     interacts: &[
         (Id::Turbo, "must be on; a write of it sets all policies"),
         (Id::MaxFreq, "with boost off the hardware limit is the nominal frequency"),
