@@ -35,7 +35,7 @@ pub struct ImportError {
 
 /// A setting with no equivalent, or none here.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Left {
+pub struct Unsupported {
     pub line: usize,
     /// The setting's name, with its section.
     pub name: String,
@@ -58,7 +58,7 @@ pub struct Import {
     supply: Supply,
     settings: BTreeMap<Id, Equivalent>,
     /// Settings without an equivalent, in the file's order.
-    pub left: Vec<Left>,
+    pub unsupported: Vec<Unsupported>,
 }
 
 /// A line of a section: its number, name and value.
@@ -66,7 +66,7 @@ type Line<'a> = (usize, &'a str, &'a str);
 
 /// How a value is converted.
 #[derive(Debug, Clone, Copy)]
-enum Map {
+enum Conversion {
     /// The word stays as it is.
     Word,
     Number,
@@ -88,75 +88,75 @@ enum Map {
 }
 
 /// The settings of TLP, without `_ON_AC` and `_ON_BAT`.
-const TLP: &[(&str, Id, Map)] = &[
-    ("CPU_DRIVER_OPMODE", Id::DriverMode, Map::Word),
-    ("CPU_SCALING_GOVERNOR", Id::Governor, Map::Word),
-    ("CPU_SCALING_MIN_FREQ", Id::MinFreq, Map::Kilohertz),
-    ("CPU_SCALING_MAX_FREQ", Id::MaxFreq, Map::Kilohertz),
-    ("CPU_ENERGY_PERF_POLICY", Id::Epp, Map::Preference),
-    ("CPU_MIN_PERF", Id::MinPerfPct, Map::Number),
-    ("CPU_MAX_PERF", Id::MaxPerfPct, Map::Number),
-    ("CPU_BOOST", Id::Turbo, Map::Switch),
-    ("CPU_HWP_DYN_BOOST", Id::HwpDynamicBoost, Map::Switch),
-    ("PLATFORM_PROFILE", Id::PlatformProfile, Map::Word),
+const TLP: &[(&str, Id, Conversion)] = &[
+    ("CPU_DRIVER_OPMODE", Id::DriverMode, Conversion::Word),
+    ("CPU_SCALING_GOVERNOR", Id::Governor, Conversion::Word),
+    ("CPU_SCALING_MIN_FREQ", Id::MinFreq, Conversion::Kilohertz),
+    ("CPU_SCALING_MAX_FREQ", Id::MaxFreq, Conversion::Kilohertz),
+    ("CPU_ENERGY_PERF_POLICY", Id::Epp, Conversion::Preference),
+    ("CPU_MIN_PERF", Id::MinPerfPct, Conversion::Number),
+    ("CPU_MAX_PERF", Id::MaxPerfPct, Conversion::Number),
+    ("CPU_BOOST", Id::Turbo, Conversion::Switch),
+    ("CPU_HWP_DYN_BOOST", Id::HwpDynamicBoost, Conversion::Switch),
+    ("PLATFORM_PROFILE", Id::PlatformProfile, Conversion::Word),
 ];
 
 /// Those of TuneD, as `plugin.option`.
-const TUNED: &[(&str, Id, Map)] = &[
-    ("cpu.governor", Id::Governor, Map::Word),
-    ("cpu.energy_performance_preference", Id::Epp, Map::Word),
-    ("cpu.energy_perf_bias", Id::Epb, Map::Bias),
-    ("cpu.min_perf_pct", Id::MinPerfPct, Map::Number),
-    ("cpu.max_perf_pct", Id::MaxPerfPct, Map::Number),
-    ("cpu.no_turbo", Id::Turbo, Map::Inverted),
-    ("cpu.boost", Id::Turbo, Map::Switch),
-    ("cpu.hwp_dynamic_boost", Id::HwpDynamicBoost, Map::Switch),
-    ("cpu.force_latency", Id::LatencyLimit, Map::Latency),
-    ("cpu.pm_qos_resume_latency_us", Id::LatencyLimit, Map::ResumeLatency),
-    ("acpi.platform_profile", Id::PlatformProfile, Map::Word),
+const TUNED: &[(&str, Id, Conversion)] = &[
+    ("cpu.governor", Id::Governor, Conversion::Word),
+    ("cpu.energy_performance_preference", Id::Epp, Conversion::Word),
+    ("cpu.energy_perf_bias", Id::Epb, Conversion::Bias),
+    ("cpu.min_perf_pct", Id::MinPerfPct, Conversion::Number),
+    ("cpu.max_perf_pct", Id::MaxPerfPct, Conversion::Number),
+    ("cpu.no_turbo", Id::Turbo, Conversion::Inverted),
+    ("cpu.boost", Id::Turbo, Conversion::Switch),
+    ("cpu.hwp_dynamic_boost", Id::HwpDynamicBoost, Conversion::Switch),
+    ("cpu.force_latency", Id::LatencyLimit, Conversion::Latency),
+    ("cpu.pm_qos_resume_latency_us", Id::LatencyLimit, Conversion::ResumeLatency),
+    ("acpi.platform_profile", Id::PlatformProfile, Conversion::Word),
 ];
 
 /// Those of auto-cpufreq, in `[charger]` and `[battery]`.
-const AUTO_CPUFREQ: &[(&str, Id, Map)] = &[
-    ("governor", Id::Governor, Map::Word),
-    ("energy_performance_preference", Id::Epp, Map::Word),
-    ("energy_perf_bias", Id::Epb, Map::Bias),
-    ("platform_profile", Id::PlatformProfile, Map::Word),
-    ("scaling_min_freq", Id::MinFreq, Map::Kilohertz),
-    ("scaling_max_freq", Id::MaxFreq, Map::Kilohertz),
-    ("turbo", Id::Turbo, Map::Turbo),
+const AUTO_CPUFREQ: &[(&str, Id, Conversion)] = &[
+    ("governor", Id::Governor, Conversion::Word),
+    ("energy_performance_preference", Id::Epp, Conversion::Word),
+    ("energy_perf_bias", Id::Epb, Conversion::Bias),
+    ("platform_profile", Id::PlatformProfile, Conversion::Word),
+    ("scaling_min_freq", Id::MinFreq, Conversion::Kilohertz),
+    ("scaling_max_freq", Id::MaxFreq, Conversion::Kilohertz),
+    ("turbo", Id::Turbo, Conversion::Turbo),
 ];
 
 const NO_EQUIVALENT: &str = "no equivalent";
-const OTHER_SUPPLY: &str = "for the other power supply (--on)";
+const OTHER_SUPPLY: &str = "applies to the other power supply (see --on)";
 
-impl Map {
+impl Conversion {
     /// Returns the profile's value; otherwise the reason why there is none.
     fn value(self, text: &str) -> Result<String, &'static str> {
         let number = || text.parse::<u32>().map(|number| number.to_string()).map_err(|_| "not a number");
         match self {
-            Map::Word if is_word(text) => Ok(text.to_owned()),
-            Map::Word => Err("not a word of the kernel"),
-            Map::Preference => match text {
+            Conversion::Word if is_word(text) => Ok(text.to_owned()),
+            Conversion::Word => Err("not a word of the kernel"),
+            Conversion::Preference => match text {
                 "normal" => Ok("default".to_owned()),
                 "powersave" => Ok("power".to_owned()),
-                _ => Map::Word.value(&text.replace('-', "_")),
+                _ => Conversion::Word.value(&text.replace('-', "_")),
             },
-            Map::Number => number(),
-            Map::Kilohertz => Ok(format!("{} kHz", number()?)),
-            Map::Switch | Map::Inverted => match (text, matches!(self, Map::Inverted)) {
+            Conversion::Number => number(),
+            Conversion::Kilohertz => Ok(format!("{} kHz", number()?)),
+            Conversion::Switch | Conversion::Inverted => match (text, matches!(self, Conversion::Inverted)) {
                 ("1", false) | ("0", true) => Ok("on".to_owned()),
                 ("0", false) | ("1", true) => Ok("off".to_owned()),
                 _ => Err("neither 0 nor 1"),
             },
-            Map::Turbo => match text {
+            Conversion::Turbo => match text {
                 "always" => Ok("on".to_owned()),
                 "never" => Ok("off".to_owned()),
                 "auto" => Err("auto-cpufreq switches turbo by load"),
                 _ => Err("not always, auto or never"),
             },
             // x86_energy_perf_policy, which TuneD calls, says powersave for power.
-            Map::Bias => match text {
+            Conversion::Bias => match text {
                 "powersave" => Ok("power".to_owned()),
                 "balance_performance" => Ok("balance-performance".to_owned()),
                 "balance_power" | "balance_powersave" => Ok("balance-power".to_owned()),
@@ -166,12 +166,12 @@ impl Map {
                 _ => number(),
             },
             // TuneD writes this one to the kernel's file as it stands, where 0 is no limit.
-            Map::ResumeLatency => match text {
+            Conversion::ResumeLatency => match text {
                 "0" => Ok("no-limit".to_owned()),
                 "n/a" => Ok(text.to_owned()),
-                _ => Map::Latency.value(text),
+                _ => Conversion::Latency.value(text),
             },
-            Map::Latency => match text.split_once(':') {
+            Conversion::Latency => match text.split_once(':') {
                 Some(("cstate.name" | "cstate.name_no_zero", name)) if is_word(name) => Ok(name.to_owned()),
                 Some(_) => Err("an idle state by number; name it instead"),
                 None => Ok(format!("{}us", number()?)),
@@ -192,15 +192,15 @@ impl Import {
     /// # Errors
     /// The first line that the program's format does not have.
     pub fn parse(program: Program, supply: Supply, text: &str) -> Result<Import, ImportError> {
-        let mut import = Import { program, supply, settings: BTreeMap::new(), left: Vec::new() };
+        let mut import = Import { program, supply, settings: BTreeMap::new(), unsupported: Vec::new() };
         if text.lines().nth(MAX_LINES).is_some() {
-            return Err(ImportError { line: MAX_LINES, what: "the file goes on after this line" });
+            return Err(ImportError { line: MAX_LINES, what: "more than 10000 lines" });
         }
         match program {
             Program::Tlp => import.tlp(text)?,
             Program::Tuned | Program::AutoCpufreq => import.ini(text)?,
         }
-        import.left.sort_by_key(|left| left.line);
+        import.unsupported.sort_by_key(|one| one.line);
         Ok(import)
     }
 
@@ -224,7 +224,7 @@ impl Import {
                 Some((base, "AC")) => (base, Some(Supply::Ac)),
                 Some((base, "BAT")) => (base, Some(Supply::Battery)),
                 Some((_, "SAV")) => {
-                    self.leave(line, plain, "for TLP's profile power-saver");
+                    self.skip(line, plain, "for TLP's profile power-saver");
                     continue;
                 }
                 _ => (plain, None),
@@ -232,20 +232,20 @@ impl Import {
             match TLP.iter().find(|(known, ..)| *known == base && plain == name) {
                 // TLP leaves alone what has no value, and what an earlier line of its configuration set.
                 Some(&(_, id, map))
-                    if value.is_empty() || (value == "0" && matches!(map, Map::Kilohertz)) =>
+                    if value.is_empty() || (value == "0" && matches!(map, Conversion::Kilohertz)) =>
                 {
                     if on.is_none_or(|on| on == self.supply) {
                         self.settings.remove(&id);
                     }
                 }
                 None if value.is_empty() => {}
-                Some(_) if on.is_some_and(|on| on != self.supply) => self.leave(line, plain, OTHER_SUPPLY),
+                Some(_) if on.is_some_and(|on| on != self.supply) => self.skip(line, plain, OTHER_SUPPLY),
                 // The profile takes the first that the machine has, and TLP the last in the line.
                 Some(&(_, id, map)) => {
                     let values = value.split_whitespace().rev().collect();
                     self.set(line, plain, (id, map), values);
                 }
-                None => self.leave(line, plain, NO_EQUIVALENT),
+                None => self.skip(line, plain, NO_EQUIVALENT),
             }
         }
         Ok(())
@@ -290,9 +290,9 @@ impl Import {
         for &(line, name, value) in options {
             let whole = format!("[{section}] {name}");
             match (of, AUTO_CPUFREQ.iter().find(|(known, ..)| *known == name)) {
-                (Some(of), Some(_)) if of != self.supply => self.leave(line, &whole, OTHER_SUPPLY),
+                (Some(of), Some(_)) if of != self.supply => self.skip(line, &whole, OTHER_SUPPLY),
                 (Some(_), Some(&(_, id, map))) => self.set(line, &whole, (id, map), vec![value]),
-                _ => self.leave(line, &whole, NO_EQUIVALENT),
+                _ => self.skip(line, &whole, NO_EQUIVALENT),
             }
         }
     }
@@ -316,12 +316,12 @@ impl Import {
             let found = TUNED.iter().find(|(known, ..)| known.split_once('.') == Some((plugin, name)));
             match found {
                 None if (section, name) == ("main", "include") => {
-                    self.leave(line, &whole, "import the included profile too");
+                    self.skip(line, &whole, "import the included profile too");
                 }
                 None if matches!((section, name), ("main", "summary") | (_, "type" | "enabled")) => {}
-                None => self.leave(line, &whole, NO_EQUIVALENT),
-                Some(_) if skipped.is_some() => self.leave(line, &whole, skipped.unwrap_or_default()),
-                Some(_) if value.contains("${") => self.leave(line, &whole, "the value has a variable"),
+                None => self.skip(line, &whole, NO_EQUIVALENT),
+                Some(_) if skipped.is_some() => self.skip(line, &whole, skipped.unwrap_or_default()),
+                Some(_) if value.contains("${") => self.skip(line, &whole, "the value has a variable"),
                 Some(&(_, id, map)) => {
                     self.set(line, &whole, (id, map), value.split('|').map(str::trim).collect());
                 }
@@ -329,12 +329,12 @@ impl Import {
         }
     }
 
-    fn leave(&mut self, line: usize, name: &str, why: &'static str) {
-        self.left.push(Left { line, name: name.to_owned(), why });
+    fn skip(&mut self, line: usize, name: &str, why: &'static str) {
+        self.unsupported.push(Unsupported { line, name: name.to_owned(), why });
     }
 
     /// Adds a setting; a later one of the same knob replaces it.
-    fn set(&mut self, line: usize, name: &str, (id, map): (Id, Map), values: Vec<&str>) {
+    fn set(&mut self, line: usize, name: &str, (id, map): (Id, Conversion), values: Vec<&str>) {
         let mut known = Vec::new();
         let mut why = "no value";
         for value in values {
@@ -350,12 +350,16 @@ impl Import {
             }
         }
         if known.is_empty() {
-            self.leave(line, name, why);
+            self.skip(line, name, why);
             return;
         }
         let setting = Equivalent { line, name: name.to_owned(), values: known };
         if let Some(old) = self.settings.insert(id, setting) {
-            self.left.push(Left { line: old.line, name: old.name, why: "a later line sets the same knob" });
+            self.unsupported.push(Unsupported {
+                line: old.line,
+                name: old.name,
+                why: "a later line sets the same knob",
+            });
         }
     }
 
@@ -412,7 +416,7 @@ mod tests {
         let import = Import::parse(program, supply, text).unwrap();
         let profile = import.profile();
         Profile::parse(profile.as_bytes(), "import").unwrap();
-        let left = import.left.iter().map(|left| format!("{} {}: {}", left.line, left.name, left.why));
+        let left = import.unsupported.iter().map(|left| format!("{} {}: {}", left.line, left.name, left.why));
         (profile.lines().skip(3).map(str::to_owned).collect::<Vec<_>>().join("\n"), left.collect())
     }
 
@@ -431,7 +435,7 @@ mod tests {
             left,
             [
                 "2 TLP_ENABLE: no equivalent",
-                "4 CPU_SCALING_GOVERNOR_ON_BAT: for the other power supply (--on)",
+                "4 CPU_SCALING_GOVERNOR_ON_BAT: applies to the other power supply (see --on)",
                 "8 CPU_MAX_PERF_ON_AC: not a number",
                 "10 CPU_BOOST_ON_SAV: for TLP's profile power-saver",
             ]
@@ -513,7 +517,7 @@ mod tests {
             left,
             [
                 "3 [charger] turbo: auto-cpufreq switches turbo by load",
-                "6 [battery] turbo: for the other power supply (--on)",
+                "6 [battery] turbo: applies to the other power supply (see --on)",
                 "7 [battery] enable_thresholds: no equivalent",
             ]
         );

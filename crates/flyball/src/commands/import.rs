@@ -84,8 +84,8 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
         String::from_utf8(text).map_err(|_| Failure::usage(format!("cannot read {file}: not UTF-8")))?;
     let import = Import::parse(program, supply, &text)
         .map_err(|error| Failure::usage(format!("cannot read {file}: {error}")))?;
-    for left in &import.left {
-        eprintln!("line {}: {}: {}", left.line, left.name, left.why);
+    for one in &import.unsupported {
+        eprintln!("line {}: {}: {}", one.line, one.name, one.why);
     }
     if import.is_empty() {
         return Err(Failure::failed(format!("nothing in {file} has an equivalent")));
