@@ -257,12 +257,9 @@ impl BisectReport {
             (_, interval, commits) => {
                 let known = interval.map_or("too few rounds".to_owned(), size);
                 _ = writeln!(text, "cannot tell: {metric} of BAD against GOOD: {known} ({level} %)");
-                _ = writeln!(text, "{} runs did not decide (--max-rounds allows more).", self.runs);
+                _ = writeln!(text, "{} runs were not enough; raise --max-rounds.", self.runs);
                 if !commits.is_empty() {
-                    _ = writeln!(
-                        text,
-                        "Probable so far, but not shown by {level} % in fresh pairs with the commit before:"
-                    );
+                    _ = writeln!(text, "Likely, but not confirmed at {level} % against the commit before:");
                 }
                 for one in commits {
                     let percent = 100.0 * one.probability;

@@ -36,8 +36,8 @@ pub enum ChangeError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Bring(#[from] BringError),
-    /// Holds were released, and the machine is not yet as the remaining ones want it.
-    #[error("{error}\nnot yet as the remaining holds want it: {places}")]
+    /// Some settings do not match the remaining holds.
+    #[error("{error}\nthese settings do not match the remaining holds yet: {places}")]
     Unmet { error: String, places: String },
 }
 
@@ -134,8 +134,8 @@ pub(crate) fn change_locked(
     }
 }
 
-/// Adds to an error the places where the machine has, or may have, another value than the holds
-/// want: that of a hold that was released may still be there. `places` are some that are known.
+/// Adds to an error the settings that do not, or may not, match the holds. The value of a released
+/// hold may still be there. `places` are known mismatches.
 fn with_unmet(
     error: ChangeError,
     host: &dyn Host,

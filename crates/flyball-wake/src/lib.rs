@@ -41,7 +41,7 @@ pub enum WakeError {
     #[error("none of CPUs {0} is online")]
     Offline(flyball_host::CpuList),
     #[error(
-        "the probe has none of the idle states of these CPUs: it is of another machine, or of another driver"
+        "the probe report has none of this machine's idle states: it comes from another machine or cpuidle driver"
     )]
     OtherMachine,
     /// A directory of files.

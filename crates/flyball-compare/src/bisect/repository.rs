@@ -154,7 +154,7 @@ impl<'a> Repository<'a> {
         };
         for root in roots.filter(is_ours).collect::<BTreeSet<_>>() {
             terminal::complain(format!(
-                "note: {0} has work trees of another bisection. If none runs: rm -rf {0} && git worktree prune\n",
+                "note: {0} holds work trees of another bisection. If none is running, remove them: rm -rf {0} && git worktree prune\n",
                 quote(&[root.display().to_string()])
             ));
         }

@@ -29,7 +29,7 @@ impl Report {
             if let Some(Fix::Settings(settings)) = &finding.fix {
                 let settings: Vec<String> = settings.iter().map(KnobValue::to_string).collect();
                 let undo = if command.starts_with("flyball hold") {
-                    "to undo it, release its hold; flyball hold list names it".to_owned()
+                    "to undo it, release the hold that 'flyball hold list' shows".to_owned()
                 } else {
                     format!("to undo it: flyball set {}", settings.join(" "))
                 };

@@ -104,8 +104,8 @@ pub enum JournalError {
     #[error("'{}' (pid {}) ended in the middle of its changes; 'flyball restore --last' restores what it changed, 'flyball restore' everything since the first change", entry.command, entry.pid)]
     Interrupted { entry: Box<Entry> },
     /// Undo would take the record of this place for another program's.
-    #[error("flyball does not write {location}, because it could not undo that")]
-    NoPlaceOfFlyball { location: Box<Location> },
+    #[error("cannot write {location}: its original value could not be restored")]
+    ForeignLocation { location: Box<Location> },
 }
 
 /// A journal of an earlier boot that was set aside.
@@ -462,7 +462,7 @@ impl Journal {
         // On a read, such a record is foreign and is not restored (Contents::take).
         let mut all = was.iter().map(|(location, ..)| location).chain(writes.iter().map(|one| &one.location));
         if let Some(location) = all.find(|location| !location.is_flyballs()) {
-            return Err(JournalError::NoPlaceOfFlyball { location: Box::new(location.clone()) });
+            return Err(JournalError::ForeignLocation { location: Box::new(location.clone()) });
         }
         // A location first seen after a write may be its result: it need not exist once everything
         // is restored.

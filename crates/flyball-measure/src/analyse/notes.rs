@@ -186,8 +186,8 @@ pub fn same_time_at_other_speeds(report: &Report) -> Option<String> {
         .map(|speeds| format!(", although CPUs ran at {} to {} GHz", number(speeds.0), number(speeds.1)));
     let so_far = speeds.or_else(|| runs_for_fixed_time(report).then(String::new))?;
     Some(format!(
-        "All arms took {} s{so_far}: if the workload runs for a fixed time, slower arms did \
-         less work, and neither time nor energy compares them. Give the rate of its work then (--metric, --unit).",
+        "All arms took {} s{so_far}. If the workload runs for a fixed time, compare its rate instead (--metric, \
+         --unit): slower arms did less work.",
         number(times.0)
     ))
 }

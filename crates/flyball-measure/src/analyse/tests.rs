@@ -584,7 +584,7 @@ fn a_busy_machine_and_a_fixed_time_are_named() {
     manifest.workload.reader = Some(Reader::WallTime);
     let report = analyse(&manifest, &rounds);
     let note = same_time_at_other_speeds(&report).expect("a note");
-    assert!(note.starts_with("All arms took 10.00 s: if the workload runs for a fixed time"), "{note}");
+    assert!(note.starts_with("All arms took 10.00 s. If the workload runs for a fixed time"), "{note}");
     assert_eq!(
         (report.comparisons[0].verdict, report.comparisons[0].shows),
         (Verdict::NoDifferenceShown, None)

@@ -177,7 +177,7 @@ fn conclude(
     }
     let mut checked = Ok(());
     if args.check && report.advice.is_none() {
-        eprintln!("check: none, because {}", check::NO_LIMIT);
+        eprintln!("not checked: {}", check::NO_LIMIT);
     }
     if let (true, Exit::Done, Some(advice)) = (args.check, exit, &report.advice) {
         let directory = check::directory();

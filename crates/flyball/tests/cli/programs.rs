@@ -638,8 +638,8 @@ fn a_bisection_says_why_it_names_no_commit() {
     let added = Command::new("git").args(words).current_dir(place.path()).status();
     assert!(added.is_ok_and(|status| status.success()));
     let few = place.compare(&[&["--bisect", "c0..c2", "--max-rounds", "2"], &BISECT[..], &NOISY].concat());
-    assert!(few.out.contains("4 runs did not decide (--max-rounds allows more)"), "{}", few.text());
-    assert!(few.err.contains("/flyball-bisect-x has work trees of another bisection"), "{}", few.err);
+    assert!(few.out.contains("4 runs were not enough; raise --max-rounds"), "{}", few.text());
+    assert!(few.err.contains("/flyball-bisect-x holds work trees of another bisection"), "{}", few.err);
     for (range, code, words) in [
         ("c0", 2, "GOOD..BAD"),
         ("c0...c2", 2, "GOOD..BAD"),

@@ -206,7 +206,7 @@ fn a_limit_is_compared_written_and_held() {
     // Nothing is compared where nothing could pay.
     let idle = ["wake", "-M", "sim:tpmi-small", "-t", "1s", "--check", "-o", "limit.toml", "--", "idle"];
     let ran = in_folder(&idle);
-    for why in ["check: none, because no latency limit", "not written, because no latency limit"] {
+    for why in ["not checked: no latency limit", "not written, because no latency limit"] {
         assert!(ran.err.contains(why), "{}", ran.text());
     }
     assert!(!folder.path().join("limit.toml").exists());

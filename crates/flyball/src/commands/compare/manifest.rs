@@ -104,8 +104,8 @@ fn note_fixed_time(command: &Command, arms: &[Arm]) {
         && let Some(option) = commands.find_map(|argv| fixed_time(argv))
     {
         eprintln!(
-            "note: '{option}' runs for a fixed time, so that neither time nor energy compares its work; give the rate \
-             of its work (--metric, --unit), or let it print one that flyball reads (stress-ng --metrics-brief, fio \
+            "note: '{option}' fixes the run time, so time and energy do not compare the work. Give its rate \
+             (--metric, --unit), or let it print one that flyball reads (stress-ng --metrics-brief, fio \
              --output-format=json)"
         );
     }

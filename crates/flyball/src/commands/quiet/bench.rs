@@ -312,7 +312,7 @@ fn report(output: &Reporter, runs: &[Run], args: &Args) -> Result<(), Failure> {
         // see.
         if deviation > 0.05 * median && count(Grade::Bad) == 0 {
             out += if count(Grade::NotWatched) == runs.len() {
-                "  the runs scatter by more than 5 %; why is not known, because none was watched\n"
+                "  the runs scatter by more than 5 %; no run was long enough to be watched, so the cause is unknown\n"
             } else {
                 "  the runs scatter by more than 5 %, and no monitored condition explains it\n"
             };

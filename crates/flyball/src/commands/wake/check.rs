@@ -40,7 +40,7 @@ pub(super) fn words(args: &Args, host: &dyn Host, setting: &str, directory: &Pat
 }
 
 /// Why nothing is compared or written.
-pub(super) const NO_LIMIT: &str = "no latency limit is known that could pay";
+pub(super) const NO_LIMIT: &str = "no latency limit is expected to pay";
 
 /// Compares, and says whether the limit paid. `None` if the comparison did not end, with its exit
 /// code.
