@@ -31,10 +31,10 @@ pub(crate) enum Question {
 }
 
 impl Question {
-    /// Questions of this kind of all users that wait for an answer. Dialogues have no part in the
-    /// places of the others: whoever may call without a password never waits for those who do not
-    /// enter one.
-    fn most(self) -> usize {
+    /// Limit on the questions of this kind that wait for an answer, of all users. Dialogues do not
+    /// use up the quick questions: whoever may call without a password never waits for those who do
+    /// not enter one.
+    fn max_pending(self) -> usize {
         match self {
             Question::Quick => 32,
             Question::Dialogue => 64,
@@ -125,7 +125,7 @@ impl Link {
         let mut checks = lock(&self.checks);
         let of_user = checks.iter().filter(|check| **check == (user, question)).count();
         let of_kind = checks.iter().filter(|(_, other)| *other == question).count();
-        if of_user >= MAX_CHECKS_OF_USER || of_kind >= question.most() {
+        if of_user >= MAX_CHECKS_OF_USER || of_kind >= question.max_pending() {
             return Err(Refusal::new(Why::TooMany, "too many calls wait for an authorization"));
         }
         checks.push((user, question));
@@ -195,7 +195,7 @@ mod tests {
             assert!(ask(999, question).is_some());
             drop(held);
             let all: Vec<_> = (1000..2000).filter_map(|user| ask(user, question)).collect();
-            assert_eq!(all.len(), question.most());
+            assert_eq!(all.len(), question.max_pending());
             assert!(ask(1000, other).is_some() && ask(999, other).is_some());
         }
         // Root is not asked about.

@@ -699,7 +699,7 @@ fn is_over(
     let is_last = counted >= schedule.most();
     let next = schedule.together(counted, schedule.most().max(counted + 1));
     let end = spent + block * next as f64;
-    if schedule.is_time_up(end, counted) {
+    if schedule.end_if_time_up(end, counted) {
         directory.save()?;
         if !is_last {
             progress(&Event::TimeUp { blocks: counted });

@@ -76,12 +76,11 @@ pub struct Schedule {
     /// A round that takes longer, in seconds, is ended and fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<f64>,
-    /// After the warm-up, blocks are added until so many rounds as short as its take this long, in
-    /// seconds. Then their number is fixed and this is gone.
+    /// Run at least this long, in seconds. After the warm-up, its duration gives the number of blocks,
+    /// and this field is cleared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub least_seconds: Option<f64>,
-    /// A session ends with the last block that fits into this time, in seconds from its first round
-    /// on.
+    /// A session ends with the last block that fits into this time, in seconds from its first round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most_seconds: Option<f64>,
     /// Limits as typed. A comparison that runs until it is decided (`Length::Until`) decides these.
@@ -106,10 +105,10 @@ impl Schedule {
         }
     }
 
-    /// Returns whether the time is used up if the next block ends `next` seconds after the first
-    /// round began. The `done` blocks that count until now are then all. Only the sums of blocks
-    /// decide, to which all arms add alike, so tests of signs stay exact.
-    pub fn is_time_up(&mut self, next: f64, done: usize) -> bool {
+    /// Returns whether the next block, which ends `next` seconds after the first round began, would
+    /// exceed the time limit, and if so, makes the `done` blocks the final number. Only the sums of
+    /// blocks decide, to which all arms add alike, so tests of signs stay exact.
+    pub fn end_if_time_up(&mut self, next: f64, done: usize) -> bool {
         if done == 0 || self.most_seconds.is_none_or(|most| next <= most) {
             return false;
         }
@@ -266,12 +265,12 @@ mod tests {
     #[test]
     fn a_block_that_does_not_fit_is_not_begun() {
         let mut schedule = Schedule { most_seconds: Some(10.0), ..schedule(1) };
-        assert!(!schedule.is_time_up(11.0, 0), "only the warm-up is over");
-        assert!(!schedule.is_time_up(10.0, 3));
-        assert!(schedule.is_time_up(10.1, 3));
+        assert!(!schedule.end_if_time_up(11.0, 0), "only the warm-up is over");
+        assert!(!schedule.end_if_time_up(10.0, 3));
+        assert!(schedule.end_if_time_up(10.1, 3));
         assert_eq!(schedule.length, Length::Rounds(3));
         schedule.most_seconds = None;
-        assert!(!schedule.is_time_up(1e9, 3));
+        assert!(!schedule.end_if_time_up(1e9, 3));
     }
 
     #[test]

@@ -73,7 +73,7 @@ pub struct Shift {
     pub form: Form,
     /// Index of the first value of the change, counted from 0.
     pub at: usize,
-    /// The runs between which the change lies with a confidence of 95 %, be it at once or slow, as
+    /// The runs between which the change lies with a confidence of 95 %, whether sudden or slow, as
     /// indexes: it begins with the first of these runs or later, and is over at the end. Not known
     /// of the spread.
     #[serde(skip_serializing_if = "Option::is_none")]

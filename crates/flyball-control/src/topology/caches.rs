@@ -5,7 +5,7 @@ use flyball_host::{CpuList, Host};
 use super::{CPUS, Topology, read_list};
 use crate::value::ReadError;
 
-/// The CPUs that share a level-3 cache. On AMD they are a chiplet, or half a one on Zen and Zen 2.
+/// The CPUs that share a level-3 cache. On AMD this is a chiplet; on Zen and Zen 2, half a chiplet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LastCache {
     /// KiB; `None` if the kernel does not say.

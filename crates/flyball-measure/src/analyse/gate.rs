@@ -118,8 +118,8 @@ fn bounded(quantity: Quantity, base: &ArmReport, arm: &ArmReport) -> Option<(Sum
     }
 }
 
-/// An arm against the first, with an interval of this level. Its ends are infinite or -1 on the side
-/// of a bound.
+/// An arm against the first, with an interval of this level. If a peak is only bounded, the interval
+/// is open on that side: its end is infinite or -1.
 fn compared(
     quantity: Quantity,
     base: &ArmReport,

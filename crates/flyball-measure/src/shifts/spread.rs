@@ -67,8 +67,8 @@ struct Edge {
     p: f64,
 }
 
-/// Whether the spread changes near an end at which three runs lie far to one side, or where the
-/// level changes at a place that is not known exactly: that is the level, not the spread.
+/// Returns whether a change of spread is one of level: it is near a change of level whose place is
+/// not known exactly, or caused by three far runs at an end.
 fn is_of_level(edge: &Edge, rest: &[f64], shifts: &[Shift], options: &Options) -> bool {
     let mut places = shifts.iter().filter_map(|shift| shift.within.as_ref());
     let is_near =

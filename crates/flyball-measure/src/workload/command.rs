@@ -353,8 +353,8 @@ impl Workload for Command {
     }
 }
 
-/// What the peak memory of a program is at most that no one knows: this process's, with which it
-/// began.
+/// Upper bound of a peak memory that the kernel hid behind that of this process: this process's own
+/// peak.
 fn memory_at_most_kib(usage: flyball_host::Usage) -> Option<u64> {
     usage.peak_kib.is_none().then(|| flyball_process::usage(false).peak_kib)
 }

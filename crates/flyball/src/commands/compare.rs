@@ -401,12 +401,12 @@ fn conclude(
         Finished::Stopped => Ok(stopped("compare", &context.machine, directory)),
         Finished::Failed(error) => {
             // After the last round there is nothing to continue.
-            let goes_on = match &*error {
+            let can_continue = match &*error {
                 MeasureError::Hook { hook, .. } => *hook != Hook::Cleanup,
                 _ => measured,
             };
             let failure = failure(*error, measured.then(|| directory.path()));
-            if !goes_on {
+            if !can_continue {
                 return Err(failure);
             }
             let resume = resume_command("compare", &context.machine, directory);
@@ -438,7 +438,7 @@ pub(super) fn failure(error: MeasureError, kept: Option<&Path>) -> Failure {
         MeasureError::Restore { .. } => Exit::HalfDone,
         _ => Exit::Failed,
     };
-    // An exit code of the workload can be meant so.
+    // The user may accept this exit code.
     let hint = match &error {
         MeasureError::Failed { failure, .. } if failure.starts_with("exit ") => {
             "\nhint: --ignore-failure=CODE lets rounds with this exit code count, --ignore-failure skips them"
