@@ -86,19 +86,35 @@ def test_duckdb(dataset: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_polars(dataset: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("polars")
+    pl = pytest.importorskip("polars")
     monkeypatch.chdir(dataset)
-    names: dict[str, Any] = {}
-    for code in documented("polars"):
-        exec(code, names)
-    same(names["medians"].rows(), dataset)
+    path = "results/version=1/kind=rounds/**/*.parquet"
+    assert f'pl.scan_parquet("{path}", hive_partitioning=True)' in PAGE.read_text()
+    medians = (
+        pl.scan_parquet(path, hive_partitioning=True)
+        .filter(~pl.col("warm_up") & pl.col("failure").is_null())
+        .group_by("host", "benchmark", "arm", "metric")
+        .agg(pl.len().alias("rounds"), pl.col("value").median().alias("median"))
+        .sort("host", "benchmark", "arm", "metric")
+        .collect()
+    )
+    same(medians.rows(), dataset)
 
 
 def test_spark(dataset: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("pyspark")
+    sql = pytest.importorskip("pyspark.sql")
+    f = pytest.importorskip("pyspark.sql.functions")
     monkeypatch.chdir(dataset)
-    names: dict[str, Any] = {}
-    for code in documented("spark"):
-        exec(code, names)
-    same(names["medians"].collect(), dataset)
-    names["spark"].stop()
+    path = "results/version=1/kind=rounds"
+    assert f'spark.read.option("mergeSchema", "true").parquet("{path}")' in PAGE.read_text()
+    spark = sql.SparkSession.builder.master("local[1]").getOrCreate()
+    medians = (
+        spark.read.option("mergeSchema", "true")
+        .parquet(path)
+        .where("not warm_up and failure is null")
+        .groupBy("host", "benchmark", "arm", "metric")
+        .agg(f.count("*").alias("rounds"), f.percentile("value", f.lit(0.5)).alias("median"))
+        .orderBy("host", "benchmark", "arm", "metric")
+    )
+    same(medians.collect(), dataset)
+    spark.stop()
