@@ -23,6 +23,8 @@ pub enum Set {
     Default,
     /// `--why`
     Why,
+    /// `--wakes`
+    Wakes,
     /// `--per-cpu`
     PerCpu,
     /// `--node`: node_exporter's own names.
@@ -97,6 +99,12 @@ families! {
         "Time for which the reason was seen, in whole intervals between samples.";
     LOST = Gauge "flyball_cpu_lost_hertz" "hertz" Why ["package,reason"] "reasons of each package"
         "Frequency that the reason took from CPUs while they ran, as flyball why explains it. A question mark: the evidence does not show it.";
+    WAKES = Counter "flyball_cpu_wakes_total" "" Wakes ["state"] "idle states"
+        "Exits of all CPUs from this idle state.";
+    TOO_DEEP = Counter "flyball_cpu_idle_too_deep_total" "" Wakes ["state"] "idle states"
+        "Exits before the state's target residency, although a lighter state was allowed.";
+    TOO_LIGHT = Counter "flyball_cpu_idle_too_light_total" "" Wakes ["state"] "idle states"
+        "Exits after which a deeper state would have paid.";
     SST_LEVEL = Gauge "flyball_sst_level" "" Default ["package,power_domain"] "power domains"
         "Speed Select performance level.";
     SST_ENABLED = Gauge "flyball_sst_enabled" "" Default ["package,power_domain,feature"] "3 per power domain"

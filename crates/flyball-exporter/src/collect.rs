@@ -16,6 +16,7 @@ use flyball_host::{Host, Kind, Live, watch};
 use flyball_monitor::{
     Account, Facts, Interval, KeptAttribute, Layout, Quantity, Reads, Sample, Sampler, missing,
 };
+use flyball_wake::{Count, Exits};
 
 pub use self::settings::covered;
 use self::{
@@ -36,13 +37,15 @@ pub struct Options {
     pub process: bool,
     /// `flyball_cpu_lost_hertz`: what each limit takes from the CPUs' frequency, as in `flyball why`.
     pub why: bool,
+    /// Exits from idle states. Reads five files per CPU and state.
+    pub wakes: bool,
     /// Values of a knob that are counted by name; CPUs with others are counted as `other`.
     pub most_values: usize,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { per_cpu: false, node: false, process: true, why: false, most_values: 16 }
+        Options { per_cpu: false, node: false, process: true, why: false, wakes: false, most_values: 16 }
     }
 }
 
@@ -74,6 +77,7 @@ pub struct Collector<'h> {
     settings: Settings,
     select: Select,
     node: Option<Node>,
+    exits: Option<Exits>,
     totals: Totals,
     holds: Option<Holds>,
     mode: KeptAttribute,
@@ -116,6 +120,9 @@ impl<'h> Collector<'h> {
             settings: Settings::open(host, layout),
             select: Select::open(host),
             node: options.node.then(|| Node::open(host, layout)),
+            exits: options
+                .wakes
+                .then(|| Exits::open(host, layout.cpus.iter().map(|cpu| cpu.number).collect())),
             totals: Totals::of(layout),
             holds: state.clone().map(Holds::new),
             mode: KeptAttribute::new(mode_file(layout)),
@@ -167,6 +174,10 @@ impl<'h> Collector<'h> {
         self.write(&mut out, &interval, &to);
         if self.options.why && !interval.is_broken {
             self.write_losses(&mut out, &interval, &from, &to);
+        }
+        if let Some(exits) = &mut self.exits {
+            exits.follow(self.host);
+            write_wakes(&mut out, exits);
         }
         self.used += flyball_process::thread_time().saturating_sub(started);
         self.write_own(&mut out);
@@ -300,6 +311,22 @@ impl<'h> Collector<'h> {
         // A series of its own per kernel and driver: rules join it by `instance` and do not need
         // these labels elsewhere.
         out.add(names::MACHINE_INFO, &labels, 1.0);
+    }
+}
+
+fn write_wakes(out: &mut Exposition, exits: &Exits) {
+    type Take = fn(&Count) -> Option<u64>;
+    let families: [(_, Take); 3] = [
+        (names::WAKES, |count| Some(count.usage)),
+        (names::TOO_DEEP, |count| count.above),
+        (names::TOO_LIGHT, |count| count.below),
+    ];
+    for (family, take) in families {
+        for (state, count) in exits.sums() {
+            if let Some(count) = take(count) {
+                out.add(family, &[("state", state)], count as f64);
+            }
+        }
     }
 }
 

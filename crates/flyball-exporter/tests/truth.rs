@@ -51,7 +51,8 @@ fn names(text: &str) -> BTreeSet<String> {
     lines.map(|line| line.split(['{', ' ']).next().unwrap().to_owned()).collect()
 }
 
-const EACH: Options = Options { per_cpu: true, node: true, process: true, why: true, most_values: 16 };
+const EACH: Options =
+    Options { per_cpu: true, node: true, process: true, why: true, wakes: true, most_values: 16 };
 
 /// The frequency of a busy CPU is that of the silicon, whatever the time between scrapes, and also
 /// after the CPU was away.
@@ -196,6 +197,38 @@ fn what_goes_away_is_left_out() {
     assert!(collector.scrape("a", Format::Text).contains("flyball_build_info"));
 }
 
+/// The exits since the exporter was opened are the kernel's. Reading takes simulated time, in which
+/// CPUs wake.
+#[test]
+fn wakes_are_those_of_the_kernel() {
+    let host = open("tpmi-small");
+    let states = host.list("/sys/devices/system/cpu/cpu0/cpuidle").unwrap();
+    let exits = || {
+        let of = |state: &String| {
+            let name = host.read(&format!("/sys/devices/system/cpu/cpu0/cpuidle/{state}/name")).unwrap();
+            let usage = |cpu: usize| format!("/sys/devices/system/cpu/cpu{cpu}/cpuidle/{state}/usage");
+            let usage = (0..).map_while(|cpu| host.read(&usage(cpu)).ok()?.parse::<f64>().ok());
+            (name, usage.sum::<f64>())
+        };
+        states.iter().map(of).collect::<BTreeMap<String, f64>>()
+    };
+    let _load = host.spawn(launch(&["rpc", "--endless"])).unwrap();
+    let earliest = exits();
+    let mut collector = Collector::open(&host, EACH, None).unwrap();
+    let (opened, ()) = (exits(), host.sleep(Duration::from_secs(2)));
+    let scraped = exits();
+    let text = collector.scrape("a", Format::Text);
+    let latest = exits();
+    let mut all = 0.0;
+    for (state, count) in latest {
+        let counted = value(&text, &format!("flyball_cpu_wakes_total{{state=\"{state}\"}}")).unwrap();
+        let (least, most) = (scraped[&state] - opened[&state], count - earliest[&state]);
+        assert!((least..=most).contains(&counted), "{state}: {counted} in {least} to {most}");
+        all += counted;
+    }
+    assert!(all > 1000.0, "{text}");
+}
+
 /// docs/metrics.md has the catalogue. With `FLYBALL_BLESS` set it is written.
 #[test]
 fn the_page_has_the_metrics() {
@@ -207,6 +240,7 @@ fn the_page_has_the_metrics() {
     for (title, sets) in [
         ("By default", &[catalogue::Set::Default][..]),
         ("With `--why`", &[catalogue::Set::Why]),
+        ("With `--wakes`", &[catalogue::Set::Wakes]),
         ("With `--per-cpu`", &[catalogue::Set::PerCpu]),
         ("With `--node`", &[catalogue::Set::Node]),
         ("With `--node --per-cpu`", &[catalogue::Set::NodePerCpu]),

@@ -20,7 +20,7 @@ pub use probe::{Distance, KernelPath, Measured, NotReached, ProbeReport, ProbeRo
 pub use report::{
     CheckVerdict, WakeAdvice, WakeCheck, WakeCpu, WakeReport, WakeSource, WakeState, WakeThread, WakeWorkload,
 };
-pub use states::IdleState;
+pub use states::{Count, Exits, IdleState};
 pub use threads::Target;
 pub use watch::Watch;
 

@@ -1,6 +1,6 @@
 //! cpuidle: the table of idle states, and each CPU's counters of them.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use flyball_host::{CpuList, Host};
 
@@ -26,18 +26,26 @@ impl IdleState {
     }
 }
 
-/// Counters of one idle state of one CPU.
+/// Counters of one idle state, of one CPU or summed over several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Count {
-    pub(crate) usage: u64,
-    pub(crate) time_us: u64,
-    /// Linux 5.10 has all three.
-    pub(crate) above: Option<u64>,
-    pub(crate) below: Option<u64>,
-    pub(crate) rejected: Option<u64>,
+pub struct Count {
+    /// Exits from the state.
+    pub usage: u64,
+    /// Time in the state, us.
+    pub time_us: u64,
+    /// Exits before the target residency although a lighter state was allowed. Linux 5.10 has this
+    /// and the next two.
+    pub above: Option<u64>,
+    /// Exits after which a deeper state would have paid.
+    pub below: Option<u64>,
+    /// Requests that the processor did not follow.
+    pub rejected: Option<u64>,
 }
 
 impl Count {
+    pub(crate) const ZERO: Count =
+        Count { usage: 0, time_us: 0, above: Some(0), below: Some(0), rejected: Some(0) };
+
     /// The difference of two readings. `None` if a counter went back: the CPU's counters began
     /// again.
     pub(crate) fn since(&self, before: &Count) -> Option<Count> {
@@ -116,6 +124,43 @@ pub(crate) fn counts(host: &dyn Host, cpus: &CpuList, states: usize) -> Vec<CpuC
     }
     cpus.iter().filter_map(|cpu| of_cpu(host, cpu, states)).collect()
 }
+
+/// Exits from idle states since this was opened, summed over CPUs that come and go.
+#[derive(Debug)]
+pub struct Exits {
+    cpus: CpuList,
+    table: Vec<IdleState>,
+    last: BTreeMap<u32, CpuCounts>,
+    sums: Vec<Count>,
+}
+
+impl Exits {
+    /// Reads the counters of `cpus` for the first time.
+    pub fn open(host: &dyn Host, cpus: CpuList) -> Exits {
+        let table = cpus.iter().map(|cpu| table(host, cpu)).find(|table| !table.is_empty());
+        let table = table.unwrap_or_default();
+        let last = counts(host, &cpus, table.len()).into_iter().map(|cpu| (cpu.cpu, cpu)).collect();
+        Exits { cpus, sums: vec![Count::ZERO; table.len()], table, last }
+    }
+
+    /// Reads them again. A CPU whose counters began again adds nothing this time.
+    pub fn follow(&mut self, host: &dyn Host) {
+        for now in counts(host, &self.cpus, self.table.len()) {
+            let then = self.last.get(&now.cpu);
+            let states = self.sums.iter_mut().zip(&now.states).zip(then.iter().flat_map(|then| &then.states));
+            for ((sum, now), then) in states {
+                now.since(then).inspect(|count| sum.add(count));
+            }
+            self.last.insert(now.cpu, now);
+        }
+    }
+
+    /// The names of the states, lightest first, and their sums.
+    pub fn sums(&self) -> impl Iterator<Item = (&str, &Count)> {
+        self.table.iter().map(|state| state.name.as_str()).zip(&self.sums)
+    }
+}
+
 /// The cpuidle driver and governor, if there are idle states.
 pub(crate) fn cpuidle(host: &dyn Host, table: &[IdleState]) -> (Option<String>, Option<String>) {
     if table.is_empty() {

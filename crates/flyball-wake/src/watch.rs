@@ -196,8 +196,7 @@ impl<'h> Watch<'h> {
     fn exits(&self, after: &Readings) -> (Vec<WakeCpu>, Vec<WakeState>, CpuList) {
         let before: BTreeMap<u32, &CpuCounts> = self.before.cpus.iter().map(|cpu| (cpu.cpu, cpu)).collect();
         let (mut by_cpu, mut seen) = (Vec::new(), CpuList::new());
-        let none = Count { above: Some(0), below: Some(0), rejected: Some(0), ..Count::default() };
-        let (mut sums, mut rates) = (vec![none; self.table.len()], vec![0.0; self.table.len()]);
+        let (mut sums, mut rates) = (vec![Count::ZERO; self.table.len()], vec![0.0; self.table.len()]);
         let mut time = 0.0;
         for now in &after.cpus {
             let Some(then) = before.get(&now.cpu) else { continue };

@@ -45,7 +45,19 @@ pub(super) const CHECKS: &[Check] = &[
         "cpuidle/current_governor and current_governor_ro",
         idle_governor,
     ),
+    Check::new(
+        "conflict.exit-latency",
+        "Work that sleeps and wakes often waits for a deep idle state's exit each time.",
+        "latency of the first CPU's idle states, usage of the deep ones of every CPU, /proc/uptime",
+        exit_latency,
+    ),
 ];
+
+/// Exits from here on are noticed by services: recent Xeons need 150 to 230 us out of C6.
+const MIN_NOTED_EXIT_US: u64 = 100;
+
+/// Share of a CPU's time in exits from which on they are reported.
+const MIN_NOTED_SHARE: f64 = 0.01;
 
 const NO_LAST_CPU: &str =
     "cpu/possible and cpu/present cannot be read, which bound the lists of nohz_full= and isolcpus=";
@@ -495,6 +507,69 @@ fn idle_governor(facts: &Facts) -> Option<Answer> {
     } else {
         ok(format!("the idle governor {governor} suits this machine")).seen(path, governor)
     })
+}
+
+/// Reports CPUs that have spent a noticeable share of the time since boot in exits from a deep idle
+/// state. The share is inferred: from the mean rate since boot and the advertised latency.
+fn exit_latency(facts: &Facts) -> Option<Answer> {
+    let uptime = facts.read("/proc/uptime").ok()?.split(' ').next()?.parse::<f64>().ok()?;
+    let folder = |cpu: u32| format!("/sys/devices/system/cpu/cpu{cpu}/cpuidle");
+    let number = |path: String| facts.read(&path).ok().and_then(|text| text.parse::<u64>().ok()).ok_or(path);
+    let root = folder(facts.online.first()?);
+    let (mut deep, mut unseen) = (Vec::new(), None);
+    for state in facts.list(&root).into_iter().filter(|name| name.starts_with("state")) {
+        match number(format!("{root}/{state}/latency")) {
+            Ok(latency) if latency < MIN_NOTED_EXIT_US => {}
+            Ok(latency) => deep.push((latency, state)),
+            Err(path) => unseen = Some(path),
+        }
+    }
+    // A mean over a boot that is still going on says nothing.
+    if (deep.is_empty() && unseen.is_none()) || uptime < 60.0 {
+        return None;
+    }
+    // By CPU: the share of its time, and the state that took most of it.
+    let mut noted: BTreeMap<u32, (f64, &(u64, String), u64)> = BTreeMap::new();
+    for cpu in facts.online.iter() {
+        let (mut share, mut most) = (0.0, None);
+        for state in &deep {
+            match number(format!("{}/{}/usage", folder(cpu), state.1)) {
+                Ok(exits) => {
+                    share += (exits as f64) * (state.0 as f64) * 1e-6 / uptime;
+                    most = most.max(Some((exits.saturating_mul(state.0), state, exits)));
+                }
+                Err(path) => unseen = Some(path),
+            }
+        }
+        if let Some((_, state, exits)) = most.filter(|_| share >= MIN_NOTED_SHARE) {
+            noted.insert(cpu, (share, state, exits));
+        }
+    }
+    let Some((worst, (share, (latency, state), exits))) =
+        noted.iter().max_by(|one, other| one.1.0.total_cmp(&other.1.0))
+    else {
+        return Some(match unseen {
+            Some(path) => unknown(format!("{path} cannot be read")),
+            None => ok("exits from deep idle states took less than 1 % of each CPU's time since boot")
+                .seen("/proc/uptime", format!("{uptime}")),
+        });
+    };
+    let path = format!("{}/{state}", folder(*worst));
+    let name = facts.read(&format!("{path}/name")).unwrap_or_else(|_| state.clone());
+    let cpus: CpuList = noted.keys().copied().collect();
+    Some(
+        note(format!(
+            "CPU {worst} has left {name} {:.0} times a second since boot; at {latency} us each, waking took {:.1} % of its \
+             time (inferred), and at least 1 % on {}",
+            *exits as f64 / uptime,
+            share * 100.0,
+            cpu_words(&cpus)
+        ))
+        .seen(format!("{path}/usage"), exits.to_string())
+        .seen(format!("{path}/latency"), latency.to_string())
+        .seen("/proc/uptime", format!("{uptime}"))
+        .fix(Fix::Person(format!("run flyball wake -c {cpus} to see which latency limit would pay"))),
+    )
 }
 
 fn is_off(default_status: String) -> bool {

@@ -56,6 +56,10 @@ pub(crate) struct Args {
     #[arg(long)]
     why: bool,
 
+    /// Add exits from idle states. Each scrape then reads five files per CPU and state.
+    #[arg(long)]
+    wakes: bool,
+
     /// Add the metrics of node_exporter's collectors cpu, cpufreq and rapl; most of them need
     /// --per-cpu.
     #[arg(long)]
@@ -114,6 +118,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         per_cpu: args.per_cpu,
         node: args.node,
         why: args.why,
+        wakes: args.wakes,
         process: args.textfile.is_none(),
         most_values: usize::from(args.max_values),
     };

@@ -26,10 +26,14 @@ pub(crate) fn common(files: &mut Files, flags: &str, vendor: &str, family: u32, 
         put(files, format!("{CPU}/cpu{cpu}/topology/core_id"), cpu.to_string());
         put(files, format!("{CPU}/cpu{cpu}/cpuidle/state0/name"), "POLL");
         put(files, format!("{CPU}/cpu{cpu}/cpuidle/state0/disable"), "0");
+        put(files, format!("{CPU}/cpu{cpu}/cpuidle/state0/latency"), "0");
         put(files, format!("{CPU}/cpu{cpu}/cpuidle/state1/name"), "C1");
         put(files, format!("{CPU}/cpu{cpu}/cpuidle/state1/disable"), "0");
+        put(files, format!("{CPU}/cpu{cpu}/cpuidle/state1/latency"), "2");
         put(files, format!("{CPU}/cpu{cpu}/cpuidle/state2/name"), "C6");
         put(files, format!("{CPU}/cpu{cpu}/cpuidle/state2/disable"), "0");
+        put(files, format!("{CPU}/cpu{cpu}/cpuidle/state2/latency"), "133");
+        put(files, format!("{CPU}/cpu{cpu}/cpuidle/state2/usage"), "70000");
         put(files, format!("{CPU}/cpu{cpu}/power/pm_qos_resume_latency_us"), "0");
         let policy = format!("{CPU}/cpufreq/policy{cpu}");
         put(files, format!("{policy}/related_cpus"), cpu.to_string());
@@ -45,6 +49,7 @@ pub(crate) fn common(files: &mut Files, flags: &str, vendor: &str, family: u32, 
     put(files, "proc/cmdline", "root=/dev/sda1 ro");
     put(files, "proc/version", "Linux version 6.12.1 (someone@somewhere)");
     put(files, "proc/1/comm", "systemd");
+    put(files, "proc/uptime", "1000.00 3500.00");
     for name in ["online", "present", "possible"] {
         put(files, format!("{CPU}/{name}"), "0-3");
     }
