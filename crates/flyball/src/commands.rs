@@ -103,7 +103,7 @@ pub(crate) enum Command {
     /// Print a TLP, TuneD or auto-cpufreq configuration as a profile.
     Import(Lazy<import::Args>),
 
-    /// Run a workload under several settings and report the differences.
+    /// Compare programs or settings, and report the differences.
     Compare(Lazy<compare::Args>),
 
     /// Find the best settings for a workload, and measure them again.
