@@ -110,6 +110,7 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
     report.notes.extend(notes::carry_over(rounds, &report.arms, &report.comparisons));
     let withheld = programs::withhold(&mut report);
     report.notes.extend(withheld);
+    report.notes.extend(programs::cpu_time(&report));
     report.notes.extend(programs::notes(manifest, &counted));
     report.notes.extend(programs::zeros(&report.arms));
     let changed = notes::changed_differences(&report);

@@ -1504,7 +1504,7 @@ class Qos(TypedDict):
     ordered: bool
 
 
-Quantity = Literal["time", "performance", "latency", "energy", "work-energy", "per-watt", "dram", "platform", "power", "platform-power", "frequency", "busy", "temperature", "switches", "peak-memory", "faults", "instructions", "cycles", "branch-misses", "cache-misses", "user", "system", "decisions", "trace-frequency", "lag", "desired-performance", "sampled-frequency", "sampled-load"]
+Quantity = Literal["time", "performance", "latency", "energy", "work-energy", "per-watt", "dram", "platform", "power", "platform-power", "frequency", "busy", "temperature", "switches", "peak-memory", "faults", "instructions", "cycles", "branch-misses", "cache-misses", "cpu-time", "user", "system", "decisions", "trace-frequency", "lag", "desired-performance", "sampled-frequency", "sampled-load"]
 
 
 class QuietNote(TypedDict):

@@ -36,8 +36,9 @@ pub enum LimitError {
 const CASE: &str = "case";
 
 /// The quantities that a limit can name.
-const WORDS: [(&str, Quantity); 13] = [
+const WORDS: [(&str, Quantity); 14] = [
     ("time", Quantity::Time),
+    ("cpu", Quantity::CpuTime),
     ("metric", Quantity::Performance),
     ("user", Quantity::User),
     ("system", Quantity::System),
@@ -206,6 +207,7 @@ pub(super) fn answers(
             let interval = found.filter(|_| is_known).and_then(|found| found.interval);
             let at_least = interval.filter(|found| found.high.is_infinite()).map(|found| found.low);
             let interval = interval.filter(|found| found.high.is_finite());
+            let is_metric = Quantity::Time.is_metric(&manifest.workload.metric);
             let name = case.map_or_else(|| arm.name.clone(), |case| format!("{}, {case}", arm.name));
             let limit = limit.text.clone();
             answers.push(GateAnswer {
@@ -220,6 +222,7 @@ pub(super) fn answers(
                 is_withheld,
                 has_no_ratio,
                 is_typical,
+                is_beside_metric: quantity == Some(Some(Quantity::Time)) && !is_metric,
             });
         }
     }
@@ -301,6 +304,26 @@ mod tests {
         assert_eq!(answer(1, "memory > +500%").0, GateVerdict::CannotTell);
         assert_eq!(answer(0, "memory > +10%").0, GateVerdict::Within);
         assert_eq!(answer(0, "memory < -90%").0, GateVerdict::CannotTell);
+    }
+
+    #[test]
+    fn cpu_time_has_a_limit_and_wall_time_is_named_beside_another_metric() {
+        let mut manifest = manifest(&["old", "new"]);
+        manifest.boots.push(boot(&[0, 1]));
+        manifest.workload.metric = Metric::new("CPU time", "s", Better::Lower);
+        let round = |place: usize| {
+            let mut round = round(place / 2, place % 2, 1.0);
+            let half = 0.5 + (place % 2) as f64 * 0.1 + (place * 7 % 11) as f64 * 1e-3;
+            let usage = Usage { user_seconds: half, system_seconds: half, ..Usage::default() };
+            round.outcome.value = Some(usage.user_seconds + usage.system_seconds);
+            round.outcome.usage = Some(usage);
+            round
+        };
+        let report = analyse(&manifest, &(0..40).map(round).collect::<Vec<_>>());
+        let limits = ["cpu > +2%", "time > +2%"].map(|limit| limit.parse().expect("a limit"));
+        let words = gate(&manifest, &report, &limits).iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert!(words[0].contains("over the limit (+1"), "{words:?}");
+        assert!(words[1].contains(" (wall time, not the metric: "), "{words:?}");
     }
 
     #[test]

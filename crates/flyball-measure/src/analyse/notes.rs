@@ -565,10 +565,11 @@ const CHANGED: &str = "changed during the run";
 const NO_ROUND: &str = "no round is left";
 const CARRY_OVER: &str = "it changes the round after it";
 const ZERO: &str = "is zero or negative";
+pub(super) const CPU_TIME: &str = "CPU time differs";
 
 /// Returns whether a note stands next to the answer, which is not the whole answer without it.
 pub(crate) fn is_first(note: &str) -> bool {
-    [TWO_LEVELS, CHANGED, NO_ROUND, CARRY_OVER, ZERO].iter().any(|words| note.contains(words))
+    [TWO_LEVELS, CHANGED, NO_ROUND, CARRY_OVER, ZERO, CPU_TIME].iter().any(|words| note.contains(words))
 }
 
 /// That values of an arm move during the run, and whether their differences do.

@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 
 use super::{
     judge::{Correction, compare},
+    notes::{CPU_TIME, runs_for_fixed_time},
     quantity::Quantity,
     report::{ArmReport, Comparison, Report, Summary, Verdict},
 };
 use crate::{
     arm::Arm,
-    numbers::{number, p_value, percent},
+    numbers::{between, number, p_value, percent},
     run_directory::{Manifest, Round},
 };
 
@@ -54,6 +55,33 @@ pub(super) fn withhold(report: &mut Report) -> Vec<String> {
         }
     }
     notes
+}
+
+/// That CPU time differs where wall time, which waits and neighbours make noisier, is unclear. It
+/// repeats verdicts of the resources, whose family they are in.
+pub(super) fn cpu_time(report: &Report) -> Option<String> {
+    const MAX: usize = 4;
+    let is_of_time = Quantity::Time.is_metric(&report.workload.metric) && !runs_for_fixed_time(report);
+    let has = |one: &Comparison, quantity, arm| (one.quantity, one.arm) == (quantity, arm);
+    let is_unclear = |arm: usize| {
+        let mut all = report.comparisons.iter().filter(|one| has(one, Quantity::Performance, arm));
+        all.any(|one| one.verdict == Verdict::NoDifferenceShown)
+    };
+    let of_cpu = |one: &&Comparison| has(one, Quantity::CpuTime, one.arm) && one.verdict.is_difference();
+    let found: Vec<String> = report
+        .resources
+        .iter()
+        .filter(|one| is_of_time && of_cpu(one) && is_unclear(one.arm))
+        .filter_map(|one| Some(format!("{} {}", report.arms[one.arm].name, between(one.interval?))))
+        .collect();
+    let more = if found.len() > MAX { " and others" } else { "" };
+    (!found.is_empty()).then(|| {
+        format!(
+            "{CPU_TIME} from that of {}, although wall time is unclear: {}{more}. --metric cpu-time decides about CPU time.",
+            report.arms[0].name,
+            found[..found.len().min(MAX)].join(", ")
+        )
+    })
 }
 
 /// Resources that are 0 in some rounds and not in others, which have no ratios: short CPU times, if
@@ -187,13 +215,44 @@ mod tests {
         let rounds: Vec<Round> = (0..20)
             .map(|place| {
                 let mut round = round(place / 2, place % 2, 1.0);
-                let user_seconds = if place % 4 == 1 { 0.0 } else { 0.004 };
-                round.outcome.usage = Some(flyball_host::Usage { user_seconds, ..Default::default() });
+                let system_seconds = if place % 4 == 1 { 0.0 } else { 0.004 };
+                round.outcome.usage = Some(flyball_host::Usage { system_seconds, ..Default::default() });
                 round
             })
             .collect();
         let report = crate::analyse(&manifest, &rounds);
         let note = report.notes.iter().find(|note| note.contains("0 in some rounds")).expect("a note");
-        assert!(note.contains("user time of b (5 of 10)"), "{note}");
+        assert!(note.contains("CPU time of b (5 of 10)"), "{note}");
+    }
+
+    #[test]
+    fn a_difference_of_cpu_time_stands_next_to_unclear_wall_time() {
+        let note = |times: f64, cpu: [f64; 3], metric: Option<&str>| {
+            let mut manifest = manifest(&["a", "b", "a again"]);
+            manifest.boots.push(boot(&[0, 1, 2]));
+            manifest.arms[1].program = Some(crate::program::Program::default());
+            manifest.arms[2].control = true;
+            if let Some(name) = metric {
+                manifest.workload.metric.name = name.to_owned();
+            }
+            let rounds: Vec<Round> = (0..90)
+                .map(|place| {
+                    let (block, arm) = (place / 3, place % 3);
+                    let noise = |step: usize| 1.0 + (place * step % 31) as f64 * 0.01;
+                    let mut round = round(block, arm, noise(11) * if arm == 1 { times } else { 1.0 });
+                    let user_seconds = cpu[arm] * (1.0 + (place * 7 % 31) as f64 * 1e-4);
+                    round.outcome.usage = Some(flyball_host::Usage { user_seconds, ..Default::default() });
+                    round
+                })
+                .collect();
+            let notes = crate::analyse(&manifest, &rounds).notes;
+            notes.into_iter().find(|note| note.starts_with(CPU_TIME))
+        };
+        let found = note(1.0, [1.0, 1.05, 1.0], None).expect("a note");
+        assert!(found.contains("unclear: b +4.") && found.contains("--metric cpu-time"), "{found}");
+        assert_eq!(note(1.0, [1.0; 3], None), None, "equal");
+        assert_eq!(note(2.0, [1.0, 1.05, 1.0], None), None, "wall time differs too");
+        assert_eq!(note(1.0, [1.0, 1.05, 1.02], None), None, "a differs from itself");
+        assert_eq!(note(1.0, [1.0, 1.05, 1.0], Some("score")), None, "not about time");
     }
 }

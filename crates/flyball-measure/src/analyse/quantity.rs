@@ -66,6 +66,8 @@ pub enum Quantity {
     BranchMisses,
     /// Accesses that the last level of cache did not have, in millions.
     CacheMisses,
+    /// CPU time in user mode and in the kernel. Each alone is known by the tick, their sum exactly.
+    CpuTime,
     /// CPU time in user mode.
     User,
     /// CPU time in the kernel.
@@ -114,10 +116,10 @@ impl Quantity {
         self != Quantity::Performance && self.metric(metric) == *metric
     }
 
-    /// What the processes of programs used, judged where programs are compared.
-    pub const RESOURCES: [Quantity; 9] = [
-        Quantity::User,
-        Quantity::System,
+    /// What the processes of programs used, judged where programs are compared. User and system time
+    /// are parts of one of these, CPU time.
+    pub const RESOURCES: [Quantity; 8] = [
+        Quantity::CpuTime,
         Quantity::PeakMemory,
         Quantity::Faults,
         Quantity::Switches,
@@ -152,6 +154,7 @@ impl Quantity {
             Quantity::Cycles => lower("cycles", "M"),
             Quantity::BranchMisses => lower("branch misses", "M"),
             Quantity::CacheMisses => lower("cache misses", "M"),
+            Quantity::CpuTime => lower("CPU time", "s"),
             Quantity::User => lower("user time", "s"),
             Quantity::System => lower("system time", "s"),
             Quantity::Time => lower("wall time", "s"),
@@ -217,6 +220,7 @@ impl Quantity {
             Quantity::Cycles => counted(|counts| counts.cycles),
             Quantity::BranchMisses => counted(|counts| counts.branch_misses),
             Quantity::CacheMisses => counted(|counts| counts.cache_misses),
+            Quantity::CpuTime => outcome.usage.map(|usage| usage.user_seconds + usage.system_seconds),
             Quantity::User => outcome.usage.map(|usage| usage.user_seconds),
             Quantity::System => outcome.usage.map(|usage| usage.system_seconds),
             Quantity::Time => Some(outcome.seconds),

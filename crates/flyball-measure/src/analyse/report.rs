@@ -326,6 +326,9 @@ pub struct GateAnswer {
     /// Rounds are far from the others, or have two levels: the answer is about typical ones.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_typical: bool,
+    /// The limit is about wall time, and the metric is not.
+    #[serde(skip)]
+    pub(super) is_beside_metric: bool,
 }
 
 impl fmt::Display for GateAnswer {
@@ -338,8 +341,9 @@ impl fmt::Display for GateAnswer {
         };
         let typical = if self.is_typical { " in typical rounds" } else { "" };
         write!(f, "fail if {}: {}: {words}{typical}", self.limit, self.name)?;
+        let of = if self.is_beside_metric { "wall time, not the metric: " } else { "" };
         match (self.interval, self.at_least) {
-            (Some(interval), _) => write!(f, " ({})", crate::numbers::between(interval)),
+            (Some(interval), _) => write!(f, " ({of}{})", crate::numbers::between(interval)),
             (_, Some(low)) => write!(f, " ({} or more)", crate::numbers::percent(low)),
             _ if self.is_missing => write!(f, " (not measured, or not of the same work)"),
             _ if self.has_no_ratio => write!(f, " (zero or negative in some rounds)"),

@@ -13,7 +13,11 @@ use super::{
     table::{Grid, constants, medians_grid, precision, remarks, verdict_grid},
     text::resources,
 };
-use crate::{analyse::Report, run_directory::Manifest, workload::quote};
+use crate::{
+    analyse::{Report, is_first},
+    run_directory::Manifest,
+    workload::quote,
+};
 
 /// The report: the answer, the verdicts, the medians, and what it was run on.
 pub fn markdown(report: &Report, manifest: &Manifest) -> String {
@@ -28,6 +32,10 @@ pub fn markdown(report: &Report, manifest: &Manifest) -> String {
     }
     for (words, rest) in conclusion(report, &arms) {
         let _ = writeln!(out, "- **{}**: {}", escape(&words), escape(&rest));
+    }
+    let (first, notes): (Vec<_>, Vec<_>) = report.notes.iter().partition(|note| is_first(note));
+    for note in first {
+        let _ = writeln!(out, "- {}", escape(note));
     }
     if !report.comparisons.is_empty() {
         let _ = writeln!(out, "\n## Against {}\n", escape(&arms.name(report.comparisons[0].base)));
@@ -50,7 +58,7 @@ pub fn markdown(report: &Report, manifest: &Manifest) -> String {
     below.extend(report.no_energy.iter().map(|why| format!("no energy: {why}")));
     below.extend(report.no_frequency.iter().map(|why| format!("no frequency: {why}")));
     below.extend(report.no_counters.iter().map(|why| format!("no counters: {why}")));
-    below.extend(report.notes.iter().map(|note| format!("note: {note}")));
+    below.extend(notes.into_iter().map(|note| format!("note: {note}")));
     out.push_str(&list(below));
     if !manifest.command_line.is_empty() {
         let _ = writeln!(out, "\n    {}", quote(&manifest.command_line).replace('\n', " "));

@@ -34,6 +34,7 @@ pub(super) fn columns(report: &Report) -> Vec<Quantity> {
         Quantity::Frequency,
         Quantity::Busy,
         Quantity::Temperature,
+        Quantity::CpuTime,
         Quantity::User,
         Quantity::System,
         Quantity::PeakMemory,
@@ -51,7 +52,8 @@ pub(super) fn columns(report: &Report) -> Vec<Quantity> {
     .filter(|quantity| {
         // A quantity is a column of its own only if it is not the metric.
         let twice = quantity.is_metric(&report.workload.metric);
-        let unasked = Quantity::RESOURCES.contains(quantity)
+        let of_programs = [&Quantity::RESOURCES[..], &[Quantity::User, Quantity::System]].concat();
+        let unasked = of_programs.contains(quantity)
             && *quantity != Quantity::Switches
             && report.arms.iter().all(|arm| arm.program.is_none());
         let is_bounded = |arm: &ArmReport| *quantity == Quantity::PeakMemory && arm.memory_at_most.is_some();

@@ -71,8 +71,8 @@ pub(crate) struct Forms {
     export_json: Option<PathBuf>,
 
     /// Exit with 12 if over a limit: 'time > +2%'. With 13 if these rounds cannot tell. Quantities:
-    /// time, metric, user, system, memory, faults, switches, energy, per-watt, case (each of a
-    /// suite). May be repeated.
+    /// time, cpu, metric, memory, faults, energy, per-watt, case (each of a suite) and others. May be
+    /// repeated.
     #[arg(long, value_name = "LIMIT")]
     pub(super) fail_if: Vec<Limit>,
 
