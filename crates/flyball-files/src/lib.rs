@@ -35,9 +35,7 @@ pub use private::{Untrusted, check_private, private};
 pub use regular::{
     check_trusted, free_bytes, open_input, open_regular, open_trusted, read_bounded, read_input,
 };
-pub use replace::{
-    Replacement, create, folder_of, is_stream, refuse_stream, replace, replace_unsynced, replace_with_mode,
-};
+pub use replace::{Replacement, create, folder_of, is_stream, replace, replace_file, replace_with_mode};
 pub use scratch::Scratch;
 pub use unpack::{UnpackError, Unpacked, unpack};
 pub use zstd::{ZstdReader, ZstdWriter};

@@ -350,7 +350,7 @@ mod tests {
     type Way = (&'static str, fn(&Path) -> io::Result<()>);
     const WAYS: [Way; 13] = [
         ("replace", |path| crate::replace(path, b"x")),
-        ("replace unsynced", |path| crate::replace_unsynced(path, b"x")),
+        ("replace a file", |path| crate::replace_file(path, b"x", false)),
         ("replace with mode", |path| crate::replace_with_mode(path, b"x", 0o600)),
         ("create", |path| crate::create(path).map(drop)),
         ("unnamed", |path| crate::Replacement::of_unnamed(path, &tempfile::tempfile()?).map(drop)),

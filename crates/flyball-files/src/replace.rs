@@ -49,10 +49,14 @@ impl Replacement {
                 Ok((file, Replacement { location, written: Written::Through(stream) }))
             }
             Found::Directory => Err(Errno::ISDIR.into()),
-            Found::File | Found::Nothing => Replacement::made(location, |temporary| {
-                temporary.open(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, 0o666)
-            }),
+            Found::File | Found::Nothing => Replacement::beside(location),
         }
+    }
+
+    fn beside(location: Location) -> io::Result<(File, Replacement)> {
+        Replacement::made(location, |temporary| {
+            temporary.open(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, 0o666)
+        })
     }
 
     /// Lets a file without a name (`O_TMPFILE`) of the same file system take the place of `path`.
@@ -163,16 +167,6 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replacement.finish()
 }
 
-/// Replaces a file like [`replace`], but does not wait for the disk: for what can be made again.
-///
-/// # Errors
-/// Fails like [`Replacement::of`], and with the error of write(2).
-pub fn replace_unsynced(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let (mut file, replacement) = Replacement::of(path)?;
-    file.write_all(bytes)?;
-    replacement.finish()
-}
-
 /// Replaces a file like [`replace`], and gives it this mode whatever the umask.
 ///
 /// # Errors
@@ -200,16 +194,23 @@ pub fn is_stream(path: &Path) -> bool {
     matches!(found, Ok(Found::Stream(_)))
 }
 
-/// Refuses a FIFO or a device at a name that flyball chose in a directory that may come from
-/// another user: opening it could wait without end.
+/// Replaces a file at a name that flyball chose in a directory that may come from another user,
+/// like [`replace`]. Without `sync` it does not wait for the disk: for what can be made again. It
+/// never opens what has the name, because a FIFO could make it wait without end.
 ///
 /// # Errors
-/// `InvalidInput` if there is one.
-pub fn refuse_stream(path: &Path) -> io::Result<()> {
-    if is_stream(path) {
+/// `InvalidInput` if something has the name that is no file; otherwise as [`replace`].
+pub fn replace_file(path: &Path, bytes: &[u8], sync: bool) -> io::Result<()> {
+    let location = Location::find(path)?;
+    if matches!(location.look()?, Found::Stream(_)) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
     }
-    Ok(())
+    let (mut file, replacement) = Replacement::beside(location)?;
+    file.write_all(bytes)?;
+    if sync {
+        replacement.sync(&file)?;
+    }
+    replacement.finish()
 }
 
 /// Makes a file that is written as it comes, where [`replace`] cannot be used: a new one in the
@@ -349,7 +350,8 @@ mod tests {
         });
         replace(&path, b"through").unwrap();
         assert_eq!(reader.join().unwrap(), "through");
-        assert!(refuse_stream(&path).is_err() && refuse_stream(&folder.path().join("new")).is_ok());
+        assert!(replace_file(&path, b"x", false).is_err());
+        assert!(replace_file(&folder.path().join("new"), b"x", true).is_ok());
         let null = folder.path().join("null");
         symlink("/dev/null", &null).unwrap();
         replace(&null, b"x").unwrap();

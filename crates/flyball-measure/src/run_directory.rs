@@ -515,27 +515,25 @@ impl RunDirectory {
 
     /// Writes the manifest in one step, and to the disk.
     pub fn save(&self) -> Result<(), RecordError> {
-        self.replace("manifest.json", &self.manifest_text(), flyball_files::replace)
+        self.replace("manifest.json", &self.manifest_text(), true)
     }
 
     /// Writes a file of the run directory in one step, and leaves it to the kernel when it comes to
     /// the disk: rounds are worth the milliseconds that waiting for it takes, snapshots are not.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), RecordError> {
-        self.replace(name, bytes, flyball_files::replace_unsynced)
+        self.replace(name, bytes, false)
     }
 
     /// A link that is in the way is replaced, not followed: a run directory may come from another
     /// user.
-    fn replace(
-        &self,
-        name: &str,
-        bytes: &[u8],
-        by: fn(&Path, &[u8]) -> io::Result<()>,
-    ) -> Result<(), RecordError> {
+    fn replace(&self, name: &str, bytes: &[u8], sync: bool) -> Result<(), RecordError> {
         let _as_owner = self.owner.as_ref().map(User::for_files);
         let path = self.path.join(name);
-        let written = flyball_files::refuse_stream(&path).and_then(|()| by(&path, bytes));
-        written.map_err(|cause| RecordError::Io { what: "write", path, cause })
+        flyball_files::replace_file(&path, bytes, sync).map_err(|cause| RecordError::Io {
+            what: "write",
+            path,
+            cause,
+        })
     }
 
     /// Adds a round and makes sure that it is on disk.

@@ -5,7 +5,7 @@ pub(crate) mod fleet;
 
 use std::path::{Path, PathBuf};
 
-use flyball_files::{Replacement, is_stream, read_input, refuse_stream, replace, replace_unsynced};
+use flyball_files::{Replacement, is_stream, read_input, replace, replace_file};
 use flyball_measure::{
     GateVerdict, Limit, RecordError, Report, RunDirectory, analyse, gate, render, selftest,
 };
@@ -174,7 +174,7 @@ pub(crate) fn run(
 /// directory may come from another user.
 pub(super) fn save(place: &Path, name: &str, bytes: &[u8]) -> Result<(), Failure> {
     let path = place.join(name);
-    refuse_stream(&path).and_then(|()| replace_unsynced(&path, bytes)).map_err(|error| {
+    replace_file(&path, bytes, false).map_err(|error| {
         let is_denied = error.kind() == std::io::ErrorKind::PermissionDenied;
         let hint = if is_denied { "\nhint: -o DIR writes the report elsewhere" } else { "" };
         Failure::failed(format!("cannot write {}: {error}{hint}", path.display()))
