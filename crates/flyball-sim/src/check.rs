@@ -12,11 +12,8 @@ mod amd_slides;
 mod bench;
 mod document;
 mod guide;
-mod published;
 mod stinner;
 mod storpool;
-
-pub use published::{Measured, Published, published};
 
 use flyball_silicon::SpecError;
 use serde::Serialize;

@@ -50,8 +50,6 @@ struct Inner {
     run: Option<u64>,
     /// The models that run.
     running: Several,
-    /// Joules that the whole machine has drawn while programs were waited for, and seconds of that.
-    wall_energy: (f64, f64),
 }
 
 impl SimHost {
@@ -77,28 +75,8 @@ impl SimHost {
             failed: false,
             run: None,
             running: Several::default(),
-            wall_energy: (0.0, 0.0),
         };
         Ok(SimHost { label, setup: setup.clone(), inner: Arc::new(Mutex::new(inner)) })
-    }
-
-    /// Lets time pass, and sums up the power that the whole machine draws: the model's own, because
-    /// nothing on the machine meters it.
-    pub(crate) fn sleep_metered(&self, time: Duration) {
-        let mut inner = self.lock();
-        inner.was_led_on = true;
-        inner.machine.advance(time);
-        // Power at the end of the slice stands for the whole of it: slices are 10 ms at most, and
-        // power moves in milliseconds.
-        let watts = inner.machine.silicon().platform_power().0;
-        inner.wall_energy.0 += watts * time.as_secs_f64();
-        inner.wall_energy.1 += time.as_secs_f64();
-    }
-
-    /// The energy that the whole machine has drawn while programs ran, in joules, and for how many
-    /// seconds, since this was last taken.
-    pub fn take_wall_energy(&self) -> (f64, f64) {
-        std::mem::take(&mut self.lock().wall_energy)
     }
 
     /// The seed that the machine was chosen with.
@@ -315,7 +293,6 @@ impl Host for SimHost {
     }
 
     fn sleep(&self, time: Duration) {
-        // Not metered: only the time of programs counts for the energy at the wall.
         let mut inner = self.lock();
         inner.was_led_on = true;
         inner.machine.advance(time);

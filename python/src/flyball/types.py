@@ -1175,9 +1175,6 @@ class MachineReport(TypedDict):
     simulated: bool
 
 
-Measured = Literal["latency", "wall-power"]
-
-
 MegaHertz = int
 
 
@@ -1478,20 +1475,6 @@ class ProgramFile(TypedDict):
 
 
 Proof = List["ReasonEvidence"]
-
-
-class PublishedLine(TypedDict):
-    """One published number and its counterpart."""
-
-    arm: str
-    here: Union[float, None]
-    machine: str
-    of: Measured
-    row: str
-    settings: List[List[str]]
-    source: str
-    value: float
-    workload: str
 
 
 Purpose = Literal["quiet-on", "set", "quiet", "run", "compare", "doctor", "hold", "other"]
@@ -2549,9 +2532,6 @@ class ProfileFile(TypedDict):
     package: NotRequired[Dict[str, Dict[str, Union[Union[str, bool, int], List[Union[str, bool, int]]]]]]
     policy: NotRequired[Dict[str, Dict[str, Union[Union[str, bool, int], List[Union[str, bool, int]]]]]]
     type: NotRequired[Dict[str, Dict[str, Union[Union[str, bool, int], List[Union[str, bool, int]]]]]]
-
-
-PublishedFile = List["PublishedLine"]
 
 
 class RoundFile(TypedDict):

@@ -151,8 +151,7 @@ impl Drop for Program {
 }
 
 impl Process for Program {
-    /// Lets the machine's time pass in slices: the power at the wall, which is not metered on the
-    /// machine, is summed up between them. Does nothing but look if `limit` is zero.
+    /// Lets the machine's time pass in slices: the end is noticed soon, and other programs have their turn. Does nothing but look if `limit` is zero.
     fn wait(&mut self, limit: Duration) -> io::Result<Option<Ended>> {
         let began = self.host.now();
         // 10 ms: short against the time in which power and heat change, long against the cost of a
@@ -168,7 +167,7 @@ impl Process for Program {
             if self.host.now().saturating_sub(began) >= limit {
                 return Ok(None);
             }
-            self.host.sleep_metered(slice);
+            self.host.sleep(slice);
             // The caller's turn comes before the end is noticed, so that meters are read at every
             // multiple of its interval.
             if self.host.now().saturating_sub(began) >= limit {

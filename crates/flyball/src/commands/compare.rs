@@ -9,7 +9,6 @@ mod experiment;
 pub(super) mod manifest;
 pub(super) mod power;
 mod progress;
-pub(crate) mod published;
 pub(super) mod rounds;
 pub(super) mod take;
 
@@ -26,8 +25,8 @@ use flyball_compare::{
 use flyball_control::quiet::{QuietOptions, QuietPlan};
 use flyball_host::{CommandKnob, Host, Launch, Process};
 use flyball_measure::{
-    Arm, Blocks, Conductor, Correction, End, Event, Hook, HookRunner, Manifest, MeasureError, Meters,
-    PowerCommand, QuietNote, RunDirectory, Stop, Workload,
+    Arm, Blocks, Conductor, Correction, End, Hook, HookRunner, Manifest, MeasureError, Meters, PowerCommand,
+    QuietNote, RunDirectory, Stop, Workload,
 };
 use flyball_process::User;
 
@@ -36,7 +35,6 @@ use self::{
     args::Until,
     manifest::{background_of, check_same_machine, command_of, least_seconds, length, manifest},
     progress::Progress,
-    published::WallPower,
     take::{QuietDuringArms, Taken},
 };
 use super::{
@@ -54,14 +52,7 @@ use crate::{
 
 /// Runs the comparison, or describes it.
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
-    // Opened by its own type first: the power at the wall is a number of the model, not of the host
-    // interface.
-    let simulated = context.open_simulated()?;
-    let host: Box<dyn Host> = match &simulated {
-        Some(machine) => Box::new(machine.clone()),
-        None => context.open()?,
-    };
-    let wall_power = simulated.map(WallPower::of);
+    let host = context.open()?;
     if let Some(path) = &args.resume {
         let mut directory = RunDirectory::open(path)?;
         // Rounds of two machines in one directory could not be distinguished later.
@@ -75,7 +66,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         if directory.manifest.bisect.is_some() {
             return bisect::resume(context, &*host, directory, power_command);
         }
-        return resume(context, &*host, directory, Extras { wall_power, power_command, forms: &args.forms });
+        return resume(context, &*host, directory, power_command, &args.forms);
     }
     let experiment = args.experiment.as_ref().map(|path| experiment::read(&*host, path, args)).transpose()?;
     let (args, experiment) = experiment.map_or((args.clone(), None), |(args, note)| (args, Some(note)));
@@ -129,8 +120,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let seeds = RunSeeds::of_comparison(manifest.schedule.seed, 0);
     let taken = take::take(context, &*host, &manifest, &interrupted, quiet, seeds)?;
     let directory = create(args, "compare", manifest, user)?;
-    let extras = Extras { wall_power, power_command, forms: &args.forms };
-    conduct(context, &*host, directory, taken, interrupted, extras)
+    conduct(context, &*host, directory, taken, interrupted, power_command, &args.forms)
 }
 
 /// Makes the run directory that --output names, or one here.
@@ -184,23 +174,17 @@ fn arms_and_workload(
     Ok((design.arms, workload))
 }
 
-/// What a comparison has besides its directory and the machine that it holds.
-struct Extras<'a> {
-    wall_power: Option<WallPower>,
-    power_command: Option<PowerCommand>,
-    forms: &'a Forms,
-}
-
 /// Continues a comparison.
 fn resume(
     context: &Context,
     host: &dyn Host,
     directory: RunDirectory,
-    extras: Extras<'_>,
+    power_command: Option<PowerCommand>,
+    forms: &Forms,
 ) -> Result<Exit, Failure> {
     let interrupted = change::interrupts()?;
     let taken = take_again(context, host, &directory, &interrupted)?;
-    conduct(context, host, directory, taken, interrupted, extras)
+    conduct(context, host, directory, taken, interrupted, power_command, forms)
 }
 
 /// Takes the machine for the rounds that a directory still lacks.
@@ -262,22 +246,13 @@ fn conduct(
     mut directory: RunDirectory,
     mut taken: Taken<'_>,
     interrupted: Arc<AtomicBool>,
-    extras: Extras<'_>,
+    power_command: Option<PowerCommand>,
+    forms: &Forms,
 ) -> Result<Exit, Failure> {
-    let Extras { mut wall_power, power_command, forms } = extras;
-    let mut note = |event: &Event<'_>| {
-        if let Some(wall_power) = &mut wall_power {
-            wall_power.note(event);
-        }
-    };
-    let finished = run_rounds(host, &mut directory, &mut taken, interrupted, power_command, None, &mut note)?;
+    let finished = run_rounds(host, &mut directory, &mut taken, interrupted, power_command, None)?;
     let output = context.output.about(host);
     // The settings are restored by now, also where the report fails.
-    let exit = conclude(context, &output, &directory, finished, forms)?;
-    if let Some(wall_power) = wall_power {
-        published::print_published(&output, &directory, &wall_power)?;
-    }
-    Ok(exit)
+    conclude(context, &output, &directory, finished, forms)
 }
 
 /// Runs the rounds that the manifest asks for, and shows how far they are.
@@ -288,7 +263,6 @@ pub(super) fn run_rounds(
     interrupted: Arc<AtomicBool>,
     power_command: Option<PowerCommand>,
     blocks: Option<&mut dyn Blocks>,
-    also: &mut dyn FnMut(&Event<'_>),
 ) -> Result<Finished, Failure> {
     for warning in &directory.warnings {
         eprintln!("note: {warning}");
@@ -344,10 +318,7 @@ pub(super) fn run_rounds(
         blocks: blocks.map(|blocks| blocks as &mut dyn Blocks),
         began_at: time::seconds_since_1970(),
     }
-    .conduct(directory, &mut |event| {
-        also(event);
-        progress.show(event);
-    });
+    .conduct(directory, &mut |event| progress.show(event));
     progress.end();
     if let Some(complaint) = meters.complaint() {
         eprintln!("note: {complaint}");

@@ -294,7 +294,7 @@ impl Tuning<'_> {
         let power_command = power::of_resumed(self.host, &directory.manifest, &self.args.measuring)?;
         let mut taken = take_again(self.context, self.host, directory, &self.interrupted)?;
         let interrupted = Arc::clone(&self.interrupted);
-        match run_rounds(self.host, directory, &mut taken, interrupted, power_command, blocks, &mut |_| ())? {
+        match run_rounds(self.host, directory, &mut taken, interrupted, power_command, blocks)? {
             Finished::Complete => Ok(Some(())),
             Finished::Stopped => Ok(None),
             Finished::Failed(error) => Err(failure(*error, Some(directory.path()))),

@@ -158,9 +158,9 @@ const MEASURE: &str =
 -M sim:gold-6138 wake --time 1s
 -M sim:gold-6138 wake --probe
 -M sim:gold-6138 compare --arm now --arm b:turbo=off --until 20% --workload sched-pipe -o until
--M sim:gold-6138 compare --matrix governor=powersave --matrix epb=performance,power --workload io-4k --rounds 2 -o published
+-M sim:gold-6138 compare --matrix governor=powersave --matrix epb=performance,power --workload io-4k --rounds 2 -o storpool
 report traced
-report published/report.csv
+report storpool/report.csv
 -M sim:gold-6138 compare --arm now --arm b:turbo=off --rounds 3 --model short.toml -o fleet/a/run
 -M sim:ryzen-5750g compare --arm now --arm b:turbo=off --rounds 3 --model short.toml -o fleet/b/run
 report --fleet fleet --design 1%
@@ -256,7 +256,6 @@ fn files(samples: &mut Samples, folder: &Path) {
     for path in found(folder) {
         match path.file_name().unwrap().to_str().unwrap() {
             "manifest.json" => samples.add("file-manifest", json(&read(&path))),
-            "published.json" => samples.add("file-published", json(&read(&path))),
             name if name.starts_with("snapshot-") => samples.add("file-snapshot", json(&read(&path))),
             "report.json" => samples.add("report", json(&read(&path))),
             "rounds.jsonl" => {

@@ -129,15 +129,8 @@ fn search(
     power_command: Option<PowerCommand>,
     interrupted: Arc<AtomicBool>,
 ) -> Result<Exit, Failure> {
-    let finished = run_rounds(
-        host,
-        &mut directory,
-        &mut taken,
-        interrupted,
-        power_command,
-        Some(&mut blocks),
-        &mut |_| (),
-    )?;
+    let finished =
+        run_rounds(host, &mut directory, &mut taken, interrupted, power_command, Some(&mut blocks))?;
     match (blocks.failure.take(), finished) {
         (Some(BisectError::Workload(WorkloadError::Stopped)), _) | (None, Finished::Stopped) => {
             return Ok(super::stopped("compare", &context.machine, &directory));

@@ -291,8 +291,6 @@ schemas! {
         "The file `manifest.json` of a run directory: what was compared, how, and on what";
     file "file-profile" 1 flyball_control::profile::Profile,
         "A profile, as TOML: settings for all CPUs, sections for some of them, and optional ones";
-    file "file-published" 1 Vec<commands::compare::published::Line>,
-        "The file `published.json` of a run directory: published numbers for the same machine";
     file "file-round" 1 flyball_measure::Round,
         "A line of the file `rounds.jsonl` of a run directory: one run of the workload under one arm";
     file "file-snapshot" 1 flyball_measure::SettingsSnapshot,
