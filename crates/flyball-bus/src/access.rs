@@ -81,7 +81,8 @@ pub(crate) async fn check(
     Err(Refusal::new(Why::Denied, format!("not authorized: {}", action.id())))
 }
 
-/// Returns whether the caller may, and whether a dialogue could let it.
+/// Asks polkit whether the caller may make this call. Returns the answer, and whether a dialogue
+/// could allow it.
 async fn ask_polkit(
     link: &Link,
     connection: &Connection,

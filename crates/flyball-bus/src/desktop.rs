@@ -65,7 +65,7 @@ struct Inner {
     battery_aware: bool,
 }
 
-/// What both faces share.
+/// The state that both interfaces share.
 pub(crate) struct Desktop {
     link: Arc<Link>,
     inner: Mutex<Inner>,

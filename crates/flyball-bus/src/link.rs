@@ -42,7 +42,7 @@ impl Question {
     }
 }
 
-/// Such questions of one user, of each kind. Nobody has two dialogues open at a time for long. 32
+/// Limit on the questions of one user, of each kind. Nobody has two dialogues open for long. 32
 /// users together can use up the dialogues of all.
 const MAX_CHECKS_OF_USER: usize = 2;
 

@@ -79,7 +79,7 @@ pub enum Ask {
     Release {
         cookie: u32,
     },
-    /// What these settings would change.
+    /// Asks for the changes that these settings would make.
     Plan {
         settings: Vec<Setting>,
         user: u32,

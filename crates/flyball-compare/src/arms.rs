@@ -49,7 +49,7 @@ pub fn plan_now(host: &dyn Host, intent: &Intent) -> Result<Plan, SettingsError>
     Ok(plan(&Snapshot::for_intent(host, intent)?, intent)?)
 }
 
-/// What the machine has to be booted with for an arm, if it was not.
+/// Returns the boot options that an arm needs and the machine does not have.
 pub fn boot_needed(host: &dyn Host, arm: &Arm) -> Result<Option<String>, SettingsError> {
     let mut needed = Vec::new();
     for setting in &arm.settings {

@@ -181,7 +181,7 @@ fn note(file: String, records: u64, lost: u64, report: &Report) -> TraceNote {
     TraceNote { file, records, lost, decisions, ghz, sampled: sampled(cpus), lag_ms }
 }
 
-/// What the kernel's selftest makes of the trace: means over all rows of cpu.csv
+/// Returns the means that the kernel's selftest computes over all rows of cpu.csv
 /// (tools/testing/selftests/amd-pstate/tbench.sh, parse_tbench).
 fn sampled(cpus: &[CpuReport]) -> Option<Sampled> {
     let mean = |of: fn(&CpuReport) -> Option<Range>| {

@@ -410,7 +410,7 @@ impl Known {
         let preset = |preset| Reader::Preset { preset };
         let (argv, reader, title, server) = match self {
             Known::SchedPipe => {
-                // As many as perf bench makes.
+                // perf bench makes the same number.
                 let amount = amount(1_000_000);
                 let title = format!("sched-pipe, {amount} round trips");
                 (own_task(&["sched-pipe", &amount])?, preset(Preset::SchedPipe), title, None)

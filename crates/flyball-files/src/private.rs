@@ -70,7 +70,7 @@ pub fn check_private(path: &Path) -> Result<(), Untrusted> {
         }
         // Its own mode says nothing (lrwxrwxrwx); who made it was checked above.
         let status = if link.is_symlink() {
-            // Its target has a way of its own.
+            // The link's target has a path of its own, which must be private too.
             check_private(&std::fs::canonicalize(dir).map_err(io)?)?;
             std::fs::metadata(dir).map_err(io)?
         } else {

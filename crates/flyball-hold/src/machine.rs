@@ -3,7 +3,7 @@
 use flyball_control::doctor::kernel_release;
 use flyball_host::{CpuInfo, Host, topology::scaling_driver};
 
-/// What entries are matched with; it does not change while the machine runs.
+/// The facts that entries are matched with. They do not change while the machine runs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MachineFacts {
     /// `intel`, `amd` or `other`.

@@ -52,7 +52,7 @@ pub trait RoundTracer {
     fn abandon(&mut self);
 }
 
-/// What happens, to show progress.
+/// An event of a run, for the progress display.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A round begins. Nothing may be drawn until it is over.

@@ -76,8 +76,7 @@ impl<'a> Watch<'a> {
 }
 
 impl<'a> Counting<'a> {
-    /// Of a shorter run nothing can be said: the kernel counts in hundredths of a second, if not in
-    /// larger steps.
+    /// Shorter runs cannot be watched: the kernel counts in hundredths of a second, or larger steps.
     pub const SHORTEST_SECONDS: f64 = SHORTEST_JIFFIES as f64 / 100.0;
 
     /// Starts counting on the CPUs on which the work runs; on all where the list is empty.

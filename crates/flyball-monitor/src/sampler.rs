@@ -411,7 +411,7 @@ impl<'h> Sampler<'h> {
                 Touch::Ran => !self.layout.cpus[index].is_isolated && self.ran(sample, index),
                 Touch::All => self.places.get(sample, Quantity::Online, index) == Some(1),
             };
-            // What is read in addition is not worth waking a CPU, whatever its counters are.
+            // Additional readings never wake a CPU.
             self.may_interrupt[index] =
                 is_software || wanted && (self.options.touch != Touch::All || self.ran(sample, index));
             let cpu = &mut self.cpus[index];

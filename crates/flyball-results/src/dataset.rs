@@ -209,7 +209,7 @@ impl Dataset {
             if !known.files.insert(file.clone()) {
                 continue;
             }
-            // Whatever else lies there is none of ours, and is named when it is read.
+            // Files of other programs are skipped here, and named when they are read.
             let Ok(found) = columns_of(&file, &[("id", Type::Text)], &mut words) else { continue };
             for row in 0..found.rows {
                 if let Some(id) = found.columns[0].word(row) {

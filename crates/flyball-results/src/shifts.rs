@@ -446,7 +446,7 @@ impl Settings {
     }
 }
 
-/// What differs between the facts of two runs. A fact that only one of them has does not count:
+/// Returns the facts that differ between two runs. A fact that only one of them has does not count:
 /// inputs of another kind lack it.
 fn differences(
     before: &Facts,
@@ -575,7 +575,7 @@ fn with(
             before,
             after,
             shifted,
-            // One that is nearer to the ends than the search looks has shifted all the same.
+            // It counts as shifted even if its shift is nearer to an end than the search looks.
             of: of.max(shifted),
             change: stats::median(&changes),
         })

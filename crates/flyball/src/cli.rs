@@ -43,7 +43,7 @@ pub(crate) enum ColorWhen {
 }
 
 impl ColorWhen {
-    /// What the command line asks for. Read before clap reads it, because clap's own help and
+    /// Reads the choice of the command line, before clap reads it, because clap's own help and
     /// errors are coloured too.
     pub(crate) fn of_process() -> ColorWhen {
         let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());

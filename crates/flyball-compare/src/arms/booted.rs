@@ -26,7 +26,7 @@ pub struct BootedArms<'h> {
     // to the end.
     transaction: Option<(Transaction<'h>, tempfile::TempDir)>,
     seeds: RunSeeds,
-    /// What is held beneath every arm.
+    /// The quiet level that is held beneath every arm.
     quiet: Option<QuietOptions>,
 }
 

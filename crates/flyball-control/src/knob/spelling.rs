@@ -128,9 +128,8 @@ impl Spelling {
             return true;
         }
         match self {
-            // Of the controllers that are handed down to control groups only cpusets are flyball's.
-            // They are kept if another program has come to use them: removing them would remove the
-            // CPUs of all those groups.
+            // flyball hands down only the cpuset controller to control groups. It stays if another
+            // program uses it now: removing it would remove the CPUs of all those groups.
             Spelling::CpusetController => {
                 let (had, has) = (hands_down_cpusets(was.trimmed()), hands_down_cpusets(now.trimmed()));
                 had == has || (has && cpusets_in_use(host))

@@ -187,7 +187,7 @@ impl Planner<'_> {
             value: Some(value),
             now,
         };
-        // As a want of its own: it is resolved, checked and ordered like one that the user typed.
+        // It becomes a want, which is resolved, checked and ordered like one that the user typed.
         self.wants.insert((knob, place.at.clone()), want);
         Ok(())
     }

@@ -55,7 +55,7 @@ impl Guardian {
     /// It cannot be started, or ended before it was ready.
     pub fn start(mut command: Command, lock: &Lock) -> io::Result<Guardian> {
         let (mut line, theirs) = UnixStream::pair()?;
-        // Its standard output is one lock. It inherits the other: a lock belongs to the open file,
+        // One lock is its standard output, the other is inherited: a lock belongs to the open file,
         // so it is held until the last process that has it is gone.
         let machine = lock.share_machine()?;
         if let Some(file) = &machine {

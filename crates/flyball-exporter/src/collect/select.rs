@@ -38,7 +38,7 @@ impl Select {
             return;
         }
         self.looked = Some(at);
-        // What does not answer must not keep an old level.
+        // A domain that does not answer must not keep an old level.
         self.domains.clear();
         let access = layout.access(host);
         for domain in layout.domains.iter().filter(|domain| !domain.cpus.is_empty()) {

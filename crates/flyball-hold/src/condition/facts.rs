@@ -13,7 +13,7 @@ use super::{
     parts::{Limit, Power},
 };
 
-/// What conditions are judged by.
+/// The facts by which conditions are judged.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Facts {
     /// `None` for a machine without a power supply that is known.
@@ -109,7 +109,7 @@ pub(super) fn number_of_user(user: &str) -> Option<u32> {
     user.parse().ok().or_else(|| User::by_name(user).ok().flatten().map(|user| user.uid))
 }
 
-/// What the machine runs on: the mains if one is online, else a battery that is there.
+/// Returns the power supply in use: the mains if one is online, else a battery if there is one.
 fn power(host: &dyn Host) -> Option<Power> {
     const SUPPLIES: &str = "/sys/class/power_supply";
     let (mut has_mains, mut has_battery) = (false, false);

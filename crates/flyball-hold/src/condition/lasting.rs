@@ -8,7 +8,7 @@ use std::{
 
 use super::{Condition, Facts, parts::Limit};
 
-/// What the service has seen of conditions that last.
+/// The state of conditions that must last, as the service has seen it.
 #[derive(Debug, Default)]
 pub(crate) struct Lasting {
     /// By a condition's text.

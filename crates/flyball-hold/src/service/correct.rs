@@ -178,7 +178,7 @@ impl Service<'_> {
         self.notices.extend(joined.into_iter().map(|drift| Notice::Drift(Box::new(drift))));
     }
 
-    /// What differs, and what each place that is wanted holds.
+    /// Returns the places that differ, and the target of each held place.
     fn compare(&self) -> Result<(Vec<Drifted>, HashMap<Location, Target>), PlanError> {
         let snapshot = Snapshot::for_intent(self.host, &self.effective.intent)?;
         let wanted = self.effective.without(&self.store.left, &snapshot);
@@ -219,7 +219,7 @@ impl Service<'_> {
         self.unsettled.forget(is_written);
     }
 
-    /// What was left and holds again what is wanted is watched again.
+    /// Watches places again that were left and have the held value again.
     fn forget_left(&mut self, known: &HashMap<Location, Target>) {
         self.store.left.retain(|left| {
             let target = known.get(&left.location);

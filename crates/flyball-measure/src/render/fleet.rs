@@ -107,7 +107,7 @@ fn names(report: &FleetReport, effect: &Effect) -> (String, Metric) {
     (one_line(report.experiment.arms[effect.arm].0.clone()), metric)
 }
 
-/// What the first column and the last one say in words.
+/// Returns the word for a verdict in the first and the last column.
 fn word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Better => "better",

@@ -9,7 +9,7 @@ use crate::{
     stats,
 };
 
-/// What hyperfine writes: seconds and bytes.
+/// The file that hyperfine writes, in seconds and bytes.
 #[derive(Debug, serde::Serialize)]
 struct Export {
     results: Vec<ExportedArm>,

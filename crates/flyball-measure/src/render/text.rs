@@ -75,7 +75,7 @@ pub fn text<P: Painter + Copy>(report: &Report, screen: Screen<P>) -> String {
     if !report.gate.is_empty() {
         let _ = writeln!(out, "{}", limits(report));
     }
-    // Of one arm, nothing stands between the table and the notes.
+    // With one arm, nothing stands between the table and the notes.
     if !notes.is_empty() && !out.ends_with("\n\n") {
         out.push('\n');
     }

@@ -61,7 +61,7 @@ pub(super) fn read(value: &Value, whole: &str) -> Result<Found, InputError> {
     Ok(Found { kind: Kind::Rounds, about, identity: whole.as_bytes().to_vec(), rows, warnings })
 }
 
-/// What is measured by some rounds.
+/// A quantity that some rounds measured.
 struct OneResult<'a> {
     benchmark: &'a str,
     metric: &'a str,

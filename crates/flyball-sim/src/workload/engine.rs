@@ -70,7 +70,7 @@ struct Task {
     begun: u64,
     /// For a pair: how much of the turn each CPU is busy.
     share: f64,
-    /// Its group's [`Group::is_steady`].
+    /// [`Group::is_steady`] of its group.
     steady: bool,
 }
 

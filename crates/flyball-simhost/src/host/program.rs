@@ -151,7 +151,8 @@ impl Drop for Program {
 }
 
 impl Process for Program {
-    /// Lets the machine's time pass in slices: the end is noticed soon, and other programs have their turn. Does nothing but look if `limit` is zero.
+    /// Lets the machine's time pass in slices, so that the end is noticed soon and other programs
+    /// have their turn. Only looks if `limit` is zero.
     fn wait(&mut self, limit: Duration) -> io::Result<Option<Ended>> {
         let began = self.host.now();
         // 10 ms: short against the time in which power and heat change, long against the cost of a

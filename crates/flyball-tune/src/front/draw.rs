@@ -6,7 +6,7 @@ use flyball_plot::{Axis, Block, Chart, Cross, Mark as Drawn, Page, Series};
 use super::{FrontClaim, FrontFound, FrontPlace};
 use crate::{Pictures, pictures::facts};
 
-/// What settings are marked by.
+/// The source of the marks on settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mark {
     /// What was shown of them.

@@ -165,7 +165,7 @@ impl Place {
         }
     }
 
-    /// What fits at the cursor, and whether files do.
+    /// Returns the words that fit at the cursor, and whether files fit.
     fn offers(&self, current: &str) -> (Vec<Offer>, bool) {
         if self.foreign {
             // What another program takes is not known; a file fits most often.

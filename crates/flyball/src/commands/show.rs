@@ -124,7 +124,7 @@ fn whole(
     if all {
         return Ok(rows);
     }
-    // What says something only while another knob has some value, or none.
+    // These rows say something only while another knob has some value, or none.
     let has = |id: Id, is_it: &dyn Fn(&Value) -> bool| {
         rows.iter().any(|row| row.knob == id && row.outcome.value().is_some_and(is_it))
     };

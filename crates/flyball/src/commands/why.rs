@@ -140,7 +140,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
 
 /// Explains what a recording has of the time before a moment.
 fn replayed(context: &Context, args: &Args, path: &Path) -> Result<Exit, Failure> {
-    // What a file says may take memory and time, and any user may have written it.
+    // Any user may have written the file, which could take much memory and time.
     let _ = bound();
     let usage = |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", path.display()));
     let files = args.found.get_or_init(|| shards(path).unwrap_or_default());

@@ -39,8 +39,8 @@ pub(super) fn read(host: &dyn Host, path: &Path, args: &Args) -> Result<(Args, E
     Ok((expanded, ExperimentNote { name, digest: format!("{sum:016x}") }))
 }
 
-/// What distinguishes this machine from others of the experiment. Copies of one disk have one
-/// machine-id.
+/// Returns a text that distinguishes this machine from others of the experiment. Copies of one disk
+/// share a machine-id.
 fn machine(host: &dyn Host) -> String {
     if host.kind() != Kind::Live {
         return host.name();

@@ -182,7 +182,7 @@ fn is_known(name: &str) -> bool {
     TABLE.iter().any(|row| row.name == name)
 }
 
-/// What a trace consists of.
+/// The contents of a trace.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     records: u64,

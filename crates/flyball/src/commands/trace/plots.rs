@@ -50,7 +50,7 @@ fn over_time(metric: &Metric) -> FileNames {
 fn over_samples(metric: &Metric) -> Option<FileNames> {
     match metric.name {
         "des_perf" => Some(FileNames { of_one: Some("des_perf_vs_samples"), of_all: "des_perf_vs_samples" }),
-        // Of one CPU it is drawn together with the performance.
+        // The picture of one CPU's performance includes it.
         "pstates" => Some(FileNames { of_one: None, of_all: "pstates_vs_samples" }),
         _ => None,
     }
