@@ -275,8 +275,8 @@ impl<'a> Bus<'a> {
                 break;
             }
             let Some(request) = self.next(moment) else { break };
-            // A hold must be possible alone, as with `hold add`: otherwise it would stand in the way
-            // when the hold beside it ends.
+            // A hold must be possible alone, as with `hold add`: otherwise it would stand in the
+            // way when the hold beside it ends.
             let answer = match self.plan(request.id, request.ask) {
                 Ok(None) => continue,
                 Err(refusal) => Err(refusal),

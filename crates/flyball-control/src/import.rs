@@ -230,7 +230,8 @@ impl Import {
                 _ => (plain, None),
             };
             match TLP.iter().find(|(known, ..)| *known == base && plain == name) {
-                // TLP leaves alone what has no value, and what an earlier line of its configuration set.
+                // TLP leaves alone what has no value, and what an earlier line of its configuration
+                // set.
                 Some(&(_, id, map))
                     if value.is_empty() || (value == "0" && matches!(map, Conversion::Kilohertz)) =>
                 {

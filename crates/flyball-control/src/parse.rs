@@ -26,7 +26,8 @@ pub(crate) fn value(form: Form, text: &str) -> Result<Value, &'static str> {
         };
     }
     let number = || text.parse::<u64>().map_err(|_| expected(form));
-    // Frequencies fit 32 bits in kHz: whatever else a file or a recording holds is not computed with.
+    // Frequencies fit 32 bits in kHz: whatever else a file or a recording holds is not computed
+    // with.
     let khz = |times: u64| {
         let khz = number().ok().and_then(|number| number.checked_mul(times));
         khz.filter(|khz| u32::try_from(*khz).is_ok()).map(KiloHertz).ok_or(expected(form))

@@ -35,7 +35,8 @@ pub struct Options {
     /// `process_*` too. Not in a file that node_exporter serves, which has these itself: it reports
     /// an error at each scrape then.
     pub process: bool,
-    /// `flyball_cpu_lost_hertz`: what each limit takes from the CPUs' frequency, as in `flyball why`.
+    /// `flyball_cpu_lost_hertz`: what each limit takes from the CPUs' frequency, as in `flyball
+    /// why`.
     pub why: bool,
     /// Exits from idle states. Reads five files per CPU and state.
     pub wakes: bool,

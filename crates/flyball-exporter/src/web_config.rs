@@ -289,7 +289,8 @@ impl Guard {
         if !is_right {
             return Some((number, Admission::Refused));
         }
-        // More right passwords than that are only those of before a change of users, which is a restart.
+        // More right passwords than that are only those of before a change of users, which is a
+        // restart.
         if self.known.len() >= MAX_KNOWN {
             self.known.clear();
         }

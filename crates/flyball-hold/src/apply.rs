@@ -178,8 +178,8 @@ fn bring_except(
     let applied = if wanted.is_empty() {
         None
     } else {
-        // Writes the plan that was judged, unless a release has changed the values it was made from.
-        // Dropped on failure, the transaction restores what it has written.
+        // Writes the plan that was judged, unless a release has changed the values it was made
+        // from. Dropped on failure, the transaction restores what it has written.
         let planned = planned.filter(|_| restored.remembered == 0);
         Some(transaction.apply_planned(&wanted, planned, &|| false)?)
     };

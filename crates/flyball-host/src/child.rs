@@ -310,7 +310,8 @@ impl Launch {
         }
         let own_group = self.own_group;
         let mark = (own_group && !self.keeps_daemons).then(|| {
-            // No two at one time, and in a fixed width: the size of the environment moves the stack.
+            // No two at one time, and in a fixed width: the size of the environment moves the
+            // stack.
             let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
             let number = format!("{:010}.{:09}", time.tv_sec, time.tv_nsec);
             let mark = format!("{LAUNCH_VARIABLE}={number}");

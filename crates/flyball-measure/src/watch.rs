@@ -76,7 +76,8 @@ impl<'a> Watch<'a> {
 }
 
 impl<'a> Counting<'a> {
-    /// Shorter runs cannot be watched: the kernel counts in hundredths of a second, or larger steps.
+    /// Shorter runs cannot be watched: the kernel counts in hundredths of a second, or larger
+    /// steps.
     pub const SHORTEST_SECONDS: f64 = SHORTEST_JIFFIES as f64 / 100.0;
 
     /// Starts counting on the CPUs on which the work runs; on all where the list is empty.
@@ -142,8 +143,8 @@ fn floor_mhz(host: &dyn Host, cpus: &CpuList) -> Option<f64> {
     let khz = |cpu: u32, name: &str| {
         crate::meter::read_number(host, &format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/{name}"))
     };
-    // Governor performance asks for the maximum at all times, whatever the file of the minimum says.
-    // Turbo takes more than a limit to reach, so the base frequency counts.
+    // Governor performance asks for the maximum at all times, whatever the file of the minimum
+    // says. Turbo takes more than a limit to reach, so the base frequency counts.
     let pinned = |cpu: u32| {
         let path = format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor");
         host.read(&path).ok().filter(|governor| governor.trim() == "performance")?;

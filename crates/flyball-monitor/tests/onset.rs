@@ -57,8 +57,8 @@ impl<'h> Watch<'h> {
             .with(|machine| self.cpus.iter().map(|cpu| machine.silicon().cycles(*cpu as usize)).collect())
     }
 
-    /// The next second: the cycles of the first CPU in it, the planted reasons that are the first of
-    /// any CPU, and all that are shown of the busy ones.
+    /// The next second: the cycles of the first CPU in it, the planted reasons that are the first
+    /// of any CPU, and all that are shown of the busy ones.
     fn next(&mut self) -> (u64, Vec<Limiter>, Vec<Limiter>) {
         self.host.sleep(Duration::from_secs(1));
         let sample = self.sampler.sample();

@@ -554,8 +554,8 @@ impl Tally {
         truth.retain(|step| step.1 >= least);
         let found = &ran.found;
         assert!(found.rest.abs() < 0.02 * free.highest, "{base:?} {plants:?}: {found}");
-        // MHz are right within 3 % of what it took, or 1 % of the frequency where that is a few MHz.
-        // How often sleeping cores run together is not known: 3 % of the frequency.
+        // MHz are right within 3 % of what it took, or 1 % of the frequency where that is a few
+        // MHz. How often sleeping cores run together is not known: 3 % of the frequency.
         let near = if base.load == "bursts" { 3.0 * least } else { least };
         let tolerance = Tolerance { least, tie: 0.5 * base.step(), share: 0.03, near };
         let entries: Vec<(&[Limiter], f64)> =

@@ -3,8 +3,8 @@
 //! at the files that the user named.
 //!
 //! Three means of the kernel, each used where it is there: capabilities are dropped, Landlock
-//! (Linux 5.13) bounds files and TCP connections, and a system call filter allows only what a reader
-//! of files, or a process without files, needs. `no_new_privs` goes with both. A kernel or a
+//! (Linux 5.13) bounds files and TCP connections, and a system call filter allows only what a
+//! reader of files, or a process without files, needs. `no_new_privs` goes with both. A kernel or a
 //! container that lacks one of them changes nothing else.
 
 mod calls;

@@ -169,7 +169,8 @@ pub fn kill_adopted(mark: &str, age: std::time::Duration) -> Vec<String> {
     // USER_HZ is 100 everywhere.
     let since = (now.saturating_sub(age).as_millis() / 10) as u64;
     let mut names = Vec::new();
-    // Most programs leave nothing: one system call says so, reading the lists of children takes ten.
+    // Most programs leave nothing: one system call says so, reading the lists of children takes
+    // ten.
     let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     if matches!(rustix::process::waitid(WaitId::All, look), Err(rustix::io::Errno::CHILD)) {
         return names;

@@ -243,7 +243,8 @@ pub struct IdleSpec {
     /// latency.
     #[serde(default)]
     pub wake_us: f64,
-    /// How much a wake-up differs from `wake_us` at most, us: all times in between are equally likely.
+    /// How much a wake-up differs from `wake_us` at most, us: all times in between are equally
+    /// likely.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub wake_spread_us: f64,
     /// Share of the leakage that stays.

@@ -262,8 +262,8 @@ pub fn read<R: ChunkReader + 'static>(
 }
 
 thread_local! {
-    /// True while this thread reads a file. A panic then means that the file is damaged, so it is not
-    /// printed.
+    /// True while this thread reads a file. A panic then means that the file is damaged, so it is
+    /// not printed.
     static READS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 

@@ -122,7 +122,8 @@ impl<'h> Watch<'h> {
         self.threads.as_ref().map(Threads::pause)
     }
 
-    /// Looks at the threads, so that what short-lived ones do is known. Returns whether any is left.
+    /// Looks at the threads, so that what short-lived ones do is known. Returns whether any is
+    /// left.
     pub fn look(&mut self) -> bool {
         let began = flyball_process::thread_time();
         let is_left = self.threads.as_mut().is_none_or(|threads| threads.look(self.host));

@@ -39,8 +39,8 @@ macro_rules! exits {
 exits! {
     /// Done. `verify`: the settings are in effect. `doctor`: nothing is worse than a note.
     Done = 0;
-    /// Failed. Nothing was changed, or every change was undone. Also: a trace has records that cannot
-    /// be read.
+    /// Failed. Nothing was changed, or every change was undone. Also: a trace has records that
+    /// cannot be read.
     Failed = 1;
     /// The command line, or a file or machine that it names, cannot be used. Nothing was done.
     Usage = 2;
@@ -65,8 +65,8 @@ exits! {
     Limited = 11;
     /// `compare --fail-if`, `report --fail-if`: an arm is over a limit.
     Over = 12;
-    /// The rounds do not decide a limit of `--fail-if`, or name no commit for `--bisect`. Or the first
-    /// arm differs from itself (`--aa`).
+    /// The rounds do not decide a limit of `--fail-if`, or name no commit for `--bisect`. Or the
+    /// first arm differs from itself (`--aa`).
     CannotTell = 13;
 }
 

@@ -187,8 +187,8 @@ fn without_globals(mut command: Command, globals: &[Arg]) -> Command {
 }
 
 /// Makes -h of a command and of those below it fit a screen: options under one heading, as many as
-/// there is room for, in the order of their declaration. If that is not enough, no examples. Next to
-/// a list of subcommands, options are worth more than examples.
+/// there is room for, in the order of their declaration. If that is not enough, no examples. Next
+/// to a list of subcommands, options are worth more than examples.
 fn on_a_screen(mut command: Command, width: usize, path: &str) -> Command {
     command = command.disable_version_flag(true).mut_args(|arg| {
         let values = arg.get_action().takes_values();

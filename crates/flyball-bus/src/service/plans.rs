@@ -151,8 +151,8 @@ mod tests {
         settings
     }
 
-    /// Users keep neither others nor root from planning, and a release stays behind the plans of its
-    /// user.
+    /// Users keep neither others nor root from planning, and a release stays behind the plans of
+    /// its user.
     #[test]
     fn plans_of_a_user_are_few_and_in_order() {
         let host = SimHost::open(&SimSetup::parse("i7-2600").unwrap()).unwrap();

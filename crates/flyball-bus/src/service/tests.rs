@@ -123,8 +123,8 @@ fn named_holds_are_planned_alone_and_belong_to_their_user() {
     assert_eq!(why(ask(release(user))), Why::Invalid, "it is released");
 }
 
-/// Whatever root calls its holds: no call of the desktop changes or ends one, and none fails because
-/// of one.
+/// Whatever root calls its holds: no call of the desktop changes or ends one, and none fails
+/// because of one.
 #[test]
 fn roots_holds_are_never_taken_for_those_of_the_desktop() {
     let (host, folder) = machine();

@@ -241,8 +241,8 @@ mod tests {
         assert!(found.alike >= 190 && found.right + found.wrong <= 2, "{found:?}");
     }
 
-    /// If each pair ran alone, BAD would hardly ever follow itself and look faster by half of what it
-    /// leaves to the next round: 1 %.
+    /// If each pair ran alone, BAD would hardly ever follow itself and look faster by half of what
+    /// it leaves to the next round: 1 %.
     #[test]
     fn a_commit_that_slows_the_next_round_is_not_blamed() {
         let found = searches(200, 0.0, 0.01, normal, 0.0, 0.02);

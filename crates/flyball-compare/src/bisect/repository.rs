@@ -143,8 +143,8 @@ impl<'a> Repository<'a> {
         Ok(repository)
     }
 
-    /// Names the work trees of a bisection that was killed. One that still runs has some too, so they
-    /// stay.
+    /// Names the work trees of a bisection that was killed. One that still runs has some too, so
+    /// they stay.
     fn name_left_behind(&self, stop: &Stop) -> Result<(), BisectError> {
         let list = self.git(&["worktree", "list", "--porcelain"], stop)?;
         let trees = list.lines().filter_map(|line| line.strip_prefix("worktree "));

@@ -152,8 +152,8 @@ fn preferences(facts: &Facts) -> Option<Answer> {
     if answer.verdict != Verdict::Warning {
         return Some(answer);
     }
-    // The most common word of each kind changes the fewest CPUs. Kinds of a hybrid processor may have
-    // preferences of their own: one word for all of them would undo that.
+    // The most common word of each kind changes the fewest CPUs. Kinds of a hybrid processor may
+    // have preferences of their own: one word for all of them would undo that.
     let mut kinds: BTreeMap<Option<CoreType>, BTreeMap<&str, usize>> = BTreeMap::new();
     for policy in facts.policies.iter().filter(|policy| !forced(policy)) {
         if let Some(word) = policy.get(name) {

@@ -419,8 +419,8 @@ impl Planner<'_> {
         Ok(None)
     }
 
-    /// Notes SMT siblings that may ask for more than the CPUs that are set: a core runs at the highest
-    /// request of its threads (intel_pstate_hwp_offline in intel_pstate.c).
+    /// Notes SMT siblings that may ask for more than the CPUs that are set: a core runs at the
+    /// highest request of its threads (intel_pstate_hwp_offline in intel_pstate.c).
     fn requests_of_siblings(&mut self) -> Result<(), ReadError> {
         let cores = self.snapshot.topology().cores();
         if cores.values().all(|core| core.len() == 1) {

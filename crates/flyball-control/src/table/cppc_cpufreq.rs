@@ -46,7 +46,8 @@ pub(super) const AUTO_SELECT: Knob = Knob {
         written_by: &[],
         writing: Writing {
             refusals: &[LACKING],
-            // After the limits, which the driver writes to the processor with it (store_auto_select).
+            // After the limits, which the driver writes to the processor with it
+            // (store_auto_select).
             ..Writing::alone(Step::Limit, Spelling::Switch)
         },
     }),

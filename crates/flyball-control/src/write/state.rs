@@ -444,8 +444,8 @@ mod tests {
         assert!(at(io::ErrorKind::StorageFull).to_string().contains("--state-dir"));
     }
 
-    /// The next holder cannot write its name on a read-only file system, so that the lock file still
-    /// names the previous one.
+    /// The next holder cannot write its name on a read-only file system, so that the lock file
+    /// still names the previous one.
     #[test]
     fn a_holder_that_has_ended_is_not_named() {
         let folder = tempfile::tempdir().unwrap();

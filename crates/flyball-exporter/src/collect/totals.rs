@@ -9,8 +9,8 @@ use flyball_monitor::{Layout, Quantity, Sample, Sampler};
 use super::speed::Groups;
 use crate::{Exposition, catalogue as names};
 
-/// Limits as the thermal registers show them: the name, the register, and the bit. A reason may have
-/// several bits. Those of the model's limit reasons come on top.
+/// Limits as the thermal registers show them: the name, the register, and the bit. A reason may
+/// have several bits. Those of the model's limit reasons come on top.
 const REASONS: &[(&str, Quantity, u32)] = &[
     ("prochot", Quantity::ThermStatus, ThermStatus::PROCHOT),
     ("prochot", Quantity::PackageThermStatus, ThermStatus::PROCHOT),

@@ -47,8 +47,8 @@ fn exact(doubled_ranks: &[u32], positive: u32) -> f64 {
     let unit = if doubled_ranks.iter().all(|rank| rank % 2 == 0) { 2 } else { 1 };
     let mut ranks: Vec<u32> = doubled_ranks.iter().map(|rank| rank / unit).collect();
     ranks.sort_unstable();
-    // Signs are fair coins, so the sums are symmetric, and the smaller tail is enough. It includes the
-    // observed sum: hence the bound. With ties this equals
+    // Signs are fair coins, so the sums are symmetric, and the smaller tail is enough. It includes
+    // the observed sum: hence the bound. With ties this equals
     // `wilcoxon(method=PermutationMethod(n_resamples=inf))`, without them `method="exact"`.
     let low = (positive / unit).min(ranks.iter().sum::<u32>() - positive / unit);
     (2.0 * sign_flips(&ranks, low as usize).iter().sum::<f64>()).min(1.0)
@@ -74,8 +74,8 @@ fn sign_flips(ranks: &[u32], most: usize) -> Vec<f64> {
         let rank = *rank as usize;
         reached = most.min(reached + rank);
         let without = rank.min(reached + 1);
-        // Halving at each step keeps entries probabilities: counts of 2^200 sign patterns would lose
-        // the small ones.
+        // Halving at each step keeps entries probabilities: counts of 2^200 sign patterns would
+        // lose the small ones.
         for sum in 0..without {
             next[sum] = 0.5 * chance[sum];
         }

@@ -67,8 +67,8 @@ pub fn spread_of_interval(half_width: f64, pairs: usize, alpha: f64) -> f64 {
 const DRAWS: usize = 100;
 
 /// The smallest shift, up or down, that a comparison of as many pairs with the same noise shows at
-/// `alpha`, in 9 of 10 cases. `None` where so few pairs do not tell what the noise is: one round far
-/// from the others would then decide the test.
+/// `alpha`, in 9 of 10 cases. `None` where so few pairs do not tell what the noise is: one round
+/// far from the others would then decide the test.
 pub fn shift_shown(differences: &[f64], alpha: f64) -> Option<f64> {
     let pairs = differences.len();
     let dropped = super::paired::averages_to_drop(pairs, alpha / 2.0);

@@ -268,8 +268,9 @@ impl Sum {
         self.waterfall(layout, facts, Top { cpus, mhz: highest, from, set_by })
     }
 
-    /// Returns the limit that registers showed in some intervals of a CPU that rests in between. Its
-    /// loss includes intervals without a visible limit: registers show one only when they are read.
+    /// Returns the limit that registers showed in some intervals of a CPU that rests in between.
+    /// Its loss includes intervals without a visible limit: registers show one only when they are
+    /// read.
     fn caught(&self, losses: &BTreeMap<Limiter, Lost>) -> Option<(Limiter, Lost)> {
         let shown = losses.iter().filter(|(limiter, _)| limiter.is_shown());
         let (&limiter, shown) = shown.max_by(|one, other| one.1.mhz.total_cmp(&other.1.mhz))?;

@@ -1,4 +1,5 @@
-//! Machines on which nothing limits but what a test plants, and the judge of what is explained there.
+//! Machines on which nothing limits but what a test plants, and the judge of what is explained
+//! there.
 
 use flyball_monitor::{Certainty, Explanation, Limiter, Step};
 use flyball_sim::silicon::MachineSpec;
@@ -78,7 +79,8 @@ pub(crate) fn judge(truth: &[(&[Limiter], f64)], found: &Explanation, tolerance:
 pub(crate) struct Count {
     pub(crate) situations: usize,
     pub(crate) first: usize,
-    /// The first reason has the true one's name. The others of `first` say that the true one fits too.
+    /// The first reason has the true one's name. The others of `first` say that the true one fits
+    /// too.
     pub(crate) named: usize,
     /// A reason is named that is none.
     pub(crate) second: usize,

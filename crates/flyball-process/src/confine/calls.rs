@@ -1,6 +1,6 @@
-//! Filters of system calls: lists of the calls that are allowed, so that a call of a later kernel is
-//! refused until it is listed. Readers of files have one list, and a process that opens nothing has
-//! another.
+//! Filters of system calls: lists of the calls that are allowed, so that a call of a later kernel
+//! is refused until it is listed. Readers of files have one list, and a process that opens nothing
+//! has another.
 
 use std::collections::BTreeMap;
 

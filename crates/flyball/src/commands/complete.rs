@@ -70,8 +70,8 @@ pub(crate) fn run(top: Command, args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Returns whether a shell takes the word as it is. Words come from files of a machine, too, and bash
-/// puts them on the command line without quotes.
+/// Returns whether a shell takes the word as it is. Words come from files of a machine, too, and
+/// bash puts them on the command line without quotes.
 fn is_plain(word: &str) -> bool {
     word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.,:=%+-/@".contains(&byte))
 }

@@ -65,14 +65,14 @@ pub(crate) struct Forms {
     #[arg(long, value_name = "FILE")]
     export_markdown: Option<PathBuf>,
 
-    /// Also write the rounds as hyperfine's JSON to this file; to standard output with -, instead of
-    /// the text.
+    /// Also write the rounds as hyperfine's JSON to this file; to standard output with -, instead
+    /// of the text.
     #[arg(long, value_name = "FILE")]
     export_json: Option<PathBuf>,
 
     /// Exit with 12 if over a limit: 'time > +2%'. With 13 if these rounds cannot tell. Quantities:
-    /// time, cpu, metric, memory, faults, energy, per-watt, case (each of a suite) and others. May be
-    /// repeated.
+    /// time, cpu, metric, memory, faults, energy, per-watt, case (each of a suite) and others. May
+    /// be repeated.
     #[arg(long, value_name = "LIMIT")]
     pub(super) fail_if: Vec<Limit>,
 

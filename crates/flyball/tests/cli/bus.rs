@@ -93,7 +93,8 @@ impl Bus {
 
     fn start_daemon(&mut self) {
         let config = self.folder.path().join("bus.conf");
-        // Fewer subscriptions of a connection than the usual 512, for `subscriptions_end_with_holds`.
+        // Fewer subscriptions of a connection than the usual 512, for
+        // `subscriptions_end_with_holds`.
         let text = format!(
             "<busconfig><type>system</type><limit name=\"max_match_rules_per_connection\">40</limit><listen>{}</listen><auth>EXTERNAL</auth><policy context=\"default\">\
              <allow user=\"*\"/><allow own=\"*\"/>{}{}</policy></busconfig>",

@@ -210,8 +210,8 @@ fn a_dynamic_preference_is_set_and_undone_with_its_profile() {
     changed(&host, &[("device-profile:amd-pstate-epp-cpu0", "balanced")], "dynamic(profile:performance)");
 }
 
-/// Devices that come back get the lowest numbers in the order of their policies. Where another order
-/// gave them other numbers before, a restored profile may meet another policy's device.
+/// Devices that come back get the lowest numbers in the order of their policies. Where another
+/// order gave them other numbers before, a restored profile may meet another policy's device.
 #[test]
 fn an_undo_that_swaps_profiles_of_dynamic_preferences_is_not_called_exact() {
     let epp = |cpu: u32| format!("/sys/devices/system/cpu/cpufreq/policy{cpu}/energy_performance_preference");

@@ -144,8 +144,8 @@ fn a_comparison_says_why_an_arm_did_not_reach_what_it_asked_for() {
     }
 }
 
-/// Machines, kernels, settings, busy CPUs, what is true, and the check of the doctor that finds the cause:
-/// none for a preference that all CPUs have, which is a choice.
+/// Machines, kernels, settings, busy CPUs, what is true, and the check of the doctor that finds the
+/// cause: none for a preference that all CPUs have, which is a choice.
 const SITUATIONS: &str = include_str!("../../../flyball-monitor/tests/situations.txt");
 
 /// What the doctor complains about, with its remedy.

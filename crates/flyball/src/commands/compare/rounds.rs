@@ -51,8 +51,8 @@ pub(crate) struct RoundArgs {
     pub power_command: Option<String>,
 
     /// Record the driver's decisions in each round. The report gets decisions per second, frequency
-    /// while running and lag (time until the frequency follows a request). `flyball trace report` shows a
-    /// round's trace-*.dat in full.
+    /// while running and lag (time until the frequency follows a request). `flyball trace report`
+    /// shows a round's trace-*.dat in full.
     #[arg(long, conflicts_with = "observer")]
     pub trace: bool,
 

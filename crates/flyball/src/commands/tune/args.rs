@@ -103,8 +103,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "QUANTITY", default_value = "time", hide_short_help = true)]
     pub(super) prefer: String,
 
-    /// End the search by intervals that do not rely on a model. This takes several times as many rounds,
-    /// and often reaches --max-runs.
+    /// End the search by intervals that do not rely on a model. This takes several times as many
+    /// rounds, and often reaches --max-runs.
     #[arg(long, hide_short_help = true)]
     pub(super) strict: bool,
 

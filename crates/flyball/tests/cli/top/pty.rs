@@ -216,9 +216,9 @@ impl Terminal {
         let mut person = self.person.try_clone().unwrap();
         self.reader = Some(std::thread::spawn(move || {
             let mut part = [0; 1 << 14];
-            // An error says that no program has the other side any more. The kernel can say so before
-            // it hands out what the program wrote last (n_tty_read() in n_tty.c looks for input first
-            // and for the other side second), so a second error ends it.
+            // An error says that no program has the other side any more. The kernel can say so
+            // before it hands out what the program wrote last (n_tty_read() in n_tty.c looks for
+            // input first and for the other side second), so a second error ends it.
             let mut errors = 0;
             while errors < 2 {
                 let count = match person.read(&mut part) {
