@@ -161,7 +161,9 @@ pub enum StoreError {
     NotOwner(HoldName),
     #[error("there is no hold '{0}'")]
     Unknown(HoldName),
-    #[error("the hold '{0}' is of /etc/flyball/hold.toml; change it there and restart flyball-hold.service")]
+    #[error(
+        "the hold '{0}' comes from /etc/flyball/hold.toml; change it there and restart flyball-hold.service"
+    )]
     OfConfig(HoldName),
 }
 

@@ -39,7 +39,7 @@ pub enum StateFault {
     Other,
     #[error("another version of flyball wrote it ('{first}'); give another file or remove it")]
     Version { first: String },
-    #[error("it is of another machine ('{first}', not '{wanted}'); give another file or remove it")]
+    #[error("it belongs to another machine ('{first}', not '{wanted}'); give another file or remove it")]
     Machine { first: String, wanted: String },
     #[error("more than {MAX_LINES} lines; give another file")]
     TooManyLines,

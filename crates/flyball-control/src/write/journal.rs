@@ -98,7 +98,7 @@ pub enum JournalError {
     },
     /// The machine's present boot cannot be read, so it is unknown whether the journal belongs to
     /// it.
-    #[error("cannot determine whether the journal {} is of this boot: /proc/sys/kernel/random/boot_id cannot be read", path.display())]
+    #[error("cannot determine whether the journal {} is from this boot: /proc/sys/kernel/random/boot_id cannot be read", path.display())]
     BootUnknown { path: PathBuf },
     /// An earlier flyball died during its changes, which must be restored first.
     #[error("'{}' (pid {}) ended in the middle of its changes; 'flyball restore --last' restores what it changed, 'flyball restore' everything since the first change", entry.command, entry.pid)]

@@ -116,7 +116,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let user = args.run_as.user_of_program()?;
     if args.why && host.kind() != Kind::Live {
         return Err(Failure::usage(
-            "--why is about processors that run the command; of a simulated machine: 'flyball why -M NAME --workload MODEL'",
+            "--why explains the processors that run the command; for a simulated machine, use 'flyball why -M NAME --workload MODEL'",
         ));
     }
     if host.software().is_some() {

@@ -366,7 +366,10 @@ impl Tuning<'_> {
         if fresh.manifest.arms.len() < 2
             || fresh.manifest.arms[1].name != record.searched.arms[outcome.chosen].name
         {
-            return Err(Failure::usage(format!("{} is of another search; move it away", path.display())));
+            return Err(Failure::usage(format!(
+                "{} belongs to another search; move it away",
+                path.display()
+            )));
         }
         eprintln!("flyball: the search has chosen '{}'; fresh rounds now", fresh.manifest.arms[1].name);
         if self.rounds(&mut fresh, None)?.is_none() {

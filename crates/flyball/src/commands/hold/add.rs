@@ -202,9 +202,8 @@ fn wanted(args: &Args) -> Result<change::SettingArgs, Failure> {
 
 /// What is to be added at every boot, and below which root that is written.
 fn at_boot(context: &Context, args: &Args, wanted: &[String]) -> Result<(PathBuf, Active), Failure> {
-    let root = super::root(context).ok_or_else(|| {
-        Failure::usage("--at-boot is for a machine that boots: this one or a tree of files")
-    })?;
+    let root = super::root(context)
+        .ok_or_else(|| Failure::usage("--at-boot needs a machine that boots: this one or a tree of files"))?;
     match wanted {
         [profile] if profiles::find(profile).is_some() => {
             let (name, priority, profile) = (args.name.clone(), args.priority, profile.clone());

@@ -42,7 +42,7 @@ pub(super) fn run(
     expires: Option<Duration>,
 ) -> Result<Exit, Failure> {
     if output.is_json() {
-        return Err(Failure::usage("--nfd has a form of its own; leave out --json"));
+        return Err(Failure::usage("--nfd does not work with --json"));
     }
     let labels = labels(host, snapshot)?;
     let mut text = String::new();
