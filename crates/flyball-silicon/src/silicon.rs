@@ -110,7 +110,10 @@ pub(crate) struct Package {
     window_joules: f64,
     /// Sum over that time of the cores that were awake, core-seconds.
     window_awake: f64,
+    window_first_awake: f64,
     pub awake: f64,
+    /// Of the first kind of core.
+    first_awake: f64,
     /// Share of the frequency range that heat leaves.
     pub cool: f64,
     pub hottest: f64,
@@ -545,6 +548,8 @@ impl Package {
             dram_energy: 0,
             window_joules: 0.0,
             window_awake: 0.0,
+            window_first_awake: 0.0,
+            first_awake: 0.0,
             awake: 1.0,
             cool: 1.0,
             hottest: spec.thermal.ambient_c,

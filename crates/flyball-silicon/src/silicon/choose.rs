@@ -51,8 +51,10 @@ impl Silicon {
             // A log bit stays until software clears it.
             pk.power_log |= pk.control.room < 1.0;
             pk.awake = pk.window_awake / seconds;
+            pk.first_awake = pk.window_first_awake / seconds;
             pk.window_joules = 0.0;
             pk.window_awake = 0.0;
+            pk.window_first_awake = 0.0;
             // Keep half a degree below the limit: an integral controller over the share of the
             // range that is used.
             let over = pk.hottest - (tj - 0.5);
@@ -116,9 +118,12 @@ impl Silicon {
         // Rounded: the mean over the period, which is a fraction if cores sleep for a part of
         // it.
         let active = ((pk.awake + 0.5) as u32).max(1);
+        // On hybrids the register counts performance cores: that of a Core i7-1260P, which has four,
+        // falls up to the fourth bucket.
+        let first_active = ((pk.first_awake + 0.5) as u32).max(1);
         let limits = PackageLimits {
             active,
-            turbo: [0, 1, 2].map(|l| turbo_limit(&self.turbo[p][l], active)),
+            turbo: [0, 1, 2].map(|l| turbo_limit(&self.turbo[p][l], first_active)),
             power: pk.control.room,
             cool: pk.cool,
         };

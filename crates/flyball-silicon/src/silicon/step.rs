@@ -7,8 +7,9 @@ use crate::spec::PowerSpec;
 /// Sums over a package's cores in a part of a step.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sums {
-    /// Cores that were not in a deep idle state.
+    /// Cores that were not in a deep idle state, and those of the first kind among them.
     awake: f64,
+    first_awake: f64,
     busy: f64,
     /// Busy time that was spent waiting for memory.
     stalled: f64,
@@ -121,6 +122,9 @@ impl Sums {
             sums.stalled += k.stalled[1];
             sums.busy += k.share;
             sums.awake += k.awake;
+            if core.place.kind == 0 {
+                sums.first_awake += k.awake;
+            }
         }
         sums
     }
@@ -214,6 +218,7 @@ impl Package {
         self.dram_energy += u128::from((dram * femto) as u64);
         self.window_joules += self.watts * (dt as f64 * 1e-9);
         self.window_awake += sums.awake * (dt as f64 * 1e-9);
+        self.window_first_awake += sums.first_awake * (dt as f64 * 1e-9);
     }
 }
 
