@@ -115,18 +115,28 @@ impl Snapshot {
 
     /// Returns the lowest percentage that intel_pstate takes, or the present one if it is no higher:
     /// the driver clamps the file to its lowest ratio in percent of the highest
-    /// (min_perf_pct_min). On hybrids it compares levels, of which none is above 100 MHz, and rounds
-    /// the lowest one up.
+    /// (min_perf_pct_min), both CPU 0's. On hybrids it compares levels, which are rounded up from
+    /// frequencies (intel_hybrid_scaling_factor); of models that are not in its table, none is above
+    /// 100 MHz.
     fn lowest_percentage(&self, place: &Place) -> Result<Percent, ReadError> {
-        let is_hybrid = self.topology().cpus.values().any(|cpu| cpu.core_type.is_some());
-        let rounding = if is_hybrid { 100_000 } else { 0 };
+        let topology = self.topology();
+        let is_hybrid = topology.cpus.values().any(|cpu| cpu.core_type.is_some());
+        let level = match topology.model.filter(|_| is_hybrid) {
+            Some(0x97 | 0x9a | 0xb7 | 0xba | 0xbf) => Some(78_741),
+            Some(0xaa) => Some(80_000),
+            Some(0xbd) => Some(86_957),
+            _ => None,
+        };
         let mut lowest = 100;
-        for policy in self.places(Id::HwMinFreq)? {
+        if let Some(policy) = self.places(Id::HwMinFreq)?.first() {
             let khz = |knob| {
                 self.value_if_readable(knob, policy).map(|value| value.and_then(|value| value.frequency()))
             };
-            if let (Some(min), Some(max)) = (khz(Id::HwMinFreq)?, khz(Id::HwMaxFreq)?) {
-                lowest = lowest.min((min.0 + rounding) * 100 / max.0.max(1));
+            if let (Some(KiloHertz(min)), Some(KiloHertz(max))) = (khz(Id::HwMinFreq)?, khz(Id::HwMaxFreq)?) {
+                lowest = match level {
+                    Some(level) => min.div_ceil(level) * 100 / max.div_ceil(level).max(1),
+                    None => (min + if is_hybrid { 100_000 } else { 0 }) * 100 / max.max(1),
+                };
             }
         }
         let lowest = Percent(lowest as u32);
