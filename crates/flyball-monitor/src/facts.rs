@@ -1,7 +1,7 @@
 //! Limits that a machine's settings put on its CPUs. They are read once, because they change only
 //! when somebody sets them.
 
-use flyball_control::{At, Id, ReadError, Reading, Request, Snapshot, Value, owners::owners};
+use flyball_control::{At, CoreType, Id, ReadError, Reading, Request, Snapshot, Value, owners::owners};
 use flyball_host::{Host, Vendor, msr::cores_per_turbo_count};
 use flyball_sst::{
     access::{Access, Clos, DomainAddress, Levels},
@@ -10,7 +10,7 @@ use flyball_sst::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{Evidence, Layout, Limiter};
+use crate::{Evidence, Layout, Limiter, layout::Cpu};
 
 /// Limits that follow from settings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -28,6 +28,12 @@ pub struct CpuFacts {
     /// The highest frequency of the hardware, MHz; 0 if it is not known.
     pub highest: f64,
     pub highest_from: String,
+    /// cpuinfo_max_freq, the highest that a limit's file holds, MHz.
+    #[serde(default)]
+    pub file_highest: Option<f64>,
+    /// `None` if a limit's file has the core's own frequencies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<FileScale>,
     /// MHz per performance level in the request register; 0 if it is not known.
     pub level: f64,
     /// The frequency that governor userspace keeps, MHz.
@@ -42,6 +48,32 @@ pub struct CpuFacts {
     pub lesser: Option<(Limiter, Evidence)>,
     /// Who wrote scaling_max_freq last, if flyball's journal has it.
     pub max_set_by: Option<String>,
+}
+
+/// What a limit's file stands for. amd-pstate of Linux 6.12 has one scale of frequencies for all cores,
+/// and one of levels for each.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct FileScale {
+    /// The core's MHz, of one in the file.
+    pub factor: f64,
+    /// The core's lowest frequency, MHz.
+    pub lowest: f64,
+}
+
+impl CpuFacts {
+    /// Returns the highest frequency, MHz, that the core can have under a limit in its file, as far as
+    /// cores differ in that.
+    pub(crate) fn highest_under(&self, max: Option<f64>) -> f64 {
+        let limited = self.scale.zip(max).map(|(scale, max)| scale.mhz(max));
+        limited.map_or(self.highest, |mhz| mhz.min(self.highest))
+    }
+}
+
+impl FileScale {
+    /// Returns the core's frequency, MHz, for one in a limit's file.
+    pub(crate) fn mhz(self, file: f64) -> f64 {
+        (file * self.factor).max(self.lowest)
+    }
 }
 
 /// Why a CPU has no idle state behind C1.
@@ -63,7 +95,8 @@ pub struct Cap {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PackageFacts {
     /// Turbo limits by the number of active cores: up to this many, MHz. With Speed Select, those
-    /// of the level that has the highest ones.
+    /// of the level that has the highest ones. On hybrids, those of P-cores by the number of active
+    /// P-cores.
     pub turbo: Vec<(u32, f64)>,
     /// The registers or the level that the turbo limits were read from.
     #[serde(default)]
@@ -71,10 +104,6 @@ pub struct PackageFacts {
     /// The Speed Select level that is in effect, if another one has higher turbo limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<LevelFacts>,
-    /// On hybrids, the turbo limits of P-cores by the number of active P-cores. E-cores draw on the
-    /// same package, so that the number of cores alone does not give the limit.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub p_cores: Vec<(u32, f64)>,
 }
 
 /// A Speed Select level that is not the one with the highest turbo limits.
@@ -139,8 +168,6 @@ impl Facts {
         let request =
             Request { knobs: KNOBS, sample_absence: true, online_by_list: true, ..Request::default() };
         snapshot.take(host, &request);
-        // Only there the register's ratios are of P-cores alone (MSR 0x650 has those of E-cores).
-        let is_hybrid = layout.cpus.iter().any(|cpu| cpu.core_type.is_some());
         if layout.machine.vendor == Vendor::Intel {
             snapshot.take(host, &Request { knobs: IDLE_KNOBS, sample_absence: true, ..Request::default() });
         }
@@ -150,19 +177,18 @@ impl Facts {
             .iter()
             .map(|package| {
                 let first = package.cpus.iter().next().unwrap_or(0);
-                let table = look.turbo(first);
-                let (turbo, p_cores) = if is_hybrid { (Vec::new(), table) } else { (table, Vec::new()) };
-                PackageFacts { turbo, turbo_from: look.turbo_from(first), level: None, p_cores }
+                PackageFacts { turbo: look.turbo(first), turbo_from: look.turbo_from(first), level: None }
             })
             .collect();
         let mut cpus: Vec<CpuFacts> = Vec::with_capacity(layout.cpus.len());
         for cpu in &layout.cpus {
-            let turbo = layout.package_of(cpu).map(|index| &packages[index].turbo);
-            let mut facts = look.cpu(cpu.number, layout.machine.vendor, turbo.map_or(&[][..], Vec::as_slice));
+            let turbo = layout.package_of(cpu).map_or(&[][..], |index| &packages[index].turbo);
+            let mut facts = look.cpu(cpu, layout.machine.vendor, turbo);
             let path = |policy| Id::MaxFreq.knob().path(snapshot.topology(), &At::Policy(policy));
-            if is_hybrid || turbo.is_some_and(|turbo| !turbo.is_empty()) {
+            if cpu.core_type.is_some() || !turbo.is_empty() {
                 facts.kept_awake = look.kept_awake(cpu.number);
             }
+            facts.scale = look.scale(host, cpu, &facts);
             facts.max_set_by = cpu.policy.and_then(path).and_then(|path| max_set_by(&path));
             cpus.push(facts);
         }
@@ -250,14 +276,17 @@ impl<'a> Look<'a> {
     }
 
     /// The highest frequency by the processor's own levels, which turbo that is off does not
-    /// change: levels are linear, and the base frequency is the guaranteed one.
-    fn highest_of_levels(&self, cpu: u32, base: Option<f64>) -> Option<f64> {
+    /// change: levels are linear, and the base frequency is the guaranteed one. Both are rounded, and
+    /// the turbo limit of one core decides what lies in between.
+    fn highest_of_levels(&self, cpu: u32, base: Option<f64>, turbo: &[(u32, f64)]) -> Option<f64> {
         let capabilities = self.fields(Id::HwpCapabilities, cpu);
         let level =
             |name: &str| capabilities.iter().find(|field| field.0 == name).map(|field| field.1 as f64);
         let (top, guaranteed) = (level("highest")?, level("guaranteed").filter(|level| *level > 0.0)?);
-        // The file is rounded to ratios of the bus clock, as the driver's highest frequency is.
-        Some((base? * top / guaranteed / 100.0).round() * 100.0)
+        // The file is rounded down to ratios of the bus clock, as the driver's highest frequency is.
+        let of = |base: f64| (base * top / guaranteed / 100.0).round() * 100.0;
+        let (least, most) = (of(base?), of(base? + 100.0));
+        Some(turbo.first().map_or(least, |bucket| if bucket.1 <= most { bucket.1.max(least) } else { least }))
     }
 
     /// The turbo limits of a CPU's package by the number of active cores.
@@ -287,20 +316,53 @@ impl<'a> Look<'a> {
         format!("turbo ratios (MSR 0x1ad{counts})")
     }
 
-    fn cpu(&self, cpu: u32, vendor: Vendor, turbo: &[(u32, f64)]) -> CpuFacts {
+    fn level_of(&self, knob: Id, cpu: u32) -> Option<f64> {
+        match self.value(knob, cpu) {
+            Some(Value::Perf(level)) if level.0 > 0 => Some(f64::from(level.0)),
+            _ => None,
+        }
+    }
+
+    /// The highest frequency of a core of AMD's by its level, if the files' is another. They have the
+    /// processor's; with preferred cores, a core of lower rank does not reach it. A P-core next to
+    /// other kinds ends at level 196 whatever its rank is (amd_get_boost_ratio_numerator), which the
+    /// files of kernels before 6.13 do not know.
+    fn highest_of_rank(&self, cpu: u32, kind: Option<CoreType>, base: f64, files: f64) -> Option<f64> {
+        let (own, nominal) = (self.level_of(Id::CppcHighest, cpu)?, self.level_of(Id::CppcNominal, cpu)?);
+        let top = if kind == Some(CoreType::P) { own.min(196.0) } else { own };
+        let mhz = base * top / nominal;
+        let is_other = mhz < files || kind.is_some() && mhz > files * (1.0 + DIFFERS);
+        (own > nominal && is_other).then_some(mhz)
+    }
+
+    /// What the frequencies in a CPU's files stand for. While boost is off, its own.
+    fn scale(&self, host: &dyn Host, cpu: &Cpu, facts: &CpuFacts) -> Option<FileScale> {
+        let files = self.mhz(Id::AmdMaxFreq, cpu.number)?;
+        if facts.caps.iter().any(|cap| cap.limiter == Limiter::TurboOff) {
+            return None;
+        }
+        let folder = self.0.topology().policy_folder(cpu.policy?);
+        let number = |file: &str| host.read(&format!("{folder}/{file}")).ok()?.parse::<f64>().ok();
+        let factor = number("amd_pstate_highest_perf")? * facts.level / files;
+        if factor == 0.0 || (factor - 1.0).abs() <= 0.01 {
+            return None;
+        }
+        Some(FileScale { factor, lowest: number("cpuinfo_min_freq")? / 1000.0 })
+    }
+
+    fn cpu(&self, cpu: &Cpu, vendor: Vendor, turbo: &[(u32, f64)]) -> CpuFacts {
+        let (cpu, core_type) = (cpu.number, cpu.core_type);
+        let turbo = if core_type.is_none_or(|kind| kind == CoreType::P) { turbo } else { &[] };
         let base = match vendor {
             Vendor::Amd => self.mhz(Id::NominalFreq, cpu).or_else(|| self.mhz(Id::BaseFreq, cpu)),
             _ => self.mhz(Id::BaseFreq, cpu),
         };
-        let level_of = |knob| match self.value(knob, cpu) {
-            Some(Value::Perf(level)) if level.0 > 0 => Some(f64::from(level.0)),
-            _ => None,
-        };
-        let nominal = level_of(Id::CppcNominal);
+        let nominal = self.level_of(Id::CppcNominal, cpu);
         // Turbo that is off is in cpuinfo_max_freq already; what the hardware could do is in the
         // registers.
         let sources = [
-            (turbo.first().map(|bucket| bucket.1), "MSR 0x1ad"),
+            // A P-core may have a highest frequency of its own below that of a favored one.
+            (turbo.first().filter(|_| core_type.is_none()).map(|bucket| bucket.1), "MSR 0x1ad"),
             (self.mhz(Id::AmdMaxFreq, cpu), "amd_pstate_max_freq"),
             (self.mhz(Id::HwMaxFreq, cpu), "cpuinfo_max_freq"),
         ];
@@ -319,18 +381,14 @@ impl<'a> Look<'a> {
         // no register of turbo ratios for all cores.
         if off.is_some()
             && let Some(top) =
-                self.highest_of_levels(cpu, base).filter(|top| *top > highest * (1.0 + DIFFERS))
+                self.highest_of_levels(cpu, base, turbo).filter(|top| *top > highest * (1.0 + DIFFERS))
         {
             (highest, from) = (top, "MSR 0x771, base_frequency");
         }
-        // Files have the processor's highest frequency; with preferred cores, a core of lower rank
-        // does not reach it.
-        if vendor == Vendor::Amd
-            && let (Some(base), Some(nominal), Some(top)) = (base, nominal, level_of(Id::CppcHighest))
-            && top > nominal
-            && base * top / nominal < highest
+        if let (Vendor::Amd, Some(base)) = (vendor, base)
+            && let Some(mhz) = self.highest_of_rank(cpu, core_type, base, highest)
         {
-            (highest, from) = (base * top / nominal, "acpi_cppc/highest_perf");
+            (highest, from) = (mhz, "acpi_cppc/highest_perf");
         }
         let mut caps = Vec::new();
         // Without a limit it is the highest P-state, above which boost is.
@@ -373,6 +431,8 @@ impl<'a> Look<'a> {
         CpuFacts {
             highest,
             highest_from: from.to_owned(),
+            scale: None,
+            file_highest: self.mhz(Id::HwMaxFreq, cpu),
             level: level.unwrap_or(0.0),
             set_speed: self.mhz(Id::Setspeed, cpu),
             caps,

@@ -53,8 +53,10 @@ enum Load {
     Siblings,
     Cores,
     Sleeping,
-    /// On the last CPU, which is an E-core of a hybrid.
+    /// On the last CPU, which is of the smallest kind of core.
     Last,
+    /// Same, of a kind that no description has: turbo adds a third of what it adds there.
+    LastOdd,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -89,6 +91,13 @@ impl Bed {
     /// The machine without limits but those that are planted.
     fn spec(self, plants: &[&Plant]) -> MachineSpec {
         let mut spec = unlimited::machine(self.machine);
+        if let (Load::LastOdd, [.., last]) = (self.load, &mut spec.core[..]) {
+            let (level, scale) = (f64::from(last.base_mhz) / f64::from(last.perf.nominal), &mut last.perf);
+            scale.highest = scale.nominal + (scale.highest - scale.nominal) / 3;
+            last.max_mhz = (level * f64::from(scale.highest)) as u32;
+            last.volts.retain(|point| point.0 < last.max_mhz);
+            last.volts.push((last.max_mhz, 1000));
+        }
         // The most that the register of the limit can hold is little above.
         spec.power.pl1_w = 4000.0;
         for change in plants.iter().filter_map(|plant| plant.change) {
@@ -141,7 +150,7 @@ impl Bed {
             Load::OneCore => [first.number].into_iter().collect(),
             Load::Siblings => cpus.iter().filter(of_first).map(|cpu| cpu.number).collect(),
             Load::Cores | Load::Sleeping => cpus.iter().take(4).map(|cpu| cpu.number).collect(),
-            Load::Last => cpus.last().map(|cpu| cpu.number).into_iter().collect(),
+            Load::Last | Load::LastOdd => cpus.last().map(|cpu| cpu.number).into_iter().collect(),
         }
     }
 
@@ -190,7 +199,12 @@ impl Bed {
         let facts = Facts::take(&host, layout, |_| None).unwrap();
         let only = [first].into_iter().collect();
         let found = explain(layout, &facts, &samples, Some(&only)).remove(0);
-        let class = if self.load == Load::Last { spec.core.last() } else { spec.core.first() }.unwrap();
+        let class = if matches!(self.load, Load::Last | Load::LastOdd) {
+            spec.core.last()
+        } else {
+            spec.core.first()
+        }
+        .unwrap();
         let ran = (after.1 - before.1) / f64::from(spec.clock.tsc_khz) / 1000.0;
         Some(Ran {
             mhz: (after.0 - before.0) / ran / 1e6,
@@ -371,12 +385,13 @@ const KERNELS: [&str; 3] = ["6.1", "6.12", "7.2"];
 /// The loads of one kernel on every machine: a third of them, or all.
 fn beds(kernel: &'static str, is_all: bool) -> Vec<Bed> {
     let mut beds = Vec::new();
-    for machine in MachineSpec::names().filter(|name| !NOT_JUDGED.contains(name)) {
-        for load in [Load::OneCore, Load::Siblings, Load::Cores, Load::Sleeping, Load::Last] {
+    for machine in MachineSpec::names() {
+        for load in [Load::OneCore, Load::Siblings, Load::Cores, Load::Sleeping, Load::Last, Load::LastOdd] {
             let bed = Bed { machine, kernel, load, boot: "" };
+            let has_kinds = MachineSpec::builtin(machine).unwrap().core.len() > 1;
             let is_wanted = match load {
                 Load::OneCore => true,
-                Load::Last => machine == "hybrid-laptop",
+                Load::Last | Load::LastOdd => has_kinds,
                 Load::Siblings | Load::Cores | Load::Sleeping => !bed.is_large(),
             };
             beds.extend(is_wanted.then_some(bed));
@@ -393,10 +408,6 @@ fn beds(kernel: &'static str, is_all: bool) -> Vec<Bed> {
     let turn = beds.into_iter().enumerate().filter(|(index, _)| is_all || Some(index % KERNELS.len()) == own);
     turn.map(|(_, bed)| bed).collect()
 }
-
-/// Machines with three kinds of cores, for which reasons and profiles are not right in all cases yet
-/// (docs/why.md).
-const NOT_JUDGED: [&str; 2] = ["zen6-client", "lunar-laptop"];
 
 #[test]
 fn reasons_are_true() {

@@ -212,7 +212,7 @@ impl Attribution<'_> {
         // No limit in a file takes what is below it; cores that come and go together do.
         let mut remains = remains;
         if named.is_none() && losses.iter().any(|loss| loss.reason.limiter.is_configured()) {
-            remains -= self.take_together(remains, losses);
+            remains -= self.take_together(mhz + remains, remains, losses);
             if remains <= least {
                 return;
             }
@@ -235,7 +235,7 @@ impl Attribution<'_> {
             return;
         }
         // What all share took no more of this CPU than of the fastest: the rest is this CPU's own.
-        let highest = self.facts.highest;
+        let highest = self.facts.highest_under(self.cpu.max);
         let (fastest, others) = self
             .package
             .and_then(|package| package.fastest(self.place.core_type, highest))
@@ -253,7 +253,7 @@ impl Attribution<'_> {
                 None => self.own_limit(mhz, mhz + remains).unwrap_or_else(|| self.unnamed()),
             };
             if matches!(reason.limiter, Limiter::Firmware | Limiter::Unseen | Limiter::WakeUp) {
-                shared -= self.take_together(shared, losses);
+                shared -= self.take_together(mhz + remains, shared, losses);
             }
             if shared > least {
                 losses.push(Loss { reason, mhz: shared });
@@ -279,10 +279,11 @@ impl Attribution<'_> {
         }
     }
 
-    /// Gives the turbo limits what nothing else explains, up to what they take of cores that come
-    /// and go together. Returns how much.
-    fn take_together(&self, remains: f64, losses: &mut Vec<Loss>) -> f64 {
-        let Some((more, evidence)) = self.package.and_then(|package| package.together(self.place)) else {
+    /// Gives the turbo limits what nothing else explains, up to what they take from `top` of cores
+    /// that come and go together. Returns how much.
+    fn take_together(&self, top: f64, remains: f64, losses: &mut Vec<Loss>) -> f64 {
+        let Some((more, evidence)) = self.package.and_then(|package| package.together(self.place, top))
+        else {
             return 0.0;
         };
         let mhz = remains.min(more).max(0.0);
@@ -308,12 +309,20 @@ impl Attribution<'_> {
         // Under acpi-cpufreq the highest P-state has boost in it, which no file names: such a
         // request is no limit (acpi_cpufreq_cpu_init).
         let file = self.cpu.max.filter(|file| !self.place.is_boosted_above(*file))?;
-        let evidence = Evidence::new("scaling_max_freq", format!("{file:.0} MHz"));
-        let from_file = Cap { limiter: Limiter::MaxFreq, mhz: self.clocked(file), evidence };
+        let own = self.facts.scale.map_or(file, |scale| scale.mhz(file));
+        let value = match self.facts.scale {
+            Some(_) => format!("{file:.0} MHz, for which the driver asks for {own:.0}"),
+            None => format!("{file:.0} MHz"),
+        };
+        // The highest that a file can hold is no limit, whatever the core could do.
+        let is_limit = self.facts.file_highest.is_none_or(|highest| file < highest);
+        let evidence = Evidence::new("scaling_max_freq", value);
+        let from_file =
+            is_limit.then(|| Cap { limiter: Limiter::MaxFreq, mhz: self.clocked(file), evidence });
         // Intel's maximum is what the governor asks for without autonomous selection. AMD has a
         // field for that.
         let is_known = self.facts.level > 0.0 && (self.is_autonomous() || self.is_amd_pstate());
-        let (Some(request), true) = (self.request, is_known) else { return Some(from_file) };
+        let (Some(request), true) = (self.request, is_known) else { return from_file };
         // CPPC_REQ has the maximum in bits 7:0 (AMD PPR), IA32_HWP_REQUEST in bits 15:8 (Intel SDM
         // 15.4.4).
         let level = match self.layout.machine.vendor {
@@ -322,7 +331,7 @@ impl Attribution<'_> {
         };
         let asked = level as f64 * self.facts.level;
         let floor = |mhz: f64| (mhz / self.step()).floor() * self.step();
-        let known = self.facts.caps.iter().map(|cap| cap.mhz).fold(file.min(self.facts.highest), f64::min);
+        let known = self.facts.caps.iter().map(|cap| cap.mhz).fold(own.min(self.facts.highest), f64::min);
         // More than one level below everything that files show: another limit within the kernel
         // (QoS, cooling).
         if level > 0 && asked < known - 1.5 * self.facts.level.max(25.0) {
@@ -333,10 +342,10 @@ impl Attribution<'_> {
             return Some(Cap { limiter: Limiter::MaxFreq, mhz, evidence });
         }
         // amd-pstate rounds a frequency up to a level since Linux 6.13 (freq_to_perf), and down before.
-        if self.is_amd_pstate() && (asked - file).abs() < self.facts.level {
-            return Some(Cap { mhz: floor(asked), ..from_file });
+        if self.is_amd_pstate() && (asked - own).abs() < self.facts.level {
+            return from_file.map(|from_file| Cap { mhz: floor(asked), ..from_file });
         }
-        Some(from_file)
+        from_file
     }
 
     /// Returns the step of frequencies, MHz: 100 (the bus clock) on Intel, 25 on AMD since Zen.
@@ -350,7 +359,7 @@ impl Attribution<'_> {
         // The driver's frequencies of levels are cut off to MHz, and come back as the level below
         // without this.
         const CUT_OFF: f64 = 0.15;
-        let level = self.facts.level;
+        let (level, file) = (self.facts.level, self.facts.scale.map_or(file, |scale| scale.mhz(file)));
         let requested =
             if self.is_amd_pstate() && level > 0.0 { (file / level + CUT_OFF).floor() * level } else { file };
         (requested / self.step()).floor() * self.step()
@@ -399,7 +408,11 @@ impl Attribution<'_> {
     /// CPU with such a preference is as fast as those.
     fn preferred_less(&self, fastest: f64) -> Option<(Limiter, Evidence)> {
         let epp = self.cpu.epp.filter(|epp| *epp > EAGER && self.follows_preference())?;
-        let alike = self.package?.fastest_of(self.place.core_type, self.facts.highest, epp..=u8::MAX)?;
+        let alike = self.package?.fastest_of(
+            self.place.core_type,
+            self.facts.highest_under(self.cpu.max),
+            epp..=u8::MAX,
+        )?;
         (alike < fastest - self.step()).then(|| (Limiter::Preference, preference(epp)))
     }
 
@@ -432,9 +445,9 @@ impl Attribution<'_> {
             let epp = self.cpu.epp.unwrap_or(0);
             // Neighbours that are no faster without such a preference share what limits this one.
             // For a CPU that rests, any preference may cost something.
-            let eager = self
-                .package
-                .and_then(|package| package.fastest_of(self.place.core_type, self.facts.highest, 0..=EAGER));
+            let eager = self.package.and_then(|package| {
+                package.fastest_of(self.place.core_type, self.facts.highest_under(self.cpu.max), 0..=EAGER)
+            });
             let is_shared = epp > EAGER
                 && busy >= RESTS
                 && eager.zip(self.cpu.mhz).is_some_and(|(eager, mhz)| eager <= mhz + self.step());
@@ -461,8 +474,7 @@ impl Attribution<'_> {
             return Reason::unseen(Evidence::new("package", "not known"));
         };
         package
-            .kept_awake_without_table()
-            .or_else(|| package.active_p_cores(self.place, self.cpu.mhz?))
+            .kept_awake_without_table(self.place)
             .or_else(|| package.shared_limit(busy < RESTS))
             .or_else(|| package.logged().filter(|_| busy < RESTS))
             .unwrap_or_else(|| package.excluded())

@@ -30,11 +30,10 @@ pub(super) struct PackageState<'a> {
     reasons: Option<(LimitReasons, u64)>,
     therm: Option<u64>,
     package_therm: Option<u64>,
+    /// Awake cores that the turbo limits count: on hybrids, P-cores.
     awake: Awake,
-    /// Awake cores if every idle core could sleep deeply, and the setting that prevents it.
+    /// Same, if every idle core could sleep deeply, and the setting that prevents it.
     could_sleep: Awake,
-    /// Awake P-cores of a hybrid.
-    p_cores: Awake,
     kept_awake: Option<(Limiter, Evidence)>,
     /// Power that this package could draw too, as it or its twin has shown, if it draws far less.
     unused: Option<Evidence>,
@@ -103,7 +102,6 @@ impl<'a> PackageState<'a> {
             package_therm: None,
             awake: Awake::default(),
             could_sleep: Awake::default(),
-            p_cores: Awake::default(),
             kept_awake: None,
             unused: power.watts.and_then(|watts| unused(interval, index, watts, shown)),
             facts: facts.packages.get(index).filter(|_| interval.seconds > 0.0),
@@ -152,26 +150,28 @@ impl<'a> PackageState<'a> {
                 }
                 None => (share, share),
             };
-            awake.push((cpu, share));
-            could_sleep.push((cpu, deepest));
+            if is_counted(cpu) {
+                awake.push((cpu, share));
+                could_sleep.push((cpu, deepest));
+            }
             if let Some(mhz) = found.mhz.filter(|_| found.busy.unwrap_or(0.0) > 0.2) {
                 state.busy += 1;
-                let highest = facts.cpus.get(number).map_or(0.0, |facts| facts.highest);
+                let highest = facts.cpus.get(number).map_or(0.0, |facts| facts.highest_under(found.max));
                 let fastest = state.fastest.entry((cpu.core_type, found.epp, highest as u32)).or_default();
                 *fastest = fastest.max(mhz);
-                state.compare(cpu, found, mhz);
+                let scale = facts.cpus.get(number).and_then(|facts| facts.scale);
+                state.compare(cpu, found, mhz, scale.map_or(1.0, |scale| scale.factor));
             }
         }
-        state.p_cores =
-            Awake::of(awake.iter().copied().filter(|(cpu, _)| cpu.core_type == Some(CoreType::P)));
         state.reasons = layout.machine.limit_reasons().zip(reasons);
         state.awake = Awake::of(awake.into_iter());
         state.could_sleep = Awake::of(could_sleep.into_iter());
         state
     }
 
-    /// Counts a busy CPU as one that has all that it may have, or as slow.
-    fn compare(&mut self, cpu: &Cpu, found: &CpuInterval, mhz: f64) {
+    /// Counts a busy CPU as one that has all that it may have, or as slow. `scale`: MHz that its limit
+    /// stands for, of one in the file.
+    fn compare(&mut self, cpu: &Cpu, found: &CpuInterval, mhz: f64, scale: f64) {
         let sibling = self.sibling(cpu, found);
         let highest = cpu.highest.map_or(0.0, |highest| highest.0 as f64 / 1000.0);
         if sibling.is_none() && found.max.is_some_and(|max| max >= SLOW * highest) {
@@ -180,7 +180,7 @@ impl<'a> PackageState<'a> {
         }
         // A CPU well above the limit of its files does not have that limit: its files do not say
         // what it may have. An SMT sibling with a higher limit raises the core.
-        let got = sibling.map(|(_, max)| mhz / max).or(found.got());
+        let got = sibling.map(|(_, max)| mhz / max).or(found.got()).map(|got| got / scale);
         self.slow += usize::from(got.is_some_and(|got| !(SLOW..HELD).contains(&got)));
     }
 
@@ -191,9 +191,14 @@ impl<'a> PackageState<'a> {
         self.maxima.get(&(cpu.die, cpu.core?)).copied().filter(|(_, max)| *max > own)
     }
 
+    /// Returns the turbo limits that hold for a CPU.
+    fn counted(&self, cpu: &Cpu) -> Option<&PackageFacts> {
+        self.facts.filter(|_| is_counted(cpu))
+    }
+
     /// The turbo limit for as many cores as were awake while this CPU was.
     pub(super) fn active_cores(&self, cpu: &Cpu) -> Option<Cap> {
-        let facts = self.facts?;
+        let facts = self.counted(cpu)?;
         let mhz = self.could_sleep.limit(&facts.turbo, cpu)?;
         let value = format!("{mhz:.0} MHz for {} active cores", count(&self.could_sleep, cpu));
         let evidence = Evidence::new(facts.turbo_from.clone(), value);
@@ -204,40 +209,18 @@ impl<'a> PackageState<'a> {
     /// sleeping deeply.
     pub(super) fn kept_awake(&self, cpu: &Cpu) -> Option<Cap> {
         let (limiter, setting) = self.kept_awake.as_ref()?;
-        let mhz = self.awake.limit(&self.facts?.turbo, cpu)?;
+        let mhz = self.awake.limit(&self.counted(cpu)?.turbo, cpu)?;
         let value = format!("{}; {mhz:.0} MHz for {} active cores", setting.value, count(&self.awake, cpu));
         Some(Cap { limiter: *limiter, mhz, evidence: Evidence::new(setting.place.clone(), value) })
     }
 
     /// Returns the setting that keeps idle cores from sleeping deeply, where no table says what
-    /// that costs: hybrids limit turbo by the number of active cores too.
-    pub(super) fn kept_awake_without_table(&self) -> Option<Reason> {
+    /// that costs: E-cores have turbo limits by the number of active ones too.
+    pub(super) fn kept_awake_without_table(&self, cpu: &Cpu) -> Option<Reason> {
         let (limiter, setting) = self.kept_awake.as_ref()?;
-        self.facts.filter(|facts| facts.turbo.is_empty())?;
+        self.facts.filter(|facts| facts.turbo.is_empty() || !is_counted(cpu))?;
         let evidence = self.registers().into_iter().fold(Proof::new(setting.clone()), Proof::and);
         Some(Reason::inferred(*limiter, evidence, &[*limiter, Limiter::Firmware]))
-    }
-
-    /// Returns the turbo limit of a hybrid's P-cores where a P-core runs at the one for as many of
-    /// them, or for as many cores, as were awake.
-    pub(super) fn active_p_cores(&self, cpu: &Cpu, mhz: f64) -> Option<Reason> {
-        let table = &self.facts?.p_cores;
-        if cpu.core_type != Some(CoreType::P) {
-            return None;
-        }
-        // Within half a step of the clock.
-        let is_near =
-            |limit: &f64| (limit - mhz).abs() <= 50.0 && table.first().is_some_and(|top| *limit < top.1);
-        // Busy E-cores may count too: the register is of P-cores, but all cores share the power.
-        let counts = [(&self.p_cores, "P-cores"), (&self.awake, "cores")];
-        let near = |(awake, of): (&'_ Awake, _)| {
-            Some((awake.limit(table, cpu).filter(is_near)?, count(awake, cpu), of))
-        };
-        let (limit, count, of) = counts.into_iter().find_map(near)?;
-        let value = format!("{limit:.0} MHz for {count} active {of}");
-        let evidence = Proof::new(Evidence::new("turbo ratios (MSR 0x1ad)", value));
-        let fits = [Limiter::ActiveCores, Limiter::Firmware];
-        Some(Reason::inferred(Limiter::ActiveCores, evidence, &fits))
     }
 
     /// Returns the cap of the Speed Select level.
@@ -253,23 +236,23 @@ impl<'a> PackageState<'a> {
         Some(Cap { limiter: Limiter::SpeedSelect, mhz, evidence: Evidence::new("Speed Select", value) })
     }
 
-    /// Returns the additional loss, MHz, if cores woke and slept together.
-    pub(super) fn together(&self, cpu: &Cpu) -> Option<(f64, Evidence)> {
-        self.more_together(&self.awake, cpu)
+    /// Returns the additional loss below `top`, MHz, if cores woke and slept together.
+    pub(super) fn together(&self, cpu: &Cpu, top: f64) -> Option<(f64, Evidence)> {
+        self.more_together(&self.awake, cpu, top)
     }
 
     /// Same, without what settings do to cores that could sleep.
     pub(super) fn together_without_settings(&self, cpu: &Cpu) -> Option<(f64, Evidence)> {
-        self.more_together(&self.could_sleep, cpu)
+        self.more_together(&self.could_sleep, cpu, f64::INFINITY)
     }
 
-    fn more_together(&self, awake: &Awake, cpu: &Cpu) -> Option<(f64, Evidence)> {
-        let PackageFacts { turbo, turbo_from, .. } = self.facts?;
+    fn more_together(&self, awake: &Awake, cpu: &Cpu, top: f64) -> Option<(f64, Evidence)> {
+        let PackageFacts { turbo, turbo_from, .. } = self.counted(cpu)?;
         let apart = awake.limit(turbo, cpu)?;
         let together = awake.mean_while_together(cpu, |active| limit_of(turbo, active));
         let active = awake.mean_while_together(cpu, f64::from);
         let value = format!("{together:.0} MHz for {active:.1} active cores, if they run together");
-        Some((apart - together, Evidence::new(turbo_from.clone(), value)))
+        Some((apart.min(top) - together, Evidence::new(turbo_from.clone(), value)))
     }
 
     /// Returns the highest frequency of a busy CPU of this type, as [`PackageState::fastest_of`]
@@ -493,6 +476,12 @@ fn merge(one: Option<u64>, other: Option<u64>) -> Option<u64> {
         (Some(one), Some(other)) => Some(one | other),
         (one, other) => one.or(other),
     }
+}
+
+/// Returns whether the package's turbo limits are for this CPU's kind of core: MSR 0x1ad has those of
+/// P-cores, and 0x650 those of E-cores.
+fn is_counted(cpu: &Cpu) -> bool {
+    cpu.core_type.is_none_or(|kind| kind == CoreType::P)
 }
 
 fn msr(register: u32) -> String {
