@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use flyball_host::{CpuList, Errno, Host, HostError, Kind, Op};
+use flyball_host::{CpuList, Errno, Host, HostError, Op};
 use flyball_sst::{
     layout::Layout,
     model,
@@ -26,6 +26,10 @@ struct Wrong<'b> {
 }
 
 impl Host for Wrong<'_> {
+    flyball_host::forward!(
+        machine: kind, name, read_into, write, list, exists, writable, link, msr, write_msr
+    );
+
     fn isst(&self, number: u32, argument: &mut [u8]) -> Result<i32, HostError> {
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
         let answer = self.machine.isst(number, argument)?;
@@ -42,46 +46,6 @@ impl Host for Wrong<'_> {
             argument[from..to].fill(change[3]);
         }
         Ok(answer)
-    }
-
-    fn kind(&self) -> Kind {
-        self.machine.kind()
-    }
-
-    fn name(&self) -> String {
-        self.machine.name()
-    }
-
-    fn read_into(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), HostError> {
-        self.machine.read_into(path, buffer)
-    }
-
-    fn write(&self, path: &str, bytes: &[u8]) -> Result<(), HostError> {
-        self.machine.write(path, bytes)
-    }
-
-    fn list(&self, path: &str) -> Result<Vec<String>, HostError> {
-        self.machine.list(path)
-    }
-
-    fn exists(&self, path: &str) -> bool {
-        self.machine.exists(path)
-    }
-
-    fn writable(&self, path: &str) -> bool {
-        self.machine.writable(path)
-    }
-
-    fn link(&self, path: &str) -> Result<String, HostError> {
-        self.machine.link(path)
-    }
-
-    fn msr(&self, cpu: u32, register: u32) -> Result<u64, HostError> {
-        self.machine.msr(cpu, register)
-    }
-
-    fn write_msr(&self, cpu: u32, register: u32, value: u64) -> Result<(), HostError> {
-        self.machine.write_msr(cpu, register, value)
     }
 
     fn now(&self) -> Duration {

@@ -10,7 +10,7 @@ use std::{
 
 use flyball_control::{Intent, Setting, write::state::StateDir};
 use flyball_hold::{Action, Config, Drift, LeftBecause, Notice, Rehearsal, events, status};
-use flyball_host::{Host, HostError, Kind};
+use flyball_host::{Host, HostError};
 use flyball_simhost::{SimHost, SimSetup};
 
 const MAX: &str = "/sys/devices/system/cpu/cpufreq/policy2/scaling_max_freq";
@@ -22,15 +22,10 @@ struct Losing {
 }
 
 impl Host for Losing {
-    fn kind(&self) -> Kind {
-        self.host.kind()
-    }
-    fn name(&self) -> String {
-        self.host.name()
-    }
-    fn read_into(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), HostError> {
-        self.host.read_into(path, buffer)
-    }
+    flyball_host::forward!(
+        host: kind, name, read_into, list, exists, writable, link, msr, write_msr, isst, now, sleep
+    );
+
     fn write(&self, path: &str, bytes: &[u8]) -> Result<(), HostError> {
         self.host.write(path, bytes)?;
         let is_lost = |left: usize| left.checked_sub(1);
@@ -38,33 +33,6 @@ impl Host for Losing {
             self.host.write(path, b"3000000")?;
         }
         Ok(())
-    }
-    fn list(&self, path: &str) -> Result<Vec<String>, HostError> {
-        self.host.list(path)
-    }
-    fn exists(&self, path: &str) -> bool {
-        self.host.exists(path)
-    }
-    fn writable(&self, path: &str) -> bool {
-        self.host.writable(path)
-    }
-    fn link(&self, path: &str) -> Result<String, HostError> {
-        self.host.link(path)
-    }
-    fn msr(&self, cpu: u32, register: u32) -> Result<u64, HostError> {
-        self.host.msr(cpu, register)
-    }
-    fn write_msr(&self, cpu: u32, register: u32, value: u64) -> Result<(), HostError> {
-        self.host.write_msr(cpu, register, value)
-    }
-    fn isst(&self, number: u32, argument: &mut [u8]) -> Result<i32, HostError> {
-        self.host.isst(number, argument)
-    }
-    fn now(&self) -> Duration {
-        self.host.now()
-    }
-    fn sleep(&self, time: Duration) {
-        self.host.sleep(time);
     }
 }
 

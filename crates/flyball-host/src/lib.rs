@@ -18,6 +18,7 @@ mod cpuinfo;
 mod cpulist;
 mod emulated;
 mod error;
+mod forward;
 pub mod isolation;
 pub mod isst;
 mod kept;

@@ -3,7 +3,7 @@
 
 use std::{sync::Mutex, time::Duration};
 
-use flyball_host::{Errno, Host, HostError, Kind, Launch, Op};
+use flyball_host::{Errno, Host, HostError, Launch, Op};
 use flyball_monitor::{Interval, Options, Sampler, missing::What, shared::readings_of};
 use flyball_process::readings::Readings;
 use flyball_simhost::{SimHost, SimSetup};
@@ -15,51 +15,24 @@ struct Restricted {
 }
 
 impl Host for Restricted {
-    fn kind(&self) -> Kind {
-        self.inner.kind()
-    }
-    fn name(&self) -> String {
-        self.inner.name()
-    }
+    flyball_host::forward!(
+        inner: kind, name, write, list, exists, writable, link, write_msr, isst, now, sleep
+    );
+
     fn read_into(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), HostError> {
         if path.ends_with("energy_uj") {
             return Err(HostError::new(Op::Read, path, Errno::ACCES));
         }
         self.inner.read_into(path, buffer)
     }
-    fn write(&self, path: &str, bytes: &[u8]) -> Result<(), HostError> {
-        self.inner.write(path, bytes)
-    }
-    fn list(&self, path: &str) -> Result<Vec<String>, HostError> {
-        self.inner.list(path)
-    }
-    fn exists(&self, path: &str) -> bool {
-        self.inner.exists(path)
-    }
-    fn writable(&self, path: &str) -> bool {
-        self.inner.writable(path)
-    }
-    fn link(&self, path: &str) -> Result<String, HostError> {
-        self.inner.link(path)
-    }
+
     fn msr(&self, cpu: u32, register: u32) -> Result<u64, HostError> {
         Err(HostError::new(Op::ReadMsr, format!("/dev/cpu/{cpu}/msr {register:#x}"), Errno::ACCES))
     }
-    fn write_msr(&self, cpu: u32, register: u32, value: u64) -> Result<(), HostError> {
-        self.inner.write_msr(cpu, register, value)
-    }
-    fn isst(&self, number: u32, argument: &mut [u8]) -> Result<i32, HostError> {
-        self.inner.isst(number, argument)
-    }
+
     fn shared_readings(&self) -> Result<Readings, HostError> {
         let readings = self.readings.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
         readings.ok_or_else(|| HostError::new(Op::Read, flyball_process::readings::SOCKET, Errno::ACCES))
-    }
-    fn now(&self) -> Duration {
-        self.inner.now()
-    }
-    fn sleep(&self, time: Duration) {
-        self.inner.sleep(time);
     }
 }
 

@@ -10,10 +10,9 @@ use std::{
         Mutex,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
 };
 
-use flyball_host::{Host, HostError, Kind, isst::number};
+use flyball_host::{Host, HostError, isst::number};
 
 /// The machine, with a record of its calls once `--debug` was given.
 pub(super) struct DebugHost<'h> {
@@ -95,21 +94,10 @@ fn describe(call: u32, before: &[u8], after: &[u8], answer: Result<i32, &HostErr
 }
 
 impl Host for DebugHost<'_> {
-    fn kind(&self) -> Kind {
-        self.host.kind()
-    }
-
-    fn topology_cache(&self) -> Option<std::path::PathBuf> {
-        self.host.topology_cache()
-    }
-
-    fn name(&self) -> String {
-        self.host.name()
-    }
-
-    fn read_into(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), HostError> {
-        self.host.read_into(path, buffer)
-    }
+    flyball_host::forward!(
+        host: kind, topology_cache, name, read_into, cpuid, make_dir, remove_dir, list, exists, writable,
+        link, msr, write_msr, now, sleep
+    );
 
     fn write(&self, path: &str, bytes: &[u8]) -> Result<(), HostError> {
         let done = self.host.write(path, bytes);
@@ -124,42 +112,6 @@ impl Host for DebugHost<'_> {
         done
     }
 
-    fn cpuid(&self, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
-        self.host.cpuid(leaf, subleaf)
-    }
-
-    fn make_dir(&self, path: &str) -> Result<(), HostError> {
-        self.host.make_dir(path)
-    }
-
-    fn remove_dir(&self, path: &str) -> Result<(), HostError> {
-        self.host.remove_dir(path)
-    }
-
-    fn list(&self, path: &str) -> Result<Vec<String>, HostError> {
-        self.host.list(path)
-    }
-
-    fn exists(&self, path: &str) -> bool {
-        self.host.exists(path)
-    }
-
-    fn writable(&self, path: &str) -> bool {
-        self.host.writable(path)
-    }
-
-    fn link(&self, path: &str) -> Result<String, HostError> {
-        self.host.link(path)
-    }
-
-    fn msr(&self, cpu: u32, register: u32) -> Result<u64, HostError> {
-        self.host.msr(cpu, register)
-    }
-
-    fn write_msr(&self, cpu: u32, register: u32, value: u64) -> Result<(), HostError> {
-        self.host.write_msr(cpu, register, value)
-    }
-
     fn isst(&self, number: u32, argument: &mut [u8]) -> Result<i32, HostError> {
         if !self.on.load(Ordering::Relaxed) {
             return self.host.isst(number, argument);
@@ -169,13 +121,5 @@ impl Host for DebugHost<'_> {
         let answer = self.host.isst(number, argument);
         self.add(&describe(number, &before, argument, answer.as_ref().map(|&count| count)));
         answer
-    }
-
-    fn now(&self) -> Duration {
-        self.host.now()
-    }
-
-    fn sleep(&self, time: Duration) {
-        self.host.sleep(time);
     }
 }

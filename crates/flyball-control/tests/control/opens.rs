@@ -1,12 +1,12 @@
 //! How often a change opens each attribute: once to look, once to read back, once to look again.
 
-use std::{collections::BTreeMap, path::Path, sync::Mutex, time::Duration};
+use std::{collections::BTreeMap, path::Path, sync::Mutex};
 
 use flyball_control::{
     Intent,
     write::{journal::Purpose, state::StateDir, transaction::Transaction},
 };
-use flyball_host::{Host, HostError, Kind, Plain};
+use flyball_host::{Host, HostError, Plain};
 
 /// A host that counts how often each file and register is opened for reading.
 struct Counting {
@@ -21,58 +21,18 @@ impl Counting {
 }
 
 impl Host for Counting {
-    fn kind(&self) -> Kind {
-        self.host.kind()
-    }
-
-    fn name(&self) -> String {
-        self.host.name()
-    }
+    flyball_host::forward!(
+        host: kind, name, write, list, exists, writable, link, write_msr, isst, now, sleep
+    );
 
     fn read_into(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), HostError> {
         self.count(path);
         self.host.read_into(path, buffer)
     }
 
-    fn write(&self, path: &str, bytes: &[u8]) -> Result<(), HostError> {
-        self.host.write(path, bytes)
-    }
-
-    fn list(&self, path: &str) -> Result<Vec<String>, HostError> {
-        self.host.list(path)
-    }
-
-    fn exists(&self, path: &str) -> bool {
-        self.host.exists(path)
-    }
-
-    fn writable(&self, path: &str) -> bool {
-        self.host.writable(path)
-    }
-
-    fn link(&self, path: &str) -> Result<String, HostError> {
-        self.host.link(path)
-    }
-
     fn msr(&self, cpu: u32, register: u32) -> Result<u64, HostError> {
         self.count(&format!("MSR {register:#x} of CPU {cpu}"));
         self.host.msr(cpu, register)
-    }
-
-    fn write_msr(&self, cpu: u32, register: u32, value: u64) -> Result<(), HostError> {
-        self.host.write_msr(cpu, register, value)
-    }
-
-    fn isst(&self, number: u32, argument: &mut [u8]) -> Result<i32, HostError> {
-        self.host.isst(number, argument)
-    }
-
-    fn now(&self) -> Duration {
-        self.host.now()
-    }
-
-    fn sleep(&self, time: Duration) {
-        self.host.sleep(time);
     }
 }
 

@@ -85,12 +85,10 @@ impl<'a> Changed<'a> {
 }
 
 impl Host for Changed<'_> {
+    flyball_host::forward!(host: name, link, isst, kernel_log);
+
     fn kind(&self) -> Kind {
         Kind::Recorded
-    }
-
-    fn name(&self) -> String {
-        self.host.name()
     }
 
     fn read_into(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), HostError> {
@@ -129,10 +127,6 @@ impl Host for Changed<'_> {
         self.exists(path)
     }
 
-    fn link(&self, path: &str) -> Result<String, HostError> {
-        self.host.link(path)
-    }
-
     fn msr(&self, cpu: u32, register: u32) -> Result<u64, HostError> {
         match self.registers.get(&(Some(cpu), register)).or_else(|| self.registers.get(&(None, register))) {
             Some(value) => Ok(*value),
@@ -142,14 +136,6 @@ impl Host for Changed<'_> {
 
     fn write_msr(&self, _cpu: u32, register: u32, _value: u64) -> Result<(), HostError> {
         Err(HostError::new(Op::WriteMsr, format!("{register:#x}"), Errno::ROFS))
-    }
-
-    fn isst(&self, number: u32, argument: &mut [u8]) -> Result<i32, HostError> {
-        self.host.isst(number, argument)
-    }
-
-    fn kernel_log(&self) -> Result<String, HostError> {
-        self.host.kernel_log()
     }
 
     fn now(&self) -> Duration {
