@@ -5,7 +5,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use flyball_control::Setting;
+use flyball_control::{Setting, profile::Profile};
 use zbus::{
     Connection, OwnedVariant, Str, fdo::Result, interface, message::Header, object_server::SignalEmitter,
 };
@@ -21,13 +21,9 @@ use crate::{
 /// Bytes of a client's profile.
 const MAX_PROFILE: usize = 64 << 10;
 
-/// Reads a profile's text; the answer is its settings, as the service reads them.
-pub(crate) type ReadProfile = fn(&str) -> std::result::Result<Vec<Setting>, String>;
-
 pub(crate) struct Control {
     pub(crate) link: Arc<Link>,
     pub(crate) desktop: Arc<Desktop>,
-    pub(crate) read: ReadProfile,
 }
 
 impl Control {
@@ -35,7 +31,8 @@ impl Control {
         if profile.len() > MAX_PROFILE {
             return Err(Refusal::new(Why::Invalid, format!("a profile has at most {MAX_PROFILE} bytes")));
         }
-        (self.read)(profile).map_err(|error| Refusal::new(Why::Invalid, error))
+        let profile = Profile::parse(profile.as_bytes(), "profile");
+        profile.map(|profile| profile.intent.settings).map_err(|error| Refusal::new(Why::Invalid, error))
     }
 
     async fn ask(&self, user: u32, ask: Ask) -> Result<String> {

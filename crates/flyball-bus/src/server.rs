@@ -11,7 +11,7 @@ use zbus::{
 };
 
 use crate::{
-    control::{Control, ReadProfile},
+    control::Control,
     desktop::{Desktop, Face, Hadess, Held, UPower},
     link::{Link, News},
     message::{State, Tell},
@@ -29,7 +29,7 @@ pub(crate) fn names(desktop: bool) -> &'static [&'static str] {
     if desktop { NAMES } else { &NAMES[..1] }
 }
 
-/// What is served, and how a client's profile is read.
+/// What is served, and for whom.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// Whether the desktop's names are taken too.
@@ -38,8 +38,6 @@ pub struct Options {
     pub service_user: u32,
     /// The user that this process runs as, by whom the bus knows the connection.
     pub own_user: u32,
-    /// Reads a profile's text; the answer is its settings, as the service reads them.
-    pub read: ReadProfile,
 }
 
 /// Serves the interfaces on a connected bus. When the service has ended, this ends the process:
@@ -60,7 +58,7 @@ async fn run(bus: UnixStream, link: Arc<Link>, options: Options) -> Result<(), S
         desktop.take(state);
     }
     let failed = |error: zbus::Error| format!("D-Bus: {error}");
-    let control = Control { link: Arc::clone(&link), desktop: Arc::clone(&desktop), read: options.read };
+    let control = Control { link: Arc::clone(&link), desktop: Arc::clone(&desktop) };
     let mut builder = Builder::unix_stream(bus).user_id(options.own_user).serve_at(CONTROL.1, control);
     if options.desktop {
         builder = builder.serve_at(UPOWER.1, UPower(Arc::clone(&desktop)));

@@ -50,7 +50,7 @@ pub use run_directory::{
     RecordError, Round, RunDirectory, Sampled, SystemNote, TraceNote, VERSION, WorkloadNote,
 };
 pub use schedule::{Length, Schedule, USUAL_ROUNDS};
-pub use settings::{NoSettings, RefusedArm, Settings, SettingsError, SettingsSnapshot, UserKnobError};
+pub use settings::{RefusedArm, Settings, SettingsError, SettingsSnapshot, UserKnobError};
 pub use speed::{RoundSpeed, SpeedLoss, SpeedNote};
 pub use workload::{
     Command, Outcome, Output, SplitError, Stop, Workload, WorkloadError, preset, quote, split, suite, task,

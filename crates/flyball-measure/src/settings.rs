@@ -128,9 +128,6 @@ pub enum SettingsError {
     /// An arm sets something, and the machine was taken for arms that set nothing.
     #[error("the machine is not held")]
     NotHeld,
-    /// An arm of a machine without knobs sets something.
-    #[error("nothing here can set {0}")]
-    NoKnobs(ArmSetting),
 }
 
 /// A knob of the user's own that did not take its value.
@@ -159,21 +156,4 @@ impl UserKnobError {
 pub struct RefusedArm {
     pub arm: String,
     pub cause: SettingsError,
-}
-
-/// For machines without knobs: only arms without settings.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct NoSettings;
-
-impl Settings for NoSettings {
-    fn apply(&mut self, arm: &Arm) -> Result<Vec<String>, SettingsError> {
-        match arm.settings.first() {
-            None => Ok(Vec::new()),
-            Some(setting) => Err(SettingsError::NoKnobs(setting.clone())),
-        }
-    }
-
-    fn restore(&mut self) -> Result<(), SettingsError> {
-        Ok(())
-    }
 }

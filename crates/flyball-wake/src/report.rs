@@ -2,7 +2,7 @@
 
 use flyball_host::CpuList;
 
-use crate::{IdleState, SourceKind};
+use crate::{IdleState, SourceKind, states::exit_us};
 
 /// Wake-ups of CPUs, and of a workload, over an interval. Rates are per second.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
@@ -204,9 +204,9 @@ pub(crate) fn at_most(wakes: f64, exits: &[(f64, f64)]) -> f64 {
 }
 
 impl WakeState {
-    /// What an exit costs, us: as measured, or as advertised.
+    /// What an exit costs, us.
     pub(crate) fn costs_us(&self) -> f64 {
-        self.measured_exit_us.unwrap_or(self.exit_latency_us as f64)
+        exit_us(self.measured_exit_us, self.exit_latency_us)
     }
 }
 

@@ -20,10 +20,15 @@ pub struct IdleState {
 }
 
 impl IdleState {
-    /// What an exit costs, us: as measured, or as advertised.
+    /// What an exit costs, us.
     pub(crate) fn costs_us(&self) -> f64 {
-        self.measured_us.unwrap_or(self.latency_us as f64)
+        exit_us(self.measured_us, self.latency_us)
     }
+}
+
+/// What an exit costs, us: as measured, or as advertised.
+pub(crate) fn exit_us(measured: Option<f64>, advertised: u64) -> f64 {
+    measured.unwrap_or(advertised as f64)
 }
 
 /// Counters of one idle state, of one CPU or summed over several.

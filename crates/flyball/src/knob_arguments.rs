@@ -32,7 +32,11 @@ impl TypedValueParser for Name {
     }
 }
 
-/// The CPUs that a selector names on a machine.
-pub(crate) fn cpus(host: &dyn Host, text: &str, snapshot: &mut Snapshot) -> Result<CpuList, Failure> {
-    snapshot.select(host, text)?.map_err(Failure::usage)
+/// The CPUs that a selector names on a machine, if one is given.
+pub(crate) fn cpus(
+    host: &dyn Host,
+    text: Option<&str>,
+    snapshot: &mut Snapshot,
+) -> Result<Option<CpuList>, Failure> {
+    text.map(|text| snapshot.select(host, text)?.map_err(Failure::usage)).transpose()
 }

@@ -1,9 +1,21 @@
 //! The wall clock, for what is named or numbered by it.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use flyball_host::Host;
-use flyball_text::date::Utc;
+use flyball_text::{date::Utc, span};
+
+/// A parser of time spans from `least` to `most`, for arguments.
+pub(crate) fn span_within(
+    least: Duration,
+    most: Duration,
+) -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync {
+    move |text| {
+        let time = span::parse(text).map_err(|error| error.to_string())?;
+        let (from, to) = (span::Compact(least), span::Compact(most));
+        if (least..=most).contains(&time) { Ok(time) } else { Err(format!("give a time from {from} to {to}")) }
+    }
+}
 
 /// The wall clock, for records of when something was done.
 pub(crate) fn seconds_since_1970() -> u64 {

@@ -1799,6 +1799,8 @@ class Shifted(TypedDict):
 
 
 class ShownRow(TypedDict):
+    """One value at one place."""
+
     absent: NotRequired[str]
     cpus: str
     error: NotRequired[str]

@@ -10,7 +10,7 @@ use crate::{
     Intent, Location, Snapshot,
     knob::spelling::Spelling,
     plan::{Change, plan},
-    write::journal::Contents,
+    write::journal::{Contents, Entry},
 };
 
 impl Report {
@@ -23,15 +23,15 @@ impl Report {
             if is_asked || !matches!(finding.verdict, Verdict::Note | Verdict::Warning) {
                 continue;
             }
-            let Some(command) = chosen_by(finding, host, journal) else { continue };
+            let Some(Entry { command, holds, .. }) = chosen_by(finding, host, journal) else { continue };
             finding.verdict = Verdict::Note;
             finding.what = format!("{} (set by '{command}')", finding.what);
             if let Some(Fix::Settings(settings)) = &finding.fix {
                 let settings: Vec<String> = settings.iter().map(KnobValue::to_string).collect();
-                let undo = if command.starts_with("flyball hold") {
-                    "to undo it, release the hold that 'flyball hold list' shows".to_owned()
-                } else {
+                let undo = if holds.is_empty() {
                     format!("to undo it: flyball set {}", settings.join(" "))
+                } else {
+                    "to undo it, release the hold that 'flyball hold list' shows".to_owned()
                 };
                 finding.fix = Some(Fix::Person(undo));
             }
@@ -39,20 +39,20 @@ impl Report {
     }
 }
 
-/// Returns the flyball command that made what a finding is about. flyball wrote every place that
+/// Returns the transaction that made what a finding is about. flyball wrote every place that
 /// the remedy would change, or what makes policies differ, or a place of the evidence that the
 /// remedy leaves alone. What flyball wrote still holds there.
-fn chosen_by(finding: &Finding, host: &dyn Host, journal: &Contents) -> Option<String> {
+fn chosen_by<'j>(finding: &Finding, host: &dyn Host, journal: &'j Contents) -> Option<&'j Entry> {
     let changes = finding.fix.as_ref().map(|fix| changes(fix, host)).unwrap_or_default();
     let made_by = |change: &Change| {
-        let (command, wrote) = journal.last_write(&change.location)?;
+        let (entry, wrote) = journal.last_write(&change.location)?;
         let spelling = change.knob.knob().control()?.writing.spelling;
-        spelling.agrees(wrote.trimmed(), change.old.as_deref()?.trim()).then_some(command)
+        spelling.agrees(wrote.trimmed(), change.old.as_deref()?.trim()).then_some(entry)
     };
-    let commands: Option<Vec<&str>> = changes.iter().map(made_by).collect();
-    let by_changes = commands.as_ref().and_then(|commands| commands.last().copied());
-    if let Some(command) = by_changes.or_else(|| differs_by(finding, host, journal)) {
-        return Some(command.to_owned());
+    let entries: Option<Vec<&Entry>> = changes.iter().map(made_by).collect();
+    let by_changes = entries.and_then(|entries| entries.last().copied());
+    if let Some(entry) = by_changes.or_else(|| differs_by(finding, host, journal)) {
+        return Some(entry);
     }
     if !finding.compared.is_empty() {
         return None;
@@ -61,12 +61,12 @@ fn chosen_by(finding: &Finding, host: &dyn Host, journal: &Contents) -> Option<S
     if changes.iter().any(|change| change.location.path() == Some(place)) {
         return None;
     }
-    holds(place, host, journal).map(str::to_owned)
+    holds(place, host, journal)
 }
 
-/// Returns the command that made policies differ: those that flyball did not write are all alike.
+/// Returns the transaction that made policies differ: those that flyball did not write are all alike.
 /// If another program changed a file after flyball wrote it, that program made the difference.
-fn differs_by<'j>(finding: &Finding, host: &dyn Host, journal: &'j Contents) -> Option<&'j str> {
+fn differs_by<'j>(finding: &Finding, host: &dyn Host, journal: &'j Contents) -> Option<&'j Entry> {
     let is_overwritten = |file: &String| {
         let written = journal.last_write(&Location::File(file.clone())).is_some();
         written && holds(file, host, journal).is_none()
@@ -80,12 +80,12 @@ fn differs_by<'j>(finding: &Finding, host: &dyn Host, journal: &'j Contents) -> 
     if others.len() > 1 { None } else { finding.compared.iter().find_map(|(_, files)| writer(files)) }
 }
 
-/// Returns the command that wrote a file last, if the file still holds that.
-fn holds<'j>(path: &str, host: &dyn Host, journal: &'j Contents) -> Option<&'j str> {
-    let (command, wrote) = journal.last_write(&Location::File(path.to_owned()))?;
+/// Returns the transaction that wrote a file last, if the file still holds that.
+fn holds<'j>(path: &str, host: &dyn Host, journal: &'j Contents) -> Option<&'j Entry> {
+    let (entry, wrote) = journal.last_write(&Location::File(path.to_owned()))?;
     let found = host.read(path).ok()?;
     let is_same = wrote.trimmed() == found.trim() || Spelling::FrequencyLimit.agrees(wrote.trimmed(), &found);
-    is_same.then_some(command)
+    is_same.then_some(entry)
 }
 
 /// The writes of a remedy.

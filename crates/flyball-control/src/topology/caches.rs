@@ -19,7 +19,7 @@ impl Topology {
     ///
     /// # Errors
     /// A file exists but cannot be read or makes no sense.
-    pub fn read_for<'a>(
+    pub(crate) fn read_for<'a>(
         &mut self,
         host: &dyn Host,
         selectors: impl IntoIterator<Item = &'a str>,

@@ -177,12 +177,8 @@ fn is_steadiness_shown(report: &Report) -> bool {
 
 /// That answers about limits do not share the error of the verdicts, and what their energy is.
 fn limits(report: &Report) -> String {
-    let is_of_energy = report.gate.iter().any(|answer| answer.limit.starts_with("energy"));
-    let work = if is_of_energy && report.workload.metric.is_rate() {
-        "; energy is that of the same work"
-    } else {
-        ""
-    };
+    let is_of_work = report.gate.iter().any(|answer| answer.quantity == Some(Quantity::WorkEnergy));
+    let work = if is_of_work { "; energy is that of the same work" } else { "" };
     let level = level(report.schedule.confidence);
     format!(
         "intervals of limits hold together with {level} % confidence, apart from the verdicts above{work}"

@@ -18,11 +18,6 @@ impl Interval {
         self.low <= value && value <= self.high
     }
 
-    /// Returns whether two intervals have a value in common.
-    pub fn overlaps(self, other: Interval) -> bool {
-        self.low <= other.high && other.low <= self.high
-    }
-
     /// Both ends through `change`, which must be increasing.
     #[must_use]
     pub fn map(self, change: impl Fn(f64) -> f64) -> Interval {

@@ -12,6 +12,7 @@ use crate::{
     context::Context,
     exit::{Exit, Failure},
     output,
+    time::span_within,
 };
 
 /// Arguments of `exporter`.
@@ -37,7 +38,7 @@ pub(crate) struct Args {
     textfile: Option<PathBuf>,
 
     /// With --textfile: the time between two writes, from 1s to 1h.
-    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = pause)]
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = span_within(Duration::from_secs(1), Duration::from_secs(3600)))]
     every: Duration,
 
     /// Print the metrics once, after a second of sampling.
@@ -103,12 +104,6 @@ impl Args {
 
 /// The default port, on loopback.
 const PORT: u16 = 9966;
-
-fn pause(text: &str) -> Result<Duration, String> {
-    let range = Duration::from_secs(1)..=Duration::from_secs(3600);
-    let time = flyball_text::span::parse(text).map_err(|error| error.to_string())?;
-    if range.contains(&time) { Ok(time) } else { Err("give a time from 1s to 1h".to_owned()) }
-}
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     // Before the machine is opened: what cannot be served is said at once.

@@ -1,7 +1,6 @@
 //! `flyball get`: prints the values of knobs, one by one in JSON, grouped in text.
 
-use flyball_control::{Id, KnobName, Outcome, Plain, Row, Snapshot, SurveyOptions, Value, survey};
-use serde::Serialize;
+use flyball_control::{Id, KnobName, Outcome, Row, Snapshot, SurveyOptions, survey};
 use serde_json::Value as Json;
 
 use crate::{
@@ -38,33 +37,11 @@ pub(crate) struct Args {
     pub bare: bool,
 }
 
-/// One value at one place.
-#[derive(Debug, schemars::JsonSchema, Serialize)]
-pub(crate) struct Object<'a> {
-    /// The knob or fact, as `flyball explain` names it.
-    knob: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    instance: String,
-    /// The CPUs, as a list (0-3,7).
-    cpus: String,
-    /// `null` if there is none.
-    value: Option<Plain<'a>>,
-    /// The unit of numbers; empty if they have none.
-    unit: &'static str,
-    source: Option<String>,
-    /// Why there is no value here.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    absent: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
-}
-
 /// Prints the values.
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     let mut snapshot = Snapshot::begin(host.as_ref())?;
-    let cpus =
-        args.cpus.as_deref().map(|text| knob_arguments::cpus(&*host, text, &mut snapshot)).transpose()?;
+    let cpus = knob_arguments::cpus(&*host, args.cpus.as_deref(), &mut snapshot)?;
     let output = context.output.about(&*host);
     // In JSON one object per place, so that a script can look a CPU up; in text equal values share
     // a line. Every place is asked: the knobs were requested by name, and JSON has a row per place.
@@ -72,28 +49,11 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let ids: Vec<Id> = args.knobs.iter().map(|name| name.knob).collect();
     snapshot.take(host.as_ref(), &options.request(&ids));
     let rows = survey(&snapshot, &args.knobs, &options)?;
-    output
-        .list(|| rows.iter().map(object).collect(), || if args.bare { bare(&rows) } else { render(&rows) })?;
+    output.list(
+        || rows.iter().map(show::lines::Single::from).collect(),
+        || if args.bare { bare(&rows) } else { render(&rows) },
+    )?;
     Ok(show::verdict(&rows, true))
-}
-
-fn object(row: &Row) -> Object<'_> {
-    Object {
-        knob: row.knob.to_string(),
-        instance: row.name.clone(),
-        cpus: row.cpus.to_string(),
-        value: row.outcome.value().map(Value::plain),
-        unit: row.knob.knob().unit().symbol(),
-        source: row.source.as_ref().map(ToString::to_string),
-        absent: match &row.outcome {
-            Outcome::Absent(why) => Some(why.to_string()),
-            _ => None,
-        },
-        error: match &row.outcome {
-            Outcome::Unreadable { message, .. } => Some(message.clone()),
-            _ => None,
-        },
-    }
 }
 
 /// The values alone.
@@ -119,11 +79,10 @@ fn bare(rows: &[Row]) -> String {
 fn render(rows: &[Row]) -> String {
     let mut columns = Columns::new();
     for row in rows {
-        let name =
-            KnobName { knob: row.knob, instance: Some(row.name.clone()).filter(|name| !name.is_empty()) };
+        let name = show::lines::name(row);
         match &row.outcome {
             Outcome::Value(value) => columns.row(vec![
-                Cell::styled(Style::Heading, name.to_string()),
+                Cell::styled(Style::Heading, name),
                 value.to_string().into(),
                 // A domain of an I/O die has none.
                 if row.cpus.is_empty() { "no CPUs".to_owned() } else { format!("CPUs {}", row.cpus.short()) }

@@ -7,7 +7,6 @@ use std::{
 };
 
 use flyball_bus::{Options, serve};
-use flyball_control::{Setting, profile::Profile};
 use flyball_process::{
     confine::{Confinement, become_user},
     connect_at_once,
@@ -45,12 +44,8 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
         return Err(failed("this kernel has no filters of system calls".to_owned()));
     }
     let own_user = flyball_process::user();
-    let options = Options { desktop: args.desktop, service_user, own_user, read };
+    let options = Options { desktop: args.desktop, service_user, own_user };
     serve(bus, service, options).map_err(Failure::failed)?;
     Ok(Exit::Done)
 }
 
-fn read(text: &str) -> Result<Vec<Setting>, String> {
-    let profile = Profile::parse(text.as_bytes(), "profile").map_err(|error| error.to_string())?;
-    Ok(profile.intent.settings)
-}

@@ -72,8 +72,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     // Never dropped: on 512 CPUs freeing its strings one by one takes a tenth of the time, and the
     // process ends anyway.
     let mut snapshot = ManuallyDrop::new(Snapshot::begin(host.as_ref())?);
-    let cpus =
-        args.cpus.as_deref().map(|text| knob_arguments::cpus(&*host, text, &mut snapshot)).transpose()?;
+    let cpus = knob_arguments::cpus(&*host, args.cpus.as_deref(), &mut snapshot)?;
     if !args.knobs.is_empty() {
         let options = SurveyOptions { cpus, sample_absence: false, ..SurveyOptions::default() };
         let ids: Vec<Id> = args.knobs.iter().map(|name| name.knob).collect();

@@ -11,8 +11,9 @@ mod write;
 
 use clap::{Args as ClapArgs, Subcommand};
 use flyball_control::Snapshot;
-use flyball_host::{CpuList, Host, Kind, isst};
+use flyball_host::{CpuList, Errno, Host, HostError, Kind, isst};
 use flyball_sst::{
+    access::Access,
     layout::{Domain, Layout},
     setting::Via,
 };
@@ -284,11 +285,19 @@ impl Session<'_> {
         Ok(found)
     }
 
-    /// A driver error with its remedy.
-    fn explained(&self, error: &flyball_host::HostError) -> Failure {
-        // The level or class that was typed does not exist.
-        let exit = if error.errno == flyball_host::Errno::INVAL { Exit::Usage } else { Exit::Failed };
-        Failure::new(exit, isst::explain(self.host, error))
+    /// The interface of the processor.
+    fn open(&self) -> Result<(&Layout, Box<dyn Access + '_>), Failure> {
+        let layout = self.layout()?;
+        Ok((layout, layout.access(self.host)))
+    }
+
+    /// A driver's answer; its error has a remedy.
+    fn ask<T>(&self, answer: Result<T, HostError>) -> Result<T, Failure> {
+        answer.map_err(|error| {
+            // The level or class that was typed does not exist.
+            let exit = if error.errno == Errno::INVAL { Exit::Usage } else { Exit::Failed };
+            Failure::new(exit, isst::explain(self.host, &error))
+        })
     }
 }
 
@@ -298,10 +307,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let mut machine = Snapshot::begin(&*host)?;
     // Taken here and not by `begin`: it asks every power domain, which other commands do not need.
     machine.take_speed_select(&*host);
-    let cpus = match &args.cpu {
-        Some(text) => Some(knob_arguments::cpus(&*host, text, &mut machine)?),
-        None => None,
-    };
+    let cpus = knob_arguments::cpus(&*host, args.cpu.as_deref(), &mut machine)?;
     let session =
         Session { context, host: &*host, machine, dry_run: args.dry_run, cpus, selector: args.cpu.clone() };
     // Notes about what limits the commands; without a layout each command reports the error by

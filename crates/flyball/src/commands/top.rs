@@ -17,6 +17,7 @@ use crate::{
     context::Context,
     exit::{Exit, Failure},
     terminal,
+    time::span_within,
 };
 
 /// Arguments of `top`.
@@ -24,7 +25,8 @@ use crate::{
 #[command(after_help = after_help())]
 pub(crate) struct Args {
     /// Time between samples, 50ms to 1h.
-    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    #[arg(short, long, value_name = "TIME", default_value = "1s",
+        value_parser = span_within(Duration::from_millis(50), Duration::from_secs(3600)))]
     interval: Duration,
 
     /// End after this many samples (-n N does the same).
@@ -134,12 +136,6 @@ Exit codes: 0 done, 2 a time, alert or recording cannot be used, or a recording 
 recording could not be written.",
         keys::help()
     )
-}
-
-fn interval(text: &str) -> Result<Duration, String> {
-    let range = Duration::from_millis(50)..=Duration::from_secs(3600);
-    let time = span::parse(text).map_err(|error| error.to_string())?;
-    if range.contains(&time) { Ok(time) } else { Err("give a time from 50ms to 1h".to_owned()) }
 }
 
 pub(super) fn at(text: &str) -> Result<flyball_top::state::Jump, String> {

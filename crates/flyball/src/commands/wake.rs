@@ -11,17 +11,19 @@ use std::{
     time::Duration,
 };
 
-use flyball_control::{Topology, select};
+use flyball_control::Snapshot;
 use flyball_host::{Ended, Host, Launch, Process};
 use flyball_wake::{Measured, Target, WakeError, WakeReport, Watch, probe};
 
 use crate::{
     context::Context,
     exit::{Exit, Failure},
+    knob_arguments,
     output::{Reporter, print},
     process::interrupts,
     run_as::RunAs,
     terminal::stderr_file,
+    time::span_within,
 };
 
 /// Arguments of `wake`.
@@ -69,7 +71,8 @@ pub(crate) struct Args {
 
     /// How long [default: 5s, 20s with --probe, and until a command ends]. A command is stopped
     /// then.
-    #[arg(short, long, value_name = "TIME", value_parser = flyball_text::span::parse)]
+    #[arg(short, long, value_name = "TIME",
+        value_parser = span_within(Duration::from_millis(100), Duration::from_secs(3600)))]
     time: Option<Duration>,
 
     /// With --check: metric of a round, as in `flyball compare` [default: as compare chooses].
@@ -107,9 +110,6 @@ const MAX_PROBE: u64 = 1 << 20;
 
 /// Watches and prints what was counted.
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
-    if args.time.is_some_and(|time| time < Duration::from_millis(100) || time > Duration::from_secs(3600)) {
-        return Err(Failure::usage("--time is 100ms to 1h"));
-    }
     if args.check && args.command.is_empty() {
         return Err(Failure::usage(
             "--check compares rounds of a command: give one that uses the workload and ends, as in 'flyball wake --pid PID \
@@ -117,11 +117,12 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         ));
     }
     let host = context.open()?;
-    let mut topology = Topology::inspect(&*host)?;
-    topology.read_for(&*host, args.cpus.as_deref())?;
-    let cpus = select(args.cpus.as_deref().unwrap_or("online"), &topology).map_err(Failure::usage)?;
+    let mut snapshot = Snapshot::begin(&*host)?;
+    let online = snapshot.topology().online.clone();
+    let cpus = knob_arguments::cpus(&*host, args.cpus.as_deref(), &mut snapshot)?.unwrap_or(online);
+    let topology = snapshot.topology();
     if args.probe {
-        let report = probe(&*host, &topology, &cpus, args.time.unwrap_or(PROBE_TIME)).map_err(refused)?;
+        let report = probe(&*host, topology, &cpus, args.time.unwrap_or(PROBE_TIME)).map_err(refused)?;
         context.output.about(&*host).object(|| &report, || screen::probe(&report))?;
         if let Some(path) = &args.output {
             flyball_files::replace(path, &Reporter::file(&report)?)
@@ -137,7 +138,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         (.., Some(pid)) => Target::Command(pid),
         _ => Target::Cpus,
     };
-    let mut watch = Watch::start(&*host, &topology, &cpus, target, measured.as_ref()).map_err(refused)?;
+    let mut watch = Watch::start(&*host, topology, &cpus, target, measured.as_ref()).map_err(refused)?;
     let ended = match &mut process {
         None => {
             wait(&*host, &mut watch, args.time.unwrap_or(DEFAULT_TIME));

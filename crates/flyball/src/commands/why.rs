@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use flyball_control::write::journal::{Contents, Journal};
+use flyball_control::write::journal::{Contents, Entry, Journal};
 use flyball_control::{Location, Snapshot, knob::spelling::Spelling, select};
 use flyball_host::{CpuList, Host, Kind, Launch};
 use flyball_monitor::{Explanation, Facts, Layout, Options, Sample, Sampler, State, explain, file::shards};
@@ -28,6 +28,7 @@ use crate::{
     machine::bound,
     output::Reporter,
     paint::{Paint, Style},
+    time::span_within,
 };
 
 /// Arguments of `why`.
@@ -52,7 +53,8 @@ pub(crate) struct Args {
     cpus: Option<String>,
 
     /// How long to watch.
-    #[arg(short, long, value_name = "TIME", default_value = "5s", value_parser = flyball_text::span::parse)]
+    #[arg(short, long, value_name = "TIME", default_value = "5s",
+        value_parser = span_within(Duration::from_millis(100), Duration::from_secs(3600)))]
     time: Duration,
 
     /// On a simulated machine: workload model to run meanwhile (see `flyball sim list`, or a file).
@@ -113,17 +115,11 @@ struct One<'a> {
 
 /// Watches and explains.
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
-    if args.time < Duration::from_millis(100) || args.time > Duration::from_secs(3600) {
-        return Err(Failure::usage("--time is 100ms to 1h"));
-    }
     if let Some(path) = &args.replay {
         return replayed(context, args, path);
     }
     let host = context.open()?;
-    let wanted = match &args.cpus {
-        Some(text) => Some(knob_arguments::cpus(&*host, text, &mut Snapshot::begin(&*host)?)?),
-        None => None,
-    };
+    let wanted = knob_arguments::cpus(&*host, args.cpus.as_deref(), &mut Snapshot::begin(&*host)?)?;
     let _load = match &args.workload {
         Some(name) => Some(start(&*host, name, args.pin.as_ref())?),
         None => None,
@@ -242,7 +238,7 @@ fn watch(host: &dyn Host, sampler: &mut Sampler<'_>, time: Duration) -> Vec<Samp
 /// Who set a frequency limit, by the journal: the flyball command that wrote the file last and
 /// whose setting was kept, unless the file has something else since.
 fn setter(journal: &Contents, host: &dyn Host, path: &str) -> Option<String> {
-    let (command, wrote) = journal.last_write(&Location::File(path.to_owned()))?;
+    let (Entry { command, .. }, wrote) = journal.last_write(&Location::File(path.to_owned()))?;
     let (wrote, found) = (wrote.trimmed(), host.read(path).ok()?);
     Some(if Spelling::FrequencyLimit.agrees(wrote, &found) {
         format!("'{command}'")

@@ -53,7 +53,7 @@ fn what_is_mistyped_or_too_much_ends_with_2_and_says_what_would_do() {
         ("turbo-mode set-trl -t 12x", "hexadecimal"),
         ("recommend", "--cpus LIST"),
         ("recommend --cpus 999", "no CPU 999"),
-        ("watch -w 0", "1s to a day"),
+        ("watch -w 0", "1s to 24h"),
     ] {
         for machine in MACHINES {
             let ran = sst(machine, line);

@@ -261,8 +261,8 @@ fn the_probe_measures_this_machine() {
 fn wrong_words_and_machines() {
     let recording = archive("gnr0").display().to_string();
     for (code, words, says) in [
-        (2, &["-t", "1ms"][..], "--time is 100ms to 1h"),
-        (2, &["-t", "2h"], "--time is 100ms to 1h"),
+        (2, &["-t", "1ms"][..], "give a time from 100ms to 1h"),
+        (2, &["-t", "2h"], "give a time from 100ms to 1h"),
         (2, &["-c", "9999"], "no CPU 9999 here"),
         (2, &["-p", "4194305"], "no process 4194305 on live"),
         (2, &["-p", "x"], "invalid value 'x'"),

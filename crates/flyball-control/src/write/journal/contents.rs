@@ -146,11 +146,11 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// Returns the command that wrote a location last and was not restored, with what it wrote.
-    pub fn last_write(&self, location: &Location) -> Option<(&str, &Content)> {
+    /// Returns the transaction that wrote a location last and was not restored, with what it wrote.
+    pub fn last_write(&self, location: &Location) -> Option<(&Entry, &Content)> {
         self.entries.iter().rev().find_map(|entry| {
             let wrote = entry.last_new.get(location)?;
-            (entry.standing != TransactionState::Restored).then_some((entry.command.as_str(), wrote))
+            (entry.standing != TransactionState::Restored).then_some((entry, wrote))
         })
     }
 

@@ -177,7 +177,7 @@ schemas! {
         "What `flyball explain` prints: knobs, facts and profiles";
     object "fleet" 1 commands::report::fleet::Printed<'_>,
         "What `flyball report --fleet` prints, and its `fleet.json`. Changes are fractions of the first arm's value";
-    list "get" 1 commands::get::Object<'_>,
+    list "get" 1 commands::show::lines::Single<'_>,
         "What `flyball get` prints: an object per knob and place";
     object "hold-add" 1 commands::hold::add::AddedHold<'_>,
         "What `flyball hold add` prints";

@@ -1,20 +1,20 @@
 //! Rows as lines of knob, value and CPUs, and as JSON objects.
 
-use flyball_control::{Outcome, Plain, Row, Scope, Snapshot, Value};
+use flyball_control::{KnobName, Outcome, Plain, Row, Scope, Snapshot, Value};
 use serde::Serialize;
 
 use crate::paint::{Cell, Columns, Paint, Style, cpus_within};
 
+/// One value at one place.
 #[derive(Debug, schemars::JsonSchema, Serialize)]
-#[schemars(rename = "ShownRow")]
-pub(crate) struct Object<'a> {
+#[schemars(rename = "Object")]
+pub(crate) struct Single<'a> {
     /// The knob or fact, as `flyball explain` names it.
     knob: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     instance: String,
     /// The CPUs, as a list (0-3,7).
     cpus: String,
-    places: usize,
     /// `null` if there is none.
     value: Option<Plain<'a>>,
     /// The unit of numbers; empty if they have none.
@@ -27,16 +27,14 @@ pub(crate) struct Object<'a> {
     error: Option<String>,
 }
 
-impl<'a> From<&'a Row> for Object<'a> {
-    fn from(row: &'a Row) -> Object<'a> {
-        let knob = row.knob.knob();
-        Object {
-            knob: knob.name.to_owned(),
+impl<'a> From<&'a Row> for Single<'a> {
+    fn from(row: &'a Row) -> Single<'a> {
+        Single {
+            knob: row.knob.to_string(),
             instance: row.name.clone(),
             cpus: row.cpus.to_string(),
-            places: row.places,
             value: row.outcome.value().map(Value::plain),
-            unit: knob.unit().symbol(),
+            unit: row.knob.knob().unit().symbol(),
             source: row.source.as_ref().map(ToString::to_string),
             absent: match &row.outcome {
                 Outcome::Absent(why) => Some(why.to_string()),
@@ -50,8 +48,17 @@ impl<'a> From<&'a Row> for Object<'a> {
     }
 }
 
+#[derive(Debug, schemars::JsonSchema, Serialize)]
+#[schemars(rename = "ShownRow")]
+pub(crate) struct Object<'a> {
+    #[serde(flatten)]
+    row: Single<'a>,
+    /// How many places have this value.
+    places: usize,
+}
+
 pub(crate) fn objects(rows: &[Row]) -> Vec<Object<'_>> {
-    rows.iter().map(Object::from).collect()
+    rows.iter().map(|row| Object { row: row.into(), places: row.places }).collect()
 }
 
 /// One line per row: knob, value, CPUs, source.
@@ -59,10 +66,7 @@ pub(crate) fn render(rows: &[Row], snapshot: &Snapshot, paint: Paint) -> String 
     let mut columns = Columns::new();
     let mut last = String::new();
     for row in rows {
-        let name = match row.name.as_str() {
-            "" => row.knob.to_string(),
-            instance => format!("{}:{instance}", row.knob),
-        };
+        let name = name(row);
         // Print a name once, above all its values.
         let shown = if name == last { String::new() } else { name.clone() };
         last = name;
@@ -78,6 +82,12 @@ pub(crate) fn render(rows: &[Row], snapshot: &Snapshot, paint: Paint) -> String 
         ]);
     }
     columns.render(paint)
+}
+
+/// The knob or fact, with its instance.
+pub(crate) fn name(row: &Row) -> String {
+    let instance = Some(row.name.clone()).filter(|name| !name.is_empty());
+    KnobName { knob: row.knob, instance }.to_string()
 }
 
 /// A row's value as a cell.

@@ -528,10 +528,7 @@ impl Screen<'_> {
         let mut columns = Columns::new();
         let mut last = String::new();
         for row in rows {
-            let name = match row.name.as_str() {
-                "" => row.knob.to_string(),
-                instance => format!("{}:{instance}", row.knob),
-            };
+            let name = lines::name(row);
             let shown = if name == last { String::new() } else { name.clone() };
             last = name;
             let value = match row.outcome.value() {

@@ -59,12 +59,11 @@ pub(crate) struct Info {
 
 /// `info`.
 pub(super) fn info(session: &Session<'_>) -> Result<Exit, Failure> {
-    let layout = session.layout()?;
-    let access = layout.access(session.host);
+    let (layout, access) = session.open()?;
     let mut domains = Vec::new();
     let (mut base_freq, mut turbo_freq) = (false, false);
     for domain in session.domains()? {
-        let found = model::domain(access.as_ref(), domain).map_err(|error| session.explained(&error))?;
+        let found = session.ask(model::domain(access.as_ref(), domain))?;
         for level in 0..=found.levels.highest {
             // A level that the processor lacks answers with an error; the others decide.
             if let Ok(features) = access.features(&domain.place, level) {
@@ -196,12 +195,11 @@ pub(super) fn single(
     what: &str,
     value: impl Fn(&Levels) -> Single,
 ) -> Result<Exit, Failure> {
-    let layout = session.layout()?;
-    let access = layout.access(session.host);
+    let (_, access) = session.open()?;
     let mut objects = Vec::new();
     let mut rows = table(&["domain", what, "CPUs"]);
     for domain in session.domains()? {
-        let levels = access.levels(&domain.place).map_err(|error| session.explained(&error))?;
+        let levels = session.ask(access.levels(&domain.place))?;
         let found = value(&levels);
         rows.text_row([name(domain), found.to_string(), list(session, &domain.cpus)]);
         objects.push(OfDomain::new(domain, found));
@@ -227,10 +225,9 @@ fn level_of(
     domain: &Domain,
     asked: Option<u8>,
 ) -> Result<u8, Failure> {
-    let explained = |error: flyball_host::HostError| session.explained(&error);
-    let Some(asked) = asked else { return Ok(access.levels(&domain.place).map_err(explained)?.current) };
+    let Some(asked) = asked else { return Ok(session.ask(access.levels(&domain.place))?.current) };
     // Levels may have gaps below the highest.
-    let numbers = model::level_numbers(access, domain).map_err(explained)?;
+    let numbers = session.ask(model::level_numbers(access, domain))?;
     if numbers.contains(&asked) {
         return Ok(asked);
     }
@@ -252,8 +249,7 @@ pub(crate) struct DomainLevel {
 
 /// `perf-profile info`.
 pub(super) fn levels(session: &Session<'_>, only: Option<u8>) -> Result<Exit, Failure> {
-    let layout = session.layout()?;
-    let access = layout.access(session.host);
+    let (layout, access) = session.open()?;
     let (mut objects, mut tables) = (Vec::new(), Vec::new());
     let mut domains = session.domains()?;
     // IO dies have no cores that a level is about.
@@ -262,13 +258,12 @@ pub(super) fn levels(session: &Session<'_>, only: Option<u8>) -> Result<Exit, Fa
     }
     let unit = if cores_per_turbo_count(layout.model.model) > 1 { "modules" } else { "cores" };
     for domain in domains {
-        let explained = |error: flyball_host::HostError| session.explained(&error);
         let numbers = match only {
             Some(_) => vec![level_of(session, access.as_ref(), domain, only)?],
-            None => model::level_numbers(access.as_ref(), domain).map_err(explained)?,
+            None => session.ask(model::level_numbers(access.as_ref(), domain))?,
         };
         for number in numbers {
-            let level = model::level(layout, access.as_ref(), domain, number).map_err(explained)?;
+            let level = session.ask(model::level(layout, access.as_ref(), domain, number))?;
             let current = if level.current { " (current)" } else { "" };
             let mut rows = table(&[&format!("domain {}", name(domain)), &format!("level {number}{current}")]);
             let mut add = |what: &str, value: String| {
@@ -333,15 +328,13 @@ pub(crate) struct LevelBaseFreq {
 
 /// `base-freq info`.
 pub(super) fn base_freq(session: &Session<'_>, level: Option<u8>) -> Result<Exit, Failure> {
-    let layout = session.layout()?;
-    let access = layout.access(session.host);
+    let (layout, access) = session.open()?;
     let mut objects = Vec::new();
     let mut rows =
         table(&["domain", "level", "high MHz", "high-priority CPUs", "low MHz", "instead of", "W", "C"]);
     for domain in session.domains()? {
-        let explained = |error: flyball_host::HostError| session.explained(&error);
         let number = level_of(session, access.as_ref(), domain, level)?;
-        let level = model::level(layout, access.as_ref(), domain, number).map_err(explained)?;
+        let level = session.ask(model::level(layout, access.as_ref(), domain, number))?;
         match &level.base_freq {
             Some(offer) => {
                 rows.text_row([
@@ -382,8 +375,7 @@ pub(super) fn turbo_freq(
     bucket: Option<u32>,
     kind: Option<&str>,
 ) -> Result<Exit, Failure> {
-    let layout = session.layout()?;
-    let access = layout.access(session.host);
+    let (layout, access) = session.open()?;
     if let Some(kind) = kind.filter(|kind| !access.turbo_kinds().contains(kind)) {
         let kinds = access.turbo_kinds().join(", ");
         return Err(Failure::usage(format!("no turbo limits for '{kind}' (expected {kinds})")));
@@ -391,9 +383,8 @@ pub(super) fn turbo_freq(
     let mut objects = Vec::new();
     let mut rows = table(&["domain", "level", "instructions", "high-priority cores@MHz", "the rest MHz"]);
     for domain in session.domains()? {
-        let explained = |error: flyball_host::HostError| session.explained(&error);
         let number = level_of(session, access.as_ref(), domain, level)?;
-        let found = model::level(layout, access.as_ref(), domain, number).map_err(explained)?;
+        let found = session.ask(model::level(layout, access.as_ref(), domain, number))?;
         let mut offer = found.turbo_freq;
         if let Some(offer) = &mut offer {
             offer.high.retain(|turbo| kind.is_none_or(|kind| kind == turbo.instructions));
@@ -443,14 +434,12 @@ pub(crate) struct CorePower {
 
 /// `core-power info`.
 pub(super) fn core_power(session: &Session<'_>) -> Result<Exit, Failure> {
-    let layout = session.layout()?;
-    let access = layout.access(session.host);
+    let (_, access) = session.open()?;
     let mut objects = Vec::new();
     let mut rows = table(&["domain", "supported", "enabled", "classes count", "priority", "CPUs"]);
     for domain in session.domains()? {
-        let explained = |error: flyball_host::HostError| session.explained(&error);
-        let power = access.pm_config(&domain.place).map_err(explained)?;
-        let qos = access.qos(&domain.place).map_err(explained)?;
+        let power = session.ask(access.pm_config(&domain.place))?;
+        let qos = session.ask(access.qos(&domain.place))?;
         let word = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
         let priority = if qos.ordered { "ordered" } else { "proportional" };
         rows.text_row([
@@ -478,14 +467,12 @@ pub(super) fn classes(session: &Session<'_>, only: Option<u8>) -> Result<Exit, F
     if only.is_some_and(|only| only > 3) {
         return Err(Failure::usage("classes of service are 0 to 3"));
     }
-    let layout = session.layout()?;
-    let access = layout.access(session.host);
+    let (_, access) = session.open()?;
     let mut objects = Vec::new();
     let mut rows = table(&["domain", "class", "min MHz", "max MHz", "weight", "EPP"]);
     for domain in session.domains()? {
         for class in (0..4).filter(|class| only.is_none_or(|only| only == *class)) {
-            let found =
-                model::class(access.as_ref(), domain, class).map_err(|error| session.explained(&error))?;
+            let found = session.ask(model::class(access.as_ref(), domain, class))?;
             rows.text_row([
                 name(domain),
                 class.to_string(),
@@ -512,7 +499,7 @@ pub(super) fn assoc(session: &Session<'_>) -> Result<Exit, Failure> {
     let layout = session.layout()?;
     // Offline CPUs too: a core keeps its class.
     let cpus = session.cpus.clone().unwrap_or_else(|| session.machine.topology().present.clone());
-    let found = model::classes_of(layout, session.host, &cpus).map_err(|error| session.explained(&error))?;
+    let found = session.ask(model::classes_of(layout, session.host, &cpus))?;
     let mut rows = table(&["class", "CPUs"]);
     for class in 0..4 {
         let of: CpuList = found.iter().filter(|(_, of)| *of == class).map(|(cpu, _)| *cpu).collect();
@@ -541,7 +528,7 @@ pub(super) fn turbo_limits(session: &Session<'_>) -> Result<Exit, Failure> {
     // The limits are in a register of a CPU: an IO die has none to read it on.
     for domain in session.domains()?.into_iter().filter(|domain| domain.place.cpu.is_some()) {
         let setting = layout.setting(domain.place, Field::TurboLimits);
-        let text = setting.read(session.host).map_err(|error| session.explained(&error))?;
+        let text = session.ask(setting.read(session.host))?;
         let raw = u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap_or(0);
         // One byte per bucket in steps of 100 MHz, bucket 0 in the lowest (MSR_TURBO_RATIO_LIMIT,
         // 0x1AD).

@@ -8,6 +8,7 @@ use flyball_sst::recommend::{Candidate, Feature, Goal, candidates};
 use super::Session;
 use crate::{
     exit::{Exit, Failure},
+    knob_arguments,
     paint::{Columns, Paint},
 };
 
@@ -41,20 +42,20 @@ fn allowed(session: &Session<'_>) -> Option<CpuList> {
 
 pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
     let usage = |message: &str| Failure::usage(message);
-    let cpus = match (&args.cpus, &session.cpus) {
-        (Some(text), _) => flyball_control::select(text, session.machine.topology())
-            .map_err(|error| usage(&error.to_string()))?,
-        (None, Some(cpus)) => cpus.clone(),
-        (None, None) if !args.command.is_empty() => allowed(session)
+    // Of its own: a selector may need files that the session's snapshot lacks.
+    let mut snapshot = Snapshot::begin(session.host)?;
+    let chosen = knob_arguments::cpus(session.host, args.cpus.as_deref(), &mut snapshot)?;
+    let cpus = match chosen.or_else(|| session.cpus.clone()) {
+        Some(cpus) => cpus,
+        None if !args.command.is_empty() => allowed(session)
             .ok_or_else(|| usage("cannot find out on which CPUs the command may run: give --cpus LIST"))?,
-        (None, None) => return Err(usage("no CPUs: give --cpus LIST, or -- CMD under taskset")),
+        None => return Err(usage("no CPUs: give --cpus LIST, or -- CMD under taskset")),
     };
     let layout = session.layout()?;
     let goal = if args.turbo { Goal::Turbo } else { Goal::Guaranteed };
     let mut found: Vec<Candidate> = Vec::new();
     for domain in layout.domains.iter().filter(|domain| domain.cpus.iter().any(|cpu| cpus.contains(cpu))) {
-        let of = candidates(layout, session.host, domain, &cpus, goal)
-            .map_err(|error| session.explained(&error))?;
+        let of = session.ask(candidates(layout, session.host, domain, &cpus, goal))?;
         // Each domain needs a level that keeps its part of the CPUs; one without makes the whole
         // impossible.
         if of.is_empty() {

@@ -11,6 +11,7 @@ use crate::{
     exit::{Exit, Failure},
     output::line,
     service_manager::notify,
+    time::span_within,
 };
 
 /// Arguments of `watch`.
@@ -18,7 +19,7 @@ use crate::{
 pub(super) struct Args {
     /// Poll at this interval, instead of waiting for the kernel's thermal netlink events
     /// (processors with hardware feedback) [default without such events: 2s].
-    #[arg(short = 'w', long, value_name = "TIME", value_parser = pause)]
+    #[arg(short = 'w', long, value_name = "TIME", value_parser = span_within(Duration::from_secs(1), Duration::from_secs(86_400)))]
     poll: Option<Duration>,
 
     /// Isolate CPUs in cgroup v2 partitions instead of taking them offline.
@@ -28,12 +29,6 @@ pub(super) struct Args {
     /// Apply the current level once and exit.
     #[arg(long)]
     once: bool,
-}
-
-fn pause(text: &str) -> Result<Duration, String> {
-    let range = Duration::from_secs(1)..=Duration::from_secs(86_400);
-    let time = flyball_text::span::parse(text).map_err(|error| error.to_string())?;
-    if range.contains(&time) { Ok(time) } else { Err("give a time from 1s to a day".to_owned()) }
 }
 
 fn report(events: &[Event]) -> Result<(), Failure> {
@@ -68,7 +63,7 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
     }
     let means = if args.cgroup { Exclusion::Cgroup } else { Exclusion::Hotplug };
     let mut follower = Follower::new(means);
-    let mut look = || follower.look(layout, session.host).map_err(|error| session.explained(&error));
+    let mut look = || session.ask(follower.look(layout, session.host));
     let first = look()?;
     report(&first)?;
     // Refused events are printed and the loop would try again; --once has only this look.

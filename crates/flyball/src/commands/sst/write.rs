@@ -124,12 +124,10 @@ pub(super) fn base_freq(session: &Session<'_>, on: bool, auto: bool) -> Result<E
         return apply(session, &settings);
     }
     if auto {
-        let layout = session.layout()?;
-        let access = layout.access(session.host);
+        let (layout, access) = session.open()?;
         for domain in session.domains()? {
-            let current = access.levels(&domain.place).map_err(|error| session.explained(&error))?.current;
-            let level = model::level(layout, access.as_ref(), domain, current)
-                .map_err(|error| session.explained(&error))?;
+            let current = session.ask(access.levels(&domain.place))?.current;
+            let level = session.ask(model::level(layout, access.as_ref(), domain, current))?;
             // The plan refuses a domain without base-freq and says why. A domain without CPUs has
             // no classes.
             let Some(offer) = level.base_freq else { continue };
@@ -208,10 +206,8 @@ pub(super) fn turbo_freq(
                 // There is one register per package; the domains of a package have the same limits.
                 let access = layout.access(session.host);
                 for domain in layout.domains.iter().filter(|domain| domain.cpus.intersects(&all)) {
-                    let levels = access.levels(&domain.place).map_err(|error| session.explained(&error))?;
-                    let limits = access
-                        .turbo_limits(&domain.place, levels.current)
-                        .map_err(|error| session.explained(&error))?;
+                    let levels = session.ask(access.levels(&domain.place))?;
+                    let limits = session.ask(access.turbo_limits(&domain.place, levels.current))?;
                     // The SSE row, bucket 0 in the low byte (MSR 0x1AD).
                     let bytes = limits[0].map(|limit| (limit.0 / 100).min(255) as u8);
                     let value = format!("{:#018x}", u64::from_le_bytes(bytes));
