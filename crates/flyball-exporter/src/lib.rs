@@ -8,6 +8,7 @@ pub mod catalogue;
 pub mod collect;
 pub mod exposition;
 pub mod http;
+pub mod serve;
 pub mod server;
 pub mod web_config;
 

@@ -13,6 +13,7 @@ pub mod layout;
 pub mod limiter;
 pub mod missing;
 mod places;
+pub mod readings;
 pub mod sample;
 pub mod sampler;
 mod sentence;

@@ -7,6 +7,7 @@ pub mod confine;
 mod memcmp;
 mod process;
 pub mod readings;
+mod service_manager;
 mod socket;
 pub mod spool;
 pub mod terminal;
@@ -18,5 +19,6 @@ pub use process::{
     pin_thread, prefer_thread, release_freed_memory, release_start_code, send, set_nonblocking,
     set_signal_actions, sockets_of_service, started_at, thread_time, try_lock, unique_name, usage, user,
 };
+pub use service_manager::notify;
 pub use socket::{connect_at_once, is_readable_within};
 pub use user::{FilesOfUser, SUDO_VARIABLES, User, caller};

@@ -9,6 +9,7 @@ mod canvas;
 #[cfg(feature = "screen")]
 mod draw;
 pub mod keys;
+pub mod machine;
 pub mod moment;
 #[cfg(feature = "screen")]
 mod palette;

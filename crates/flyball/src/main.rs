@@ -29,7 +29,6 @@ mod process;
 mod profiles;
 mod quiet_machine;
 mod run_as;
-mod service_manager;
 mod terminal;
 mod time;
 mod tips;

@@ -13,7 +13,11 @@ pub(crate) fn span_within(
     move |text| {
         let time = span::parse(text).map_err(|error| error.to_string())?;
         let (from, to) = (span::Compact(least), span::Compact(most));
-        if (least..=most).contains(&time) { Ok(time) } else { Err(format!("give a time from {from} to {to}")) }
+        if (least..=most).contains(&time) {
+            Ok(time)
+        } else {
+            Err(format!("give a time from {from} to {to}"))
+        }
     }
 }
 

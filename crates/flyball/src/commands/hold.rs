@@ -8,7 +8,6 @@ mod bus;
 #[path = "hold/bus_unavailable.rs"]
 mod bus;
 pub(crate) mod check;
-mod readings;
 pub(crate) mod rehearse;
 mod run;
 mod show;

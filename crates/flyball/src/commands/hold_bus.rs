@@ -48,4 +48,3 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     serve(bus, service, options).map_err(Failure::failed)?;
     Ok(Exit::Done)
 }
-

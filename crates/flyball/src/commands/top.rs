@@ -4,7 +4,6 @@
 mod live;
 pub(crate) mod print;
 pub(super) mod replay;
-mod source;
 
 use std::{path::PathBuf, sync::OnceLock, time::Duration};
 

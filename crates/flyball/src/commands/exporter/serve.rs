@@ -1,24 +1,19 @@
-//! What the server of `flyball exporter` serves, and what else it waits for: signals, and the
-//! doctor in another process.
+//! The sockets and the configuration of `flyball exporter`, and the signals that end it.
 
 use std::{
-    io::Read as _,
-    os::{
-        fd::{AsFd as _, BorrowedFd},
-        unix::net::UnixStream,
-    },
-    process::{Child, ChildStdout, Command, Stdio},
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    os::unix::{net::UnixStream, process::CommandExt as _},
+    process::Command,
+    time::Duration,
 };
 
 use flyball_exporter::{
-    Collector, Format,
-    collect::doctor::Findings,
-    server::{Acceptor, Address, Handler, Listener, Server},
+    Collector,
+    serve::{AskDoctor, serve},
+    server::{Acceptor, Address, Listener, Server},
     web_config::{self, Guard, WebConfig},
 };
 use flyball_host::Host;
-use flyball_process::{release_freed_memory, release_start_code, sockets_of_service};
+use flyball_process::{notify, sockets_of_service};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::{Args, PORT};
@@ -26,15 +21,7 @@ use crate::{
     context::Context,
     exit::{Exit, Failure},
     process::own_program,
-    service_manager::notify,
 };
-
-/// How often the doctor looks.
-const DOCTOR_EVERY: Duration = Duration::from_secs(600);
-/// Scrapes after which what they needed for the first time is given back.
-const WARM_UP: u8 = 3;
-/// Bytes of its report: a hundred times a long one.
-const MAX_REPORT: usize = 4 << 20;
 
 /// Sockets and what is asked of clients.
 pub(super) struct Web {
@@ -139,29 +126,6 @@ pub(super) fn wait_for(stopped: &UnixStream, time: Duration) -> Result<bool, Fai
     flyball_process::is_readable_within(stopped, time).map_err(Failure::failed)
 }
 
-/// The doctor in another process, and what it has printed so far.
-struct Doctor {
-    child: Child,
-    out: ChildStdout,
-    report: Vec<u8>,
-}
-
-struct Exporter<'h, 'c> {
-    context: &'c Context,
-    host: &'h dyn Host,
-    collector: Collector<'h>,
-    stopped: UnixStream,
-    doctor: Option<Doctor>,
-    /// Scrapes so far, up to one more than those that warm up.
-    scrapes: u8,
-    /// When it is to look next, if it is.
-    next_doctor: Option<Instant>,
-    /// When the energy counters were read last.
-    metered: Instant,
-    /// When a simulated machine's time was last that of the day.
-    advanced: Instant,
-}
-
 /// Serves until a signal comes.
 pub(super) fn run(
     context: &Context,
@@ -170,121 +134,19 @@ pub(super) fn run(
     web: Web,
     with_doctor: bool,
 ) -> Result<Exit, Failure> {
-    let now = Instant::now();
-    let mut exporter = Exporter {
-        context,
-        host,
-        collector,
-        stopped: signals()?,
-        doctor: None,
-        scrapes: 0,
-        next_doctor: with_doctor.then_some(now),
-        metered: now,
-        advanced: now,
+    let command = || {
+        let mut command = Command::new(own_program().ok()?);
+        command.arg0("flyball").args(context.machine.arguments()).args(["doctor", "--json"]);
+        Some(command)
     };
+    let on_unreadable =
+        || eprintln!("note: the doctor's answers cannot be read; the metrics keep those of before");
+    let doctor = AskDoctor { command: &command, on_unreadable: &on_unreadable };
+    let stopped = signals()?;
     let mut server = Server::new(web.listeners, web.guard, web.acceptor, web.path);
     notify("READY=1");
-    server
-        .run(&mut exporter)
+    serve(host, collector, &mut server, stopped, with_doctor.then_some(doctor))
         .map_err(|error| Failure::failed(format!("cannot wait for clients: {error}")))?;
     notify("STOPPING=1");
-    exporter.end_doctor();
     Ok(Exit::Done)
-}
-
-impl Handler for Exporter<'_, '_> {
-    fn metrics(&mut self, client: &str, format: Format) -> String {
-        // The time of a machine in software passes only here, as fast as ours.
-        if self.host.software().is_some() {
-            let passed = self.advanced.elapsed();
-            self.host.sleep(passed);
-            self.advanced += passed;
-        }
-        self.metered = Instant::now();
-        self.scrapes = (self.scrapes + 1).min(WARM_UP + 1);
-        self.collector.scrape(client, format)
-    }
-
-    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        let doctor = self.doctor.as_ref().map(|doctor| doctor.out.as_fd());
-        [self.stopped.as_fd()].into_iter().chain(doctor).collect()
-    }
-
-    fn tick(&mut self) -> Option<Option<Duration>> {
-        if self.stopped.read(&mut [0]).is_ok() {
-            return None;
-        }
-        if let 1..=WARM_UP = self.scrapes {
-            // The first scrape reads every file once, opens it, and asks for Speed Select: code and
-            // memory that later ones do not use. The next ones have what only theirs use.
-            release_freed_memory();
-            release_start_code();
-        }
-        let now = Instant::now();
-        self.read_doctor();
-        if self.doctor.is_none() && self.next_doctor.is_some_and(|next| next <= now) {
-            self.next_doctor = Some(now + DOCTOR_EVERY);
-            self.doctor = start_doctor(self.context);
-        }
-        // Between scrapes that are far apart a counter could go round unseen.
-        let within = self.collector.meters_within();
-        if within.is_some_and(|within| now.duration_since(self.metered) >= within) {
-            self.collector.follow_meters();
-            self.metered = now;
-        }
-        let meters = within.map(|within| self.metered + within);
-        let next = meters.into_iter().chain(self.next_doctor).min();
-        Some(next.map(|next| next.saturating_duration_since(now)))
-    }
-}
-
-impl Exporter<'_, '_> {
-    /// Takes what the doctor has printed, and its report when it has ended.
-    fn read_doctor(&mut self) {
-        let Some(doctor) = &mut self.doctor else { return };
-        let mut buffer = [0; 1 << 14];
-        loop {
-            match doctor.out.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(count) if doctor.report.len() + count <= MAX_REPORT => {
-                    doctor.report.extend_from_slice(&buffer[..count]);
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
-                // More than a report, or none: it is ended below.
-                Ok(_) | Err(_) => break,
-            }
-        }
-        let at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64());
-        match Findings::parse(&doctor.report, at) {
-            Ok(findings) => self.collector.set_findings(findings),
-            Err(_) => {
-                eprintln!("note: the doctor's answers cannot be read; the metrics keep those of before");
-            }
-        }
-        self.end_doctor();
-    }
-
-    fn end_doctor(&mut self) {
-        if let Some(mut doctor) = self.doctor.take() {
-            // Mostly it has ended; its number must be given back in any case.
-            let _ = doctor.child.kill();
-            let _ = doctor.child.wait();
-        }
-    }
-}
-
-/// Starts the doctor. Where no process can be started, its metrics are absent.
-fn start_doctor(context: &Context) -> Option<Doctor> {
-    let mut command = Command::new(own_program().ok()?);
-    std::os::unix::process::CommandExt::arg0(&mut command, "flyball");
-    command.args(context.machine.arguments()).args(["doctor", "--json"]);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = command.spawn().ok()?;
-    let out = child.stdout.take()?;
-    if flyball_process::set_nonblocking(&out).is_err() {
-        let _ = child.kill();
-        let _ = child.wait();
-        return None;
-    }
-    Some(Doctor { child, out, report: Vec::new() })
 }

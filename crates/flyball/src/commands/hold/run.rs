@@ -23,6 +23,7 @@ use flyball_hold::{
     Active, Config, ConfigError, Desktop, Moment, Presence, Service, Store, Watched, concerns_processors,
 };
 use flyball_host::watch::{Event, Watch};
+use flyball_process::notify;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::bus::{self, Bus};
@@ -34,7 +35,6 @@ use crate::{
     machine::MachineArg,
     process,
     profiles::{self, Named},
-    service_manager::notify,
 };
 
 /// Arguments of `run`.
@@ -105,7 +105,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
             }
         }
         if !std::mem::replace(&mut shares, true)
-            && let Err(error) = super::readings::start(context.open()?, state.path())
+            && let Err(error) = flyball_monitor::readings::start(context.open()?, state.path())
         {
             eprintln!("note: energy and speed are not shared with users who may not read them: {error}");
         }

@@ -3,7 +3,7 @@
 
 use flyball_control::{Id, Snapshot, Value};
 use flyball_host::CpuList;
-use flyball_sst::recommend::{Candidate, Feature, Goal, candidates};
+use flyball_sst::recommend::{Candidate, Goal, candidates, profile};
 
 use super::Session;
 use crate::{
@@ -71,7 +71,7 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
     }
     let turbo = Snapshot::of_knobs(session.host, &[Id::Turbo])?.machine_value(Id::Turbo)?;
     let is_turbo_off = turbo == Some(Value::Switch(false));
-    let profile = if args.profile { Some(profile(session, &found, &cpus, is_turbo_off)?) } else { None };
+    let profile = args.profile.then(|| profile(layout, &found, &cpus, is_turbo_off));
     if is_turbo_off {
         eprintln!(
             "note: turbo is off: only the guaranteed frequencies are reached, until 'flyball set turbo=on'"
@@ -119,66 +119,4 @@ fn render(found: &[Candidate]) -> String {
         ]);
     }
     table.render(Paint::plain())
-}
-
-/// The best candidate of each domain as a profile.
-fn profile(
-    session: &Session<'_>,
-    found: &[Candidate],
-    cpus: &CpuList,
-    is_turbo_off: bool,
-) -> Result<String, Failure> {
-    let layout = session.layout()?;
-    let mut text = String::from("# Made by 'flyball sst recommend'.\n");
-    if is_turbo_off {
-        text.push_str("# Turbo is off: turbo frequencies, and so turbo-freq, have no effect.\n");
-    }
-    let mut done = std::collections::BTreeSet::new();
-    let mut sections: Vec<(String, Vec<(String, String)>)> = Vec::new();
-    // TOML allows a section only once, so settings for the same CPUs share one.
-    let mut section = |on: &CpuList, settings: Vec<(String, String)>| {
-        let on = on.to_string();
-        if on.is_empty() || settings.is_empty() {
-            return;
-        }
-        match sections.iter_mut().find(|(known, _)| *known == on) {
-            Some((_, known)) => known.extend(settings),
-            None => sections.push((on, settings)),
-        }
-    };
-    for best in found {
-        // Candidates are sorted within their domain: the first is the best.
-        if !done.insert((best.package, best.domain)) {
-            continue;
-        }
-        let domain = layout
-            .domains
-            .iter()
-            .find(|domain| (domain.place.package, domain.place.domain) == (best.package, best.domain));
-        let Some(domain) = domain else { continue };
-        let pairs: Vec<(String, String)> =
-            best.settings.iter().map(|setting| (setting.knob.to_owned(), setting.value.clone())).collect();
-        section(&domain.cpus, pairs);
-        // While turbo was off the limit followed the ordinary base frequency, and kernels before
-        // 6.12 leave it there.
-        if best.feature == Feature::BaseFreq && is_turbo_off {
-            section(&domain.cpus, vec![("max-freq".to_owned(), "max".to_owned())]);
-        }
-        section(&best.offline, vec![("online".to_owned(), "off".to_owned())]);
-        if best.feature == Feature::TurboFreq {
-            let wanted = cpus.intersection(&domain.cpus);
-            let clos = |class: &str| vec![("clos".to_owned(), class.to_owned())];
-            // Class 3 for the others and 0 for the chosen ones, as `turbo-freq enable -a` of the
-            // kernel's tool assigns them.
-            section(&domain.cpus.difference(&wanted).difference(&best.offline), clos("3"));
-            section(&wanted, clos("0"));
-        }
-    }
-    for (on, settings) in sections {
-        text.push_str(&format!("\n[cpus.\"{on}\"]\n"));
-        for (name, value) in settings {
-            text.push_str(&format!("\"{name}\" = \"{value}\"\n"));
-        }
-    }
-    Ok(text)
 }

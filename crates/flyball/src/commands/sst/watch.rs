@@ -3,6 +3,7 @@
 use std::{sync::atomic::Ordering, time::Duration};
 
 use flyball_host::{Kind, thermal::CapabilityEvents, topology::TopologyFile};
+use flyball_process::notify;
 use flyball_sst::follow::{Event, Exclusion, Follower};
 
 use super::Session;
@@ -10,7 +11,6 @@ use crate::{
     change,
     exit::{Exit, Failure},
     output::line,
-    service_manager::notify,
     time::span_within,
 };
 

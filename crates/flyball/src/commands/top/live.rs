@@ -10,13 +10,13 @@ use flyball_monitor::{
     Options, Reads, Sampler,
     file::{Kept, RecordError, Recorder},
 };
-use flyball_top::{Source as _, source::moment_at};
-
-use super::{
-    Args, Form,
-    print::Printer,
-    source::{Alerts, Machine},
+use flyball_top::{
+    Source as _,
+    machine::{Alerts, Machine},
+    source::moment_at,
 };
+
+use super::{Args, Form, print::Printer};
 use crate::{
     context::Context,
     exit::{Exit, Failure},

@@ -137,7 +137,7 @@ fn outputs_are_made_by_flyball_files() {
         ("crates/flyball-files/", "this is it"),
         ("crates/flyball-control/src/write/", "the state directory"),
         ("crates/flyball-hold/src/store.rs", "the state directory"),
-        ("crates/flyball/src/commands/hold/readings.rs", "the state directory"),
+        ("crates/flyball-monitor/src/readings.rs", "the state directory"),
         ("crates/flyball-host/src/topology/stored.rs", "the state directory"),
         ("crates/flyball-host/src/tracefs/mount.rs", "tracefs"),
         ("crates/flyball-process/src/user.rs", "a file that `open_output` opened"),

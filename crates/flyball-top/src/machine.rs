@@ -5,7 +5,7 @@ use std::{
     io::{self, Write as _},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use flyball_host::Host;
@@ -15,13 +15,20 @@ use flyball_monitor::{
     file::{Kept, RecordError, Recorder},
     history::{History, Timeline},
 };
-use flyball_top::{Moment, Recording, Source, SourceError, Status};
+use flyball_text::date::Utc;
+
+use crate::{Moment, Recording, Source, SourceError, Status};
 
 /// How long samples are kept in memory.
 const KEPT: Duration = Duration::from_secs(600);
 
+/// Date and time for a file's name.
+fn stamp() -> String {
+    Utc::from_seconds(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())).stamp()
+}
+
 /// A machine that is sampled.
-pub(super) struct Machine<'h> {
+pub struct Machine<'h> {
     host: &'h dyn Host,
     sampler: Sampler<'h>,
     history: History,
@@ -45,7 +52,7 @@ pub(super) struct Machine<'h> {
 }
 
 impl<'h> Machine<'h> {
-    pub(super) fn new(
+    pub fn new(
         host: &'h dyn Host,
         sampler: Sampler<'h>,
         interval: Duration,
@@ -72,18 +79,18 @@ impl<'h> Machine<'h> {
         }
     }
 
-    pub(super) fn record_to(&mut self, recorder: Recorder, name: String) {
+    pub fn record_to(&mut self, recorder: Recorder, name: String) {
         self.recorder = Some(recorder);
         self.recording = Some(name);
     }
 
-    pub(super) fn facts(&self) -> Option<&Facts> {
+    pub fn facts(&self) -> Option<&Facts> {
         self.facts.as_ref()
     }
 
     /// Reads the limits by settings, once. The first screen has no reasons yet, and does not wait
     /// for them.
-    pub(super) fn learn(&mut self) {
+    pub fn learn(&mut self) {
         if !self.has_learnt {
             self.has_learnt = true;
             // Who set a limit is the business of `why`, which takes its time.
@@ -91,18 +98,18 @@ impl<'h> Machine<'h> {
         }
     }
 
-    pub(super) fn layout(&self) -> &Layout {
+    pub fn layout(&self) -> &Layout {
         self.history.layout()
     }
 
     /// How long to wait between two samples, in our time.
-    pub(super) fn pause(&self) -> Duration {
+    pub fn pause(&self) -> Duration {
         let factor = if self.host.software().is_some() { self.speed } else { 1.0 };
         self.interval.div_f64(factor)
     }
 
     /// Takes a sample.
-    pub(super) fn take(&mut self) -> Result<(), RecordError> {
+    pub fn take(&mut self) -> Result<(), RecordError> {
         // The time of a machine in software passes only here.
         if self.last.is_some() && self.host.software().is_some() {
             self.host.sleep(self.interval);
@@ -160,7 +167,7 @@ impl Source for Machine<'_> {
             let name = self.recording.take().unwrap_or_default();
             return recorder.finish().map(|()| Recording::Finished(name)).map_err(SourceError::Record);
         }
-        let name = format!("flyball-top-{}.fbt", crate::time::stamp());
+        let name = format!("flyball-top-{}.fbt", stamp());
         self.learn();
         let kept = Kept::default();
         let recorder = Recorder::open(Path::new(&name), self.layout(), self.facts.as_ref(), kept);
@@ -169,7 +176,7 @@ impl Source for Machine<'_> {
     }
 
     fn export(&mut self, text: &str) -> Result<PathBuf, SourceError> {
-        let path = PathBuf::from(format!("flyball-top-{}.txt", crate::time::stamp()));
+        let path = PathBuf::from(format!("flyball-top-{}.txt", stamp()));
         match flyball_files::replace(&path, text.as_bytes()) {
             Ok(()) => Ok(path),
             Err(error) => Err(SourceError::Write(path, error)),
@@ -178,7 +185,7 @@ impl Source for Machine<'_> {
 }
 
 /// The alerts of a run, and the command that hears of them.
-pub(super) struct Alerts {
+pub struct Alerts {
     watches: Vec<Watch>,
     /// Numbers of the samples at which alerts began, the last thousand.
     begun: Vec<u64>,
@@ -195,7 +202,7 @@ pub(super) struct Alerts {
 const MAX_STARTED: usize = 1000;
 
 impl Alerts {
-    pub(super) fn new(alerts: &[flyball_monitor::alert::Alert], command: Option<String>) -> Alerts {
+    pub fn new(alerts: &[flyball_monitor::alert::Alert], command: Option<String>) -> Alerts {
         Alerts {
             watches: alerts.iter().cloned().map(Watch::new).collect(),
             begun: Vec::new(),
@@ -322,7 +329,7 @@ fn reading(layout: &Layout, moment: &Moment, subject: Subject, above: bool) -> O
         Subject::Package => of_packages(&|package| package.watts),
         Subject::Temperature => of_packages(&|package| package.celsius),
         Subject::Busy => {
-            let busy = flyball_top::moment::mean(cpus.iter().filter_map(|cpu| cpu.busy))?;
+            let busy = crate::moment::mean(cpus.iter().filter_map(|cpu| cpu.busy))?;
             Some(Reading { value: busy * 100.0, place: String::new() })
         }
         Subject::Speed => of_cpus(&|cpu| cpu.mhz),

@@ -6,7 +6,7 @@ use std::os::{
 };
 
 /// Notifies the service manager, if there is one (sd_notify(3)).
-pub(crate) fn notify(text: &str) {
+pub fn notify(text: &str) {
     if let Some(path) = std::env::var_os("NOTIFY_SOCKET") {
         notify_at(&path.to_string_lossy(), text);
     }

@@ -13,8 +13,9 @@ use std::{
 };
 
 use flyball_host::Host;
-use flyball_monitor::{Options, Quantity, Sampler, shared::readings_of};
 use flyball_process::readings::is_entitled;
+
+use crate::{Options, Quantity, Sampler, shared::readings_of};
 
 /// Between two samples, no matter who asks.
 const LEAST_INTERVAL: Duration = Duration::from_secs(1);
@@ -29,7 +30,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// The socket cannot be made.
-pub(super) fn start(host: Box<dyn Host>, folder: &Path) -> std::io::Result<()> {
+pub fn start(host: Box<dyn Host>, folder: &Path) -> std::io::Result<()> {
     // Others must pass through the directory; its files stay closed to them by their own modes.
     fs::set_permissions(folder, fs::Permissions::from_mode(0o711))?;
     let path = folder.join("readings");
