@@ -13,6 +13,7 @@
 
 pub mod doctor;
 mod firmware_turbo;
+pub mod fold;
 pub mod import;
 pub mod intent;
 pub mod knob;

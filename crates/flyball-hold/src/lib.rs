@@ -14,6 +14,7 @@ mod condition;
 mod config;
 mod drift;
 mod hold;
+mod journald;
 mod machine;
 mod moment;
 mod overlay;
@@ -30,6 +31,7 @@ pub use self::{
     config::{Config, Desktop, Profiles, When},
     drift::{Action, Cause, Drift, Left, LeftBecause, MAX_CORRECTIONS},
     hold::{End, Hold, HoldName, NameError, OnDrift, OnExit, Owner, ProcessId, size},
+    journald::Journald,
     machine::{MachineFacts, Requirement},
     moment::Moment,
     overlay::Effective,

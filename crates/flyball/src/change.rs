@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fmt::Write as _, path::Path, sync::atomic::Ordering};
 
 use flyball_control::{
-    Content, Id, Location, Scope, Setting,
+    Content, Id, Location, Scope, Setting, fold,
     intent::Intent,
     owners::neighbours,
     plan::{Change, Plan, PlanError},
@@ -24,7 +24,7 @@ use serde::Serialize;
 use crate::{
     context::Context,
     exit::{Exit, Failure},
-    failures, fold,
+    failures,
     machine::MachineArg,
     output::Reporter,
     paint::one_line,
@@ -45,6 +45,11 @@ pub(crate) struct Difference {
 impl Difference {
     pub(crate) fn new(location: &Location, was: &Content, now: &Content) -> Difference {
         Difference { location: location.clone(), was: was.to_string(), now: now.to_string() }
+    }
+
+    /// The location, and what undoing does there.
+    pub(crate) fn line(&self) -> (&Location, String) {
+        (&self.location, format!("  {} -> {}", self.now, self.was))
     }
 }
 
@@ -295,9 +300,7 @@ fn render(plan: &Plan, each: bool) -> String {
     // whose order matters.
     for step in plan.changes.chunk_by(|a, b| a.step == b.step) {
         let _ = writeln!(text, "{}", step[0].step);
-        let writes: Vec<fold::Write> =
-            step.iter().map(|change| fold::Write::new(&change.location, &tail_of(change))).collect();
-        text += &fold::lines(&writes, each);
+        text += &fold::lines(step.iter().map(|change| (&change.location, tail_of(change))), each);
     }
     if plan.changes.iter().any(|change| change.provisional) {
         text += "(provisional): decided after the steps before it; the write may get another value, or not be needed\n";

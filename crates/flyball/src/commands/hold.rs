@@ -15,6 +15,7 @@ mod show;
 use std::path::{Path, PathBuf};
 
 use flyball_control::{
+    fold,
     plan::Plan,
     write::{
         restore::Restoration,
@@ -34,7 +35,6 @@ use crate::{
     change::{self, Difference},
     context::Context,
     exit::{Exit, Failure},
-    fold,
     machine::MachineArg,
     output::Reporter,
 };
@@ -252,16 +252,12 @@ fn release_preview(context: &Context, host: &dyn Host, args: &ReleaseArgs) -> Re
         ReleaseOutcome { released: &names, restoration: None, applied: None, stays: &[], planned }
     };
     context.output.about(host).object(data, || {
-        let writes: Vec<fold::Write> = planned
-            .restored
-            .iter()
-            .map(|one| fold::Write::new(&one.location, &format!("  {} -> {}", one.now, one.was)))
-            .collect();
+        let writes = fold::lines(planned.restored.iter().map(Difference::line), false);
         let heading = format!("would release: {}\n", names.join(", "));
         let written = planned.plan.as_ref().filter(|plan| !plan.is_empty());
         let written = written.map(|plan| change::plan_text(plan, false)).unwrap_or_default();
         let nothing = if writes.is_empty() && written.is_empty() { "nothing would change\n" } else { "" };
-        heading + nothing + &fold::lines(&writes, false) + &written
+        heading + nothing + &writes + &written
     })?;
     Ok(Exit::Done)
 }

@@ -1,7 +1,7 @@
 //! `flyball restore`: restores what flyball changed.
 
 use flyball_control::{
-    Content,
+    Content, fold,
     write::{
         journal::{Contents, Entry, Journal, JournalError, TransactionState},
         transaction::{self, Restored, Scope, TransactionError},
@@ -16,7 +16,6 @@ use crate::{
     change::{self, Difference},
     context::Context,
     exit::{Exit, Failure},
-    fold,
     output::Reporter,
 };
 
@@ -176,12 +175,7 @@ fn preview(
             let mut out: String =
                 planned.undo.iter().map(|entry| format!("would undo: {}\n", describe(entry))).collect();
             out += &format!("{} of {} saved values differ\n", planned.differing.len(), goals.0.len());
-            let writes: Vec<fold::Write> = planned
-                .differing
-                .iter()
-                .map(|one| fold::Write::new(&one.location, &format!("  {} -> {}", one.now, one.was)))
-                .collect();
-            out + &fold::lines(&writes, false)
+            out + &fold::lines(planned.differing.iter().map(Difference::line), false)
         },
     )?;
     Ok(Exit::Done)

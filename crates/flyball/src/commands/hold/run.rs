@@ -20,7 +20,8 @@ use flyball_control::{
 };
 use flyball_files::check_trusted;
 use flyball_hold::{
-    Active, Config, ConfigError, Desktop, Moment, Presence, Service, Store, Watched, concerns_processors,
+    Active, Config, ConfigError, Desktop, Journald, Moment, Notice, Presence, Service, Store, Watched,
+    concerns_processors,
 };
 use flyball_host::watch::{Event, Watch};
 use flyball_process::notify;
@@ -31,9 +32,8 @@ use crate::{
     change,
     context::Context,
     exit::{Exit, Failure},
-    journal::Journal,
     machine::MachineArg,
-    process,
+    output, process,
     profiles::{self, Named},
 };
 
@@ -85,7 +85,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         // A byte in a pipe ends the wait: a flag alone would be seen at the next event.
         wake_on(signal, &mut watch)?;
     }
-    let journal = Journal::or_stdout();
+    let journal = Journald::of_stdout();
     let mut summary = String::new();
     let mut presence = None;
     let mut bus = bus::open(context, &*host, args.bus.as_deref(), args.desktop, &mut watch)?;
@@ -165,13 +165,11 @@ fn next_lock(
     }
 }
 
-fn stop(service: Service<'_>, journal: &Journal) -> Result<Exit, Failure> {
+fn stop(service: Service<'_>, journal: &Journald) -> Result<Exit, Failure> {
     // Another command has the machine: then everything stays as it is.
     match service.stop(Moment::here()) {
         Ok(notices) => {
-            notices
-                .iter()
-                .try_for_each(|notice| journal.line(notice.priority(), notice, &notice.fields()))?;
+            notices.iter().try_for_each(|notice| line(journal, notice))?;
         }
         Err(error) => eprintln!("flyball: {error}"),
     }
@@ -253,15 +251,20 @@ fn settings(read: Result<Named, Failure>) -> Result<Vec<Setting>, String> {
     read.map(|named| named.profile.intent.settings).map_err(|failure| failure.to_string())
 }
 
+/// Writes a line to the journal, or to stdout.
+fn line(journal: &Journald, notice: &Notice) -> Result<(), Failure> {
+    if journal.send(notice) { Ok(()) } else { output::line(notice) }
+}
+
 /// Writes what happened to the journal and the bus. `summary` is what the service manager shows.
 fn report(
     service: &mut Service<'_>,
     bus: &mut Option<Bus>,
-    journal: &Journal,
+    journal: &Journald,
     summary: &mut String,
 ) -> Result<(), Failure> {
     for notice in service.notices() {
-        journal.line(notice.priority(), &notice, &notice.fields())?;
+        line(journal, &notice)?;
         if let Some(bus) = bus {
             bus.tell(&notice);
         }

@@ -6,13 +6,13 @@ use std::{
     fmt::Write as _,
 };
 
-use flyball_control::Location;
 use flyball_host::CpuList;
 use flyball_sst::setting::Field;
 
+use crate::Location;
+
 /// One write: where, and what stands after it on its line.
-#[derive(Debug)]
-pub(crate) struct Write {
+struct Write {
     domain: Option<(u8, u8)>,
     head: String,
     number: Option<u32>,
@@ -21,7 +21,7 @@ pub(crate) struct Write {
 
 impl Write {
     /// A write to `location`, followed by `tail`.
-    pub(crate) fn new(location: &Location, tail: &str) -> Write {
+    fn new(location: &Location, tail: &str) -> Write {
         let (domain, head, number, foot) = match location {
             Location::SpeedSelect(setting) => {
                 let (head, number) = of_field(setting.field);
@@ -91,11 +91,13 @@ fn add<K: Clone + Eq + std::hash::Hash, T>(
     }
 }
 
-/// Prints `writes` as lines, indented by two. Equal writes share a line unless `each` is set.
-pub(crate) fn lines(writes: &[Write], each: bool) -> String {
+/// Prints writes, each with what stands after it on its line, as lines that are indented by two. Equal
+/// writes share a line unless `each` is set.
+pub fn lines<'l>(writes: impl IntoIterator<Item = (&'l Location, String)>, each: bool) -> String {
+    let writes: Vec<Write> = writes.into_iter().map(|(location, tail)| Write::new(location, &tail)).collect();
     let mut out = String::new();
     if each {
-        for write in writes {
+        for write in &writes {
             let number = write.number.map(|number| number.to_string()).unwrap_or_default();
             let _ = writeln!(out, "  {}{}{number}{}", of_domains(&[write.domain]), write.head, write.foot);
         }
@@ -151,8 +153,8 @@ mod tests {
     use super::*;
 
     fn text(locations: &[&str]) -> String {
-        let write = |text: &&str| Write::new(&text.parse().unwrap(), "  0 -> 1");
-        lines(&locations.iter().map(write).collect::<Vec<_>>(), false)
+        let locations: Vec<Location> = locations.iter().map(|text| text.parse().unwrap()).collect();
+        lines(locations.iter().map(|location| (location, "  0 -> 1".to_owned())), false)
     }
 
     #[test]

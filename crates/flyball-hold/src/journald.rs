@@ -1,44 +1,36 @@
 //! Lines of a service in systemd's journal, with a priority and fields that programs filter by
 //! (systemd.journal-fields(7)).
 
-use std::{fmt::Display, os::unix::net::UnixDatagram, path::Path};
+use std::{os::unix::net::UnixDatagram, path::Path};
 
-use flyball_hold::Priority;
 use flyball_process::terminal;
 
-use crate::{exit::Failure, output};
+use crate::{Notice, Priority};
 
 /// Where the journal takes entries (its native protocol).
 const SOCKET: &str = "/run/systemd/journal/socket";
 
-/// Where the lines of a service go.
+/// The journal, if the lines of a service go there.
 #[derive(Debug)]
-pub(crate) struct Journal(Option<UnixDatagram>);
+pub struct Journald(Option<UnixDatagram>);
 
-impl Journal {
-    /// The journal if stdout leads there, as in a unit; otherwise stdout.
-    pub(crate) fn or_stdout() -> Journal {
+impl Journald {
+    /// The journal if stdout leads there, as in a unit.
+    pub fn of_stdout() -> Journald {
         let stream = std::env::var("JOURNAL_STREAM").ok();
         // Device and inode of what systemd connected: another program in between, or a redirection,
         // has another one (systemd.exec(5)).
         let leads_there =
             stream.is_some_and(|stream| terminal::stdout_file().is_some_and(|stdout| stdout == stream));
-        Journal(leads_there.then(|| connect(Path::new(SOCKET))).flatten())
+        Journald(leads_there.then(|| connect(Path::new(SOCKET))).flatten())
     }
 
-    /// Writes a line.
-    ///
-    /// # Errors
-    /// Neither the journal nor stdout takes it.
-    pub(crate) fn line(
-        &self,
-        priority: Priority,
-        text: impl Display,
-        fields: &[(&'static str, String)],
-    ) -> Result<(), Failure> {
-        let text = text.to_string();
-        let sent = self.0.as_ref().is_some_and(|socket| socket.send(&entry(priority, &text, fields)).is_ok());
-        if sent { Ok(()) } else { output::line(text) }
+    /// Sends a line; `false` if stdout leads elsewhere, or the journal does not take it.
+    pub fn send(&self, notice: &Notice) -> bool {
+        let text = notice.to_string();
+        let entry =
+            |socket: &UnixDatagram| socket.send(&entry(notice.priority(), &text, &notice.fields())).is_ok();
+        self.0.as_ref().is_some_and(entry)
     }
 }
 
@@ -77,8 +69,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
         let journald = UnixDatagram::bind(&path).unwrap();
-        let journal = Journal(connect(&path));
-        journal.line(Priority::Warning, "a\nb", &[("KNOB", "epp".to_owned())]).unwrap();
+        let fields = [("KNOB", "epp".to_owned())];
+        connect(&path).unwrap().send(&entry(Priority::Warning, "a\nb", &fields)).unwrap();
         let mut buffer = [0; 256];
         let count = journald.recv(&mut buffer).unwrap();
         let expected = [
