@@ -65,10 +65,7 @@ fn set_base_of(
         bios::set_limits(session, id, on)?;
         return Ok(Ok(()));
     }
-    let (level, control) = match current(session, id)? {
-        Ok(current) => current,
-        Err(code) => return Ok(Err(code)),
-    };
+    let (level, control) = answered!(current(session, id)?);
     if !control.features.base_freq {
         session.error(&format!("base-freq feature is not present at this level {level}"));
         return Ok(Err(FAILED));
@@ -119,10 +116,7 @@ fn current(session: &mut Session<'_>, id: &Id) -> Result<Result<(u8, Control), C
 fn set_features(session: &mut Session<'_>, id: &Id, base: bool, on: bool) -> Result<Result<(), Code>, Ended> {
     // A failure counts as level 0, which every part has.
     let level = session.levels(id)?.map_or(0, |levels| levels.current);
-    let control = match session.control(id, level)? {
-        Ok(control) => control,
-        Err(code) => return Ok(Err(code)),
-    };
+    let control = answered!(session.control(id, level)?);
     if !base && on && !control.core_power_on {
         session.display.message(false, "Make sure to execute before: core-power enable");
     }
@@ -139,14 +133,8 @@ fn prefer_high_cores(session: &mut Session<'_>, id: &Id) -> Result<Result<(), Co
     if id.cpu < 0 {
         return Ok(Ok(()));
     }
-    let levels = match session.levels(id)? {
-        Ok(levels) => levels,
-        Err(code) => return Ok(Err(code)),
-    };
-    let (base, high) = match levels::base_freq(session, id, levels.current.into())? {
-        Ok(base) => base,
-        Err(code) => return Ok(Err(code)),
-    };
+    let levels = answered!(session.levels(id)?);
+    let (base, high) = answered!(levels::base_freq(session, id, levels.current.into())?);
     // set_core_priority_and_min() fails without a high-priority core.
     if high.is_empty() {
         return Ok(Err(FAILED));
@@ -252,10 +240,7 @@ fn set_turbo_of(
         session.error("Turbo mode is disabled");
         return Ok(Err(FAILED));
     }
-    let (level, control) = match current(session, id)? {
-        Ok(current) => current,
-        Err(code) => return Ok(Err(code)),
-    };
+    let (level, control) = answered!(current(session, id)?);
     if !control.features.turbo_freq {
         session.error(&format!("turbo-freq feature is not present at this level {level}"));
         return Ok(Err(FAILED));

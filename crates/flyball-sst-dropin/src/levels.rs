@@ -61,10 +61,7 @@ pub(super) fn base_freq(
     id: &Id,
     level: u32,
 ) -> Result<Result<(BaseFreq, CpuList), Code>, Ended> {
-    let control = match feature_level(session, id, level)? {
-        Ok(control) => control,
-        Err(code) => return Ok(Err(code)),
-    };
+    let control = answered!(feature_level(session, id, level)?);
     if !control.features.base_freq {
         session.error(&format!("base-freq feature is not present at this level {level}"));
         return Ok(Err(FAILED));
@@ -81,10 +78,7 @@ pub(super) fn turbo_freq(
     level: u32,
     bucket: Option<u32>,
 ) -> Result<Result<TurboFreq, Code>, Ended> {
-    let control = match feature_level(session, id, level)? {
-        Ok(control) => control,
-        Err(code) => return Ok(Err(code)),
-    };
+    let control = answered!(feature_level(session, id, level)?);
     if !control.features.turbo_freq {
         session.error(&format!("turbo-freq feature is not present at this level {level}"));
         return Ok(Err(FAILED));
@@ -134,15 +128,6 @@ pub(super) fn read_levels(
     id: &Id,
     only: Option<u32>,
 ) -> Result<Result<Vec<LevelInfo>, Code>, Ended> {
-    /// The value of an answer; a failure ends this function, which then returns it.
-    macro_rules! answered {
-        ($answer:expr) => {
-            match $answer {
-                Ok(value) => value,
-                Err(code) => return Ok(Err(code)),
-            }
-        };
-    }
     let levels = answered!(session.levels(id)?);
     if only.is_some_and(|only| only > u32::from(levels.highest)) {
         session.error("Invalid level");

@@ -10,6 +10,16 @@
 //! Writes go straight to the host, without flyball's journal: scripts that use the tool undo its
 //! changes themselves.
 
+/// The value of an answer; a failure ends the function, which then returns it.
+macro_rules! answered {
+    ($answer:expr) => {
+        match $answer {
+            Ok(value) => value,
+            Err(code) => return Ok(Err(code)),
+        }
+    };
+}
+
 mod bios;
 mod command;
 mod daemon;

@@ -428,10 +428,7 @@ impl Session<'_> {
     /// Reads which features a level has and which are on, SST-CP included.
     pub(super) fn control(&mut self, id: &Id, level: u8) -> Result<Result<Control, Code>, Ended> {
         let features = self.at(id, |access, place| access.features(place, level));
-        let features = match self.ask(features)? {
-            Ok(features) => features,
-            Err(code) => return Ok(Err(code)),
-        };
+        let features = answered!(self.ask(features)?);
         let power = self.at(id, |access, place| access.pm_config(place));
         let power = match self.ask(power)? {
             Ok(power) => power,
