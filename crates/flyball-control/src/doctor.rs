@@ -11,6 +11,16 @@
 // All checks share one signature, even those that always have an answer.
 #![allow(clippy::unnecessary_wraps)]
 
+/// What a check reads; if that cannot be read, the check ends and says why.
+macro_rules! seen {
+    ($read:expr) => {
+        match $read {
+            Ok(value) => value,
+            Err(why) => return Some(unknown(why)),
+        }
+    };
+}
+
 mod amd_firmware;
 mod amd_pstate;
 pub mod amd_pstate_write;
@@ -31,7 +41,7 @@ mod settings;
 mod speed_select;
 mod storpool;
 
-pub use facts::{Facts, Policy, Sampled, kernel_release};
+pub use facts::{Facts, Policy, kernel_release};
 pub use pass::Unseen;
 
 pub use crate::Evidence;

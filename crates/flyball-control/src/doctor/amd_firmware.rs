@@ -92,10 +92,7 @@ fn preferred_cores(facts: &Facts) -> Option<Answer> {
     if !super::amd_pstate::since(facts, 6, 9) {
         return None;
     }
-    let state = match facts.read(path) {
-        Ok(state) => state,
-        Err(why) => return Some(unknown(why)),
-    };
+    let state = seen!(facts.read(path));
     // The file prefcore alone does not say why it is disabled: the cores may be equal, which is not
     // a fault.
     let mut levels = std::collections::BTreeMap::new();

@@ -108,10 +108,7 @@ fn enabled(facts: &Facts) -> Option<Answer> {
                 .kernel_says(test, None),
         );
     }
-    let values = match facts.msr_everywhere(MSR_AMD_CPPC_ENABLE) {
-        super::Sampled::Values(values) => values,
-        super::Sampled::Unreadable(why) => return Some(unknown(why)),
-    };
+    let values = seen!(facts.msr_everywhere(MSR_AMD_CPPC_ENABLE));
     let off: flyball_host::CpuList =
         values.iter().filter(|(_, value)| value & 1 == 0).map(|(cpu, _)| *cpu).collect();
     Some(if off.is_empty() {
@@ -155,10 +152,7 @@ fn perf(facts: &Facts) -> Option<Answer> {
     let mut equal_floor = false;
     let mut complaint = None;
     for cpu in facts.online.iter() {
-        let (values, place) = match levels(facts, cpu) {
-            Ok(found) => found,
-            Err(why) => return Some(unknown(why)),
-        };
+        let (values, place) = seen!(levels(facts, cpu));
         let [highest, nominal, nonlinear, lowest] = values;
         let text =
             format!("highest {highest}, nominal {nominal}, lowest non-linear {nonlinear}, lowest {lowest}");
@@ -170,10 +164,7 @@ fn perf(facts: &Facts) -> Option<Answer> {
             );
         }
         // Not the highest level: with preferred cores the table holds the core's rank there.
-        let other = match table(facts, cpu) {
-            Ok(other) => other,
-            Err(why) => return Some(unknown(why)),
-        };
+        let other = seen!(table(facts, cpu));
         if other[1..] != values[1..] {
             return Some(
                 fault(format!("CPU {cpu}: the firmware's table and the register disagree"))

@@ -583,10 +583,7 @@ fn epb_uncore(facts: &Facts) -> Option<Answer> {
         is("elc_high_threshold_percent", "0") && is("elc_high_threshold_enable", "1")
     })?;
     let place = format!("{ROOT}/{for_latency}/elc_high_threshold_percent");
-    let biases = match facts.energy_biases() {
-        Ok(biases) => biases,
-        Err(why) => return Some(unknown(why)),
-    };
+    let biases = seen!(facts.energy_biases());
     let biased: CpuList = biases.iter().filter(|(_, bias, _)| *bias != 0).map(|(cpu, ..)| *cpu).collect();
     let (_, bias, source) = biases.iter().find(|(_, bias, _)| *bias != 0).or(biases.first())?;
     let answer = if biased.is_empty() {

@@ -89,15 +89,6 @@ const POLICY_FILES: &[&str] = &[
 /// Message for a machine whose kernel files list no online CPU.
 pub(super) const NO_CPU_ONLINE: &str = "no CPU is online according to the kernel's files";
 
-/// One register on every online CPU.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Sampled {
-    /// The values, by CPU.
-    Values(Vec<(u32, u64)>),
-    /// Why there are none.
-    Unreadable(Unseen),
-}
-
 /// Names the packages that a finding is about: `package 0`, `packages 0 and 1`.
 pub(super) fn packages(numbers: &[u32]) -> String {
     match numbers {
@@ -305,22 +296,12 @@ impl<'h> Facts<'h> {
     }
 
     /// Reads a register on all online CPUs.
-    pub fn msr_everywhere(&self, register: u32) -> Sampled {
-        if let Err(why) = &self.online_is_listed {
-            return Sampled::Unreadable(why.clone());
-        }
-        let mut values = Vec::with_capacity(self.online.len());
-        for cpu in self.online.iter() {
-            match self.msr(cpu, register) {
-                Ok(value) => values.push((cpu, value)),
-                // The CPU that cannot be read may be the one that differs.
-                Err(why) => return Sampled::Unreadable(why),
-            }
-        }
-        if values.is_empty() {
-            return Sampled::Unreadable(NO_CPU_ONLINE.into());
-        }
-        Sampled::Values(values)
+    pub fn msr_everywhere(&self, register: u32) -> Result<Vec<(u32, u64)>, Unseen> {
+        self.online_is_listed.clone()?;
+        // The CPU that cannot be read may be the one that differs.
+        let read = |cpu| self.msr(cpu, register).map(|value| (cpu, value));
+        let values = self.online.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+        if values.is_empty() { Err(NO_CPU_ONLINE.into()) } else { Ok(values) }
     }
 
     /// Returns the first online CPU of each package, with the package's number, for registers that

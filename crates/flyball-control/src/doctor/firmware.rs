@@ -11,7 +11,7 @@ use flyball_host::msr::{
 };
 
 use super::{
-    Answer, Check, Facts, Fix, Sampled, Vendor,
+    Answer, Check, Facts, Fix, Vendor,
     facts::{BOOST, NO_TURBO, packages},
     models::{self, PackageLimit},
     note, ok, unknown, warning,
@@ -119,10 +119,7 @@ fn package_c_state(facts: &Facts) -> Option<Answer> {
     if !models::family_6(facts) {
         return None;
     }
-    let values = match facts.msr_of_packages(MSR_PKG_CST_CONFIG_CONTROL) {
-        Ok(values) => values,
-        Err(why) => return Some(unknown(why)),
-    };
+    let values = seen!(facts.msr_of_packages(MSR_PKG_CST_CONFIG_CONTROL));
     let seen = |answer: Answer| {
         values.iter().fold(answer, |answer, (package, value)| {
             answer.seen(
@@ -175,10 +172,7 @@ fn autonomous_c_state(facts: &Facts) -> Option<Answer> {
     if !models::family_6(facts) || !models::converts_c_states(facts.model) {
         return None;
     }
-    let value = match facts.msr(first_cpu(facts), MSR_PKG_CST_CONFIG_CONTROL) {
-        Ok(value) => value,
-        Err(why) => return Some(unknown(why)),
-    };
+    let value = seen!(facts.msr(first_cpu(facts), MSR_PKG_CST_CONFIG_CONTROL));
     let on = value >> 16 & 1 == 1;
     Some(
         ok(format!("autonomous core C-states are {}", if on { "on" } else { "off" }))
@@ -192,10 +186,7 @@ fn c1e(facts: &Facts) -> Option<Answer> {
     if facts.vendor != Vendor::Intel {
         return None;
     }
-    let values = match facts.msr_everywhere(MSR_IA32_POWER_CTL) {
-        Sampled::Unreadable(why) => return Some(unknown(why)),
-        Sampled::Values(values) => values,
-    };
+    let values = seen!(facts.msr_everywhere(MSR_IA32_POWER_CTL));
     let on = values.iter().filter(|(_, value)| value >> 1 & 1 == 1).count();
     let state = c1e_state(facts);
     let (answer, bit) = match (on, &state) {
@@ -227,10 +218,7 @@ fn energy_bias(facts: &Facts) -> Option<Answer> {
     if facts.vendor != Vendor::Intel || !facts.flag("epb") {
         return None;
     }
-    let biases = match facts.energy_biases() {
-        Ok(biases) => biases,
-        Err(why) => return Some(unknown(why)),
-    };
+    let biases = seen!(facts.energy_biases());
     let mut values: std::collections::BTreeMap<u64, flyball_host::CpuList> =
         std::collections::BTreeMap::new();
     for (cpu, value, _) in &biases {

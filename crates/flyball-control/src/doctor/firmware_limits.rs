@@ -13,7 +13,7 @@ use flyball_host::{
 };
 
 use super::{
-    Answer, Check, Facts, Fix, KnobValue, Sampled, Unseen, Vendor, Verdict,
+    Answer, Check, Facts, Fix, KnobValue, Unseen, Vendor, Verdict,
     facts::{cpu_words, packages},
     firmware::first_cpu,
     models, note, ok, unknown, warning,
@@ -71,10 +71,7 @@ fn power_limit(facts: &Facts) -> Option<Answer> {
     if facts.vendor != Vendor::Intel {
         return None;
     }
-    let first = match facts.first_of_packages() {
-        Ok(first) => first,
-        Err(why) => return Some(unknown(why)),
-    };
+    let first = seen!(facts.first_of_packages());
     let mut limits = Vec::new();
     for (package, cpu) in first {
         let read = |register| facts.msr(cpu, register);
@@ -447,17 +444,11 @@ fn guaranteed(facts: &Facts) -> Option<Answer> {
     if facts.msr(first_cpu(facts), MSR_PM_ENABLE).is_ok_and(|value| value & 1 == 0) {
         return None;
     }
-    let values = match facts.msr_everywhere(MSR_HWP_CAPABILITIES) {
-        Sampled::Values(values) => values,
-        Sampled::Unreadable(why) => return Some(unknown(why)),
-    };
+    let values = seen!(facts.msr_everywhere(MSR_HWP_CAPABILITIES));
     if let Some(answer) = highest_below_range(facts, &values) {
         return Some(answer);
     }
-    let info = match facts.msr(first_cpu(facts), MSR_PLATFORM_INFO) {
-        Ok(info) => info,
-        Err(why) => return Some(unknown(why)),
-    };
+    let info = seen!(facts.msr(first_cpu(facts), MSR_PLATFORM_INFO));
     // Speed Select's levels and configurable power levels (MSR 0xce bits 34:33). On laptops that
     // can be configured upwards, bits 15:8 of that register are the highest such level. The level
     // that the processor is sold with is in MSR 0x648.
@@ -573,8 +564,8 @@ fn bd_prochot(facts: &Facts) -> Option<Answer> {
         return None;
     }
     Some(match facts.msr_everywhere(MSR_IA32_POWER_CTL) {
-        Sampled::Unreadable(why) => unknown(why),
-        Sampled::Values(values) => {
+        Err(why) => unknown(why),
+        Ok(values) => {
             let ignoring: CpuList =
                 // Bit 0 enables the pin as an input (Intel SDM 4, MSR_POWER_CTL): 0 ignores it.
                 values.iter().filter(|(_, value)| value & 1 == 0).map(|(cpu, _)| *cpu).collect();

@@ -66,6 +66,8 @@ const NOHZ_FULL: &str = "/sys/devices/system/cpu/nohz_full";
 
 /// CPUs that the kernel keeps free of other work.
 struct CpusApart {
+    /// The command line, shortened for evidence.
+    cmdline: String,
     isolated: CpuList,
     tickless: CpuList,
     /// The tickless CPUs that the kernel reports; `None` if it has no such file.
@@ -73,19 +75,22 @@ struct CpusApart {
 }
 
 impl CpusApart {
-    /// Parses the command line. Returns `None` if its lists cannot be read, because the last CPU is
-    /// not known.
-    fn of(facts: &Facts, cmdline: &str) -> Option<CpusApart> {
+    /// Parses the command line. Its lists cannot be read if the last CPU is not known.
+    fn of(facts: &Facts) -> Result<CpusApart, &'static str> {
+        let cmdline = facts.cmdline.as_deref().ok_or("/proc/cmdline does not exist")?;
         let list = |name: &str| facts.read(&format!("/sys/devices/system/cpu/{name}")).ok();
         let asked = match facts.last_cpu() {
             Some(last) => Isolation::of_command_line(cmdline, last),
-            None if facts.parameter("nohz_full").or(facts.parameter("isolcpus")).is_some() => return None,
+            None if facts.parameter("nohz_full").or(facts.parameter("isolcpus")).is_some() => {
+                return Err(NO_LAST_CPU);
+            }
             None => Isolation::default(),
         };
         let reported = list("nohz_full").and_then(|text| isolation::reported(&text));
         // What the kernel made of the parameter: it refuses some lists.
         let isolated = list("isolated").and_then(|text| isolation::reported(&text));
-        Some(CpusApart {
+        Ok(CpusApart {
+            cmdline: shorten(cmdline),
             isolated: isolated.unwrap_or(asked.isolated),
             tickless: reported.clone().unwrap_or(asked.tickless),
             reported,
@@ -96,16 +101,11 @@ impl CpusApart {
 /// Names the readings of flyball that interrupt CPUs that should be left alone. Counters of /proc
 /// and of thermal_throttle do not interrupt them.
 fn observer(facts: &Facts) -> Option<Answer> {
-    let Some(cmdline) = facts.cmdline.as_deref() else {
-        return Some(unknown("/proc/cmdline does not exist"));
-    };
-    let Some(CpusApart { isolated, tickless, .. }) = CpusApart::of(facts, cmdline) else {
-        return Some(unknown(NO_LAST_CPU));
-    };
+    let CpusApart { isolated, tickless, cmdline, .. } = seen!(CpusApart::of(facts));
     let apart = tickless.union(&isolated).intersection(&facts.present);
     if apart.is_empty() {
         let what = "no CPU is isolated or tickless, so that reading meters interrupts none that must not be";
-        return Some(ok(what).seen("/proc/cmdline", shorten(cmdline)));
+        return Some(ok(what).seen("/proc/cmdline", cmdline));
     }
     // arch/x86/lib/msr-smp.c: rdmsr_safe_on_cpu() sends an interrupt to the CPU for each register.
     let mut readings = vec![format!("registers (APERF, MPERF) of CPUs {apart}")];
@@ -139,9 +139,7 @@ fn observer(facts: &Facts) -> Option<Answer> {
 /// boots.
 fn interrupts(facts: &Facts) -> Option<Answer> {
     let list = facts.parameter("irqaffinity")?;
-    let Some(CpusApart { isolated, tickless, .. }) = CpusApart::of(facts, facts.cmdline.as_deref()?) else {
-        return Some(unknown(NO_LAST_CPU));
-    };
+    let CpusApart { isolated, tickless, .. } = seen!(CpusApart::of(facts));
     let apart = tickless.union(&isolated).intersection(&facts.present);
     if apart.is_empty() {
         return None;
@@ -169,22 +167,17 @@ fn interrupts(facts: &Facts) -> Option<Answer> {
 /// had. `rcu_nocbs=` changes nothing of that: the kernel offloads the callbacks of tickless CPUs in
 /// any case (rcu_init_nohz() in kernel/rcu/tree_nocb.h, since 3.10).
 fn nohz_full(facts: &Facts) -> Option<Answer> {
-    let Some(cmdline) = facts.cmdline.as_deref() else {
-        return Some(unknown("/proc/cmdline does not exist"));
-    };
-    let Some(CpusApart { isolated, tickless, reported }) = CpusApart::of(facts, cmdline) else {
-        return Some(unknown(NO_LAST_CPU));
-    };
+    let CpusApart { isolated, tickless, reported, cmdline } = seen!(CpusApart::of(facts));
     let place = |answer: Answer| match &reported {
         Some(cpus) if cpus.is_empty() => answer.seen(NOHZ_FULL, "none"),
         Some(cpus) => answer.seen(NOHZ_FULL, cpus.to_string()),
-        None => answer.seen("/proc/cmdline", shorten(cmdline)),
+        None => answer.seen("/proc/cmdline", cmdline.as_str()),
     };
     if tickless.is_empty() {
         let asked = facts.parameter("nohz_full").is_some_and(|list| !list.is_empty());
         let refused = reported.is_some();
         return Some(if asked {
-            not_tickless(place, refused).seen("/proc/cmdline", shorten(cmdline))
+            not_tickless(place, refused).seen("/proc/cmdline", cmdline.as_str())
         } else {
             place(ok("no CPU is tickless (nohz_full)"))
         });
@@ -282,10 +275,7 @@ fn cpuidle(facts: &Facts) -> Option<Answer> {
         let what = "the command line asks for no idle driver: idle CPUs then only halt";
         return Some(without(facts, warning(what), "cpuidle.off"));
     }
-    let driver = match facts.read(path) {
-        Ok(driver) => driver,
-        Err(why) => return Some(unknown(why)),
-    };
+    let driver = seen!(facts.read(path));
     if facts.parameter("idle") == Some("poll") {
         // cpu_idle_poll() spins and never asks the idle driver.
         let what = "idle CPUs never halt: they poll at full power";

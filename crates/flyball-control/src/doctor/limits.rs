@@ -18,8 +18,8 @@ use flyball_host::{
 };
 
 use super::{
-    Answer, Check, Evidence, Facts, Fix, Sampled, Unseen, Vendor, Verdict, amd_firmware::REMEDY, facts,
-    fault, models, note, ok, unknown, warning,
+    Answer, Check, Evidence, Facts, Fix, Unseen, Vendor, Verdict, amd_firmware::REMEDY, facts, fault, models,
+    note, ok, unknown, warning,
 };
 use crate::{LimitReasons, ThermStatus};
 
@@ -78,10 +78,7 @@ fn limit_reasons(facts: &Facts) -> Option<Answer> {
         });
     };
     let register = reasons.register;
-    let values = match facts.msr_of_packages(register) {
-        Ok(values) => values,
-        Err(why) => return Some(unknown(why)),
-    };
+    let values = seen!(facts.msr_of_packages(register));
     let with_evidence = |answer: Answer| {
         values.iter().fold(answer, |answer, (package, value)| {
             answer.seen(format!("MSR {register:#x} of package {package}"), format!("{value:#x}"))
@@ -138,10 +135,7 @@ fn tpmi_limits(facts: &Facts) -> Option<Answer> {
         let folder = format!("{root}/{device}/plr");
         for domain in facts.list(&folder) {
             let path = format!("{folder}/{domain}/status");
-            let text = match facts.read(&path) {
-                Ok(text) => text,
-                Err(why) => return Some(unknown(why)),
-            };
+            let text = seen!(facts.read(&path));
             // The first line is the domain's coarse reasons; the lines after it are single CPUs.
             let Some(words) = text.lines().next().and_then(|line| line.strip_prefix("cpus")) else {
                 return Some(unknown(format!("{path} does not begin with the reasons of all CPUs")));
@@ -219,10 +213,7 @@ fn thermal_status(facts: &Facts) -> Option<Answer> {
     if facts.vendor != Vendor::Intel {
         return None;
     }
-    let core = match facts.msr_everywhere(MSR_IA32_THERM_STATUS) {
-        Sampled::Values(values) => values,
-        Sampled::Unreadable(why) => return Some(unknown(why)),
-    };
+    let core = seen!(facts.msr_everywhere(MSR_IA32_THERM_STATUS));
     let packages = match package_status(facts) {
         Ok(packages) => packages,
         // A core's report needs no package register.
@@ -310,10 +301,7 @@ fn amd_current_limit(facts: &Facts) -> Option<Answer> {
     if facts.vendor != Vendor::Amd || facts.family < 0x10 || !facts.flag("hw_pstate") {
         return None;
     }
-    let values = match facts.msr_everywhere(MSR_PSTATE_CUR_LIMIT) {
-        Sampled::Values(values) => values,
-        Sampled::Unreadable(why) => return Some(unknown(why)),
-    };
+    let values = seen!(facts.msr_everywhere(MSR_PSTATE_CUR_LIMIT));
     // P-state 0 is the fastest: any other number is a limit.
     let held: CpuList = values.iter().filter(|(_, value)| value & 7 != 0).map(|(cpu, _)| *cpu).collect();
     let place = format!("MSR {MSR_PSTATE_CUR_LIMIT:#x}");

@@ -10,7 +10,7 @@ use flyball_host::{
 };
 
 use super::{
-    Answer, Check, Evidence, Facts, Fix, NotVisible, Sampled, Unseen, Vendor, facts::cpu_words, fault,
+    Answer, Check, Evidence, Facts, Fix, NotVisible, Unseen, Vendor, facts::cpu_words, fault,
     limits::package_status, note, ok, unknown, warning,
 };
 use crate::{Id, ThermStatus};
@@ -197,10 +197,7 @@ fn prochot(facts: &Facts) -> Option<Answer> {
     if facts.vendor != Vendor::Intel {
         return None;
     }
-    let cores = match facts.msr_everywhere(MSR_IA32_THERM_STATUS) {
-        Sampled::Values(values) => values,
-        Sampled::Unreadable(why) => return Some(unknown(why)),
-    };
+    let cores = seen!(facts.msr_everywhere(MSR_IA32_THERM_STATUS));
     let of_core = |(cpu, value): (u32, u64)| {
         (format!("CPU {cpu}"), format!("MSR 0x19c of CPU {cpu}"), ThermStatus(value))
     };
@@ -269,7 +266,7 @@ fn digital_readout(facts: &Facts) -> Option<Answer> {
     if facts.vendor != Vendor::Intel {
         return None;
     }
-    let Sampled::Values(values) = facts.msr_everywhere(MSR_IA32_THERM_STATUS) else { return None };
+    let Ok(values) = facts.msr_everywhere(MSR_IA32_THERM_STATUS) else { return None };
     let (below, cpu, value) = values
         .into_iter()
         .filter_map(|(cpu, value)| Some((ThermStatus(value).below()?, cpu, value)))

@@ -110,10 +110,7 @@ fn scheduler(facts: &Facts) -> Option<Answer> {
 
 fn same_processors(facts: &Facts) -> Option<Answer> {
     let path = "/proc/cpuinfo";
-    let text = match facts.read(path) {
-        Ok(text) => text,
-        Err(why) => return Some(unknown(why)),
-    };
+    let text = seen!(facts.read(path));
     // Kinds of a hybrid processor are dies of one stepping: the kernel loads one microcode for
     // them.
     let mut parts: BTreeMap<String, BTreeMap<String, CpuList>> = BTreeMap::new();

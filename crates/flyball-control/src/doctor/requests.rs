@@ -225,10 +225,7 @@ type Requests<'f> = Vec<(u32, &'f Policy, Request)>;
 
 /// Returns the requests in force, and why one of them is not known.
 fn requests<'f>(facts: &'f Facts, register: u32) -> Result<(Requests<'f>, Option<Unseen>), Unseen> {
-    let values = match facts.msr_everywhere(register) {
-        super::Sampled::Values(values) => values,
-        super::Sampled::Unreadable(why) => return Err(why),
-    };
+    let values = facts.msr_everywhere(register)?;
     let mut gap = None;
     let mut requests = Vec::new();
     for (cpu, raw) in values {
@@ -249,10 +246,7 @@ fn requests<'f>(facts: &'f Facts, register: u32) -> Result<(Requests<'f>, Option
 fn registers(facts: &Facts) -> Option<Answer> {
     let register = request_register(facts)?;
     // `ok` requires that every CPU was compared. `gap` has the reason if one was not.
-    let (requests, mut gap) = match requests(facts, register) {
-        Ok(found) => found,
-        Err(why) => return Some(unknown(why)),
-    };
+    let (requests, mut gap) = seen!(requests(facts, register));
     let word_of =
         |policy: &Policy| policy.get("energy_performance_preference").unwrap_or_default().to_owned();
     let words_differ = models::amd_words_differ(facts);

@@ -106,10 +106,7 @@ fn autonomous_c_state(facts: &Facts) -> Option<Answer> {
 
 fn energy_bias(facts: &Facts) -> Option<Answer> {
     generation(facts)?;
-    let biases = match facts.energy_biases() {
-        Ok(biases) => biases,
-        Err(why) => return Some(unknown(why)),
-    };
+    let biases = seen!(facts.energy_biases());
     // The first that is not as recommended, else any.
     let &(_, value, place) = biases.iter().find(|(_, value, _)| *value != 15).or(biases.first())?;
     let answer = if value == 15 {
