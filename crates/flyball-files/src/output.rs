@@ -23,7 +23,7 @@ use rustix::{
     io::Errno,
 };
 
-use crate::MAX_LINKS;
+use crate::{MAX_LINKS, regular::not_regular};
 
 /// A descriptor that only names something.
 const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
@@ -60,7 +60,7 @@ pub fn open_output(path: &Path, how: Opening, mode: u32) -> io::Result<File> {
     let file = location.open(flags, mode)?;
     let status = file.metadata()?;
     if !status.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+        return Err(not_regular());
     }
     if status.nlink() > 1 && is_root() && !is_trusted(rustix::fs::fstat(&location.folder)?.st_uid) {
         let message = "another user's directory has it, and it has other names";

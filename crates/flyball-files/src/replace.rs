@@ -15,7 +15,10 @@ use rustix::{
     io::Errno,
 };
 
-use crate::output::{Found, Location, Stream};
+use crate::{
+    output::{Found, Location, Stream},
+    regular::not_regular,
+};
 
 /// A file that is being written in place of another.
 #[derive(Debug)]
@@ -203,7 +206,7 @@ pub fn is_stream(path: &Path) -> bool {
 pub fn replace_file(path: &Path, bytes: &[u8], sync: bool) -> io::Result<()> {
     let location = Location::find(path)?;
     if matches!(location.look()?, Found::Stream(_)) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+        return Err(not_regular());
     }
     let (mut file, replacement) = Replacement::beside(location)?;
     file.write_all(bytes)?;
