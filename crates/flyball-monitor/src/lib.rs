@@ -27,5 +27,7 @@ pub use limiter::{Certainty, Evidence, Limiter, Proof, Reason};
 pub use missing::Missing;
 pub use places::Places;
 pub use sample::{ABSENT, Cost, Sample};
-pub use sampler::{KeptAttribute, Options, Reads, Sampler, Touch, answers_at_once, preference_word};
+pub use sampler::{
+    KeptAttribute, Options, RaplZone, Reads, Sampler, Touch, answers_at_once, preference_word, rapl_zones,
+};
 pub use why::{Account, Explanation, Step, explain};

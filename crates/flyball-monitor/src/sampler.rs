@@ -21,7 +21,10 @@ use self::{
     discover::Discovered,
     meter::Meter,
 };
-pub use self::{discover::answers_at_once, file::KeptAttribute};
+pub use self::{
+    discover::{RaplZone, answers_at_once, rapl_zones},
+    file::KeptAttribute,
+};
 use crate::{ABSENT, Cost, Layout, Quantity, Sample, places::Places, shared};
 
 /// Which CPUs may be interrupted for a sample.

@@ -6,7 +6,7 @@ use flyball_host::{
     CpuList, Host,
     topology::{CPUS, POLICIES},
 };
-use flyball_monitor::{KeptAttribute, Layout, Quantity, Sample, Sampler};
+use flyball_monitor::{KeptAttribute, Layout, Quantity, RaplZone, Sample, Sampler, rapl_zones};
 
 use crate::{
     Exposition,
@@ -31,8 +31,7 @@ pub(super) struct Node {
     /// Throttle counts of core and package by CPU, when the exporter started. A sleeping CPU is not
     /// throttled.
     throttles: Vec<[Option<u64>; 2]>,
-    /// Zone of a package, and of its memory.
-    zones: Vec<(Quantity, usize, String, String)>,
+    zones: Vec<RaplZone>,
     buffer: Vec<u8>,
 }
 
@@ -84,7 +83,7 @@ impl Node {
                     [count(cpu.number, "core_throttle_count"), count(cpu.number, "package_throttle_count")]
                 })
                 .collect(),
-            zones: zones(host, layout),
+            zones: rapl_zones(host, layout),
             buffer: Vec::with_capacity(4096 + 128 * layout.cpus.len()),
         }
     }
@@ -122,9 +121,11 @@ impl Node {
             (names::NODE_RAPL_DRAM, Quantity::DramEnergy),
             (names::NODE_RAPL_PACKAGE, Quantity::PackageEnergy),
         ] {
-            for (_, index, number, path) in self.zones.iter().filter(|zone| zone.0 == quantity) {
+            for RaplZone { folder, index, .. } in self.zones.iter().filter(|zone| zone.quantity == quantity) {
                 if let Some(energy) = places.get(last, quantity, *index) {
-                    out.add(family, &[("index", number), ("path", path)], energy as f64 / 1e6);
+                    // The package's in the path: intel-rapl:0, and intel-rapl:0:2 for its memory.
+                    let number = folder.split(':').nth(1).unwrap_or_default();
+                    out.add(family, &[("index", number), ("path", folder)], energy as f64 / 1e6);
                 }
             }
         }
@@ -239,31 +240,4 @@ impl Node {
             out.add(names::NODE_CORE_THROTTLES, &labels, count as f64);
         }
     }
-}
-
-/// The powercap zones of packages and memory: quantity, index of the package, index in the path,
-/// path.
-fn zones(host: &dyn Host, layout: &Layout) -> Vec<(Quantity, usize, String, String)> {
-    const CLASS: &str = "/sys/class/powercap";
-    let name_of = |zone: &str| host.read(&format!("{CLASS}/{zone}/name")).unwrap_or_default();
-    let package = |name: &str| {
-        let number: u32 = name.strip_prefix("package-")?.split('-').next()?.parse().ok()?;
-        layout.packages.iter().position(|package| package.number == number)
-    };
-    let mut found = Vec::new();
-    for zone in host.list(CLASS).unwrap_or_default() {
-        let Some(rest) = zone.strip_prefix("intel-rapl:") else { continue };
-        let number = rest.split(':').next().unwrap_or_default().to_owned();
-        let name = name_of(&zone);
-        let of = match name.as_str() {
-            "dram" => {
-                package(&name_of(&format!("intel-rapl:{number}"))).map(|index| (Quantity::DramEnergy, index))
-            }
-            name => package(name).map(|index| (Quantity::PackageEnergy, index)),
-        };
-        if let Some((quantity, index)) = of {
-            found.push((quantity, index, number, format!("{CLASS}/{zone}")));
-        }
-    }
-    found
 }

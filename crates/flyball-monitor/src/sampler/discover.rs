@@ -333,9 +333,43 @@ fn policies(layout: &Layout, topology: &Topology) -> Vec<PolicyFiles> {
         .collect()
 }
 
+const POWERCAP: &str = "/sys/class/powercap";
+
+/// A powercap zone of the energy of a package, its memory, or the platform.
+#[derive(Debug)]
+pub struct RaplZone {
+    pub folder: String,
+    pub quantity: Quantity,
+    /// Of the package, by its place in the layout.
+    pub index: usize,
+}
+
+/// The zones of RAPL. Of the interfaces to the same counters only the registers': intel-rapl-mmio
+/// repeats the package.
+pub fn rapl_zones(host: &dyn Host, layout: &Layout) -> Vec<RaplZone> {
+    let name_of = |zone: &str| host.read(&format!("{POWERCAP}/{zone}/name")).unwrap_or_default();
+    let package = |name: &str| {
+        // package-0, or package-0-die-1 where dies have counters of their own.
+        let number: u32 = name.strip_prefix("package-")?.split('-').next()?.parse().ok()?;
+        layout.packages.iter().position(|package| package.number == number)
+    };
+    let of_zone = |zone: String| {
+        zone.strip_prefix("intel-rapl:")?;
+        let name = name_of(&zone);
+        let (quantity, index) = match name.as_str() {
+            // It is shown, and no reason is drawn from it: what it covers is the board's choice.
+            "psys" => (Quantity::PlatformEnergy, 0),
+            // intel-rapl:0:2 is below intel-rapl:0.
+            "dram" => (Quantity::DramEnergy, package(&name_of(zone.rsplit_once(':')?.0))?),
+            name => (Quantity::PackageEnergy, package(name)?),
+        };
+        Some(RaplZone { folder: format!("{POWERCAP}/{zone}"), quantity, index })
+    };
+    host.list(POWERCAP).unwrap_or_default().into_iter().filter_map(of_zone).collect()
+}
+
 /// Energy and limits in powercap, and AMD's temperature.
 fn power(host: &dyn Host, layout: &Layout) -> (Vec<PowerFiles>, Option<Missing>) {
-    const POWERCAP: &str = "/sys/class/powercap";
     let mut found = Vec::new();
     let mut missing = None;
     let mut add = |folder: &str, quantity: Quantity, index: usize| {
@@ -383,30 +417,8 @@ fn power(host: &dyn Host, layout: &Layout) -> (Vec<PowerFiles>, Option<Missing>)
             }
         }
     };
-    let zones = host.list(POWERCAP).unwrap_or_default();
-    // Of the interfaces to the same counters only the registers': intel-rapl-mmio repeats the
-    // package.
-    for zone in zones.iter().filter(|zone| zone.starts_with("intel-rapl:")) {
-        let folder = format!("{POWERCAP}/{zone}");
-        let name = host.read(&format!("{folder}/name")).unwrap_or_default();
-        let package = |name: &str| {
-            // package-0, or package-0-die-1 where dies have counters of their own.
-            let number: u32 = name.strip_prefix("package-")?.split('-').next()?.parse().ok()?;
-            layout.packages.iter().position(|package| package.number == number)
-        };
-        if let Some(index) = package(&name) {
-            add(&folder, Quantity::PackageEnergy, index);
-        // It is shown, and no reason is drawn from it: what it covers is the board's choice.
-        } else if name == "psys" {
-            add(&folder, Quantity::PlatformEnergy, 0);
-        } else if name == "dram" {
-            // intel-rapl:0:2 is below intel-rapl:0.
-            let parent = zone.rsplit_once(':').map(|(parent, _)| format!("{POWERCAP}/{parent}/name"));
-            let parent = parent.and_then(|path| host.read(&path).ok()).unwrap_or_default();
-            if let Some(index) = package(&parent) {
-                add(&folder, Quantity::DramEnergy, index);
-            }
-        }
+    for zone in rapl_zones(host, layout) {
+        add(&zone.folder, zone.quantity, zone.index);
     }
     if found.is_empty() && missing.is_none() {
         missing = Some(Missing::of(
