@@ -4,12 +4,14 @@
 //! Each machine ran both arms in the same blocks, so each is its own control; its run directory is
 //! reduced to an effect with an error ([`Member`]). [`analyse_fleet`] puts these together, purely.
 
+mod collect;
 mod member;
 mod report;
 
 use std::collections::BTreeMap;
 
 pub use self::{
+    collect::{CollectError, Collected, missing},
     member::{Experiment, Fact, Member, MemberError},
     report::{
         Effect, FactEffect, FleetReport, GroupEffect, Lasting, MachineEffect, MachineReport, Odd, Pilot,
