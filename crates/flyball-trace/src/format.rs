@@ -322,24 +322,22 @@ pub(crate) mod tests {
         text
     }
 
-    /// `amd_pstate_perf` as kernels from 6.15 on have it.
+    /// The fields of `amd_pstate_perf` as kernels from 6.15 on have it.
+    pub(crate) const AMD_PERF: [(&str, usize, usize); 9] = [
+        ("u8 min_perf", 8, 1),
+        ("u8 target_perf", 9, 1),
+        ("u8 capacity", 10, 1),
+        ("unsigned long long freq", 16, 8),
+        ("unsigned long long mperf", 24, 8),
+        ("unsigned long long aperf", 32, 8),
+        ("unsigned long long tsc", 40, 8),
+        ("unsigned int cpu_id", 48, 4),
+        ("bool fast_switch", 52, 1),
+    ];
+
     pub(crate) fn amd_perf_new() -> EventFormat {
-        let text = format_text(
-            "amd_pstate_perf",
-            2203,
-            &[
-                ("u8 min_perf", 8, 1),
-                ("u8 target_perf", 9, 1),
-                ("u8 capacity", 10, 1),
-                ("unsigned long long freq", 16, 8),
-                ("unsigned long long mperf", 24, 8),
-                ("unsigned long long aperf", 32, 8),
-                ("unsigned long long tsc", 40, 8),
-                ("unsigned int cpu_id", 48, 4),
-                ("bool fast_switch", 52, 1),
-            ],
-            "\"amd_min_perf=%hhu\", (u8)REC->min_perf",
-        );
+        let text =
+            format_text("amd_pstate_perf", 2203, &AMD_PERF, "\"amd_min_perf=%hhu\", (u8)REC->min_perf");
         EventFormat::parse("amd_cpu", text.as_bytes()).unwrap()
     }
 

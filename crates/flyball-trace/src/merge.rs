@@ -243,23 +243,12 @@ mod tests {
         decode::tests::amd_perf_payload,
         event_names::Names,
         events::AmdPerf,
-        format::tests::format_text,
+        format::tests::{AMD_PERF, format_text},
         page::tests::PageBuilder,
     };
 
     fn perf_format() -> Vec<u8> {
-        let fields = [
-            ("u8 min_perf", 8, 1),
-            ("u8 target_perf", 9, 1),
-            ("u8 capacity", 10, 1),
-            ("unsigned long long freq", 16, 8),
-            ("unsigned long long mperf", 24, 8),
-            ("unsigned long long aperf", 32, 8),
-            ("unsigned long long tsc", 40, 8),
-            ("unsigned int cpu_id", 48, 4),
-            ("bool fast_switch", 52, 1),
-        ];
-        format_text("amd_pstate_perf", 2203, &fields, "\"\"").into_bytes()
+        format_text("amd_pstate_perf", 2203, &AMD_PERF, "\"\"").into_bytes()
     }
 
     const HEADER_PAGE: &str = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
