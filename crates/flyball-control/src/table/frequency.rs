@@ -97,6 +97,30 @@ pub(super) const GOVERNOR: Knob = Knob {
     }),
 };
 
+const INTEL_PSTATE_OFF: &[Refusal] =
+    &[Refusal::new(&[Errno::AGAIN], "intel_pstate is off: set driver-mode=active or passive first")];
+
+/// One of the two percentages of intel_pstate.
+const fn percentage(bound: Bound, judged_by: &'static [Id], written_by: &'static [Program]) -> Role {
+    Role::Knob(Control {
+        accepts: "0 to 100, min or max",
+        ends: Ends::Numbers(0, 100),
+        check: Check::Any,
+        judged_by,
+        appears_with: &[AppearsWith::DriverMode],
+        saved: Saved::Always,
+        written_by,
+        writing: Writing {
+            // store_min_perf_pct clamps to max_perf_pct without an error: of the two, the one that
+            // widens the range must be first.
+            bound,
+            disturbs: &[Disturbs::Everywhere(effects::PERCENTAGES)],
+            refusals: INTEL_PSTATE_OFF,
+            ..Writing::alone(Step::Limit, Spelling::Number)
+        },
+    })
+}
+
 pub(super) const MIN_PERF_PCT: Knob = Knob {
     id: Id::MinPerfPct,
     name: "min-perf-pct",
@@ -113,26 +137,11 @@ pub(super) const MIN_PERF_PCT: Knob = Knob {
         (Id::MinFreq, "the higher bound counts"),
         (Id::Turbo, "turning turbo off may lower it"),
     ],
-    role: Role::Knob(Control {
-        accepts: "0 to 100, min or max",
-        ends: Ends::Numbers(0, 100),
-        check: Check::Any,
-        judged_by: &[Id::MaxPerfPct, Id::HwMinFreq, Id::HwMaxFreq],
-        appears_with: &[AppearsWith::DriverMode],
-        saved: Saved::Always,
-        written_by: &[Program::Tuned, Program::Tlp, Program::AutoCpufreq, Program::System76],
-        writing: Writing {
-            // store_min_perf_pct clamps to max_perf_pct without an error: of the two, the one that
-            // widens the range must be first.
-            bound: Bound::Lower,
-            disturbs: &[Disturbs::Everywhere(effects::PERCENTAGES)],
-            refusals: &[Refusal::new(
-                &[Errno::AGAIN],
-                "intel_pstate is off: set driver-mode=active or passive first",
-            )],
-            ..Writing::alone(Step::Limit, Spelling::Number)
-        },
-    }),
+    role: percentage(
+        Bound::Lower,
+        &[Id::MaxPerfPct, Id::HwMinFreq, Id::HwMaxFreq],
+        &[Program::Tuned, Program::Tlp, Program::AutoCpufreq, Program::System76],
+    ),
 };
 
 pub(super) const MAX_PERF_PCT: Knob = Knob {
@@ -147,31 +156,34 @@ pub(super) const MAX_PERF_PCT: Knob = Knob {
             policy's max-freq: the lower one wins. The kernel clamps it silently to at least \
             min-perf-pct.",
     interacts: &[(Id::MinPerfPct, "never below it"), (Id::MaxFreq, "the lower bound counts")],
-    role: Role::Knob(Control {
-        accepts: "0 to 100, min or max",
-        ends: Ends::Numbers(0, 100),
-        check: Check::Any,
-        judged_by: &[Id::MinPerfPct],
-        appears_with: &[AppearsWith::DriverMode],
-        saved: Saved::Always,
-        written_by: &[
-            Program::Tuned,
-            Program::Tlp,
-            Program::AutoCpufreq,
-            Program::Thermald,
-            Program::System76,
-        ],
-        writing: Writing {
-            bound: Bound::Upper,
-            disturbs: &[Disturbs::Everywhere(effects::PERCENTAGES)],
-            refusals: &[Refusal::new(
-                &[Errno::AGAIN],
-                "intel_pstate is off: set driver-mode=active or passive first",
-            )],
-            ..Writing::alone(Step::Limit, Spelling::Number)
-        },
-    }),
+    role: percentage(
+        Bound::Upper,
+        &[Id::MinPerfPct],
+        &[Program::Tuned, Program::Tlp, Program::AutoCpufreq, Program::Thermald, Program::System76],
+    ),
 };
+
+/// One of the two limits of a policy.
+const fn limit(bound: Bound, written_by: &'static [Program]) -> Role {
+    Role::Knob(Control {
+        accepts: LIMITS,
+        ends: Ends::Rows(Id::HwMinFreq, Id::HwMaxFreq),
+        check: Check::BetweenEnds,
+        judged_by: JUDGING_LIMITS,
+        appears_with: &[AppearsWith::DriverMode, AppearsWith::Cpu],
+        saved: Saved::Always,
+        written_by,
+        writing: Writing {
+            bound,
+            // Both: a minimum above the maximum is cut to it (cpufreq_verify_within_limits), and
+            // counts again when the maximum rises.
+            disturbs: &[Disturbs::Here(effects::LIMITS)],
+            // The file shows the limit in force (policy->min), not what was written: handle_update
+            // runs in a worker and clips to the driver's range and to other requests.
+            ..Writing::alone(Step::Limit, Spelling::FrequencyLimit)
+        },
+    })
+}
 
 pub(super) const MIN_FREQ: Knob = Knob {
     id: Id::MinFreq,
@@ -193,14 +205,9 @@ pub(super) const MIN_FREQ: Knob = Knob {
         (Id::HwMinFreq, "the hardware's own bound"),
         (Id::MinPerfPct, "the higher bound counts"),
     ],
-    role: Role::Knob(Control {
-        accepts: LIMITS,
-        ends: Ends::Rows(Id::HwMinFreq, Id::HwMaxFreq),
-        check: Check::BetweenEnds,
-        judged_by: JUDGING_LIMITS,
-        appears_with: &[AppearsWith::DriverMode, AppearsWith::Cpu],
-        saved: Saved::Always,
-        written_by: &[
+    role: limit(
+        Bound::Lower,
+        &[
             Program::Tuned,
             Program::Tlp,
             Program::AutoCpufreq,
@@ -209,16 +216,7 @@ pub(super) const MIN_FREQ: Knob = Knob {
             Program::Cpupower,
             Program::CpufreqApplet,
         ],
-        writing: Writing {
-            bound: Bound::Lower,
-            // Both: a minimum above the maximum is cut to it (cpufreq_verify_within_limits), and
-            // counts again when the maximum rises.
-            disturbs: &[Disturbs::Here(effects::LIMITS)],
-            // The file shows the limit in force (policy->min), not what was written: handle_update
-            // runs in a worker and clips to the driver's range and to other requests.
-            ..Writing::alone(Step::Limit, Spelling::FrequencyLimit)
-        },
-    }),
+    ),
 };
 
 pub(super) const MAX_FREQ: Knob = Knob {
@@ -238,14 +236,9 @@ pub(super) const MAX_FREQ: Knob = Knob {
         (Id::MaxPerfPct, "the lower bound counts"),
         (Id::BiosLimit, "the firmware's cap in acpi-cpufreq"),
     ],
-    role: Role::Knob(Control {
-        accepts: LIMITS,
-        ends: Ends::Rows(Id::HwMinFreq, Id::HwMaxFreq),
-        check: Check::BetweenEnds,
-        judged_by: JUDGING_LIMITS,
-        appears_with: &[AppearsWith::DriverMode, AppearsWith::Cpu],
-        saved: Saved::Always,
-        written_by: &[
+    role: limit(
+        Bound::Upper,
+        &[
             Program::Tuned,
             Program::Tlp,
             Program::AutoCpufreq,
@@ -256,12 +249,7 @@ pub(super) const MAX_FREQ: Knob = Knob {
             Program::Cpupower,
             Program::CpufreqApplet,
         ],
-        writing: Writing {
-            bound: Bound::Upper,
-            disturbs: &[Disturbs::Here(effects::LIMITS)],
-            ..Writing::alone(Step::Limit, Spelling::FrequencyLimit)
-        },
-    }),
+    ),
 };
 
 pub(super) const SETSPEED: Knob = Knob {
