@@ -565,7 +565,7 @@ const CHANGED: &str = "changed during the run";
 const NO_ROUND: &str = "no round is left";
 const CARRY_OVER: &str = "it changes the round after it";
 const ZERO: &str = "is zero or negative";
-pub(super) const CPU_TIME: &str = "CPU time differs";
+pub(super) const CPU_TIME: &str = "CPU time differs from that of";
 
 /// Returns whether a note stands next to the answer, which is not the whole answer without it.
 pub(crate) fn is_first(note: &str) -> bool {

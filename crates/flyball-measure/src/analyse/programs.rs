@@ -77,7 +77,7 @@ pub(super) fn cpu_time(report: &Report) -> Option<String> {
     let more = if found.len() > MAX { " and others" } else { "" };
     (!found.is_empty()).then(|| {
         format!(
-            "{CPU_TIME} from that of {}, although wall time is unclear: {}{more}. --metric cpu-time decides about CPU time.",
+            "{CPU_TIME} {}, although wall time is unclear: {}{more}. --metric cpu-time decides about CPU time.",
             report.arms[0].name,
             found[..found.len().min(MAX)].join(", ")
         )
