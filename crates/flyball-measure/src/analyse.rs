@@ -26,11 +26,10 @@ pub(crate) use self::judge::test;
 pub use self::{
     gate::{Limit, LimitError, gate},
     judge::{Correction, EQUIVALENT},
-    notes::same_time_at_other_speeds,
     quantity::Quantity,
     report::{
-        ArmReport, CaseReport, Comparison, Drift, GateAnswer, GateVerdict, Grades, LeftOut, Point,
-        ProgramEffect, Report, Steadiness, Summary, Verdict,
+        ArmReport, CaseReport, Comparison, Drift, GateAnswer, GateVerdict, Grades, LeftOut, NoInterval,
+        Point, ProgramEffect, Report, Steadiness, Summary, Verdict,
     },
     sift::disturbance,
 };
@@ -97,8 +96,8 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
     report.notes = notes::slow_warm_up(manifest, rounds).into_iter().collect();
     report.notes.extend(cases::note(all, &report.arms));
     report.notes.extend(notes::busy(manifest, rounds, &report.arms));
-    report.notes.extend(same_time_at_other_speeds(&report));
-    if notes::runs_for_fixed_time(&report) {
+    report.notes.extend(notes::fixed_time(&report));
+    if notes::runs_for_fixed_time(&report.workload, &report.arms) {
         // Equal times and energies of unequal work are not 'the same'.
         for comparison in &mut report.comparisons {
             comparison.shows = None;
@@ -186,18 +185,20 @@ pub(crate) fn is_known(manifest: &Manifest, rounds: &[Round], boot: usize) -> bo
                 GateVerdict::Over => true,
                 GateVerdict::Within => !is_early,
                 // More rounds will not have it either.
-                GateVerdict::CannotTell => answer.is_missing || answer.has_no_ratio,
+                GateVerdict::CannotTell => answer.reason.is_some_and(|reason| !reason.is_of_rounds()),
             }
         });
     }
     let Some((base, others)) = reports.split_first() else { return false };
     let Some(base) = base.summary(Quantity::Performance) else { return false };
-    let is_narrow = |values: &[f64], step: f64| {
+    let is_narrow = |values: &[f64], step: Option<f64>| {
         stats::always_interval(values, level).is_some_and(|found| {
             if decided {
                 let ends = found.map(f64::exp_m1);
-                let half_width = half_width - step;
-                let is_same = ends.low >= -half_width && ends.high <= half_width;
+                let is_same = step.is_some_and(|step| {
+                    let half_width = half_width - step;
+                    ends.low >= -half_width && ends.high <= half_width
+                });
                 is_same && values.len() >= LEAST_FOR_SAME || !found.contains(0.0)
             } else {
                 found.half_width() <= half_width
@@ -209,7 +210,7 @@ pub(crate) fn is_known(manifest: &Manifest, rounds: &[Round], boot: usize) -> bo
         // compared with nothing.
         let logs: Vec<f64> = base.points.iter().map(|p| p.value.ln()).collect();
         let middle = stats::mean(&logs).unwrap_or_default();
-        return is_narrow(&logs.iter().map(|log| log - middle).collect::<Vec<_>>(), 0.0);
+        return is_narrow(&logs.iter().map(|log| log - middle).collect::<Vec<_>>(), Some(0.0));
     }
     others.iter().all(|other| {
         let other = other.summary(Quantity::Performance);

@@ -32,8 +32,8 @@ mod workload;
 
 pub use analyse::{
     ArmReport, CaseReport, Comparison, Correction, Drift, EQUIVALENT, GateAnswer, GateVerdict, Grades,
-    LeftOut, Limit, LimitError, Point, ProgramEffect, Quantity, Report, Steadiness, Summary, Verdict,
-    analyse, disturbance, gate, judge, odd_rounds, same_time_at_other_speeds,
+    LeftOut, Limit, LimitError, NoInterval, Point, ProgramEffect, Quantity, Report, Steadiness, Summary,
+    Verdict, analyse, disturbance, gate, judge, odd_rounds,
 };
 pub use arm::{Arm, ArmError, ArmSetting, Meaning};
 pub use conduct::{Blocks, Conductor, End, Event, MeasureError, RoundTracer, TracerError, last_lines};

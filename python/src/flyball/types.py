@@ -359,7 +359,7 @@ class Comparison(TypedDict):
     rounds_for_one_percent: Union[int, None]
     shows: Union[float, None]
     steadiness: NotRequired[Steadiness]
-    step: float
+    step: Union[float, None]
     verdict: Verdict
 
 
@@ -856,11 +856,11 @@ class GateAnswer(TypedDict):
     arm: int
     at_least: NotRequired[float]
     interval: Union[Interval, None]
-    is_missing: bool
     is_typical: NotRequired[bool]
     is_withheld: NotRequired[bool]
     limit: str
     name: str
+    reason: NotRequired[NoInterval]
     verdict: GateVerdict
 
 
@@ -1215,6 +1215,9 @@ class Moment(TypedDict):
     load_before: NotRequired[float]
     unix_s: NotRequired[float]
     uptime_s: NotRequired[float]
+
+
+NoInterval = Literal["too-few-rounds", "unknown-step", "not-measured", "no-ratio", "fixed-time"]
 
 
 class NotReached(TypedDict):

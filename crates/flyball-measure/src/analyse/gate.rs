@@ -4,8 +4,11 @@ use std::str::FromStr;
 
 use super::{
     judge::compare_two,
+    notes::runs_for_fixed_time,
     quantity::Quantity,
-    report::{ArmReport, CaseReport, Comparison, GateAnswer, GateVerdict, Point, Report, Summary},
+    report::{
+        ArmReport, CaseReport, Comparison, GateAnswer, GateVerdict, NoInterval, Point, Report, Summary,
+    },
     values::is_uneven,
 };
 use crate::{run_directory::Manifest, stats::Interval};
@@ -159,6 +162,8 @@ pub(super) fn answers(
         .collect();
     let alpha = (1.0 - manifest.schedule.confidence) / (limits.len() * others.len()).max(1) as f64;
     let until = manifest.schedule.is_until();
+    let is_time = Quantity::Time.is_metric(&manifest.workload.metric);
+    let is_fixed_time = runs_for_fixed_time(&manifest.workload, arms);
     let mut answers = Vec::new();
     for limit in limits {
         for (index, arm) in &others {
@@ -198,31 +203,37 @@ pub(super) fn answers(
             let has_no_ratio = any(|found| !found.has_ratios());
             // With --until, answers are about the mean of the ratios, which every round changes.
             let is_typical = !until && any(is_uneven);
-            let mut verdict = limit.verdict(found.as_ref(), is_withheld);
-            if is_missing && verdict == GateVerdict::Within {
-                verdict = GateVerdict::CannotTell;
-            }
-            let is_known = !is_missing || verdict == GateVerdict::Over;
+            let verdict = limit.verdict(found.as_ref(), is_withheld);
+            // Slower arms may have done less in the same time.
+            let is_unlike = is_missing || is_fixed_time && quantity != Some(Some(Quantity::PeakMemory));
+            let is_known = !is_unlike || verdict == GateVerdict::Over;
+            let verdict = if is_known { verdict } else { GateVerdict::CannotTell };
             let case = case.filter(|_| is_known);
-            let interval = found.filter(|_| is_known).and_then(|found| found.interval);
+            let (interval, step) =
+                found.filter(|_| is_known).map_or((None, None), |one| (one.interval, Some(one.step)));
             let at_least = interval.filter(|found| found.high.is_infinite()).map(|found| found.low);
             let interval = interval.filter(|found| found.high.is_finite());
-            let is_metric = Quantity::Time.is_metric(&manifest.workload.metric);
+            let reason = match () {
+                () if interval.is_some() || at_least.is_some() || is_withheld => None,
+                () if is_missing => Some(NoInterval::NotMeasured),
+                () if has_no_ratio => Some(NoInterval::NoRatio),
+                () if !is_known => Some(NoInterval::FixedTime),
+                () if step == Some(None) => Some(NoInterval::UnknownStep),
+                () => Some(NoInterval::TooFewRounds),
+            };
             let name = case.map_or_else(|| arm.name.clone(), |case| format!("{}, {case}", arm.name));
-            let limit = limit.text.clone();
             answers.push(GateAnswer {
-                limit,
+                limit: limit.text.clone(),
                 quantity: quantity.flatten(),
                 arm: *index,
                 name,
                 interval,
                 at_least,
                 verdict,
-                is_missing,
+                reason,
                 is_withheld,
-                has_no_ratio,
                 is_typical,
-                is_beside_metric: quantity == Some(Some(Quantity::Time)) && !is_metric,
+                is_beside_metric: quantity == Some(Some(Quantity::Time)) && !is_time,
             });
         }
     }
@@ -252,7 +263,8 @@ mod tests {
         let report = analyse(&manifest, &rounds);
         let answers = gate(&manifest, &report, &[limit.parse().expect("a limit")]);
         assert_eq!(answers.len(), 1);
-        assert_eq!(answers[0].is_missing, limit.starts_with("memory"), "{}", answers[0]);
+        let is_missing = answers[0].reason == Some(NoInterval::NotMeasured);
+        assert_eq!(is_missing, limit.starts_with("memory"), "{}", answers[0]);
         answers[0].verdict
     }
 

@@ -128,7 +128,7 @@ impl Correction {
 }
 
 /// Judges steadiness, corrected like the medians. The word follows the tested estimate. If the
-/// printed spreads contradict it, no difference is claimed.
+/// printed spreads contradict it, or are below the step of the values, no difference is claimed.
 fn judge_steadiness(comparisons: &mut [Comparison], alpha: f64, correction: f64) {
     for comparison in comparisons {
         let test = if comparison.paired { Test::Pairs } else { Test::Ranks };
@@ -136,9 +136,10 @@ fn judge_steadiness(comparisons: &mut [Comparison], alpha: f64, correction: f64)
         let Some(found) = &mut comparison.steadiness else { continue };
         found.p_corrected = (found.p * correction).min(1.0);
         let (base, other) = found.spreads;
+        let is_fine = comparison.step.is_some_and(|step| step <= base.min(other));
         found.verdict = match found.p_corrected <= alpha {
-            true if found.change > 0.0 && other > base => Verdict::Worse,
-            true if found.change < 0.0 && other < base => Verdict::Better,
+            true if is_fine && found.change > 0.0 && other > base => Verdict::Worse,
+            true if is_fine && found.change < 0.0 && other < base => Verdict::Better,
             false if comparison.pairs < needed => Verdict::TooFewRounds,
             _ => Verdict::NoDifferenceShown,
         };
@@ -221,7 +222,7 @@ pub(super) fn compare_summaries(
             let width = comparison.interval.map_or(f64::INFINITY, Interval::half_width);
             comparison.shows = stats::shift_shown(&log_ratios(base, other), alpha / correction.medians)
                 .filter(|shift| *shift > 0.0 && !(is_uneven && *shift > 4.0 * width))
-                .map(|shift| shift.exp_m1().max(comparison.step));
+                .map(|shift| shift.exp_m1().max(comparison.step.unwrap_or(0.0)));
         }
     }
     if base.quantity == Quantity::Performance {
@@ -302,7 +303,7 @@ pub(super) fn compare_two(
         // 0.01 as a logarithm is 1 % to four digits. Power 0.9, the usual choice where a missed
         // difference costs another run.
         rounds_for_one_percent: spread
-            .filter(|_| step < 0.01)
+            .filter(|_| step.is_some_and(|step| step < 0.01))
             .map(|spread| stats::rounds_to_show(0.01, spread, alpha, 0.9)),
         step,
     })

@@ -14,10 +14,11 @@ use super::{
 use crate::{
     meter::Domain,
     numbers::{between, number, p_value, percent},
-    run_directory::{Manifest, Round},
+    run_directory::{Manifest, Round, WorkloadNote},
     schedule::Schedule,
     speed::SpeedNote,
     watch::{Counting, Grade},
+    workload::preset::note_fixed_time,
 };
 
 /// A sentence for each round that is left out; of many, how many and the worst of each kind.
@@ -167,9 +168,12 @@ pub(super) fn busy(manifest: &Manifest, rounds: &[Round], arms: &[ArmReport]) ->
 
 /// That all arms took the same time at different speeds, which a program does that runs for a fixed
 /// time or waits for something else than a CPU. Of metrics that are rates the time does not matter.
-pub fn same_time_at_other_speeds(report: &Report) -> Option<String> {
+pub(super) fn fixed_time(report: &Report) -> Option<String> {
     const SAME: f64 = 1.005;
     const OTHER: f64 = 1.1;
+    if let Some(note) = known_to_run_for_fixed_time(&report.workload, &report.arms) {
+        return Some(note);
+    }
     if report.workload.metric.is_rate() || report.workload.metric.is_suite() {
         return None;
     }
@@ -184,7 +188,7 @@ pub fn same_time_at_other_speeds(report: &Report) -> Option<String> {
     let speeds = range(Quantity::Frequency)
         .filter(|speeds| times.1 <= SAME * times.0 && speeds.1 >= OTHER * speeds.0)
         .map(|speeds| format!(", although CPUs ran at {} to {} GHz", number(speeds.0), number(speeds.1)));
-    let so_far = speeds.or_else(|| runs_for_fixed_time(report).then(String::new))?;
+    let so_far = speeds.or_else(|| runs_for_fixed_time(&report.workload, &report.arms).then(String::new))?;
     Some(format!(
         "All arms took {} s{so_far}. If the workload runs for a fixed time, compare its rate instead (--metric, \
          --unit): slower arms did less work.",
@@ -192,17 +196,25 @@ pub fn same_time_at_other_speeds(report: &Report) -> Option<String> {
     ))
 }
 
-/// Whether a command seems to end after a whole number of seconds: all arms take so long and at
-/// most 0.2 % and 20 ms more, and rounds differ by less than 0.05 %.
-pub(super) fn runs_for_fixed_time(report: &Report) -> bool {
+fn known_to_run_for_fixed_time(workload: &WorkloadNote, arms: &[ArmReport]) -> Option<String> {
+    let programs = arms.iter().filter_map(|arm| Some(arm.program.as_ref()?.argv.as_slice()));
+    note_fixed_time(workload.reader.as_ref()?, programs.chain([workload.argv.as_slice()]))
+}
+
+/// Whether a command is known to run for a fixed time, or seems to end after a whole number of
+/// seconds: all arms take so long and at most 0.2 % and 20 ms more, and rounds differ by less than
+/// 0.05 %.
+pub(super) fn runs_for_fixed_time(workload: &WorkloadNote, arms: &[ArmReport]) -> bool {
     const SAME: f64 = 0.0005;
-    let metric = &report.workload.metric;
+    let metric = &workload.metric;
     // Models always do the same work.
-    if report.workload.reader.is_none() || metric.is_rate() || metric.is_suite() || report.arms.len() < 2 {
+    if known_to_run_for_fixed_time(workload, arms).is_some() {
+        return true;
+    }
+    if workload.reader.is_none() || metric.is_rate() || metric.is_suite() || arms.len() < 2 {
         return false;
     }
-    let times: Option<Vec<(f64, f64)>> = report
-        .arms
+    let times: Option<Vec<(f64, f64)>> = arms
         .iter()
         .map(|arm| {
             let values = arm.summary(Quantity::Time)?.values();
@@ -482,22 +494,16 @@ pub(super) fn notes(
 ) -> Vec<String> {
     let mut notes = Vec::new();
     let of_performance = || report.comparisons.iter().filter(|one| one.quantity == Quantity::Performance);
-    if let Some(one) = of_performance().filter(|one| one.is_coarse()).max_by(|a, b| a.step.total_cmp(&b.step))
-    {
-        let metric = &report.workload.metric.name;
-        let values = |arm: usize| report.arms[arm].summary(Quantity::Performance).map(Summary::values);
-        let all: Vec<f64> = [one.base, one.arm].into_iter().filter_map(values).flatten().collect();
-        // One digit, such as that of 0.1000.
-        let is_constant = one.step > 0.1 && all.windows(2).all(|pair| pair[0] == pair[1]);
-        notes.push(if is_constant {
-            format!("All values of {metric} are equal, so the step in which they come is not known.")
-        } else {
-            format!(
-                "Values of {metric} come in steps of {}: rounding hides what is smaller, so intervals allow for a step at \
-                 either end.",
-                percent(one.step).trim_start_matches('+')
-            )
-        });
+    let metric = &report.workload.metric.name;
+    let steps = of_performance().filter(|one| one.is_coarse()).filter_map(|one| one.step);
+    if of_performance().any(|one| one.step.is_none()) {
+        notes.push(format!("All values of {metric} are equal, so the step in which they come is not known."));
+    } else if let Some(step) = steps.max_by(f64::total_cmp) {
+        notes.push(format!(
+            "Values of {metric} come in steps of {}: rounding hides what is smaller, so intervals allow for a step at \
+             either end.",
+            percent(step).trim_start_matches('+')
+        ));
     }
     if manifest.machine.simulated {
         notes.push("This machine exists only in software: every number here is simulated.".to_owned());

@@ -61,7 +61,8 @@ pub(super) fn withhold(report: &mut Report) -> Vec<String> {
 /// repeats verdicts of the resources, whose family they are in.
 pub(super) fn cpu_time(report: &Report) -> Option<String> {
     const MAX: usize = 4;
-    let is_of_time = Quantity::Time.is_metric(&report.workload.metric) && !runs_for_fixed_time(report);
+    let is_of_time = Quantity::Time.is_metric(&report.workload.metric)
+        && !runs_for_fixed_time(&report.workload, &report.arms);
     let has = |one: &Comparison, quantity, arm| (one.quantity, one.arm) == (quantity, arm);
     let is_unclear = |arm: usize| {
         let mut all = report.comparisons.iter().filter(|one| has(one, Quantity::Performance, arm));

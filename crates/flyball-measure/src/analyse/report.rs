@@ -56,6 +56,12 @@ pub struct Summary {
     /// Blocks whose value is far from the others (more than five scaled median deviations, or more
     /// in few rounds). They count.
     pub outliers: Vec<usize>,
+    /// Whether the values are counts, readings of flyball's clock or results of a model.
+    #[serde(skip)]
+    pub(super) is_exact: bool,
+    /// What the program printed, if the values are computed from that.
+    #[serde(skip)]
+    pub(super) printed: Vec<f64>,
     /// The mean step of the cases' values, as a fraction, if the values are means over a suite's
     /// cases. Otherwise 0.
     #[serde(skip)]
@@ -219,9 +225,10 @@ pub struct Comparison {
     /// Rounds of each arm that would show a change of 1 % in 9 of 10 cases.
     pub rounds_for_one_percent: Option<usize>,
     /// The step in which the values of both arms come, as a fraction of the smallest: their last
-    /// digit, or the ticks of a coarse clock. Rounding can hide so much of the difference.
+    /// digit, or the ticks of a coarse clock. Rounding can hide so much of the difference. None if
+    /// it is not known; then there is no interval.
     #[serde(default)]
-    pub step: f64,
+    pub step: Option<f64>,
 }
 
 impl Comparison {
@@ -229,18 +236,19 @@ impl Comparison {
     /// it out.
     pub(super) fn is_coarse(&self) -> bool {
         const OF_WIDTH: f64 = 0.1;
-        self.interval.is_some_and(|found| self.step > OF_WIDTH * (found.high - found.low))
+        let interval = self.interval.zip(self.step);
+        interval.is_some_and(|(found, step)| step > OF_WIDTH * (found.high - found.low))
     }
 
     /// The interval of the difference before the values were rounded to steps. Each ratio is off
     /// by a step at most, and so are the ends. Rounding does not turn a difference around, so the
     /// interval of a shown difference ends at 0.
     pub(super) fn with_steps(&self, is_shown: bool) -> Option<Interval> {
-        let found = self.interval?;
+        let (found, step) = self.interval.zip(self.step)?;
         if !self.is_coarse() {
             return Some(found);
         }
-        let step = 1.0 + self.step;
+        let step = 1.0 + step;
         let (low, high) = ((1.0 + found.low) / step - 1.0, (1.0 + found.high) * step - 1.0);
         Some(match is_shown {
             true if found.low > 0.0 => Interval { low: low.max(0.0), high },
@@ -293,9 +301,34 @@ pub enum GateVerdict {
     Over,
 }
 
+/// Why an answer about a limit has no interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, derive_more::Display, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NoInterval {
+    /// One of the arms has no counted round with such a value.
+    #[display("not measured, or not of the same work")]
+    NotMeasured,
+    /// A value is zero or negative, so there are no ratios.
+    #[display("zero or negative in some rounds")]
+    NoRatio,
+    /// Arms did different work in the same time.
+    #[display("the workload runs for a fixed time")]
+    FixedTime,
+    #[display("too few rounds")]
+    TooFewRounds,
+    #[display("all values are equal, so their step is not known")]
+    UnknownStep,
+}
+
+impl NoInterval {
+    /// Returns whether more rounds may give an interval.
+    pub(super) fn is_of_rounds(self) -> bool {
+        matches!(self, NoInterval::TooFewRounds | NoInterval::UnknownStep)
+    }
+}
+
 /// An arm held against a limit.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
-#[allow(clippy::struct_excessive_bools, reason = "facts for JSON")]
 pub struct GateAnswer {
     /// The limit as typed.
     pub limit: String,
@@ -314,15 +347,12 @@ pub struct GateAnswer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_least: Option<f64>,
     pub verdict: GateVerdict,
-    /// One of the arms has no counted round with such a value.
-    #[serde(default)]
-    pub is_missing: bool,
+    /// Why there is no interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<NoInterval>,
     /// With `--aa`, the first arm seems to differ from itself, so there is no verdict.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_withheld: bool,
-    /// A value is zero or negative, so there are no ratios, however many rounds run.
-    #[serde(skip)]
-    pub has_no_ratio: bool,
     /// Rounds are far from the others, or have two levels: the answer is about typical ones.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_typical: bool,
@@ -345,9 +375,7 @@ impl fmt::Display for GateAnswer {
         match (self.interval, self.at_least) {
             (Some(interval), _) => write!(f, " ({of}{})", crate::numbers::between(interval)),
             (_, Some(low)) => write!(f, " ({} or more)", crate::numbers::percent(low)),
-            _ if self.is_missing => write!(f, " (not measured, or not of the same work)"),
-            _ if self.has_no_ratio => write!(f, " (zero or negative in some rounds)"),
-            _ => write!(f, " (too few rounds)"),
+            _ => self.reason.map_or(Ok(()), |reason| write!(f, " ({reason})")),
         }
     }
 }

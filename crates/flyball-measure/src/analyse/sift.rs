@@ -13,6 +13,7 @@ use crate::{
     speed::SpeedNote,
     stats,
     watch::{self, Disturbance, Grade, Source},
+    workload::preset::Reader,
 };
 
 /// The disturbances of a round, judged from what was recorded of it. Empty where nothing was.
@@ -144,8 +145,21 @@ fn summary(quantity: Quantity, metric: Metric, is_judged: bool, points: Vec<Poin
         points,
         drift: None,
         outliers: Vec::new(),
+        is_exact: false,
+        printed: Vec::new(),
         case_step: 0.0,
     })
+}
+
+/// Whether flyball or a model makes a quantity's values, to many digits or as counts.
+fn is_exact(quantity: Quantity, manifest: &Manifest) -> bool {
+    match quantity {
+        Quantity::User | Quantity::System => false,
+        Quantity::Time => true,
+        _ if Quantity::RESOURCES.contains(&quantity) => true,
+        Quantity::Performance => matches!(manifest.workload.reader, None | Some(Reader::WallTime)),
+        _ => manifest.workload.reader.is_none(),
+    }
 }
 
 /// The mean of the steps in which the cases' values come: by so much at most is the mean of the
@@ -155,7 +169,7 @@ fn case_step(rounds: &[&Round]) -> f64 {
     for (name, value) in rounds.iter().flat_map(|round| &round.outcome.cases) {
         cases.entry(name).or_default().push(*value);
     }
-    let steps: Vec<f64> = cases.into_values().map(|values| step_of([values])).collect();
+    let steps: Vec<f64> = cases.into_values().filter_map(|values| step_of([values], false)).collect();
     stats::mean(&steps).unwrap_or(0.0)
 }
 
@@ -176,6 +190,7 @@ pub(super) fn case_summaries(
     let of_case = |name: &String| {
         let points = points(&kept, |round| round.outcome.cases.get(name).copied());
         let mut summary = summary(Quantity::Performance, manifest.workload.metric.clone(), true, points)?;
+        summary.is_exact = is_exact(Quantity::Performance, manifest);
         summary.drift = drift(&summary, least);
         summary.outliers = outliers(&summary);
         Some((name.clone(), summary))
@@ -210,8 +225,13 @@ pub(super) fn report_points(manifest: &Manifest, rounds: &[&Round], arm: usize) 
             }
             let is_judged = Quantity::judged(&manifest.workload.metric).contains(&quantity);
             let mut found = summary(quantity, quantity.metric(&manifest.workload.metric), is_judged, points)?;
-            if quantity == Quantity::Performance {
-                found.case_step = case_step(&kept);
+            found.is_exact = is_exact(quantity, manifest);
+            match quantity {
+                Quantity::Performance => found.case_step = case_step(&kept),
+                Quantity::PerWatt | Quantity::WorkEnergy => {
+                    found.printed = kept.iter().filter_map(|round| round.outcome.value).collect();
+                }
+                _ => (),
             }
             Some(found)
         })

@@ -7,19 +7,14 @@ use crate::stats;
 /// An arm with fewer different values does not show how it is rounded.
 const DIFFERENT: usize = 3;
 
-/// Returns the unit of the last digit other than 0 that any of these values has. Zeros at all ends
-/// may be digits too, but a step that is too large makes no difference where there is none. Values
-/// may have been scaled, as from nanoseconds to seconds, which leaves noise behind the twelfth
-/// digit.
-fn last_digit(values: &[f64]) -> f64 {
-    let exponent = |value: &f64| {
-        let text = format!("{value:.11e}");
-        let (mantissa, exponent) = text.split_once('e')?;
-        let digits = mantissa.trim_end_matches('0').split_once('.')?.1.len();
-        Some(exponent.parse::<i32>().ok()? - digits as i32)
-    };
-    let exponent = values.iter().filter_map(exponent).min().unwrap_or(0);
-    10.0_f64.powi(exponent)
+/// Returns how many digits a value has without zeros at its end, and the power of ten of its first
+/// digit. Values may have been scaled, as from nanoseconds to seconds, which leaves noise behind the
+/// twelfth digit.
+fn digits(value: f64) -> Option<(i32, i32)> {
+    let text = format!("{value:.11e}");
+    let (mantissa, exponent) = text.split_once('e')?;
+    let digits = mantissa.trim_end_matches('0').split_once('.')?.1.len();
+    Some((1 + digits as i32, exponent.parse().ok()?))
 }
 
 fn are_different(sorted: &[f64]) -> bool {
@@ -28,30 +23,44 @@ fn are_different(sorted: &[f64]) -> bool {
 
 /// The step in which the values of two arms come, as a fraction of the smallest: their last digit,
 /// or the least distance of two values of an arm if values repeat, as those of a coarse clock do.
-pub(super) fn step(arms: [&Summary; 2]) -> f64 {
-    let of_cases = arms.map(|arm| arm.case_step);
-    step_of(arms.map(Summary::values)).max(of_cases[0]).max(of_cases[1])
+/// None if it is not known.
+pub(super) fn step(arms: [&Summary; 2]) -> Option<f64> {
+    let is_exact = arms[0].is_exact;
+    let own = step_of(arms.map(Summary::values), is_exact)?;
+    let printed = step_of(arms.map(|arm| arm.printed.clone()), is_exact)?;
+    Some(arms.iter().map(|arm| arm.case_step).fold(own.max(printed), f64::max))
 }
 
-/// Returns the step of values of several arms.
-pub(super) fn step_of<const N: usize>(mut all: [Vec<f64>; N]) -> f64 {
+/// Returns the step of values of several arms. Equal values do not show it, unless they are exact:
+/// counts, readings of a clock of nanoseconds, results of a model.
+pub(super) fn step_of<const N: usize>(mut all: [Vec<f64>; N], is_exact: bool) -> Option<f64> {
     for values in &mut all {
         values.sort_by(f64::total_cmp);
     }
-    // An arm may be rounded more coarsely than another: 99.7 and 100 have three digits each.
-    let digits = all.iter().filter(|values| are_different(values)).map(|values| last_digit(values));
-    let digit = digits
-        .max_by(f64::total_cmp)
-        .unwrap_or_else(|| all.iter().map(|values| last_digit(values)).fold(f64::INFINITY, f64::min));
-    let ticks = all.iter().filter_map(|values| {
-        let distances = values.windows(2).map(|pair| pair[1] - pair[0]);
-        let is_repeated = distances.clone().any(|distance| distance == 0.0);
-        distances.filter(|distance| is_repeated && *distance > 0.0).min_by(f64::total_cmp)
-    });
-    let tick = ticks.min_by(f64::total_cmp).unwrap_or(0.0);
-    let least = all.iter().filter_map(|values| values.first()).copied().fold(f64::INFINITY, f64::min);
-    let step = digit.max(tick) / least;
-    if step.is_finite() && step > 0.0 { step } else { 0.0 }
+    let mut pool = all.concat();
+    pool.sort_by(f64::total_cmp);
+    let Some(least) = pool.first().copied().filter(|least| *least > 0.0) else { return Some(0.0) };
+    let distances =
+        |sorted: &[f64]| -> Vec<f64> { sorted.windows(2).map(|pair| pair[1] - pair[0]).collect() };
+    let shortest = |all: Vec<f64>| all.into_iter().filter(|one| *one > 0.0).min_by(f64::total_cmp);
+    let Some(of_pool) = shortest(distances(&pool)) else { return is_exact.then_some(0.0) };
+    let ticks = all.iter().map(|values| distances(values)).filter(|all| all.contains(&0.0));
+    let tick = ticks.filter_map(shortest).min_by(f64::total_cmp);
+    if is_exact {
+        return Some(tick.unwrap_or(0.0) / least);
+    }
+    // Two arms of one value each lie one step apart at least.
+    let is_shown = tick.is_some() || all.iter().any(|values| are_different(values));
+    let tick = tick.or((!is_shown).then_some(of_pool)).unwrap_or(0.0);
+    // 99.7 and 100 can have three digits each, so the last digit of 100 can be that of the ones.
+    let most = pool.iter().filter_map(|value| Some(digits(*value)?.0)).max()?;
+    let last = |values: &Vec<f64>| {
+        let ends = values.iter().filter_map(|value| digits(*value).map(|(digits, first)| first + 1 - digits));
+        let written = ends.min().filter(|_| are_different(values));
+        Some(written.unwrap_or(i32::MIN).max(digits(*values.last()?)?.1 + 1 - most))
+    };
+    let digit = 10.0_f64.powi(all.iter().filter_map(last).max()?);
+    Some(digit.max(tick) / least)
 }
 
 /// The two levels of an arm's values: each with how many rounds it has. The gap between them is
@@ -72,7 +81,7 @@ pub(crate) fn two_levels(values: &[f64]) -> Option<[(f64, usize); 2]> {
     let at = (LEAST..(logs.len() + 1).saturating_sub(LEAST)).max_by(|a, b| gap(*a).total_cmp(&gap(*b)))?;
     let (low, high) = logs.split_at(at);
     // Values rounded to whole milliseconds, or to a clock's ticks, can lie on two sides of a border.
-    let step = 1.5 * step_of([sorted.clone()]) * sorted[0];
+    let step = 1.5 * step_of([sorted.clone()], true).unwrap_or(0.0) * sorted[0];
     let is_rounding = sorted[at] - sorted[at - 1] < step;
     // 0.01: levels that lie closer are seen by nobody, and coarse clocks have them.
     let is_wide = gap(at) > (WIDER * range(low).max(range(high))).max(0.01);
@@ -95,12 +104,19 @@ mod tests {
 
     #[test]
     fn rounding_to_hundreds_or_to_few_digits_is_a_step() {
-        let hundreds = [vec![12300.0, 12200.0, 12400.0], vec![12300.0, 12500.0, 12400.0]];
-        assert_eq!(step_of(hundreds), 100.0 / 12200.0);
-        let digits = [vec![99.5, 99.7, 99.6], vec![100.0, 102.0, 101.0]];
-        assert_eq!(step_of(digits), 1.0 / 99.5);
-        let same = [vec![1000.0; 8], vec![1000.0; 8]];
-        assert_eq!(step_of(same), 1.0);
-        assert_eq!(step_of([vec![12300.0; 8], vec![12300.0; 8]]), 100.0 / 12300.0);
+        let step = |arms: [&[f64]; 2]| step_of(arms.map(<[f64]>::to_vec), false);
+        assert_eq!(step([&[12300.0, 12200.0, 12400.0], &[12300.0, 12500.0, 12400.0]]), Some(100.0 / 12200.0));
+        assert_eq!(step([&[99.5, 99.7, 99.6], &[100.0, 102.0, 101.0]]), Some(1.0 / 99.5));
+        // Three digits across a power of ten: 100 may be 100.4.
+        assert_eq!(step([&[99.7, 99.6, 99.8], &[100.0; 3]]), Some(1.0 / 99.6));
+        assert_eq!(step([&[99.7, 99.9, 100.0], &[99.7, 99.8, 99.9]]), Some(1.0 / 99.7));
+        assert_eq!(step([&[99.7, 99.9, 100.2], &[99.7, 99.8, 99.9]]), Some(0.1 / 99.7));
+        // A clock of 64 Hz.
+        assert_eq!(step([&[156.25; 3], &[156.25, 171.875, 171.875]]), Some(0.1));
+        assert_eq!(step([&[156.25; 3], &[171.875; 3]]), Some(0.1));
+        for equal in [156.25, 12300.0, 1000.0, 0.1] {
+            assert_eq!(step([&[equal; 8], &[equal; 8]]), None);
+            assert_eq!(step_of([vec![equal; 8]], true), Some(0.0));
+        }
     }
 }

@@ -68,7 +68,12 @@ fn best(report: &Report, arms: &Arms, quantity: Quantity) -> Option<(Vec<usize>,
         let (low, high) =
             one.interval.map_or((f64::NEG_INFINITY, f64::INFINITY), |found| (found.low, found.high));
         let (low, high) = if metric.better == Better::Higher { (-high, -low) } else { (low, high) };
-        if one.verdict.is_difference() { (low, high) } else { (low.min(0.0), high.max(0.0)) }
+        match one.verdict {
+            // Rounding lets the interval of a shown difference end at 0.
+            Verdict::Worse => (low.max(f64::MIN_POSITIVE), high),
+            Verdict::Better => (low, high.min(-f64::MIN_POSITIVE)),
+            _ => (low.min(0.0), high.max(0.0)),
+        }
     };
     let least = compared.iter().map(|one| costs(one).1).fold(0.0, f64::min);
     let may_be = compared.iter().filter(|one| costs(one).0 <= least).map(|one| one.arm);

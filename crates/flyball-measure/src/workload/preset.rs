@@ -312,9 +312,21 @@ fn program<'a>(words: &[&'a str]) -> Option<&'a str> {
     names.find(|name| !is_wrapper(name)).or_else(|| words.first().map(|word| base_name(word)))
 }
 
+/// Says that wall time does not compare commands if one of them runs for a fixed time.
+pub fn note_fixed_time<'a>(
+    reader: &Reader,
+    commands: impl IntoIterator<Item = &'a [String]>,
+) -> Option<String> {
+    let option = commands.into_iter().find_map(fixed_time).filter(|_| *reader == Reader::WallTime)?;
+    Some(format!(
+        "'{option}' fixes the run time, so time and energy do not compare the work. Give its rate (--metric, --unit), or \
+         let it print one that flyball reads (stress-ng --metrics-brief, fio --output-format=json)"
+    ))
+}
+
 /// The program and the option by which a command runs for a fixed time, of those that flyball
-/// knows: wall time then says nothing of its speed.
-pub fn fixed_time(argv: &[String]) -> Option<String> {
+/// knows.
+fn fixed_time(argv: &[String]) -> Option<String> {
     let words: Vec<&str> = argv.iter().map(String::as_str).collect();
     let name = program(&words)?;
     let options: &[&str] = match name {

@@ -175,7 +175,7 @@ fn what_goes_wrong_with_programs_is_told() {
         ("tty", "[ -t 0 ] || exit 4"),
         ("much", "head -c 200000000 /dev/zero"),
         ("noise", "head -c 99999 /dev/zero; exit 1"),
-        ("cases", "echo a,1.234567; [ $1 = old ] && echo b,1.234567 || echo b,0"),
+        ("cases", "echo a,1.234$$; [ $1 = old ] && echo b,1.234$$ || echo b,0"),
         ("third", "n=$(cat n || echo 0); echo $((n + 1)) > n; [ $((n % 3)) != 2 ]"),
         ("empty", ""),
         ("plain", ""),

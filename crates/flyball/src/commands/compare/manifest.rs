@@ -6,7 +6,7 @@ use flyball_host::{Host, Kind};
 use flyball_measure::{
     Arm, BackgroundNote, Command, Correction, EQUIVALENT, FORMAT, Length, MachineNote, Manifest, Schedule,
     SystemNote, USUAL_ROUNDS, VERSION, Workload, WorkloadNote,
-    preset::{Reader, fixed_time},
+    preset::{Reader, note_fixed_time},
     render,
     stats::{self, Test},
 };
@@ -97,20 +97,6 @@ fn note_too_few(rounds: usize, arms: usize, confidence: f64, needed: usize) {
     }
 }
 
-/// Says that wall time does not compare commands that run for a fixed time.
-fn note_fixed_time(command: &Command, arms: &[Arm]) {
-    let mut commands = arms.iter().filter_map(|arm| Some(&arm.program.as_ref()?.argv)).chain([&command.argv]);
-    if command.reader == Reader::WallTime
-        && let Some(option) = commands.find_map(|argv| fixed_time(argv))
-    {
-        eprintln!(
-            "note: '{option}' fixes the run time, so time and energy do not compare the work. Give its rate \
-             (--metric, --unit), or let it print one that flyball reads (stress-ng --metrics-brief, fio \
-             --output-format=json)"
-        );
-    }
-}
-
 /// Describes a comparison or a search that has not started.
 pub(in crate::commands) fn manifest(
     host: &dyn Host,
@@ -119,7 +105,11 @@ pub(in crate::commands) fn manifest(
     arms: Vec<Arm>,
     made: &workloads::PreparedWorkload,
 ) -> Manifest {
-    note_fixed_time(&made.command, &arms);
+    let programs = arms.iter().filter_map(|arm| Some(arm.program.as_ref()?.argv.as_slice()));
+    if let Some(note) = note_fixed_time(&made.command.reader, programs.chain([made.command.argv.as_slice()]))
+    {
+        eprintln!("note: {note}");
+    }
     let topology = Topology::inspect(host).ok();
     let processor = topology.as_ref().and_then(|topology| topology.model_name.clone());
     let processor = processor.unwrap_or_else(|| UNKNOWN_PROCESSOR.to_owned());
