@@ -7,7 +7,7 @@ use flyball_text::columns::one_line;
 
 use crate::{
     blocks::Outcome,
-    goal::{Aim, Goal, Shown, certainty},
+    goal::{Aim, Goal, Limit, Shown, certainty},
     space::Searched,
 };
 
@@ -122,6 +122,14 @@ impl Confirmed {
         is_worse && self.now_keeps_limit != Some(false) || self.keeps_limit == Some(false)
     }
 
+    /// Whether fresh rounds leave a limit in percent open, and their estimate breaks it.
+    fn is_beyond(&self, limit: Limit) -> bool {
+        let change = self.limit.as_ref().map(|found| found.change).filter(|_| self.keeps_limit.is_none());
+        change.is_some_and(|change| {
+            limit.relative && if limit.aim.more { change < limit.value } else { change > limit.value }
+        })
+    }
+
     /// Whether fresh rounds show the chosen setting to be better than the machine as it is.
     pub fn is_better(&self, aim: Aim) -> bool {
         self.objective.as_ref().is_some_and(|found| {
@@ -232,7 +240,7 @@ impl<'a> Verdict<'a> {
             self.search.tried,
             searched.arms.len()
         );
-        let _ = writeln!(out, "chosen     {}", self.chosen);
+        let _ = writeln!(out, "chosen     {}{}", self.chosen, self.doubt());
         let mattered: Vec<String> =
             self.mattered.iter().map(|(knob, share)| format!("{knob} {:.0} %", 100.0 * share)).collect();
         if let (true, Some((low, high))) = (mattered.len() > 1, self.search.range()) {
@@ -332,6 +340,17 @@ impl<'a> Verdict<'a> {
         }
     }
 
+    /// Words beside a choice whose fresh rounds do not decide the limit, and lie beyond it.
+    fn doubt(&self) -> &'static str {
+        let limit = self.goal.limit.filter(|_| !self.keeps_now);
+        match self.confirmed.as_ref().zip(limit) {
+            Some((fresh, limit)) if fresh.is_beyond(limit) => {
+                " (beyond the limit by the fresh rounds, which do not decide it)"
+            }
+            _ => "",
+        }
+    }
+
     /// The second sentence: whether the limit holds.
     fn limit(&self, confirmed: &Confirmed, metric: &Metric) -> String {
         let Some(limit) = &self.goal.limit else { return String::new() };
@@ -408,5 +427,36 @@ impl<'a> Verdict<'a> {
             out += &format!("Perhaps better by more than that: {}.\n", undecided.join(", "));
         }
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flyball_measure::Quantity;
+
+    use super::*;
+
+    #[test]
+    fn an_estimate_beyond_an_open_limit_is_told() {
+        let aim = Aim { quantity: Quantity::Performance, more: true };
+        let limit = Limit { aim, value: -0.02, relative: true };
+        for (change, keeps_limit, is_beyond) in
+            [(-0.115, None, true), (-0.01, None, false), (-0.115, Some(true), false)]
+        {
+            let found = serde_json::json!({
+                "quantity": "performance", "base": 0, "arm": 1, "paired": true, "pairs": 9, "change": change,
+                "interval": null, "p": 1.0, "p_corrected": 1.0, "delta": 0.0, "verdict": "no-difference-shown",
+                "shows": null, "rounds_for_one_percent": null,
+            });
+            let confirmed = Confirmed {
+                rounds: 9,
+                objective: None,
+                limit: serde_json::from_value(found).expect("a comparison"),
+                keeps_limit,
+                now_keeps_limit: Some(true),
+                odd_rounds: Vec::new(),
+            };
+            assert_eq!(confirmed.is_beyond(limit), is_beyond, "{change}");
+        }
     }
 }
