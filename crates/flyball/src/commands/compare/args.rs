@@ -65,6 +65,20 @@ pub(super) const OPTIONS: [&str; 49] = [
     "min_rounds",
 ];
 
+/// Options that describe a comparison too, and that its file does not have.
+const OTHERS: [&str; 10] = [
+    "arm",
+    "arms",
+    "selftest",
+    "command",
+    "bisect",
+    "build",
+    "no_shell",
+    "parameter_scan",
+    "parameter_step_size",
+    "parameter_list",
+];
+
 /// Arguments of `compare`.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
@@ -142,7 +156,8 @@ pub(crate) struct Args {
     pub(super) max_rounds: Option<u32>,
 
     /// Begin no block that would end after this time, which includes the warm-up: 90s, 10min. Two
-    /// blocks run at least. The verdict is as sound as after a fixed number of rounds.
+    /// blocks run at least, so two long ones can go beyond it. With --resume, the time begins again.
+    /// The verdict is as sound as after a fixed number of rounds.
     #[arg(long, value_name = "TIME", conflicts_with = "bisect", value_parser = super::rounds::parse_timeout, hide_short_help = true)]
     pub(super) max_time: Option<f64>,
 
@@ -159,7 +174,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "COMMAND", requires = "bisect", hide_short_help = true)]
     pub(super) build: Option<String>,
 
-    /// Fail a round that takes longer than this.
+    /// Fail a round that takes longer than this. --setup, --prepare and --conclude have no limit.
     #[arg(long, value_name = "TIME", value_parser = super::rounds::parse_timeout)]
     pub(super) timeout: Option<f64>,
 
@@ -180,13 +195,13 @@ pub(crate) struct Args {
 
     /// Read the comparison from a file (docs/fleet.md). Each machine of a fleet gets its own random
     /// order.
-    #[arg(long, value_name = "FILE", help_heading = RESULTS, conflicts_with_all = OPTIONS.into_iter().chain(["arm", "arms", "selftest", "command", "resume", "bisect"]), hide_short_help = true)]
+    #[arg(long, value_name = "FILE", help_heading = RESULTS, conflicts_with_all = OPTIONS.into_iter().chain(OTHERS).chain(["resume"]), hide_short_help = true)]
     pub(super) experiment: Option<PathBuf>,
 
     /// Continue a comparison, after an interruption or another boot.
-    // All of these are in the manifest: rounds of another kind could not be compared with those
-    // that are there.
-    #[arg(long, value_name = "DIR", help_heading = RESULTS, conflicts_with_all = ["arm", "arms", "aa", "in", "parameter", "matrix", "selftest", "output", "rounds", "until", "max_time", "seed", "trace", "observer", "quiet", "knob", "command", "workload", "bisect"])]
+    // What describes the comparison is in the manifest: rounds of another kind could not be compared
+    // with those that are there. The power command is not, because it may hold a password.
+    #[arg(long, value_name = "DIR", help_heading = RESULTS, conflicts_with_all = OPTIONS.into_iter().filter(|id| *id != "power_command").chain(OTHERS).chain(["output"]))]
     pub(super) resume: Option<PathBuf>,
 
     /// Show writes and duration, and run nothing.
@@ -315,5 +330,43 @@ impl Args {
     /// Whether the comparison is only described.
     pub(crate) fn dry_run(&self) -> bool {
         self.dry_run
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An option of `compare` either describes the comparison, which a manifest does for --resume,
+    /// or is taken with --resume.
+    #[test]
+    fn every_option_is_refused_or_taken_with_resume() {
+        const TAKEN: [&str; 11] = [
+            "resume",
+            "dry_run",
+            "yes",
+            "power_command",
+            "export_markdown",
+            "export_json",
+            "fail_if",
+            "plot",
+            "user",
+            "as_root",
+            "help",
+        ];
+        let mut command = Typed::command();
+        command.build();
+        let resume = command.get_arguments().find(|one| one.get_id() == "resume").expect("an option");
+        let refused = command.get_arg_conflicts_with(resume);
+        for option in command.get_arguments() {
+            let is_refused = refused.iter().any(|one| one.get_id() == option.get_id())
+                || command.get_arg_conflicts_with(option).iter().any(|one| one.get_id() == "resume");
+            assert_ne!(is_refused, TAKEN.contains(&option.get_id().as_str()), "{}", option.get_id());
+        }
+        for words in [["--timeout=1s"], ["--warm-up=3"], ["--fixed-layout"], ["-N"], ["--max-time=1s"]] {
+            let words = words.map(str::to_owned).into_iter().chain(["--resume=x".to_owned()]);
+            let refused = Args::from_words(&words.collect::<Vec<_>>()).expect_err("it would be ignored");
+            assert!(refused.contains("cannot be used with"), "{refused}");
+        }
     }
 }
