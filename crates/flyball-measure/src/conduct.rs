@@ -76,8 +76,9 @@ pub enum Event<'a> {
     },
     /// A stop was requested, and the arms' cleanup runs. Another request ends that.
     CleanUp,
-    /// Another block would not fit into the time; so many count.
-    TimeUp { blocks: usize },
+    /// Another block would not fit into the time; so many count. Those that ran may have gone so many
+    /// seconds beyond it.
+    TimeUp { blocks: usize, beyond: f64 },
 }
 
 /// How a comparison ended.
@@ -343,8 +344,8 @@ impl Conductor<'_> {
             let is_due = |turn: &Turn| warm_up || !done_before.contains(&(turn.block, turn.arm));
             let due: Vec<Turn> = turns.into_iter().filter(is_due).collect();
             let pair_began = self.host.now();
-            self.rebuild(set_up, &directory.manifest, &due)?;
-            let mut preparing = self.host.now().saturating_sub(pair_began);
+            // Set-ups do not come again, builds do.
+            let mut preparing = self.rebuild(set_up, &directory.manifest, &due)?;
             for (at, turn) in due.iter().enumerate() {
                 let Turn { number, block, place, arm, ends_block } = *turn;
                 if self.stop.asked() {
@@ -360,9 +361,7 @@ impl Conductor<'_> {
                 let watched = self.watched(directory, arm);
                 self.workload.limit(time_limit(directory, boot));
                 self.workload.begin_arm(&arm_data, schedule.padding(number, place));
-                let before = self.host.now();
-                self.set_up(set_up, arm, &arm_data, &schedule)?;
-                preparing += self.host.now().saturating_sub(before);
+                preparing += self.set_up(set_up, arm, &arm_data, &schedule)?;
                 let Ran { notes, mut outcome, readings, trace, speed, conditions, void } =
                     self.round(&arm_data, &schedule, trace, watched)?;
                 if let Some(other) = other_output(directory, &outcome) {
@@ -404,7 +403,9 @@ impl Conductor<'_> {
             }
             of += fix_rounds(directory, boot, arms.len(), number)?;
             let now = self.host.now();
-            let block = now.saturating_sub(pair_began + preparing).as_secs_f64() / together as f64;
+            // Of a block that was interrupted, fewer rounds ran than the next one has.
+            let rounds = due.len() as f64 / arms.len() as f64;
+            let block = now.saturating_sub(pair_began + preparing).as_secs_f64() / rounds;
             let spent = now.saturating_sub(began).as_secs_f64();
             if !due.is_empty() && is_over(directory, boot, number, (spent, block), progress)? {
                 break;
@@ -602,39 +603,42 @@ impl Conductor<'_> {
         })
     }
 
-    /// Builds the arms of these rounds again, each for its first one.
+    /// Builds the arms of these rounds again, each for its first one. Returns how long set-ups took.
     fn rebuild(
         &self,
         set_up: &mut Vec<usize>,
         manifest: &Manifest,
         due: &[Turn],
-    ) -> Result<(), MeasureError> {
+    ) -> Result<Duration, MeasureError> {
+        let mut time = Duration::ZERO;
         for (at, turn) in due.iter().enumerate() {
             let arm = &manifest.arms[turn.arm];
             let is_first = due[..at].iter().all(|one| one.arm != turn.arm);
             if is_first && self.hooks.is_some_and(|hooks| hooks.script(Hook::Rebuild, arm).is_some()) {
-                self.set_up(set_up, turn.arm, arm, &manifest.schedule)?;
+                time += self.set_up(set_up, turn.arm, arm, &manifest.schedule)?;
                 let seed = Some(manifest.schedule.build_seed(turn.number, turn.place));
                 self.hook(Hook::Rebuild, arm, &manifest.schedule, seed)?;
             }
         }
-        Ok(())
+        Ok(time)
     }
 
-    /// Runs the setup of an arm before its first round of this session.
+    /// Runs the setup of an arm before its first round of this session. Returns how long it took.
     fn set_up(
         &self,
         done: &mut Vec<usize>,
         number: usize,
         arm: &Arm,
         schedule: &Schedule,
-    ) -> Result<(), MeasureError> {
+    ) -> Result<Duration, MeasureError> {
         if done.contains(&number) {
-            return Ok(());
+            return Ok(Duration::ZERO);
         }
+        let began = self.host.now();
         // Before it runs: a setup that failed half way has something to clean up too.
         done.push(number);
-        self.hook(Hook::Setup, arm, schedule, None)
+        self.hook(Hook::Setup, arm, schedule, None)?;
+        Ok(self.host.now().saturating_sub(began))
     }
 
     /// Runs the cleanup of each arm that was set up, after a stop too. A stop while it runs ends it.
@@ -700,9 +704,10 @@ fn is_over(
     let next = schedule.together(counted, schedule.most().max(counted + 1));
     let end = spent + block * next as f64;
     if schedule.end_if_time_up(end, counted) {
+        let beyond = (spent - schedule.most_seconds.unwrap_or(spent)).max(0.0);
         directory.save()?;
-        if !is_last {
-            progress(&Event::TimeUp { blocks: counted });
+        if !is_last || beyond > 0.0 {
+            progress(&Event::TimeUp { blocks: counted, beyond });
         }
         return Ok(true);
     }

@@ -749,6 +749,7 @@ pub(crate) mod tests {
                 timeout: None,
                 least_seconds: None,
                 most_seconds: None,
+                ended_by_time: false,
                 limits: Vec::new(),
             },
             quiet: None,

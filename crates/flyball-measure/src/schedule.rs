@@ -83,6 +83,9 @@ pub struct Schedule {
     /// A session ends with the last block that fits into this time, in seconds from its first round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most_seconds: Option<f64>,
+    /// That time was used up, and so the number of blocks is smaller than it was to be.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ended_by_time: bool,
     /// Limits as typed. A comparison that runs until it is decided (`Length::Until`) decides these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<String>,
@@ -113,6 +116,7 @@ impl Schedule {
             return false;
         }
         if let Length::Rounds(most) | Length::Until { most, .. } = &mut self.length {
+            self.ended_by_time |= done < *most;
             *most = done.min(*most);
         }
         true
@@ -232,6 +236,7 @@ mod tests {
             timeout: None,
             least_seconds: None,
             most_seconds: None,
+            ended_by_time: false,
             limits: Vec::new(),
         }
     }
@@ -268,7 +273,7 @@ mod tests {
         assert!(!schedule.end_if_time_up(11.0, 0), "only the warm-up is over");
         assert!(!schedule.end_if_time_up(10.0, 3));
         assert!(schedule.end_if_time_up(10.1, 3));
-        assert_eq!(schedule.length, Length::Rounds(3));
+        assert_eq!((schedule.length, schedule.ended_by_time), (Length::Rounds(3), true));
         schedule.most_seconds = None;
         assert!(!schedule.end_if_time_up(1e9, 3));
     }

@@ -13,6 +13,11 @@ mod natural;
 pub mod span;
 mod wrap;
 
+/// A count with its noun: `1 round`, `2 rounds`.
+pub fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 pub use escape::{escape, is_formula};
 pub use frequency::ghz;
 pub use hex::{hex, unhex};

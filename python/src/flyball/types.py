@@ -1685,6 +1685,7 @@ class Schedule(TypedDict):
 
     confidence: float
     cool_down: float
+    ended_by_time: NotRequired[bool]
     interval: float
     least_seconds: NotRequired[float]
     length: Length

@@ -157,9 +157,9 @@ pub(super) fn busy(manifest: &Manifest, rounds: &[Round], arms: &[ArmReport]) ->
             .collect();
         if let Some(first) = bad.first() {
             notes.push(format!(
-                "{} of {} rounds that count ran under bad conditions, such as: {first} (--quiet can help).",
+                "{} of {} that count ran under bad conditions, such as: {first} (--quiet can help).",
                 bad.len(),
-                counted().count()
+                flyball_text::counted(counted().count(), "round")
             ));
         }
     }

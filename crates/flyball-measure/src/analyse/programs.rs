@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use flyball_text::counted;
+
 use super::{
     judge::{Correction, compare},
     notes::{CPU_TIME, runs_for_fixed_time},
@@ -124,10 +126,10 @@ pub(super) fn notes(manifest: &Manifest, rounds: &[&Round]) -> Vec<String> {
             own(index).map(|round| &round.outcome.left_behind).filter(|left| !left.is_empty()).collect();
         if let Some(first) = left.first() {
             notes.push(format!(
-                "{}: left processes behind in {} of {} rounds, which were killed: {}.",
+                "{}: left processes behind in {} of {}, which were killed: {}.",
                 arm.name,
                 left.len(),
-                own(index).count(),
+                counted(own(index).count(), "round"),
                 first.join(", ")
             ));
         }

@@ -242,6 +242,37 @@ fn every_block_has_every_arm_and_all_is_restored() {
     assert_eq!(log.last().map(String::as_str), Some("restore"));
 }
 
+/// Rounds take 7 s and blocks 14 s: the warm-up ends after 14 s, the first two blocks after 42 s.
+#[test]
+fn the_time_is_kept_or_its_excess_is_told() {
+    let run = |most: f64, stops_at: Option<usize>| {
+        let mut session = session(&["a", "b"], |manifest| {
+            manifest.schedule.cool_down = 5.0;
+            manifest.schedule.most_seconds = Some(most);
+        });
+        session.workload.stops_at = stops_at;
+        let mut told = Vec::new();
+        let mut note = |event: &Event<'_>| {
+            if let Event::TimeUp { blocks, beyond } = event {
+                told.push((*blocks, beyond.round()));
+            }
+        };
+        let end = session.conduct(&mut note).expect("it works");
+        let first = session.host.now();
+        if end == End::Stopped {
+            session.stop = Stop::default();
+            session.conduct(&mut note).expect("it goes on");
+        }
+        let seconds = (session.host.now() - first).as_secs_f64();
+        (told, seconds, session.directory.manifest.schedule.ended_by_time)
+    };
+    assert_eq!(run(75.0, None), (vec![(4, 0.0)], 0.0, true));
+    assert_eq!(run(69.0, None), (vec![(2, 0.0)], 0.0, true));
+    assert_eq!(run(30.0, None), (vec![(2, 12.0)], 0.0, true));
+    // The first blocks lack three rounds: with the warm-up 35 s, and two more blocks are 28 s.
+    assert_eq!(run(60.0, Some(4)), (vec![(2, 0.0)], 35.0, true));
+}
+
 #[test]
 fn a_failure_ends_it_with_everything_restored_and_kept() {
     let mut session = session(&["a", "b"], |_| ());

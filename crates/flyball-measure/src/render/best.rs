@@ -122,6 +122,7 @@ fn advice(report: &Report, few: &Comparison) -> String {
         _ => (needed * (few.pairs + lost)).div_ceil(few.pairs.max(1)),
     };
     match report.schedule.length {
+        _ if report.schedule.ended_by_time => format!("{needed} must count, which takes a longer --max-time"),
         Length::Rounds(planned) if planned >= rounds => format!("{needed} must count"),
         _ if lost > 0 => format!("{needed} must count, and {lost} did not; run again with --rounds {rounds}"),
         // So few show only what is far above the noise.

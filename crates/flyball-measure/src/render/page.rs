@@ -1,13 +1,13 @@
 //! The report as one HTML page: the answer, what it rests on, the rounds, and how it was run.
 
 use flyball_plot::{Block, Chart, Page, Table};
-use flyball_text::columns::Cell;
-use flyball_text::date::Utc;
+use flyball_text::{columns::Cell, counted, date::Utc};
 
 use super::{
     arms::Arms,
     best::conclusion,
     charts::{better, drawn},
+    parts::ended,
     table::{Grid, constants, medians_grid, precision, remarks, verdict_grid},
 };
 use crate::{
@@ -110,7 +110,9 @@ pub(super) fn in_one_line(report: &Report, manifest: &Manifest) -> String {
     let (least, most) =
         (rounds.iter().min().copied().unwrap_or(0), rounds.iter().max().copied().unwrap_or(0));
     let rounds = if least == most { most.to_string() } else { format!("{least} to {most}") };
-    words.push(format!("{} arms, {rounds} rounds each", report.arms.len()));
+    let each = if most == 1 { "round" } else { "rounds" };
+    let arms = counted(report.arms.len(), "arm");
+    words.push(format!("{arms}, {rounds} {each} each{}", ended(&report.schedule)));
     words.join(" \u{b7} ")
 }
 
@@ -170,8 +172,8 @@ fn facts(report: &Report, manifest: &Manifest) -> Vec<(String, String)> {
     facts.push(fact(
         "schedule",
         format!(
-            "blocks of {} arms in random order, seed {}; {} warm-up; {} s cool-down",
-            report.arms.len(),
+            "blocks of {} in random order, seed {}; {} warm-up; {} s cool-down",
+            counted(report.arms.len(), "arm"),
             schedule.seed,
             schedule.warm_up,
             schedule.cool_down

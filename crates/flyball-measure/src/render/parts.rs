@@ -6,6 +6,7 @@ use crate::{
     analyse::{ArmReport, Comparison, Quantity, Report, Verdict, is_uneven, test},
     metric::Better,
     numbers::{level, percent, two_digits},
+    schedule::Schedule,
     stats::{self, Interval},
 };
 
@@ -150,6 +151,11 @@ pub(super) fn could_be_seen(shows: f64) -> String {
     }
     let less = percent(1.0 / (1.0 + shows) - 1.0);
     format!("beyond {} or {}", less.trim_end_matches(" %"), percent(shows))
+}
+
+/// What ended a comparison before its rounds or its question did.
+pub(super) fn ended(schedule: &Schedule) -> &'static str {
+    if schedule.ended_by_time { ", ended by --max-time" } else { "" }
 }
 
 /// The confidence of verdicts and intervals.

@@ -3,7 +3,10 @@
 
 use std::fmt::Write;
 
-use flyball_text::columns::{Cell, Columns, Painter, Style};
+use flyball_text::{
+    columns::{Cell, Columns, Painter, Style},
+    counted,
+};
 
 use super::{
     arms::Arms,
@@ -142,6 +145,8 @@ pub(super) fn medians<P: Painter + Copy>(report: &Report, arms: &Arms, screen: S
 fn in_words(column: &Column) -> String {
     let [name, unit] = &column.head;
     let value = column.cells.first().map_or("-", Cell::text);
+    // Only rounds are whole numbers.
+    let name = if value == "1" { name.trim_end_matches('s') } else { name.as_str() };
     if unit.is_empty() { format!("{value} {name}") } else { format!("{name} {value} {unit}") }
 }
 
@@ -324,13 +329,13 @@ pub(super) fn remarks(report: &Report, arms: &Arms) -> Vec<String> {
                 "unclear: no difference seen; in each, one {} would have been seen in about 9 of 10 such comparisons",
                 could_be_seen(most)
             ),
-            None => format!("unclear: no difference seen in {} rounds", one.pairs),
+            None => format!("unclear: no difference seen in {}", counted(one.pairs, "round")),
         });
     }
     if let Some(one) = comparisons.iter().find(|one| one.verdict == Verdict::TooFewRounds) {
         lines.push(format!(
-            "{} rounds cannot show any difference; {} arms in {} quantities at {} % confidence need {}",
-            one.pairs,
+            "{} cannot show any difference; {} arms in {} quantities at {} % confidence need {}",
+            counted(one.pairs, "round"),
             report.arms.len(),
             compared(report).len(),
             level(report.schedule.confidence),

@@ -3,14 +3,17 @@
 
 use std::fmt::Write;
 
-use flyball_text::columns::{Painter, Style, one_line};
+use flyball_text::{
+    columns::{Painter, Style, one_line},
+    counted,
+};
 
 use super::{
     arms::Arms,
     best::conclusion,
     effects::effects,
     parts::{
-        Screen, confidence, could_be_seen, difference, extent, how, more_rounds, rounds_needed, style,
+        Screen, confidence, could_be_seen, difference, ended, extent, how, more_rounds, rounds_needed, style,
         typical,
     },
     table::{differences, medians},
@@ -106,8 +109,9 @@ fn alone(arm: &ArmReport) -> Option<String> {
     let deviation = found.deviation.map_or_else(String::new, |deviation| format!(" ± {}", number(deviation)));
     let (name, unit) = (&found.metric.name, &found.metric.unit);
     Some(format!(
-        "{}: {name} {median} {unit} (median), from {low} to {high}; mean {mean}{deviation} in {} rounds.",
-        arm.name, arm.rounds
+        "{}: {name} {median} {unit} (median), from {low} to {high}; mean {mean}{deviation} in {}.",
+        arm.name,
+        counted(arm.rounds, "round")
     ))
 }
 
@@ -128,7 +132,7 @@ fn head(report: &Report, out: &mut String) -> std::fmt::Result {
     writeln!(out, "machine   {}", one_line(report.machine.summary()))?;
     let schedule = &report.schedule;
     let length = match schedule.length {
-        Length::Rounds(rounds) => format!("{rounds} blocks"),
+        Length::Rounds(rounds) => counted(rounds, "block"),
         Length::Search { most, .. } => format!("a search of at most {most} rounds"),
         Length::Until { decided: true, most, .. } => format!("blocks until decided, {most} at most"),
         Length::Until { half_width, most, .. } => {
@@ -137,12 +141,10 @@ fn head(report: &Report, out: &mut String) -> std::fmt::Result {
     };
     writeln!(
         out,
-        "schedule  {length}, {} (seed {}), {} warm-up, {} s cool-down",
-        if let [_] = report.arms[..] {
-            "1 arm".to_owned()
-        } else {
-            format!("{} arms in random order", report.arms.len())
-        },
+        "schedule  {length}{}, {}{} (seed {}), {} warm-up, {} s cool-down",
+        ended(schedule),
+        counted(report.arms.len(), "arm"),
+        if report.arms.len() > 1 { " in random order" } else { "" },
         schedule.seed,
         schedule.warm_up,
         schedule.cool_down
@@ -318,10 +320,9 @@ fn verdict(report: &Report, comparison: &Comparison) -> String {
             format!("{arm}: {name} unclear ({ends}): no difference seen{typical}{shows}{more} ({p}{how}).")
         }
         Verdict::TooFewRounds => format!(
-            "{arm}: {name} needs {} rounds to be compared with {base}; {} round{} measured {}{how}.",
+            "{arm}: {name} needs {} rounds to be compared with {base}; {} measured {}{how}.",
             rounds_needed(report, comparison),
-            comparison.pairs,
-            if comparison.pairs == 1 { "" } else { "s" },
+            counted(comparison.pairs, "round"),
             percent(comparison.change)
         ),
     }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use flyball_compare::{BootedArms, RunSeeds, arms};
 use flyball_host::Host;
 use flyball_measure::{Hook, Manifest, Program, RefusedArm, Schedule, WorkloadNote};
-use flyball_text::span;
+use flyball_text::{counted, span};
 
 use crate::{
     change,
@@ -71,7 +71,8 @@ pub(super) fn dry_run(context: &Context, host: &dyn Host, manifest: &Manifest) -
     // Arms that wait for a boot have no place in this boot's order, as in the comparison itself.
     let runnable: Vec<usize> = (0..arms.len()).filter(|arm| arms[*arm].needs_boot.is_none()).collect();
     let schedule = &manifest.schedule;
-    let rounds_at_most = schedule.rounds(runnable.len());
+    // Of blocks that take no time.
+    let rounds_at_most = fixed(schedule, f64::MIN_POSITIVE).rounds(runnable.len());
     // A search chooses the commits of each block by the rounds before it.
     let blocks = if manifest.bisect.is_some() { 0 } else { schedule.warm_up + schedule.most() };
     let order: Vec<Vec<String>> = (0..blocks)
@@ -84,8 +85,15 @@ pub(super) fn dry_run(context: &Context, host: &dyn Host, manifest: &Manifest) -
     Ok(Exit::Done)
 }
 
+/// The schedule after a warm-up whose blocks took so long.
+fn fixed(schedule: &Schedule, block_seconds: f64) -> Schedule {
+    let mut fixed = schedule.clone();
+    fixed.fix_rounds(Some(block_seconds));
+    fixed
+}
+
 fn render(manifest: &Manifest, preview: &DryRun<'_>) -> String {
-    let DryRun { schedule, arms, rounds_at_most, pause_seconds, order, .. } = preview;
+    let DryRun { schedule, arms, rounds_at_most, order, .. } = preview;
     let mut out = String::new();
     if let Some(quiet) = &manifest.quiet {
         let _ = writeln!(out, "quiet ({}, CPUs {}): {}", quiet.level, quiet.cpus, quiet.settings.join(" "));
@@ -158,13 +166,21 @@ fn render(manifest: &Manifest, preview: &DryRun<'_>) -> String {
     }
     // How long the workload takes is not known before it has run: three examples instead of a
     // guess.
-    let each = |seconds: f64| span::words(*rounds_at_most as f64 * seconds + pause_seconds);
+    let arms = order.first().map_or(0, Vec::len);
+    let [second, ten, minute] = [1.0, 10.0, 60.0].map(|seconds| duration(schedule, arms, seconds));
+    let rounds = counted(*rounds_at_most, "round");
     let _ = writeln!(
         out,
-        "\nat most {rounds_at_most} rounds: {} if a round takes 1 s, {} if 10 s, {} if a minute",
-        each(1.0),
-        each(10.0),
-        each(60.0)
+        "\nat most {rounds}: {second} if a round takes 1 s, {ten} if 10 s, {minute} if a minute"
     );
     out
+}
+
+/// How long a session of so many arms is at most if each round takes so many seconds.
+fn duration(schedule: &Schedule, arms: usize, seconds: f64) -> String {
+    let round = seconds + schedule.cool_down;
+    let all = fixed(schedule, round * arms as f64).rounds(arms) as f64 * round;
+    // Two blocks run, however long they take.
+    let least = ((schedule.warm_up + 2) * arms) as f64 * round;
+    span::words(all.min(schedule.most_seconds.unwrap_or(all).max(least)))
 }

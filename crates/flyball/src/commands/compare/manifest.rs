@@ -11,6 +11,8 @@ use flyball_measure::{
     stats::{self, Test},
 };
 
+use flyball_text::counted;
+
 use super::{
     args::{Args, Until},
     rounds::{Ignored, RoundArgs},
@@ -91,7 +93,8 @@ pub(super) fn least_seconds(args: &Args, manifest: &Manifest) -> Option<f64> {
 fn note_too_few(rounds: usize, arms: usize, confidence: f64, needed: usize) {
     if rounds < needed && arms > 1 {
         eprintln!(
-            "note: {rounds} rounds of {arms} arms cannot show a difference at {} % confidence; at least {needed} are needed",
+            "note: {} of {arms} arms cannot show a difference at {} % confidence; at least {needed} are needed",
+            counted(rounds, "round"),
             render::level(confidence)
         );
     }
@@ -170,6 +173,7 @@ pub(in crate::commands) fn manifest(
             timeout: None,
             least_seconds: None,
             most_seconds: None,
+            ended_by_time: false,
             limits: Vec::new(),
         },
         boots: Vec::new(),

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use flyball_measure::{Event, Length, Manifest, Schedule};
-use flyball_text::span;
+use flyball_text::{counted, span};
 
 use crate::terminal;
 
@@ -30,17 +30,14 @@ impl Progress {
         let most = match length {
             Length::Rounds(blocks) => {
                 let at_least = if manifest.schedule.least_seconds.is_some() { "at least " } else { "" };
-                format!("{at_least}{blocks} counted blocks")
+                format!("{at_least}{}", counted(*blocks, "counted block"))
             }
-            Length::Until { most, .. } => format!("at most {most} counted blocks"),
-            Length::Search { most, .. } => format!("at most {most} counted rounds"),
+            Length::Until { most, .. } => format!("at most {}", counted(*most, "counted block")),
+            Length::Search { most, .. } => format!("at most {}", counted(*most, "counted round")),
         };
         let pauses =
             if *cool_down > 0.0 { format!(", each after a pause of {cool_down} s") } else { String::new() };
-        let arms = match manifest.arms.len() {
-            1 => "one arm".to_owned(),
-            count => format!("{count} arms"),
-        };
+        let arms = counted(manifest.arms.len(), "arm");
         let plan = format!("{warm_up} warm-up and {most} of {arms}{pauses}");
         let is_search = matches!(length, Length::Search { .. });
         let most = manifest.schedule.most_seconds.unwrap_or(f64::INFINITY);
@@ -51,11 +48,15 @@ impl Progress {
         match event {
             // Later rounds begin right where the one before ended, and that line is still true.
             Event::Begin { arm, done: 0, of } => {
-                eprintln!("flyball: {of} rounds: {}", self.plan);
+                eprintln!("flyball: {}: {}", counted(*of, "round"), self.plan);
                 terminal::redraw(&line(0, *of, &arm.name));
             }
             Event::Begin { .. } => {}
-            Event::TimeUp { blocks } => {
+            Event::TimeUp { blocks, beyond } if *beyond > 0.0 => {
+                let beyond = span::words(*beyond);
+                eprintln!("flyball: the last blocks went {beyond} beyond --max-time; {blocks} count");
+            }
+            Event::TimeUp { blocks, .. } => {
                 eprintln!("flyball: another block would go beyond --max-time; {blocks} count");
             }
             Event::CleanUp => eprintln!("flyball: stopping: --cleanup runs, and Ctrl-C ends it"),
