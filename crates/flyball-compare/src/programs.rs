@@ -55,7 +55,7 @@ pub struct ProgramArgs {
     pub shell: Option<String>,
 
     /// Run programs without a shell, which is the default.
-    #[arg(short = 'N', long, conflicts_with = "shell", hide_short_help = true)]
+    #[arg(short = 'N', long, hide_short_help = true)]
     pub no_shell: bool,
 
     /// Server that runs during each round, started in the arm's directory. COMMAND after -- is the
@@ -287,7 +287,10 @@ impl ProgramArgs {
         if count > Arm::MAX {
             return Err(ArmError::Many(count).into());
         }
-        let plain = shared && servers.is_empty() && parameters.is_empty() && self.directories.is_empty();
+        // A command alone is one program.
+        let is_alone = settings.is_empty() && rows.is_empty() && !command.is_empty();
+        let is_one = servers.is_empty() && parameters.is_empty() && self.directories.is_empty();
+        let plain = shared && is_one && !is_alone;
         // A workload that all arms share is the comparison's, and arms are settings alone.
         let variants = if plain {
             vec![(String::new(), None)]
@@ -298,11 +301,8 @@ impl ProgramArgs {
             return Err(ProgramError::NoProgram { option: "--command-name" });
         }
         if !plain && shared && command.is_empty() {
-            let option = match (servers.is_empty(), parameters.is_empty()) {
-                (false, _) => "--serve",
-                (_, true) => "--in",
-                (_, false) => "--parameter",
-            };
+            let unserved = if parameters.is_empty() { "--in" } else { "--parameter" };
+            let option = if servers.is_empty() { unserved } else { "--serve" };
             return Err(ProgramError::NoProgram { option });
         }
         let under = match (settings.is_empty() && rows.is_empty(), plain) {
@@ -644,11 +644,12 @@ fn check(arms: &[Arm]) -> Result<(), ArmError> {
 
 /// Numbers arms that have the same name: the same program twice is a comparison with itself.
 fn distinguish(arms: &mut [Arm]) {
-    for index in 1..arms.len() {
-        let name = arms[index].name.clone();
-        let earlier = arms[..index].iter().filter(|arm| arm.program.is_some() && arm.name == name).count();
-        if earlier > 0 && arms[index].program.is_some() {
-            arms[index].name = format!("{name} #{}", earlier + 1);
+    let mut known = BTreeMap::new();
+    for arm in arms.iter_mut().filter(|arm| arm.program.is_some()) {
+        let count = known.entry(arm.name.clone()).or_insert(0);
+        *count += 1;
+        if *count > 1 {
+            arm.name = format!("{} #{count}", arm.name);
         }
     }
 }
@@ -680,7 +681,8 @@ mod tests {
             names(&words(&["now", "governor=performance"]), &[], &["make"]).unwrap(),
             ["now", "governor=performance"]
         );
-        assert_eq!(names(&words(&["true", "true"]), &[], &[]).unwrap(), ["true", "true #2"]);
+        assert_eq!(names(&words(&["true"; 3]), &[], &[]).unwrap(), ["true", "true #2", "true #3"]);
+        assert_eq!(names(&ProgramArgs::default(), &[], &["./cmd", "a"]).unwrap(), ["./cmd a"]);
         for (list, want) in [
             (&["nosuchprogram", "true"][..], "neither a program nor a setting"),
             (&["FOO=1 true", "true"], "no knob 'FOO'"),

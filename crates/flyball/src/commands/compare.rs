@@ -26,7 +26,7 @@ use flyball_control::quiet::{QuietOptions, QuietPlan};
 use flyball_host::{CommandKnob, Host, Launch, Process};
 use flyball_measure::{
     Arm, Blocks, Conductor, Correction, End, Hook, HookRunner, Manifest, MeasureError, Meters, PowerCommand,
-    QuietNote, RunDirectory, Stop, Workload,
+    QuietNote, RecordError, RunDirectory, Stop, Workload,
 };
 use flyball_process::User;
 
@@ -133,7 +133,12 @@ fn create(args: &Args, kind: &str, manifest: Manifest, user: Option<User>) -> Re
                 .reworded(|message| format!("{message}\nhint: -o DIR puts the results elsewhere"))
         });
     };
-    Ok(RunDirectory::create(path, manifest, user)?)
+    RunDirectory::create(path, manifest, user).map_err(|error| match &error {
+        RecordError::Io { what: "make", cause, .. } if cause.kind() != std::io::ErrorKind::StorageFull => {
+            Failure::usage(error)
+        }
+        _ => error.into(),
+    })
 }
 
 /// Returns the arms, and the workload that they share or the shared parts of their own programs.
@@ -149,6 +154,9 @@ fn arms_and_workload(
         return Err(Failure::usage(
             "--max-rounds bounds --until and --bisect; without them --rounds says how many blocks run",
         ));
+    }
+    if programs.no_shell && programs.shell.is_some() {
+        return Err(Failure::usage("--no-shell and --shell exclude each other"));
     }
     let is_built_in = args.workload.workload.is_some() || args.workload.model.is_some();
     if args.workload.amount.is_some() && !is_built_in {
@@ -416,6 +424,9 @@ pub(super) fn failure(error: MeasureError, kept: Option<&Path>) -> Failure {
         }
         MeasureError::Failed { failure, .. } if failure.starts_with("it did not end within ") => {
             "\nhint: --timeout sets this limit, --ignore-failure skips such rounds"
+        }
+        MeasureError::OtherOutput { .. } => {
+            "\nhint: diff shows where; threads may print in another order each time"
         }
         _ => "",
     };

@@ -196,7 +196,6 @@ fn what_goes_wrong_with_programs_is_told() {
         (&["./old", "NOSUCH=1"], 2, "no knob 'NOSUCH'"),
         (&["./old", "governor=performance"], 2, "--matrix"),
         (&["./old", "--rounds", "3"], 0, "./old: wall time 0."),
-        (&["--", "./old"], 2, "two arms"),
         (&["./old", "./old", "--shell=none", "--rounds", "1"], 0, "1 round"),
         (&["./old", "./old", "--prepare", "exit 3"], 1, "--prepare failed (exit 3)"),
         (&["./old", "./old", "--setup", "exit 3"], 1, "to continue: flyball compare --resume run"),
@@ -222,7 +221,7 @@ fn what_goes_wrong_with_programs_is_told() {
         (&["--bisect", "a..b", "--suite", "go", "--", "./old"], 2, "cannot be used with"),
         (&["./old", "./odd", "--suite", "go", "--metric", "time"], 2, "cannot be used with"),
         (&["./old", "./odd", "--suite", "nosuch"], 2, "google-benchmark"),
-        (&["./old", "./odd", "--same-output"], 1, "output differs"),
+        (&["./old", "./odd", "--same-output"], 1, "hint: diff shows where"),
         (&["--parameter", "n=1..200", "./old {n}"], 2, "200 arms"),
         (&["--parameter", "n=1..3", "./old"], 2, "no command has {n}"),
         (&["--in", "nosuch,old", "--", "./old"], 2, "--in nosuch"),
@@ -240,6 +239,29 @@ fn what_goes_wrong_with_programs_is_told() {
     let words = ["compare", "--output", "null", "./old", "./odd"];
     let ran = Ran::of(flyball!().args(words).current_dir(place.path()));
     assert!(ran.code == 2 && ran.err.contains("write ./null"), "{}", ran.text());
+}
+
+#[test]
+fn lengths_and_names_of_programs_are_told() {
+    let place = Place::new(&[("old", "echo a")]);
+    for (words, code, want) in [
+        (&["--rounds", "3", "--", "./old"][..], 0, "./old: wall time 0."),
+        (&["./old", "./old", "./old", "--rounds", "1"], 0, "./old #3"),
+        (&["-N", "-S", "none", "./old", "--rounds", "1"], 0, "in 1 round."),
+        (&["-N", "-S", "sh", "./old"], 2, "exclude each other"),
+        (&["sleep 0.2", "--max-time", "300ms"], 0, "beyond --max-time; 2 count"),
+        (&["sleep 0.2", "--max-time", "300ms"], 0, "2 blocks, ended by --max-time, 1 arm"),
+        (&["./old", "-n"], 0, "at most 201 rounds: 16 s if"),
+        (&["./old", "-n", "--rounds", "1000", "--max-time", "5s"], 0, "at most 1001 rounds: 5 s if"),
+    ] {
+        let _ = fs::remove_dir_all(place.path().join("run"));
+        let ran = place.compare(words);
+        assert!(ran.code == code && ran.text().contains(want), "{words:?}: {}", ran.text());
+        let is_plural = |noun: &&str| ran.text().contains(&format!(" 1 {noun}s"));
+        assert_eq!(["round", "block", "arm"].into_iter().find(is_plural), None, "{words:?}: {}", ran.text());
+    }
+    let ran = Ran::of(flyball!().args(["compare", "./old", "-o", "/proc/x"]).current_dir(place.path()));
+    assert!(ran.code == 2 && ran.err.contains("cannot make /proc/x"), "{}", ran.text());
 }
 
 /// As many rounds as take 3 s, by the time of the warm-up; and other forms in place of the text.

@@ -39,8 +39,9 @@ pub(super) fn run(context: &Context, host: &dyn Host, args: &Args, range: &str) 
     // The arms of settings are replaced by those of commits.
     let mut one_arm = args.clone();
     one_arm.programs.aa = true;
-    let (_, workload) = arms_and_workload(host, &one_arm, &[])?;
-    let arms = arms(&repository, &workload.command.argv);
+    let (programs, workload) = arms_and_workload(host, &one_arm, &[])?;
+    let argv = programs.first().and_then(|arm| arm.program.as_ref()).map_or(&[][..], |program| &program.argv);
+    let arms = arms(&repository, argv);
     // Blocks of two rounds.
     let length = Length::Search { most: 2 * args.max_rounds(), cut: None };
     let mut manifest = manifest(host, &args.measuring, length, arms, &workload);
