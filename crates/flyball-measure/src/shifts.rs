@@ -154,6 +154,12 @@ pub fn season(values: &[f64]) -> Option<f64> {
     (best >= OF_ALL * total && best >= OF_MOVEMENT * (total - scatter)).then_some(count / cycles)
 }
 
+/// Returns how many runs at an end of `count` are too few to be a change by themselves, however far
+/// they lie.
+pub fn too_few_at_end(count: usize, options: &Options) -> usize {
+    temporary::too_few_at_end(count, options)
+}
+
 /// Finds the shifts of a series, in order.
 pub fn find(values: &[f64], options: &Options) -> Vec<Shift> {
     if values.iter().any(|value| !value.is_finite()) {

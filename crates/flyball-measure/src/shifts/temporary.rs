@@ -51,13 +51,24 @@ pub(super) fn glitch(values: &[f64], options: &Options) -> Option<(Range<usize>,
                 let [low, high] = [others[0], others[others.len() - 1]].map(|run| values[run]);
                 let gap = if is_high == 1 { values[few[0]] - high } else { low - values[few[length - 1]] };
                 let (from, to) = (*few.iter().min()?, *few.iter().max()? + 1);
-                let orders = (1..=length).map(|i| (count - length + i) as f64 / i as f64).product::<f64>();
-                (gap > high - low && to - from == length)
-                    .then(|| (from..to, (count - length + 1) as f64 / orders))
+                (gap > high - low && to - from == length).then(|| (from..to, neighbours(count, length)))
             })
     };
     let found = (3..=2 * options.shortest).filter(|length| 4 * length < count).find_map(of_length);
     found.filter(|(_, p)| *p <= options.alpha * OF_GLITCHES)
+}
+
+/// The probability that so many runs are neighbours in a random order.
+fn neighbours(count: usize, length: usize) -> f64 {
+    let orders = (1..=length).map(|i| (count - length + i) as f64 / i as f64).product::<f64>();
+    (count - length + 1) as f64 / orders
+}
+
+/// Returns how many runs at an end are too few to be a glitch, however far they lie.
+pub(super) fn too_few_at_end(count: usize, options: &Options) -> usize {
+    let is_found =
+        |length: &usize| 4 * length < count && neighbours(count, *length) <= options.alpha * OF_GLITCHES;
+    (3..options.shortest).find(is_found).unwrap_or(options.shortest) - 1
 }
 
 /// The range that differs most on the grid, and the number of ranges on it.

@@ -241,6 +241,29 @@ fn few_far_runs_at_an_end_are_a_step() {
     assert!(named >= 40, "{named}");
 }
 
+#[test]
+fn one_run_more_than_too_few_at_an_end_is_found() {
+    let options = Options::default();
+    assert_eq!([20, 37, 38, 60, 110, 111].map(|count| too_few_at_end(count, &options)), [4, 4, 3, 3, 3, 2]);
+    for count in [20, 60, 120] {
+        let few = too_few_at_end(count, &options);
+        let found = |last: usize| {
+            let is_found = |seed: &u64| {
+                let mut values = noise(40_000 + seed, count);
+                values[count - last..].iter_mut().for_each(|value| *value += 50.0);
+                !find(&values, &options).is_empty()
+            };
+            (0..10).filter(is_found).count()
+        };
+        let (seldom, mostly) = (found(few), found(few + 1));
+        println!(
+            "{count} runs: {few} far ones at the end {seldom} of 10, {} of them {mostly} of 10",
+            few + 1
+        );
+        assert!(seldom <= 2 && mostly >= 8, "{count} runs: {seldom}, {mostly}");
+    }
+}
+
 /// Two values that differ in their last digits, one of them more often in the middle.
 #[test]
 fn a_change_that_no_median_shows_is_not_a_shift() {

@@ -67,6 +67,9 @@ pub(crate) struct Found {
     /// standard deviations of the runs on either side. Only if runs look independent.
     #[serde(skip)]
     finds: Option<f64>,
+    /// A change in so many last runs is seldom found, however far they lie.
+    #[serde(skip)]
+    too_few_at_end: usize,
     shifts: Vec<Explained>,
 }
 
@@ -91,6 +94,7 @@ pub(crate) fn look(series: &Series, options: &Options) -> Found {
         runs: series.values.len(),
         season,
         finds: shifts::found_from(&series.values).filter(|_| season.is_none()),
+        too_few_at_end: shifts::too_few_at_end(series.values.len(), options),
         shifts,
     }
 }
@@ -180,11 +184,9 @@ pub(crate) fn render(found: &Found) -> String {
             });
             writeln!(
                 out,
-                "{}: no shift found in {} runs (a change in the last {} runs, or a short one, is found only if it is far \
-                 from other runs{lasting})",
-                found.name,
-                found.runs,
-                Options::default().shortest - 1
+                "{}: no shift found in {} runs (a change in the last {} runs is seldom found, a short one only if it is far \
+                 from other runs, and several changes may hide each other{lasting})",
+                found.name, found.runs, found.too_few_at_end
             )
         };
         return out;

@@ -121,7 +121,8 @@ pub(super) fn shifts(answer: &Answer) -> String {
         if answer.series > 0 {
             let _ = writeln!(
                 out,
-                "no shift found in {} (one in the last runs, or no larger than the waves of a series, may not be found)",
+                "no shift found in {} (one in the last runs, slow over a third of the runs, one of several in a series, or no \
+                 larger than the waves of a series, may not be found)",
                 count(answer.series, "series", "series")
             );
         }
