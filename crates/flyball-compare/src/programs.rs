@@ -739,7 +739,7 @@ mod tests {
         assert_eq!(design.arms[2].name, "true again");
         assert!(design.arms[2].control && design.arms[2].program == design.arms[0].program);
         let alone = ProgramArgs { aa: true, ..ProgramArgs::default() };
-        assert_eq!(names(&alone, &[], &["make"]).unwrap(), ["now", "now again"]);
+        assert_eq!(names(&alone, &[], &["make"]).unwrap(), ["make", "make again"]);
     }
 
     #[test]
