@@ -49,6 +49,7 @@ const FILES: &[&str] = &[
     "/proc/version",
     "/proc/modules",
     "/proc/stat",
+    "/proc/uptime",
     "/sys/devices/cpu_core/cpus",
     "/sys/devices/cpu_atom/cpus",
     "/sys/devices/cpu_lowpower/cpus",
