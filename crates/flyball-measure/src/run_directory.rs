@@ -16,6 +16,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::{
+    fs::{FlockOperation, fcntl_lock},
+    io::Errno,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -581,7 +585,8 @@ impl RunDirectory {
         })
     }
 
-    /// Opens the log for appending; what is left of a line cut short is cut off first.
+    /// Opens the log for appending; what is left of a line cut short is cut off first. Refuses a log
+    /// that another process adds to, or has added to since it was read: blocks would have rounds twice.
     fn open_log(&mut self) -> Result<(), RecordError> {
         let path = self.path.join("rounds.jsonl");
         let fail = |cause| RecordError::Io { what: "write", path: path.clone(), cause };
@@ -589,8 +594,16 @@ impl RunDirectory {
         // Appending: each line goes to the end, whatever another process has done to the file.
         let mut file =
             flyball_files::open_output(&path, flyball_files::Opening::Append, 0o666).map_err(fail)?;
+        // A lock of the process, which may read its own directory a second time.
+        let locked = fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive);
         let mut bytes = Vec::new();
         io::Read::read_to_end(&mut file, &mut bytes).map_err(fail)?;
+        let lines = bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
+        let rounds = lines.filter(|line| !line.iter().all(u8::is_ascii_whitespace)).count();
+        // A file system without locks has the second test alone.
+        if matches!(locked, Err(Errno::AGAIN | Errno::ACCESS)) || rounds != self.rounds.len() {
+            return Err(fail(io::Error::other("another flyball adds rounds to this directory")));
+        }
         if bytes.last().is_some_and(|last| *last != b'\n') {
             // Otherwise the next round would be appended to the torn line, and both would be
             // unreadable.
@@ -841,6 +854,20 @@ pub(crate) mod tests {
             assert_eq!(again.rounds.len(), whole + 1);
             assert_eq!(again.warnings, Vec::<String>::new());
         }
+    }
+
+    #[test]
+    fn two_writers_do_not_mix_their_rounds() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("run");
+        let mut manifest = manifest(&["a", "b"]);
+        manifest.boots.push(boot(&[0, 1]));
+        let mut first = RunDirectory::create(&path, manifest, None).expect("it can be made");
+        let mut second = RunDirectory::open(&path).expect("it can be read");
+        first.append(round(0, 0, 1.0)).expect("it can be written");
+        let error = second.append(round(0, 0, 2.0)).expect_err("a round was added").to_string();
+        assert!(error.contains("another flyball adds rounds"), "{error}");
+        assert_eq!(RunDirectory::open(&path).expect("it can be read").rounds.len(), 1);
     }
 
     #[test]
