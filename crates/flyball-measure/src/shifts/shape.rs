@@ -17,8 +17,57 @@ const GRID: usize = 120;
 /// others on their side.
 const FEWEST: usize = 3;
 
-/// The runs over which the change goes: empty at `split` for a step.
+/// The runs over which the change goes: empty at `split` for a step. Of two steps to the same side,
+/// which fit a ramp roughly, the larger one.
 pub(super) fn of(values: &[f64], split: usize, shortest: usize) -> Range<usize> {
+    let ramp = of_one(values, split, shortest);
+    let steps = two_steps(values, &ramp, shortest).filter(|steps| steps.gain > 3.0);
+    steps.map_or(ramp, |steps| {
+        let larger = if steps.share < 0.5 { steps.runs.end } else { steps.runs.start };
+        larger..larger
+    })
+}
+
+/// Two steps to the same side.
+struct Steps {
+    /// The runs between them.
+    runs: Range<usize>,
+    /// The first one's share of both.
+    share: f64,
+    /// How much better than the ramp they fit: the logarithm of the ratio of squares, by Schwarz's
+    /// price of a number.
+    gain: f64,
+}
+
+fn two_steps(values: &[f64], ramp: &Range<usize>, shortest: usize) -> Option<Steps> {
+    let count = values.len();
+    if ramp.is_empty() || count < 4 * shortest {
+        return None;
+    }
+    let sums = Sums::of(&clipped(values));
+    let stride = count.div_ceil(GRID);
+    let mut best: Option<(Range<usize>, f64, f64)> = None;
+    for from in (shortest..count - shortest).step_by(stride) {
+        for to in (from + shortest..=count - shortest).step_by(stride) {
+            let Some((share, rest)) = sums.of_steps(&(from..to)) else { continue };
+            if best.as_ref().is_none_or(|(.., least)| rest < *least) {
+                best = Some((from..to, share, rest));
+            }
+        }
+    }
+    let (runs, share, rest) = best?;
+    Some(Steps { runs, share, gain: gain(sums.rest(ramp), rest, count) })
+}
+
+/// How much better the second fit is, by Schwarz's price of one more number. Three times the price
+/// is asked for: neighbours are often similar, and what has fewer numbers is the simpler description.
+fn gain(simple: f64, other: f64, count: usize) -> f64 {
+    let ratio = simple / other.max(f64::MIN_POSITIVE);
+    (count as f64) * ratio.ln() / (count as f64).ln()
+}
+
+/// The same with one step or ramp.
+fn of_one(values: &[f64], split: usize, shortest: usize) -> Range<usize> {
     let count = values.len();
     let split = step_near(values, split, shortest);
     let step = split..split;
@@ -42,11 +91,7 @@ pub(super) fn of(values: &[f64], split: usize, shortest: usize) -> Range<usize> 
             }
         }
     }
-    let of_step = sums.rest(&step);
-    // Schwarz's criterion for one more number, three times over: neighbours are often similar, and
-    // a step is the simpler description.
-    let pays = of_step / best.1.max(f64::MIN_POSITIVE);
-    if best.0.is_empty() || (count as f64) * pays.ln() <= 3.0 * (count as f64).ln() {
+    if best.0.is_empty() || gain(sums.rest(&step), best.1, count) <= 3.0 {
         return step;
     }
     // A level of a few runs at either end is part of the ramp.
@@ -73,7 +118,16 @@ pub(super) fn step_near(values: &[f64], split: usize, shortest: usize) -> usize 
 
 /// How far each run has gone from the first level to the second, by the step or ramp near `split`.
 pub(super) fn shares(values: &[f64], split: usize, shortest: usize) -> Vec<f64> {
-    shares_of(&of(values, split, shortest), values.len())
+    let ramp = of_one(values, split, shortest);
+    // Runs that resemble their neighbours fit two steps too, so these must fit far better here.
+    match two_steps(values, &ramp, shortest).filter(|steps| steps.gain > 9.0) {
+        Some(Steps { runs, share, .. }) => {
+            let gone =
+                |run: usize| if run < runs.start { 0.0 } else { if run < runs.end { share } else { 1.0 } };
+            (0..values.len()).map(gone).collect()
+        }
+        None => shares_of(&ramp, values.len()),
+    }
 }
 
 fn shares_of(ramp: &Range<usize>, count: usize) -> Vec<f64> {
@@ -157,6 +211,18 @@ impl Sums {
             sums.moment.push(moment);
         }
         sums
+    }
+
+    /// The share of the first of two steps at the ends of these runs, if both go to the same side, and
+    /// what they leave unexplained.
+    fn of_steps(&self, runs: &Range<usize>) -> Option<(f64, f64)> {
+        let count = self.value.len() - 1;
+        let part = |from: usize, to: usize| (self.value[to] - self.value[from], (to - from) as f64);
+        let parts = [part(0, runs.start), part(runs.start, runs.end), part(runs.end, count)];
+        let [first, between, last] = parts.map(|(sum, count)| sum / count);
+        let share = (between - first) / (last - first);
+        let explained: f64 = parts.iter().map(|(sum, count)| sum * sum / count).sum();
+        (0.0 < share && share < 1.0).then(|| (share, (self.square - explained).max(0.0)))
     }
 
     /// What a ramp over these runs leaves unexplained: the sum of squares around the best levels.

@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use super::{Chance, OF_GLITCHES, Options, permutation_test, shape};
+use crate::stats;
 
 /// Number of places on the grid of ends: about 2000 pairs, whatever the length of the series.
 const GRID: usize = 64;
@@ -23,6 +24,13 @@ pub(super) fn test(
     let shortest = options.shortest;
     let stride = count.div_ceil(GRID).max(1);
     let (coarse, score) = best(scores, shortest, stride)?;
+    let inside = stats::mean(&scores[coarse.clone()])?;
+    let away = [&scores[..coarse.start], &scores[coarse.end..]]
+        .map(|part| stats::mean(part).map_or(0.0, |mean| mean - inside));
+    // A step near one end of the range and chance at the other go nowhere and back.
+    if away[0] * away[1] <= 0.0 || 3.0 * away[0].abs().min(away[1].abs()) < away[0].abs().max(away[1].abs()) {
+        return None;
+    }
     let p = permutation_test(scores, chance, rng, |shuffled| {
         best(shuffled, shortest, stride).is_some_and(|(_, other)| other >= score)
     })?;

@@ -241,6 +241,26 @@ fn few_far_runs_at_an_end_are_a_step() {
     assert!(named >= 40, "{named}");
 }
 
+/// Two steps to the same side fit a ramp better than one step, and no ramp.
+#[test]
+fn two_steps_are_not_slow() {
+    for size in [3.0, 10.0, 100.0] {
+        let (mut named, mut slow, mut false_ones) = (0, 0, 0);
+        for seed in 0..20 {
+            let mut values = noise(50_000 + seed, 100);
+            values[30..].iter_mut().for_each(|value| *value += size);
+            values[70..].iter_mut().for_each(|value| *value += size);
+            let shifts = find(&values, &Options::default());
+            let is_at = |shift: &Shift, at: usize| shift.at.abs_diff(at) <= 5;
+            slow += shifts.iter().filter(|shift| shift.form == Form::Drift).count();
+            named += shifts.iter().filter(|shift| is_at(shift, 30) || is_at(shift, 70)).count();
+            false_ones += shifts.iter().filter(|shift| !is_at(shift, 30) && !is_at(shift, 70)).count();
+        }
+        println!("{size} deviations each: {named} of 40 named, {slow} slow, {false_ones} elsewhere");
+        assert!(named >= 36 && slow == 0 && false_ones <= 1, "{size}");
+    }
+}
+
 #[test]
 fn one_run_more_than_too_few_at_an_end_is_found() {
     let options = Options::default();
