@@ -206,7 +206,10 @@ pub(super) fn answers(
             let verdict = limit.verdict(found.as_ref(), is_withheld);
             // Slower arms may have done less in the same time.
             let is_unlike = is_missing || is_fixed_time && quantity != Some(Some(Quantity::PeakMemory));
-            let is_known = !is_unlike || verdict == GateVerdict::Over;
+            // And faster ones use more of what work takes.
+            let is_of_work =
+                is_fixed_time && !matches!(quantity, Some(Some(Quantity::Time | Quantity::PeakMemory)));
+            let is_known = !is_unlike || verdict == GateVerdict::Over && !is_of_work;
             let verdict = if is_known { verdict } else { GateVerdict::CannotTell };
             let case = case.filter(|_| is_known);
             let (interval, step) =
@@ -341,10 +344,11 @@ mod tests {
     #[test]
     fn limits_compare_the_same_work() {
         let rate = Metric::new("rate", "ops/s", Better::Higher);
-        let [time, energy] = [Quantity::Time, Quantity::Energy];
+        let [time, energy, cpu] = [Quantity::Time, Quantity::Energy, Quantity::CpuTime];
         assert_eq!((time.of_work(&rate), energy.of_work(&rate)), (None, Some(Quantity::WorkEnergy)));
         let suite = Metric::suite("s", Better::Lower);
         assert_eq!((time.of_work(&suite), energy.of_work(&suite)), (None, None));
+        assert_eq!((cpu.of_work(&rate), cpu.of_work(&suite)), (None, None));
     }
 
     #[test]

@@ -104,8 +104,12 @@ impl Quantity {
     /// The quantity that compares the same work of arms in place of this one, if there is one.
     pub(super) fn of_work(self, metric: &Metric) -> Option<Quantity> {
         match self {
-            Quantity::Energy | Quantity::PerWatt | Quantity::Time if metric.is_suite() => None,
-            Quantity::Time if metric.is_rate() => None,
+            Quantity::Energy | Quantity::PerWatt if metric.is_suite() => None,
+            Quantity::Time | Quantity::CpuTime | Quantity::User | Quantity::System
+                if metric.is_rate() || metric.is_suite() =>
+            {
+                None
+            }
             Quantity::Energy if metric.is_rate() => Some(Quantity::WorkEnergy),
             other => Some(other),
         }
