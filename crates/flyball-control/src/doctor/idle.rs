@@ -502,7 +502,6 @@ fn idle_governor(facts: &Facts) -> Option<Answer> {
 /// Reports CPUs that have spent a noticeable share of the time since boot in exits from a deep idle
 /// state. The share is inferred: from the mean rate since boot and the advertised latency.
 fn exit_latency(facts: &Facts) -> Option<Answer> {
-    let uptime = facts.read("/proc/uptime").ok()?.split(' ').next()?.parse::<f64>().ok()?;
     let folder = |cpu: u32| format!("/sys/devices/system/cpu/cpu{cpu}/cpuidle");
     let number = |path: String| facts.read(&path).ok().and_then(|text| text.parse::<u64>().ok()).ok_or(path);
     let root = folder(facts.online.first()?);
@@ -514,8 +513,15 @@ fn exit_latency(facts: &Facts) -> Option<Answer> {
             Err(path) => unseen = Some(path),
         }
     }
+    if deep.is_empty() && unseen.is_none() {
+        return None;
+    }
+    let uptime = facts.read("/proc/uptime").ok().and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
+    let Some(uptime) = uptime else {
+        return Some(unknown("/proc/uptime cannot be read"));
+    };
     // A mean over a boot that is still going on says nothing.
-    if (deep.is_empty() && unseen.is_none()) || uptime < 60.0 {
+    if uptime < 60.0 {
         return None;
     }
     // By CPU: the share of its time, and the state that took most of it.
@@ -549,10 +555,10 @@ fn exit_latency(facts: &Facts) -> Option<Answer> {
     let cpus: CpuList = noted.keys().copied().collect();
     Some(
         note(format!(
-            "CPU {worst} has left {name} {:.0} times a second since boot; at {latency} us each, waking took {:.1} % of its \
-             time (inferred), and at least 1 % on {}",
+            "CPU {worst} has left {name} {:.0} times a second since boot; at the advertised {latency} us each, waking took \
+             up to {:.1} % of its time (inferred), and 1 % or more on {}",
             *exits as f64 / uptime,
-            share * 100.0,
+            share.min(1.0) * 100.0,
             cpu_words(&cpus)
         ))
         .seen(format!("{path}/usage"), exits.to_string())
