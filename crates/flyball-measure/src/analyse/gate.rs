@@ -145,6 +145,13 @@ fn compared(
     Some(Comparison { interval, ..found })
 }
 
+/// Returns whether an answer about arms that did different work holds nevertheless: slower arms may
+/// have done less in the same time, and faster ones used more of what work takes.
+fn holds_of_other_work(verdict: GateVerdict, is_fixed_time: bool, quantity: Option<Quantity>) -> bool {
+    let is_of_work = is_fixed_time && !matches!(quantity, Some(Quantity::Time | Quantity::PeakMemory));
+    verdict == GateVerdict::Over && !is_of_work
+}
+
 /// Does the same as [`gate`] for arms and cases that are not in a report yet.
 pub(super) fn answers(
     manifest: &Manifest,
@@ -204,12 +211,8 @@ pub(super) fn answers(
             // With --until, answers are about the mean of the ratios, which every round changes.
             let is_typical = !until && any(is_uneven);
             let verdict = limit.verdict(found.as_ref(), is_withheld);
-            // Slower arms may have done less in the same time.
             let is_unlike = is_missing || is_fixed_time && quantity != Some(Some(Quantity::PeakMemory));
-            // And faster ones use more of what work takes.
-            let is_of_work =
-                is_fixed_time && !matches!(quantity, Some(Some(Quantity::Time | Quantity::PeakMemory)));
-            let is_known = !is_unlike || verdict == GateVerdict::Over && !is_of_work;
+            let is_known = !is_unlike || holds_of_other_work(verdict, is_fixed_time, quantity.flatten());
             let verdict = if is_known { verdict } else { GateVerdict::CannotTell };
             let case = case.filter(|_| is_known);
             let (interval, step) =

@@ -122,8 +122,15 @@ pub(super) fn shares(values: &[f64], split: usize, shortest: usize) -> Vec<f64> 
     // Runs that resemble their neighbours fit two steps too, so these must fit far better here.
     match two_steps(values, &ramp, shortest).filter(|steps| steps.gain > 9.0) {
         Some(Steps { runs, share, .. }) => {
-            let gone =
-                |run: usize| if run < runs.start { 0.0 } else { if run < runs.end { share } else { 1.0 } };
+            let gone = |run: usize| {
+                if run < runs.start {
+                    0.0
+                } else if run < runs.end {
+                    share
+                } else {
+                    1.0
+                }
+            };
             (0..values.len()).map(gone).collect()
         }
         None => shares_of(&ramp, values.len()),
