@@ -44,7 +44,7 @@ pub fn import(bytes: &[u8]) -> String {
             outcomes += &outcome(Import::parse(program, supply, &text), |import| {
                 let profile = import.profile();
                 let read = Profile::parse(profile.as_bytes(), "fuzz").expect("what was printed can be read");
-                format!("{} {}", read.intent.settings.len(), import.left.len().min(4))
+                format!("{} {}", read.intent.settings.len(), import.unsupported.len().min(4))
             });
         }
     }
