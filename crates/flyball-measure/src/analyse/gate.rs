@@ -145,6 +145,13 @@ fn compared(
     Some(Comparison { interval, ..found })
 }
 
+/// Returns whether no verdict on this quantity is given. What `--aa` finds of CPU time holds for its
+/// parts too, which are not judged by themselves.
+fn is_withheld_of(withheld: &[Quantity], quantity: Quantity) -> bool {
+    let is_part = matches!(quantity, Quantity::User | Quantity::System);
+    withheld.contains(&quantity) || is_part && withheld.contains(&Quantity::CpuTime)
+}
+
 /// Returns whether an answer about arms that did different work holds nevertheless: slower arms may
 /// have done less in the same time, and faster ones used more of what work takes.
 fn holds_of_other_work(verdict: GateVerdict, is_fixed_time: bool, quantity: Option<Quantity>) -> bool {
@@ -179,7 +186,7 @@ pub(super) fn answers(
                 Some(None) => (None, false, None),
                 Some(Some(quantity)) => {
                     let found = compared(quantity, base, arm, *index, 1.0 - alpha, until);
-                    (found, withheld.contains(&of_metric(manifest, quantity)), None)
+                    (found, is_withheld_of(withheld, of_metric(manifest, quantity)), None)
                 }
                 // The worst case decides. The intervals of cases hold together, so that picking the
                 // worst needs no further correction.
@@ -352,6 +359,13 @@ mod tests {
         let suite = Metric::suite("s", Better::Lower);
         assert_eq!((time.of_work(&suite), energy.of_work(&suite)), (None, None));
         assert_eq!((cpu.of_work(&rate), cpu.of_work(&suite)), (None, None));
+    }
+
+    #[test]
+    fn parts_of_cpu_time_are_withheld_with_it() {
+        let withheld = [Quantity::CpuTime];
+        let is = |quantity| is_withheld_of(&withheld, quantity);
+        assert!(is(Quantity::User) && is(Quantity::System) && is(Quantity::CpuTime) && !is(Quantity::Time));
     }
 
     #[test]

@@ -64,6 +64,7 @@ pub(super) fn withhold(report: &mut Report) -> Vec<String> {
 pub(super) fn cpu_time(report: &Report) -> Option<String> {
     const MAX: usize = 4;
     let is_of_time = Quantity::Time.is_metric(&report.workload.metric)
+        && !report.withheld.contains(&Quantity::Performance)
         && !runs_for_fixed_time(&report.workload, &report.arms);
     let has = |one: &Comparison, quantity, arm| (one.quantity, one.arm) == (quantity, arm);
     let is_unclear = |arm: usize| {
