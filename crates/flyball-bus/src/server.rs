@@ -29,7 +29,7 @@ pub(crate) fn names(desktop: bool) -> &'static [&'static str] {
     if desktop { NAMES } else { &NAMES[..1] }
 }
 
-/// What is served, and for whom.
+/// The interfaces to serve, and the users of both processes.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// Whether the desktop's names are taken too.

@@ -11,7 +11,7 @@
 // All checks share one signature, even those that always have an answer.
 #![allow(clippy::unnecessary_wraps)]
 
-/// What a check reads; if that cannot be read, the check ends and says why.
+/// Returns the value that was read. If it could not be read, the check ends and says why.
 macro_rules! seen {
     ($read:expr) => {
         match $read {

@@ -403,7 +403,7 @@ impl Conductor<'_> {
             }
             of += fix_rounds(directory, boot, arms.len(), number)?;
             let now = self.host.now();
-            // Of a block that was interrupted, fewer rounds ran than the next one has.
+            // An interrupted block ran fewer rounds than the next one will.
             let rounds = due.len() as f64 / arms.len() as f64;
             let block = now.saturating_sub(pair_began + preparing).as_secs_f64() / rounds;
             let spent = now.saturating_sub(began).as_secs_f64();

@@ -21,6 +21,7 @@ mod temporary;
 
 pub use column_changes::{Column, ColumnChange, Values, column_changes};
 pub use evidence::evidence;
+pub use temporary::too_few_at_end;
 
 use rand::{Rng, SeedableRng, seq::SliceRandom};
 use statrs::distribution::{ContinuousCDF, Normal};
@@ -152,12 +153,6 @@ pub fn season(values: &[f64]) -> Option<f64> {
     let (cycles, best) =
         cycles.map(|cycles| (cycles, explained(cycles))).max_by(|a, b| a.1.total_cmp(&b.1))?;
     (best >= OF_ALL * total && best >= OF_MOVEMENT * (total - scatter)).then_some(count / cycles)
-}
-
-/// Returns how many runs at an end of `count` are too few to be a change by themselves, however far
-/// they lie.
-pub fn too_few_at_end(count: usize, options: &Options) -> usize {
-    temporary::too_few_at_end(count, options)
 }
 
 /// Finds the shifts of a series, in order.

@@ -50,8 +50,8 @@ pub struct CpuFacts {
     pub max_set_by: Option<String>,
 }
 
-/// What a limit's file stands for. amd-pstate of Linux 6.12 has one scale of frequencies for all cores,
-/// and one of levels for each.
+/// How the frequencies in a limit's file convert to those of a core. amd-pstate of Linux 6.12 has one
+/// scale of frequencies for all cores, and a scale of levels for each.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct FileScale {
     /// The core's MHz, of one in the file.

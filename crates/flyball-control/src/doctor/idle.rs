@@ -483,10 +483,7 @@ fn unusual_states(facts: &Facts, driver: &str, seen: &IdleStates) -> Option<Answ
 fn idle_governor(facts: &Facts) -> Option<Answer> {
     let path = "/sys/devices/system/cpu/cpuidle/current_governor";
     // Before 5.8 the file that takes writes is only there with a parameter.
-    let governor = match facts.read(path).or_else(|_| facts.read(&format!("{path}_ro"))) {
-        Ok(governor) => governor,
-        Err(why) => return Some(unknown(why)),
-    };
+    let governor = seen!(facts.read(path).or_else(|_| facts.read(&format!("{path}_ro"))));
     let is_unfit = governor == "ladder" || governor == "haltpoll" && !facts.flag("hypervisor");
     Some(if is_unfit {
         note(format!(

@@ -61,10 +61,8 @@ fn profile_devices(facts: &Facts) -> Option<Answer> {
     let mut profiles = Vec::with_capacity(folders.len());
     for folder in folders {
         let path = format!("{DEVICES}/{folder}/profile");
-        match facts.read(&path) {
-            Ok(profile) => profiles.push((path, profile)),
-            Err(why) => return Some(unknown(why)),
-        }
+        let profile = seen!(facts.read(&path));
+        profiles.push((path, profile));
     }
     let is_same = profiles.windows(2).all(|pair| pair[0].1 == pair[1].1);
     let answer = if is_same {
@@ -89,10 +87,7 @@ fn scheduler(facts: &Facts) -> Option<Answer> {
     let is_schedutil = governors.flatten().any(|governor| governor == "schedutil");
     // A scheduler of some tasks leaves the kernel's own estimate for the others (sugov_get_util in
     // kernel/sched/cpufreq_schedutil.c).
-    let takes_all = match facts.read("/sys/kernel/sched_ext/switch_all") {
-        Ok(all) => all == "1",
-        Err(why) => return Some(unknown(why)),
-    };
+    let takes_all = seen!(facts.read("/sys/kernel/sched_ext/switch_all")) == "1";
     let asks = ASK_FOR_FREQUENCY.iter().any(|name| ops.starts_with(name));
     Some(if is_schedutil && takes_all && !asks {
         warning(format!(

@@ -611,7 +611,7 @@ fn a_busy_machine_and_a_fixed_time_are_named() {
     }
 }
 
-/// What a program prints as `12.3 ms`.
+/// A number that a program prints, as in `12.3 ms`.
 fn printed() -> Reader {
     Reader::expression("([0-9.]+) ms", "ms", Better::Lower).expect("a good pattern")
 }

@@ -19,7 +19,7 @@ struct Found {
     machine: String,
 }
 
-/// What the run directories of a fleet hold.
+/// The contents of the run directories of a fleet.
 #[derive(Default)]
 pub struct Collected {
     /// The machines by name, each with its newest run.

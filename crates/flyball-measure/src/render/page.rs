@@ -23,7 +23,7 @@ pub fn page(report: &Report, manifest: &Manifest, rounds: &[Round]) -> Page {
     let mut page = Page::new(format!("flyball compare: {}", report.workload.name));
     page.blocks.extend(banner(&report.machine).map(Block::Banner));
     page = page.with(Block::Paragraph(in_one_line(report, manifest)));
-    // What a gate asks is answered first.
+    // The answers to limits come first.
     page.blocks.extend(report.gate.iter().map(|answer| Block::Paragraph(answer.to_string())));
     let answer = conclusion(report, &arms);
     page = page.with(if answer.is_empty() {

@@ -153,7 +153,7 @@ pub(super) fn could_be_seen(shows: f64) -> String {
     format!("beyond {} or {}", less.trim_end_matches(" %"), percent(shows))
 }
 
-/// What ended a comparison before its rounds or its question did.
+/// Says so if the time limit ended a comparison early.
 pub(super) fn ended(schedule: &Schedule) -> &'static str {
     if schedule.ended_by_time { ", ended by --max-time" } else { "" }
 }

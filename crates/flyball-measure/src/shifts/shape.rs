@@ -34,16 +34,15 @@ struct Steps {
     runs: Range<usize>,
     /// The first one's share of both.
     share: f64,
-    /// How much better than the ramp they fit: the logarithm of the ratio of squares, by Schwarz's
-    /// price of a number.
+    /// How much better than the ramp they fit, as [`gain`] counts it.
     gain: f64,
 }
 
 fn two_steps(values: &[f64], ramp: &Range<usize>, shortest: usize) -> Option<Steps> {
-    let count = values.len();
-    if ramp.is_empty() || count < 4 * shortest {
+    if ramp.is_empty() {
         return None;
     }
+    let count = values.len();
     let sums = Sums::of(&clipped(values));
     let stride = count.div_ceil(GRID);
     let mut best: Option<(Range<usize>, f64, f64)> = None;
@@ -59,14 +58,14 @@ fn two_steps(values: &[f64], ramp: &Range<usize>, shortest: usize) -> Option<Ste
     Some(Steps { runs, share, gain: gain(sums.rest(ramp), rest, count) })
 }
 
-/// How much better the second fit is, by Schwarz's price of one more number. Three times the price
-/// is asked for: neighbours are often similar, and what has fewer numbers is the simpler description.
+/// How much better the second fit is, in units of Schwarz's price for one more number. A fit with more
+/// numbers must be better by three: neighbours are often similar, and fewer numbers describe more simply.
 fn gain(simple: f64, other: f64, count: usize) -> f64 {
     let ratio = simple / other.max(f64::MIN_POSITIVE);
     (count as f64) * ratio.ln() / (count as f64).ln()
 }
 
-/// The same with one step or ramp.
+/// Finds the one step or ramp that fits best.
 fn of_one(values: &[f64], split: usize, shortest: usize) -> Range<usize> {
     let count = values.len();
     let split = step_near(values, split, shortest);
@@ -122,15 +121,8 @@ pub(super) fn shares(values: &[f64], split: usize, shortest: usize) -> Vec<f64> 
     // Runs that resemble their neighbours fit two steps too, so these must fit far better here.
     match two_steps(values, &ramp, shortest).filter(|steps| steps.gain > 9.0) {
         Some(Steps { runs, share, .. }) => {
-            let gone = |run: usize| {
-                if run < runs.start {
-                    0.0
-                } else if run < runs.end {
-                    share
-                } else {
-                    1.0
-                }
-            };
+            let gone =
+                |run: usize| if runs.contains(&run) { share } else { f64::from(u8::from(run >= runs.end)) };
             (0..values.len()).map(gone).collect()
         }
         None => shares_of(&ramp, values.len()),
@@ -220,8 +212,8 @@ impl Sums {
         sums
     }
 
-    /// The share of the first of two steps at the ends of these runs, if both go to the same side, and
-    /// what they leave unexplained.
+    /// Returns the first step's share of both, and the squares that are left, of two steps at the ends
+    /// of these runs. `None` if they go to different sides.
     fn of_steps(&self, runs: &Range<usize>) -> Option<(f64, f64)> {
         let count = self.value.len() - 1;
         let part = |from: usize, to: usize| (self.value[to] - self.value[from], (to - from) as f64);

@@ -72,8 +72,9 @@ fn neighbours(count: usize, length: usize) -> f64 {
     (count - length + 1) as f64 / orders
 }
 
-/// Returns how many runs at an end are too few to be a glitch, however far they lie.
-pub(super) fn too_few_at_end(count: usize, options: &Options) -> usize {
+/// Returns how many runs at an end of `count` are too few to be a change by themselves, however far
+/// they lie.
+pub fn too_few_at_end(count: usize, options: &Options) -> usize {
     let is_found =
         |length: &usize| 4 * length < count && neighbours(count, *length) <= options.alpha * OF_GLITCHES;
     (3..options.shortest).find(is_found).unwrap_or(options.shortest) - 1
