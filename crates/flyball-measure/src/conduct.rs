@@ -334,8 +334,8 @@ impl Conductor<'_> {
             .collect();
         let mut of = schedule.rounds(arms.len()).saturating_sub(done_before.len());
         let began = self.host.now();
-        let (mut clock, mut done, mut number) = (Clock::default(), 0, 0);
-        while let Some((together, turns)) = self.turns(directory, boot, number, &arms) {
+        let (mut clock, mut done, mut number, mut room) = (Clock::default(), 0, 0, Some(usize::MAX));
+        while let Some((together, turns)) = self.turns(directory, boot, (number, room), &arms) {
             let warm_up = number < schedule.warm_up;
             if number >= schedule.warm_up + schedule.most() {
                 of = of.max(done + turns.len());
@@ -407,8 +407,8 @@ impl Conductor<'_> {
             let rounds = due.len() as f64 / arms.len() as f64;
             let block = now.saturating_sub(pair_began + preparing).as_secs_f64() / rounds;
             let spent = now.saturating_sub(began).as_secs_f64();
-            if !due.is_empty() && is_over(directory, boot, number, (spent, block), progress)? {
-                break;
+            if !due.is_empty() {
+                room = blocks_left(directory, boot, number, (spent, block), progress)?;
             }
         }
         Ok(End::Complete)
@@ -429,15 +429,16 @@ impl Conductor<'_> {
         (is_real && !is_short).then(|| cpus.parse().unwrap_or_default())
     }
 
-    /// How many blocks run together from `number` on, and their rounds: the first of each block, then
-    /// the second of each, and so on. `None` after the last block.
+    /// How many blocks run together from `number` on, if time has room for `room` more, and their
+    /// rounds: the first of each block, then the second of each, and so on. `None` after the last block.
     fn turns(
         &mut self,
         directory: &RunDirectory,
         boot: usize,
-        number: usize,
+        (number, room): (usize, Option<usize>),
         arms: &[usize],
     ) -> Option<(usize, Vec<Turn>)> {
+        let room = room?;
         let (manifest, schedule) = (&directory.manifest, &directory.manifest.schedule);
         let warm_up = number < schedule.warm_up;
         // Warm-up blocks are numbered apart, so that block 0 is the first that counts.
@@ -451,7 +452,7 @@ impl Conductor<'_> {
                 return None;
             }
         }
-        let together = if warm_up { 1 } else { schedule.together(first, end) };
+        let together = if warm_up { 1 } else { schedule.together(first, end, room) };
         let mut turns = Vec::new();
         let orders = self.orders(directory, boot, number, together, arms)?;
         let together = orders.len();
@@ -689,33 +690,34 @@ impl Conductor<'_> {
     }
 }
 
-/// Whether the comparison ends with the block before `number`: its time is used up, or enough is
-/// known. `spent` is the session's time, `block` that of a block like the last, in seconds.
-fn is_over(
+/// How many blocks from `number` on the time limit has room for; `None` if the comparison ends with
+/// the block before, because there is none or enough is known. `spent` is the session's time, `block`
+/// that of a block like the last, in seconds.
+fn blocks_left(
     directory: &mut RunDirectory,
     boot: usize,
     number: usize,
     (spent, block): (f64, f64),
     progress: &mut dyn FnMut(&Event<'_>),
-) -> Result<bool, RecordError> {
+) -> Result<Option<usize>, RecordError> {
     let schedule = &mut directory.manifest.schedule;
     let counted = number.saturating_sub(schedule.warm_up);
     let is_last = counted >= schedule.most();
-    let next = schedule.together(counted, schedule.most().max(counted + 1));
-    let end = spent + block * next as f64;
-    if schedule.end_if_time_up(end, counted) {
+    let room = schedule.room(spent, block);
+    if schedule.end_if_time_up(room, counted) {
         let beyond = (spent - schedule.most_seconds.unwrap_or(spent)).max(0.0);
         directory.save()?;
         if !is_last || beyond > 0.0 {
             progress(&Event::TimeUp { blocks: counted, beyond });
         }
-        return Ok(true);
+        return Ok(None);
     }
     // Judged after whole blocks, so that arms keep equal numbers of rounds. A fixed-sample test at
     // every look would find false differences in every fifth comparison; these intervals hold over
     // all looks.
-    Ok(matches!(schedule.length, Length::Until { least, .. } if counted >= least.max(1))
-        && is_known(&directory.manifest, &directory.rounds, boot))
+    let is_looked_at = matches!(schedule.length, Length::Until { least, .. } if counted >= least.max(1));
+    let is_known = is_looked_at && is_known(&directory.manifest, &directory.rounds, boot);
+    Ok((!is_known).then_some(room))
 }
 
 /// Fixes the number of blocks by the time of the warm-up, which ends with the block before `number`.

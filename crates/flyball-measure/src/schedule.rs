@@ -108,11 +108,16 @@ impl Schedule {
         }
     }
 
-    /// Returns whether the next block, which ends `next` seconds after the first round began, would
-    /// exceed the time limit, and if so, makes the `done` blocks the final number. Only the sums of
-    /// blocks decide, to which all arms add alike, so tests of signs stay exact.
-    pub fn end_if_time_up(&mut self, next: f64, done: usize) -> bool {
-        if done == 0 || self.most_seconds.is_none_or(|most| next <= most) {
+    /// How many blocks of `block` seconds fit into the time limit after `spent` seconds.
+    pub fn room(&self, spent: f64, block: f64) -> usize {
+        self.most_seconds.map_or(usize::MAX, |most| ((most - spent) / block) as usize)
+    }
+
+    /// Returns whether the time limit has no room for another block, and if so, makes the `done`
+    /// blocks the final number. Only the sums of blocks decide, to which all arms add alike, so tests
+    /// of signs stay exact.
+    pub fn end_if_time_up(&mut self, room: usize, done: usize) -> bool {
+        if done == 0 || room > 0 {
             return false;
         }
         if let Length::Rounds(most) | Length::Until { most, .. } = &mut self.length {
@@ -162,12 +167,14 @@ impl Schedule {
         order
     }
 
-    /// How many blocks from this one on, before the block `end`, take turns: two, or the last three.
-    pub fn together(&self, block: usize, end: usize) -> usize {
-        match end.saturating_sub(block) {
+    /// How many blocks from this one on, before the block `end`, take turns: two, or the last three,
+    /// if time has `room` for them. The first two run whatever the time is.
+    pub fn together(&self, block: usize, end: usize, room: usize) -> usize {
+        let wanted = match end.saturating_sub(block) {
             3 => 3,
             left => left.clamp(1, 2),
-        }
+        };
+        wanted.min(room.max(if block == 0 { 2 } else { 1 }))
     }
 
     /// By how many bytes the environment grows in one round. Less than a page: the stack's place in
@@ -270,12 +277,16 @@ mod tests {
     #[test]
     fn a_block_that_does_not_fit_is_not_begun() {
         let mut schedule = Schedule { most_seconds: Some(10.0), ..schedule(1) };
-        assert!(!schedule.end_if_time_up(11.0, 0), "only the warm-up is over");
-        assert!(!schedule.end_if_time_up(10.0, 3));
-        assert!(schedule.end_if_time_up(10.1, 3));
+        let room = |schedule: &Schedule, spent, done| schedule.together(done, 10, schedule.room(spent, 2.5));
+        assert!(!schedule.end_if_time_up(0, 0), "only the warm-up is over");
+        assert_eq!(room(&schedule, 9.0, 0), 2, "the first two run");
+        assert_eq!([4.9, 5.0, 5.1, 7.5].map(|spent| room(&schedule, spent, 4)), [2, 2, 1, 1]);
+        assert_eq!([2.4, 2.6, 5.1].map(|spent| room(&schedule, spent, 7)), [3, 2, 1]);
+        assert!(!schedule.end_if_time_up(schedule.room(7.5, 2.5), 3));
+        assert!(schedule.end_if_time_up(schedule.room(7.6, 2.5), 3));
         assert_eq!((schedule.length, schedule.ended_by_time), (Length::Rounds(3), true));
         schedule.most_seconds = None;
-        assert!(!schedule.end_if_time_up(1e9, 3));
+        assert!(!schedule.end_if_time_up(schedule.room(1e9, 1.0), 3));
     }
 
     #[test]

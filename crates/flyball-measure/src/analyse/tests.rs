@@ -519,7 +519,7 @@ fn slowing_the_next(seed: u64, arms: &[&str], blocks: usize, slowed: f64, in_tur
     let mut rounds: Vec<Round> = Vec::new();
     let mut from = 0;
     while from < blocks {
-        let together = if in_turns { manifest.schedule.together(from, blocks) } else { 1 };
+        let together = if in_turns { manifest.schedule.together(from, blocks, usize::MAX) } else { 1 };
         let orders: Vec<Vec<usize>> =
             (from..from + together).map(|block| manifest.schedule.order(block, &all)).collect();
         for place in 0..arms.len() {

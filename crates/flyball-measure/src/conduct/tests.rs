@@ -267,10 +267,11 @@ fn the_time_is_kept_or_its_excess_is_told() {
         (told, seconds, session.directory.manifest.schedule.ended_by_time)
     };
     assert_eq!(run(75.0, None), (vec![(4, 0.0)], 0.0, true));
-    assert_eq!(run(69.0, None), (vec![(2, 0.0)], 0.0, true));
+    assert_eq!(run(69.0, None), (vec![(3, 0.0)], 0.0, true));
+    assert_eq!(run(55.0, None), (vec![(2, 0.0)], 0.0, true));
     assert_eq!(run(30.0, None), (vec![(2, 12.0)], 0.0, true));
-    // The first blocks lack three rounds: with the warm-up 35 s, and two more blocks are 28 s.
-    assert_eq!(run(60.0, Some(4)), (vec![(2, 0.0)], 35.0, true));
+    // The first blocks lack three rounds: with the warm-up 35 s, and one more block is 14 s.
+    assert_eq!(run(60.0, Some(4)), (vec![(3, 0.0)], 49.0, true));
 }
 
 #[test]

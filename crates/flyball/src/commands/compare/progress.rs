@@ -52,7 +52,7 @@ impl Progress {
                 terminal::redraw(&line(0, *of, &arm.name));
             }
             Event::Begin { .. } => {}
-            Event::TimeUp { blocks, beyond } if *beyond > 0.0 => {
+            Event::TimeUp { blocks, beyond } if *beyond >= 0.1 => {
                 let beyond = span::words(*beyond);
                 eprintln!("flyball: the last blocks went {beyond} beyond --max-time; {blocks} count");
             }
