@@ -1217,7 +1217,7 @@ class Moment(TypedDict):
     uptime_s: NotRequired[float]
 
 
-NoInterval = Literal["too-few-rounds", "unknown-step", "not-measured", "no-ratio", "fixed-time"]
+NoInterval = Literal["too-few-rounds", "unknown-step", "not-measured", "other-work", "below-own", "no-ratio", "fixed-time"]
 
 
 class NotReached(TypedDict):
@@ -1545,10 +1545,10 @@ Reader3 = TypedDict("Reader3", {"from": "Literal['cpu-time']"})
 Reader4 = TypedDict("Reader4", {"from": "Literal['preset']", "preset": "Preset"})
 
 
-Reader5 = TypedDict("Reader5", {"from": "Literal['expression']", "metric": "Metric", "pattern": "str"})
+Reader5 = TypedDict("Reader5", {"exact": "NotRequired[bool]", "from": "Literal['expression']", "metric": "Metric", "pattern": "str"})
 
 
-Reader6 = TypedDict("Reader6", {"from": "Literal['suite']", "metric": "Metric", "suite": "Suite"})
+Reader6 = TypedDict("Reader6", {"exact": "NotRequired[bool]", "from": "Literal['suite']", "metric": "Metric", "suite": "Suite"})
 
 
 Reader7 = TypedDict("Reader7", {"from": "Literal['model']", "metric": "Metric"})

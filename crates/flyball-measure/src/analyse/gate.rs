@@ -93,6 +93,14 @@ impl Limit {
             _ => GateVerdict::CannotTell,
         }
     }
+
+    /// Returns the case that decides for an arm. The intervals of cases hold together, so that picking
+    /// the worst needs no further correction.
+    fn worst<'a>(&self, cases: &'a [CaseReport], arm: usize) -> Option<&'a CaseReport> {
+        let own = cases.iter().filter(|case| case.comparison.arm == arm);
+        // Large changes come first, and the last of equals is taken.
+        own.rev().max_by_key(|case| self.verdict(Some(&case.comparison), case.withheld))
+    }
 }
 
 /// Holds every arm against every limit. An arm is over or within a limit if its whole interval is;
@@ -159,6 +167,17 @@ fn holds_of_other_work(verdict: GateVerdict, is_fixed_time: bool, quantity: Opti
     verdict == GateVerdict::Over && !is_of_work
 }
 
+/// Why two arms have no values of a quantity; of none if what was named does not compare the same
+/// work.
+fn not_measured(base: &ArmReport, arm: &ArmReport, quantity: Option<Quantity>) -> NoInterval {
+    let are_small = [base, arm].iter().all(|arm| arm.memory_at_most.is_some());
+    match quantity {
+        None => NoInterval::OtherWork,
+        Some(Quantity::PeakMemory) if are_small => NoInterval::BelowOwn,
+        _ => NoInterval::NotMeasured,
+    }
+}
+
 /// Does the same as [`gate`] for arms and cases that are not in a report yet.
 pub(super) fn answers(
     manifest: &Manifest,
@@ -188,17 +207,9 @@ pub(super) fn answers(
                     let found = compared(quantity, base, arm, *index, 1.0 - alpha, until);
                     (found, is_withheld_of(withheld, of_metric(manifest, quantity)), None)
                 }
-                // The worst case decides. The intervals of cases hold together, so that picking the
-                // worst needs no further correction.
-                None => cases
-                    .iter()
-                    .filter(|case| case.comparison.arm == *index)
-                    // Large changes come first, and the last of equals is taken.
-                    .rev()
-                    .max_by_key(|case| limit.verdict(Some(&case.comparison), case.withheld))
-                    .map_or((None, false, None), |case| {
-                        (Some(case.comparison.clone()), case.withheld, Some(&case.name))
-                    }),
+                None => limit.worst(cases, *index).map_or((None, false, None), |case| {
+                    (Some(case.comparison.clone()), case.withheld, Some(&case.name))
+                }),
             };
             let is_missing = match quantity {
                 Some(quantity) => {
@@ -228,7 +239,9 @@ pub(super) fn answers(
             let interval = interval.filter(|found| found.high.is_finite());
             let reason = match () {
                 () if interval.is_some() || at_least.is_some() || is_withheld => None,
-                () if is_missing => Some(NoInterval::NotMeasured),
+                () if is_missing => {
+                    Some(quantity.map_or(NoInterval::NotMeasured, |one| not_measured(base, arm, one)))
+                }
                 () if has_no_ratio => Some(NoInterval::NoRatio),
                 () if !is_known => Some(NoInterval::FixedTime),
                 () if step == Some(None) => Some(NoInterval::UnknownStep),
@@ -329,6 +342,11 @@ mod tests {
         assert_eq!(answer(1, "memory > +500%").0, GateVerdict::CannotTell);
         assert_eq!(answer(0, "memory > +10%").0, GateVerdict::Within);
         assert_eq!(answer(0, "memory < -90%").0, GateVerdict::CannotTell);
+        let (verdict, words) = answer(2, "memory > +10%");
+        assert!(
+            verdict == GateVerdict::CannotTell && words.contains("at most flyball's own"),
+            "both are small: {words}"
+        );
     }
 
     #[test]

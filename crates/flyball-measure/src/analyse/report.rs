@@ -306,8 +306,14 @@ pub enum GateVerdict {
 #[serde(rename_all = "kebab-case")]
 pub enum NoInterval {
     /// One of the arms has no counted round with such a value.
-    #[display("not measured, or not of the same work")]
+    #[display("not measured")]
     NotMeasured,
+    /// The metric is a rate or a suite's, and the quantity is not per work.
+    #[display("the arms may do different work")]
+    OtherWork,
+    /// The peak memory of both arms.
+    #[display("in both arms at most flyball's own, so not known")]
+    BelowOwn,
     /// A value is zero or negative, so there are no ratios.
     #[display("zero or negative in some rounds")]
     NoRatio,

@@ -241,7 +241,9 @@ pub(super) fn resources(report: &Report) -> Vec<String> {
     let line = |arm: usize| {
         // The answer to a limit has an interval of its own.
         let is_asked = |one: &&Comparison| report.gate.iter().any(|gate| gate.quantity == Some(one.quantity));
-        let own = report.resources.iter().filter(|one| one.arm == arm && !is_asked(one));
+        // A note says where the first arm differs from itself.
+        let is_withheld = |one: &&Comparison| report.withheld.contains(&one.quantity);
+        let own = report.resources.iter().filter(|one| one.arm == arm && !is_asked(one) && !is_withheld(one));
         let own: Vec<&Comparison> = own.collect();
         let mut parts: Vec<String> = own
             .iter()
