@@ -53,6 +53,8 @@ pub enum PrepareError {
     Metric { name: String },
     #[error("give the better direction: --better higher or --better lower")]
     NoDirection,
+    #[error("--exact is for the numbers of an expression or a suite, and '{name}' is neither")]
+    Exact { name: String },
     #[error("--metric: {0}")]
     Expression(#[from] ExpressionError),
     #[error(transparent)]
@@ -182,6 +184,11 @@ pub struct WorkloadArgs {
     /// Which direction is better [default: higher for units that end in /s].
     #[arg(long, value_enum, value_name = "WAY", requires = "read", hide_short_help = true)]
     pub better: Option<Direction>,
+
+    /// The numbers are exact, as counts of instructions or bytes are: equal ones show that arms are
+    /// the same. Printed times and rates are rounded, and equal ones show nothing.
+    #[arg(long, requires = "read", hide_short_help = true)]
+    pub exact: bool,
 
     /// Shell command to run before each round, not measured.
     #[arg(long, value_name = "COMMAND")]
@@ -359,9 +366,12 @@ fn reader(args: &WorkloadArgs) -> Result<Option<Reader>, PrepareError> {
             Some(known) => known,
             None => (args.unit.as_str(), direction(args)?),
         };
-        return Ok(Some(Reader::Suite { suite, metric: Metric::suite(unit, better) }));
+        return Ok(Some(Reader::Suite { suite, exact: args.exact, metric: Metric::suite(unit, better) }));
     }
     let Some(text) = &args.metric else { return Ok(None) };
+    if args.exact && !text.contains('(') {
+        return Err(PrepareError::Exact { name: text.clone() });
+    }
     // Names come before expressions: none of them has a group.
     if matches!(text.as_str(), "time" | "wall") {
         return Ok(Some(Reader::WallTime));
@@ -379,7 +389,7 @@ fn reader(args: &WorkloadArgs) -> Result<Option<Reader>, PrepareError> {
     if !text.contains('(') {
         return Err(PrepareError::Metric { name: text.clone() });
     }
-    Ok(Some(Reader::expression(text, &args.unit, direction(args)?)?))
+    Ok(Some(Reader::expression(text, &args.unit, direction(args)?, args.exact)?))
 }
 
 /// The direction in which the numbers of `--metric` or `--suite` improve.

@@ -500,7 +500,7 @@ pub(super) fn notes(
         notes.push(format!("All values of {metric} are equal, so the step in which they come is not known."));
     } else if let Some(step) = steps.max_by(f64::total_cmp) {
         notes.push(format!(
-            "Values of {metric} come in steps of {}: rounding hides what is smaller, so intervals allow for a step at \
+            "Values of {metric} come in steps of at most {}: rounding hides what is smaller, so intervals allow for a step at \
              either end.",
             percent(step).trim_start_matches('+')
         ));

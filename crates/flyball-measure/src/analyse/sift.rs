@@ -151,25 +151,31 @@ fn summary(quantity: Quantity, metric: Metric, is_judged: bool, points: Vec<Poin
     })
 }
 
-/// Whether flyball or a model makes a quantity's values, to many digits or as counts.
+/// Whether flyball or a model makes a quantity's values, to many digits or as counts, or the user
+/// said so.
 fn is_exact(quantity: Quantity, manifest: &Manifest) -> bool {
     match quantity {
         Quantity::User | Quantity::System => false,
         Quantity::Time => true,
         _ if Quantity::RESOURCES.contains(&quantity) => true,
-        Quantity::Performance => matches!(manifest.workload.reader, None | Some(Reader::WallTime)),
+        Quantity::Performance => match &manifest.workload.reader {
+            None | Some(Reader::WallTime) => true,
+            Some(Reader::Expression { exact, .. } | Reader::Suite { exact, .. }) => *exact,
+            Some(_) => false,
+        },
         _ => manifest.workload.reader.is_none(),
     }
 }
 
 /// The mean of the steps in which the cases' values come: by so much at most is the mean of the
 /// cases rounded.
-fn case_step(rounds: &[&Round]) -> f64 {
+fn case_step(rounds: &[&Round], is_exact: bool) -> f64 {
     let mut cases: BTreeMap<&String, Vec<f64>> = BTreeMap::new();
     for (name, value) in rounds.iter().flat_map(|round| &round.outcome.cases) {
         cases.entry(name).or_default().push(*value);
     }
-    let steps: Vec<f64> = cases.into_values().filter_map(|values| step_of([values], false)).collect();
+    let steps: Vec<f64> =
+        cases.into_values().filter_map(|values| step_of([values], is_exact, false)).collect();
     stats::mean(&steps).unwrap_or(0.0)
 }
 
@@ -227,7 +233,7 @@ pub(super) fn report_points(manifest: &Manifest, rounds: &[&Round], arm: usize) 
             let mut found = summary(quantity, quantity.metric(&manifest.workload.metric), is_judged, points)?;
             found.is_exact = is_exact(quantity, manifest);
             match quantity {
-                Quantity::Performance => found.case_step = case_step(&kept),
+                Quantity::Performance => found.case_step = case_step(&kept, found.is_exact),
                 Quantity::PerWatt | Quantity::WorkEnergy => {
                     found.printed = kept.iter().filter_map(|round| round.outcome.value).collect();
                 }

@@ -613,7 +613,7 @@ fn a_busy_machine_and_a_fixed_time_are_named() {
 
 /// A number that a program prints, as in `12.3 ms`.
 fn printed() -> Reader {
-    Reader::expression("([0-9.]+) ms", "ms", Better::Lower).expect("a good pattern")
+    Reader::expression("([0-9.]+) ms", "ms", Better::Lower, false).expect("a good pattern")
 }
 
 #[test]
@@ -730,7 +730,7 @@ fn suite(seed: u64, cases: usize, factors: &[f64], blocks: usize) -> (Manifest, 
     let mut manifest = manifest(&names.iter().map(String::as_str).collect::<Vec<_>>());
     manifest.workload.metric = Metric::suite("s", Better::Lower);
     manifest.workload.reader =
-        Some(Reader::Suite { suite: Suite::Csv, metric: manifest.workload.metric.clone() });
+        Some(Reader::Suite { suite: Suite::Csv, exact: false, metric: manifest.workload.metric.clone() });
     manifest.boots.push(boot(&(0..factors.len()).collect::<Vec<_>>()));
     let mut rounds = Vec::new();
     for block in 0..blocks {
@@ -945,7 +945,7 @@ fn rounded_values_are_not_called_the_same() {
     assert_eq!(report.comparisons[0].verdict, Verdict::NoDifferenceShown);
     assert_eq!(report.comparisons[0].step, Some(1.0 / 12.0), "{:?}", report.comparisons);
     let notes = report.notes.join("\n");
-    assert!(notes.contains("Values of wall time come in steps of 8.33 %"), "{notes}");
+    assert!(notes.contains("Values of wall time come in steps of at most 8.33 %"), "{notes}");
     for (limit, verdict) in [("time > +5%", GateVerdict::CannotTell), ("time > +20%", GateVerdict::Within)] {
         let answers = gate(&manifest, &report, &[limit.parse().expect("a limit")]);
         assert_eq!(answers[0].verdict, verdict, "{limit}");

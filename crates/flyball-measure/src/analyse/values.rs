@@ -26,14 +26,16 @@ fn are_different(sorted: &[f64]) -> bool {
 /// None if it is not known.
 pub(super) fn step(arms: [&Summary; 2]) -> Option<f64> {
     let is_exact = arms[0].is_exact;
-    let own = step_of(arms.map(Summary::values), is_exact)?;
-    let printed = step_of(arms.map(|arm| arm.printed.clone()), is_exact)?;
+    let is_rate = arms[0].metric.is_rate();
+    let own = step_of(arms.map(Summary::values), is_exact, is_rate)?;
+    let printed = step_of(arms.map(|arm| arm.printed.clone()), is_exact, is_rate)?;
     Some(arms.iter().map(|arm| arm.case_step).fold(own.max(printed), f64::max))
 }
 
 /// Returns the step of values of several arms. Equal values do not show it, unless they are exact:
-/// counts, readings of a clock of nanoseconds, results of a model.
-pub(super) fn step_of<const N: usize>(mut all: [Vec<f64>; N], is_exact: bool) -> Option<f64> {
+/// counts, readings of a clock of nanoseconds, results of a model. Rates are work by the time of a
+/// clock: where they are higher, the clock's ticks lie further apart.
+pub(super) fn step_of<const N: usize>(mut all: [Vec<f64>; N], is_exact: bool, is_rate: bool) -> Option<f64> {
     for values in &mut all {
         values.sort_by(f64::total_cmp);
     }
@@ -44,14 +46,25 @@ pub(super) fn step_of<const N: usize>(mut all: [Vec<f64>; N], is_exact: bool) ->
         |sorted: &[f64]| -> Vec<f64> { sorted.windows(2).map(|pair| pair[1] - pair[0]).collect() };
     let shortest = |all: Vec<f64>| all.into_iter().filter(|one| *one > 0.0).min_by(f64::total_cmp);
     let Some(of_pool) = shortest(distances(&pool)) else { return is_exact.then_some(0.0) };
-    let ticks = all.iter().map(|values| distances(values)).filter(|all| all.contains(&0.0));
-    let tick = ticks.filter_map(shortest).min_by(f64::total_cmp);
+    // The least values of arms in which some repeat, each with its distance to the next, which for a
+    // rate is turned into that of an arm's own least value.
+    let tick_of = |values: &Vec<f64>| {
+        let all = distances(values);
+        all.contains(&0.0).then(|| Some((values[0], shortest(all)?))).flatten()
+    };
+    let known: Vec<(f64, f64)> = all.iter().filter_map(tick_of).collect();
+    let scaled = |least: f64| {
+        let scale = |(of, tick): &(f64, f64)| if is_rate { tick * (least / of).powi(2) } else { *tick };
+        known.iter().map(scale).min_by(f64::total_cmp)
+    };
+    let relative = |values: &Vec<f64>| Some(scaled(*values.first()?)? / values.first()?);
+    let tick = all.iter().filter_map(relative).max_by(f64::total_cmp);
     if is_exact {
-        return Some(tick.unwrap_or(0.0) / least);
+        return Some(tick.unwrap_or(0.0));
     }
     // Two arms of one value each lie one step apart at least.
     let is_shown = tick.is_some() || all.iter().any(|values| are_different(values));
-    let tick = tick.or((!is_shown).then_some(of_pool)).unwrap_or(0.0);
+    let tick = tick.or((!is_shown).then_some(of_pool / least)).unwrap_or(0.0);
     // 99.7 and 100 can have three digits each, so the last digit of 100 can be that of the ones.
     let most = pool.iter().filter_map(|value| Some(digits(*value)?.0)).max()?;
     let last = |values: &Vec<f64>| {
@@ -60,7 +73,7 @@ pub(super) fn step_of<const N: usize>(mut all: [Vec<f64>; N], is_exact: bool) ->
         Some(written.unwrap_or(i32::MIN).max(digits(*values.last()?)?.1 + 1 - most))
     };
     let digit = 10.0_f64.powi(all.iter().filter_map(last).max()?);
-    Some(digit.max(tick) / least)
+    Some(tick.max(digit / least))
 }
 
 /// The two levels of an arm's values: each with how many rounds it has. The gap between them is
@@ -81,7 +94,7 @@ pub(crate) fn two_levels(values: &[f64]) -> Option<[(f64, usize); 2]> {
     let at = (LEAST..(logs.len() + 1).saturating_sub(LEAST)).max_by(|a, b| gap(*a).total_cmp(&gap(*b)))?;
     let (low, high) = logs.split_at(at);
     // Values rounded to whole milliseconds, or to a clock's ticks, can lie on two sides of a border.
-    let step = 1.5 * step_of([sorted.clone()], true).unwrap_or(0.0) * sorted[0];
+    let step = 1.5 * step_of([sorted.clone()], true, false).unwrap_or(0.0) * sorted[0];
     let is_rounding = sorted[at] - sorted[at - 1] < step;
     // 0.01: levels that lie closer are seen by nobody, and coarse clocks have them.
     let is_wide = gap(at) > (WIDER * range(low).max(range(high))).max(0.01);
@@ -104,7 +117,7 @@ mod tests {
 
     #[test]
     fn rounding_to_hundreds_or_to_few_digits_is_a_step() {
-        let step = |arms: [&[f64]; 2]| step_of(arms.map(<[f64]>::to_vec), false);
+        let step = |arms: [&[f64]; 2]| step_of(arms.map(<[f64]>::to_vec), false, false);
         assert_eq!(step([&[12300.0, 12200.0, 12400.0], &[12300.0, 12500.0, 12400.0]]), Some(100.0 / 12200.0));
         assert_eq!(step([&[99.5, 99.7, 99.6], &[100.0, 102.0, 101.0]]), Some(1.0 / 99.5));
         // Three digits across a power of ten: 100 may be 100.4.
@@ -114,9 +127,13 @@ mod tests {
         // A clock of 64 Hz.
         assert_eq!(step([&[156.25; 3], &[156.25, 171.875, 171.875]]), Some(0.1));
         assert_eq!(step([&[156.25; 3], &[171.875; 3]]), Some(0.1));
+        // Rates by a clock of milliseconds: 200 is 5 ms, and 6 ms would be 167.
+        let slow = [1000.0 / 50.0, 1000.0 / 50.0, 1000.0 / 51.0];
+        let found = step_of([vec![200.0; 3], slow.to_vec()], false, true).expect("a step");
+        assert!((0.17..0.22).contains(&found), "{found}");
         for equal in [156.25, 12300.0, 1000.0, 0.1] {
             assert_eq!(step([&[equal; 8], &[equal; 8]]), None);
-            assert_eq!(step_of([vec![equal; 8]], true), Some(0.0));
+            assert_eq!(step_of([vec![equal; 8]], true, false), Some(0.0));
         }
     }
 }

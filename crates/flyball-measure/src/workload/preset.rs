@@ -44,12 +44,18 @@ pub enum Reader {
     /// The last match of a regular expression with one group.
     Expression {
         pattern: String,
+        /// Whether its numbers are not rounded.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        exact: bool,
         /// What it yields.
         metric: Metric,
     },
     /// A suite of benchmarks: the mean of its cases.
     Suite {
         suite: Suite,
+        /// Whether their numbers are not rounded.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        exact: bool,
         /// What the cases yield.
         metric: Metric,
     },
@@ -72,17 +78,23 @@ pub enum ExpressionError {
 }
 
 impl Reader {
-    /// A reader for the last match of `pattern`.
+    /// A reader for the last match of `pattern`, whose numbers are `exact` if they are not rounded.
     ///
     /// # Errors
     /// A pattern that does not parse or does not have exactly one group.
-    pub fn expression(pattern: &str, unit: &str, better: Better) -> Result<Reader, ExpressionError> {
+    pub fn expression(
+        pattern: &str,
+        unit: &str,
+        better: Better,
+        exact: bool,
+    ) -> Result<Reader, ExpressionError> {
         let groups = Regex::new(pattern)?.captures_len() - 1;
         if groups != 1 {
             return Err(ExpressionError::Groups(groups));
         }
         let name = Reader::name_of(pattern).unwrap_or("metric");
-        Ok(Reader::Expression { pattern: pattern.to_owned(), metric: Metric::new(name, unit, better) })
+        let metric = Metric::new(name, unit, better);
+        Ok(Reader::Expression { pattern: pattern.to_owned(), exact, metric })
     }
 
     /// The name of what an expression reads: the plain words in front of a colon, as in

@@ -64,6 +64,24 @@ fn two_programs_are_compared_and_exported() {
     assert!(fs::read_to_string(place.path().join("m.md")).expect("it is there").contains("./new"));
 }
 
+/// A count that did not change passes a limit, if flyball is told that it is one.
+#[test]
+fn equal_counts_are_the_same_only_if_they_are_exact() {
+    let place = Place::new(&[("count", "echo refs: 12345679")]);
+    let words = ["./count", "./count", "--rounds", "10", "--metric", "refs: ([0-9]+)", "--better", "lower"];
+    let limit = ["--fail-if", "metric > +1%"];
+    for (exact, code, said) in [
+        (&[][..], 13, "cannot tell (all values are equal, so their step is not known)"),
+        (&["--exact"], 0, "within the limit"),
+    ] {
+        let _ = fs::remove_dir_all(place.path().join("run"));
+        let ran = place.compare(&[&words, &limit[..], exact].concat());
+        assert!(ran.code == code && ran.text().contains(said), "{exact:?}: {}", ran.text());
+    }
+    let ran = place.compare(&["./count", "./count", "--metric", "time", "--exact"]);
+    assert!(ran.code == 2 && ran.err.contains("of an expression or a suite"), "{}", ran.text());
+}
+
 /// Each arm has a build of its own for each round, and two blocks take turns.
 #[test]
 fn arms_are_built_again_in_each_block() {

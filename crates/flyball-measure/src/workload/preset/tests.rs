@@ -141,9 +141,13 @@ fn openssl_is_read() {
 
 #[test]
 fn expressions_need_one_group() {
-    assert!(matches!(Reader::expression("score", "x", Better::Higher), Err(ExpressionError::Groups(0))));
-    assert!(matches!(Reader::expression("(", "x", Better::Higher), Err(ExpressionError::Syntax(_))));
-    let reader = Reader::expression(r"score: ([0-9.,]+)", "points", Better::Higher).expect("a good pattern");
+    assert!(matches!(
+        Reader::expression("score", "x", Better::Higher, false),
+        Err(ExpressionError::Groups(0))
+    ));
+    assert!(matches!(Reader::expression("(", "x", Better::Higher, false), Err(ExpressionError::Syntax(_))));
+    let reader =
+        Reader::expression(r"score: ([0-9.,]+)", "points", Better::Higher, false).expect("a good pattern");
     let output = Output { stdout: "score: 1\nscore: 1,234.5\n".to_owned(), stderr: String::new() };
     assert_eq!(reader.read(&output, 0.0, &[]).map(|r| r.value), Some(1234.5));
     assert_eq!(reader.read(&Output::default(), 0.0, &[]), None);
@@ -163,7 +167,8 @@ fn odd_bytes_do_no_harm() {
 #[test]
 fn commas_group_or_point() {
     let read = |text: &str| {
-        let reader = Reader::expression("took ([-0-9.,]+)", "ms", Better::Lower).expect("a good expression");
+        let reader =
+            Reader::expression("took ([-0-9.,]+)", "ms", Better::Lower, false).expect("a good expression");
         let output = Output { stdout: format!("took {text} ms\n"), stderr: String::new() };
         reader.read(&output, 1.0, &[]).map(|reading| reading.value)
     };
