@@ -12,11 +12,16 @@
 
 use statrs::distribution::{ContinuousCDF, Normal};
 
-use super::{OF_SPLITS, Options, best_split, neighbours, normal_scores, spread::around_means, temporary};
+use super::{
+    OF_SPLITS, Options, best_split, neighbours, normal_scores, shape, spread::around_means, temporary,
+};
 use crate::stats;
 
+/// The share of the chance that ramps and two steps get.
+const OF_SLOW: f64 = 0.05;
+
 /// The share of the chance that runs in the middle get.
-const OF_MIDDLE: f64 = 1.0 - OF_SPLITS;
+const OF_MIDDLE: f64 = 1.0 - OF_SPLITS - OF_SLOW;
 
 /// The probability that a series of one level looks as uneven as this one, at most.
 pub fn evidence(values: &[f64], options: &Options) -> f64 {
@@ -28,7 +33,16 @@ pub fn evidence(values: &[f64], options: &Options) -> f64 {
     let Some((split, _)) = best_split(&scores, options.shortest) else { return p };
     let rest = around_means(&scores, split);
     let splits = super::ways(values.len(), options) as f64;
-    p = p.min(of_sides(&values[..split], &values[split..], &rest, splits / OF_SPLITS));
+    let (before, after) = values.split_at(split);
+    p = p.min(of_sides(before, after, &rest, splits / OF_SPLITS));
+    // What a step leaves of a ramp or of two steps resembles its neighbours, although runs do not.
+    let of_ranks = of_sides(before, after, &[], splits / OF_SLOW);
+    if of_ranks < p {
+        let shares = shape::shares(values, split, options.shortest);
+        if shares.iter().any(|share| 0.0 < *share && *share < 1.0) {
+            p = p.min(neighbours::rare_chance(values, &shares, splits / OF_SLOW).max(of_ranks));
+        }
+    }
     if let Some((middle, ranges)) = temporary::widest(&scores, options.shortest) {
         let outside: Vec<f64> = values[..middle.start].iter().chain(&values[middle.end..]).copied().collect();
         let mut rest = around_means(&scores[..middle.end], middle.start);

@@ -44,6 +44,17 @@ pub(super) fn around(values: &[f64], shares: &[f64]) -> Vec<f64> {
 /// How likely an autoregression of first order makes a change this large. `shares` has how far
 /// each run has gone from the first level to the second, and was chosen from so many `ways`.
 pub(super) fn chance(values: &[f64], shares: &[f64], ways: usize) -> f64 {
+    of_change(values, shares, |_| 1.0, (ways as f64 * INDEPENDENT_WAYS).max(1.0))
+}
+
+/// The same for probabilities far below one in a thousand. How little few runs tell of the
+/// correlation counts there: they weigh as fewer, and each way counts.
+pub(super) fn rare_chance(values: &[f64], shares: &[f64], ways: f64) -> f64 {
+    of_change(values, shares, |correlation| (1.0 - correlation) / (1.0 + correlation), ways)
+}
+
+/// `weight` is how much a run weighs in the degrees of freedom, by the correlation.
+fn of_change(values: &[f64], shares: &[f64], weight: impl Fn(f64) -> f64, ways: f64) -> f64 {
     let values = clipped(values, shares);
     let square: f64 = values.iter().map(|value| value * value).sum();
     let plain = Fit::new(&values, shares, 0.0);
@@ -57,8 +68,8 @@ pub(super) fn chance(values: &[f64], shares: &[f64], ways: usize) -> f64 {
     // Two levels and the correlation are fitted.
     let freedom = count - 3.0;
     let deviate = fit.height.abs() * (fit.spread * freedom / fit.rest).sqrt();
-    let p = StudentsT::new(0.0, 1.0, freedom).map_or(1.0, |t| 2.0 * t.sf(deviate));
-    (p * (ways as f64 * INDEPENDENT_WAYS).max(1.0)).min(1.0)
+    let p = StudentsT::new(0.0, 1.0, freedom * weight(correlation)).map_or(1.0, |t| 2.0 * t.sf(deviate));
+    (p * ways).min(1.0)
 }
 
 /// The values, moved to within three deviations of the level they belong to.

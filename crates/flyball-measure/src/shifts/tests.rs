@@ -332,6 +332,28 @@ fn evidence_is_as_rare_as_it_says() {
     }
 }
 
+/// What a step leaves of these resembles its neighbours.
+#[test]
+fn slow_changes_and_several_steps_have_evidence() {
+    let options = Options::default();
+    let at = |run: usize, from: usize| f64::from(u8::from(run >= from));
+    let ramp = |run: usize| ((run as f64 - 20.0) / 25.0).clamp(0.0, 1.0);
+    let two = |run: usize| (at(run, 20) + at(run, 40)) / 2.0;
+    let three = |run: usize| (at(run, 15) + at(run, 30) + at(run, 45)) / 3.0;
+    for (name, level) in
+        [("ramp", &ramp as &dyn Fn(usize) -> f64), ("two steps", &two), ("three steps", &three)]
+    {
+        let is_sure = |seed: &u64| {
+            let noise = noise(80_000 + seed, 60).into_iter().enumerate();
+            let values: Vec<f64> = noise.map(|(run, one)| 10.0 * level(run) + one).collect();
+            evidence(&values, &options) <= 1e-4
+        };
+        let sure = (0..20).filter(is_sure).count();
+        println!("{name}: {sure} of 20 have evidence of 1e-4");
+        assert!(sure >= 18, "{name}: {sure}");
+    }
+}
+
 #[test]
 fn evidence_of_a_clear_shift_is_beyond_one_in_a_million() {
     let options = Options::default();

@@ -202,14 +202,14 @@ pub(crate) fn render(found: &Found) -> String {
         let place = match shift.form {
             Form::Spread => format!("from about run {}, the spread", shift.at + 1),
             Form::Step => step(shift, found.runs),
-            Form::Drift => format!("slowly, {}", between(shift, found.runs)),
+            Form::Drift => format!("slowly or in steps, {}", between(shift, found.runs)),
         };
         let _ = writeln!(out, "{}: {place}: {change}, p {}", found.name, p(shift.p));
         for column in with {
             let unit = if column.unit.is_empty() { String::new() } else { format!(" {}", column.unit) };
             let place = match column.until {
                 None => format!("from run {}", column.at + 1),
-                Some(until) => format!("slowly, over runs {} to {}", column.at + 1, until + 1),
+                Some(until) => format!("slowly or in steps, over runs {} to {}", column.at + 1, until + 1),
             };
             let _ = writeln!(
                 out,

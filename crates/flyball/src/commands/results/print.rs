@@ -121,8 +121,8 @@ pub(super) fn shifts(answer: &Answer) -> String {
         if answer.series > 0 {
             let _ = writeln!(
                 out,
-                "no shift found in {} (one in the last runs, slow over a third of the runs, one of several in a series, or no \
-                 larger than the waves of a series, may not be found)",
+                "no shift found in {} (one in the last runs, slow or in several steps, or no larger than the waves of a series, \
+                 may not be found)",
                 count(answer.series, "series", "series")
             );
         }
@@ -174,7 +174,7 @@ fn change(place: &Place, unit: &str) -> String {
     let (before, after) =
         (Utc::from_seconds(place.before / 1000).date(), Utc::from_seconds(place.after / 1000).date());
     let when = match place.form {
-        Form::Drift => format!("slowly from {before} to {after}"),
+        Form::Drift => format!("slowly or in steps from {before} to {after}"),
         _ if before == after => format!("on {after}"),
         _ => format!("between {before} and {after}"),
     };
