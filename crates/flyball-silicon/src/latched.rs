@@ -169,8 +169,12 @@ impl Registers {
         // One cluster per power domain, IO domains included: they have a fabric clock of their own.
         let clusters = match (&spec.uncore, &spec.sst) {
             (Some(u), Some(s)) if u.clusters > 0 => {
-                let domains = topology.packages() * (topology.dies() + s.io_domains) as usize;
-                vec![u64::from(u.max_mhz / 100) << 8 | u64::from(u.min_mhz / 100) << 15; domains]
+                let each = topology.dies() + s.io_domains;
+                let control = |domain: u32| {
+                    let max = u.max_of(domain % each >= topology.dies());
+                    u64::from(max / 100) << 8 | u64::from(u.min_mhz / 100) << 15
+                };
+                (0..topology.packages() as u32 * each).map(control).collect()
             }
             _ => Vec::new(),
         };

@@ -398,6 +398,16 @@ pub struct UncoreSpec {
     /// Fabric clusters a die or package with registers of their own (TPMI); 0: the MSR.
     #[serde(default)]
     pub clusters: u32,
+    /// Highest frequency of the clusters of IO dies, if it is another.
+    #[serde(default)]
+    pub io_max_mhz: Option<u32>,
+}
+
+impl UncoreSpec {
+    /// Returns the highest frequency of a cluster in MHz.
+    pub fn max_of(&self, is_io: bool) -> u32 {
+        self.io_max_mhz.filter(|_| is_io).unwrap_or(self.max_mhz)
+    }
 }
 
 /// The registers that carry the system's requests.

@@ -276,6 +276,7 @@ impl Source<'_> {
             min_mhz: ((value >> 8 & 0x7f) * 100) as u32,
             max_mhz: ((value & 0x7f) * 100) as u32,
             clusters: 0,
+            io_max_mhz: None,
         });
     }
 
@@ -372,12 +373,15 @@ fn speed_select(files: &dyn Recording, spec: &mut MachineSpec) {
     spec.topology.dies_are_power_domains = true;
     spec.topology.power_domains = sizes;
     let limit = |file: &str| {
-        files
-            .number(&format!("sys/devices/system/cpu/intel_uncore_frequency/uncore00/{file}"))
-            .map(|khz| khz / 1000)
+        let path = format!("sys/devices/system/cpu/intel_uncore_frequency/{file}");
+        files.number(&path).map(|khz| (khz / 1000) as u32)
     };
-    if let (Some(min), Some(max)) = (limit("initial_min_freq_khz"), limit("initial_max_freq_khz")) {
-        spec.uncore = Some(UncoreSpec { min_mhz: min as u32, max_mhz: max as u32, clusters: 1 });
+    if let (Some(min_mhz), Some(max_mhz)) =
+        (limit("uncore00/initial_min_freq_khz"), limit("uncore00/initial_max_freq_khz"))
+    {
+        // The package's entry has the highest of all clusters.
+        let io_max_mhz = limit("package_00_die_00/initial_max_freq_khz");
+        spec.uncore = Some(UncoreSpec { min_mhz, max_mhz, clusters: 1, io_max_mhz });
     }
     spec.sst = Some(sst);
     // A level of a recording may name cores that the machine has not (fused off): then it has no

@@ -71,6 +71,8 @@ pub(crate) struct World {
     pub(crate) dma_latency: Vec<(u64, i32)>,
     /// Platform profiles and the preferred die, as they were last written.
     pub(crate) firmware: Firmware,
+    /// The ratios last written to each package's uncore entry, highest and lowest; 0 if none was.
+    pub(crate) uncore_bounds: Vec<[u64; 2]>,
     /// The drivers behind /dev/isst_interface.
     pub(crate) isst: IsstDrivers,
     pub(crate) online_count: u32,
@@ -145,6 +147,7 @@ impl World {
             boot,
             full_speed: full_speed(&platform),
             firmware: Firmware::new(&platform.board),
+            uncore_bounds: vec![[0; 2]; platform.board.packages() as usize],
             platform,
             cpufreq,
             cpus,

@@ -20,7 +20,9 @@ impl Silicon {
             0x10 => {
                 let (max, min) = (control >> 8 & 0x7f, control >> 15 & 0x7f);
                 let asleep = self.package[package].awake < 0.5;
-                let limits = self.spec.uncore.as_ref().map_or((0, 0), |u| (u.min_mhz / 100, u.max_mhz / 100));
+                let limits = self.spec.uncore.as_ref().map_or((0, 0), |u| {
+                    (u.min_mhz / 100, u.max_of(domain >= self.topology.dies() as usize) / 100)
+                });
                 if asleep { min.max(u64::from(limits.0)) } else { max.min(u64::from(limits.1)).max(min) }
             }
             0x18 => control,

@@ -77,8 +77,17 @@ fn store_ratio(world: &mut World, dir: Dir, shift: u32, text: &[u8]) -> Answer {
         return Err(Errno::INVAL);
     }
     if clusters(world) > 0 {
-        let field = if shift == 0 { 8 } else { 15 };
-        for (package, domain) in members(world, dir) {
+        let is_max = shift == 0;
+        let field = if is_max { 8 } else { 15 };
+        let members = members(world, dir);
+        let package = members.first().map_or(0, |(package, _)| *package);
+        let bound = &mut world.uncore_bounds[package][usize::from(!is_max)];
+        if !matches!(dir, Dir::UncoreCluster(_)) {
+            *bound = ratio;
+        } else if *bound != 0 && (is_max && ratio > *bound || !is_max && ratio < *bound) {
+            return Err(Errno::INVAL);
+        }
+        for (package, domain) in members {
             let silicon = world.platform.chip.silicon_mut();
             let old = silicon.uncore_cluster_read(package, domain, CONTROL);
             silicon.uncore_cluster_write(package, domain, CONTROL, old & !(0x7f << field) | ratio << field);
@@ -90,14 +99,17 @@ fn store_ratio(world: &mut World, dir: Dir, shift: u32, text: &[u8]) -> Answer {
     world.platform.chip.write(cpu, UNCORE_LIMIT, old & !(0x7f << shift) | ratio << shift)
 }
 
-fn initial(world: &World, out: &mut Vec<u8>, of: fn(&flyball_silicon::spec::UncoreSpec) -> u32) -> Answer {
-    let uncore = world.platform.chip.silicon().spec().uncore.as_ref().ok_or(Errno::NODEV)?;
-    line(out, of(uncore) * 1000)
+fn initial(world: &World, dir: Dir, out: &mut Vec<u8>, is_max: bool) -> Answer {
+    let silicon = world.platform.chip.silicon();
+    let uncore = silicon.spec().uncore.as_ref().ok_or(Errno::NODEV)?;
+    let is_io = |(_, domain)| domain >= silicon.topology().dies() as usize;
+    let of_clusters = members(world, dir).into_iter().map(|member| uncore.max_of(is_io(member))).max();
+    line(out, 1000 * if is_max { of_clusters.unwrap_or(uncore.max_mhz) } else { uncore.min_mhz })
 }
 
 pub(super) static UNCORE: &[Attribute] = &[
-    ro("initial_max_freq_khz", |world, _, out| initial(world, out, |uncore| uncore.max_mhz)),
-    ro("initial_min_freq_khz", |world, _, out| initial(world, out, |uncore| uncore.min_mhz)),
+    ro("initial_max_freq_khz", |world, dir, out| initial(world, dir, out, true)),
+    ro("initial_min_freq_khz", |world, dir, out| initial(world, dir, out, false)),
     rw("max_freq_khz", |w, d, out| show_ratio(w, d, 0, out), |w, d, text| store_ratio(w, d, 0, text)),
     rw("min_freq_khz", |w, d, out| show_ratio(w, d, 8, out), |w, d, text| store_ratio(w, d, 8, text)),
     ro("current_freq_khz", |world, dir, out| {
@@ -116,8 +128,8 @@ pub(super) static CLUSTER: &[Attribute] = &[
     // One cluster per power domain here.
     ro("fabric_cluster_id", |_, _, out| line(out, 0)),
     ro("package_id", |world, dir, out| line(out, dir.index() / clusters(world).max(1))),
-    ro("initial_max_freq_khz", |world, _, out| initial(world, out, |uncore| uncore.max_mhz)),
-    ro("initial_min_freq_khz", |world, _, out| initial(world, out, |uncore| uncore.min_mhz)),
+    ro("initial_max_freq_khz", |world, dir, out| initial(world, dir, out, true)),
+    ro("initial_min_freq_khz", |world, dir, out| initial(world, dir, out, false)),
     rw("max_freq_khz", |w, d, out| show_ratio(w, d, 0, out), |w, d, text| store_ratio(w, d, 0, text)),
     rw("min_freq_khz", |w, d, out| show_ratio(w, d, 8, out), |w, d, text| store_ratio(w, d, 8, text)),
     ro("current_freq_khz", |world, dir, out| {
@@ -199,7 +211,7 @@ mod tests {
         let mut read =
             |path: &str| String::from_utf8(machine.read(&format!("{UNCORE}/{path}")).unwrap()).unwrap();
         assert_eq!((read("uncore07/package_id"), read("uncore07/domain_id")), ("1\n".into(), "2\n".into()));
-        assert_eq!(read("package_01_die_00/max_freq_khz"), "2200000\n");
+        assert_eq!(read("package_01_die_00/max_freq_khz"), "2500000\n");
         // A cluster's own limit, then the package's, which is all of its clusters'.
         machine.write(&format!("{UNCORE}/uncore07/max_freq_khz"), b"1500000").unwrap();
         let mut read =
@@ -208,7 +220,7 @@ mod tests {
             (read("uncore07/max_freq_khz"), read("uncore06/max_freq_khz")),
             ("1500000\n".into(), "2200000\n".into())
         );
-        assert_eq!(read("package_01_die_00/max_freq_khz"), "2200000\n");
+        assert_eq!(read("package_01_die_00/max_freq_khz"), "2500000\n");
         machine.write(&format!("{UNCORE}/package_01_die_00/max_freq_khz"), b"1000000").unwrap();
         let mut read =
             |path: &str| String::from_utf8(machine.read(&format!("{UNCORE}/{path}")).unwrap()).unwrap();
@@ -216,6 +228,10 @@ mod tests {
             (read("uncore07/max_freq_khz"), read("uncore00/max_freq_khz")),
             ("1000000\n".into(), "2200000\n".into())
         );
+        // From now on it is a bound for them, and not for those of the other package.
+        assert_eq!(machine.write(&format!("{UNCORE}/uncore07/max_freq_khz"), b"1500000"), Err(Errno::INVAL));
+        assert_eq!(machine.write(&format!("{UNCORE}/uncore07/max_freq_khz"), b"900000"), Ok(()));
+        assert_eq!(machine.write(&format!("{UNCORE}/uncore00/max_freq_khz"), b"1500000"), Ok(()));
         assert_eq!(machine.write(&format!("{UNCORE}/uncore00/max_freq_khz"), b"0"), Err(Errno::INVAL));
         assert_eq!(machine.read(&format!("{UNCORE}/uncore10/max_freq_khz")), Err(Errno::NOENT));
         assert!(!boot(Kernel::V6_1).exists(UNCORE), "6.1 has no driver for them");
