@@ -23,6 +23,7 @@ mod resolve;
 mod speed_select;
 mod targets;
 mod turbo;
+mod uncore;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -436,7 +437,7 @@ impl Planner<'_> {
                 resolved => resolved.ok(),
             };
         }
-        Ok(())
+        Ok(self.widen_uncore_entries()?)
     }
 
     /// Works out what the steps before governor, preference and limits will have changed.

@@ -356,6 +356,40 @@ fn a_level_and_a_power_limit_together_are_undone_exactly() {
     assert_eq!(first, settings());
 }
 
+/// The driver refuses a cluster what lies outside of its package's entry, once that was written, and
+/// the clusters of IO dies have another range than those of cores.
+#[test]
+fn limits_of_uncore_clusters_are_set_and_undone() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |words: &str| {
+        let mut command = flyball!();
+        command.args(["-M", "sim:tpmi-small", "--sim-state", "box"]).args(words.split(' '));
+        let ran = Ran::of(command.current_dir(folder.path()));
+        assert_eq!(ran.code, 0, "{words}: {}", ran.text());
+        ran.out
+    };
+    let settings = || run("get --json uncore-min-freq uncore-max-freq");
+    let first = settings();
+    assert!(first.contains("2500000") && first.contains("2200000"), "{first}");
+    for steps in [
+        &["apply latency", "verify latency"][..],
+        &["set uncore-max-freq=min", "set uncore-max-freq=max", "set uncore-min-freq=max"],
+        &["set uncore-min-freq=max", "set uncore-min-freq=min", "set uncore-min-freq:uncore01=1GHz"],
+        &["set uncore-max-freq=1GHz uncore-min-freq=1GHz", "apply realtime", "apply hpc", "verify hpc"],
+        &[
+            "set uncore-min-freq:package_00_die_00=2GHz",
+            "set uncore-min-freq:uncore00=2.2GHz",
+            "apply powersave",
+        ],
+    ] {
+        for step in steps {
+            run(step);
+        }
+        run("restore");
+        assert_eq!(first, settings(), "{steps:?}");
+    }
+}
+
 /// A file that may not grow fails as a full file system does: in the middle of a line.
 #[test]
 fn a_journal_that_cannot_be_written_leaves_nothing_changed_and_nothing_open() {

@@ -1,0 +1,47 @@
+//! The entry of a package above its uncore clusters. Writing it writes all of them, and from then on
+//! the driver refuses a cluster a lower minimum or a higher maximum (uncore_write_control_freq in
+//! uncore-frequency-tpmi.c). The driver never takes that bound back.
+
+use super::{At, Belongs, Bound, Id, Place, Planner, ReadError, Value, Wanted};
+
+impl Planner<'_> {
+    /// Gives a package's entry the widest limit that its clusters are to have, if all of them are to
+    /// have one. An entry that need not become wider is not written, so that its bound stays.
+    pub(super) fn widen_uncore_entries(&mut self) -> Result<(), ReadError> {
+        let is_entry = |place: &Place| place.belongs == Belongs::ToAll && !is_cluster(place);
+        let mut narrow = Vec::new();
+        for knob in [Id::UncoreMinFreq, Id::UncoreMaxFreq] {
+            let bound = knob.knob().control().map_or(Bound::None, |control| control.writing.bound);
+            let wider = |one: &Value, other: &Value| match (one, other, bound) {
+                (Value::Frequency(one), Value::Frequency(other), Bound::Upper) => one.0 > other.0,
+                (Value::Frequency(one), Value::Frequency(other), _) => one.0 < other.0,
+                _ => false,
+            };
+            let of_knob = self.wants.values().filter(|want| want.knob == knob && is_entry(&want.place));
+            let entries: Vec<Place> = of_knob.map(|want| want.place.clone()).collect();
+            for entry in entries {
+                let clusters = self.snapshot.places(knob)?.iter();
+                let own = clusters.filter(|place| is_cluster(place) && place.cpus.is_subset(&entry.cpus));
+                let values: Option<Vec<Value>> =
+                    own.map(|place| self.wants.get(&(knob, place.at.clone()))?.value.clone()).collect();
+                let widest = values
+                    .into_iter()
+                    .flatten()
+                    .reduce(|one, other| if wider(&other, &one) { other } else { one });
+                let Some(want) = self.wants.get_mut(&(knob, entry.at)) else { continue };
+                let Some(widest) = widest else { continue };
+                if want.now.as_ref().is_some_and(|now| !wider(&widest, now)) {
+                    narrow.push((knob, want.place.at.clone()));
+                }
+                want.wanted = Wanted::Exactly(widest.clone());
+                want.value = Some(widest);
+            }
+        }
+        self.wants.retain(|key, _| !narrow.contains(key));
+        Ok(())
+    }
+}
+
+fn is_cluster(place: &Place) -> bool {
+    matches!(&place.at, At::Uncore(name) if name.starts_with("uncore"))
+}
