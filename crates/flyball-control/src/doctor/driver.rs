@@ -26,7 +26,7 @@ pub(super) const CHECKS: &[Check] = &[
     ),
     Check::new(
         "driver.mode",
-        "In active mode the processor chooses within limits by a preference; in passive mode a governor chooses.",
+        "In active mode the processor chooses by a preference (without HWP, intel_pstate by the load). In passive mode a governor chooses.",
         "intel_pstate/status or amd_pstate/status, and the command line",
         mode,
     ),

@@ -88,10 +88,10 @@ pub(super) const UNCORE_MIN_FREQ: Knob = Knob {
     about: "The uncore is what the cores share: mesh, last-level cache, memory and I/O controllers. Its \
             lowest frequency sets the memory latency of a lightly loaded machine, and much of its idle \
             power. With TPMI, each fabric cluster (uncoreNN) has its own, and package_NN_die_00 sets the \
-            whole package.",
+            whole package: from then on, no cluster can go below it.",
     interacts: &[
         (Id::UncoreMaxFreq, "the driver does not check their order: keep min at or below max"),
-        (Id::ElcFloorFreq, "goes below it at low load where the processor can"),
+        (Id::ElcFloorFreq, "counts at low load if it is higher"),
     ],
     role: uncore_limit(&[Id::UncoreMaxFreq, Id::UncoreHwMin, Id::UncoreHwMax], Bound::Lower),
 };
@@ -121,11 +121,12 @@ pub(super) const ELC_FLOOR_FREQ: Knob = Knob {
     vendor: Some(Vendor::Intel),
     shown: Shown::on_request(Section::Line),
     mechanisms: &[rw(uncore!("elc_floor_freq_khz"), Form::KHz)],
-    about: "Efficiency latency control (TPMI): below elc-low-threshold, the uncore may fall to this \
-            frequency. A high floor keeps memory latency low after idle, a low floor saves idle power.",
+    about: "Efficiency latency control (TPMI): below elc-low-threshold, the uncore falls to this frequency \
+            at lowest, unless uncore-min-freq is higher. A high floor keeps memory latency low after idle, \
+            a low floor saves idle power.",
     interacts: &[
         (Id::ElcLowThreshold, "below which the floor applies"),
-        (Id::UncoreMinFreq, "applies above it"),
+        (Id::UncoreMinFreq, "the firmware ignores a floor below it"),
     ],
     role: Role::Knob(Control {
         accepts: UNCORE,
@@ -147,8 +148,8 @@ pub(super) const ELC_LOW_THRESHOLD: Knob = Knob {
     vendor: Some(Vendor::Intel),
     shown: Shown::on_request(Section::Line),
     mechanisms: &[rw(uncore!("elc_low_threshold_percent"), Form::Percent)],
-    about: "Efficiency latency control: below this load, the uncore runs at elc-floor-freq; above it, at \
-            uncore-min-freq or higher. It may read back one percent lower.",
+    about: "Efficiency latency control: below this load, elc-floor-freq is the lowest uncore frequency if it \
+            is above uncore-min-freq. It may read back one percent lower.",
     interacts: &[(Id::ElcFloorFreq, "what applies below it")],
     role: ELC_THRESHOLD,
 };

@@ -30,8 +30,8 @@ pub(super) const DRIVER_MODE: Knob = Knob {
         rw("/sys/devices/system/cpu/intel_pstate/status", Form::Word),
     ],
     about: "Decides who picks the frequency. In active mode the processor does, within the limits and \
-            guided by EPP, and only the governors performance and powersave exist. In passive mode a \
-            kernel governor requests each frequency. In guided mode (amd-pstate) the governor sets the \
+            guided by EPP (without HWP, intel_pstate itself follows the load), and only the governors \
+            performance and powersave exist. In passive mode a kernel governor requests each frequency. In guided mode (amd-pstate) the governor sets the \
             lower bound and the processor chooses above it. A change re-registers the driver, so \
             governor, EPP and frequency limits return to their defaults. intel_pstate rejects `off` \
             (EBUSY) while HWP is on; after `off` there is no driver until the next boot.",
