@@ -12,11 +12,14 @@ mod totals;
 use std::{rc::Rc, time::Duration};
 
 use flyball_control::{ReadError, write::state::StateDir};
-use flyball_host::{Host, Kind, Live, watch};
+use flyball_host::{
+    Host, Kind, Live,
+    cpuidle::{Count, Exits},
+    watch,
+};
 use flyball_monitor::{
     Account, Facts, Interval, KeptAttribute, Layout, Quantity, Reads, Sample, Sampler, missing,
 };
-use flyball_wake::{Count, Exits};
 
 pub use self::settings::covered;
 use self::{

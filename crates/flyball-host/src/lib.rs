@@ -14,6 +14,7 @@ mod archive;
 pub mod cgroup;
 mod child;
 mod command_knob;
+pub mod cpuidle;
 mod cpuinfo;
 mod cpulist;
 mod emulated;

@@ -11,7 +11,6 @@
 mod interrupts;
 mod probe;
 mod report;
-mod states;
 mod threads;
 mod watch;
 
@@ -20,7 +19,6 @@ pub use probe::{Distance, KernelPath, Measured, NotReached, ProbeReport, ProbeRo
 pub use report::{
     CheckVerdict, WakeAdvice, WakeCheck, WakeCpu, WakeReport, WakeSource, WakeState, WakeThread, WakeWorkload,
 };
-pub use states::{Count, Exits, IdleState};
 pub use threads::Target;
 pub use watch::Watch;
 

@@ -9,9 +9,12 @@ mod here;
 use std::time::Duration;
 
 use flyball_control::{CoreType, Cpu, Topology};
-use flyball_host::{CpuList, Host, Kind};
+use flyball_host::{
+    CpuList, Host, Kind,
+    cpuidle::{self, IdleState},
+};
 
-use crate::{IdleState, WakeError, states};
+use crate::WakeError;
 
 /// How the sleeping CPU is woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
@@ -363,9 +366,9 @@ pub fn probe(
     }
     let cpus = wanted.intersection(&topology.online);
     let Some(first) = cpus.first() else { return Err(WakeError::Offline(wanted.clone())) };
-    let table = states::table(host, first);
+    let table = cpuidle::table(host, first);
     let started = host.now();
-    let (driver, governor) = states::cpuidle(host, &table);
+    let (driver, governor) = cpuidle::driver_and_governor(host, &table);
     let mut report = ProbeReport {
         sentence: String::new(),
         seconds: 0.0,

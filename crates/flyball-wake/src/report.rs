@@ -1,8 +1,11 @@
 //! What a watch found, as it is printed and as JSON.
 
-use flyball_host::CpuList;
+use flyball_host::{
+    CpuList,
+    cpuidle::{ExitRate, IdleState, WORTH_MS, costliest, lost_ms},
+};
 
-use crate::{IdleState, SourceKind, states::exit_us};
+use crate::SourceKind;
 
 /// Wake-ups of CPUs, and of a workload, over an interval. Rates are per second.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
@@ -83,23 +86,17 @@ pub enum CheckVerdict {
     NotShown,
 }
 
-/// A limit is advised if it could save this much of the workload's time, or of that of one CPU, ms
-/// per second.
-const WORTH_MS: f64 = 10.0;
-
 /// Chooses the least strict limit among those that save nearly as much as any: the state to allow, and
-/// the ms per second that it saves at most. `states` are names, latencies in us and exits per
-/// second, lightest first.
-fn choose_limit(states: &[(&str, f64, f64)], wakes: f64) -> Option<(usize, f64)> {
+/// the ms per second that it saves at most. `states` are lightest first.
+fn choose_limit(states: &[ExitRate], wakes: f64) -> Option<(usize, f64)> {
     let lost = |longest: f64| {
-        let exits: Vec<(f64, f64)> =
-            states.iter().map(|(_, latency, exits)| ((*latency).min(longest), *exits)).collect();
-        at_most(wakes, &exits)
+        let limited = states.iter().map(|state| ExitRate { cost_us: state.cost_us.min(longest), ..*state });
+        lost_ms(wakes, &limited.collect::<Vec<_>>())
     };
     let all = lost(f64::INFINITY);
     // Polling is never advised: its price is all of the idle power.
-    let limits = states.iter().enumerate().filter(|(_, state)| state.1 > 0.0);
-    let limits: Vec<(usize, f64)> = limits.map(|(index, state)| (index, all - lost(state.1))).collect();
+    let limits = states.iter().enumerate().filter(|(_, state)| state.cost_us > 0.0);
+    let limits: Vec<(usize, f64)> = limits.map(|(index, state)| (index, all - lost(state.cost_us))).collect();
     let most = limits.iter().map(|limit| limit.1).fold(0.0, f64::max);
     limits.into_iter().rev().find(|limit| limit.1 >= 0.9 * most && limit.1 > 0.0)
 }
@@ -188,25 +185,10 @@ fn rate(rate: f64) -> String {
     if rate < 9.95 { format!("{rate:.1}") } else { format!("{rate:.0}") }
 }
 
-/// The most that exits can have cost `wakes` wake-ups a second, ms per second: they came out of the
-/// deepest states that were left in the same time. Latencies are in us.
-pub(crate) fn at_most(wakes: f64, exits: &[(f64, f64)]) -> f64 {
-    let mut exits = exits.to_vec();
-    exits.sort_by(|one, other| other.0.total_cmp(&one.0));
-    let mut left = wakes;
-    let mut lost = 0.0;
-    for (latency, exits) in exits {
-        let taken = exits.min(left);
-        lost += taken * latency;
-        left -= taken;
-    }
-    lost * 1e-3
-}
-
 impl WakeState {
-    /// What an exit costs, us.
-    pub(crate) fn costs_us(&self) -> f64 {
-        exit_us(self.measured_exit_us, self.exit_latency_us)
+    pub(crate) fn exits(&self) -> ExitRate<'_> {
+        let cost_us = self.measured_exit_us.unwrap_or(self.exit_latency_us as f64);
+        ExitRate { name: &self.name, cost_us, rate: self.wakes }
     }
 }
 
@@ -215,18 +197,17 @@ impl WakeReport {
     pub(crate) fn advise(&self) -> Option<WakeAdvice> {
         self.lost_ms_at_most?;
         let wakes = self.workload.as_ref().map_or(f64::INFINITY, |workload| workload.wakes);
-        let states: Vec<(&str, f64, f64)> =
-            self.states.iter().map(|state| (state.name.as_str(), state.costs_us(), state.wakes)).collect();
+        let states: Vec<ExitRate> = self.states.iter().map(WakeState::exits).collect();
         let (limit, saved) = choose_limit(&states, wakes)?;
         let of_cpu = |cpu: &WakeCpu| -> f64 {
             let exits = states.iter().zip(&cpu.by_state);
-            exits.map(|(state, exits)| (state.1 - states[limit].1).max(0.0) * exits * 1e-3).sum()
+            exits.map(|(state, exits)| (state.cost_us - states[limit].cost_us).max(0.0) * exits * 1e-3).sum()
         };
         // A CPU that nothing uses wakes for the kernel alone, and hides no other one.
         let most =
             if self.workload.is_some() { saved } else { self.by_cpu.iter().map(of_cpu).fold(0.0, f64::max) };
         (most >= WORTH_MS).then(|| WakeAdvice {
-            setting: format!("latency-limit@{}={}", self.cpus, states[limit].0),
+            setting: format!("latency-limit@{}={}", self.cpus, states[limit].name),
             saved_ms_at_most: saved,
         })
     }
@@ -251,10 +232,8 @@ impl WakeReport {
             return format!("{who} woke up in {:.1} s", self.seconds);
         }
         let times = format!("{who} {} times a second", rate(wakes));
-        // The state whose exits cost most.
-        let costs = |state: &&WakeState| state.wakes * state.costs_us();
-        let costliest = self.states.iter().filter(|state| costs(state) > 0.0);
-        let costliest = costliest.max_by(|one, other| costs(one).total_cmp(&costs(other)));
+        let costliest = costliest(&self.states.iter().map(WakeState::exits).collect::<Vec<_>>());
+        let costliest = costliest.and_then(|exits| self.states.iter().find(|state| state.name == exits.name));
         match (costliest, self.lost_ms_at_most) {
             _ if table.is_empty() => {
                 format!("{times}; this machine has no cpuidle, so what its CPUs wake from is not known")
@@ -299,9 +278,10 @@ mod tests {
     fn the_least_strict_limit_that_saves_most() {
         let states = |c1e, c6, c6p| {
             [("POLL", 0.0, 9.0), ("C1", 1.0, 50.0), ("C1E", 4.0, c1e), ("C6", 170.0, c6), ("C6P", 210.0, c6p)]
+                .map(|(name, cost_us, rate)| ExitRate { name, cost_us, rate })
         };
-        let chosen = |states: &[(&'static str, f64, f64)], wakes| {
-            choose_limit(states, wakes).map(|limit| states[limit.0].0)
+        let chosen = |states: &[ExitRate<'static>], wakes| {
+            choose_limit(states, wakes).map(|limit| states[limit.0].name)
         };
         // C1 would save 0.003 ms more per exit.
         let (limit, saved) = choose_limit(&states(0.0, 5000.0, 0.0), 1e9).unwrap();
@@ -313,15 +293,5 @@ mod tests {
         assert_eq!(chosen(&states(0.0, 0.0, 0.0), 1e9), None);
         assert_eq!(chosen(&states(0.0, 5000.0, 0.0), 0.0), None);
         assert_eq!(chosen(&[], 1e9), None);
-    }
-
-    #[test]
-    fn the_bound_takes_the_deepest_exits_first() {
-        let exits = [(1.0, 1000.0), (170.0, 100.0), (4.0, 50.0)];
-        // More wake-ups than exits: each exit counts once.
-        assert_eq!(at_most(1e6, &exits), (1000.0 + 17_000.0 + 200.0) * 1e-3);
-        assert_eq!(at_most(120.0, &exits), (17_000.0 + 80.0) * 1e-3);
-        assert_eq!(at_most(0.0, &exits), 0.0);
-        assert_eq!(at_most(5.0, &[]), 0.0);
     }
 }

@@ -3,14 +3,15 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use flyball_control::Topology;
-use flyball_host::{CpuList, Host, Kind, Usage};
+use flyball_host::{
+    CpuList, Host, Kind, Usage,
+    cpuidle::{self, Count, CpuCounts, IdleState, lost_ms},
+};
 
 use crate::{
-    IdleState, Interrupts, WakeCpu, WakeError, WakeReport, WakeSource, WakeState, WakeThread, WakeWorkload,
+    Interrupts, WakeCpu, WakeError, WakeReport, WakeSource, WakeState, WakeThread, WakeWorkload,
     interrupts::Counted,
     probe::Measured,
-    report::at_most,
-    states::{self, Count, CpuCounts},
     threads::{Target, Threads},
 };
 
@@ -42,7 +43,7 @@ struct Readings {
 impl Readings {
     fn take(host: &dyn Host, cpus: &CpuList, states: usize) -> Readings {
         Readings {
-            cpus: states::counts(host, cpus, states),
+            cpus: cpuidle::counts(host, cpus, states),
             interrupts: Interrupts::read(host),
             softirqs: Interrupts::read_soft(host),
             stolen: stolen(&host.read("/proc/stat").unwrap_or_default(), cpus),
@@ -95,7 +96,7 @@ impl<'h> Watch<'h> {
         {
             cpus = allowed;
         }
-        let mut table = cpus.first().map(|cpu| states::table(host, cpu)).unwrap_or_default();
+        let mut table = cpus.first().map(|cpu| cpuidle::table(host, cpu)).unwrap_or_default();
         if let Some(measured) = measured {
             for state in &mut table {
                 state.measured_us = measured.exit_us(state);
@@ -157,13 +158,13 @@ impl<'h> Watch<'h> {
         let has_states = !self.table.is_empty();
         let is_measured = self.table.iter().any(|state| state.measured_us.is_some());
         let workload = self.threads.as_ref().map(|threads| workload(threads, seconds, usage));
-        let exits: Vec<(f64, f64)> = states.iter().map(|state| (state.costs_us(), state.wakes)).collect();
+        let exits: Vec<_> = states.iter().map(WakeState::exits).collect();
         let wakes = workload.as_ref().map_or(f64::INFINITY, |workload| workload.wakes);
         let stolen = (
             after.stolen.0.saturating_sub(self.before.stolen.0),
             after.stolen.1.saturating_sub(self.before.stolen.1),
         );
-        let (driver, governor) = states::cpuidle(self.host, &self.table);
+        let (driver, governor) = cpuidle::driver_and_governor(self.host, &self.table);
         let mut report = WakeReport {
             sentence: String::new(),
             seconds,
@@ -172,7 +173,7 @@ impl<'h> Watch<'h> {
             governor,
             wakes: has_states.then(|| by_cpu.iter().map(|cpu| cpu.wakes).sum()),
             lost_ms_at_most: (has_states && (!self.is_virtual || is_measured))
-                .then(|| at_most(wakes, &exits)),
+                .then(|| lost_ms(wakes, &exits)),
             advice: None,
             check: None,
             wakes_without_interrupt: (has_states && after.interrupts.counts_wake_ups())

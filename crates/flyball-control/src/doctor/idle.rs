@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use flyball_host::{
     CpuList,
+    cpuidle::{ExitRate, WORTH_MS, costliest, lost_ms},
     isolation::{self, Isolation},
     msr::MSR_PM_ENABLE,
 };
@@ -55,9 +56,6 @@ pub(super) const CHECKS: &[Check] = &[
 
 /// Exits from here on are noticed by services: recent Xeons need 150 to 230 us out of C6.
 const MIN_NOTED_EXIT_US: u64 = 100;
-
-/// Share of a CPU's time in exits from which on they are reported.
-const MIN_NOTED_SHARE: f64 = 0.01;
 
 const NO_LAST_CPU: &str =
     "cpu/possible and cpu/present cannot be read, which bound the lists of nohz_full= and isolcpus=";
@@ -521,45 +519,45 @@ fn exit_latency(facts: &Facts) -> Option<Answer> {
     if uptime < 60.0 {
         return None;
     }
-    // By CPU: the share of its time, and the state that took most of it.
-    let mut noted: BTreeMap<u32, (f64, &(u64, String), u64)> = BTreeMap::new();
+    // By CPU: the ms per second that exits took at most, and the state that took most.
+    let mut noted: BTreeMap<u32, (f64, ExitRate)> = BTreeMap::new();
     for cpu in facts.online.iter() {
-        let (mut share, mut most) = (0.0, None);
-        for state in &deep {
-            match number(format!("{}/{}/usage", folder(cpu), state.1)) {
-                Ok(exits) => {
-                    share += (exits as f64) * (state.0 as f64) * 1e-6 / uptime;
-                    most = most.max(Some((exits.saturating_mul(state.0), state, exits)));
-                }
+        let mut exits = Vec::new();
+        for (latency, state) in &deep {
+            match number(format!("{}/{state}/usage", folder(cpu))) {
+                Ok(count) => exits.push(ExitRate {
+                    name: state,
+                    cost_us: *latency as f64,
+                    rate: count as f64 / uptime,
+                }),
                 Err(path) => unseen = Some(path),
             }
         }
-        if let Some((_, state, exits)) = most.filter(|_| share >= MIN_NOTED_SHARE) {
-            noted.insert(cpu, (share, state, exits));
+        let lost = lost_ms(f64::INFINITY, &exits);
+        if let Some(most) = costliest(&exits).filter(|_| lost >= WORTH_MS) {
+            noted.insert(cpu, (lost, most));
         }
     }
-    let Some((worst, (share, (latency, state), exits))) =
-        noted.iter().max_by(|one, other| one.1.0.total_cmp(&other.1.0))
-    else {
+    let Some((worst, (lost, most))) = noted.iter().max_by(|one, other| one.1.0.total_cmp(&other.1.0)) else {
         return Some(match unseen {
             Some(path) => unknown(format!("{path} cannot be read")),
             None => ok("exits from deep idle states took less than 1 % of each CPU's time since boot")
                 .seen("/proc/uptime", format!("{uptime}")),
         });
     };
+    let ExitRate { name: state, cost_us, rate } = most;
     let path = format!("{}/{state}", folder(*worst));
-    let name = facts.read(&format!("{path}/name")).unwrap_or_else(|_| state.clone());
+    let name = facts.read(&format!("{path}/name")).unwrap_or_else(|_| (*state).to_owned());
     let cpus: CpuList = noted.keys().copied().collect();
     Some(
         note(format!(
-            "CPU {worst} has left {name} {:.0} times a second since boot; at the advertised {latency} us each, waking took \
-             up to {:.1} % of its time (inferred), and 1 % or more on {}",
-            *exits as f64 / uptime,
-            share.min(1.0) * 100.0,
+            "CPU {worst} has left {name} {rate:.0} times a second since boot; at the advertised {cost_us:.0} us each, waking \
+             took up to {:.1} % of its time (inferred), and 1 % or more on {}",
+            lost.min(1e3) * 0.1,
             cpu_words(&cpus)
         ))
-        .seen(format!("{path}/usage"), exits.to_string())
-        .seen(format!("{path}/latency"), latency.to_string())
+        .seen(format!("{path}/usage"), format!("{:.0}", rate * uptime))
+        .seen(format!("{path}/latency"), format!("{cost_us:.0}"))
         .seen("/proc/uptime", format!("{uptime}"))
         .fix(Fix::Person(format!("run flyball wake -c {cpus} to see which latency limit would pay"))),
     )

@@ -1,10 +1,8 @@
-//! cpuidle: the table of idle states, and each CPU's counters of them.
+//! cpuidle: the table of idle states, each CPU's counters of them, and what exits cost.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use flyball_host::{CpuList, Host};
-
-const CPUS: &str = "/sys/devices/system/cpu";
+use crate::{CpuList, Host, topology::CPUS};
 
 /// An idle state, as the cpuidle driver describes it.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,15 +18,45 @@ pub struct IdleState {
 }
 
 impl IdleState {
-    /// What an exit costs, us.
-    pub(crate) fn costs_us(&self) -> f64 {
-        exit_us(self.measured_us, self.latency_us)
+    /// What an exit costs, us: as measured, or as advertised.
+    pub fn costs_us(&self) -> f64 {
+        self.measured_us.unwrap_or(self.latency_us as f64)
     }
 }
 
-/// What an exit costs, us: as measured, or as advertised.
-pub(crate) fn exit_us(measured: Option<f64>, advertised: u64) -> f64 {
-    measured.unwrap_or(advertised as f64)
+/// Exits that take this much of a CPU's time are worth a word, ms per second.
+pub const WORTH_MS: f64 = 10.0;
+
+/// How often a state was left.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ExitRate<'a> {
+    pub name: &'a str,
+    /// What an exit costs, us.
+    pub cost_us: f64,
+    /// Exits per second.
+    pub rate: f64,
+}
+
+/// The most that exits can have cost `wakes` wake-ups a second, ms per second: they came out of the
+/// deepest states that were left in the same time.
+pub fn lost_ms(wakes: f64, exits: &[ExitRate]) -> f64 {
+    let mut exits = exits.to_vec();
+    exits.sort_by(|one, other| other.cost_us.total_cmp(&one.cost_us));
+    let mut left = wakes;
+    let mut lost = 0.0;
+    for exit in exits {
+        let taken = exit.rate.min(left);
+        lost += taken * exit.cost_us;
+        left -= taken;
+    }
+    lost * 1e-3
+}
+
+/// The state whose exits cost most; `None` if no exit cost time.
+pub fn costliest<'a>(exits: &[ExitRate<'a>]) -> Option<ExitRate<'a>> {
+    let cost = |exit: &ExitRate| exit.rate * exit.cost_us;
+    let costly = exits.iter().filter(|exit| cost(exit) > 0.0);
+    costly.max_by(|one, other| cost(one).total_cmp(&cost(other))).copied()
 }
 
 /// Counters of one idle state, of one CPU or summed over several.
@@ -48,12 +76,11 @@ pub struct Count {
 }
 
 impl Count {
-    pub(crate) const ZERO: Count =
-        Count { usage: 0, time_us: 0, above: Some(0), below: Some(0), rejected: Some(0) };
+    pub const ZERO: Count = Count { usage: 0, time_us: 0, above: Some(0), below: Some(0), rejected: Some(0) };
 
     /// The difference of two readings. `None` if a counter went back: the CPU's counters began
     /// again.
-    pub(crate) fn since(&self, before: &Count) -> Option<Count> {
+    pub fn since(&self, before: &Count) -> Option<Count> {
         let optional = |now: Option<u64>, then: Option<u64>| now?.checked_sub(then?);
         Some(Count {
             usage: self.usage.checked_sub(before.usage)?,
@@ -64,7 +91,7 @@ impl Count {
         })
     }
 
-    pub(crate) fn add(&mut self, other: &Count) {
+    pub fn add(&mut self, other: &Count) {
         let sum = |one: Option<u64>, other: Option<u64>| one.zip(other).map(|(one, other)| one + other);
         self.usage += other.usage;
         self.time_us += other.time_us;
@@ -76,12 +103,12 @@ impl Count {
 
 /// Counters of one CPU, lightest state first.
 #[derive(Debug, Clone)]
-pub(crate) struct CpuCounts {
-    pub(crate) cpu: u32,
+pub struct CpuCounts {
+    pub cpu: u32,
     /// On the machine's clock: on a large machine the first and the last CPU are read milliseconds
     /// apart.
-    pub(crate) at: Duration,
-    pub(crate) states: Vec<Count>,
+    pub at: Duration,
+    pub states: Vec<Count>,
 }
 
 fn number(host: &dyn Host, path: &str) -> Option<u64> {
@@ -90,7 +117,7 @@ fn number(host: &dyn Host, path: &str) -> Option<u64> {
 
 /// Returns the states of a CPU; none without cpuidle. On x86, one driver and so one table holds for
 /// all CPUs (drivers/cpuidle/driver.c without CPU_IDLE_MULTIPLE_DRIVERS).
-pub(crate) fn table(host: &dyn Host, cpu: u32) -> Vec<IdleState> {
+pub fn table(host: &dyn Host, cpu: u32) -> Vec<IdleState> {
     let state = |index: u32| {
         let file = |name: &str| format!("{CPUS}/cpu{cpu}/cpuidle/state{index}/{name}");
         Some(IdleState {
@@ -106,7 +133,7 @@ pub(crate) fn table(host: &dyn Host, cpu: u32) -> Vec<IdleState> {
 }
 
 /// Reads one CPU's counters of `states` states. `None` if it has none: it is offline.
-pub(crate) fn of_cpu(host: &dyn Host, cpu: u32, states: usize) -> Option<CpuCounts> {
+pub fn of_cpu(host: &dyn Host, cpu: u32, states: usize) -> Option<CpuCounts> {
     let at = host.now();
     let count = |index: usize| {
         let value = |name: &str| number(host, &format!("{CPUS}/cpu{cpu}/cpuidle/state{index}/{name}"));
@@ -123,7 +150,7 @@ pub(crate) fn of_cpu(host: &dyn Host, cpu: u32, states: usize) -> Option<CpuCoun
 }
 
 /// Reads the counters of all `cpus` that have any.
-pub(crate) fn counts(host: &dyn Host, cpus: &CpuList, states: usize) -> Vec<CpuCounts> {
+pub fn counts(host: &dyn Host, cpus: &CpuList, states: usize) -> Vec<CpuCounts> {
     if states == 0 {
         return Vec::new();
     }
@@ -167,10 +194,28 @@ impl Exits {
 }
 
 /// The cpuidle driver and governor, if there are idle states.
-pub(crate) fn cpuidle(host: &dyn Host, table: &[IdleState]) -> (Option<String>, Option<String>) {
+pub fn driver_and_governor(host: &dyn Host, table: &[IdleState]) -> (Option<String>, Option<String>) {
     if table.is_empty() {
         return (None, None);
     }
     let global = |name: &str| host.read(&format!("/sys/devices/system/cpu/cpuidle/{name}")).ok();
     (global("current_driver"), global("current_governor").or_else(|| global("current_governor_ro")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_takes_the_deepest_exits_first() {
+        let exit = |(name, cost_us, rate)| ExitRate { name, cost_us, rate };
+        let exits = [("C1", 1.0, 1000.0), ("C6", 170.0, 100.0), ("C1E", 4.0, 50.0)].map(exit);
+        // More wake-ups than exits: each exit counts once.
+        assert_eq!(lost_ms(1e6, &exits), (1000.0 + 17_000.0 + 200.0) * 1e-3);
+        assert_eq!(lost_ms(120.0, &exits), (17_000.0 + 80.0) * 1e-3);
+        assert_eq!(lost_ms(0.0, &exits), 0.0);
+        assert_eq!(lost_ms(5.0, &[]), 0.0);
+        assert_eq!(costliest(&exits), Some(exits[1]));
+        assert_eq!(costliest(&[exit(("POLL", 0.0, 9.0)), exit(("C6", 170.0, 0.0))]), None);
+    }
 }
