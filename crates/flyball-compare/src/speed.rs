@@ -11,7 +11,7 @@ use flyball_host::{
     topology::{CPUS, scaling_driver},
 };
 use flyball_measure::{Arm, RoundSpeed, SpeedLoss, SpeedNote};
-use flyball_monitor::{Account, Explanation, Facts, Options, Sample, Sampler};
+use flyball_monitor::{Account, Explanation, Facts, IdleReads, Options, Reads, Sample, Sampler};
 
 /// At most this often the CPUs that ran are interrupted for their counters.
 const BETWEEN: Duration = Duration::from_secs(1);
@@ -20,8 +20,10 @@ const BETWEEN: Duration = Duration::from_secs(1);
 const SHORTEST: Duration = Duration::from_millis(200);
 
 /// All requests in each sample: one of the arm before would be the highest frequency of this one.
+/// Wake-ups only of suspects, since reading delays the round.
 fn options() -> Options {
-    Options { slow: Duration::ZERO, ..Options::default() }
+    let reads = Reads { idle: IdleReads::Times, ..Reads::default() };
+    Options { slow: Duration::ZERO, reads, ..Options::default() }
 }
 
 /// Watches CPUs.

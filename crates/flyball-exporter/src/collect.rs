@@ -18,7 +18,7 @@ use flyball_host::{
     watch,
 };
 use flyball_monitor::{
-    Account, Facts, Interval, KeptAttribute, Layout, Quantity, Reads, Sample, Sampler, missing,
+    Account, Facts, IdleReads, Interval, KeptAttribute, Layout, Quantity, Reads, Sample, Sampler, missing,
 };
 
 pub use self::settings::covered;
@@ -347,7 +347,7 @@ fn write_process(out: &mut Exposition) {
 fn open_sampler(host: &dyn Host) -> Result<Sampler<'_>, ReadError> {
     // Limits and preferences at each scrape: their files are kept open, and a scrape must not mix
     // old and new ones. No metric has the times in idle states.
-    let reads = Reads { idle_times: false, ..Reads::default() };
+    let reads = Reads { idle: IdleReads::Suspects, ..Reads::default() };
     Sampler::open(host, flyball_monitor::Options { slow: Duration::ZERO, reads, ..Default::default() })
 }
 

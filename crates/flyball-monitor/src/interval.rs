@@ -1,8 +1,12 @@
 //! The interval between two samples: each CPU's load, its frequency while busy, and its request.
 
+use flyball_host::cpuidle::{ExitRate, costliest, lost_ms};
 use serde::Serialize;
 
-use crate::{Layout, Quantity, Sample, places::Places};
+use crate::{Layout, Machine, Quantity, Sample, places::Places};
+
+/// Waking up may decide the speed of a CPU that ran for a smaller share of the time.
+pub(crate) const WAKING: f64 = 0.2;
 
 /// The machine between two samples.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize)]
@@ -48,6 +52,9 @@ pub struct CpuInterval {
     /// Share of the time in each idle state, since it was read before. A sleep that goes on is not
     /// in it. `None` of a CPU that slept and was not read: on large machines they take turns.
     pub idle: Vec<Option<f64>>,
+    /// Exits from each idle state per second, since they were read before; empty if they were not
+    /// read at both ends.
+    pub wakes: Vec<f64>,
     /// Share of cycles that did not wait for memory (Intel), or instructions per cycle (AMD).
     pub productive: Option<f64>,
     /// Degrees Celsius below the temperature at which the processor throttles, and the temperature
@@ -65,6 +72,56 @@ impl CpuInterval {
     /// The frequency that it got as a share of the one that it may have at most.
     pub fn got(&self) -> Option<f64> {
         Some(self.mhz? / self.max.filter(|max| *max > 0.0)?)
+    }
+
+    /// Its wake-ups, if they were counted.
+    pub fn waking(&self, machine: &Machine) -> Option<Waking> {
+        Waking::of(machine, &self.wakes)
+    }
+}
+
+/// Wake-ups out of idle states.
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize, derive_more::Display)]
+#[display("{}", self.words())]
+pub struct Waking {
+    /// Per second.
+    pub wakes: f64,
+    /// The state whose exits cost most, and how many wake-ups a second left it; `null` if no exit
+    /// cost time, or the cost is not known.
+    pub state: Option<(String, f64)>,
+    /// The part of the time that the exits took at most, by the latencies that the driver
+    /// advertises; `null` in a virtual machine, where the host decides.
+    pub lost_at_most: Option<f64>,
+}
+
+impl Waking {
+    /// `None` without rates of the machine's idle states.
+    pub fn of(machine: &Machine, rates: &[f64]) -> Option<Waking> {
+        let names = &machine.idle_states;
+        if rates.is_empty() || rates.len() != names.len() {
+            return None;
+        }
+        let exits: Vec<ExitRate> = (names.iter().zip(&machine.idle_exits_us).zip(rates))
+            .map(|((name, us), rate)| ExitRate { name, cost_us: *us as f64, rate: *rate })
+            .collect();
+        Some(Waking {
+            wakes: rates.iter().sum(),
+            state: costliest(&exits).map(|exit| (exit.name.to_owned(), exit.rate)),
+            lost_at_most: (!exits.is_empty()).then(|| (lost_ms(f64::INFINITY, &exits) * 1e-3).min(1.0)),
+        })
+    }
+
+    fn words(&self) -> String {
+        match (&self.state, self.lost_at_most) {
+            (Some((name, rate)), Some(lost)) => {
+                format!(
+                    "{rate:.0} wake-ups a second out of {name}; exits took at most {:.1} % of its time",
+                    lost * 100.0
+                )
+            }
+            (_, Some(_)) => format!("{:.0} wake-ups a second, none of which cost time", self.wakes),
+            (_, None) => format!("{:.0} wake-ups a second, whose cost is not known", self.wakes),
+        }
     }
 }
 
@@ -198,6 +255,13 @@ impl Pair<'_> {
                     }
                 })
                 .collect(),
+            wakes: idle_span
+                .and_then(|span| {
+                    let rate =
+                        |state| Some(delta(Quantity::IdleUsage(state as u8))? as f64 * 1e9 / span as f64);
+                    (0..states).map(rate).collect()
+                })
+                .unwrap_or_default(),
             productive: speed.and_then(|speed| speed.productive),
             margin,
             celsius: margin

@@ -42,6 +42,10 @@ pub struct Machine {
     pub throttle_temperature: Option<u32>,
     /// Names of the idle states, in the order of [`Quantity::IdleTime`]'s numbers.
     pub idle_states: Vec<String>,
+    /// Exit latencies of these states, us. Empty where they say nothing of an exit (a virtual
+    /// machine, whose host decides) and in recordings of older versions.
+    #[serde(default)]
+    pub idle_exits_us: Vec<u64>,
     /// Names of the governors, in the order of [`Quantity::Governor`]'s numbers.
     pub governors: Vec<String>,
 }

@@ -21,13 +21,14 @@ pub mod shared;
 pub mod why;
 
 pub use facts::{Cap, CpuFacts, Facts, PackageFacts};
-pub use interval::{CpuInterval, Interval, PackageInterval, State};
+pub use interval::{CpuInterval, Interval, PackageInterval, State, Waking};
 pub use layout::{Cpu, Field, Layout, Machine, Package, Quantity, Scope, Unit};
 pub use limiter::{Certainty, Evidence, Limiter, Proof, Reason};
 pub use missing::Missing;
 pub use places::Places;
 pub use sample::{ABSENT, Cost, Sample};
 pub use sampler::{
-    KeptAttribute, Options, RaplZone, Reads, Sampler, Touch, answers_at_once, preference_word, rapl_zones,
+    IdleReads, KeptAttribute, Options, RaplZone, Reads, Sampler, Touch, answers_at_once, preference_word,
+    rapl_zones,
 };
 pub use why::{Account, Explanation, Step, explain};

@@ -75,6 +75,7 @@ mod tests {
                 driver: None,
                 throttle_temperature: None,
                 idle_states: Vec::new(),
+                idle_exits_us: Vec::new(),
                 governors: Vec::new(),
             },
             cpus: vec![cpu(0), cpu(7)],

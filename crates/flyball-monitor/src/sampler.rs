@@ -25,7 +25,7 @@ pub use self::{
     discover::{RaplZone, answers_at_once, rapl_zones},
     file::KeptAttribute,
 };
-use crate::{ABSENT, Cost, Layout, Quantity, Sample, places::Places, shared};
+use crate::{ABSENT, Cost, Layout, Quantity, Sample, interval::WAKING, places::Places, shared};
 
 /// Which CPUs may be interrupted for a sample.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -52,11 +52,21 @@ pub struct Options {
     pub reads: Reads,
 }
 
+/// What is read of the idle states.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IdleReads {
+    /// Only how often a few CPUs left them, for whose speed waking up may be the reason.
+    Suspects,
+    /// Also the time that all spent in them: on a large machine most of the files.
+    Times,
+    /// Both of all.
+    All,
+}
+
 /// Quantities to read besides time and speed.
 #[derive(Debug, Clone, Copy)]
 pub struct Reads {
-    /// The times in idle states: on a large machine most of the files.
-    pub idle_times: bool,
+    pub idle: IdleReads,
     /// Limits, preferences and governors.
     pub requests: bool,
     /// The registers with reasons.
@@ -65,7 +75,7 @@ pub struct Reads {
 
 impl Default for Reads {
     fn default() -> Reads {
-        Reads { idle_times: true, requests: true, reasons: true }
+        Reads { idle: IdleReads::All, requests: true, reasons: true }
     }
 }
 
@@ -83,6 +93,8 @@ impl Default for Options {
 /// Busy CPUs whose reason registers are read in one sample: each register is an interrupt of that
 /// CPU.
 const MAX_REQUESTED: usize = 16;
+/// CPUs whose wake-ups are counted if not those of all are.
+const MAX_WAKING: usize = 8;
 /// CPUs per second whose limits are read, and of those that sleep, whose idle times are: on a large
 /// machine these files are most of what a sample costs, and few of them change.
 const RATE: f64 = 64.0;
@@ -99,6 +111,9 @@ const FIRST_LOOK: Duration = Duration::from_millis(20);
 pub(crate) struct CpuFiles {
     number: u32,
     idle: Vec<KeptAttribute>,
+    usage: Vec<KeptAttribute>,
+    /// Waking up may be the reason for its speed.
+    wakes: bool,
     /// core_throttle_count, core_throttle_total_time_ms, package_throttle_count,
     /// package_throttle_total_time_ms.
     throttle: Vec<(Quantity, KeptAttribute)>,
@@ -174,7 +189,7 @@ impl<'h> Sampler<'h> {
     pub fn open(host: &'h dyn Host, options: Options) -> Result<Sampler<'h>, flyball_control::ReadError> {
         let Discovered { mut layout, source, reasons, mut cpus, mut policies, power } =
             discover::discover(host)?;
-        if !options.reads.idle_times {
+        if options.reads.idle == IdleReads::Suspects {
             for cpu in &mut cpus {
                 cpu.idle.clear();
             }
@@ -218,6 +233,11 @@ impl<'h> Sampler<'h> {
     /// Where its values stand.
     pub fn places(&self) -> &Places {
         &self.places
+    }
+
+    /// Counts the wake-ups of all CPUs from the next sample on, or of suspects only.
+    pub fn count_wakes(&mut self, all: bool) {
+        self.options.reads.idle = if all { IdleReads::All } else { IdleReads::Times };
     }
 
     /// Returns whether quantities that only the CPU itself can read may be read now: it ran in the
@@ -371,6 +391,11 @@ impl<'h> Sampler<'h> {
             for (state, file) in cpu.idle.iter_mut().enumerate() {
                 let value = if is_online { file.short_number(self.host) } else { None };
                 self.places.put(sample, Quantity::IdleTime(state as u8), index, value.unwrap_or(ABSENT));
+            }
+            let is_counted = is_online && (self.options.reads.idle == IdleReads::All || cpu.wakes);
+            for (state, file) in cpu.usage.iter_mut().enumerate() {
+                let value = if is_counted { file.short_number(self.host) } else { None };
+                self.places.put(sample, Quantity::IdleUsage(state as u8), index, value.unwrap_or(ABSENT));
             }
         }
         // APERF and MPERF begin again at 0 when a CPU comes back. Without their times no difference
@@ -542,7 +567,9 @@ impl<'h> Sampler<'h> {
         let Some(last) = &self.last else { return };
         let (places, count) = (&self.places, self.cpus.len());
         let mut below = Vec::new();
+        let mut waking = 0;
         for index in 0..count {
+            self.cpus[index].wakes = false;
             let now = |quantity| places.get(sample, quantity, index);
             let delta = |quantity| Some(now(quantity)?.wrapping_sub(places.get(last, quantity, index)?));
             // Not read in this sample: it slept, and has no reason.
@@ -566,6 +593,9 @@ impl<'h> Sampler<'h> {
             // limit.
             if mperf as f64 >= 0.01 * tsc as f64 && got < BELOW * most {
                 below.push(index);
+                let is_waking = (mperf as f64) < WAKING * tsc as f64 && waking < MAX_WAKING;
+                self.cpus[index].wakes = is_waking;
+                waking += usize::from(is_waking);
             }
         }
         // From where the last sample ended, so that each has its turn.
@@ -648,7 +678,7 @@ impl PowerFiles {
 
 impl CpuFiles {
     fn reopen(&mut self) {
-        self.idle.iter_mut().for_each(KeptAttribute::reopen);
+        self.idle.iter_mut().chain(&mut self.usage).for_each(KeptAttribute::reopen);
         self.throttle.iter_mut().for_each(|(_, file)| file.reopen());
         self.frequency.iter_mut().for_each(KeptAttribute::reopen);
         self.counters = Counters::Closed;

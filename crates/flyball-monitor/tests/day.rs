@@ -63,6 +63,7 @@ fn layout() -> Layout {
             driver: None,
             throttle_temperature: None,
             idle_states: vec!["POLL".into(), "C1".into(), "C2".into()],
+            idle_exits_us: Vec::new(),
             governors: Vec::new(),
         },
         cpus: (0..CPUS).map(cpu).collect(),

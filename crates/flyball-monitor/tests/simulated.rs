@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use flyball_host::{Host, Launch};
-use flyball_monitor::{Interval, Options, Sampler, State, Touch};
+use flyball_monitor::{
+    Facts, IdleReads, Interval, Limiter, Options, Quantity, Reads, Sample, Sampler, State, Touch, explain,
+};
 use flyball_simhost::{SimHost, SimSetup};
 
 fn open(name: &str) -> SimHost {
@@ -160,5 +162,65 @@ fn the_driver_changes_its_mode_between_samples() {
             let known = cpu.governor.map(|number| sampler.layout().machine.governors[number].clone());
             assert_eq!(known, Some(governor), "{name} {mode}");
         }
+    }
+}
+
+/// Wake-ups are those of the kernel's counters, and decide whether waking up is the reason. Without
+/// a wish for all, those of suspects are counted once their speed is known.
+#[test]
+fn wake_ups_are_counted_where_they_may_be_the_reason() {
+    const C3: usize = 3;
+    let usage = "/sys/devices/system/cpu/cpu0/cpuidle/state3/usage";
+    for idle in [IdleReads::All, IdleReads::Times, IdleReads::Suspects] {
+        let host = open("ryzen-5750g");
+        host.write("/sys/devices/system/cpu/cpufreq/policy0/scaling_governor", b"performance").unwrap();
+        let _load = host.spawn(launch(&["rpc", "--endless", "--pin", "0"])).unwrap();
+        let reads = Reads { idle, ..Reads::default() };
+        let mut sampler = Sampler::open(&host, Options { reads, ..Options::default() }).unwrap();
+        let (mut samples, mut counts) = (Vec::new(), Vec::<u64>::new());
+        for _ in 0..5 {
+            samples.push(sampler.sample());
+            counts.push(host.read(usage).unwrap().parse().unwrap());
+            host.sleep(Duration::from_secs(1));
+        }
+        let layout = sampler.layout();
+        let of = |from: usize| Interval::between(layout, &samples[from], &samples[from + 1]);
+        let first = if idle == IdleReads::All { 0 } else { 3 };
+        assert!((0..first).all(|from| of(from).cpus[0].wakes.is_empty()), "{idle:?}");
+        for from in first..4 {
+            let counted = (counts[from + 1] - counts[from]) as f64;
+            let interval = of(from);
+            let rate = interval.cpus[0].wakes[C3];
+            assert!((rate * interval.seconds / counted - 1.0).abs() < 0.02, "{idle:?}: {rate}, {counted}");
+        }
+        assert_eq!(of(3).cpus[5].wakes.is_empty(), idle != IdleReads::All, "{idle:?}");
+
+        let facts = Facts::take(&host, layout, |_| None).unwrap();
+        let only = [0].into_iter().collect();
+        let reason = |layout: &flyball_monitor::Layout, samples: &[Sample]| {
+            let found = explain(layout, &facts, samples, Some(&only)).remove(0);
+            let step = found.first().unwrap();
+            (step.limiter, step.evidence.first().to_string())
+        };
+        let (limiter, evidence) = reason(layout, &samples[3..]);
+        assert_eq!(limiter, Limiter::WakeUp);
+        assert!(evidence.contains(" wake-ups a second out of C3; exits took at most "), "{evidence}");
+        let mut virtual_machine = layout.clone();
+        virtual_machine.machine.idle_exits_us.clear();
+        let (limiter, evidence) = reason(&virtual_machine, &samples[3..]);
+        assert!(limiter == Limiter::WakeUp && evidence.ends_with("whose cost is not known"), "{evidence}");
+        let mut free = layout.clone();
+        free.machine.idle_exits_us.fill(0);
+        assert_ne!(reason(&free, &samples[3..]).0, Limiter::WakeUp);
+        let mut uncounted = layout.clone();
+        uncounted.fields.iter_mut().for_each(|field| {
+            if matches!(field.quantity, Quantity::IdleUsage(_)) {
+                field.quantity = Quantity::IdleUsage(99);
+            }
+        });
+        assert_eq!(
+            reason(&uncounted, &samples[3..]),
+            (Limiter::WakeUp, "cpuidle usage: not known".to_owned())
+        );
     }
 }

@@ -42,6 +42,7 @@ fn layout(cpus: u32, is_hybrid: bool) -> Layout {
             kernel: "6.12".into(),
             driver: Some("intel_pstate".into()),
             idle_states: vec!["POLL".into(), "C1".into(), "C6".into()],
+            idle_exits_us: vec![0, 2, 133],
             governors: vec!["powersave".into()],
             family: None,
             model: None,

@@ -476,6 +476,7 @@ class CpuInterval(TypedDict):
     state: State
     steal: Union[float, None]
     throttles: Union[int, None]
+    wakes: List[float]
 
 
 CpuList = str

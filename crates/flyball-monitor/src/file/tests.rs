@@ -35,6 +35,7 @@ pub(crate) fn layout(cpus: u32) -> Layout {
             driver: None,
             throttle_temperature: None,
             idle_states: Vec::new(),
+            idle_exits_us: Vec::new(),
             governors: Vec::new(),
         },
         cpus: (0..cpus).map(cpu).collect(),

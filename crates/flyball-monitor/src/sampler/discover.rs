@@ -2,7 +2,9 @@
 
 use flyball_control::{At, Id, ReadError, Request, Snapshot, Topology, doctor::kernel_release};
 use flyball_host::{
-    CpuList, Errno, Host, HostError, KiloHertz, Op, Vendor, msr,
+    CpuList, Errno, Host, HostError, KiloHertz, Op, Vendor,
+    cpuidle::{self, IdleState},
+    msr,
     topology::{CPUS, POLICIES},
 };
 
@@ -30,7 +32,10 @@ pub(super) fn discover(host: &dyn Host) -> Result<Discovered, ReadError> {
     let topology = Topology::inspect(host)?;
     let mut layout = layout_of(host, &topology);
     let idle = idle_states(host, &topology);
-    layout.machine.idle_states.clone_from(&idle);
+    layout.machine.idle_states = idle.iter().map(|state| state.name.clone()).collect();
+    if !topology.flags.contains("hypervisor") {
+        layout.machine.idle_exits_us = idle.iter().map(|state| state.latency_us).collect();
+    }
     // Virtual machines without cpuidle and kernels with idle=poll have none; the CPUs' shares
     // are then of /proc/stat alone.
     if idle.is_empty() {
@@ -65,24 +70,8 @@ pub(super) fn discover(host: &dyn Host) -> Result<Discovered, ReadError> {
         .map(|value| (value >> 16 & 0xff) as u32);
     let reads_frequency = source.is_none() && answers_at_once(&host.uname());
     let throttle = throttle_files(host, &topology);
-    let cpus = layout
-        .cpus
-        .iter()
-        .map(|cpu| {
-            let folder = format!("{CPUS}/cpu{}", cpu.number);
-            let file = |name: &str| KeptAttribute::new(format!("{folder}/{name}"));
-            CpuFiles {
-                number: cpu.number,
-                idle: (0..idle.len()).map(|state| file(&format!("cpuidle/state{state}/time"))).collect(),
-                throttle: throttle
-                    .iter()
-                    .map(|(name, quantity)| (*quantity, file(&format!("thermal_throttle/{name}"))))
-                    .collect(),
-                frequency: reads_frequency.then(|| file("cpufreq/scaling_cur_freq")),
-                counters: Counters::Closed,
-            }
-        })
-        .collect();
+    let files = |cpu: &Cpu| cpu_files(cpu.number, idle.len(), &throttle, reads_frequency);
+    let cpus = layout.cpus.iter().map(files).collect();
     let policies = policies(&layout, &topology);
     if policies.is_empty() {
         let error = HostError::new(Op::Read, POLICIES, Errno::NOENT);
@@ -112,6 +101,29 @@ pub(super) fn discover(host: &dyn Host) -> Result<Discovered, ReadError> {
         &power,
     );
     Ok(Discovered { layout, source, reasons, cpus, policies, power })
+}
+
+fn cpu_files(
+    number: u32,
+    idle_states: usize,
+    throttle: &[(&'static str, Quantity)],
+    reads_frequency: bool,
+) -> CpuFiles {
+    let file = |name: &str| KeptAttribute::new(format!("{CPUS}/cpu{number}/{name}"));
+    let of_states =
+        |name: &str| (0..idle_states).map(|state| file(&format!("cpuidle/state{state}/{name}"))).collect();
+    CpuFiles {
+        number,
+        idle: of_states("time"),
+        usage: of_states("usage"),
+        wakes: false,
+        throttle: throttle
+            .iter()
+            .map(|(name, quantity)| (*quantity, file(&format!("thermal_throttle/{name}"))))
+            .collect(),
+        frequency: reads_frequency.then(|| file("cpufreq/scaling_cur_freq")),
+        counters: Counters::Closed,
+    }
 }
 
 fn layout_of(host: &dyn Host, topology: &Topology) -> Layout {
@@ -170,6 +182,7 @@ fn layout_of(host: &dyn Host, topology: &Topology) -> Layout {
             driver,
             throttle_temperature: None,
             idle_states: Vec::new(),
+            idle_exits_us: Vec::new(),
             governors,
         },
         cpus: topology
@@ -203,9 +216,9 @@ fn turbo(host: &dyn Host, topology: &Topology) -> Option<bool> {
     snapshot.machine_value(Id::Turbo).ok()??.switch()
 }
 
-/// Names of the idle states, of the first CPU that has any: all CPUs of a type have the same, and
-/// E-cores have as many.
-fn idle_states(host: &dyn Host, topology: &Topology) -> Vec<String> {
+/// The idle states of the first CPU that has any: all CPUs of a type have the same, and E-cores
+/// have as many.
+fn idle_states(host: &dyn Host, topology: &Topology) -> Vec<IdleState> {
     let mut most = Vec::new();
     let mut seen = Vec::new();
     for cpu in topology.cpus.values().filter(|cpu| cpu.online) {
@@ -215,12 +228,9 @@ fn idle_states(host: &dyn Host, topology: &Topology) -> Vec<String> {
             continue;
         }
         seen.push(cpu.core_type);
-        let name =
-            |state: usize| host.read(&format!("{CPUS}/cpu{}/cpuidle/state{state}/name", cpu.number)).ok();
-        // The kernel has ten states at most (CPUIDLE_STATE_MAX).
-        let names: Vec<String> = (0..10).map_while(name).collect();
-        if names.len() > most.len() {
-            most = names;
+        let states = cpuidle::table(host, cpu.number);
+        if states.len() > most.len() {
+            most = states;
         }
     }
     most
@@ -480,6 +490,7 @@ fn fields(
     }
     for state in 0..idle_states {
         add(Quantity::IdleTime(state as u8), Scope::Cpu, Unit::Microseconds, 64);
+        add(Quantity::IdleUsage(state as u8), Scope::Cpu, Unit::Count, 64);
     }
     for &quantity in throttles {
         let is_time = matches!(quantity, Quantity::CoreThrottleTime | Quantity::PackageThrottleTime);

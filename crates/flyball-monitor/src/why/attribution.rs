@@ -4,7 +4,8 @@ use flyball_host::Vendor;
 
 use super::package::{EAGER, HELD, PackageState};
 use crate::{
-    Cap, Certainty, CpuInterval, Evidence, Layout, Limiter, Proof, Reason, layout::Cpu, preference_word,
+    Cap, Certainty, CpuInterval, Evidence, Layout, Limiter, Proof, Reason, interval::WAKING, layout::Cpu,
+    preference_word,
 };
 
 /// Losses below this share of the highest frequency are rounding.
@@ -466,16 +467,21 @@ impl Attribution<'_> {
             let evidence = Proof::new(Evidence::new("scaling_governor", governor)).and(load);
             return Reason::inferred(Limiter::Governor, evidence, &[Limiter::Governor, Limiter::Firmware]);
         }
-        if busy < 0.2 {
-            let fits = [Limiter::WakeUp, Limiter::Firmware];
-            return Reason::inferred(Limiter::WakeUp, Proof::new(load), &fits);
+        let waking = self.cpu.waking(&self.layout.machine);
+        // Exits that take less of its running time than rounding does are no reason.
+        let may_be_waking = waking.as_ref().and_then(|waking| waking.lost_at_most);
+        let may_be_waking = may_be_waking.is_none_or(|lost| lost >= LEAST * busy);
+        if busy < WAKING && may_be_waking {
+            let counted = waking.map_or_else(|| "not known".to_owned(), |waking| waking.to_string());
+            let evidence = Proof::new(Evidence::new("cpuidle usage", counted)).and(load);
+            return Reason::inferred(Limiter::WakeUp, evidence, &[Limiter::WakeUp, Limiter::Firmware]);
         }
         let Some(package) = self.package else {
             return Reason::unseen(Evidence::new("package", "not known"));
         };
         package
             .kept_awake_without_table(self.place)
-            .or_else(|| package.shared_limit(busy < RESTS))
+            .or_else(|| package.shared_limit(busy < RESTS && may_be_waking))
             .or_else(|| package.logged().filter(|_| busy < RESTS))
             .unwrap_or_else(|| package.excluded())
     }

@@ -7,7 +7,7 @@ use std::{
 
 use flyball_host::{Host, Launch, Process};
 use flyball_monitor::{
-    Options, Reads, Sampler,
+    IdleReads, Options, Reads, Sampler,
     file::{Kept, RecordError, Recorder},
 };
 use flyball_top::{
@@ -79,7 +79,12 @@ fn options(args: &Args, form: Form) -> Options {
         touch: args.touch.into(),
         reads: Reads {
             // The reason needs to know how many cores are awake.
-            idle_times: shows(&["deepest_idle_percent", "why"]),
+            idle: match form {
+                _ if args.record.is_some() => IdleReads::All,
+                Form::Csv | Form::Json if args.shows(&["wakes_per_second", "wakes_from"]) => IdleReads::All,
+                _ if shows(&["deepest_idle_percent", "why"]) => IdleReads::Times,
+                _ => IdleReads::Suspects,
+            },
             requests: shows(&[
                 "scaling_min_freq",
                 "scaling_max_freq",
