@@ -146,6 +146,10 @@ impl Source for Machine<'_> {
         Ok(true)
     }
 
+    fn count_wakes(&mut self, all: bool) {
+        self.sampler.count_wakes(all || self.recorder.is_some());
+    }
+
     fn status(&self) -> Status<'_> {
         Status {
             interval: self.pause(),

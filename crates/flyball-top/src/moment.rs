@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use flyball_host::CpuList;
-use flyball_monitor::{Account, Cost, CpuInterval, Facts, Interval, Layout, Limiter, Sample, State};
+use flyball_monitor::{
+    Account, Cost, CpuInterval, Facts, Interval, Layout, Limiter, Machine, Sample, State, Waking,
+};
 
 /// Why a CPU is not faster, in the words of the screen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -196,6 +198,14 @@ pub fn spread(mut numbers: Vec<f64>) -> Option<(f64, f64, f64)> {
 pub fn mean(numbers: impl Iterator<Item = f64>) -> Option<f64> {
     let (count, sum) = numbers.fold((0u32, 0.0), |(count, sum), number| (count + 1, sum + number));
     (count > 0).then(|| sum / f64::from(count))
+}
+
+/// The mean wake-ups of the CPUs that were counted.
+pub fn waking<'a>(machine: &Machine, cpus: impl Iterator<Item = &'a CpuInterval>) -> Option<Waking> {
+    let counted: Vec<&[f64]> = cpus.map(|cpu| &cpu.wakes[..]).filter(|wakes| !wakes.is_empty()).collect();
+    let means = (0..machine.idle_states.len())
+        .map(|state| mean(counted.iter().filter_map(|wakes| wakes.get(state).copied())));
+    Waking::of(machine, &means.collect::<Option<Vec<f64>>>()?)
 }
 
 /// Returns whether a CPU ran.

@@ -81,6 +81,7 @@ pub fn run(source: &mut dyn Source, state: &mut State, options: &Options) -> io:
             return Ok(Ended::Done);
         }
         if Instant::now() >= due {
+            source.count_wakes(looker.drawn.wakes);
             if source.advance()? {
                 taken_at = Instant::now();
                 count += 1;

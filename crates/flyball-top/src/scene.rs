@@ -42,6 +42,8 @@ pub struct Drawn {
     pub selected_cpu: Option<u32>,
     /// Rows are groups of CPUs.
     pub groups: bool,
+    /// It has room for the wake-ups of all CPUs.
+    pub wakes: bool,
     /// The CPUs before and after the one that is shown alone.
     pub neighbours: (Option<u32>, Option<u32>),
     /// Pages of the help.

@@ -444,6 +444,7 @@ mod tests {
                 page: 10,
                 selected_cpu: Some(7),
                 groups: true,
+                wakes: false,
                 neighbours: (Some(6), Some(8)),
                 help_pages: 2,
             },

@@ -62,6 +62,9 @@ fn layout(cpus: u32, is_hybrid: bool) -> Layout {
             of_cpu(Quantity::IdleTime(0), Unit::Microseconds),
             of_cpu(Quantity::IdleTime(1), Unit::Microseconds),
             of_cpu(Quantity::IdleTime(2), Unit::Microseconds),
+            of_cpu(Quantity::IdleUsage(0), Unit::Count),
+            of_cpu(Quantity::IdleUsage(1), Unit::Count),
+            of_cpu(Quantity::IdleUsage(2), Unit::Count),
             of_cpu(Quantity::CountersAt, Unit::Nanoseconds),
             of_cpu(Quantity::Tsc, Unit::Cycles),
             of_cpu(Quantity::Aperf, Unit::Cycles),
@@ -94,6 +97,8 @@ fn sample(layout: &Layout, n: u64) -> Sample {
                 Quantity::Idle => n * (100 - busy),
                 Quantity::IdleTime(2) => n * (100 - busy) * 10_000,
                 Quantity::IdleTime(_) => 0,
+                Quantity::IdleUsage(1) => n * 700,
+                Quantity::IdleUsage(2) => n * (100 - busy) * 4,
                 Quantity::CountersAt if sleeps => 0,
                 Quantity::CountersAt => n * second,
                 Quantity::Tsc => n * 2_000_000_000,
@@ -280,4 +285,20 @@ fn colours_say_nothing_that_characters_do_not() {
     let reset = ratatui_core::style::Color::Reset;
     assert!(buffer.content().iter().all(|cell| cell.fg == reset && cell.bg == reset));
     assert_eq!(text(&buffer), text(&shown.drawn(&state, 80, 24).0));
+}
+
+/// Wake-ups are counted only while there is room for them.
+#[test]
+fn a_wide_table_has_wake_ups() {
+    let shown = Shown::new(8, false);
+    let state = State { view: View::Table, ..State::default() };
+    for (width, expected) in [(90, false), (200, true)] {
+        let (buffer, drawn) = shown.drawn(&state, width, 30);
+        assert_eq!(drawn.wakes, expected);
+        let text = crate::draw::text(&buffer);
+        // 700 out of C1 at 2 us and 400 out of C6 at 133 us, of CPUs that sleep.
+        for part in ["wakes/s from", "1100 C6"] {
+            assert_eq!(text.contains(part), expected, "{width}:\n{text}");
+        }
+    }
 }

@@ -42,12 +42,12 @@ pub(crate) fn one_cpu(canvas: &mut Canvas, state: &State, scene: &Scene, moment:
         line: 1,
         page: 10,
         selected_cpu: Some(place.number),
-        groups: false,
-        help_pages: 0,
+        wakes: true,
         neighbours: (
             chosen.checked_sub(1).map(|before| layout.cpus[before].number),
             layout.cpus.get(chosen + 1).map(|cpu| cpu.number),
         ),
+        ..Drawn::default()
     }
 }
 
@@ -133,7 +133,7 @@ fn graph(
     2
 }
 
-/// Draws the idle states with the share of time in each.
+/// Draws the idle states with the share of time in each, and the wake-ups.
 fn idle(canvas: &mut Canvas, y: usize, scene: &Scene, cpu: &CpuInterval) -> usize {
     let names = &scene.layout.machine.idle_states;
     let part = |(name, share): (&String, &Option<f64>)| match share {
@@ -144,5 +144,6 @@ fn idle(canvas: &mut Canvas, y: usize, scene: &Scene, cpu: &CpuInterval) -> usiz
     if parts.is_empty() {
         return 0;
     }
-    canvas.wrapped(2, y, &format!("idle: {}", parts.join(",  ")), Tone::Plain)
+    let waking = cpu.waking(&scene.layout.machine).map_or_else(String::new, |waking| format!("; {waking}"));
+    canvas.wrapped(2, y, &format!("idle: {}{waking}", parts.join(",  ")), Tone::Plain)
 }

@@ -3,16 +3,19 @@
 use std::collections::BTreeMap;
 
 use flyball_host::CpuList;
-use flyball_monitor::CpuInterval;
+use flyball_monitor::{CpuInterval, Waking};
 
 use super::{number, percent, scroll, state as state_word};
 use crate::{
     canvas::{Canvas, Cell, Column, fitting},
-    moment::{Moment, is_running, mean, spread, wanted},
+    moment::{Moment, is_running, mean, spread, waking, wanted},
     palette::{Tone, tone},
     scene::{Drawn, Scene},
     state::{Column as Sorted, State, passes},
 };
+
+/// Wake-ups a second of each CPU, and the state whose exits cost most.
+const WAKES: &str = "wakes/s from";
 
 const COLUMNS: &[Column] = &[
     Column { title: "CPUs", width: 12, rank: 0, is_number: false },
@@ -28,6 +31,7 @@ const COLUMNS: &[Column] = &[
     Column { title: "deep idle %", width: 11, rank: 10, is_number: true },
     Column { title: "EPP", width: 3, rank: 8, is_number: true },
     Column { title: "governor", width: 12, rank: 11, is_number: false },
+    Column { title: WAKES, width: 12, rank: 12, is_number: true },
     Column { title: "why not more", width: 12, rank: 0, is_number: false },
 ];
 
@@ -41,6 +45,7 @@ struct Line<'a> {
     share: Option<f64>,
     celsius: Option<f64>,
     deep: Option<f64>,
+    wakes: String,
     why: String,
     is_throttled: bool,
 }
@@ -58,6 +63,7 @@ impl<'a> Line<'a> {
             share: mean(all().filter_map(CpuInterval::got)),
             celsius: all().filter_map(|cpu| cpu.celsius).reduce(f64::max),
             deep: mean(all().filter_map(|cpu| cpu.idle.last().copied().flatten())),
+            wakes: waking(&scene.layout.machine, all()).map_or_else(|| "-".to_owned(), from),
             why: reason.map_or_else(|| "-".to_owned(), |reason| reason.word.clone()),
             is_throttled: reason.is_some_and(|reason| reason.is_throttle),
             cpus,
@@ -101,6 +107,7 @@ impl<'a> Line<'a> {
                 let name = self.first.governor.and_then(|number| governors.get(number));
                 plain(name.cloned().unwrap_or_else(|| "-".to_owned()))
             }
+            WAKES => plain(self.wakes.clone()),
             _ => (self.why.clone(), if self.is_throttled { Tone::Alert } else { Tone::Plain }),
         }
     }
@@ -116,6 +123,12 @@ impl<'a> Line<'a> {
             Sorted::Heat => self.celsius.unwrap_or(-1.0),
         }
     }
+}
+
+/// `1155 C3`.
+fn from(waking: Waking) -> String {
+    let state = waking.state.map_or_else(String::new, |(name, _)| format!(" {name}"));
+    format!("{:.0}{state}", waking.wakes)
 }
 
 /// A CPU list that fits: cut at a comma, with the mark.
@@ -218,6 +231,7 @@ pub(crate) fn table(canvas: &mut Canvas, state: &State, scene: &Scene, moment: &
         page: room,
         selected_cpu: chosen_line.map(|line| scene.layout.cpus[line.cpus[0]].number),
         groups: chosen_line.is_some_and(|line| line.cpus.len() > 1),
+        wakes: chosen.iter().any(|column| COLUMNS[*column].title == WAKES),
         ..Drawn::default()
     }
 }

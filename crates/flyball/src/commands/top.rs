@@ -128,7 +128,8 @@ Examples:
 
 Keys:
 {}
-By default top wakes no CPU: a sleeping CPU has no speed and is shown as asleep. docs/top.md explains the columns, the recording \
+By default top wakes no CPU: a sleeping CPU has no speed and is shown as asleep. A wide table also has wake-ups per second and the \
+idle state that costs most. docs/top.md explains the columns, the recording \
 and the alerts.
 
 Exit codes: 0 done, 2 a time, alert or recording cannot be used, or a recording reached its --size, 10 stdout or the \

@@ -49,7 +49,7 @@ pub(crate) struct AlertLine<'a> {
 
 /// Columns of CSV and Parquet. Time, CPU and delivered frequency are called as in
 /// `trace report --parquet`, settings as the kernel calls them.
-pub(super) const COLUMNS: [(&str, Kind); 19] = [
+pub(super) const COLUMNS: [(&str, Kind); 21] = [
     ("time_ns", Kind::Integer),
     ("cpu", Kind::Integer),
     ("package", Kind::Integer),
@@ -63,6 +63,8 @@ pub(super) const COLUMNS: [(&str, Kind); 19] = [
     ("energy_performance_preference", Kind::Integer),
     ("celsius", Kind::Number(0)),
     ("deepest_idle_percent", Kind::Number(1)),
+    ("wakes_per_second", Kind::Number(1)),
+    ("wakes_from", Kind::Text),
     ("core_throttles", Kind::Integer),
     ("package_throttles", Kind::Integer),
     ("smi", Kind::Integer),
@@ -218,6 +220,7 @@ pub(super) fn rows<'a>(layout: &'a Layout, moment: &'a Moment) -> impl Iterator<
     layout.cpus.iter().zip(&moment.interval.cpus).enumerate().map(move |(index, (place, cpu))| {
         let package = layout.package_of(place).and_then(|index| moment.interval.packages.get(index));
         let deep = cpu.idle.last().copied().flatten();
+        let waking = cpu.waking(&layout.machine);
         let khz = |mhz: Option<f64>| number(mhz.map(|mhz| mhz * 1000.0));
         vec![
             Cell::Integer(moment.wall),
@@ -233,6 +236,8 @@ pub(super) fn rows<'a>(layout: &'a Layout, moment: &'a Moment) -> impl Iterator<
             integer(cpu.epp),
             number(cpu.celsius),
             number(deep.map(|share| share * 100.0)),
+            number(waking.as_ref().map(|waking| waking.wakes)),
+            text(waking.and_then(|waking| waking.state).map(|(name, _)| name)),
             integer(cpu.throttles),
             integer(cpu.package_throttles),
             integer(cpu.smi),
