@@ -5,6 +5,7 @@
 import json
 
 import numpy
+import scipy.stats
 import statsmodels.api
 from statsmodels.stats import meta_analysis
 
@@ -28,9 +29,14 @@ def main():
         low, high = combined.conf_int(use_t=True)[3]
         if residuals.bse[0] > combined.sd_eff_w_re_hksj:
             low, high = residuals.conf_int(0.05)[0]
+        error = float(max(combined.sd_eff_w_re_hksj, residuals.bse[0]))
+        # Of few machines without a difference, at least that of their rounds.
+        if machines <= 4 and tau2 == 0 and combined.sd_eff_w_fe > error:
+            error = float(combined.sd_eff_w_fe)
+            low, high = scipy.stats.t.interval(0.95, machines - 1, combined.mean_effect_re, error)
         cases.append({
             "values": values.tolist(), "errors": errors.tolist(), "between": float(numpy.sqrt(tau2)),
-            "mean": float(combined.mean_effect_re), "error": float(max(combined.sd_eff_w_re_hksj, residuals.bse[0])),
+            "mean": float(combined.mean_effect_re), "error": error,
             "low": float(low), "high": float(high), "i2": max(float(combined.i2), 0.0),
         })
     print(json.dumps({"statsmodels": statsmodels.__version__, "pooled": cases}, indent=1))
