@@ -338,7 +338,7 @@ fn slow_changes_and_several_steps_have_evidence() {
     let options = Options::default();
     let at = |run: usize, from: usize| f64::from(u8::from(run >= from));
     let ramp = |run: usize| ((run as f64 - 20.0) / 25.0).clamp(0.0, 1.0);
-    let two = |run: usize| (at(run, 20) + at(run, 40)) / 2.0;
+    let two = |run: usize| f64::midpoint(at(run, 20), at(run, 40));
     let three = |run: usize| (at(run, 15) + at(run, 30) + at(run, 45)) / 3.0;
     for (name, level) in
         [("ramp", &ramp as &dyn Fn(usize) -> f64), ("two steps", &two), ("three steps", &three)]
