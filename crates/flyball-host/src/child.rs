@@ -334,6 +334,16 @@ impl Running {
         self.pid as u32
     }
 
+    /// Returns whether the terminal stopped the process: a group of its own is in the background, and
+    /// nobody brings it to the front.
+    fn waits_for_terminal(&self) -> bool {
+        use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
+        let Some(pid) = rustix::process::Pid::from_raw(self.pid) else { return false };
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let by = waitid(WaitId::Pid(pid), options).ok().flatten().and_then(|status| status.stopping_signal());
+        by.is_some_and(|by| [Signal::TTIN, Signal::TTOU].iter().any(|known| known.as_raw() == by))
+    }
+
     /// Sends a signal to the group, or to the process if it has none of its own. A process that is
     /// already gone is not an error.
     fn signal(&self, signal: rustix::process::Signal) {
@@ -357,6 +367,10 @@ impl Process for Running {
             tv_nsec: i64::from(limit.subsec_nanos()),
         };
         match poll(&mut watched, Some(&timeout)) {
+            Ok(0) if self.waits_for_terminal() => {
+                self.signal(rustix::process::Signal::KILL);
+                return Err(io::Error::other("it stopped because it needs the terminal"));
+            }
             Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(None),
             Ok(_) => {}
             Err(errno) => return Err(errno.into()),
