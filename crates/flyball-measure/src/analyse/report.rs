@@ -34,6 +34,18 @@ pub struct Drift {
     pub p: f64,
 }
 
+/// Where values come from, and so what is known of their steps.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// A program printed them, and may have rounded them. Equal values do not show the step.
+    #[default]
+    Printed,
+    /// They are counts of flyball's, readings of its clock of nanoseconds or results of a model.
+    Measured,
+    /// The user says that they are exact.
+    Exact,
+}
+
 /// One quantity of one arm.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Summary {
@@ -56,9 +68,8 @@ pub struct Summary {
     /// Blocks whose value is far from the others (more than five scaled median deviations, or more
     /// in few rounds). They count.
     pub outliers: Vec<usize>,
-    /// Whether the values are counts, readings of flyball's clock or results of a model.
     #[serde(skip)]
-    pub(super) is_exact: bool,
+    pub(super) origin: Origin,
     /// What the program printed, if the values are computed from that.
     #[serde(skip)]
     pub(super) printed: Vec<f64>,
@@ -311,6 +322,9 @@ pub enum NoInterval {
     /// The metric is a rate or a suite's, and the quantity is not per work.
     #[display("the arms may do different work")]
     OtherWork,
+    /// There is no suite, or an arm lacks one of its cases.
+    #[display("a case has no value, or 0, in an arm")]
+    LostCase,
     /// The peak memory of both arms.
     #[display("in both arms at most flyball's own, so not known")]
     BelowOwn,
@@ -322,7 +336,7 @@ pub enum NoInterval {
     FixedTime,
     #[display("too few rounds")]
     TooFewRounds,
-    #[display("all values are equal, so their step is not known")]
+    #[display("all values are equal, so their step is not known; --exact, if they are counts")]
     UnknownStep,
 }
 

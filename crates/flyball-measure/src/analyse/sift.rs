@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     quantity::Quantity,
-    report::{ArmReport, Drift, Grades, LeftOut, Point, Summary},
+    report::{ArmReport, Drift, Grades, LeftOut, Origin, Point, Summary},
     values::step_of,
 };
 use crate::{
@@ -145,37 +145,41 @@ fn summary(quantity: Quantity, metric: Metric, is_judged: bool, points: Vec<Poin
         points,
         drift: None,
         outliers: Vec::new(),
-        is_exact: false,
+        origin: Origin::default(),
         printed: Vec::new(),
         case_step: 0.0,
     })
 }
 
-/// Whether flyball or a model makes a quantity's values, to many digits or as counts, or the user
-/// said so.
-fn is_exact(quantity: Quantity, manifest: &Manifest) -> bool {
-    match quantity {
+/// Where a quantity's values come from.
+fn origin(quantity: Quantity, manifest: &Manifest) -> Origin {
+    let reader = manifest.workload.reader.as_ref();
+    let is_measured = match quantity {
         Quantity::User | Quantity::System => false,
         Quantity::Time => true,
         _ if Quantity::RESOURCES.contains(&quantity) => true,
-        Quantity::Performance => match &manifest.workload.reader {
-            None | Some(Reader::WallTime) => true,
-            Some(Reader::Expression { exact, .. } | Reader::Suite { exact, .. }) => *exact,
-            Some(_) => false,
-        },
-        _ => manifest.workload.reader.is_none(),
+        Quantity::Performance => matches!(reader, None | Some(Reader::WallTime)),
+        _ => reader.is_none(),
+    };
+    match reader {
+        _ if is_measured => Origin::Measured,
+        Some(Reader::Expression { exact: true, .. } | Reader::Suite { exact: true, .. })
+            if quantity == Quantity::Performance =>
+        {
+            Origin::Exact
+        }
+        _ => Origin::Printed,
     }
 }
 
 /// The mean of the steps in which the cases' values come: by so much at most is the mean of the
 /// cases rounded.
-fn case_step(rounds: &[&Round], is_exact: bool) -> f64 {
+fn case_step(rounds: &[&Round], origin: Origin) -> f64 {
     let mut cases: BTreeMap<&String, Vec<f64>> = BTreeMap::new();
     for (name, value) in rounds.iter().flat_map(|round| &round.outcome.cases) {
         cases.entry(name).or_default().push(*value);
     }
-    let steps: Vec<f64> =
-        cases.into_values().filter_map(|values| step_of([values], is_exact, false)).collect();
+    let steps: Vec<f64> = cases.into_values().filter_map(|values| step_of([values], origin, false)).collect();
     stats::mean(&steps).unwrap_or(0.0)
 }
 
@@ -196,7 +200,7 @@ pub(super) fn case_summaries(
     let of_case = |name: &String| {
         let points = points(&kept, |round| round.outcome.cases.get(name).copied());
         let mut summary = summary(Quantity::Performance, manifest.workload.metric.clone(), true, points)?;
-        summary.is_exact = is_exact(Quantity::Performance, manifest);
+        summary.origin = origin(Quantity::Performance, manifest);
         summary.drift = drift(&summary, least);
         summary.outliers = outliers(&summary);
         Some((name.clone(), summary))
@@ -231,9 +235,9 @@ pub(super) fn report_points(manifest: &Manifest, rounds: &[&Round], arm: usize) 
             }
             let is_judged = Quantity::judged(&manifest.workload.metric).contains(&quantity);
             let mut found = summary(quantity, quantity.metric(&manifest.workload.metric), is_judged, points)?;
-            found.is_exact = is_exact(quantity, manifest);
+            found.origin = origin(quantity, manifest);
             match quantity {
-                Quantity::Performance => found.case_step = case_step(&kept, found.is_exact),
+                Quantity::Performance => found.case_step = case_step(&kept, found.origin),
                 Quantity::PerWatt | Quantity::WorkEnergy => {
                     found.printed = kept.iter().filter_map(|round| round.outcome.value).collect();
                 }

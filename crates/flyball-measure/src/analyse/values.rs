@@ -1,7 +1,7 @@
 //! How the values of an arm lie: the steps in which they come, and levels or rounds apart from the
 //! others.
 
-use super::report::Summary;
+use super::report::{Origin, Summary};
 use crate::stats;
 
 /// An arm with fewer different values does not show how it is rounded.
@@ -25,17 +25,20 @@ fn are_different(sorted: &[f64]) -> bool {
 /// or the least distance of two values of an arm if values repeat, as those of a coarse clock do.
 /// None if it is not known.
 pub(super) fn step(arms: [&Summary; 2]) -> Option<f64> {
-    let is_exact = arms[0].is_exact;
+    let origin = arms[0].origin;
     let is_rate = arms[0].metric.is_rate();
-    let own = step_of(arms.map(Summary::values), is_exact, is_rate)?;
-    let printed = step_of(arms.map(|arm| arm.printed.clone()), is_exact, is_rate)?;
+    let own = step_of(arms.map(Summary::values), origin, is_rate)?;
+    let printed = step_of(arms.map(|arm| arm.printed.clone()), origin, is_rate)?;
     Some(arms.iter().map(|arm| arm.case_step).fold(own.max(printed), f64::max))
 }
 
-/// Returns the step of values of several arms. Equal values do not show it, unless they are exact:
-/// counts, readings of a clock of nanoseconds, results of a model. Rates are work by the time of a
-/// clock: where they are higher, the clock's ticks lie further apart.
-pub(super) fn step_of<const N: usize>(mut all: [Vec<f64>; N], is_exact: bool, is_rate: bool) -> Option<f64> {
+/// Returns the step of values of several arms. Rates are work by the time of a clock: where they are
+/// higher, the clock's ticks lie further apart.
+pub(super) fn step_of<const N: usize>(mut all: [Vec<f64>; N], origin: Origin, is_rate: bool) -> Option<f64> {
+    if origin == Origin::Exact {
+        return Some(0.0);
+    }
+    let is_measured = origin == Origin::Measured;
     for values in &mut all {
         values.sort_by(f64::total_cmp);
     }
@@ -45,7 +48,7 @@ pub(super) fn step_of<const N: usize>(mut all: [Vec<f64>; N], is_exact: bool, is
     let distances =
         |sorted: &[f64]| -> Vec<f64> { sorted.windows(2).map(|pair| pair[1] - pair[0]).collect() };
     let shortest = |all: Vec<f64>| all.into_iter().filter(|one| *one > 0.0).min_by(f64::total_cmp);
-    let Some(of_pool) = shortest(distances(&pool)) else { return is_exact.then_some(0.0) };
+    let Some(of_pool) = shortest(distances(&pool)) else { return is_measured.then_some(0.0) };
     // The least values of arms in which some repeat, each with its distance to the next, which for a
     // rate is turned into that of an arm's own least value.
     let tick_of = |values: &Vec<f64>| {
@@ -58,13 +61,15 @@ pub(super) fn step_of<const N: usize>(mut all: [Vec<f64>; N], is_exact: bool, is
         known.iter().map(scale).min_by(f64::total_cmp)
     };
     let relative = |values: &Vec<f64>| Some(scaled(*values.first()?)? / values.first()?);
-    let tick = all.iter().filter_map(relative).max_by(f64::total_cmp);
-    if is_exact {
+    // Values are multiples of the step, so that it is not above the least of them.
+    let tick = all.iter().filter_map(relative).max_by(f64::total_cmp).map(|tick| tick.min(1.0));
+    if is_measured {
         return Some(tick.unwrap_or(0.0));
     }
     // Two arms of one value each lie one step apart at least.
     let is_shown = tick.is_some() || all.iter().any(|values| are_different(values));
-    let tick = tick.or((!is_shown).then_some(of_pool / least)).unwrap_or(0.0);
+    let of_two = || (if is_rate { of_pool } else { divisor(&pool).unwrap_or(of_pool) } / least).min(1.0);
+    let tick = tick.or_else(|| (!is_shown).then(of_two)).unwrap_or(0.0);
     // 99.7 and 100 can have three digits each, so the last digit of 100 can be that of the ones.
     let most = pool.iter().filter_map(|value| Some(digits(*value)?.0)).max()?;
     let last = |values: &Vec<f64>| {
@@ -72,8 +77,23 @@ pub(super) fn step_of<const N: usize>(mut all: [Vec<f64>; N], is_exact: bool, is
         let written = ends.min().filter(|_| are_different(values));
         Some(written.unwrap_or(i32::MIN).max(digits(*values.last()?)?.1 + 1 - most))
     };
-    let digit = 10.0_f64.powi(all.iter().filter_map(last).max()?);
-    Some(tick.max(digit / least))
+    let digit = |values: &Vec<f64>| Some(10.0_f64.powi(last(values)?) / values.first()?);
+    all.iter().filter_map(digit).chain([tick]).max_by(f64::total_cmp)
+}
+
+/// Returns the largest number of which all values are multiples.
+fn divisor(values: &[f64]) -> Option<f64> {
+    let ends = values.iter().map(|value| digits(*value).map(|(digits, first)| first + 1 - digits));
+    let end = ends.collect::<Option<Vec<i32>>>()?.into_iter().min()?;
+    let unit = 10.0_f64.powi(end);
+    let whole = values.iter().map(|value| (value / unit).round() as u64);
+    let divisor = whole.reduce(|mut one, mut other| {
+        while other > 0 {
+            (one, other) = (other, one % other);
+        }
+        one
+    })?;
+    Some(divisor as f64 * unit)
 }
 
 /// The two levels of an arm's values: each with how many rounds it has. The gap between them is
@@ -94,7 +114,7 @@ pub(crate) fn two_levels(values: &[f64]) -> Option<[(f64, usize); 2]> {
     let at = (LEAST..(logs.len() + 1).saturating_sub(LEAST)).max_by(|a, b| gap(*a).total_cmp(&gap(*b)))?;
     let (low, high) = logs.split_at(at);
     // Values rounded to whole milliseconds, or to a clock's ticks, can lie on two sides of a border.
-    let step = 1.5 * step_of([sorted.clone()], true, false).unwrap_or(0.0) * sorted[0];
+    let step = 1.5 * step_of([sorted.clone()], Origin::Measured, false).unwrap_or(0.0) * sorted[0];
     let is_rounding = sorted[at] - sorted[at - 1] < step;
     // 0.01: levels that lie closer are seen by nobody, and coarse clocks have them.
     let is_wide = gap(at) > (WIDER * range(low).max(range(high))).max(0.01);
@@ -117,11 +137,11 @@ mod tests {
 
     #[test]
     fn rounding_to_hundreds_or_to_few_digits_is_a_step() {
-        let step = |arms: [&[f64]; 2]| step_of(arms.map(<[f64]>::to_vec), false, false);
+        let step = |arms: [&[f64]; 2]| step_of(arms.map(<[f64]>::to_vec), Origin::Printed, false);
         assert_eq!(step([&[12300.0, 12200.0, 12400.0], &[12300.0, 12500.0, 12400.0]]), Some(100.0 / 12200.0));
-        assert_eq!(step([&[99.5, 99.7, 99.6], &[100.0, 102.0, 101.0]]), Some(1.0 / 99.5));
+        assert_eq!(step([&[99.5, 99.7, 99.6], &[100.0, 102.0, 101.0]]), Some(1.0 / 100.0));
         // Three digits across a power of ten: 100 may be 100.4.
-        assert_eq!(step([&[99.7, 99.6, 99.8], &[100.0; 3]]), Some(1.0 / 99.6));
+        assert_eq!(step([&[99.7, 99.6, 99.8], &[100.0; 3]]), Some(1.0 / 100.0));
         assert_eq!(step([&[99.7, 99.9, 100.0], &[99.7, 99.8, 99.9]]), Some(1.0 / 99.7));
         assert_eq!(step([&[99.7, 99.9, 100.2], &[99.7, 99.8, 99.9]]), Some(0.1 / 99.7));
         // A clock of 64 Hz.
@@ -129,11 +149,16 @@ mod tests {
         assert_eq!(step([&[156.25; 3], &[171.875; 3]]), Some(0.1));
         // Rates by a clock of milliseconds: 200 is 5 ms, and 6 ms would be 167.
         let slow = [1000.0 / 50.0, 1000.0 / 50.0, 1000.0 / 51.0];
-        let found = step_of([vec![200.0; 3], slow.to_vec()], false, true).expect("a step");
+        let found = step_of([vec![200.0; 3], slow.to_vec()], Origin::Printed, true).expect("a step");
         assert!((0.17..0.22).contains(&found), "{found}");
+        // One value in each arm: multiples of the step, which is not above the least.
+        assert_eq!(step([&[5.0; 3], &[7.0; 3]]), Some(0.2));
+        assert_eq!(step([&[5.0; 3], &[50.0; 3]]), Some(1.0));
+        assert_eq!(step([&[17.0; 3], &[1_000_003.0; 3]]), Some(1.0 / 17.0));
+        assert_eq!(step_of([vec![100.0; 3], vec![100.0, 300.0, 300.0]], Origin::Exact, false), Some(0.0));
         for equal in [156.25, 12300.0, 1000.0, 0.1] {
             assert_eq!(step([&[equal; 8], &[equal; 8]]), None);
-            assert_eq!(step_of([vec![equal; 8]], true, false), Some(0.0));
+            assert_eq!(step_of([vec![equal; 8]], Origin::Measured, false), Some(0.0));
         }
     }
 }

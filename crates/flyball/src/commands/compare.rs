@@ -78,8 +78,13 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let knobs = user_knobs::commands(&user_knobs::read(&*host, &args.measuring.knob)?);
     let (arms, workload) = arms_and_workload(&*host, args, &knobs)?;
     take::check(&*host, &arms)?;
-    check_limits(&args.forms, arms.len())?;
-    if arms.len() == 1 && args.until == Some(Until::Decided) {
+    let asked = arms.iter().filter(|arm| !arm.control).count();
+    check_limits(&args.forms, asked)?;
+    // Equal counts say nothing about rounds to come, and other counts have no noise to look through.
+    if args.workload.exact && args.until.is_some() {
+        return Err(Failure::usage("--exact needs no --until: give the number of --rounds"));
+    }
+    if asked == 1 && args.until == Some(Until::Decided) {
         return Err(Failure::usage("--until decided needs a second program to compare with"));
     }
     let meters = Meters::find(&*host, workload.command.cpus.as_ref());

@@ -285,7 +285,7 @@ pub(crate) fn write_and_print(
 /// Refuses limits where there is nothing to compare.
 pub(crate) fn check_limits(forms: &Forms, arms: usize) -> Result<(), Failure> {
     match arms {
-        1 if !forms.fail_if.is_empty() => {
+        0 | 1 if !forms.fail_if.is_empty() => {
             Err(Failure::usage("--fail-if needs a second program to compare with"))
         }
         _ => Ok(()),
