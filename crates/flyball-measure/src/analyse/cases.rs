@@ -54,10 +54,20 @@ fn lost(rounds: &[Round]) -> BTreeMap<&str, BTreeSet<usize>> {
     lost
 }
 
-/// Notes which arms lack a case that the first arm has.
+/// Notes which arms lack a case that the first arm has, or have a value where it has 0: a limit
+/// cannot be told for them.
 pub(super) fn mark_lost(rounds: &[Round], arms: &mut [ArmReport]) {
-    for without in lost(rounds).into_values().filter(|without| !without.contains(&0)) {
-        for arm in without {
+    let values = |case: &str, is: fn(f64) -> bool| -> BTreeSet<usize> {
+        let has = |round: &&Round| round.outcome.cases.get(case).is_some_and(|value| is(*value));
+        measured(rounds).filter(has).map(|round| round.arm).collect()
+    };
+    for (case, without) in lost(rounds) {
+        let marked = match () {
+            () if !without.contains(&0) => without,
+            () if values(case, |value| value == 0.0).contains(&0) => values(case, |value| value > 0.0),
+            () => continue,
+        };
+        for arm in marked {
             arms[arm].lacks_case = true;
         }
     }
@@ -69,7 +79,7 @@ pub(super) fn note(all: &[Round], arms: &[ArmReport]) -> Option<String> {
     let lost = lost(all);
     let name = |(case, without): (&&str, &BTreeSet<usize>)| {
         let names: Vec<&str> = without.iter().map(|arm| arms[*arm].name.as_str()).collect();
-        format!("{case} (not in {})", names.join(", "))
+        format!("{case} (none or 0 in {})", names.join(", "))
     };
     let first = lost.iter().take(NAMED).map(name).collect::<Vec<_>>().join(", ");
     let (count, more) = (lost.len(), if lost.len() > NAMED { ", ..." } else { "" });

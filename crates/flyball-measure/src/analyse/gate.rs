@@ -240,7 +240,7 @@ pub(super) fn answers(
             let reason = match () {
                 () if interval.is_some() || at_least.is_some() || is_withheld => None,
                 () if is_missing => {
-                    Some(quantity.map_or(NoInterval::NotMeasured, |one| not_measured(base, arm, one)))
+                    Some(quantity.map_or(NoInterval::LostCase, |one| not_measured(base, arm, one)))
                 }
                 () if has_no_ratio => Some(NoInterval::NoRatio),
                 () if !is_known => Some(NoInterval::FixedTime),

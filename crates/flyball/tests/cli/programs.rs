@@ -4,7 +4,7 @@ use std::{
     fs,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::Path,
-    process::Command,
+    process::{Command, Stdio},
 };
 
 use flyball_testing::{Ran, flyball, skip};
@@ -71,7 +71,11 @@ fn equal_counts_are_the_same_only_if_they_are_exact() {
     let words = ["./count", "./count", "--rounds", "10", "--metric", "refs: ([0-9]+)", "--better", "lower"];
     let limit = ["--fail-if", "metric > +1%"];
     for (exact, code, said) in [
-        (&[][..], 13, "cannot tell (all values are equal, so their step is not known)"),
+        (
+            &[][..],
+            13,
+            "cannot tell (all values are equal, so their step is not known; --exact, if they are counts)",
+        ),
         (&["--exact"], 0, "within the limit"),
     ] {
         let _ = fs::remove_dir_all(place.path().join("run"));
@@ -178,6 +182,21 @@ fn directories_parameters_and_hooks_make_arms() {
     assert_eq!(place.json("run/manifest.json")["arms"][3]["name"], "b n=2");
 }
 
+/// flyball keeps the terminal: what asks there, as sudo does for a password, would wait for ever.
+#[test]
+fn what_needs_the_terminal_is_told() {
+    let place = Place::new(&[("asks", "read word < /dev/tty"), ("old", "exit 0")]);
+    let flyball = env!("CARGO_BIN_EXE_flyball");
+    for words in ["./asks ./old", "./old ./old --prepare 'read word < /dev/tty'"] {
+        let _ = fs::remove_dir_all(place.path().join("run"));
+        let words = format!("{flyball} compare {words} -o run");
+        let mut terminal = Command::new("script");
+        terminal.args(["-qec", &words, "/dev/null"]).current_dir(place.path()).stdin(Stdio::null());
+        let ran = Ran::of(&mut terminal);
+        assert!(ran.code == 1 && ran.text().contains("because it needs the terminal"), "{}", ran.text());
+    }
+}
+
 #[test]
 fn what_goes_wrong_with_programs_is_told() {
     const CASES: [&str; 8] =
@@ -233,8 +252,23 @@ fn what_goes_wrong_with_programs_is_told() {
         (&["./old", "./noise"], 1, "it printed binary data"),
         (&["./old", "./tty"], 1, "exit 4"),
         (&["./much", "./much", "--rounds", "1", "--warm-up", "0"], 0, "into a file: ./much (200.0 MB)"),
-        (&[&["./cases old", "./cases new"], &CASES[..]].concat(), 13, "left out (1): b (not in ./cases new)"),
+        (
+            &[&["./cases old", "./cases new"], &CASES[..]].concat(),
+            13,
+            "left out (1): b (none or 0 in ./cases new)",
+        ),
         (&[&["./cases old", "./cases old"], &CASES[..]].concat(), 0, "within the limit"),
+        (
+            &[&["./cases new", "./cases old"], &CASES[..]].concat(),
+            13,
+            "cannot tell (a case has no value, or 0, in an arm)",
+        ),
+        (&["./old", "--aa", "--fail-if", "time > 5%"], 2, "needs a second program"),
+        (
+            &[&["./cases old", "./cases old", "--exact", "--until", "1%"], &CASES[..6]].concat(),
+            2,
+            "no --until",
+        ),
         (&["./old", "./odd", "--suite", "csv"], 2, "--better"),
         (&["--bisect", "a..b", "--suite", "go", "--", "./old"], 2, "cannot be used with"),
         (&["./old", "./odd", "--suite", "go", "--metric", "time"], 2, "cannot be used with"),
@@ -442,7 +476,7 @@ fn a_suite_may_write_a_file() {
     let command = command.args(words).args(["--", "{suite}"]).env("TMPDIR", temporary.path());
     let ran = Ran::of(command.current_dir(place.path()));
     assert_eq!(ran.code, 0, "{}", ran.text());
-    assert!(ran.out.contains("left out (1): more (not in ./bench old)."), "{}", ran.out);
+    assert!(ran.out.contains("left out (1): more (none or 0 in ./bench old)."), "{}", ran.out);
     assert_eq!(place.json("run/report.json")["cases"][0]["name"], "sort");
     // The suite wrote these two. Its own file is gone with its directory.
     let left = fs::read_dir(temporary.path()).expect("it is there").count();
