@@ -178,27 +178,6 @@ impl Form {
     }
 }
 
-/// Settings and facts of Intel Speed Select, as the table names them. The place identifies the
-/// domain, class or core.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum SpeedSelect {
-    Level,
-    BaseFreq,
-    TurboFreq,
-    CorePower,
-    Priority,
-    ClosMin,
-    ClosMax,
-    ClosWeight,
-    ClosEpp,
-    Class,
-    TurboLimits,
-    Partition,
-    Highest,
-    Locked,
-}
-
 /// One way to read a knob, and in some cases to write it. A knob's mechanisms are tried in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mechanism {
@@ -228,9 +207,9 @@ pub enum Mechanism {
         /// True if flyball may write it.
         write: bool,
     },
-    /// A setting of Intel Speed Select.
+    /// A setting of Intel Speed Select. The place gives the number of a class or core.
     SpeedSelect {
-        field: SpeedSelect,
+        field: Field,
         /// Spelling of the value.
         form: Form,
         /// True if flyball may write it.
@@ -278,48 +257,6 @@ pub(crate) fn mask((high, low): (u8, u8)) -> u64 {
     (u64::MAX >> (63 - high + low)) << low
 }
 
-impl SpeedSelect {
-    /// Returns the row's name for a field of one domain, class or core.
-    pub fn of(field: Field) -> SpeedSelect {
-        match field {
-            Field::Level => SpeedSelect::Level,
-            Field::BaseFreq => SpeedSelect::BaseFreq,
-            Field::TurboFreq => SpeedSelect::TurboFreq,
-            Field::CorePower => SpeedSelect::CorePower,
-            Field::Priority => SpeedSelect::Priority,
-            Field::ClosMin(_) => SpeedSelect::ClosMin,
-            Field::ClosMax(_) => SpeedSelect::ClosMax,
-            Field::ClosWeight(_) => SpeedSelect::ClosWeight,
-            Field::ClosEpp(_) => SpeedSelect::ClosEpp,
-            Field::Class(_) => SpeedSelect::Class,
-            Field::TurboLimits => SpeedSelect::TurboLimits,
-            Field::Partition => SpeedSelect::Partition,
-            Field::Highest => SpeedSelect::Highest,
-            Field::Locked => SpeedSelect::Locked,
-        }
-    }
-
-    /// Returns the field of a whole domain; `None` for those of a class or a core.
-    pub fn of_domain(self) -> Option<Field> {
-        Some(match self {
-            SpeedSelect::Level => Field::Level,
-            SpeedSelect::BaseFreq => Field::BaseFreq,
-            SpeedSelect::TurboFreq => Field::TurboFreq,
-            SpeedSelect::CorePower => Field::CorePower,
-            SpeedSelect::Priority => Field::Priority,
-            SpeedSelect::TurboLimits => Field::TurboLimits,
-            SpeedSelect::Partition => Field::Partition,
-            SpeedSelect::Highest => Field::Highest,
-            SpeedSelect::Locked => Field::Locked,
-            SpeedSelect::ClosMin
-            | SpeedSelect::ClosMax
-            | SpeedSelect::ClosWeight
-            | SpeedSelect::ClosEpp
-            | SpeedSelect::Class => return None,
-        })
-    }
-}
-
 impl fmt::Display for Mechanism {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -331,19 +268,36 @@ impl fmt::Display for Mechanism {
             Mechanism::Msr { register, bits: (high, low), .. } => {
                 write!(f, "MSR {register:#x} bits {high}:{low}")
             }
-            Mechanism::SpeedSelect { field, .. } => write!(f, "Speed Select ({field:?})"),
+            Mechanism::SpeedSelect { field, .. } => {
+                let name = format!("{field:?}");
+                write!(f, "Speed Select ({})", name.split('(').next().unwrap_or_default())
+            }
             Mechanism::Member { path } => write!(f, "the list in {path}"),
         }
     }
 }
 
-/// One row of the table: a knob, or a read-only fact.
+/// A knob, or a read-only fact: a row of the table under its identity.
 #[derive(Debug)]
 pub struct Knob {
     /// Identity in code.
     pub id: Id,
     /// Name on the command line and in profiles.
     pub name: &'static str,
+    pub(crate) row: Row,
+}
+
+impl std::ops::Deref for Knob {
+    type Target = Row;
+
+    fn deref(&self) -> &Row {
+        &self.row
+    }
+}
+
+/// What the table states of a knob.
+#[derive(Debug)]
+pub struct Row {
     /// Short description.
     pub title: &'static str,
     /// Kind of object that has its own instance.

@@ -342,7 +342,7 @@ impl Planner<'_> {
         let places = self.places_with_knob(setting, places)?;
         for place in places {
             let own = place.belongs != Belongs::ToPackage;
-            if !own && knob.id == Id::SstPartition {
+            if !own && knob.id == Id::SstApart {
                 // It has no CPUs that could be set apart, and those of others are theirs.
                 continue;
             }

@@ -22,12 +22,15 @@ pub(crate) use self::lookup::is_idle_state;
 pub use self::lookup::{UnknownKnob, called};
 use flyball_host::Vendor;
 
-use crate::knob::{Form, Knob, Mechanism, On, rows};
+use crate::{
+    Id,
+    knob::{Form, Knob, Mechanism, On, rows},
+};
 
 macro_rules! table {
     ($($id:ident = $row:path;)*) => {
         /// Every knob, and then every fact, in the order of [`crate::Id`].
-        pub static TABLE: &[Knob] = &[$($row),*];
+        pub static TABLE: &[Knob] = &[$(Knob { id: Id::$id, name: Id::$id.into_str(), row: $row }),*];
     };
 }
 

@@ -117,7 +117,7 @@ impl Wanted {
         let is_plausible = !text.is_empty() && text.len() <= 200 && !text.contains(char::is_control);
         let wanted = is_plausible.then(|| match knob.id {
             Id::IdleState => Some(idle_state(text)),
-            Id::SstPartition => partition_cpus(text),
+            Id::SstApart => partition_cpus(text),
             _ => Wanted::of_form(knob, text),
         });
         wanted.flatten().ok_or_else(|| refuse(knob.accepts()))

@@ -78,6 +78,18 @@ pub enum Field {
 }
 
 impl Field {
+    /// Returns whether it is of a whole domain, not of a class or a core.
+    pub fn is_of_domain(self) -> bool {
+        !matches!(
+            self,
+            Field::ClosMin(_)
+                | Field::ClosMax(_)
+                | Field::ClosWeight(_)
+                | Field::ClosEpp(_)
+                | Field::Class(_)
+        )
+    }
+
     /// Returns the field's name in the text form.
     pub fn name(self) -> &'static str {
         match self {

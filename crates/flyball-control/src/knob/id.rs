@@ -19,7 +19,7 @@ macro_rules! rows {
             ClosEpp = sst::CLOS_EPP;
             Clos = sst::CLOS;
             Trl = sst::TRL;
-            SstPartition = sst::PARTITION;
+            SstApart = sst::PARTITION;
             Online = whole::ONLINE;
             Smt = whole::SMT;
             Turbo = whole::TURBO;
@@ -125,9 +125,12 @@ pub(crate) use rows;
 
 macro_rules! identities {
     ($($id:ident = $row:path;)*) => {
-        /// The identity of a row of the table. The row's title describes it. Stored data use the
-        /// row's name.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema)]
+        /// The identity of a row of the table. The row's title describes it. The command line and
+        /// stored data use its name, which is the variant's in lower case.
+        #[derive(
+            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema, strum::IntoStaticStr,
+        )]
+        #[strum(serialize_all = "kebab-case", const_into_str)]
         #[schemars(with = "String")]
         pub enum Id { $($id,)* }
 

@@ -219,7 +219,7 @@ impl Planner<'_> {
         // Mailbox parts without a mask give none: which CPUs belong to the level is not known.
         let Some(inside) = &level.cpus else { return Ok(()) };
         // CPUs in an isolated partition count as out of use, as with the tool's --cgroup.
-        let apart = match self.expected_value(Id::SstPartition, place)? {
+        let apart = match self.expected_value(Id::SstApart, place)? {
             Some(Value::Word(list)) => list.parse().unwrap_or_default(),
             _ => CpuList::new(),
         };

@@ -11,8 +11,7 @@ use flyball_sst::{
 
 use super::Snapshot;
 use crate::{
-    At, Belongs, Content, Form, Id, Location, Place, ReadError, Reading, Scope, Topology, Value, Why,
-    knob::SpeedSelect, parse,
+    At, Belongs, Content, Form, Id, Location, Place, ReadError, Reading, Scope, Topology, Value, Why, parse,
 };
 
 /// Number of classes of service.
@@ -184,35 +183,28 @@ impl Snapshot {
     }
 
     /// Returns the setting behind a row at a place.
-    pub(crate) fn speed_select_setting(&self, field: SpeedSelect, place: &Place) -> Option<Setting> {
+    pub(crate) fn speed_select_setting(&self, field: Field, place: &Place) -> Option<Setting> {
         let layout = self.layout()?;
         let class = match place.at {
             At::Clos { class, .. } => u8::try_from(class).ok()?,
             _ => 0,
         };
         let field = match field {
-            SpeedSelect::Level => Field::Level,
-            SpeedSelect::BaseFreq => Field::BaseFreq,
-            SpeedSelect::TurboFreq => Field::TurboFreq,
-            SpeedSelect::CorePower => Field::CorePower,
-            SpeedSelect::Priority => Field::Priority,
-            SpeedSelect::ClosMin => Field::ClosMin(class),
-            SpeedSelect::ClosMax => Field::ClosMax(class),
-            SpeedSelect::ClosWeight => Field::ClosWeight(class),
+            Field::ClosMin(_) => Field::ClosMin(class),
+            Field::ClosMax(_) => Field::ClosMax(class),
+            Field::ClosWeight(_) => Field::ClosWeight(class),
             // A field of the mailbox's class word alone.
-            SpeedSelect::ClosEpp if layout.platform.is_tpmi() => return None,
-            SpeedSelect::ClosEpp => Field::ClosEpp(class),
-            SpeedSelect::Partition => Field::Partition,
-            SpeedSelect::Highest => Field::Highest,
-            SpeedSelect::Locked => Field::Locked,
-            SpeedSelect::Class => return layout.class_setting(place.cpus.first()?),
-            SpeedSelect::TurboLimits => {
+            Field::ClosEpp(_) if layout.platform.is_tpmi() => return None,
+            Field::ClosEpp(_) => Field::ClosEpp(class),
+            Field::Class(_) => return layout.class_setting(place.cpus.first()?),
+            Field::TurboLimits => {
                 // The ratios are MSR 0x1AD, which is read and written on a CPU.
                 let cpu = place.cpus.intersection(&self.topology.online).first()?;
                 let mut domain = layout.domain_of(cpu)?.place;
                 domain.cpu = Some(cpu);
                 return Some(layout.setting(domain, Field::TurboLimits));
             }
+            of_domain => of_domain,
         };
         Some(layout.setting(self.domain_at(&place.at)?.place, field))
     }
@@ -221,7 +213,7 @@ impl Snapshot {
     pub(super) fn read_speed_select(
         &self,
         host: &dyn Host,
-        field: SpeedSelect,
+        field: Field,
         form: Form,
         place: &Place,
     ) -> (Result<Reading, ReadError>, Option<(Setting, Content)>) {

@@ -7,12 +7,10 @@ use flyball_host::Vendor;
 use super::ro;
 use crate::{
     Id,
-    knob::{Form, Knob, Role, Scope, Section, Shown},
+    knob::{Form, Role, Row, Scope, Section, Shown},
 };
 
-pub(super) const LOWEST_FREQ: Knob = Knob {
-    id: Id::CppcLowestFreq,
-    name: "cppc-lowest-freq",
+pub(super) const LOWEST_FREQ: Row = Row {
     title: "frequency of the lowest performance",
     scope: Scope::Cpu,
     vendor: None,
@@ -24,9 +22,7 @@ pub(super) const LOWEST_FREQ: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const REFERENCE: Knob = Knob {
-    id: Id::CppcReference,
-    name: "cppc-reference",
+pub(super) const REFERENCE: Row = Row {
     title: "performance at which both counters count the same",
     scope: Scope::Cpu,
     vendor: None,
@@ -38,9 +34,7 @@ pub(super) const REFERENCE: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const WRAPAROUND: Knob = Knob {
-    id: Id::CppcWraparound,
-    name: "cppc-wraparound",
+pub(super) const WRAPAROUND: Row = Row {
     title: "least time before a counter of CPPC wraps",
     scope: Scope::Cpu,
     vendor: None,
@@ -52,9 +46,7 @@ pub(super) const WRAPAROUND: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const FEEDBACK: Knob = Knob {
-    id: Id::CppcFeedback,
-    name: "cppc-feedback",
+pub(super) const FEEDBACK: Row = Row {
     title: "delivered and reference counters of CPPC",
     scope: Scope::Cpu,
     vendor: None,
@@ -67,9 +59,7 @@ pub(super) const FEEDBACK: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const AMD_MAX_FREQ: Knob = Knob {
-    id: Id::AmdMaxFreq,
-    name: "amd-max-freq",
+pub(super) const AMD_MAX_FREQ: Row = Row {
     title: "highest frequency that amd-pstate knows",
     scope: Scope::Policy,
     vendor: Some(Vendor::Amd),
@@ -85,9 +75,7 @@ pub(super) const AMD_MAX_FREQ: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const AMD_HIGHEST_PERF: Knob = Knob {
-    id: Id::AmdHighestPerf,
-    name: "amd-highest-perf",
+pub(super) const AMD_HIGHEST_PERF: Row = Row {
     title: "highest performance that amd-pstate uses",
     scope: Scope::Policy,
     vendor: Some(Vendor::Amd),
@@ -99,9 +87,7 @@ pub(super) const AMD_HIGHEST_PERF: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const HW_PREFCORE: Knob = Knob {
-    id: Id::HwPrefcore,
-    name: "hw-prefcore",
+pub(super) const HW_PREFCORE: Row = Row {
     title: "whether the hardware ranks this core",
     scope: Scope::Policy,
     vendor: Some(Vendor::Amd),
@@ -113,9 +99,7 @@ pub(super) const HW_PREFCORE: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const DYNAMIC_EPP: Knob = Knob {
-    id: Id::DynamicEpp,
-    name: "dynamic-epp",
+pub(super) const DYNAMIC_EPP: Row = Row {
     title: "preferences by platform profile",
     scope: Scope::Machine,
     vendor: Some(Vendor::Amd),

@@ -8,7 +8,7 @@ use super::{ro, rw};
 use crate::{
     Id,
     knob::{
-        AppearsWith, Check, Control, Ends, Form, Knob, Refusal, Role, Saved, Scope, Section, Shown, Writing,
+        AppearsWith, Check, Control, Ends, Form, Refusal, Role, Row, Saved, Scope, Section, Shown, Writing,
         order::Step, spelling::Spelling,
     },
 };
@@ -20,9 +20,7 @@ const LACKING: Refusal =
 /// All three are kept by the processor, which forgets them when its CPU goes offline.
 const APPEARS: &[AppearsWith] = &[AppearsWith::DriverMode, AppearsWith::Cpu];
 
-pub(super) const AUTO_SELECT: Knob = Knob {
-    id: Id::AutoSelect,
-    name: "auto-select",
+pub(super) const AUTO_SELECT: Row = Row {
     title: "frequency chosen by the processor",
     scope: Scope::Policy,
     vendor: None,
@@ -53,9 +51,7 @@ pub(super) const AUTO_SELECT: Knob = Knob {
     }),
 };
 
-pub(super) const ACTIVITY_WINDOW: Knob = Knob {
-    id: Id::ActivityWindow,
-    name: "activity-window",
+pub(super) const ACTIVITY_WINDOW: Row = Row {
     title: "time over which the processor averages its load",
     scope: Scope::Policy,
     vendor: None,
@@ -76,9 +72,7 @@ pub(super) const ACTIVITY_WINDOW: Knob = Knob {
     }),
 };
 
-pub(super) const EPP_VALUE: Knob = Knob {
-    id: Id::EppValue,
-    name: "epp-value",
+pub(super) const EPP_VALUE: Row = Row {
     title: "energy preference of cppc_cpufreq",
     scope: Scope::Policy,
     vendor: None,
@@ -105,9 +99,7 @@ pub(super) const EPP_VALUE: Knob = Knob {
     }),
 };
 
-pub(super) const PERF_LIMITED: Knob = Knob {
-    id: Id::PerfLimited,
-    name: "perf-limited",
+pub(super) const PERF_LIMITED: Row = Row {
     title: "limits that the platform has enforced",
     scope: Scope::Policy,
     vendor: None,

@@ -7,7 +7,7 @@ use flyball_host::Vendor;
 use super::{amd, intel, ro};
 use crate::{
     Id,
-    knob::{Form, Knob, Role, Scope, Section, Shown},
+    knob::{Form, Role, Row, Scope, Section, Shown},
 };
 
 macro_rules! policy {
@@ -22,9 +22,7 @@ macro_rules! cppc {
     };
 }
 
-pub(super) const DRIVER: Knob = Knob {
-    id: Id::Driver,
-    name: "driver",
+pub(super) const DRIVER: Row = Row {
     title: "cpufreq driver",
     scope: Scope::Machine,
     vendor: None,
@@ -39,9 +37,7 @@ pub(super) const DRIVER: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const AVAILABLE_GOVERNORS: Knob = Knob {
-    id: Id::AvailableGovernors,
-    name: "available-governors",
+pub(super) const AVAILABLE_GOVERNORS: Row = Row {
     title: "governors that the driver accepts",
     scope: Scope::Machine,
     vendor: None,
@@ -56,9 +52,7 @@ pub(super) const AVAILABLE_GOVERNORS: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const AVAILABLE_EPP: Knob = Knob {
-    id: Id::AvailableEpp,
-    name: "available-epp",
+pub(super) const AVAILABLE_EPP: Row = Row {
     title: "preferences that the driver accepts",
     scope: Scope::Policy,
     vendor: None,
@@ -73,9 +67,7 @@ pub(super) const AVAILABLE_EPP: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const HW_MIN_FREQ: Knob = Knob {
-    id: Id::HwMinFreq,
-    name: "hw-min-freq",
+pub(super) const HW_MIN_FREQ: Row = Row {
     title: "lowest frequency of the hardware",
     scope: Scope::Policy,
     vendor: None,
@@ -86,9 +78,7 @@ pub(super) const HW_MIN_FREQ: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const HW_MAX_FREQ: Knob = Knob {
-    id: Id::HwMaxFreq,
-    name: "hw-max-freq",
+pub(super) const HW_MAX_FREQ: Row = Row {
     title: "highest frequency of the hardware",
     scope: Scope::Policy,
     vendor: None,
@@ -100,9 +90,7 @@ pub(super) const HW_MAX_FREQ: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const BASE_FREQ: Knob = Knob {
-    id: Id::BaseFreq,
-    name: "base-freq",
+pub(super) const BASE_FREQ: Row = Row {
     title: "guaranteed frequency",
     scope: Scope::Policy,
     vendor: Some(Vendor::Intel),
@@ -116,9 +104,7 @@ pub(super) const BASE_FREQ: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const NOMINAL_FREQ: Knob = Knob {
-    id: Id::NominalFreq,
-    name: "nominal-freq",
+pub(super) const NOMINAL_FREQ: Row = Row {
     title: "nominal frequency of CPPC",
     scope: Scope::Cpu,
     vendor: None,
@@ -134,9 +120,7 @@ pub(super) const NOMINAL_FREQ: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const LOWEST_NONLINEAR_FREQ: Knob = Knob {
-    id: Id::LowestNonlinearFreq,
-    name: "lowest-nonlinear-freq",
+pub(super) const LOWEST_NONLINEAR_FREQ: Row = Row {
     title: "frequency below which energy per work rises again",
     scope: Scope::Policy,
     vendor: Some(Vendor::Amd),
@@ -151,9 +135,7 @@ pub(super) const LOWEST_NONLINEAR_FREQ: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const CUR_FREQ: Knob = Knob {
-    id: Id::CurFreq,
-    name: "cur-freq",
+pub(super) const CUR_FREQ: Row = Row {
     title: "current frequency",
     scope: Scope::Policy,
     vendor: None,
@@ -168,9 +150,7 @@ pub(super) const CUR_FREQ: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const BIOS_LIMIT: Knob = Knob {
-    id: Id::BiosLimit,
-    name: "bios-limit",
+pub(super) const BIOS_LIMIT: Row = Row {
     title: "frequency limit of the firmware",
     scope: Scope::Policy,
     vendor: None,
@@ -183,9 +163,7 @@ pub(super) const BIOS_LIMIT: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const AVAILABLE_FREQS: Knob = Knob {
-    id: Id::AvailableFreqs,
-    name: "available-freqs",
+pub(super) const AVAILABLE_FREQS: Row = Row {
     title: "frequencies of the driver's table",
     scope: Scope::Policy,
     vendor: None,
@@ -197,9 +175,7 @@ pub(super) const AVAILABLE_FREQS: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const BOOST_FREQS: Knob = Knob {
-    id: Id::BoostFreqs,
-    name: "boost-freqs",
+pub(super) const BOOST_FREQS: Row = Row {
     title: "frequencies of the table that need turbo",
     scope: Scope::Policy,
     vendor: None,
@@ -211,9 +187,7 @@ pub(super) const BOOST_FREQS: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const TRANSITION_LATENCY: Knob = Knob {
-    id: Id::TransitionLatency,
-    name: "transition-latency",
+pub(super) const TRANSITION_LATENCY: Row = Row {
     title: "time that a frequency change takes",
     scope: Scope::Policy,
     vendor: None,
@@ -226,9 +200,7 @@ pub(super) const TRANSITION_LATENCY: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const NUM_PSTATES: Knob = Knob {
-    id: Id::NumPstates,
-    name: "num-pstates",
+pub(super) const NUM_PSTATES: Row = Row {
     title: "number of P-states of intel_pstate",
     scope: Scope::Machine,
     vendor: Some(Vendor::Intel),
@@ -240,9 +212,7 @@ pub(super) const NUM_PSTATES: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const TURBO_PCT: Knob = Knob {
-    id: Id::TurboPct,
-    name: "turbo-pct",
+pub(super) const TURBO_PCT: Row = Row {
     title: "share of P-states in the turbo range",
     scope: Scope::Machine,
     vendor: Some(Vendor::Intel),
@@ -254,9 +224,7 @@ pub(super) const TURBO_PCT: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const CPPC_HIGHEST: Knob = Knob {
-    id: Id::CppcHighest,
-    name: "cppc-highest",
+pub(super) const CPPC_HIGHEST: Row = Row {
     title: "highest performance of CPPC",
     scope: Scope::Cpu,
     vendor: None,
@@ -271,9 +239,7 @@ pub(super) const CPPC_HIGHEST: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const CPPC_NOMINAL: Knob = Knob {
-    id: Id::CppcNominal,
-    name: "cppc-nominal",
+pub(super) const CPPC_NOMINAL: Row = Row {
     title: "nominal performance of CPPC",
     scope: Scope::Cpu,
     vendor: None,
@@ -285,9 +251,7 @@ pub(super) const CPPC_NOMINAL: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const CPPC_GUARANTEED: Knob = Knob {
-    id: Id::CppcGuaranteed,
-    name: "cppc-guaranteed",
+pub(super) const CPPC_GUARANTEED: Row = Row {
     title: "guaranteed performance of CPPC",
     scope: Scope::Cpu,
     vendor: None,
@@ -299,9 +263,7 @@ pub(super) const CPPC_GUARANTEED: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const CPPC_LOWEST_NONLINEAR: Knob = Knob {
-    id: Id::CppcLowestNonlinear,
-    name: "cppc-lowest-nonlinear",
+pub(super) const CPPC_LOWEST_NONLINEAR: Row = Row {
     title: "lowest non-linear performance of CPPC",
     scope: Scope::Cpu,
     vendor: None,
@@ -316,9 +278,7 @@ pub(super) const CPPC_LOWEST_NONLINEAR: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const CPPC_LOWEST: Knob = Knob {
-    id: Id::CppcLowest,
-    name: "cppc-lowest",
+pub(super) const CPPC_LOWEST: Row = Row {
     title: "lowest performance of CPPC",
     scope: Scope::Cpu,
     vendor: None,
@@ -330,9 +290,7 @@ pub(super) const CPPC_LOWEST: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const PREFCORE: Knob = Knob {
-    id: Id::Prefcore,
-    name: "prefcore",
+pub(super) const PREFCORE: Row = Row {
     title: "preferred cores of amd-pstate",
     scope: Scope::Machine,
     vendor: Some(Vendor::Amd),
@@ -344,9 +302,7 @@ pub(super) const PREFCORE: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const PREFCORE_RANKING: Knob = Knob {
-    id: Id::PrefcoreRanking,
-    name: "prefcore-ranking",
+pub(super) const PREFCORE_RANKING: Row = Row {
     title: "rank of a core among preferred cores",
     scope: Scope::Policy,
     vendor: Some(Vendor::Amd),

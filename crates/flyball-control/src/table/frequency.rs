@@ -6,7 +6,7 @@ use super::{effects, rw};
 use crate::{
     Id,
     knob::{
-        AppearsWith, Check, Control, Disturbs, Ends, Form, Knob, Refusal, Role, Saved, Scope, Section, Shown,
+        AppearsWith, Check, Control, Disturbs, Ends, Form, Refusal, Role, Row, Saved, Scope, Section, Shown,
         Writing,
         order::{Bound, Step},
         spelling::Spelling,
@@ -35,9 +35,7 @@ const JUDGING_LIMITS: &[Id] = &[
     Id::Turbo,
 ];
 
-pub(super) const GOVERNOR: Knob = Knob {
-    id: Id::Governor,
-    name: "governor",
+pub(super) const GOVERNOR: Row = Row {
     title: "frequency governor",
     scope: Scope::Policy,
     vendor: None,
@@ -121,9 +119,7 @@ const fn percentage(bound: Bound, judged_by: &'static [Id], written_by: &'static
     })
 }
 
-pub(super) const MIN_PERF_PCT: Knob = Knob {
-    id: Id::MinPerfPct,
-    name: "min-perf-pct",
+pub(super) const MIN_PERF_PCT: Row = Row {
     title: "lowest performance, in percent of the highest turbo",
     scope: Scope::Machine,
     vendor: Some(Vendor::Intel),
@@ -144,9 +140,7 @@ pub(super) const MIN_PERF_PCT: Knob = Knob {
     ),
 };
 
-pub(super) const MAX_PERF_PCT: Knob = Knob {
-    id: Id::MaxPerfPct,
-    name: "max-perf-pct",
+pub(super) const MAX_PERF_PCT: Row = Row {
     title: "highest performance, in percent of the highest turbo",
     scope: Scope::Machine,
     vendor: Some(Vendor::Intel),
@@ -185,9 +179,7 @@ const fn limit(bound: Bound, written_by: &'static [Program]) -> Role {
     })
 }
 
-pub(super) const MIN_FREQ: Knob = Knob {
-    id: Id::MinFreq,
-    name: "min-freq",
+pub(super) const MIN_FREQ: Row = Row {
     title: "lowest frequency to use",
     scope: Scope::Policy,
     vendor: None,
@@ -219,9 +211,7 @@ pub(super) const MIN_FREQ: Knob = Knob {
     ),
 };
 
-pub(super) const MAX_FREQ: Knob = Knob {
-    id: Id::MaxFreq,
-    name: "max-freq",
+pub(super) const MAX_FREQ: Row = Row {
     title: "highest frequency to use",
     scope: Scope::Policy,
     vendor: None,
@@ -252,9 +242,7 @@ pub(super) const MAX_FREQ: Knob = Knob {
     ),
 };
 
-pub(super) const SETSPEED: Knob = Knob {
-    id: Id::Setspeed,
-    name: "setspeed",
+pub(super) const SETSPEED: Row = Row {
     title: "frequency asked for by the userspace governor",
     scope: Scope::Policy,
     vendor: None,
@@ -288,9 +276,7 @@ pub(super) const SETSPEED: Knob = Knob {
     }),
 };
 
-pub(super) const FLOOR_FREQ: Knob = Knob {
-    id: Id::FloorFreq,
-    name: "floor-freq",
+pub(super) const FLOOR_FREQ: Row = Row {
     title: "frequency that the firmware keeps under power limits",
     scope: Scope::Policy,
     vendor: Some(Vendor::Amd),

@@ -6,15 +6,13 @@ use super::{ro, rw};
 use crate::{
     Id,
     knob::{
-        AppearsWith, Check, Control, Ends, Form, Knob, Refusal, Role, Saved, Scope, Section, Shown, Writing,
+        AppearsWith, Check, Control, Ends, Form, Refusal, Role, Row, Saved, Scope, Section, Shown, Writing,
         order::Step, spelling::Spelling,
     },
     programs::Program,
 };
 
-pub(super) const IDLE_STATE: Knob = Knob {
-    id: Id::IdleState,
-    name: "idle-state",
+pub(super) const IDLE_STATE: Row = Row {
     title: "whether an idle state may be used",
     scope: Scope::IdleState,
     vendor: None,
@@ -50,9 +48,7 @@ pub(super) const IDLE_STATE: Knob = Knob {
     }),
 };
 
-pub(super) const IDLE_GOVERNOR: Knob = Knob {
-    id: Id::IdleGovernor,
-    name: "idle-governor",
+pub(super) const IDLE_GOVERNOR: Row = Row {
     title: "rule for choosing idle states",
     scope: Scope::Machine,
     vendor: None,
@@ -82,9 +78,7 @@ pub(super) const IDLE_GOVERNOR: Knob = Knob {
     }),
 };
 
-pub(super) const C1_DEMOTION: Knob = Knob {
-    id: Id::C1Demotion,
-    name: "c1-demotion",
+pub(super) const C1_DEMOTION: Row = Row {
     title: "demotion of deep idle requests to C1",
     scope: Scope::Machine,
     vendor: Some(Vendor::Intel),
@@ -106,9 +100,7 @@ pub(super) const C1_DEMOTION: Knob = Knob {
     }),
 };
 
-pub(super) const LATENCY_LIMIT: Knob = Knob {
-    id: Id::LatencyLimit,
-    name: "latency-limit",
+pub(super) const LATENCY_LIMIT: Row = Row {
     title: "longest wake-up latency of a CPU",
     scope: Scope::Cpu,
     vendor: None,
@@ -133,9 +125,7 @@ pub(super) const LATENCY_LIMIT: Knob = Knob {
     }),
 };
 
-pub(super) const IDLE_DRIVER: Knob = Knob {
-    id: Id::IdleDriver,
-    name: "idle-driver",
+pub(super) const IDLE_DRIVER: Row = Row {
     title: "cpuidle driver",
     scope: Scope::Machine,
     vendor: None,
@@ -148,9 +138,7 @@ pub(super) const IDLE_DRIVER: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const AVAILABLE_IDLE_GOVERNORS: Knob = Knob {
-    id: Id::AvailableIdleGovernors,
-    name: "available-idle-governors",
+pub(super) const AVAILABLE_IDLE_GOVERNORS: Row = Row {
     title: "cpuidle governors of this kernel",
     scope: Scope::Machine,
     vendor: None,
@@ -161,9 +149,7 @@ pub(super) const AVAILABLE_IDLE_GOVERNORS: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const IDLE_DEFAULT: Knob = Knob {
-    id: Id::IdleDefault,
-    name: "idle-default",
+pub(super) const IDLE_DEFAULT: Row = Row {
     title: "whether the driver allows an idle state by itself",
     scope: Scope::IdleState,
     vendor: None,
@@ -175,9 +161,7 @@ pub(super) const IDLE_DEFAULT: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const IDLE_LATENCY: Knob = Knob {
-    id: Id::IdleLatency,
-    name: "idle-latency",
+pub(super) const IDLE_LATENCY: Row = Row {
     title: "exit latency of an idle state",
     scope: Scope::IdleState,
     vendor: None,
@@ -189,9 +173,7 @@ pub(super) const IDLE_LATENCY: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const IDLE_RESIDENCY: Knob = Knob {
-    id: Id::IdleResidency,
-    name: "idle-residency",
+pub(super) const IDLE_RESIDENCY: Row = Row {
     title: "shortest stay for which an idle state pays",
     scope: Scope::IdleState,
     vendor: None,

@@ -1,7 +1,7 @@
 //! Finds the row of an identity, a name or a location, for the command line, the journal and the
 //! footprints of writes.
 
-use std::fmt;
+use std::{fmt, mem::discriminant};
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use super::{
 use crate::{
     Id, Knob, Location, Mechanism,
     knob::{
-        SpeedSelect, Writing,
+        Writing,
         spelling::Handling,
         subject::{AuxiliaryId, Subject},
     },
@@ -206,7 +206,7 @@ impl Subject {
                 known.map(|known| Subject::Auxiliary(known.id))
             }),
             Location::SpeedSelect(setting) => knob(
-                &|mechanism| matches!(mechanism, Mechanism::SpeedSelect { field, .. } if *field == SpeedSelect::of(setting.field)),
+                &|mechanism| matches!(mechanism, Mechanism::SpeedSelect { field, .. } if discriminant(field) == discriminant(&setting.field)),
             ),
             Location::Msr { register, mask, .. } => knob(&|mechanism| {
                 matches!(mechanism, Mechanism::Msr { register: known, bits, .. }

@@ -7,15 +7,13 @@ use super::{effects, ro, rw};
 use crate::{
     Id,
     knob::{
-        Check, Control, Disturbs, Ends, Form, Knob, Refusal, Role, Saved, Scope, Section, Shown, Writing,
+        Check, Control, Disturbs, Ends, Form, Refusal, Role, Row, Saved, Scope, Section, Shown, Writing,
         order::Step, spelling::Spelling,
     },
     programs::Program,
 };
 
-pub(super) const PLATFORM_PROFILE: Knob = Knob {
-    id: Id::PlatformProfile,
-    name: "platform-profile",
+pub(super) const PLATFORM_PROFILE: Row = Row {
     title: "profile of the firmware",
     scope: Scope::Machine,
     vendor: None,
@@ -51,9 +49,7 @@ pub(super) const PLATFORM_PROFILE: Knob = Knob {
     }),
 };
 
-pub(super) const DEVICE_PROFILE: Knob = Knob {
-    id: Id::DeviceProfile,
-    name: "device-profile",
+pub(super) const DEVICE_PROFILE: Row = Row {
     title: "profile of one profile device",
     scope: Scope::ProfileDevice,
     vendor: None,
@@ -100,9 +96,7 @@ const WRITERS: &[Program] = &[
     Program::Hhd,
 ];
 
-pub(super) const X3D_MODE: Knob = Knob {
-    id: Id::X3dMode,
-    name: "x3d-mode",
+pub(super) const X3D_MODE: Row = Row {
     title: "die that is preferred on a processor with 3D V-Cache",
     scope: Scope::Machine,
     vendor: Some(Vendor::Amd),
@@ -128,9 +122,7 @@ pub(super) const X3D_MODE: Knob = Knob {
     }),
 };
 
-pub(super) const AVAILABLE_PLATFORM_PROFILES: Knob = Knob {
-    id: Id::AvailablePlatformProfiles,
-    name: "available-platform-profiles",
+pub(super) const AVAILABLE_PLATFORM_PROFILES: Row = Row {
     title: "profiles that every profile device has",
     scope: Scope::Machine,
     vendor: None,
@@ -142,9 +134,7 @@ pub(super) const AVAILABLE_PLATFORM_PROFILES: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const AVAILABLE_DEVICE_PROFILES: Knob = Knob {
-    id: Id::AvailableDeviceProfiles,
-    name: "available-device-profiles",
+pub(super) const AVAILABLE_DEVICE_PROFILES: Row = Row {
     title: "profiles of one profile device",
     scope: Scope::ProfileDevice,
     vendor: None,
@@ -156,9 +146,7 @@ pub(super) const AVAILABLE_DEVICE_PROFILES: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const SCHEDULER: Knob = Knob {
-    id: Id::Scheduler,
-    name: "scheduler",
+pub(super) const SCHEDULER: Row = Row {
     title: "scheduler loaded through sched_ext",
     scope: Scope::Machine,
     vendor: None,
@@ -173,9 +161,7 @@ pub(super) const SCHEDULER: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const SCHEDULER_STATE: Knob = Knob {
-    id: Id::SchedulerState,
-    name: "scheduler-state",
+pub(super) const SCHEDULER_STATE: Row = Row {
     title: "state of sched_ext",
     scope: Scope::Machine,
     vendor: None,
@@ -187,9 +173,7 @@ pub(super) const SCHEDULER_STATE: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const SCHEDULER_CHANGES: Knob = Knob {
-    id: Id::SchedulerChanges,
-    name: "scheduler-changes",
+pub(super) const SCHEDULER_CHANGES: Row = Row {
     title: "schedulers loaded through sched_ext since boot",
     scope: Scope::Machine,
     vendor: None,

@@ -6,7 +6,7 @@ use super::{effects, ro, rw};
 use crate::{
     Id,
     knob::{
-        AppearsWith, Check, Control, Disturbs, Ends, Form, Knob, Refusal, Role, Saved, Scope, Section, Shown,
+        AppearsWith, Check, Control, Disturbs, Ends, Form, Refusal, Role, Row, Saved, Scope, Section, Shown,
         Writing,
         order::{Bound, Step},
         spelling::Spelling,
@@ -77,9 +77,7 @@ const ELC_THRESHOLD: Role = Role::Knob(Control {
     writing: Writing::alone(Step::Power, Spelling::PercentOf127),
 });
 
-pub(super) const UNCORE_MIN_FREQ: Knob = Knob {
-    id: Id::UncoreMinFreq,
-    name: "uncore-min-freq",
+pub(super) const UNCORE_MIN_FREQ: Row = Row {
     title: "lowest uncore frequency",
     scope: Scope::Uncore,
     vendor: Some(Vendor::Intel),
@@ -96,9 +94,7 @@ pub(super) const UNCORE_MIN_FREQ: Knob = Knob {
     role: uncore_limit(&[Id::UncoreMaxFreq, Id::UncoreHwMin, Id::UncoreHwMax], Bound::Lower),
 };
 
-pub(super) const UNCORE_MAX_FREQ: Knob = Knob {
-    id: Id::UncoreMaxFreq,
-    name: "uncore-max-freq",
+pub(super) const UNCORE_MAX_FREQ: Row = Row {
     title: "highest uncore frequency",
     scope: Scope::Uncore,
     vendor: Some(Vendor::Intel),
@@ -113,9 +109,7 @@ pub(super) const UNCORE_MAX_FREQ: Knob = Knob {
     role: uncore_limit(&[Id::UncoreMinFreq, Id::UncoreHwMin, Id::UncoreHwMax], Bound::Upper),
 };
 
-pub(super) const ELC_FLOOR_FREQ: Knob = Knob {
-    id: Id::ElcFloorFreq,
-    name: "elc-floor-freq",
+pub(super) const ELC_FLOOR_FREQ: Row = Row {
     title: "uncore frequency at low load",
     scope: Scope::Uncore,
     vendor: Some(Vendor::Intel),
@@ -140,9 +134,7 @@ pub(super) const ELC_FLOOR_FREQ: Knob = Knob {
     }),
 };
 
-pub(super) const ELC_LOW_THRESHOLD: Knob = Knob {
-    id: Id::ElcLowThreshold,
-    name: "elc-low-threshold",
+pub(super) const ELC_LOW_THRESHOLD: Row = Row {
     title: "load below which the uncore floor applies",
     scope: Scope::Uncore,
     vendor: Some(Vendor::Intel),
@@ -154,9 +146,7 @@ pub(super) const ELC_LOW_THRESHOLD: Knob = Knob {
     role: ELC_THRESHOLD,
 };
 
-pub(super) const ELC_HIGH_THRESHOLD: Knob = Knob {
-    id: Id::ElcHighThreshold,
-    name: "elc-high-threshold",
+pub(super) const ELC_HIGH_THRESHOLD: Row = Row {
     title: "load above which the uncore speeds up",
     scope: Scope::Uncore,
     vendor: Some(Vendor::Intel),
@@ -168,9 +158,7 @@ pub(super) const ELC_HIGH_THRESHOLD: Knob = Knob {
     role: ELC_THRESHOLD,
 };
 
-pub(super) const ELC_HIGH_ENABLE: Knob = Knob {
-    id: Id::ElcHighEnable,
-    name: "elc-high-enable",
+pub(super) const ELC_HIGH_ENABLE: Row = Row {
     title: "whether the high uncore threshold counts",
     scope: Scope::Uncore,
     vendor: Some(Vendor::Intel),
@@ -190,9 +178,7 @@ pub(super) const ELC_HIGH_ENABLE: Knob = Knob {
     }),
 };
 
-pub(super) const POWER_LIMIT: Knob = Knob {
-    id: Id::PowerLimit,
-    name: "power-limit",
+pub(super) const POWER_LIMIT: Row = Row {
     title: "power limit of a zone",
     scope: Scope::Constraint,
     vendor: Some(Vendor::Intel),
@@ -227,9 +213,7 @@ const PORT_REFUSALS: &[Refusal] = &[
     ),
 ];
 
-pub(super) const SOCKET_POWER_LIMIT: Knob = Knob {
-    id: Id::SocketPowerLimit,
-    name: "socket-power-limit",
+pub(super) const SOCKET_POWER_LIMIT: Row = Row {
     title: "power limit of an EPYC socket",
     scope: Scope::Socket,
     vendor: Some(Vendor::Amd),
@@ -256,9 +240,7 @@ pub(super) const SOCKET_POWER_LIMIT: Knob = Knob {
     }),
 };
 
-pub(super) const SOCKET_POWER_MAX: Knob = Knob {
-    id: Id::SocketPowerMax,
-    name: "socket-power-max",
+pub(super) const SOCKET_POWER_MAX: Row = Row {
     title: "highest power limit of an EPYC socket",
     scope: Scope::Socket,
     vendor: Some(Vendor::Amd),
@@ -269,9 +251,7 @@ pub(super) const SOCKET_POWER_MAX: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const SOCKET_FREQ_LIMIT: Knob = Knob {
-    id: Id::SocketFreqLimit,
-    name: "socket-freq-limit",
+pub(super) const SOCKET_FREQ_LIMIT: Row = Row {
     title: "frequency limit in effect on an EPYC socket",
     scope: Scope::Socket,
     vendor: Some(Vendor::Amd),
@@ -283,9 +263,7 @@ pub(super) const SOCKET_FREQ_LIMIT: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const SOCKET_LIMIT_SOURCE: Knob = Knob {
-    id: Id::SocketLimitSource,
-    name: "socket-limit-source",
+pub(super) const SOCKET_LIMIT_SOURCE: Row = Row {
     title: "what sets the frequency limit of an EPYC socket",
     scope: Scope::Socket,
     vendor: Some(Vendor::Amd),
@@ -297,9 +275,7 @@ pub(super) const SOCKET_LIMIT_SOURCE: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const POWER_WINDOW: Knob = Knob {
-    id: Id::PowerWindow,
-    name: "power-window",
+pub(super) const POWER_WINDOW: Row = Row {
     title: "time window of a power limit",
     scope: Scope::Constraint,
     vendor: Some(Vendor::Intel),
@@ -323,9 +299,7 @@ pub(super) const POWER_WINDOW: Knob = Knob {
     }),
 };
 
-pub(super) const UNCORE_DOMAIN: Knob = Knob {
-    id: Id::UncoreDomain,
-    name: "uncore-domain",
+pub(super) const UNCORE_DOMAIN: Row = Row {
     title: "power domain of an uncore domain",
     scope: Scope::Uncore,
     vendor: Some(Vendor::Intel),
@@ -338,9 +312,7 @@ pub(super) const UNCORE_DOMAIN: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const UNCORE_AGENTS: Knob = Knob {
-    id: Id::UncoreAgents,
-    name: "uncore-agents",
+pub(super) const UNCORE_AGENTS: Row = Row {
     title: "what an uncore domain clocks",
     scope: Scope::Uncore,
     vendor: Some(Vendor::Intel),
@@ -352,9 +324,7 @@ pub(super) const UNCORE_AGENTS: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const UNCORE_FREQ: Knob = Knob {
-    id: Id::UncoreFreq,
-    name: "uncore-freq",
+pub(super) const UNCORE_FREQ: Row = Row {
     title: "current uncore frequency",
     scope: Scope::Uncore,
     vendor: Some(Vendor::Intel),
@@ -366,9 +336,7 @@ pub(super) const UNCORE_FREQ: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const UNCORE_HW_MIN: Knob = Knob {
-    id: Id::UncoreHwMin,
-    name: "uncore-hw-min",
+pub(super) const UNCORE_HW_MIN: Row = Row {
     title: "lowest uncore frequency at boot",
     scope: Scope::Uncore,
     vendor: Some(Vendor::Intel),
@@ -382,9 +350,7 @@ pub(super) const UNCORE_HW_MIN: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const UNCORE_HW_MAX: Knob = Knob {
-    id: Id::UncoreHwMax,
-    name: "uncore-hw-max",
+pub(super) const UNCORE_HW_MAX: Row = Row {
     title: "highest uncore frequency at boot",
     scope: Scope::Uncore,
     vendor: Some(Vendor::Intel),
@@ -396,9 +362,7 @@ pub(super) const UNCORE_HW_MAX: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const POWER_MAX: Knob = Knob {
-    id: Id::PowerMax,
-    name: "power-max",
+pub(super) const POWER_MAX: Row = Row {
     title: "highest power limit of a constraint",
     scope: Scope::Constraint,
     vendor: Some(Vendor::Intel),
@@ -410,9 +374,7 @@ pub(super) const POWER_MAX: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const ENERGY: Knob = Knob {
-    id: Id::Energy,
-    name: "energy",
+pub(super) const ENERGY: Row = Row {
     title: "energy counter of a zone",
     scope: Scope::Zone,
     vendor: None,
@@ -426,9 +388,7 @@ pub(super) const ENERGY: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const ENERGY_RANGE: Knob = Knob {
-    id: Id::EnergyRange,
-    name: "energy-range",
+pub(super) const ENERGY_RANGE: Row = Row {
     title: "where an energy counter wraps",
     scope: Scope::Zone,
     vendor: None,
@@ -440,9 +400,7 @@ pub(super) const ENERGY_RANGE: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const CORE_THROTTLES: Knob = Knob {
-    id: Id::CoreThrottles,
-    name: "core-throttles",
+pub(super) const CORE_THROTTLES: Row = Row {
     title: "times that the core was throttled for heat",
     scope: Scope::Cpu,
     vendor: Some(Vendor::Intel),
@@ -456,9 +414,7 @@ pub(super) const CORE_THROTTLES: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const PACKAGE_THROTTLES: Knob = Knob {
-    id: Id::PackageThrottles,
-    name: "package-throttles",
+pub(super) const PACKAGE_THROTTLES: Row = Row {
     title: "times that the package was throttled for heat",
     scope: Scope::Cpu,
     vendor: Some(Vendor::Intel),
@@ -473,9 +429,7 @@ pub(super) const PACKAGE_THROTTLES: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const TEMPERATURE: Knob = Knob {
-    id: Id::Temperature,
-    name: "temperature",
+pub(super) const TEMPERATURE: Row = Row {
     title: "temperature",
     scope: Scope::Sensor,
     vendor: None,

@@ -7,15 +7,13 @@ use super::{amd, effects, intel_on, rw};
 use crate::{
     Id,
     knob::{
-        AppearsWith, Check, Control, Disturbs, Ends, Form, Knob, Mechanism, On, Refusal, Role, Saved, Scope,
+        AppearsWith, Check, Control, Disturbs, Ends, Form, Mechanism, On, Refusal, Role, Row, Saved, Scope,
         Section, Shown, Writing, order::Step, spelling::Spelling,
     },
     programs::Program,
 };
 
-pub(super) const EPP: Knob = Knob {
-    id: Id::Epp,
-    name: "epp",
+pub(super) const EPP: Row = Row {
     title: "energy performance preference",
     scope: Scope::Policy,
     vendor: None,
@@ -99,9 +97,7 @@ pub(super) const EPP: Knob = Knob {
     }),
 };
 
-pub(super) const EPB: Knob = Knob {
-    id: Id::Epb,
-    name: "epb",
+pub(super) const EPB: Row = Row {
     title: "energy performance bias",
     scope: Scope::Cpu,
     vendor: Some(Vendor::Intel),
@@ -146,9 +142,7 @@ pub(super) const EPB: Knob = Knob {
     }),
 };
 
-pub(super) const ENERGY_EFFICIENCY: Knob = Knob {
-    id: Id::EnergyEfficiency,
-    name: "energy-efficiency",
+pub(super) const ENERGY_EFFICIENCY: Row = Row {
     title: "the processor's own energy efficiency optimisation",
     scope: Scope::Machine,
     vendor: Some(Vendor::Intel),
@@ -176,9 +170,7 @@ pub(super) const ENERGY_EFFICIENCY: Knob = Knob {
     }),
 };
 
-pub(super) const HWP_DYNAMIC_BOOST: Knob = Knob {
-    id: Id::HwpDynamicBoost,
-    name: "hwp-dynamic-boost",
+pub(super) const HWP_DYNAMIC_BOOST: Row = Row {
     title: "boost after waits for I/O",
     scope: Scope::Machine,
     vendor: Some(Vendor::Intel),

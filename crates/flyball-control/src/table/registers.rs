@@ -10,12 +10,10 @@ use flyball_host::Vendor;
 use super::{amd, intel, intel_on};
 use crate::{
     Id,
-    knob::{Form, Knob, On, Role, Scope, Section, Shown},
+    knob::{Form, On, Role, Row, Scope, Section, Shown},
 };
 
-pub(super) const HWP_REQUEST: Knob = Knob {
-    id: Id::HwpRequest,
-    name: "hwp-request",
+pub(super) const HWP_REQUEST: Row = Row {
     title: "what the kernel asks of HWP",
     scope: Scope::Cpu,
     vendor: Some(Vendor::Intel),
@@ -39,9 +37,7 @@ pub(super) const HWP_REQUEST: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const HWP_CAPABILITIES: Knob = Knob {
-    id: Id::HwpCapabilities,
-    name: "hwp-capabilities",
+pub(super) const HWP_CAPABILITIES: Row = Row {
     title: "what HWP can do",
     scope: Scope::Cpu,
     vendor: Some(Vendor::Intel),
@@ -60,9 +56,7 @@ pub(super) const HWP_CAPABILITIES: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const CPPC_REQUEST: Knob = Knob {
-    id: Id::CppcRequest,
-    name: "cppc-request",
+pub(super) const CPPC_REQUEST: Row = Row {
     title: "what the kernel asks of CPPC",
     scope: Scope::Cpu,
     vendor: Some(Vendor::Amd),
@@ -108,9 +102,7 @@ const WITH_RATIOS: On = On::Models(&[
     0x5c, 0x5f, 0x7a, 0x86, 0x96, 0x9c, 0xbe, 0xaf, 0xb6, 0xdd,
 ]);
 
-pub(super) const TURBO_RATIOS: Knob = Knob {
-    id: Id::TurboRatios,
-    name: "turbo-ratios",
+pub(super) const TURBO_RATIOS: Row = Row {
     title: "highest turbo ratios by number of active cores",
     scope: Scope::Package,
     vendor: Some(Vendor::Intel),
@@ -122,9 +114,7 @@ pub(super) const TURBO_RATIOS: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const TURBO_RATIO_CORES: Knob = Knob {
-    id: Id::TurboRatioCores,
-    name: "turbo-ratio-cores",
+pub(super) const TURBO_RATIO_CORES: Row = Row {
     title: "numbers of active cores of the turbo ratios",
     scope: Scope::Package,
     vendor: Some(Vendor::Intel),
@@ -137,9 +127,7 @@ pub(super) const TURBO_RATIO_CORES: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const PLATFORM_INFO: Knob = Knob {
-    id: Id::PlatformInfo,
-    name: "platform-info",
+pub(super) const PLATFORM_INFO: Row = Row {
     title: "ratios that the platform was built with",
     scope: Scope::Package,
     vendor: Some(Vendor::Intel),
@@ -161,9 +149,7 @@ pub(super) const PLATFORM_INFO: Knob = Knob {
     role: Role::Fact,
 };
 
-pub(super) const FIRMWARE_TURBO: Knob = Knob {
-    id: Id::FirmwareTurbo,
-    name: "firmware-turbo",
+pub(super) const FIRMWARE_TURBO: Row = Row {
     title: "turbo that the firmware allows",
     scope: Scope::Package,
     vendor: Some(Vendor::Intel),

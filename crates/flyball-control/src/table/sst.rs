@@ -1,21 +1,22 @@
 //! Rows of Intel Speed Select: performance level, features, classes of service.
 
 use flyball_host::Vendor;
+use flyball_sst::setting::Field;
 
 use super::effects;
 use crate::{
     Id,
     knob::{
-        AppearsWith, Check, Control, Disturbs, Ends, Form, Knob, Mechanism, Role, Saved, Scope, Section,
-        Shown, SpeedSelect, Writing,
+        AppearsWith, Check, Control, Disturbs, Ends, Form, Mechanism, Role, Row, Saved, Scope, Section,
+        Shown, Writing,
         order::{Bound, Step, Turn},
         spelling::Spelling,
     },
 };
 
-const fn sst(field: SpeedSelect, form: Form) -> Mechanism {
+const fn sst(field: Field, form: Form) -> Mechanism {
     // The driver reports both but has no call to set them.
-    let write = !matches!(field, SpeedSelect::Highest | SpeedSelect::Locked);
+    let write = !matches!(field, Field::Highest | Field::Locked);
     Mechanism::SpeedSelect { field, form, write }
 }
 
@@ -48,7 +49,7 @@ const JUDGING_LEVEL: &[Id] = &[
     Id::SstCp,
     Id::SstCpPriority,
     Id::SstLocked,
-    Id::SstPartition,
+    Id::SstApart,
     Id::Online,
     Id::Turbo,
     Id::MaxFreq,
@@ -109,14 +110,12 @@ const fn of_class(
     })
 }
 
-pub(super) const LEVEL: Knob = Knob {
-    id: Id::SstLevel,
-    name: "sst-level",
+pub(super) const LEVEL: Row = Row {
     title: "performance level (SST-PP)",
     scope: Scope::PowerDomain,
     vendor: Some(Vendor::Intel),
     shown: Shown::in_section(Section::Line),
-    mechanisms: &[sst(SpeedSelect::Level, Form::Count)],
+    mechanisms: &[sst(Field::Level, Form::Count)],
     about: "Trades cores for base frequency: a higher level lets fewer cores run, guarantees them a \
             higher frequency, and may have other power and temperature limits. CPUs outside the level \
             must be offline for the guarantee to hold: 'flyball sst perf-profile set-config-level -o' \
@@ -151,14 +150,12 @@ pub(super) const LEVEL: Knob = Knob {
     }),
 };
 
-pub(super) const BF: Knob = Knob {
-    id: Id::SstBf,
-    name: "sst-bf",
+pub(super) const BF: Row = Row {
     title: "base-freq (SST-BF)",
     scope: Scope::PowerDomain,
     vendor: Some(Vendor::Intel),
     shown: Shown::in_section(Section::Line),
-    mechanisms: &[sst(SpeedSelect::BaseFreq, Form::Switch)],
+    mechanisms: &[sst(Field::BaseFreq, Form::Switch)],
     about: "Gives some cores, chosen by the processor, a higher base frequency and all others a lower \
             one. Use it if a few threads need guaranteed speed and can be pinned to those cores. It \
             needs classes of service (sst-cp), and not every performance level has it.",
@@ -170,14 +167,12 @@ pub(super) const BF: Knob = Knob {
     role: FEATURE,
 };
 
-pub(super) const TF: Knob = Knob {
-    id: Id::SstTf,
-    name: "sst-tf",
+pub(super) const TF: Row = Row {
     title: "turbo-freq (SST-TF)",
     scope: Scope::PowerDomain,
     vendor: Some(Vendor::Intel),
     shown: Shown::in_section(Section::Line),
-    mechanisms: &[sst(SpeedSelect::TurboFreq, Form::Switch)],
+    mechanisms: &[sst(Field::TurboFreq, Form::Switch)],
     about: "Lets cores of classes 0 and 1 exceed the ordinary turbo limits while every core is busy, and \
             holds cores of classes 2 and 3 below a clip frequency. Choose the cores with clos. It needs \
             classes of service (sst-cp) and turbo, and not every performance level has it.",
@@ -190,14 +185,12 @@ pub(super) const TF: Knob = Knob {
     role: FEATURE,
 };
 
-pub(super) const CP: Knob = Knob {
-    id: Id::SstCp,
-    name: "sst-cp",
+pub(super) const CP: Row = Row {
     title: "core-power (SST-CP)",
     scope: Scope::PowerDomain,
     vendor: Some(Vendor::Intel),
     shown: Shown::in_section(Section::Line),
-    mechanisms: &[sst(SpeedSelect::CorePower, Form::Switch)],
+    mechanisms: &[sst(Field::CorePower, Form::Switch)],
     about: "Switches classes of service on: when power runs short, the cores of a class get at least its \
             minimum and at most its maximum, and the remainder goes by weight or in order. sst-bf and \
             sst-tf need it.",
@@ -220,14 +213,12 @@ pub(super) const CP: Knob = Knob {
     }),
 };
 
-pub(super) const PRIORITY: Knob = Knob {
-    id: Id::SstCpPriority,
-    name: "sst-cp-priority",
+pub(super) const PRIORITY: Row = Row {
     title: "how classes share power",
     scope: Scope::PowerDomain,
     vendor: Some(Vendor::Intel),
     shown: Shown::in_section(Section::Line),
-    mechanisms: &[sst(SpeedSelect::Priority, Form::Word)],
+    mechanisms: &[sst(Field::Priority, Form::Word)],
     about: "Ordered: class 0 gets what it requests first, then class 1, and so on. Proportional: every \
             class gets a share by its weight. base-freq and turbo-freq need ordered. Skylake and Cascade \
             Lake servers have only ordered.",
@@ -247,14 +238,12 @@ pub(super) const PRIORITY: Knob = Knob {
     }),
 };
 
-pub(super) const CLOS_MIN: Knob = Knob {
-    id: Id::ClosMin,
-    name: "clos-min",
+pub(super) const CLOS_MIN: Row = Row {
     title: "lowest frequency of a class of service",
     scope: Scope::Clos,
     vendor: Some(Vendor::Intel),
     shown: Shown::with(Section::Line, Id::SstCp, "on"),
-    mechanisms: &[sst(SpeedSelect::ClosMin, Form::MHz)],
+    mechanisms: &[sst(Field::ClosMin(0), Form::MHz)],
     about: "The frequency that cores of the class get before lower-priority classes get power. \
             clos-min:0 is class 0; clos-0-min is another spelling. Values are rounded down to 100 MHz.",
     interacts: &[(Id::ClosMax, "must not be below it"), (Id::SstCp, "counts while it is on")],
@@ -267,14 +256,12 @@ pub(super) const CLOS_MIN: Knob = Knob {
     ),
 };
 
-pub(super) const CLOS_MAX: Knob = Knob {
-    id: Id::ClosMax,
-    name: "clos-max",
+pub(super) const CLOS_MAX: Row = Row {
     title: "highest frequency of a class of service",
     scope: Scope::Clos,
     vendor: Some(Vendor::Intel),
     shown: Shown::with(Section::Line, Id::SstCp, "on"),
-    mechanisms: &[sst(SpeedSelect::ClosMax, Form::MHz)],
+    mechanisms: &[sst(Field::ClosMax(0), Form::MHz)],
     about: "The frequency that cores of the class never exceed while core-power is on. max means no \
             limit. clos-max:3 is class 3.",
     interacts: &[(Id::ClosMin, "must not be above it"), (Id::MaxFreq, "the lower of the two counts")],
@@ -287,56 +274,48 @@ pub(super) const CLOS_MAX: Knob = Knob {
     ),
 };
 
-pub(super) const CLOS_WEIGHT: Knob = Knob {
-    id: Id::ClosWeight,
-    name: "clos-weight",
+pub(super) const CLOS_WEIGHT: Row = Row {
     title: "proportional priority of a class of service",
     scope: Scope::Clos,
     vendor: Some(Vendor::Intel),
     shown: Shown::with(Section::Line, Id::SstCp, "on"),
-    mechanisms: &[sst(SpeedSelect::ClosWeight, Form::Count)],
+    mechanisms: &[sst(Field::ClosWeight(0), Form::Count)],
     about: "Sets how little a class gets when power is shared in proportion: 0 gets most, 15 least. \
             Skylake and Cascade Lake servers have only ordered priority and ignore it.",
     interacts: &[(Id::SstCpPriority, "counts with proportional")],
     role: of_class(NUMBER, Ends::None, Check::UpTo(15), JUDGING, Bound::None),
 };
 
-pub(super) const CLOS_EPP: Knob = Knob {
-    id: Id::ClosEpp,
-    name: "clos-epp",
+pub(super) const CLOS_EPP: Row = Row {
     title: "energy preference of a class of service",
     scope: Scope::Clos,
     vendor: Some(Vendor::Intel),
     shown: Shown::on_request(Section::Line),
-    mechanisms: &[sst(SpeedSelect::ClosEpp, Form::Count)],
+    mechanisms: &[sst(Field::ClosEpp(0), Form::Count)],
     about: "Between performance (0) and energy (15) for the cores of a class. Only processors with a mailbox (Ice Lake to \
             Emerald Rapids) have it; later ones take the preference of each CPU instead.",
     interacts: &[(Id::Epp, "the preference of a CPU, which every processor has")],
     role: of_class(NUMBER, Ends::None, Check::UpTo(15), JUDGING, Bound::None),
 };
 
-pub(super) const CLOS: Knob = Knob {
-    id: Id::Clos,
-    name: "clos",
+pub(super) const CLOS: Row = Row {
     title: "class of service of a core",
     scope: Scope::Core,
     vendor: Some(Vendor::Intel),
     shown: Shown::with(Section::Line, Id::SstCp, "on"),
-    mechanisms: &[sst(SpeedSelect::Class, Form::Count)],
+    mechanisms: &[sst(Field::Class(0), Form::Count)],
     about: "Assigns a core to one of four classes of service, with all of its threads. With turbo-freq, \
             classes 0 and 1 have high priority.",
     interacts: &[(Id::SstCp, "counts while it is on"), (Id::SstTf, "classes 0 and 1 turbo high")],
     role: of_class("a class from 0 to 3", Ends::None, Check::UpTo(3), JUDGING, Bound::None),
 };
 
-pub(super) const TRL: Knob = Knob {
-    id: Id::Trl,
-    name: "trl",
+pub(super) const TRL: Row = Row {
     title: "turbo ratio limits",
     scope: Scope::Package,
     vendor: Some(Vendor::Intel),
     shown: Shown::in_section(Section::Line),
-    mechanisms: &[sst(SpeedSelect::TurboLimits, Form::Word)],
+    mechanisms: &[sst(Field::TurboLimits, Form::Word)],
     about: "Highest turbo frequency by number of active cores, in eight buckets (MSR 0x1AD). turbo-freq \
             raises the limit temporarily.",
     interacts: &[(Id::SstTf, "its own limits replace these for high-priority cores")],
@@ -352,14 +331,12 @@ pub(super) const TRL: Knob = Knob {
     }),
 };
 
-pub(super) const PARTITION: Knob = Knob {
-    id: Id::SstPartition,
-    name: "sst-apart",
+pub(super) const PARTITION: Row = Row {
     title: "CPUs set apart in a cgroup v2 partition",
     scope: Scope::PowerDomain,
     vendor: Some(Vendor::Intel),
     shown: Shown::in_section(Section::Line),
-    mechanisms: &[sst(SpeedSelect::Partition, Form::Word)],
+    mechanisms: &[sst(Field::Partition, Form::Word)],
     about: "Keeps CPUs outside the performance level idle without taking them offline, in an isolated \
             cpuset partition. They keep their frequency policies and interrupts, and CPU 0, which cannot \
             go offline, can be among them. 'flyball sst perf-profile set-config-level --cgroup' sets the \
@@ -388,28 +365,24 @@ pub(super) const PARTITION: Knob = Knob {
     }),
 };
 
-pub(super) const HIGHEST: Knob = Knob {
-    id: Id::SstHighestLevel,
-    name: "sst-highest-level",
+pub(super) const HIGHEST: Row = Row {
     title: "highest performance level (SST-PP)",
     scope: Scope::PowerDomain,
     vendor: Some(Vendor::Intel),
     shown: Shown::in_section(Section::Line),
-    mechanisms: &[sst(SpeedSelect::Highest, Form::Count)],
+    mechanisms: &[sst(Field::Highest, Form::Count)],
     about: "The number of the highest performance level of the power domain; 0 where there is only the base level. What \
             each level offers is in 'flyball sst perf-profile info'.",
     interacts: &[(Id::SstLevel, "may be any level up to it that the processor has")],
     role: Role::Fact,
 };
 
-pub(super) const LOCKED: Knob = Knob {
-    id: Id::SstLocked,
-    name: "sst-locked",
+pub(super) const LOCKED: Row = Row {
     title: "performance level locked by firmware",
     scope: Scope::PowerDomain,
     vendor: Some(Vendor::Intel),
     shown: Shown::in_section(Section::Line),
-    mechanisms: &[sst(SpeedSelect::Locked, Form::Switch)],
+    mechanisms: &[sst(Field::Locked, Form::Switch)],
     about: "Whether firmware refuses another performance level. A BIOS setup entry (dynamic SST-PP, or speed select \
             configuration) unlocks it where the vendor offers one.",
     interacts: &[(Id::SstLevel, "cannot be changed while locked")],

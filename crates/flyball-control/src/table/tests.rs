@@ -4,11 +4,12 @@
 use std::collections::BTreeSet;
 
 use flyball_host::recorder;
+use flyball_sst::setting::Field;
 
 use super::{auxiliary::AUXILIARIES, *};
 use crate::{
     Access, Content, Id, Location, Scope,
-    knob::{AppearsWith, Check, Disturbs, Ends, Form, Role, SpeedSelect, When, Writing},
+    knob::{AppearsWith, Check, Disturbs, Ends, Form, Role, When, Writing},
     knob::{spelling::Spelling, subject::Subject},
     write::reasons::placeholders,
 };
@@ -130,10 +131,10 @@ fn a_location_leads_to_its_row() {
                     Location::Msr { cpu: 3, register, mask: crate::knob::mask(bits) }
                 }
                 Mechanism::SpeedSelect { field, .. } => {
-                    let setting = match SpeedSelect::of_domain(field) {
-                        Some(field) => format!("sst:tpmi3:0.1:{}", field.name()),
-                        None if field == SpeedSelect::Class => "sst:tpmi3:0.1:class:7".to_owned(),
-                        None => format!("sst:tpmi3:0.1:{}:2", row.name),
+                    let setting = match field {
+                        Field::Class(_) => "sst:tpmi3:0.1:class:7".to_owned(),
+                        _ if field.is_of_domain() => format!("sst:tpmi3:0.1:{}", field.name()),
+                        _ => format!("sst:tpmi3:0.1:{}:2", row.name),
                     };
                     Location::SpeedSelect(setting.parse().unwrap())
                 }

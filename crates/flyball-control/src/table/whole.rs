@@ -6,7 +6,7 @@ use super::{effects, rw};
 use crate::{
     Id,
     knob::{
-        AppearsWith, Check, Control, Disturbs, Ends, Form, Knob, Mechanism, Refusal, Role, Saved, Scope,
+        AppearsWith, Check, Control, Disturbs, Ends, Form, Mechanism, Refusal, Role, Row, Saved, Scope,
         Section, Shown, Writing,
         order::{Bound, Step, Turn},
         spelling::Spelling,
@@ -16,9 +16,7 @@ use crate::{
 
 const NO_HOTPLUG: &str = "this machine or kernel cannot do that (nosmt=force, or no SMT in the processor)";
 
-pub(super) const DRIVER_MODE: Knob = Knob {
-    id: Id::DriverMode,
-    name: "driver-mode",
+pub(super) const DRIVER_MODE: Row = Row {
     title: "mode of the P-state driver",
     scope: Scope::Machine,
     vendor: None,
@@ -71,9 +69,7 @@ pub(super) const DRIVER_MODE: Knob = Knob {
     }),
 };
 
-pub(super) const ONLINE: Knob = Knob {
-    id: Id::Online,
-    name: "online",
+pub(super) const ONLINE: Row = Row {
     title: "whether a CPU runs",
     scope: Scope::Cpu,
     vendor: None,
@@ -129,9 +125,7 @@ pub(super) const ONLINE: Knob = Knob {
     }),
 };
 
-pub(super) const SMT: Knob = Knob {
-    id: Id::Smt,
-    name: "smt",
+pub(super) const SMT: Row = Row {
     title: "simultaneous multi-threading",
     scope: Scope::Machine,
     vendor: None,
@@ -169,9 +163,7 @@ pub(super) const SMT: Knob = Knob {
     }),
 };
 
-pub(super) const TURBO: Knob = Knob {
-    id: Id::Turbo,
-    name: "turbo",
+pub(super) const TURBO: Row = Row {
     title: "turbo of the whole machine",
     scope: Scope::Machine,
     vendor: None,
@@ -238,9 +230,7 @@ pub(super) const TURBO: Knob = Knob {
     }),
 };
 
-pub(super) const BOOST: Knob = Knob {
-    id: Id::Boost,
-    name: "boost",
+pub(super) const BOOST: Row = Row {
     title: "turbo of one policy",
     scope: Scope::Policy,
     vendor: None,

@@ -16,8 +16,8 @@ use flyball_sst::setting::{Field, Setting};
 
 use crate::{
     Id, Location, Mechanism,
+    knob::Disturbs,
     knob::subject::{AuxiliaryId, Subject},
-    knob::{Disturbs, SpeedSelect},
     table::pattern::{Captures, Listing, captures, patiently},
 };
 
@@ -255,7 +255,7 @@ fn fields(subject: Subject) -> impl Iterator<Item = Field> {
         Subject::Auxiliary(_) => &[],
     };
     mechanisms.iter().filter_map(|mechanism| match mechanism {
-        Mechanism::SpeedSelect { field, .. } => SpeedSelect::of_domain(*field),
+        Mechanism::SpeedSelect { field, .. } if field.is_of_domain() => Some(*field),
         _ => None,
     })
 }
