@@ -23,9 +23,8 @@ use tracefs::{Folder, TraceFile};
 /// A directory, with the numbers of its instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Dir {
-    Root,
-    /// A directory that only holds others; the index is into [`PLAIN`].
-    Plain(u8),
+    /// A directory that only holds others, by its path.
+    Plain(&'static str),
     Cpus,
     Cpu(u32),
     Topology(u32),
@@ -56,7 +55,6 @@ pub(crate) enum Dir {
     Hwmons,
     Hwmon(u32),
     Proc,
-    ProcSys,
     ProcKernel,
     DevCpus,
     DevCpu(u32),
@@ -103,11 +101,7 @@ impl Dir {
     /// The second index.
     pub(crate) fn minor(self) -> u8 {
         match self {
-            Dir::Cache(_, n)
-            | Dir::IdleState(_, n)
-            | Dir::Subzone(_, n)
-            | Dir::Tunables(n)
-            | Dir::Plain(n) => n,
+            Dir::Cache(_, n) | Dir::IdleState(_, n) | Dir::Subzone(_, n) | Dir::Tunables(n) => n,
             _ => 0,
         }
     }
@@ -191,84 +185,46 @@ pub(crate) enum Node {
     Trace(TraceFile),
 }
 
-/// Directories that only hold others: name, parent's index (none for the root), and content by
-/// name.
-struct Plain {
-    /// Where it is, for the reader and for the test that the indices agree.
-    #[cfg_attr(not(test), expect(dead_code, reason = "documentation that a test checks"))]
-    path: &'static str,
-    children: &'static [(&'static str, Dir)],
-}
-
-/// The plain directories. `Dir::Plain(n)` is entry n.
-static PLAIN: [Plain; 22] = [
-    Plain {
-        path: "sys",
-        children: &[
-            ("devices", Dir::Plain(1)),
-            ("class", Dir::Plain(5)),
-            ("bus", Dir::Plain(8)),
-            ("kernel", Dir::Plain(11)),
-            ("module", Dir::Plain(12)),
-            ("firmware", Dir::Plain(13)),
-        ],
-    },
-    Plain {
-        path: "sys/devices",
-        children: &[
-            ("system", Dir::Plain(2)),
-            ("virtual", Dir::Plain(3)),
-            ("platform", Dir::Plain(16)),
-            ("cpu_core", Dir::Plain(CPU_CORE)),
-            ("cpu_atom", Dir::Plain(CPU_ATOM)),
-        ],
-    },
-    Plain { path: "sys/devices/system", children: &[("cpu", Dir::Cpus), ("node", Dir::Nodes)] },
-    Plain {
-        path: "sys/devices/virtual",
-        children: &[
-            ("powercap", Dir::Powercap),
-            ("dmi", Dir::Plain(4)),
-            ("platform-profile", Dir::ProfileDevices),
-        ],
-    },
-    Plain { path: "sys/devices/virtual/dmi", children: &[("id", Dir::DmiId)] },
-    Plain {
-        path: "sys/class",
-        children: &[
-            ("powercap", Dir::Plain(6)),
-            ("hwmon", Dir::Plain(7)),
-            ("dmi", Dir::Plain(15)),
-            ("platform-profile", Dir::Plain(CLASS_PROFILE)),
-        ],
-    },
-    Plain { path: "sys/class/powercap", children: &[] },
-    Plain { path: "sys/class/hwmon", children: &[] },
-    Plain { path: "sys/bus", children: &[("cpu", Dir::Plain(9))] },
-    Plain { path: "sys/bus/cpu", children: &[("devices", Dir::Plain(10))] },
-    Plain { path: "sys/bus/cpu/devices", children: &[] },
-    Plain { path: "sys/kernel", children: &[("tracing", Dir::Trace(0, Folder::Root))] },
-    Plain { path: "sys/module", children: &[("intel_idle", Dir::Plain(17))] },
-    Plain { path: "sys/firmware", children: &[("acpi", Dir::Acpi)] },
-    Plain { path: "dev", children: &[("cpu", Dir::DevCpus)] },
-    Plain { path: "sys/class/dmi", children: &[] },
-    Plain { path: "sys/devices/platform", children: &[("hwmon", Dir::Hwmons), ("AMDI0101:00", Dir::X3d)] },
-    Plain { path: "sys/module/intel_idle", children: &[("parameters", Dir::Plain(18))] },
-    Plain { path: "sys/module/intel_idle/parameters", children: &[] },
-    Plain { path: "sys/devices/cpu_core", children: &[] },
-    Plain { path: "sys/devices/cpu_atom", children: &[] },
-    Plain { path: "sys/class/platform-profile", children: &[] },
+/// Where directories are, in the order of their paths. Those above them only hold others.
+const PLACES: &[(&str, Dir)] = &[
+    ("/dev/cpu", Dir::DevCpus),
+    ("/proc", Dir::Proc),
+    ("/proc/sys/kernel", Dir::ProcKernel),
+    ("/sys/bus/cpu/devices", Dir::Plain("/sys/bus/cpu/devices")),
+    ("/sys/class/dmi", Dir::Plain("/sys/class/dmi")),
+    ("/sys/class/hwmon", Dir::Plain("/sys/class/hwmon")),
+    ("/sys/class/platform-profile", Dir::Plain("/sys/class/platform-profile")),
+    ("/sys/class/powercap", Dir::Plain("/sys/class/powercap")),
+    ("/sys/devices/cpu_atom", Dir::Plain("/sys/devices/cpu_atom")),
+    ("/sys/devices/cpu_core", Dir::Plain("/sys/devices/cpu_core")),
+    ("/sys/devices/platform/AMDI0101:00", Dir::X3d),
+    ("/sys/devices/platform/hwmon", Dir::Hwmons),
+    ("/sys/devices/system/cpu", Dir::Cpus),
+    ("/sys/devices/system/node", Dir::Nodes),
+    ("/sys/devices/virtual/dmi/id", Dir::DmiId),
+    ("/sys/devices/virtual/platform-profile", Dir::ProfileDevices),
+    ("/sys/devices/virtual/powercap", Dir::Powercap),
+    ("/sys/firmware/acpi", Dir::Acpi),
+    ("/sys/kernel/tracing", Dir::Trace(0, Folder::Root)),
+    ("/sys/module/intel_idle/parameters", Dir::Plain("/sys/module/intel_idle/parameters")),
 ];
 
-const CLASS_POWERCAP: u8 = 6;
-const CLASS_HWMON: u8 = 7;
-const BUS_CPU_DEVICES: u8 = 10;
-const CLASS_DMI: u8 = 15;
-const DEV: u8 = 14;
-const PLATFORM: u8 = 16;
-const CPU_CORE: u8 = 19;
-const CPU_ATOM: u8 = 20;
-const CLASS_PROFILE: u8 = 21;
+/// Names and directories of [`PLACES`] right below one; a name may come several times.
+fn below(dir: Dir) -> impl Iterator<Item = (&'static str, Dir)> {
+    let above = match dir {
+        Dir::Plain(path) => Some(path),
+        Dir::Proc => Some("/proc"),
+        _ => None,
+    };
+    PLACES.iter().filter_map(move |(path, dir)| {
+        let above = above?;
+        let rest = path.strip_prefix(above)?.strip_prefix('/')?;
+        Some(match rest.split_once('/') {
+            None => (rest, *dir),
+            Some((name, _)) => (name, Dir::Plain(&path[..above.len() + 1 + name.len()])),
+        })
+    })
+}
 
 /// `prefixN` as N, without leading zeros.
 pub(crate) fn numbered(name: &str, prefix: &str) -> Option<u32> {
@@ -319,9 +275,9 @@ pub(crate) fn attributes(dir: Dir) -> &'static [Attribute] {
         Dir::ProfileDevice(_) => platform::DEVICE,
         Dir::X3d => platform::X3D,
         Dir::Port(_) => hwmon::PORT,
-        Dir::Plain(18) => system::INTEL_IDLE,
-        Dir::Plain(CPU_CORE) => system::CPU_CORE,
-        Dir::Plain(CPU_ATOM) => system::CPU_ATOM,
+        Dir::Plain("/sys/module/intel_idle/parameters") => system::INTEL_IDLE,
+        Dir::Plain("/sys/devices/cpu_core") => system::CPU_CORE,
+        Dir::Plain("/sys/devices/cpu_atom") => system::CPU_ATOM,
         _ => &[],
     }
 }
@@ -335,37 +291,27 @@ fn child(world: &World, dir: Dir, name: &str) -> Option<Node> {
     if let Some(attribute) = attribute(world, dir, name) {
         return Some(Node::File(dir, attribute.name));
     }
+    if let Some((_, inner)) = below(dir).find(|(child, _)| *child == name) {
+        return exists(world, inner).then_some(Node::Dir(inner));
+    }
     match dir {
-        Dir::Root => match name {
-            // The index of "sys" in PLAIN.
-            "sys" => Some(Node::Dir(Dir::Plain(0))),
-            "proc" => Some(Node::Dir(Dir::Proc)),
-            "dev" => Some(Node::Dir(Dir::Plain(DEV))),
-            _ => None,
-        },
-        Dir::Plain(index) => {
-            // In range: Dir::Plain is made from PLAIN and its constants only.
-            let plain = &PLAIN[index as usize];
-            if let Some((_, dir)) = plain.children.iter().find(|(child, _)| *child == name) {
-                return exists(world, *dir).then_some(Node::Dir(*dir));
-            }
-            match index {
-                CLASS_POWERCAP => powercap::class_link(world, name).map(Node::Link),
-                CLASS_HWMON => numbered(name, "hwmon")
-                    .filter(|&n| n < hwmon::count(world))
-                    .map(|n| Node::Link(format!("../../devices/platform/hwmon/hwmon{n}"))),
-                CLASS_PROFILE => profile_device(world, name)
-                    .map(|_| Node::Link(format!("../../devices/virtual/platform-profile/{name}"))),
-                PLATFORM => ports(world).find(|(port, _)| port == name).map(|(_, dir)| Node::Dir(dir)),
-                BUS_CPU_DEVICES => numbered(name, "cpu")
-                    .filter(|&n| n < world.platform.board.cpus())
-                    .map(|n| Node::Link(format!("../../../devices/system/cpu/cpu{n}"))),
-                CLASS_DMI if name == "id" => Some(Node::Link("../../devices/virtual/dmi/id".to_owned())),
-                DEV if name == "cpu_dma_latency" => Some(Node::DmaLatency),
-                DEV if name == "isst_interface" => world.isst.backend.map(|_| Node::Isst),
-                _ => None,
-            }
+        Dir::Plain("/sys/class/powercap") => powercap::class_link(world, name).map(Node::Link),
+        Dir::Plain("/sys/class/hwmon") => numbered(name, "hwmon")
+            .filter(|&n| n < hwmon::count(world))
+            .map(|n| Node::Link(format!("../../devices/platform/hwmon/hwmon{n}"))),
+        Dir::Plain("/sys/class/platform-profile") => profile_device(world, name)
+            .map(|_| Node::Link(format!("../../devices/virtual/platform-profile/{name}"))),
+        Dir::Plain("/sys/devices/platform") => {
+            ports(world).find(|(port, _)| port == name).map(|(_, dir)| Node::Dir(dir))
         }
+        Dir::Plain("/sys/bus/cpu/devices") => numbered(name, "cpu")
+            .filter(|&n| n < world.platform.board.cpus())
+            .map(|n| Node::Link(format!("../../../devices/system/cpu/cpu{n}"))),
+        Dir::Plain("/sys/class/dmi") if name == "id" => {
+            Some(Node::Link("../../devices/virtual/dmi/id".to_owned()))
+        }
+        Dir::Plain("/dev") if name == "cpu_dma_latency" => Some(Node::DmaLatency),
+        Dir::Plain("/dev") if name == "isst_interface" => world.isst.backend.map(|_| Node::Isst),
         Dir::Cpus
         | Dir::Cpu(_)
         | Dir::Caches(_)
@@ -381,11 +327,6 @@ fn child(world: &World, dir: Dir, name: &str) -> Option<Node> {
         }
         Dir::Hwmon(n) => hwmon::sensor(world, n, name).map(Node::Sensor),
         Dir::ProfileDevices => profile_device(world, name).map(|n| Node::Dir(Dir::ProfileDevice(n))),
-        Dir::Proc => match name {
-            "sys" => Some(Node::Dir(Dir::ProcSys)),
-            _ => None,
-        },
-        Dir::ProcSys => (name == "kernel").then_some(Node::Dir(Dir::ProcKernel)),
         // msr_device_create() and msr_device_destroy() are hotplug callbacks: offline CPUs have no
         // node.
         Dir::DevCpus => numbered(name, "").filter(|&n| world.is_online(n)).map(|n| Node::Dir(Dir::DevCpu(n))),
@@ -415,10 +356,12 @@ fn exists(world: &World, dir: Dir) -> bool {
     match dir {
         Dir::Powercap => powercap::packages(world) > 0,
         // /sys/module/intel_idle comes with the driver that binds.
-        Dir::Plain(17) => world.platform.board.idle_driver == "intel_idle",
-        Dir::Plain(CPU_CORE | CPU_ATOM) => system::is_hybrid(world),
+        Dir::Plain("/sys/module/intel_idle") => world.platform.board.idle_driver == "intel_idle",
+        Dir::Plain("/sys/devices/cpu_core" | "/sys/devices/cpu_atom") => system::is_hybrid(world),
         Dir::Acpi => attributes(dir).iter().any(|attribute| (attribute.present)(world, dir)),
-        Dir::ProfileDevices | Dir::Plain(CLASS_PROFILE) => !platform::numbers(world).is_empty(),
+        Dir::ProfileDevices | Dir::Plain("/sys/class/platform-profile") => {
+            !platform::numbers(world).is_empty()
+        }
         Dir::X3d => platform::has_x3d(world),
         _ => true,
     }
@@ -431,24 +374,20 @@ pub(crate) fn list(world: &World, dir: Dir) -> Vec<String> {
         .filter(|attribute| (attribute.present)(world, dir))
         .map(|attribute| attribute.name.to_owned())
         .collect();
+    names.extend(below(dir).filter(|(_, dir)| exists(world, *dir)).map(|(name, _)| name.to_owned()));
+    names.dedup();
     match dir {
-        Dir::Root => names.extend(["sys", "proc", "dev"].map(str::to_owned)),
-        Dir::Plain(index) => {
-            let children = PLAIN[index as usize].children.iter().filter(|(_, dir)| exists(world, *dir));
-            names.extend(children.map(|(name, _)| (*name).to_owned()));
-            match index {
-                CLASS_POWERCAP => names.extend(powercap::class_names(world)),
-                CLASS_HWMON => names.extend((0..hwmon::count(world)).map(|n| format!("hwmon{n}"))),
-                CLASS_PROFILE => names.extend(profile_devices(world)),
-                PLATFORM => names.extend(ports(world).map(|(name, _)| name)),
-                BUS_CPU_DEVICES => names.extend((0..world.platform.board.cpus()).map(|n| format!("cpu{n}"))),
-                CLASS_DMI => names.push("id".to_owned()),
-                DEV => {
-                    names.push("cpu_dma_latency".to_owned());
-                    names.extend(world.isst.backend.map(|_| "isst_interface".to_owned()));
-                }
-                _ => {}
-            }
+        Dir::Plain("/sys/class/powercap") => names.extend(powercap::class_names(world)),
+        Dir::Plain("/sys/class/hwmon") => names.extend((0..hwmon::count(world)).map(|n| format!("hwmon{n}"))),
+        Dir::Plain("/sys/class/platform-profile") => names.extend(profile_devices(world)),
+        Dir::Plain("/sys/devices/platform") => names.extend(ports(world).map(|(name, _)| name)),
+        Dir::Plain("/sys/bus/cpu/devices") => {
+            names.extend((0..world.platform.board.cpus()).map(|n| format!("cpu{n}")));
+        }
+        Dir::Plain("/sys/class/dmi") => names.push("id".to_owned()),
+        Dir::Plain("/dev") => {
+            names.push("cpu_dma_latency".to_owned());
+            names.extend(world.isst.backend.map(|_| "isst_interface".to_owned()));
         }
         Dir::Cpus
         | Dir::Cpu(_)
@@ -463,8 +402,6 @@ pub(crate) fn list(world: &World, dir: Dir) -> Vec<String> {
         Dir::Hwmons => names.extend((0..hwmon::count(world)).map(|n| format!("hwmon{n}"))),
         Dir::Hwmon(n) => names.extend(hwmon::sensors(world, n)),
         Dir::ProfileDevices => names.extend(profile_devices(world)),
-        Dir::Proc => names.push("sys".to_owned()),
-        Dir::ProcSys => names.push("kernel".to_owned()),
         Dir::DevCpus => names.extend(world.online().map(|n| n.to_string())),
         Dir::DevCpu(_) => names.push("msr".to_owned()),
         Dir::Trace(instance, folder) => names.extend(tracefs::names(world, instance, folder)),
@@ -487,7 +424,7 @@ fn resolve_at(world: &World, path: &str, follow: bool, depth: u32) -> Answer<Nod
         return Err(Errno::NAMETOOLONG);
     }
     let rest = path.strip_prefix('/').ok_or(Errno::NOENT)?;
-    let mut dir = Dir::Root;
+    let mut dir = Dir::Plain("");
     let mut parts = rest.split('/').filter(|part| !part.is_empty() && *part != ".").peekable();
     let mut walked = 0;
     while let Some(part) = parts.next() {
@@ -545,17 +482,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_paths_are_consistent() {
-        for plain in &PLAIN {
-            for (name, dir) in plain.children {
-                if let Dir::Plain(index) = dir {
-                    assert_eq!(PLAIN[*index as usize].path, format!("{}/{name}", plain.path));
-                }
-            }
-        }
-        assert_eq!(PLAIN[BUS_CPU_DEVICES as usize].path, "sys/bus/cpu/devices");
-        assert_eq!(PLAIN[CLASS_PROFILE as usize].path, "sys/class/platform-profile");
-        assert_eq!(PLAIN[DEV as usize].path, "dev");
+    fn places_are_in_order_so_that_equal_names_are_neighbours() {
+        assert!(PLACES.is_sorted_by_key(|(path, _)| *path));
     }
 
     #[test]
