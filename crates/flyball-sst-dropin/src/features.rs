@@ -20,8 +20,7 @@ pub(super) fn base_info(session: &mut Session<'_>, options: &Options) -> Result<
         session.error("Invalid command: specify tdp_level");
         return Err(Ended(1));
     };
-    session.display.start();
-    session.each(|session, id| {
+    session.report(|session, id| {
         let base = if session.is_bios_set() {
             Ok(bios::base_freq(session, id)?)
         } else {
@@ -36,21 +35,16 @@ pub(super) fn base_info(session: &mut Session<'_>, options: &Options) -> Result<
             }
         }
         Ok(())
-    })?;
-    session.display.finish();
-    Ok(())
+    })
 }
 
 /// `base-freq enable` and `disable`.
 pub(super) fn set_base(session: &mut Session<'_>, options: &Options, on: bool) -> Result<(), Ended> {
-    session.display.start();
-    session.each(|session, id| {
+    session.report(|session, id| {
         let result = set_base_of(session, id, options, on)?;
         session.result(id, "base-freq", if on { "enable" } else { "disable" }, result);
         Ok(())
-    })?;
-    session.display.finish();
-    Ok(())
+    })
 }
 
 /// Switches SST-BF of one domain (`set_pbf_for_cpu` in isst-config.c). With `--auto` the classes of
@@ -72,9 +66,7 @@ fn set_base_of(
     }
     // Classes first: base-freq without them would slow the wrong cores for a moment.
     if options.auto && on {
-        if let Err(code) = prefer_high_cores(session, id)? {
-            return Ok(Err(code));
-        }
+        answered!(prefer_high_cores(session, id)?);
     }
     let result = set_features(session, id, true, on)?;
     if options.auto {
@@ -96,13 +88,7 @@ fn set_base_of(
 
 /// The current level and its features.
 fn current(session: &mut Session<'_>, id: &Id) -> Result<Result<(u8, Control), Code>, Ended> {
-    let levels = match session.levels(id)? {
-        Ok(levels) => levels,
-        Err(code) => {
-            session.error("Failed to get number of levels");
-            return Ok(Err(code));
-        }
-    };
+    let levels = answered!(session.levels(id)?, session, "Failed to get number of levels");
     match session.control(id, levels.current)? {
         Ok(control) => Ok(Ok((levels.current, control))),
         Err(code) => {
@@ -139,16 +125,11 @@ fn prefer_high_cores(session: &mut Session<'_>, id: &Id) -> Result<Result<(), Co
     if high.is_empty() {
         return Ok(Err(FAILED));
     }
-    if let Err(code) = set_classes(session, id, base.high, base.low)? {
-        return Ok(Err(code));
-    }
+    answered!(set_classes(session, id, base.high, base.low)?);
     for cpu in session.domain_cpus(id) {
         let own = session.id(cpu.number);
         let class = if high.contains(cpu.number) { 0 } else { 3 };
-        if let Err(code) = power::associate(session, &own, class)? {
-            session.error("isst_clos_associate failed");
-            return Ok(Err(code));
-        }
+        answered!(power::associate(session, &own, class)?, session, "isst_clos_associate failed");
     }
     power::set_qos(session, id, true, 1)
 }
@@ -161,20 +142,11 @@ fn set_classes(
     low: MegaHertz,
 ) -> Result<Result<(), Code>, Ended> {
     for class in 0..4 {
-        let before = match power::read_class(session, id, class)? {
-            Ok(clos) => clos,
-            Err(code) => {
-                session.error("isst_pm_get_clos failed");
-                return Ok(Err(code));
-            }
-        };
+        let before = answered!(power::read_class(session, id, class)?, session, "isst_pm_get_clos failed");
         // Weight 0 and EPP 0 are the highest priority, 15 the lowest.
         let (min, least) = if class == 0 { (high, 0) } else { (low, 15) };
         let clos = Clos { min, max: Clos::NO_LIMIT, epp: least, weight: least, desired: before.desired };
-        if let Err(code) = power::write_class(session, id, class, &clos)? {
-            session.error("isst_set_clos failed");
-            return Ok(Err(code));
-        }
+        answered!(power::write_class(session, id, class, &clos)?, session, "isst_set_clos failed");
     }
     Ok(Ok(()))
 }
@@ -186,8 +158,7 @@ pub(super) fn turbo_info(session: &mut Session<'_>, options: &Options) -> Result
         session.error("Invalid command: specify tdp_level\n");
         return Err(Ended(1));
     };
-    session.display.start();
-    session.each(|session, id| match levels::turbo_freq(session, id, level, options.bucket)? {
+    session.report(|session, id| match levels::turbo_freq(session, id, level, options.bucket)? {
         Ok(turbo) => {
             show::show_turbo_freq(session, id, &turbo, options);
             Ok(())
@@ -197,9 +168,7 @@ pub(super) fn turbo_info(session: &mut Session<'_>, options: &Options) -> Result
             session.display.finish();
             Err(Ended(1))
         }
-    })?;
-    session.display.finish();
-    Ok(())
+    })
 }
 
 /// `turbo-freq enable` and `disable`.
@@ -246,9 +215,7 @@ fn set_turbo_of(
         return Ok(Err(FAILED));
     }
     if on {
-        if let Err(code) = power::set_qos(session, id, true, 1)? {
-            return Ok(Err(code));
-        }
+        answered!(power::set_qos(session, id, true, 1)?);
     }
     let mut result = set_features(session, id, false, on)?;
     if on && result.is_ok() {

@@ -95,13 +95,7 @@ pub(super) fn turbo_freq(
 }
 
 fn feature_level(session: &mut Session<'_>, id: &Id, level: u32) -> Result<Result<Control, Code>, Ended> {
-    let levels = match session.levels(id)? {
-        Ok(levels) => levels,
-        Err(code) => {
-            session.error("Failed to get number of levels");
-            return Ok(Err(code));
-        }
-    };
+    let levels = answered!(session.levels(id)?, session, "Failed to get number of levels");
     if level > u32::from(levels.highest) {
         session.error(&format!("Invalid level {level}"));
         return Ok(Err(FAILED));

@@ -18,6 +18,15 @@ macro_rules! answered {
             Err(code) => return Ok(Err(code)),
         }
     };
+    ($answer:expr, $session:ident, $error:expr) => {
+        match $answer {
+            Ok(value) => value,
+            Err(code) => {
+                $session.error($error);
+                return Ok(Err(code));
+            }
+        }
+    };
 }
 
 mod bios;

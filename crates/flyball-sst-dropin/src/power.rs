@@ -59,10 +59,7 @@ pub(super) fn set_qos(
         }
         // Asked for its error alone: the write below replaces all of it.
         let answer = session.at(id, |access, place| access.qos(place));
-        if let Err(code) = session.ask(answer)? {
-            session.error("CLOS_PM_QOS_CONFIG command failed");
-            return Ok(Err(code));
-        }
+        answered!(session.ask(answer)?, session, "CLOS_PM_QOS_CONFIG command failed");
         if kind > 1 {
             session.error("Invalid priority type: Changing type to ordered");
         }
@@ -74,9 +71,7 @@ pub(super) fn set_qos(
     // The switch is per package on TPMI parts, but each domain has its own register.
     for place in places(session, id) {
         let answer = session.access().set_qos(&place, qos);
-        if let Err(code) = session.ask(answer)? {
-            return Ok(Err(code));
-        }
+        answered!(session.ask(answer)?);
     }
     Ok(Ok(()))
 }
@@ -87,8 +82,7 @@ pub(super) fn enable(session: &mut Session<'_>, options: &Options, on: bool) -> 
     if on && session.host.exists("/sys/devices/system/cpu/cpu0/cpufreq") {
         session.warn("cpufreq subsystem and core-power enable will interfere with each other!\n");
     }
-    session.display.start();
-    session.each(|session, id| {
+    session.report(|session, id| {
         let power = session.at(id, |access, place| access.pm_config(place));
         // A refusal to answer is not "unsupported": then the switch itself is tried.
         if session.ask(power)?.is_ok_and(|power| !power.supported) {
@@ -103,15 +97,12 @@ pub(super) fn enable(session: &mut Session<'_>, options: &Options, on: bool) -> 
         }
         session.result(id, "core-power", if on { "enable" } else { "disable" }, result);
         Ok(())
-    })?;
-    session.display.finish();
-    Ok(())
+    })
 }
 
 /// `core-power info`.
 pub(super) fn info(session: &mut Session<'_>) -> Result<(), Ended> {
-    session.display.start();
-    session.each(|session, id| {
+    session.report(|session, id| {
         let qos = session.at(id, |access, place| access.qos(place));
         let Ok(qos) = session.ask(qos)? else {
             session.error("isst_clos_get_info failed");
@@ -128,9 +119,7 @@ pub(super) fn info(session: &mut Session<'_>) -> Result<(), Ended> {
             });
         });
         Ok(())
-    })?;
-    session.display.finish();
-    Ok(())
+    })
 }
 
 pub(super) fn read_class(session: &mut Session<'_>, id: &Id, class: u8) -> Result<Result<Clos, Code>, Ended> {
@@ -146,9 +135,7 @@ pub(super) fn write_class(
 ) -> Result<Result<(), Code>, Ended> {
     for place in places(session, id) {
         let answer = session.access().set_clos(&place, class, clos);
-        if let Err(code) = session.ask_class(id, PM_CLOS_OFFSET + 4 * u32::from(class), true, answer)? {
-            return Ok(Err(code));
-        }
+        answered!(session.ask_class(id, PM_CLOS_OFFSET + 4 * u32::from(class), true, answer)?);
     }
     Ok(Ok(()))
 }
@@ -200,8 +187,7 @@ pub(super) fn config(session: &mut Session<'_>, options: &Options) -> Result<(),
         session.warn("clos desired is not supported on this platform\n");
     }
     let (min, max) = (scaled(session, min.unwrap_or(0)), scaled(session, max.unwrap_or(0xff)));
-    session.display.start();
-    session.each(|session, id| {
+    session.report(|session, id| {
         // An IO die has registers and no cores to put into a class.
         if id.cpu < 0 {
             return Ok(());
@@ -219,9 +205,7 @@ pub(super) fn config(session: &mut Session<'_>, options: &Options) -> Result<(),
             Err(_) => session.error("isst_set_clos failed"),
         }
         Ok(())
-    })?;
-    session.display.finish();
-    Ok(())
+    })
 }
 
 /// A frequency of the command line in MHz. Like the tool, it takes small numbers for ratios on TPMI
@@ -242,8 +226,7 @@ pub(super) fn show_config(session: &mut Session<'_>, options: &Options) -> Resul
         session.display.finish();
         return Err(Ended(0));
     };
-    session.display.start();
-    session.each(|session, id| {
+    session.report(|session, id| {
         let Ok(clos) = read_class(session, id, class)? else {
             session.error("isst_pm_get_clos failed");
             return Ok(());
@@ -263,9 +246,7 @@ pub(super) fn show_config(session: &mut Session<'_>, options: &Options) -> Resul
             });
         });
         Ok(())
-    })?;
-    session.display.finish();
-    Ok(())
+    })
 }
 
 /// `core-power assoc`. A refusal is reported; the tool ignores it.
@@ -294,8 +275,7 @@ pub(super) fn show_assoc(session: &mut Session<'_>) -> Result<(), Ended> {
         session.error("Invalid target cpu. Specify with [-c|--cpu]");
         return Err(Ended(0));
     }
-    session.display.start();
-    session.each(|session, id| {
+    session.report(|session, id| {
         let core = core(session, id);
         let class = session.at(id, |access, place| access.class_of(place, core));
         match session.ask_class(id, PQR_ASSOC_OFFSET + 4 * u32::from(core), false, class)? {
@@ -307,7 +287,5 @@ pub(super) fn show_assoc(session: &mut Session<'_>) -> Result<(), Ended> {
             Err(_) => session.error("isst_clos_get_assoc_status failed"),
         }
         Ok(())
-    })?;
-    session.display.finish();
-    Ok(())
+    })
 }

@@ -48,23 +48,19 @@ impl Single {
 }
 
 pub(super) fn single(session: &mut Session<'_>, what: Single) -> Result<(), Ended> {
-    session.display.start();
-    session.each(|session, id| {
+    session.report(|session, id| {
         match session.levels(id)? {
             Ok(levels) => session.display.record(id, |lines| lines.value(what.label(), what.value(&levels))),
             // The original goes on with the next package here; the commands below end.
             Err(_) => session.error("get_tdp_* failed"),
         }
         Ok(())
-    })?;
-    session.display.finish();
-    Ok(())
+    })
 }
 
 /// `perf-profile info`.
 pub(super) fn info(session: &mut Session<'_>, options: &Options) -> Result<(), Ended> {
-    session.display.start();
-    session.each(|session, id| {
+    session.report(|session, id| {
         if session.is_bios_set() {
             return bios::info(session, id, options);
         }
@@ -79,9 +75,7 @@ pub(super) fn info(session: &mut Session<'_>, options: &Options) -> Result<(), E
                 Err(Ended(1))
             }
         }
-    })?;
-    session.display.finish();
-    Ok(())
+    })
 }
 
 /// `perf-profile set-config-level`.
@@ -90,10 +84,7 @@ pub(super) fn set_level(session: &mut Session<'_>, options: &Options) -> Result<
         session.error("Invalid command: specify tdp_level");
         return Err(Ended(1));
     };
-    session.display.start();
-    session.each(|session, id| set_level_of(session, id, level, options))?;
-    session.display.finish();
-    Ok(())
+    session.report(|session, id| set_level_of(session, id, level, options))
 }
 
 fn set_level_of(session: &mut Session<'_>, id: &Id, level: u32, options: &Options) -> Result<(), Ended> {

@@ -254,6 +254,17 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// The results of a command: [`Session::each`] between their start and their end.
+    pub(super) fn report(
+        &mut self,
+        run: impl FnMut(&mut Self, &Id) -> Result<(), Ended>,
+    ) -> Result<(), Ended> {
+        self.display.start();
+        self.each(run)?;
+        self.display.finish();
+        Ok(())
+    }
+
     /// One [`Id`] per power domain, with its lowest online CPU. Domains without CPUs are included
     /// if they have registers and a CPU of the package is online.
     pub(super) fn power_domains(&mut self) -> Result<Vec<Id>, Ended> {

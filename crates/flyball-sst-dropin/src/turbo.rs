@@ -67,8 +67,7 @@ pub(super) fn set_limits(session: &mut Session<'_>, id: &Id, limits: u64) -> Res
 
 /// `turbo-mode get-trl` and `set-trl`.
 pub(super) fn limits(session: &mut Session<'_>, options: &Options, set: bool) -> Result<(), Ended> {
-    session.display.start();
-    session.each(|session, id| {
+    session.report(|session, id| {
         if id.cpu < 0 {
             return Ok(());
         }
@@ -91,7 +90,5 @@ pub(super) fn limits(session: &mut Session<'_>, options: &Options, set: bool) ->
             Err(code) => session.result(id, "turbo-mode", "get-trl", Err(code)),
         }
         Ok(())
-    })?;
-    session.display.finish();
-    Ok(())
+    })
 }
