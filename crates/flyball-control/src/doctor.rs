@@ -231,6 +231,24 @@ impl Answer {
         self
     }
 
+    /// Proposes an act of a person as the fix.
+    #[must_use]
+    fn person(self, act: impl Into<String>) -> Answer {
+        self.fix(Fix::Person(act.into()))
+    }
+
+    /// Proposes a firmware setting as the fix.
+    #[must_use]
+    fn firmware(self, setting: impl Into<String>) -> Answer {
+        self.fix(Fix::Firmware(setting.into()))
+    }
+
+    /// Proposes a change of the kernel's command line as the fix.
+    #[must_use]
+    fn parameter(self, change: impl Into<String>) -> Answer {
+        self.fix(Fix::KernelParameter(change.into()))
+    }
+
     /// Proposes this setting as the fix.
     #[must_use]
     fn set(self, knob: Id, value: impl Into<String>) -> Answer {

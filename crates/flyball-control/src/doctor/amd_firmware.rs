@@ -77,9 +77,7 @@ fn max_freq(facts: &Facts) -> Option<Answer> {
             cpu_words(&differs)
         ))
         .seen(place, text)
-        .fix(Fix::Firmware(
-            "update the firmware or kernel: the levels of _CPC and the registers differ".to_owned(),
-        ))
+        .firmware("update the firmware or kernel: the levels of _CPC and the registers differ")
     })
 }
 
@@ -118,14 +116,12 @@ fn preferred_cores(facts: &Facts) -> Option<Answer> {
         ))
         .seen("/proc/cmdline", format!("amd_prefcore={value}"))
         .seen("best cores", best.unwrap_or_default())
-        .fix(Fix::KernelParameter("remove amd_prefcore=disable".to_owned())),
+        .parameter("remove amd_prefcore=disable"),
         (_, true, None) => seen(note(
             "cores differ in their highest performance, and the scheduler is not given the ranking",
         ))
         .seen("best cores", best.unwrap_or_default())
-        .fix(Fix::Firmware(
-            "look for CPPC Preferred Cores (AMD CBS, SMU options) and set it to Enabled".to_owned(),
-        )),
+        .firmware("look for CPPC Preferred Cores (AMD CBS, SMU options) and set it to Enabled"),
     })
 }
 
@@ -184,9 +180,10 @@ fn power_limit(facts: &Facts) -> Option<Answer> {
                 cap / 1_000_000,
                 most / 1_000_000
             );
-            return Some(seen(warning(words)).fix(Fix::Firmware(
-                "raise cTDP and the package power limit (AMD CBS, NBIO, SMU); a management controller may set it too".to_owned(),
-            )));
+            return Some(seen(warning(words)).firmware(
+                "raise cTDP and the package power limit (AMD CBS, NBIO, SMU); a management \
+                          controller may set it too",
+            ));
         }
         shown.get_or_insert((folder.clone(), cap));
     }

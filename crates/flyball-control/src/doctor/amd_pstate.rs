@@ -6,7 +6,7 @@
 //! that few processors have. What only the module would report is mentioned, and is not a fault.
 //! The tests that write are in `amd_pstate_write`.
 
-use super::{Answer, Check, Facts, Fix, KernelTest, Policy, Unseen, Vendor, fault, ok, unknown};
+use super::{Answer, Check, Facts, KernelTest, Policy, Unseen, Vendor, fault, ok, unknown};
 use flyball_host::msr::{MSR_AMD_CPPC_CAP1, MSR_AMD_CPPC_ENABLE, MSR_K7_HWCR};
 
 pub(super) const CHECKS: &[Check] = &[
@@ -83,9 +83,7 @@ fn cpc_valid(facts: &Facts) -> Option<Answer> {
     } else {
         fault(format!("no usable _CPC table on CPUs {missing}"))
             .seen("/sys/devices/system/cpu/cpuN/acpi_cppc", format!("missing on CPUs {missing}"))
-            .fix(Fix::Firmware(
-                "look for CPPC (AMD CBS, NBIO or SMU options) and set it to Enabled".to_owned(),
-            ))
+            .firmware("look for CPPC (AMD CBS, NBIO or SMU options) and set it to Enabled")
             .kernel_says(test, Some("the _CPC object is not present".to_owned()))
     })
 }

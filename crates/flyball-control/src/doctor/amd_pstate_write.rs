@@ -9,7 +9,7 @@
 use flyball_host::{Errno, Host};
 
 use super::{
-    Answer, Facts, Finding, Fix, Group, amd_pstate::since, driver::STATUS_AMD, fault, finding, ok, unknown,
+    Answer, Facts, Finding, Group, amd_pstate::since, driver::STATUS_AMD, fault, finding, ok, unknown,
 };
 use crate::{
     Location,
@@ -118,9 +118,7 @@ fn epp(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
         with_kernel_test(
             fault(format!("a preference did not read back as written: {complaint}"))
                 .seen(STATUS_AMD, "active, while tested")
-                .fix(Fix::Person(
-                    "report it with this kernel's version: the driver or firmware is at fault".to_owned(),
-                )),
+                .person("report it with this kernel's version: the driver or firmware is at fault"),
             Some(complaint),
         )
     };
@@ -225,9 +223,7 @@ fn modes(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
         if let Some(complaint) = complaint {
             return Ok(fault(format!("the mode cannot be changed from {from} to {to}: {complaint}"))
                 .seen(STATUS_AMD, from)
-                .fix(Fix::Person(
-                    "look in the kernel log for amd_pstate's reason: dmesg | grep -i amd_pstate".to_owned(),
-                ))
+                .person("look in the kernel log for amd_pstate's reason: dmesg | grep -i amd_pstate")
                 .kernel_says(test, Some(complaint)));
         }
         (*to).clone_into(&mut from);

@@ -358,9 +358,7 @@ fn userspace(facts: &Facts) -> Option<Answer> {
     .seen(first.path("scaling_setspeed"), speed);
     Some(match better {
         Some(governor) => answer.set(Id::Governor, governor),
-        None => {
-            answer.fix(Fix::Person("load a governor that follows the load, such as schedutil".to_owned()))
-        }
+        None => answer.person("load a governor that follows the load, such as schedutil"),
     })
 }
 

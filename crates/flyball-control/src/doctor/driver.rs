@@ -4,7 +4,7 @@
 //! intel_pstate.c.
 
 use super::{
-    Answer, Check, Facts, Fix, Vendor,
+    Answer, Check, Facts, Vendor,
     facts::{NO_CPU_ONLINE, cpu_words},
     fault, models, note, ok, unknown, warning,
 };
@@ -74,16 +74,14 @@ fn present(facts: &Facts) -> Option<Answer> {
     }
     let answer = fault("no cpufreq driver is running").seen(flyball_host::topology::POLICIES, "no policies");
     Some(match blocked_by_parameter(facts) {
-        Some((parameter, action)) => {
-            answer.seen("/proc/cmdline", parameter).fix(Fix::KernelParameter(action))
-        }
+        Some((parameter, action)) => answer.seen("/proc/cmdline", parameter).parameter(action),
         // acpi-cpufreq and amd-pstate need firmware that describes P-states (_PSS, _CPC);
         // intel_pstate leaves them to firmware that controls them itself
         // (intel_pstate_platform_pwr_mgmt_exists).
-        None => answer.fix(Fix::Firmware(
-            "look for P-states, SpeedStep, CPPC or 'OS control of power' and give control to the operating system"
-                .to_owned(),
-        )),
+        None => answer.firmware(
+            "look for P-states, SpeedStep, CPPC or 'OS control of power' and give control to \
+                      the operating system",
+        ),
     })
 }
 
@@ -105,7 +103,7 @@ fn default_governor(facts: &Facts) -> Option<Answer> {
     } else {
         let action = format!("take cpufreq.default_governor={asked} away, or name one of: {offered}");
         note(format!("the kernel ignored cpufreq.default_governor={asked} on {}", cpu_words(cpus)))
-            .fix(Fix::KernelParameter(action))
+            .parameter(action)
     };
     Some(
         answer
@@ -163,21 +161,16 @@ fn best_intel(facts: &Facts, driver: &str) -> Answer {
     if let Some((parameter, action)) = blocked_by_parameter(facts) {
         return seen(warning(format!("{driver} runs because the command line disables intel_pstate")))
             .seen("/proc/cmdline", parameter)
-            .fix(Fix::KernelParameter(action));
+            .parameter(action);
     }
     if facts.log.as_deref().is_some_and(|log| log.contains("P-states controlled by the platform")) {
         return seen(warning(format!("{driver} runs because the firmware controls P-states")))
             .seen("kernel log", "intel_pstate: P-states controlled by the platform")
-            .fix(Fix::Firmware(
-                "set P-state control to the operating system (OS DBPM, native mode)".to_owned(),
-            ));
+            .firmware("set P-state control to the operating system (OS DBPM, native mode)");
     }
     if facts.flag("hwp") {
-        return seen(warning(format!("{driver} runs although the processor has hardware P-states"))).fix(
-            Fix::Person(
-                "look in the kernel log for intel_pstate's reason: dmesg | grep intel_pstate".to_owned(),
-            ),
-        );
+        return seen(warning(format!("{driver} runs although the processor has hardware P-states")))
+            .person("look in the kernel log for intel_pstate's reason: dmesg | grep intel_pstate");
     }
     // Without HWP, intel_pstate recognises processors by model (intel_pstate_cpu_ids); others get
     // acpi-cpufreq.
@@ -198,7 +191,7 @@ fn best_amd(facts: &Facts, driver: &str) -> Answer {
     if let Some((parameter, action)) = blocked_by_parameter(facts) {
         return seen(warning(format!("{driver} runs because the command line disables amd-pstate")))
             .seen("/proc/cmdline", parameter)
-            .fix(Fix::KernelParameter(action));
+            .parameter(action);
     }
     // amd-pstate needs family 17h model 30h or newer (amd_pstate_cpu_supported and
     // cpc_supported_by_cpu).
@@ -212,7 +205,7 @@ fn best_amd(facts: &Facts, driver: &str) -> Answer {
             "{driver} runs because the firmware offers no _CPC (collaborative control)"
         )))
         .seen(cppc, "missing")
-        .fix(Fix::Firmware("look for CPPC (AMD CBS, NBIO or SMU options) and set it to Enabled".to_owned()));
+        .firmware("look for CPPC (AMD CBS, NBIO or SMU options) and set it to Enabled");
     }
     if let Some(answer) = zeros_of_cpc(facts, &cppc, driver) {
         return seen(answer);
@@ -225,7 +218,7 @@ fn best_amd(facts: &Facts, driver: &str) -> Answer {
             "{driver} runs; amd-pstate was added in Linux 5.17 and this is {}.{}",
             version.0, version.1
         )))
-        .fix(Fix::Person("use a newer kernel".to_owned()));
+        .person("use a newer kernel");
     }
     seen(match facts.parameter("amd_pstate") {
         Some(mode @ ("active" | "passive" | "guided")) => requested_in_vain(facts, driver, mode),
@@ -250,9 +243,10 @@ fn zeros_of_cpc(facts: &Facts, cppc: &str, driver: &str) -> Option<Answer> {
         zero.join(", ")
     ));
     let answer = zero.iter().fold(answer, |answer, name| answer.seen(format!("{cppc}/{name}"), "0"));
-    Some(answer.fix(Fix::Firmware(
-        "update the firmware: its _CPC table must give frequencies; no kernel parameter helps".to_owned(),
-    )))
+    Some(
+        answer
+            .firmware("update the firmware: its _CPC table must give frequencies; no kernel parameter helps"),
+    )
 }
 
 /// Reports that the parameter requests amd-pstate but another driver runs.
@@ -270,7 +264,7 @@ fn requested_in_vain(facts: &Facts, driver: &str, mode: &str) -> Answer {
             "{driver} runs: Linux {}.{} does not know {parameter}",
             version.0, version.1
         )))
-        .fix(Fix::KernelParameter("use amd_pstate=passive, or a newer kernel".to_owned()));
+        .parameter("use amd_pstate=passive, or a newer kernel");
     }
     let answer = seen(warning(format!(
         "{driver} runs although the command line requests {parameter}: the driver refused this machine"
@@ -283,9 +277,7 @@ fn requested_in_vain(facts: &Facts, driver: &str, mode: &str) -> Answer {
     };
     // _CPC is there, so that CPPC is not switched off in firmware: without the flag cppc the driver
     // goes through the firmware's mailbox.
-    answer.fix(Fix::Person(
-        "look in the kernel log for the driver's reason: dmesg | grep -i amd_pstate".to_owned(),
-    ))
+    answer.person("look in the kernel log for the driver's reason: dmesg | grep -i amd_pstate")
 }
 
 fn not_requested(facts: &Facts, driver: &str) -> Answer {
@@ -294,9 +286,11 @@ fn not_requested(facts: &Facts, driver: &str) -> Answer {
             "{driver} runs; on Linux {}.{} amd-pstate needs a kernel parameter",
             version.0, version.1
         ))
-        .fix(Fix::KernelParameter(
-            if version < (6, 3) { "add amd_pstate=passive" } else { "add amd_pstate=active" }.to_owned(),
-        ));
+        .parameter(if version < (6, 3) {
+            "add amd_pstate=passive"
+        } else {
+            "add amd_pstate=active"
+        });
     }
     // amd_pstate_init leaves machines to acpi-cpufreq whose ACPI profile is unspecified (0) or that
     // of a server (4, 7); since Linux 6.13 servers of family 1Ah get amd-pstate.
@@ -315,14 +309,9 @@ fn not_requested(facts: &Facts, driver: &str) -> Answer {
     };
     let answer = match left_out {
         Some(which) => note(format!("{driver} runs; without a parameter the kernel uses it for {which}"))
-            .fix(Fix::KernelParameter(
-                "add amd_pstate=active (or passive, guided) to try the other driver".to_owned(),
-            )),
-        None => {
-            warning(format!("{driver} runs although amd-pstate supports this processor")).fix(Fix::Person(
-                "look in the kernel log for amd_pstate's reason: dmesg | grep -i amd_pstate".to_owned(),
-            ))
-        }
+            .parameter("add amd_pstate=active (or passive, guided) to try the other driver"),
+        None => warning(format!("{driver} runs although amd-pstate supports this processor"))
+            .person("look in the kernel log for amd_pstate's reason: dmesg | grep -i amd_pstate"),
     };
     answer.seen(path, profile.unwrap_or_else(|_| "not known".to_owned()))
 }
@@ -391,9 +380,7 @@ fn hwp(facts: &Facts) -> Option<Answer> {
         } else if has_hwp {
             warning("this processor model has hardware P-states, but the firmware hides them")
                 .seen("/proc/cpuinfo flags", "no hwp")
-                .fix(Fix::Firmware(
-                    "set Hardware P-States (Hardware PM State Control) to Native Mode".to_owned(),
-                ))
+                .firmware("set Hardware P-States (Hardware PM State Control) to Native Mode")
         } else {
             ok("this processor is older than hardware P-states").seen("/proc/cpuinfo flags", "no hwp")
         });
@@ -432,11 +419,10 @@ fn hwp_off(facts: &Facts) -> Answer {
         Some(value) if value.split(',').any(|word| matches!(word, "no_hwp" | "disable")) => {
             warning("hardware P-states are disabled on the command line")
                 .seen("/proc/cmdline", format!("intel_pstate={value}"))
-                .fix(Fix::KernelParameter(format!("remove intel_pstate={value}")))
+                .parameter(format!("remove intel_pstate={value}"))
         }
-        _ => warning("the processor has hardware P-states, but they are off").fix(Fix::Firmware(
-            "set Hardware P-States (Hardware PM State Control) to Native Mode".to_owned(),
-        )),
+        _ => warning("the processor has hardware P-states, but they are off")
+            .firmware("set Hardware P-States (Hardware PM State Control) to Native Mode"),
     }
 }
 
@@ -453,7 +439,7 @@ fn same(facts: &Facts) -> Option<Answer> {
                 cpu_words(&without)
             ))
             .seen(flyball_host::topology::POLICIES, format!("{driver} on {}", cpu_words(cpus)))
-            .fix(Fix::Person("look in the kernel log for why the driver failed on these CPUs".to_owned())),
+            .person("look in the kernel log for why the driver failed on these CPUs"),
         ),
         [(driver, cpus)] => Some(ok(format!("all policies use {driver}")).seen("CPUs", cpus.to_string())),
         several => {
@@ -461,11 +447,7 @@ fn same(facts: &Facts) -> Option<Answer> {
                 several.iter().fold(fault("CPUs have different drivers"), |answer, (driver, cpus)| {
                     answer.seen(format!("CPUs {}", cpus.short()), driver.clone())
                 });
-            Some(
-                answer.fix(Fix::Person(
-                    "look in the kernel log for why the driver failed on some CPUs".to_owned(),
-                )),
-            )
+            Some(answer.person("look in the kernel log for why the driver failed on some CPUs"))
         }
     }
 }

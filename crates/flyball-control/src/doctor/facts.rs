@@ -128,7 +128,6 @@ pub struct Facts<'h> {
     pub kernel: Option<String>,
     /// The kernel's command line.
     pub cmdline: Option<String>,
-    /// CPUs that are online.
     pub online: CpuList,
     /// An error if `online` is only a guess from the CPU folders.
     pub online_is_listed: Result<(), Unseen>,
@@ -253,7 +252,6 @@ impl<'h> Facts<'h> {
         self.pass.read_again(path)
     }
 
-    /// Returns whether a path exists.
     pub fn exists(&self, path: &str) -> bool {
         self.pass.exists(path)
     }

@@ -111,7 +111,7 @@ fn turbo_amd(facts: &Facts) -> Option<Answer> {
         warning("the processor reports no core performance boost")
             .seen("/proc/cpuinfo flags", "no cpb")
             .seen(BOOST, facts.read(BOOST).unwrap_or_else(|why| why.to_string()))
-            .fix(Fix::Firmware("set Core Performance Boost to Auto or Enabled".to_owned())),
+            .firmware("set Core Performance Boost to Auto or Enabled"),
     )
 }
 
@@ -161,10 +161,10 @@ fn package_c_state(facts: &Facts) -> Option<Answer> {
             packages(which),
             word(*locked)
         ))
-        .fix(Fix::Firmware(advice.to_owned())),
+        .firmware(advice),
         ([(name, locked, _)], None) => ok(format!("package C-state limit {name} ({})", word(*locked))),
         _ => note("packages have different package C-state limits")
-            .fix(Fix::Firmware("set Package C State to the same value for all sockets".to_owned())),
+            .firmware("set Package C State to the same value for all sockets"),
     }))
 }
 

@@ -239,7 +239,7 @@ fn power_limit_of_powercap(facts: &Facts, registers: &[PowerLimit]) -> Answer {
         } else if is_off {
             let off = note(format!("{zone}: the power limits are not enabled"))
                 .seen(format!("{folder}/enabled"), "0")
-                .fix(Fix::Person(format!("write 1 to {folder}/enabled")));
+                .person(format!("write 1 to {folder}/enabled"));
             lowest.get_or_insert((u64::MAX, off));
         }
         shown.get_or_insert((path, limit));
@@ -283,9 +283,11 @@ fn bios_limit(facts: &Facts) -> Option<Answer> {
     if let Some((path, limit, top)) = lowest {
         let what =
             format!("the firmware limits {} to {} MHz of {}", cpu_words(&limited), limit / 1000, top / 1000);
-        return Some(warning(what).seen(path, limit.to_string()).fix(Fix::Firmware(
-            "look for a power or thermal cap, or a management controller's limit".to_owned(),
-        )));
+        return Some(
+            warning(what)
+                .seen(path, limit.to_string())
+                .firmware("look for a power or thermal cap, or a management controller's limit"),
+        );
     }
     let (path, limit) = shown?;
     Some(ok("the firmware sets no frequency limit").seen(path, limit.to_string()))
@@ -427,9 +429,7 @@ fn highest_below_range(facts: &Facts, values: &[(u32, u64)]) -> Option<Answer> {
         warning(what)
             .seen(format!("MSR 0x771 bits 7:0 of CPU {cpu}"), level.to_string())
             .seen(path, highest.to_string())
-            .fix(Fix::Firmware(
-                "look for a turbo ratio limit, a power cap or a management controller's limit".to_owned(),
-            )),
+            .firmware("look for a turbo ratio limit, a power cap or a management controller's limit"),
     )
 }
 
@@ -512,10 +512,9 @@ fn guaranteed(facts: &Facts) -> Option<Answer> {
     let answer = if has_levels {
         note(format!("{what}, as a Speed Select level, base-freq or a configurable power level makes them"))
     } else {
-        warning(what).fix(Fix::Firmware(
-            "raise the package power limit (PL1, cTDP), and look for a management controller's power cap"
-                .to_owned(),
-        ))
+        warning(what).firmware(
+            "raise the package power limit (PL1, cTDP), and look for a management controller's power cap",
+        )
     };
     Some(seen(with_levels(answer, &below)))
 }
@@ -578,7 +577,7 @@ fn bd_prochot(facts: &Facts) -> Option<Answer> {
                     "external PROCHOT is disabled on CPUs {ignoring}: power supply and regulators cannot slow them"
                 ))
                 .seen(place, "0")
-                .fix(Fix::Firmware("set BD PROCHOT (bi-directional PROCHOT) to Enabled".to_owned()))
+                .firmware("set BD PROCHOT (bi-directional PROCHOT) to Enabled")
             }
         }
     })

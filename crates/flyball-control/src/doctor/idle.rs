@@ -10,7 +10,7 @@ use flyball_host::{
 };
 
 use super::{
-    Answer, Check, Facts, Fix, Unseen, Vendor, facts::cpu_words, fault, models, note, ok, unknown, warning,
+    Answer, Check, Facts, Unseen, Vendor, facts::cpu_words, fault, models, note, ok, unknown, warning,
 };
 use crate::{CoreType, Id};
 
@@ -125,10 +125,9 @@ fn observer(facts: &Facts) -> Option<Answer> {
     Some(
         note(format!("isolated or tickless CPUs are interrupted by reading {}", readings.join("; ")))
             .seen("isolated or tickless", apart.to_string())
-            .fix(Fix::Person(
-                "measure with --observer none (compare, quiet bench), which reads nothing during a round"
-                    .to_owned(),
-            )),
+            .person(
+                "measure with --observer none (compare, quiet bench), which reads nothing during a round",
+            ),
     )
 }
 
@@ -151,7 +150,7 @@ fn interrupts(facts: &Facts) -> Option<Answer> {
         ok("irqaffinity= names no CPU that is isolated or tickless")
     } else {
         warning(format!("irqaffinity= sends interrupts to isolated or tickless {}", cpu_words(&both)))
-            .fix(Fix::KernelParameter(format!("leave {} out of irqaffinity=", cpu_words(&both))))
+            .parameter(format!("leave {} out of irqaffinity=", cpu_words(&both)))
     };
     Some(
         answer
@@ -221,10 +220,10 @@ fn nohz_full(facts: &Facts) -> Option<Answer> {
         if sets_at_once {
             answer.set(Id::Governor, "performance")
         } else {
-            answer.fix(Fix::KernelParameter(
-                "add intel_pstate=passive, and set a fixed frequency; from kernel 4.9 on governor=performance is enough"
-                    .to_owned(),
-            ))
+            answer.parameter(
+                "add intel_pstate=passive, and set a fixed frequency; from kernel 4.9 on \
+                           governor=performance is enough",
+            )
         }
     } else if !depending.is_empty() {
         seen(note(format!(
@@ -242,9 +241,8 @@ fn nohz_full(facts: &Facts) -> Option<Answer> {
 /// (drivers/base/cpu.c).
 fn not_tickless(place: impl Fn(Answer) -> Answer, has_file: bool) -> Answer {
     place(if has_file {
-        note("nohz_full is on the command line, but the kernel refused its list").fix(Fix::KernelParameter(
-            "name only possible CPUs in nohz_full=, and the same as in isolcpus=nohz,".to_owned(),
-        ))
+        note("nohz_full is on the command line, but the kernel refused its list")
+            .parameter("name only possible CPUs in nohz_full=, and the same as in isolcpus=nohz,")
     } else {
         note(
             "nohz_full is on the command line, but no CPU is tickless: the kernel lacks CONFIG_NO_HZ_FULL, or it refused \
@@ -285,10 +283,9 @@ fn cpuidle(facts: &Facts) -> Option<Answer> {
         let answer = warning("no idle driver: idle CPUs only halt");
         let answer = match parameter {
             Some(name) => without(facts, answer, name),
-            None => answer.fix(Fix::Firmware(
-                "enable C-states; the kernel log says why no idle driver runs: dmesg | grep -i idle"
-                    .to_owned(),
-            )),
+            None => answer.firmware(
+                "enable C-states; the kernel log says why no idle driver runs: dmesg | grep -i idle",
+            ),
         };
         return Some(answer.seen(path, driver));
     }
@@ -365,7 +362,7 @@ fn without(facts: &Facts, answer: Answer, name: &str) -> Answer {
 /// Advises removing a kernel parameter with its value.
 fn without_parameter(answer: Answer, parameter: &str) -> Answer {
     let advice = format!("remove {parameter} unless latency matters more than power");
-    answer.seen("/proc/cmdline", parameter).fix(Fix::KernelParameter(advice))
+    answer.seen("/proc/cmdline", parameter).parameter(advice)
 }
 
 /// The contents of the idle state folders.
@@ -446,9 +443,10 @@ fn unusual_states(facts: &Facts, driver: &str, seen: &IdleStates) -> Option<Answ
         let answer = different.iter().take(4).fold(answer, |answer, (names, cpus)| {
             answer.seen(format!("cpuidle/stateN/name of {}", cpu_words(cpus)), *names)
         });
-        return Some(answer.fix(Fix::Firmware(
-            "make C-states the same for all sockets, and look in the kernel log for why the driver left some out".to_owned(),
-        )));
+        return Some(answer.firmware(
+            "make C-states the same for all sockets, and look in the kernel log for why the \
+                      driver left some out",
+        ));
     }
     let ((_, names), cpus) = seen.names.first_key_value()?;
     let place = format!("cpuidle/stateN/name of {}", cpu_words(cpus));
@@ -458,9 +456,11 @@ fn unusual_states(facts: &Facts, driver: &str, seen: &IdleStates) -> Option<Answ
         let what = format!(
             "no idle state is deeper than {deepest}: idle cores stay powered and count for the turbo of busy ones"
         );
-        return Some(note(what).seen(place, names.clone()).fix(Fix::Firmware(
-            "enable C6 (Intel: CPU C6 report) or C2 (AMD: Global C-state Control)".to_owned(),
-        )));
+        return Some(
+            note(what)
+                .seen(place, names.clone())
+                .firmware("enable C6 (Intel: CPU C6 report) or C2 (AMD: Global C-state Control)"),
+        );
     }
     // intel_idle has a table of every one of these models.
     if driver == "acpi_idle" && models::family_6(facts) && models::package_limit(facts.model, 0).is_some() {
@@ -468,9 +468,7 @@ fn unusual_states(facts: &Facts, driver: &str, seen: &IdleStates) -> Option<Answ
             note("acpi_idle runs instead of intel_idle: it has only the idle states that the firmware lists")
                 .seen(place, names.clone())
                 // cut_off answers where a parameter keeps intel_idle away.
-                .fix(Fix::Person(
-                    "look in the kernel log for intel_idle's reason: dmesg | grep intel_idle".to_owned(),
-                )),
+                .person("look in the kernel log for intel_idle's reason: dmesg | grep intel_idle"),
         );
     }
     None
@@ -559,7 +557,7 @@ fn exit_latency(facts: &Facts) -> Option<Answer> {
         .seen(format!("{path}/usage"), format!("{:.0}", rate * uptime))
         .seen(format!("{path}/latency"), format!("{cost_us:.0}"))
         .seen("/proc/uptime", format!("{uptime}"))
-        .fix(Fix::Person(format!("run flyball wake -c {cpus} to see which latency limit would pay"))),
+        .person(format!("run flyball wake -c {cpus} to see which latency limit would pay")),
     )
 }
 

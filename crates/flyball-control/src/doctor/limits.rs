@@ -18,7 +18,7 @@ use flyball_host::{
 };
 
 use super::{
-    Answer, Check, Evidence, Facts, Fix, Unseen, Vendor, Verdict, amd_firmware::REMEDY, facts, fault, models,
+    Answer, Check, Evidence, Facts, Unseen, Vendor, Verdict, amd_firmware::REMEDY, facts, fault, models,
     note, ok, unknown, warning,
 };
 use crate::{LimitReasons, ThermStatus};
@@ -173,11 +173,7 @@ fn tpmi_limits(facts: &Facts) -> Option<Answer> {
         words.join("; ")
     ));
     let answer = evidence.into_iter().take(4).fold(answer, |answer, (path, text)| answer.seen(path, text));
-    Some(
-        answer.fix(Fix::Person(format!(
-            "to see whether it lasts: write 0 to {first} and look again under load"
-        ))),
-    )
+    Some(answer.person(format!("to see whether it lasts: write 0 to {first} and look again under load")))
 }
 
 /// The reasons of single CPUs in a domain's file, without the coarse ones: `cpu3 POWER
@@ -267,11 +263,11 @@ fn limited_now(core: &[(u32, u64)], packages: &[(u32, u64)]) -> Option<Answer> {
         // Here and not above: the evidence of the other limits stays in the answer.
         answer.verdict = Verdict::Fault;
     }
-    Some(answer.fix(Fix::Person(
-        "see firmware.power-limit and now.temperature: raise the power limit or improve cooling, or lower the power with \
-         max-freq or turbo=off"
-            .to_owned(),
-    )))
+    Some(answer.person(
+        "see firmware.power-limit and now.temperature: raise the power limit or improve cooling, \
+                or lower the power with \
+         max-freq or turbo=off",
+    ))
 }
 
 /// Answers if no limit is active: names those that have been since the log was cleared.
@@ -317,10 +313,9 @@ fn amd_current_limit(facts: &Facts) -> Option<Answer> {
             value & 7
         ))
         .seen(format!("{place} of CPU {first}"), format!("{value:#x}"))
-        .fix(Fix::Person(
-            "check fans, air flow and heat sink, then the management controller's power cap (APML, SB-RMI)"
-                .to_owned(),
-        )),
+        .person(
+            "check fans, air flow and heat sink, then the management controller's power cap (APML, SB-RMI)",
+        ),
     )
 }
 
@@ -384,19 +379,16 @@ fn amd_limit_source(facts: &Facts) -> Option<Answer> {
     if !hot.is_empty() {
         let sockets: CpuList = hot.iter().map(|&socket| socket as u32).collect();
         let what = "at the temperature limit, or something outside asserts it";
-        return Some(seen(fault(format!("PROCHOT is active on sockets {sockets}: {what}"))).fix(Fix::Person(
-            "check fans, air flow and heat sink; then the power supply and the management controller's log"
-                .to_owned(),
-        )));
+        return Some(seen(fault(format!("PROCHOT is active on sockets {sockets}: {what}"))).person(
+            "check fans, air flow and heat sink; then the power supply and the management controller's log",
+        ));
     }
     if !limited.is_empty() {
-        return Some(
-            seen(warning(format!("the frequency is limited: {}", limited.join("; ")))).fix(Fix::Person(
-                "heat: improve cooling; PPT or TDC: raise cTDP and the package power limit in firmware; an agent: see its \
-                 settings"
-                    .to_owned(),
-            )),
-        );
+        return Some(seen(warning(format!("the frequency is limited: {}", limited.join("; ")))).person(
+            "heat: improve cooling; PPT or TDC: raise cTDP and the package power limit in \
+                        firmware; an agent: see its \
+                 settings",
+        ));
     }
     fine.sort_unstable();
     fine.dedup();

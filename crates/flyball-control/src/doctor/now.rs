@@ -10,7 +10,7 @@ use flyball_host::{
 };
 
 use super::{
-    Answer, Check, Evidence, Facts, Fix, NotVisible, Unseen, Vendor, facts::cpu_words, fault,
+    Answer, Check, Evidence, Facts, NotVisible, Unseen, Vendor, facts::cpu_words, fault,
     limits::package_status, note, ok, unknown, warning,
 };
 use crate::{Id, ThermStatus};
@@ -180,14 +180,12 @@ fn throttled(facts: &Facts) -> Option<Answer> {
         })
     };
     Some(seen(if after.sum() > before.sum() {
-        fault("the processor is being throttled because of heat").fix(Fix::Person(
-            "check fans, air flow and the heat sink; until then lower the power with max-freq or turbo=off"
-                .to_owned(),
-        ))
+        fault("the processor is being throttled because of heat").person(
+            "check fans, air flow and the heat sink; until then lower the power with max-freq or turbo=off",
+        )
     } else if after.sum() > 0 {
-        note("the processor was throttled because of heat since boot, but is not now").fix(Fix::Person(
-            "look again under load; if it throttles, check fans, air flow and the heat sink".to_owned(),
-        ))
+        note("the processor was throttled because of heat since boot, but is not now")
+            .person("look again under load; if it throttles, check fans, air flow and the heat sink")
     } else {
         ok("not throttled because of heat since boot")
     }))
@@ -218,14 +216,13 @@ fn prochot(facts: &Facts) -> Option<Answer> {
         let answer = if asserted && !hot || hot && is_cold {
             let margin =
                 below.map_or_else(String::new, |below| format!(", which is {below} degrees below its limit"));
-            fault(format!("PROCHOT is asserted on {name}{margin}")).fix(Fix::Person(
+            fault(format!("PROCHOT is asserted on {name}{margin}")).person(
                 "something outside the processor asserts it: check the power supply or charger, \
-                 the voltage regulators' temperature and the management controller's log"
-                    .to_owned(),
-            ))
+                 the voltage regulators' temperature and the management controller's log",
+            )
         } else if hot {
             fault(format!("{name} is at its temperature limit"))
-                .fix(Fix::Person("check fans, air flow and the heat sink".to_owned()))
+                .person("check fans, air flow and the heat sink")
         } else {
             continue;
         };
@@ -275,7 +272,7 @@ fn digital_readout(facts: &Facts) -> Option<Answer> {
     (below as f64 <= NEAR).then(|| {
         warning(format!("CPU {cpu} is {below} degrees below its limit"))
             .seen(format!("MSR 0x19c of CPU {cpu}"), format!("{value:#x}"))
-            .fix(Fix::Person("check fans, air flow and the heat sink".to_owned()))
+            .person("check fans, air flow and the heat sink")
     })
 }
 
@@ -299,11 +296,7 @@ fn clock_source(facts: &Facts) -> Option<Answer> {
         if let Ok(clock) = current {
             answer = answer.seen(path, clock);
         }
-        return Some(
-            answer.fix(Fix::KernelParameter(format!(
-                "remove {word}, unless the TSC of this machine is broken"
-            ))),
-        );
+        return Some(answer.parameter(format!("remove {word}, unless the TSC of this machine is broken")));
     }
     // Only made-up machines and recordings lack it.
     let clock = current.ok()?;
@@ -324,7 +317,7 @@ fn clock_source(facts: &Facts) -> Option<Answer> {
     } else {
         "see why in the kernel log ('TSC' or 'clocksource'), and update the firmware".to_owned()
     };
-    Some(answer.seen(format!("{folder}/available_clocksource"), available).fix(Fix::Person(advice)))
+    Some(answer.seen(format!("{folder}/available_clocksource"), available).person(advice))
 }
 
 fn temperature(facts: &Facts) -> Option<Answer> {
@@ -380,14 +373,14 @@ fn temperature(facts: &Facts) -> Option<Answer> {
         match limit {
             Some(limit) if now >= limit - NEAR => {
                 warning(format!("the hottest sensor is at {now:.0} C, its limit is {limit:.0} C"))
-                    .fix(Fix::Person("check fans, air flow and the heat sink".to_owned()))
+                    .person("check fans, air flow and the heat sink")
             }
             Some(limit) => {
                 ok(format!("the hottest sensor is at {now:.0} C, {:.0} below its limit", limit - now))
             }
             None if facts.vendor == Vendor::Amd && now >= HOT_AMD => {
                 warning(format!("the hottest sensor is at {now:.0} C, near the limit of AMD's processors"))
-                    .fix(Fix::Person("check fans, air flow and the heat sink".to_owned()))
+                    .person("check fans, air flow and the heat sink")
             }
             None => unknown(format!("the hottest sensor is at {now:.0} C, and has no limit to compare with")),
         }
@@ -417,9 +410,7 @@ fn offline(facts: &Facts) -> Option<Answer> {
             let parameter = format!("maxcpus={count}");
             note(format!("{} are offline: {parameter} is on the command line", cpu_words(&off)))
                 .seen("/proc/cmdline", parameter.as_str())
-                .fix(Fix::KernelParameter(format!(
-                    "remove {parameter}; until the next boot: flyball set online=on"
-                )))
+                .parameter(format!("remove {parameter}; until the next boot: flyball set online=on"))
         } else {
             note(format!("{} are offline", cpu_words(&off))).set(Id::Online, "on")
         }
@@ -443,5 +434,5 @@ fn owners(facts: &Facts) -> Option<Answer> {
         let pid = owner.pid.map_or_else(|| "has left its files".to_owned(), |pid| format!("process {pid}"));
         answer.seen(owner.name, pid)
     });
-    Some(answer.fix(Fix::Person(first.remedy.to_owned())))
+    Some(answer.person(first.remedy))
 }

@@ -7,7 +7,7 @@ use flyball_host::CpuList;
 
 use crate::Id;
 
-use super::{Answer, Check, Facts, Fix, facts::cpu_words, note, ok, unknown, warning};
+use super::{Answer, Check, Facts, facts::cpu_words, note, ok, unknown, warning};
 
 pub(super) const CHECKS: &[Check] = &[
     Check::new(
@@ -69,7 +69,7 @@ fn profile_devices(facts: &Facts) -> Option<Answer> {
         ok("all profile devices have the same profile")
     } else {
         warning("profile devices have different profiles: platform-profile shows custom")
-            .fix(Fix::Person("set one profile for all: flyball set platform-profile=balanced".to_owned()))
+            .person("set one profile for all: flyball set platform-profile=balanced")
     };
     Some(profiles.into_iter().fold(answer, |answer, (path, profile)| answer.seen(path, profile)))
 }
@@ -94,10 +94,7 @@ fn scheduler(facts: &Facts) -> Option<Answer> {
             "{ops} is not known to ask for frequencies: schedutil may keep CPUs at their highest"
         ))
         .seen(path, ops)
-        .fix(Fix::Person(
-            "use the driver's active mode, another governor, or a scheduler that asks for frequencies"
-                .to_owned(),
-        ))
+        .person("use the driver's active mode, another governor, or a scheduler that asks for frequencies")
     } else {
         ok(format!("{ops} and the governor do not contradict each other")).seen(path, ops)
     })
@@ -145,11 +142,11 @@ fn same_processors(facts: &Facts) -> Option<Answer> {
             let seen = |answer: Answer, (kind, cpus): &(String, CpuList)| {
                 answer.seen(format!("{path}, {}", cpu_words(cpus)), kind.clone())
             };
-            Some(kinds.iter().take(4).fold(answer, seen).fix(Fix::Person(
-                "load the newest microcode on all CPUs (an early update, then a boot); different steppings need \
-                 processors of one kind"
-                    .to_owned(),
-            )))
+            Some(kinds.iter().take(4).fold(answer, seen).person(
+                "load the newest microcode on all CPUs (an early update, then a boot); different \
+                        steppings need \
+                 processors of one kind",
+            ))
         }
     }
 }

@@ -8,7 +8,7 @@ use flyball_host::{
 };
 
 use super::{
-    Answer, Check, Facts, Fix, Policy, Unseen, Vendor,
+    Answer, Check, Facts, Policy, Unseen, Vendor,
     facts::{MAX_PERF_PCT, NO_TURBO, cpu_words},
     firmware::first_cpu,
     models, ok, unknown, warning,
@@ -308,7 +308,7 @@ fn registers(facts: &Facts) -> Option<Answer> {
         },
     );
     // The kernel leaves bit 42 as it is when it writes a request.
-    Some(answer.fix(Fix::Person(if by_package {
+    Some(answer.person(if by_package {
         "another program or the firmware set bit 42 of MSR 0x774, which puts the package's request in force: stop \
          it, then clear the bit on every CPU"
             .to_owned()
@@ -317,5 +317,5 @@ fn registers(facts: &Facts) -> Option<Answer> {
             "another program wrote the register: stop it, then set {knob} to another value and back, so that the kernel \
              writes it again"
         )
-    })))
+    }))
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use flyball_host::CpuList;
 
 use super::{
-    Answer, Check, Facts, Fix, Verdict,
+    Answer, Check, Facts, Verdict,
     conflicts::{is_active, same_within_kind},
     facts::{BOOST, NO_TURBO, cpu_words},
     firmware::firmware_turbo,
@@ -168,7 +168,7 @@ fn preferences(facts: &Facts) -> Option<Answer> {
             None => return Some(answer.set(Id::Epp, word)),
         }
     }
-    Some(answer.fix(Fix::Person(format!("flyball set {}", settings.join(" ")))))
+    Some(answer.person(format!("flyball set {}", settings.join(" "))))
 }
 
 fn dynamic_epp(facts: &Facts) -> Option<Answer> {
@@ -178,7 +178,7 @@ fn dynamic_epp(facts: &Facts) -> Option<Answer> {
     Some(if word == "enabled" {
         note("the driver chooses the energy preference itself: one that is set does not stay")
             .seen(path, word)
-            .fix(Fix::Person(format!("to choose the preference yourself: write disabled to {path}")))
+            .person(format!("to choose the preference yourself: write disabled to {path}"))
     } else {
         ok("a preference that is set stays").seen(path, word)
     })

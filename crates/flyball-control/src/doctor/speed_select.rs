@@ -7,7 +7,7 @@ use flyball_sst::{
     model::{self, ClassOfService},
 };
 
-use super::{Answer, Check, Facts, Fix, Vendor, note, ok, unknown, warning};
+use super::{Answer, Check, Facts, Vendor, note, ok, unknown, warning};
 
 pub(super) const CHECKS: &[Check] = &[Check::new(
     "conflict.clos",
@@ -147,12 +147,10 @@ impl Classes {
         // The worst first: one answer per check.
         Some(if !self.disjoint.is_empty() {
             let what = "the class of service and cpufreq's limits exclude each other";
-            with_evidence(warning(format!("CPUs {}: {what}", cpus(&self.disjoint))), &self.disjoint).fix(
-                Fix::Person(
-                    "make them overlap with flyball set min-freq and max-freq, or flyball sst core-power config; or move the \
-                     CPUs to another class"
-                        .to_owned(),
-                ),
+            with_evidence(warning(format!("CPUs {}: {what}", cpus(&self.disjoint))), &self.disjoint).person(
+                "make them overlap with flyball set min-freq and max-freq, or flyball sst \
+                        core-power config; or move the \
+                     CPUs to another class",
             )
         } else if !self.narrower.is_empty() {
             let what = "their class of service is narrower than cpufreq's limits, and takes precedence";

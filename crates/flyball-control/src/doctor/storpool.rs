@@ -92,10 +92,10 @@ fn autonomous_c_state(facts: &Facts) -> Option<Answer> {
                     word(on),
                     word(expected)
                 ))
-                .fix(Fix::Firmware(format!(
+                .firmware(format!(
                     "set CPU C State Control, Autonomous Core C-State to {}",
                     if expected { "Enabled" } else { "Disabled" }
-                )))
+                ))
             };
             answer.seen("MSR 0xe2 bit 16", if on { "1" } else { "0" })
         }
