@@ -226,9 +226,6 @@ pub fn write_line(mut to: impl Write, message: &impl Serialize, most: u64) -> io
 
 /// Writes a line of the service. An answer that is too long becomes a refusal: what callers bring
 /// about must not end the connection of all of them.
-///
-/// # Errors
-/// Fails like [`write_line`].
 pub(crate) fn write_tell(to: impl Write + Copy, tell: &Tell) -> io::Result<()> {
     match (write_line(to, tell, MAX_REPORTED), tell) {
         (Err(error), Tell::Answer { id, .. }) if error.kind() == io::ErrorKind::FileTooLarge => {

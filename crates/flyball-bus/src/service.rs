@@ -76,10 +76,8 @@ struct Running {
     serves: bool,
 }
 
-/// The options of a [`Bus`].
 #[derive(Debug, Clone)]
 pub struct BusOptions {
-    /// The bus's socket.
     pub socket: PathBuf,
     /// Serve the desktop's power profiles too.
     pub desktop: bool,

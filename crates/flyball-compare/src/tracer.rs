@@ -60,9 +60,6 @@ pub struct RoundTraces {
 
 impl RoundTraces {
     /// Refuses a machine that cannot be traced, before anything is written.
-    ///
-    /// # Errors
-    /// See [`NotTraceable`].
     pub fn check(host: &dyn Host) -> Result<(), NotTraceable> {
         let tracefs = host.tracefs().map_err(|error| match error.errno {
             Errno::NOSYS => NotTraceable::Files,

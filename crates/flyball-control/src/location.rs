@@ -116,9 +116,6 @@ impl Location {
     }
 
     /// Writes the content from before a change. A user's knob may have another command for that.
-    ///
-    /// # Errors
-    /// Same as [`Location::write`].
     pub fn restore(&self, host: &dyn Host, content: &[u8]) -> Result<(), HostError> {
         match self {
             Location::Command(knob) => knob.restore(host, content),

@@ -201,9 +201,6 @@ pub fn plan(snapshot: &Snapshot, intent: &Intent) -> Result<Plan, PlanError> {
 
 /// Returns a plan and the intent that it carries out: without the optional settings that the
 /// machine cannot have, and with the first value of each list that it accepts.
-///
-/// # Errors
-/// Those of [`plan()`].
 pub fn plan_and_choice(snapshot: &Snapshot, intent: &Intent) -> Result<(Plan, Intent), PlanError> {
     choice::choose(intent, snapshot, |intent| with_rules(snapshot, intent, Rules::All))
 }

@@ -294,9 +294,6 @@ impl Snapshot {
     }
 
     /// Returns the value of `knob` at `place`, if there is one.
-    ///
-    /// # Errors
-    /// Same as [`Snapshot::read`].
     pub fn value(&self, knob: Id, place: &Place) -> Result<Option<Value>, ReadError> {
         Ok(match self.read(knob, place)? {
             Reading::Value { value, .. } => Some(value),

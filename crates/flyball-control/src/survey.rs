@@ -25,7 +25,6 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Returns the value, if there is one.
     pub fn value(&self) -> Option<&Value> {
         match self {
             Outcome::Value(value) => Some(value),

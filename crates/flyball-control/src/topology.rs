@@ -262,7 +262,6 @@ impl Topology {
         Ok(())
     }
 
-    /// Returns the packages and their CPUs.
     pub fn packages(&self) -> BTreeMap<u32, CpuList> {
         self.grouped(|cpu| cpu.package)
     }

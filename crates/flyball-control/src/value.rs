@@ -59,7 +59,6 @@ impl Value {
         Plain(self)
     }
 
-    /// Returns the frequency, if it is one.
     pub fn frequency(&self) -> Option<KiloHertz> {
         match self {
             Value::Frequency(frequency) => Some(*frequency),
@@ -67,7 +66,6 @@ impl Value {
         }
     }
 
-    /// Returns the word, if it is one.
     pub fn word(&self) -> Option<&str> {
         match self {
             Value::Word(word) => Some(word),
@@ -178,10 +176,8 @@ impl fmt::Display for Value {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reading {
-    /// It has a value.
     Value {
         value: Value,
-        /// The location from which it was read.
         source: Location,
     },
     /// This machine, or this place of it, does not have it.
@@ -189,7 +185,6 @@ pub enum Reading {
 }
 
 impl Reading {
-    /// Returns the value, if there is one.
     pub fn value(&self) -> Option<&Value> {
         match self {
             Reading::Value { value, .. } => Some(value),

@@ -21,15 +21,11 @@ impl Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Set {
     Default,
-    /// `--why`
     Why,
-    /// `--wakes`
     Wakes,
-    /// `--per-cpu`
     PerCpu,
     /// `--node`: node_exporter's own names.
     Node,
-    /// `--node --per-cpu`
     NodePerCpu,
 }
 

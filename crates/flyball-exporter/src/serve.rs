@@ -26,7 +26,6 @@ const WARM_UP: u8 = 3;
 /// Bytes of its report: a hundred times a long one.
 const MAX_REPORT: usize = 4 << 20;
 
-/// How to ask the doctor.
 #[derive(Clone, Copy)]
 pub struct AskDoctor<'a> {
     /// Makes the command whose output is its report.

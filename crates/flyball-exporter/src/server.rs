@@ -47,7 +47,6 @@ const TEXT: &str = "text/plain; charset=utf-8";
 
 /// Content of the server's answers.
 pub trait Handler {
-    /// The metrics for a client.
     fn metrics(&mut self, client: &str, format: Format) -> String;
 
     /// Descriptors to wait for besides those of clients.
@@ -58,7 +57,6 @@ pub trait Handler {
     fn tick(&mut self) -> Option<Option<Duration>>;
 }
 
-/// The server.
 #[derive(Debug)]
 pub struct Server {
     listeners: Vec<Listener>,

@@ -37,9 +37,6 @@ pub fn open_input(path: &Path) -> io::Result<File> {
 }
 
 /// Reads a file that [`open_input`] opens.
-///
-/// # Errors
-/// Fails like [`open_input`] and [`read_bounded`].
 pub fn read_input(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     read_bounded(open_input(path)?, most)
 }

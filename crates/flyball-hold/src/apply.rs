@@ -281,9 +281,6 @@ pub struct Preview {
 }
 
 /// Says what [`bring_about`] would do; it needs no lock and writes nothing.
-///
-/// # Errors
-/// As [`bring_about`].
 pub fn preview(
     host: &dyn Host,
     state: &StateDir,

@@ -162,7 +162,6 @@ pub struct Rehearsal<'h> {
     service: Service<'h>,
     facts: Facts,
     since: Duration,
-    /// Of the rehearsal.
     now: Duration,
     /// Minutes of the day when the rehearsal began.
     began: u32,

@@ -85,9 +85,6 @@ pub trait Process: Send + std::fmt::Debug {
     fn wait(&mut self, limit: Duration) -> io::Result<Option<Ended>>;
 
     /// Ends it, with everything that it started, by force after `patience`.
-    ///
-    /// # Errors
-    /// Same as [`Process::wait`].
     fn stop(self: Box<Self>, patience: Duration) -> io::Result<Ended>;
 
     /// Returns the number of its process; `None` for the model of a workload.

@@ -119,9 +119,6 @@ impl CommandKnob {
     }
 
     /// Sets a value that [`CommandKnob::read`] returned earlier.
-    ///
-    /// # Errors
-    /// Same as [`CommandKnob::write`].
     pub fn restore(&self, host: &dyn Host, value: &[u8]) -> Result<(), HostError> {
         self.set(host, self.restore.as_ref().unwrap_or(&self.write), value)
     }

@@ -86,7 +86,6 @@ impl CpuList {
         all
     }
 
-    /// Adds all CPUs of `other`.
     pub fn add(&mut self, other: &CpuList) {
         if self.0.len() < other.0.len() {
             self.0.resize(other.0.len(), 0);

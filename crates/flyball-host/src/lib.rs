@@ -175,9 +175,6 @@ pub trait Host: Send + Sync {
 
     /// Opens counters of one CPU that are read together, with one interrupt of that CPU. Each is
     /// given as the PMU's type number and the event. Only a live machine has these.
-    ///
-    /// # Errors
-    /// Same as [`Host::event_counter`].
     fn event_group(&self, events: &[(u32, u64)], cpu: u32) -> Result<Box<dyn EventGroup>, HostError> {
         let name = format!("{} events of CPU {cpu}", events.len());
         Err(HostError::new(Op::Read, name, Errno::NOSYS))
@@ -186,9 +183,6 @@ pub trait Host: Send + Sync {
     /// Opens counters of the programs that this thread starts from now on, and of everything that
     /// these start. Each is given as the PMU's type number and the event. They count together or
     /// not at all. Only a live machine has these.
-    ///
-    /// # Errors
-    /// Same as [`Host::event_counter`].
     fn program_counters(&self, events: &[(u32, u64)]) -> Result<Box<dyn ProgramCounters>, HostError> {
         let name = format!("{} events of programs", events.len());
         Err(HostError::new(Op::Read, name, Errno::NOSYS))

@@ -20,9 +20,6 @@ pub struct Plain {
 
 impl Plain {
     /// Opens the machine at `root`, which must hold `sys`.
-    ///
-    /// # Errors
-    /// Same as [`Recorded::open`].
     pub fn open(root: impl Into<PathBuf>) -> Result<Plain, HostError> {
         Ok(Plain { recorded: Recorded::open(root)? })
     }

@@ -122,7 +122,6 @@ impl Watch {
         Ok(())
     }
 
-    /// Watches a directory.
     pub fn files(&mut self, directory: &Path) -> io::Result<()> {
         self.files = Some(Files::of(directory)?);
         Ok(())

@@ -49,7 +49,6 @@ use crate::{
     stats,
 };
 
-/// Makes the report.
 pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
     let all = rounds;
     let rounds = &*cases::common(all);

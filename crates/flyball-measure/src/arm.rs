@@ -194,9 +194,6 @@ impl Arm {
     }
 
     /// The arms of a comparison of settings: at least two, each with a name of its own.
-    ///
-    /// # Errors
-    /// As [`Arm::from_words`] and [`Arm::check_all`].
     pub fn all(arms: &[String], matrix: &[String], knobs: &[CommandKnob]) -> Result<Vec<Arm>, ArmError> {
         let all = Arm::from_words(arms, matrix, knobs)?;
         Arm::check_all(&all)?;

@@ -33,9 +33,6 @@ impl HookRunner {
     }
 
     /// Runs one hook of an arm; `None` if there is none. A build finds `seed` in FLYBALL_SEED.
-    ///
-    /// # Errors
-    /// As [`Workload::run`].
     pub fn run(
         &self,
         hook: Hook,

@@ -434,9 +434,6 @@ impl RunDirectory {
 
     /// Makes a new one at `path`, or at `path-2`, `path-3` and so on if that exists: two
     /// comparisons may start in one second.
-    ///
-    /// # Errors
-    /// As [`RunDirectory::create`].
     pub fn create_numbered(
         path: &Path,
         manifest: Manifest,
@@ -573,9 +570,6 @@ impl RunDirectory {
     }
 
     /// Flushes the rounds to disk.
-    ///
-    /// # Errors
-    /// As [`RunDirectory::append`].
     pub fn flush(&self) -> Result<(), RecordError> {
         let flushed = self.log.as_ref().map_or(Ok(()), File::sync_data);
         flushed.map_err(|cause| RecordError::Io {

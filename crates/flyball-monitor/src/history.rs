@@ -33,9 +33,6 @@ pub trait Timeline {
     fn sample(&mut self, number: u64) -> Result<Option<Sample>, FileError>;
 
     /// The number of the last sample that is not later than a time (ns since 1970), or the first.
-    ///
-    /// # Errors
-    /// The errors of [`Timeline::sample`].
     fn at(&mut self, wall: u64) -> Result<u64, FileError>;
 }
 

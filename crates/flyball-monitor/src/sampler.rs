@@ -107,7 +107,6 @@ const BELOW: f64 = 0.98;
 /// How long the first sample waits between two looks, to learn which CPUs run.
 const FIRST_LOOK: Duration = Duration::from_millis(20);
 
-/// Files of one CPU.
 pub(crate) struct CpuFiles {
     number: u32,
     idle: Vec<KeptAttribute>,

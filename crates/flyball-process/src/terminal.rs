@@ -47,7 +47,6 @@ impl std::fmt::Display for Mark {
     }
 }
 
-/// Returns whether `char` is one of [`Mark`].
 pub fn is_mark(char: char) -> bool {
     Mark::rendition(char).is_some()
 }

@@ -44,7 +44,6 @@ pub enum DatasetError {
     Locked { path: PathBuf },
 }
 
-/// A dataset.
 #[derive(Debug)]
 pub struct Dataset {
     path: PathBuf,
@@ -127,9 +126,6 @@ impl Dataset {
     }
 
     /// Adds an input with the next ones; [`Dataset::flush`] writes the last.
-    ///
-    /// # Errors
-    /// As [`Dataset::flush`].
     pub fn add(&mut self, input: Input) -> Result<Added, DatasetError> {
         self.cells += input.rows.iter().map(Vec::len).sum::<usize>();
         self.waiting.push(input);

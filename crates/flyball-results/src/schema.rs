@@ -97,7 +97,6 @@ const SETTINGS: [Column; 4] = [
 ];
 
 impl Kind {
-    /// All kinds.
     pub const ALL: [Kind; 3] = [Kind::Rounds, Kind::Findings, Kind::Settings];
 
     /// Its name, as in `kind=rounds`.

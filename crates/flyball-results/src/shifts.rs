@@ -30,7 +30,6 @@ const LEAST_RUNS: usize = 10;
 #[derive(Debug, Clone)]
 pub struct Question {
     pub pick: Pick,
-    /// Only this benchmark.
     pub benchmark: Option<String>,
     pub confidence: f64,
     /// Threads that search.

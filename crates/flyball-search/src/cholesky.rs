@@ -72,7 +72,6 @@ impl Cholesky {
         x
     }
 
-    /// The diagonal of A's inverse.
     pub(crate) fn inverse_diagonal(&self) -> Vec<f64> {
         // A^-1 = L^-T L^-1: entry (i, i) is the squared length of column i of L^-1.
         let mut diagonal = vec![0.0; self.size];

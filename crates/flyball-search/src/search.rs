@@ -35,7 +35,6 @@ pub enum Bound {
     Absolute(f64),
 }
 
-/// One round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Round {
     pub arm: usize,
@@ -84,7 +83,6 @@ pub struct Search {
     seed: u64,
     blocks: usize,
     rounds: Vec<(usize, Round)>,
-    /// Rounds of an earlier search.
     earlier: Vec<(usize, Round)>,
     /// With these: the same search without them, which must nearly agree at the end.
     alone: Option<Box<Search>>,

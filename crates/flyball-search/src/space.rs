@@ -7,7 +7,6 @@ pub struct Factor {
     pub levels: Levels,
 }
 
-/// The levels of a factor.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Levels {
     /// Positions on a line, in any unit: neighbours are expected to behave similarly. Frequencies,

@@ -430,7 +430,6 @@ pub enum InterfaceSpec {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum ClockDomain {
-    /// Each core its own.
     #[default]
     Core,
     /// All cores of a package: the highest request of an active core.
@@ -560,7 +559,6 @@ impl Default for AutonomousSpec {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// Each CPU its own.
     #[default]
     Cpu,
     /// One per core.
@@ -728,7 +726,6 @@ impl MachineSpec {
             .map_err(|error| SpecError { machine: self.name.clone(), fault: SpecFault::NotWritable(error) })
     }
 
-    /// CPUs of the machine.
     pub fn cpus(&self) -> usize {
         let die: u64 = self.core.iter().map(|c| u64::from(c.count) * u64::from(c.threads)).sum();
         (die * u64::from(self.topology.dies) * u64::from(self.topology.packages)).min(1 << 20) as usize

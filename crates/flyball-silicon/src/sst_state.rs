@@ -149,7 +149,6 @@ impl SstState {
         self.spec.domain.get(domain).map_or(&self.spec.level, |own| &own.level)
     }
 
-    /// The level that a domain is at.
     pub(crate) fn level(&self, domain: usize) -> &SstLevelSpec {
         let levels = self.levels(domain);
         &levels[self.domains[domain].at.min(levels.len() - 1)]

@@ -35,7 +35,6 @@ pub(crate) struct Cppc {
 /// How a kernel reaches the CPPC registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CppcAccess {
-    /// There are none.
     None,
     /// AMD's model-specific registers (CPU flag cppc).
     Msr,

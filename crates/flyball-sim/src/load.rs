@@ -20,7 +20,6 @@ pub struct Step<'a> {
     pub idle: &'a [u8],
 }
 
-/// The work of one CPU in a step.
 #[derive(Debug, Clone, Copy)]
 pub struct CpuWork {
     /// Busy time, wake-ups and intensity. The idle state in it is not used: cpuidle chooses from

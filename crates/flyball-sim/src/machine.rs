@@ -51,7 +51,6 @@ impl std::fmt::Debug for SimMachine {
 }
 
 impl SimMachine {
-    /// Boots a machine.
     pub fn boot(spec: MachineSpec, kernel: Kernel, boot: Boot, seed: u64) -> Result<SimMachine, SpecError> {
         Ok(SimMachine::of(World::boot(spec, kernel, boot, seed)?))
     }
@@ -380,9 +379,6 @@ impl SimMachine {
     }
 
     /// Reads a whole file.
-    ///
-    /// # Errors
-    /// Fails like [`SimMachine::read_into`].
     pub fn read(&mut self, path: &str) -> Answer<Vec<u8>> {
         let mut buffer = Vec::with_capacity(64);
         self.read_into(path, &mut buffer)?;

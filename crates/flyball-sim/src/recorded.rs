@@ -13,7 +13,6 @@ use crate::text::read_cpu_list;
 
 /// The recording of a machine. Paths have no leading slash.
 pub trait Recording {
-    /// Returns the recording's name.
     fn name(&self) -> String;
 
     /// The content of a file, if it was recorded.

@@ -98,9 +98,6 @@ impl Layout {
 
     /// Reads a setting. Without a driver it is what the registers held when the layout was read:
     /// parsing the dump again for each setting takes longer than all other files of a snapshot.
-    ///
-    /// # Errors
-    /// Returns the error of [`Setting::read`].
     pub fn read_setting(&self, host: &dyn Host, setting: &Setting) -> Result<String, HostError> {
         match &self.dump {
             Some(dump) if setting.via == Via::Dump => setting.read_through(host, Some(dump.as_ref())),

@@ -199,7 +199,6 @@ pub fn level_numbers(access: &dyn Access, domain: &Domain) -> Result<Vec<u8>, Ho
     Ok((0..=highest).filter(|&level| access.features(&domain.place, level).is_ok()).collect())
 }
 
-/// A class of service of a domain.
 pub fn class(access: &dyn Access, domain: &Domain, number: u8) -> Result<ClassOfService, HostError> {
     let Clos { min, max, epp, weight, .. } = access.clos(&domain.place, number)?;
     Ok(ClassOfService {

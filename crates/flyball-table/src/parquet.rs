@@ -174,7 +174,6 @@ pub struct Words {
 }
 
 impl Words {
-    /// The number of a text.
     pub fn number(&mut self, text: &str) -> u32 {
         if let Some(number) = self.numbers.get(text) {
             return *number;
@@ -186,7 +185,6 @@ impl Words {
         number
     }
 
-    /// The text of a number.
     pub fn text(&self, number: u32) -> &str {
         self.list.get(number as usize).map_or("", |word| word)
     }

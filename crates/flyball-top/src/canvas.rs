@@ -145,7 +145,6 @@ impl Canvas<'_> {
         }
     }
 
-    /// A row of it.
     pub(crate) fn row(
         &mut self,
         y: usize,

@@ -115,7 +115,6 @@ pub const KEYS: &[Row] = rows! {
     "Ctrl-L" [Ctrl('l')] Redraw "draw the whole screen again";
 };
 
-/// Returns the action of a key.
 pub fn action(key: Key) -> Option<Action> {
     KEYS.iter().find(|row| row.keys.contains(&key)).map(|row| row.action)
 }

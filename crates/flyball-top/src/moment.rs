@@ -18,7 +18,6 @@ pub struct Reason {
     pub is_throttle: bool,
 }
 
-/// One moment.
 #[derive(Debug, Clone)]
 pub struct Moment {
     /// The number of its sample.

@@ -24,7 +24,6 @@ use crate::{
 pub enum Ended {
     /// By a key.
     Quit,
-    /// By a signal.
     Signal,
     /// After the number of samples that was asked for.
     Done,

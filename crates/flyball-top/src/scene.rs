@@ -46,6 +46,5 @@ pub struct Drawn {
     pub wakes: bool,
     /// The CPUs before and after the one that is shown alone.
     pub neighbours: (Option<u32>, Option<u32>),
-    /// Pages of the help.
     pub help_pages: usize,
 }

@@ -31,9 +31,6 @@ pub trait Source {
     fn record(&mut self) -> Result<Recording, SourceError>;
 
     /// Writes a view as text to a file, whose path it returns.
-    ///
-    /// # Errors
-    /// See [`Source::record`].
     fn export(&mut self, text: &str) -> Result<PathBuf, SourceError>;
 }
 

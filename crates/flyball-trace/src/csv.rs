@@ -63,7 +63,6 @@ impl CsvFiles {
         })
     }
 
-    /// Adds one record.
     #[inline]
     pub fn add(&mut self, record: &Record) -> Result<(), TraceError> {
         let Some(CsvRow { cpu, header, row }) = self.rows.row(record) else { return Ok(()) };

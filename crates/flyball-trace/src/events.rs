@@ -46,7 +46,6 @@ pub enum Role {
 pub struct EventRow {
     /// The directory below events/.
     pub system: &'static str,
-    /// The event's name.
     pub name: &'static str,
     /// The purpose for which the event is recorded.
     pub role: Role,

@@ -31,7 +31,6 @@ pub enum Shape {
 /// One field of a record.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Field {
-    /// The field's name.
     pub name: String,
     /// The type as the kernel spells it, without the name.
     pub declared: String,
@@ -106,7 +105,6 @@ pub(crate) fn integer(bytes: &[u8], offset: usize, size: usize, signed: bool) ->
 pub struct EventFormat {
     /// The group, `power` in `events/power/cpu_idle`; empty if the file's place is not known.
     pub system: String,
-    /// The event's name.
     pub name: String,
     /// `common_type` of its records. Differs from boot to boot.
     pub id: u16,

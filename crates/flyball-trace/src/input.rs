@@ -164,9 +164,6 @@ impl Trace {
     /// Opens a trace that comes through a pipe, called `path` in messages. A trace.dat is first
     /// stored in a nameless temporary file, because its parts must be read in another order than
     /// they come.
-    ///
-    /// # Errors
-    /// Fails like [`Trace::open`].
     pub fn from_reader(mut reader: Box<dyn Read + Send>, path: &Path) -> Result<Trace, TraceError> {
         let mut start = Vec::new();
         let failed = |error| TraceError::io("read", path, error);
@@ -222,7 +219,6 @@ impl Trace {
         Ok(Trace { content: Content::Text(reader), name })
     }
 
-    /// How the trace is stored.
     pub fn stored(&self) -> Stored {
         match self.content {
             Content::Dat(_) => Stored::TraceDat,
@@ -263,9 +259,6 @@ impl Trace {
 impl Trace {
     /// Reads the trace like [`Trace::read`], but one record at a time, each with its details beyond
     /// the event. Use it to show records.
-    ///
-    /// # Errors
-    /// Fails like [`Trace::read`].
     pub fn read_details(
         self,
         options: &TextOptions,
@@ -338,9 +331,6 @@ fn raw_file(source: Source, raw: RawDescription) -> TraceFile {
 }
 
 /// Reads the buffers of a trace.dat file, one after the other, each in the order of time.
-///
-/// # Errors
-/// Fails like [`Trace::read`].
 pub fn read_file(
     file: &TraceFile,
     names: &Arc<Names>,

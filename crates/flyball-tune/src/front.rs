@@ -205,7 +205,6 @@ impl Blocks for FrontBlocks<'_> {
 }
 
 impl FrontFound {
-    /// Its pictures.
     pub fn pictures(&self, manifest: &Manifest) -> crate::Pictures {
         draw::pictures(self, manifest)
     }

@@ -105,9 +105,6 @@ impl Record {
     }
 
     /// Reads the record of a run directory.
-    ///
-    /// # Errors
-    /// See [`RecordFileError`].
     pub fn read(directory: &RunDirectory) -> Result<Record, RecordFileError> {
         let path = directory.path().join(FILE);
         let bytes = flyball_files::Dir::open(directory.path())

@@ -198,7 +198,6 @@ impl Searched {
         self.factors.iter().map(level).collect()
     }
 
-    /// For the search.
     pub(crate) fn space(&self) -> Result<Space, SpaceError> {
         let factors: Vec<Factor> = self
             .factors
@@ -265,7 +264,6 @@ impl<'a> Candidates<'a> {
         }))
     }
 
-    /// The user's knob of this name.
     fn knob(&self, name: &str) -> Option<&UserKnob> {
         self.knobs.iter().find(|knob| knob.commands.name == name)
     }

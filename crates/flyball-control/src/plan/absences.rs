@@ -175,7 +175,6 @@ pub(super) fn place(place: &Place) -> String {
     }
 }
 
-/// Returns the remedy, if there is one.
 fn remedy(snapshot: &Snapshot, knob: Id) -> Result<Option<Remedy>, ReadError> {
     Ok(match knob {
         Id::Epp => preference(snapshot)?,

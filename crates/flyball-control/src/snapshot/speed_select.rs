@@ -177,7 +177,6 @@ impl Snapshot {
             .unwrap_or_default())
     }
 
-    /// Returns the places of all power domains.
     pub(crate) fn power_domain_places(&self) -> &[Place] {
         self.places_in(Scope::PowerDomain)
     }

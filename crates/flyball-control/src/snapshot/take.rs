@@ -42,17 +42,11 @@ pub struct Request<'a> {
 
 impl Snapshot {
     /// Reads only the topology of the machine behind `host`.
-    ///
-    /// # Errors
-    /// See [`Topology::inspect`].
     pub fn begin(host: &dyn Host) -> Result<Snapshot, ReadError> {
         Ok(Snapshot::of(host.name(), host.kind(), Topology::inspect(host)?))
     }
 
     /// Reads the level-3 caches into the topology.
-    ///
-    /// # Errors
-    /// See [`Topology::read_caches`].
     pub fn take_caches(&mut self, host: &dyn Host) -> Result<(), ReadError> {
         self.topology.read_caches(host)
     }
@@ -91,9 +85,6 @@ impl Snapshot {
     }
 
     /// Takes every place of `knobs`.
-    ///
-    /// # Errors
-    /// Same as [`Snapshot::for_intent`].
     pub fn of_knobs(host: &dyn Host, knobs: &[Id]) -> Result<Snapshot, ReadError> {
         let mut snapshot = Snapshot::begin(host)?;
         snapshot.take(host, &Request { knobs, to_plan: true, ..Request::default() });

@@ -35,9 +35,6 @@ impl Topology {
     }
 
     /// Reads the level-3 caches: two files for each.
-    ///
-    /// # Errors
-    /// Same as [`Topology::read_for`].
     pub fn read_caches(&mut self, host: &dyn Host) -> Result<(), ReadError> {
         let mut caches: Vec<LastCache> = Vec::new();
         for cpu in self.online.iter() {

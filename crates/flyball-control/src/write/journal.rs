@@ -310,7 +310,6 @@ impl Journal {
         Ok(())
     }
 
-    /// Returns the journal's contents.
     pub fn contents(&self) -> &Contents {
         &self.contents
     }

@@ -66,7 +66,6 @@ impl StateDir {
         &self.path
     }
 
-    /// Returns the journal's path.
     pub fn journal(&self) -> PathBuf {
         self.path.join("journal")
     }

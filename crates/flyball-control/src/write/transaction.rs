@@ -135,9 +135,6 @@ impl<'h> Transaction<'h> {
 
     /// Takes the machine for these holds, for a caller that has the lock. Keeps the settings of an
     /// earlier transaction that was killed, since the holds want them.
-    ///
-    /// # Errors
-    /// Same as [`Transaction::begin`].
     pub fn begin_holds(
         host: &'h dyn Host,
         state: &StateDir,
@@ -223,18 +220,12 @@ impl<'h> Transaction<'h> {
     /// Applies an intent to the machine as it is now, and returns the outcome of every change. If
     /// that fails, or `interrupted` returns true between two groups of writes, everything since the
     /// transaction began is restored.
-    ///
-    /// # Errors
-    /// See [`ApplyError`].
     pub fn apply(&mut self, intent: &Intent, interrupted: &dyn Fn() -> bool) -> Result<Applied, ApplyError> {
         self.apply_planned(intent, None, interrupted)
     }
 
     /// Does what [`apply`](Self::apply) does, beginning with a plan that was made under this
     /// transaction's lock, if it has written nothing since.
-    ///
-    /// # Errors
-    /// See [`ApplyError`].
     pub fn apply_planned(
         &mut self,
         intent: &Intent,

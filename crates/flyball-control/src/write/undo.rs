@@ -24,7 +24,6 @@ pub fn boot_id(host: &dyn Host) -> Option<String> {
 pub enum Scope {
     /// All of this boot, back to the state before flyball's first write.
     All,
-    /// The last one only.
     Last,
     /// The one that was left open, if there is one, as a guardian does. Committed settings stay.
     Open,
@@ -71,9 +70,6 @@ pub fn restore(
 
 /// Drops these transactions without restoring anything, for settings whose device or driver is gone
 /// for good, so that they could never be undone as a whole.
-///
-/// # Errors
-/// Same as [`restore`].
 pub fn forget(
     host: &dyn Host,
     state: &StateDir,

@@ -24,7 +24,6 @@ struct Track {
     /// Whether it is met at the moment, and since when that is so.
     is_met: bool,
     since: Duration,
-    /// Whether it counts.
     counts: bool,
 }
 

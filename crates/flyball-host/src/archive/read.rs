@@ -46,9 +46,6 @@ impl Archive {
     }
 
     /// Reads an archive from its bytes; `name` is for messages.
-    ///
-    /// # Errors
-    /// Same as [`Archive::open`].
     pub fn read(name: &str, packed: impl io::BufRead) -> Result<Archive, ArchiveError> {
         let content = |why: String| ArchiveError::Content(name.to_owned(), why);
         let mut machine = Archive::empty(name);

@@ -106,7 +106,6 @@ pub struct Mailbox {
     pub cpu: u32,
     /// Command, e.g. 0x7F for CONFIG_TDP.
     pub command: u16,
-    /// Sub-command.
     pub sub_command: u16,
     /// Parameter that goes into the interface register with the command.
     pub parameter: u32,

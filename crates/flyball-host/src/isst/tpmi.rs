@@ -221,7 +221,6 @@ impl Level {
 pub struct PerfLevels {
     /// The domain asked.
     pub domain: Domain,
-    /// The highest level.
     pub highest: u8,
     /// Revision of the register block.
     pub revision: u8,

@@ -343,7 +343,6 @@ fn notes(report: &FleetReport) -> Vec<String> {
     notes
 }
 
-/// The report as one page.
 pub fn fleet_page(report: &FleetReport) -> Page {
     let mut page = Page::new(format!("flyball fleet: {}", one_line(report.experiment.workload.clone())));
     if report.simulated() > 0 {

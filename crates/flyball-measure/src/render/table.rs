@@ -122,7 +122,6 @@ pub(super) fn constants(report: &Report) -> Option<String> {
     (!words.is_empty()).then(|| format!("all arms: {}", words.join(", ")))
 }
 
-/// The medians of each arm.
 pub(super) fn medians<P: Painter + Copy>(report: &Report, arms: &Arms, screen: Screen<P>) -> String {
     let (_, different) = columns_of(report);
     let mut out = tables(arms, different, report.arms.len(), screen);

@@ -21,7 +21,6 @@ impl Columns {
         ["des-perf", "freq", "load", "performance", "energy", "performance per watt"];
     /// The column of performance or time.
     pub const PERFORMANCE: usize = 3;
-    /// The column of energy.
     pub const ENERGY: usize = 4;
     /// The column of performance per watt.
     pub const PER_WATT: usize = 5;

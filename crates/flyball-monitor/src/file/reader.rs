@@ -292,9 +292,6 @@ impl<R: Read + Seek> Recording<R> {
 
     /// Which sample was current at a time (ns since 1970): the last one that is not later, or the
     /// first.
-    ///
-    /// # Errors
-    /// The errors of [`Recording::sample`].
     pub fn index_at(&mut self, wall: u64) -> Result<u64, FileError> {
         // Not by bisection: the wall clock may have been set back, and a day's heads are 5,400.
         let Some(chunk) = self.chunks.iter().rposition(|chunk| chunk.first <= wall) else { return Ok(0) };

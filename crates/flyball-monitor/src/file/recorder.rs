@@ -145,9 +145,6 @@ pub struct Recorder {
 
 impl Recorder {
     /// Begins a recording, or goes on with one of the same machine.
-    ///
-    /// # Errors
-    /// See [`RecordError`].
     pub fn open(
         path: &Path,
         layout: &Layout,
@@ -334,9 +331,6 @@ impl Recorder {
     }
 
     /// Writes what is waiting. Dropping a recorder loses up to a chunk.
-    ///
-    /// # Errors
-    /// See [`RecordError`].
     pub fn finish(mut self) -> Result<(), RecordError> {
         self.flush()?;
         let Some(writer) = self.writer.take() else { return Ok(()) };

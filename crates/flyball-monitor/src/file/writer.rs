@@ -67,9 +67,6 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes what is waiting as a chunk: at the end, and before a file is left for the next.
-    ///
-    /// # Errors
-    /// The errors of [`Writer::add`].
     pub fn flush(&mut self) -> io::Result<()> {
         let (Some(first), Some(last)) = (self.waiting.first(), self.waiting.last()) else { return Ok(()) };
         let content = pack(&self.waiting, self.values);

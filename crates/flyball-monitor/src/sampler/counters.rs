@@ -59,7 +59,6 @@ impl Source {
         matches!(self, Source::None)
     }
 
-    /// The quantities that it has.
     pub(super) fn quantities(&self) -> Vec<Quantity> {
         match self {
             Source::Group(events) => events.iter().map(|event| event.0).collect(),

@@ -305,9 +305,6 @@ impl Silicon {
     }
 
     /// The PUNIT's MSR-like identity of a CPU, for GET_PHY_ID.
-    ///
-    /// # Errors
-    /// Fails like [`Silicon::read_msr`].
     pub fn punit_cpu(&self, cpu: usize) -> Result<u64, Fault> {
         self.read_msr(cpu, crate::msr::PM_LOGICAL_ID)
             .or_else(|_| self.read_msr(cpu, crate::msr::THREAD_ID_INFO))

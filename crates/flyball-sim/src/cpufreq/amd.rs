@@ -238,7 +238,6 @@ fn set_boost(platform: &mut Platform, policy: &mut Policy, on: bool) -> Answer {
     Ok(())
 }
 
-/// The levels of the policy's limits.
 fn limit_levels(platform: &Platform, caps: &Caps, policy: &Policy) -> (u8, u8) {
     if platform.since(Kernel::V6_18) {
         return (caps.perf(policy.min), caps.perf(policy.max));

@@ -279,7 +279,6 @@ impl Engine {
         ghz * share
     }
 
-    /// One task's step.
     fn run(&mut self, task: &mut Task, g: &Group, step: &Step<'_>, work: &mut [CpuWork]) {
         let span = step.span_ns as f64;
         // Tasks of these groups may begin a turn on another CPU.

@@ -60,9 +60,6 @@ impl TraceFile {
     }
 
     /// Reads the metadata of `source`.
-    ///
-    /// # Errors
-    /// Fails like [`TraceFile::open`].
     pub fn read(source: Source) -> Result<TraceFile, TraceError> {
         let mut cursor = source.cursor(0, None);
         if cursor.bytes(10, "the file's first bytes")? != MAGIC {

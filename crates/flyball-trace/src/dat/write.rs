@@ -59,7 +59,6 @@ pub struct Description {
 #[derive(Debug)]
 pub struct CpuInput {
     pub cpu: u32,
-    /// Where the pages are.
     pub pages: File,
     /// Bytes of pages.
     pub size: u64,

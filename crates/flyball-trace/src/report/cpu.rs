@@ -101,7 +101,6 @@ pub struct CpuReport {
     pub levels: Vec<LevelTime>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub idle: Vec<IdleReport>,
-    /// cpu_frequency events.
     pub frequency_events: u64,
     /// cpu_frequency_limits events.
     pub limits_events: u64,
