@@ -426,13 +426,18 @@ impl Planner<'_> {
     fn read_and_resolve(&mut self) -> Result<(), PlanError> {
         for want in self.wants.values_mut() {
             want.now = self.snapshot.value(want.knob, &want.place)?;
-            want.value = match self.snapshot.resolve(want.knob, &want.place, &want.wanted) {
+        }
+        for key in self.wants.keys().cloned().collect::<Vec<_>>() {
+            let value = match self.resolve(&self.wants[&key]) {
                 // Any other refusal is judged in `change`, once it is known what changes before the
                 // setting's turn. A knob that the snapshot lacks is a mistake in `judged_by`, and
                 // must not pass for an absent one.
                 Err(ResolveError::Read(error @ ReadError::NotTaken(_))) => return Err(error.into()),
-                resolved => resolved.ok(),
+                resolved => resolved.ok().flatten(),
             };
+            if let Some(want) = self.wants.get_mut(&key) {
+                want.value = value;
+            }
         }
         Ok(self.widen_uncore_entries()?)
     }

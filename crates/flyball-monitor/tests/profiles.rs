@@ -13,6 +13,7 @@ use std::{
 use flyball_control::{
     Id, Intent, Request, Snapshot, Value,
     doctor::{self, Report, Verdict},
+    plan::{Plan, plan},
     profile::Profile,
     write::{
         journal::{Journal, Purpose},
@@ -305,6 +306,82 @@ fn no_profile_keeps_another_from_its_promise() {
         }
     }
     assert!(wrong.is_empty(), "{} of the pairs:\n{wrong:#?}", wrong.len());
+}
+
+/// Settings that switch turbo off or limit it, and settings after which it is back.
+const WITHOUT_TURBO: [&str; 5] =
+    ["benchmark", "realtime", "turbo=off", "turbo=off min-freq=max max-freq=75%", "turbo=on boost=off"];
+const WITH_TURBO: [&str; 11] = [
+    "powersave",
+    "latency",
+    "balanced",
+    "battery",
+    "throughput",
+    "turbo=on max-freq=max min-freq=max",
+    "turbo=on max-freq=base min-freq=base",
+    "turbo=on max-freq=60% min-freq=min",
+    "turbo=on boost=off max-freq=max",
+    "max-freq=max",
+    "max-freq=60%",
+];
+
+/// The writes that were not planned, or not with that value. A provisional write may be unnecessary,
+/// and a word stands for a number that is not known yet.
+fn unplanned(plan: &Plan, applied: &Applied) -> Vec<String> {
+    let made = applied.made.iter().map(|made| (&made.change.location, made.change.new.as_str()));
+    let mut made: BTreeMap<_, _> = made.collect();
+    let is_number = |text: &str| text.parse::<u64>().is_ok();
+    let mut all = Vec::new();
+    for change in &plan.changes {
+        match made.remove(&change.location) {
+            None if change.provisional => {}
+            Some(new) if new == change.new => {}
+            Some(new) if change.provisional && is_number(new) && !is_number(&change.new) => {}
+            made => all.push(format!("{}: planned {}, made {made:?}", change.location, change.new)),
+        }
+    }
+    all.extend(made.into_iter().map(|(location, new)| format!("{location}: made {new}, not planned")));
+    all
+}
+
+#[test]
+fn a_plan_lists_the_writes_that_apply_makes() {
+    let intent = |words: &str| {
+        let arguments: Vec<&str> = words.split(' ').collect();
+        let is_profile = PROFILES.contains(&words);
+        if is_profile { profile(words).intent } else { Intent::from_arguments(&arguments, None).unwrap() }
+    };
+    let (mut turn, mut wrong) = (0, String::new());
+    for machine in small_machines() {
+        for kernel in KERNELS {
+            // Not every kernel has every driver.
+            let setup = SimSetup::parse(&format!("{machine},kernel={kernel}")).unwrap();
+            let Ok(host) = SimHost::open(&setup) else { continue };
+            let folder = tempfile::tempdir().unwrap();
+            let state = StateDir::new(folder.path());
+            let mut before = "";
+            for _ in 0..6 {
+                turn += 1;
+                for words in [WITHOUT_TURBO[turn % 5], WITH_TURBO[turn % 11]] {
+                    let intent = intent(words);
+                    let planned = plan(&Snapshot::for_intent(&host, &intent).unwrap(), &intent);
+                    let differs = match (planned, apply(&host, &intent, &state)) {
+                        (Ok(plan), Ok(applied)) => unplanned(&plan, &applied),
+                        (Err(planned), Err(applied)) if planned.to_string() == applied => vec![],
+                        (planned, applied) => vec![format!("{:?}, {:?}", planned.err(), applied.err())],
+                    };
+                    if let Some(first) = differs.first() {
+                        let count = differs.len();
+                        let _ =
+                            writeln!(wrong, "{machine} {kernel}: {words} after {before}: {first} ({count})");
+                    }
+                    before = words;
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    assert!(turn >= 150, "{turn}");
 }
 
 /// The plan says of a setting that it does nothing by itself, and rounds a limit as the kernel does.

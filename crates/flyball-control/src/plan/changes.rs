@@ -76,7 +76,8 @@ impl Planner<'_> {
         };
         let holds = (same || want.now.as_ref() == Some(&value)) && !always;
         // A change of level switches features off: one that is wanted off needs no second write.
-        let reset = self.resets(want).filter(|_| !matches!(location, Location::SpeedSelect(_)) || new != "0");
+        let reset =
+            self.resets(want)?.filter(|_| !matches!(location, Location::SpeedSelect(_)) || new != "0");
         let because = match (holds, reset) {
             (true, None) => return Ok(()),
             (true, Some(reset)) => format!("{because}; it holds now, but {reset}"),
@@ -96,9 +97,7 @@ impl Planner<'_> {
             value: value.to_string(),
             from: want.from.clone(),
             because,
-            // The governor's own turn decides whether a preference is refused, so `open` alone
-            // makes it no less certain.
-            provisional: holds || (open && want.knob != Id::Epp),
+            provisional: holds || open,
         });
         Ok(())
     }
@@ -134,14 +133,16 @@ impl Planner<'_> {
     /// Returns the value of a want at its place, if it can be judged now, with the reason for the
     /// change. `None` if it was refused, or left to its step.
     fn judged_value(&mut self, want: &Want, open: bool) -> Result<Option<(Value, String)>, PlanError> {
-        let mut value = match self.snapshot.resolve(want.knob, &want.place, &want.wanted) {
-            Ok(value) => value,
+        let mut value = match self.resolve(want) {
+            Ok(Some(value)) => value,
             Err(ResolveError::Read(error @ ReadError::NotTaken(_))) => return Err(error.into()),
-            Err(_) if open => {
+            Err(error) if !self.may_appear(want.knob, &want.place) => {
+                return self.unresolved(want, error).map(|()| None);
+            }
+            Ok(None) | Err(_) => {
                 self.provisional(want, None, "its number is known only when its turn has come")?;
                 return Ok(None);
             }
-            Err(error) => return self.unresolved(want, error).map(|()| None),
         };
         let mut because = want.from.clone();
         // Turbo's cap before the table: the capped frequency need not be an entry of it.
@@ -220,20 +221,27 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Returns why a setting that holds now will be reset before its step.
-    fn resets(&self, want: &Want) -> Option<&'static str> {
+    /// Returns why a setting that holds now may be reset before its step.
+    fn resets(&self, want: &Want) -> Result<Option<&'static str>, ReadError> {
         if self.ahead.level && matches!(want.knob, Id::SstBf | Id::SstTf) {
-            return Some("the change of level switches it off: written again after that");
+            return Ok(Some("the change of level switches it off: written again after that"));
         }
         if self.ahead.mode.is_some() && want.knob.knob().scope == Scope::Policy {
-            return Some("the driver recreates its policies: written again if that changes it");
+            return Ok(Some("the driver recreates its policies: written again if that changes it"));
         }
-        match &want.place.at {
+        let is_boost_off = want.knob == Id::Boost && want.value == Some(Value::Switch(false));
+        if is_boost_off && self.switches_on(Id::Turbo, &Place::machine())? {
+            return Ok(Some("turbo=on switches it on: written again after that"));
+        }
+        if self.may_be_cut(want)? {
+            return Ok(Some("turbo may raise it: written again if it did"));
+        }
+        Ok(match &want.place.at {
             At::Policy(number) if want.knob == Id::Epp && self.ahead.governor_changes.contains(number) => {
                 Some("the change of governor may reset it: written again if it did")
             }
             _ => None,
-        }
+        })
     }
 
     /// Adds a change whose file, old value or number is known only when its step is reached.

@@ -408,7 +408,7 @@ impl Planner<'_> {
     }
 
     /// The base or nominal frequency of a policy, and where it was read.
-    fn base_of(&self, place: &Place) -> Result<Option<(KiloHertz, Evidence)>, ReadError> {
+    pub(super) fn base_of(&self, place: &Place) -> Result<Option<(KiloHertz, Evidence)>, ReadError> {
         for knob in [Id::BaseFreq, Id::NominalFreq] {
             let Some(at) = self.snapshot.place_like(knob, place)? else { continue };
             let value = self.snapshot.value_if_readable(knob, &at)?;

@@ -7,10 +7,67 @@
 
 use flyball_host::KiloHertz;
 
-use super::{Planner, Want};
-use crate::{At, Id, Place, ReadError, Snapshot, Value, Wanted};
+use super::{Planner, Want, turbo::TOLERANCE_KHZ};
+use crate::{At, Id, Place, ReadError, ResolveError, Snapshot, Value, Wanted, knob::Ends};
 
 impl Planner<'_> {
+    /// Resolves a setting for the time of its step. `None` if its number is known only then: turbo
+    /// that comes back raises the highest frequency of drivers that lower it with turbo off.
+    pub(super) fn resolve(&self, want: &Want) -> Result<Option<Value>, ResolveError> {
+        let ends = want.knob.knob().control().map(|control| control.ends);
+        let by_highest = matches!(want.wanted, Wanted::Max | Wanted::Share(_))
+            && matches!(ends, Some(Ends::Rows(_, Id::HwMaxFreq)));
+        if by_highest
+            && let Some((highest, base)) = self.ends_of_turbo_that_returns(&want.place)?
+            && highest.0 < base.0 + TOLERANCE_KHZ
+        {
+            return Ok(None);
+        }
+        let turbo = self.wants.get(&(Id::Turbo, At::Machine)).map(|turbo| &turbo.wanted);
+        match (&want.wanted, turbo) {
+            (Wanted::Share(share), Some(Wanted::Exactly(turbo))) => {
+                let is_turbo_off = *turbo == Value::Switch(false);
+                self.snapshot.share_of_highest(want.knob, &want.place, *share, is_turbo_off)
+            }
+            _ => self.snapshot.resolve(want.knob, &want.place, &want.wanted),
+        }
+        .map(Some)
+    }
+
+    /// Returns whether the intent switches a knob on that is off.
+    pub(super) fn switches_on(&self, knob: Id, place: &Place) -> Result<bool, ReadError> {
+        let is_wanted = self
+            .wants
+            .get(&(knob, place.at.clone()))
+            .is_some_and(|want| want.wanted == Wanted::Exactly(Value::Switch(true)));
+        Ok(is_wanted && self.snapshot.value_if_readable(knob, place)? == Some(Value::Switch(false)))
+    }
+
+    /// Returns the highest and the base (nominal) frequency of a policy for which the intent
+    /// switches turbo on. Drivers except acpi-cpufreq, and intel_pstate before 6.12, have lowered
+    /// the highest to the base.
+    fn ends_of_turbo_that_returns(&self, place: &Place) -> Result<Option<(KiloHertz, KiloHertz)>, ReadError> {
+        if !self.switches_on(Id::Turbo, &Place::machine())? && !self.switches_on(Id::Boost, place)? {
+            return Ok(None);
+        }
+        let highest = self.snapshot.value_if_readable(Id::HwMaxFreq, place)?;
+        let highest = highest.and_then(|value| value.frequency());
+        let base = self.base_of(place)?;
+        Ok(highest.zip(base).map(|(highest, (base, _))| (highest, base)))
+    }
+
+    /// Returns whether a limit may show the highest frequency without turbo in place of a request
+    /// above it, while the intent switches turbo on.
+    pub(super) fn may_be_cut(&self, want: &Want) -> Result<bool, ReadError> {
+        let now = want.now.as_ref().and_then(Value::frequency);
+        let (Some(now), true) = (now, matches!(want.knob, Id::MinFreq | Id::MaxFreq)) else {
+            return Ok(false);
+        };
+        let Some((highest, base)) = self.ends_of_turbo_that_returns(&want.place)? else { return Ok(false) };
+        let cuts = highest.0 < base.0 + TOLERANCE_KHZ || self.turbo_is_intel_pstates()?;
+        Ok(cuts && now.0 + TOLERANCE_KHZ > highest.min(base).0)
+    }
+
     /// Returns the value to which drivers cut a limit above the base (nominal) frequency if turbo
     /// is off, or the same intent turns it off; `None` if they do not cut it. Newer drivers lower
     /// `cpuinfo_max_freq`, older ones cut silently. If turbo was already off and the intent does
@@ -49,7 +106,10 @@ impl Planner<'_> {
         // Before turbo is off, the hardware's limit is still that of turbo; afterwards it is what
         // the driver made of it. intel_pstate before 6.12 leaves it and cuts at the base frequency;
         // amd-pstate on a processor that it cannot boost reads `boost` 0 and cuts nothing.
-        let by_base = !is_off || self.turbo_is_intel_pstates()?;
+        // acpi-cpufreq, which has a table, cuts nothing either: there a word keeps its number.
+        let keeps = !matches!(want.wanted, Wanted::Exactly(_))
+            && self.snapshot.value(Id::AvailableFreqs, &want.place)?.is_some();
+        let by_base = (!is_off && !keeps) || self.turbo_is_intel_pstates()?;
         let mut sources = Vec::new();
         if by_base {
             sources.extend([Id::BaseFreq, Id::NominalFreq]);

@@ -65,7 +65,10 @@ impl Snapshot {
             }
             Wanted::Min if knob == Id::MinPerfPct => Ok(Value::Percent(self.lowest_percentage(place)?)),
             Wanted::Normal => Ok(Value::Epb(Epb::normal(self.topology().model.unwrap_or(0)))),
-            Wanted::Share(share) => self.share_of_highest(knob, place, *share),
+            Wanted::Share(share) => {
+                let is_turbo_off = self.machine_value(Id::Turbo)? == Some(Value::Switch(false));
+                self.share_of_highest(knob, place, *share, is_turbo_off)
+            }
             Wanted::Min | Wanted::Max | Wanted::Base | Wanted::Nominal | Wanted::Efficient => {
                 let ends = knob.knob().control().map_or(Ends::None, |control| control.ends);
                 // Rows with plain numbers as ends are percentages, or the class limits of Speed
@@ -151,10 +154,16 @@ impl Snapshot {
     /// itself: newer kernels call the base frequency the highest then, and a share of that may be
     /// below the efficient range. Boost goes above the last entry of a driver's table (acpi-cpufreq
     /// on AMD), so a share that reaches this entry is the entry before it.
-    fn share_of_highest(&self, knob: Id, place: &Place, share: Percent) -> Result<Value, ResolveError> {
+    pub(super) fn share_of_highest(
+        &self,
+        knob: Id,
+        place: &Place,
+        share: Percent,
+        is_turbo_off: bool,
+    ) -> Result<Value, ResolveError> {
         let highest = self.resolve(knob, place, &Wanted::Max)?;
         let Some(KiloHertz(khz)) = highest.frequency() else { return Ok(highest) };
-        if self.machine_value(Id::Turbo)? == Some(Value::Switch(false)) {
+        if is_turbo_off {
             return Ok(highest);
         }
         let efficient =

@@ -10,7 +10,7 @@ use super::{Change, Planner, Want};
 use crate::{At, Id, Location, Place, ReadError, Value};
 
 /// Differences below this are the rounding of firmware tables.
-const TOLERANCE_KHZ: u64 = 50_000;
+pub(super) const TOLERANCE_KHZ: u64 = 50_000;
 
 impl Planner<'_> {
     /// Returns the turbo file if turbo is off and stays off, and what that allows is not, or will
