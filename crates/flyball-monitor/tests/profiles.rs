@@ -408,6 +408,27 @@ fn settings_without_an_effect_of_their_own_are_noted() {
     }
 }
 
+/// Turbo off is said to lower max-freq where it does: on every machine and kernel.
+#[test]
+fn turbo_off_is_said_to_lower_max_freq_where_it_does() {
+    let (mut lowered, mut kept) = (0, 0);
+    for machine in small_machines() {
+        for kernel in KERNELS {
+            let setup = SimSetup::parse(&format!("{machine},kernel={kernel}")).unwrap();
+            let Ok(host) = SimHost::open(&setup) else { continue };
+            let folder = tempfile::tempdir().unwrap();
+            let max = || khz(&take(&host), Id::MaxFreq, 0);
+            let before = max();
+            let intent = Intent::from_arguments(&["turbo=off"], None).unwrap();
+            let Ok(applied) = apply(&host, &intent, &StateDir::new(folder.path())) else { continue };
+            let is_said = applied.notes.iter().any(|note| note.to_string().contains("max-freq falls"));
+            assert_eq!(is_said, max() < before, "{machine} {kernel}: {applied:?}");
+            *if is_said { &mut lowered } else { &mut kept } += 1;
+        }
+    }
+    assert!(lowered > 20 && kept > 3, "{lowered} {kept}");
+}
+
 /// A limit above the base frequency with turbo off is kept, or it is cut and the plan says so, or it
 /// is refused with the range: on every machine and kernel, and never in silence.
 #[test]

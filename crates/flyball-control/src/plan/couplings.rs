@@ -8,7 +8,10 @@ use std::collections::BTreeMap;
 
 use flyball_host::{CpuList, Epp, KiloHertz, Micros};
 
-use super::{Hint, Planner, Refusal, Remark, Rules, Side, Want, driver::chooses_by_itself};
+use super::{
+    Hint, Planner, Refusal, Remark, Rules, Side, Want,
+    driver::{self, chooses_by_itself},
+};
 use crate::{
     At, Evidence, FirmwareTurbo, Id, Place, ReadError, Reading, ResolveError, Value, Vendor, Wanted, Why,
     knob::order::keeps_policies,
@@ -353,7 +356,10 @@ impl Planner<'_> {
                         self.note_seen(remark, seen.into_iter().collect());
                     }
                 }
-                if now == Some(Value::Switch(true)) {
+                // acpi-cpufreq switches a register and leaves its limits alone (set_boost).
+                let lowers = now == Some(Value::Switch(true))
+                    && driver::name(self.snapshot)?.as_deref() != Some("acpi-cpufreq");
+                if lowers {
                     self.note(Remark::TurboOffLowersLimits, &[(Id::Turbo, &Place::machine())]);
                 }
             }

@@ -223,7 +223,8 @@ impl fmt::Display for Remark {
                 write!(f, "{from}: below the present {low}; until that is lowered, the kernel uses it for both")
             }
             Remark::TurboOffLowersLimits => f.write_str(
-                "turbo=off: hw-max-freq, and max-freq with it, falls to the base (nominal) frequency",
+                "turbo=off: max-freq falls to the base (nominal) frequency, and so does hw-max-freq, with intel_pstate since \
+                 kernel 6.12",
             ),
             Remark::AboveTurboOff { from, cap } => write!(
                 f,

@@ -193,7 +193,7 @@ pub(super) const TURBO: Row = Row {
         check: Check::Any,
         // The frequencies show whether turbo off still means the present base frequencies
         // (plan/turbo.rs).
-        judged_by: &[Id::Boost, Id::HwMaxFreq, Id::BaseFreq, Id::FirmwareTurbo],
+        judged_by: &[Id::Boost, Id::Driver, Id::HwMaxFreq, Id::BaseFreq, Id::FirmwareTurbo],
         appears_with: &[AppearsWith::DriverMode],
         saved: Saved::Always,
         written_by: &[
