@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::{Note, Obstacle, Plan, PlanError, Remark};
 use crate::{
-    Evidence, Id, Snapshot, Wanted,
+    Evidence, Id, Snapshot,
     intent::{Intent, Setting},
 };
 
@@ -28,8 +28,8 @@ pub(super) fn choose(
     plan: impl Fn(&Intent) -> Result<Plan, PlanError>,
 ) -> Result<(Plan, Intent), PlanError> {
     let mut intent = intent.clone();
-    // The first value of each setting, by the setting's name.
-    let mut first: BTreeMap<String, Wanted> = BTreeMap::new();
+    // Why each setting did not get its first value, by the setting's name.
+    let mut first: BTreeMap<String, Obstacle> = BTreeMap::new();
     let mut left_out = Vec::new();
     let max_rounds = (MAX_PLANNED / intent.settings.len().max(1)).clamp(*ROUNDS.start(), *ROUNDS.end());
     // Each round takes a value or a setting away, so that this ends.
@@ -96,9 +96,10 @@ pub(super) fn choose(
                 left_out.extend(because.map(|because| (because, setting.knob())));
                 intent.settings.remove(at);
             } else {
-                let next = setting.otherwise.remove(0);
-                let refused = std::mem::replace(&mut setting.wanted, next);
-                first.entry(setting.from.clone()).or_insert(refused);
+                setting.wanted = setting.otherwise.remove(0);
+                if let Some(because) = because {
+                    first.entry(setting.from.clone()).or_insert(because);
+                }
             }
         }
         if intent.settings.is_empty() {
@@ -108,12 +109,13 @@ pub(super) fn choose(
 }
 
 /// Notes the settings that got a later value from their list.
-fn instead(intent: &Intent, snapshot: &Snapshot, first: &BTreeMap<String, Wanted>) -> Vec<Note> {
-    let note = |setting: &crate::Setting| {
-        let refused = first.get(&setting.from)?.clone();
-        let (from, knob, chosen) = (setting.from.clone(), setting.knob(), setting.wanted.clone());
-        let evidence = first_read(snapshot, knob);
-        Some(Note { remark: Remark::Instead { from, knob, refused, chosen }, evidence })
+fn instead(intent: &Intent, snapshot: &Snapshot, first: &BTreeMap<String, Obstacle>) -> Vec<Note> {
+    let note = |setting: &Setting| {
+        let because = first.get(&setting.from)?.clone();
+        let (knob, chosen) = (setting.knob(), setting.wanted.clone());
+        // The kernel's list decides about a governor; other reasons name what they were read from.
+        let evidence = if knob == Id::Governor { first_read(snapshot, knob) } else { Vec::new() };
+        Some(Note { remark: Remark::Instead { knob, chosen, because }, evidence })
     };
     intent.settings.iter().filter_map(note).collect()
 }

@@ -133,10 +133,9 @@ pub enum Remark {
     },
     /// The machine accepts only a later value of a list.
     Instead {
-        from: String,
         knob: Id,
-        refused: Wanted,
         chosen: Wanted,
+        because: Obstacle,
     },
     /// More notes of the same kinds.
     More(usize),
@@ -282,9 +281,7 @@ impl fmt::Display for Remark {
                  cpufreq applies"
             ),
             Remark::LeftOut { because } => write!(f, "left out: {because}"),
-            Remark::Instead { from, knob, refused, chosen } => {
-                write!(f, "{from}: {knob}={chosen}, because {knob}={refused} is not possible here")
-            }
+            Remark::Instead { knob, chosen, because } => write!(f, "{knob}={chosen} is set, because {because}"),
             Remark::More(count) => write!(f, "(and {count} more like these)"),
         }
     }
