@@ -198,9 +198,26 @@ fn what_needs_the_terminal_is_told() {
 }
 
 #[test]
-fn what_goes_wrong_with_programs_is_told() {
+fn cases_that_an_arm_lacks_are_told() {
     const CASES: [&str; 8] =
         ["--suite", "csv", "--unit", "s", "--better", "lower", "--fail-if", "case > +50%"];
+    let place = Place::new(&[("cases", "echo a,1.234$$; [ $1 = old ] && echo b,1.234$$ || echo b,0")]);
+    let lost = "left out (1): b (none or 0 in ./cases new)";
+    for (arms, more, code, want) in [
+        (["./cases old", "./cases new"], &[][..], 13, lost),
+        (["./cases new", "./cases old"], &[], 13, lost),
+        (["./cases new", "./cases old"], &[], 13, "cannot tell (a case has no value, or 0, in an arm)"),
+        (["./cases old", "./cases old"], &[], 0, "within the limit"),
+        (["./cases old", "./cases old"], &["--exact", "--until", "1%"], 2, "needs no --until"),
+    ] {
+        let _ = fs::remove_dir_all(place.path().join("run"));
+        let ran = place.compare(&[&arms[..], &CASES, more].concat());
+        assert!(ran.code == code && ran.text().contains(want), "{arms:?} {more:?}: {}", ran.text());
+    }
+}
+
+#[test]
+fn what_goes_wrong_with_programs_is_told() {
     let place = Place::new(&[
         ("old", "echo a"),
         ("odd", "echo b"),
@@ -212,7 +229,6 @@ fn what_goes_wrong_with_programs_is_told() {
         ("tty", "[ -t 0 ] || exit 4"),
         ("much", "head -c 200000000 /dev/zero"),
         ("noise", "head -c 99999 /dev/zero; exit 1"),
-        ("cases", "echo a,1.234$$; [ $1 = old ] && echo b,1.234$$ || echo b,0"),
         ("third", "n=$(cat n || echo 0); echo $((n + 1)) > n; [ $((n % 3)) != 2 ]"),
         ("empty", ""),
         ("plain", ""),
@@ -252,23 +268,7 @@ fn what_goes_wrong_with_programs_is_told() {
         (&["./old", "./noise"], 1, "it printed binary data"),
         (&["./old", "./tty"], 1, "exit 4"),
         (&["./much", "./much", "--rounds", "1", "--warm-up", "0"], 0, "into a file: ./much (200.0 MB)"),
-        (
-            &[&["./cases old", "./cases new"], &CASES[..]].concat(),
-            13,
-            "left out (1): b (none or 0 in ./cases new)",
-        ),
-        (&[&["./cases old", "./cases old"], &CASES[..]].concat(), 0, "within the limit"),
-        (
-            &[&["./cases new", "./cases old"], &CASES[..]].concat(),
-            13,
-            "cannot tell (a case has no value, or 0, in an arm)",
-        ),
         (&["./old", "--aa", "--fail-if", "time > 5%"], 2, "needs a second program"),
-        (
-            &[&["./cases old", "./cases old", "--exact", "--until", "1%"], &CASES[..6]].concat(),
-            2,
-            "no --until",
-        ),
         (&["./old", "./odd", "--suite", "csv"], 2, "--better"),
         (&["--bisect", "a..b", "--suite", "go", "--", "./old"], 2, "cannot be used with"),
         (&["./old", "./odd", "--suite", "go", "--metric", "time"], 2, "cannot be used with"),
