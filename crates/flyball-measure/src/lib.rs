@@ -40,8 +40,8 @@ pub use conduct::{Blocks, Conductor, End, Event, MeasureError, RoundTracer, Trac
 pub use counters::Counts;
 pub use hooks::HookRunner;
 pub use meter::{
-    Domain, Effective, EnergySource, MeterList, Meters, PowerCommand, PowerCommandError, PowerFault,
-    Readings, Recording, Series,
+    Domain, Effective, EnergySource, Exits, MeterList, Meters, PowerCommand, PowerCommandError, PowerFault,
+    Readings, Recording, Series, WakeNote,
 };
 pub use metric::{Better, Metric};
 pub use program::{Hook, Hooks, Program, ProgramFile, Server};

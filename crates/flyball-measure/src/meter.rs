@@ -11,10 +11,12 @@ mod energy;
 mod heat;
 #[cfg(test)]
 mod tests;
+mod wakes;
 
 pub use clock::Effective;
 pub use command::{PowerCommand, PowerCommandError, PowerFault};
 pub use energy::{Domain, EnergySource};
+pub use wakes::{Exits, WakeNote};
 
 use std::time::{Duration, Instant};
 
@@ -43,6 +45,9 @@ pub struct MeterList {
     pub temperature: Vec<(String, String)>,
     /// Whether the kernel counts thermal throttling.
     pub throttle: bool,
+    /// Names and exit latencies, us, of the idle states whose exits are counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub idle_states: Vec<(String, u64)>,
     /// Whether the processor's counters are read of programs.
     #[serde(default)]
     pub counters: bool,
@@ -72,6 +77,9 @@ pub struct Readings {
     /// Context switches of the whole machine during the round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switches: Option<u64>,
+    /// Exits from idle states. Rounds that are too short for it have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exits: Option<Exits>,
 }
 
 /// The meters that a machine has.
@@ -80,6 +88,7 @@ pub struct Meters {
     energy: energy::EnergyMeters,
     clock: clock::Clocks,
     heat: heat::Heat,
+    wakes: wakes::Wakes,
     /// The source of it is the last of the list.
     command: Option<PowerCommand>,
 }
@@ -90,6 +99,7 @@ impl Meters {
         let (energy, no_energy) = energy::EnergyMeters::find(host);
         let (clock, no_frequency) = clock::Clocks::find(host, cpus);
         let heat = heat::Heat::find(host);
+        let wakes = wakes::Wakes::find(host, cpus);
         let is_live = host.kind() == Kind::Live;
         let no_counters = is_live.then(|| crate::counters::why_not(host)).flatten();
         let list = MeterList {
@@ -100,10 +110,11 @@ impl Meters {
             registers: clock.registers(),
             temperature: heat.sensors(),
             throttle: heat.counts_throttling(),
+            idle_states: wakes.states(),
             counters: is_live && no_counters.is_none(),
             no_counters,
         };
-        Meters { list, energy, clock, heat, command: None }
+        Meters { list, energy, clock, heat, wakes, command: None }
     }
 
     /// With the power that a command of the user's prints, in place of other meters of the whole
@@ -142,9 +153,11 @@ impl Meters {
             temperature: vec![Series::new(); self.list.temperature.len()],
             throttled: None,
             switches: None,
+            exits: None,
         };
         // Slow readings first (registers of all CPUs cost an interrupt each), so that they are
         // outside of what energy covers.
+        let exits = self.wakes.read(host);
         let throttled = self.heat.throttle_count(host);
         // The kernel accounts for the switches of a real workload's processes, and [`Counting`] for
         // those of the machine.
@@ -154,7 +167,7 @@ impl Meters {
         // Energy last, so that what it counts begins with the work.
         let (started, began) = (host.now(), Instant::now());
         self.energy.read(host, 0.0, &mut readings.energy);
-        Recording { meters: self, host, started, began, readings, registers, throttled, switches }
+        Recording { meters: self, host, started, began, readings, registers, throttled, switches, exits }
     }
 }
 
@@ -169,6 +182,7 @@ pub struct Recording<'a> {
     registers: Vec<Option<clock::Registers>>,
     throttled: Option<u64>,
     switches: Option<u64>,
+    exits: Option<wakes::Counts>,
 }
 
 impl Recording<'_> {
@@ -219,6 +233,8 @@ impl Recording<'_> {
         self.readings.throttled = difference(self.throttled, self.meters.heat.throttle_count(self.host));
         let switches = self.switches.and_then(|_| context_switches(self.host));
         self.readings.switches = difference(self.switches, switches);
+        let exits = self.exits.and_then(|before| Some((before, self.meters.wakes.read(self.host)?)));
+        self.readings.exits = exits.and_then(|(before, after)| self.meters.wakes.difference(before, after));
         self.readings
     }
 }

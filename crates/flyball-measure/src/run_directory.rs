@@ -784,6 +784,7 @@ pub(crate) mod tests {
                 registers: Vec::new(),
                 temperature: Vec::new(),
                 throttle: false,
+                idle_states: Vec::new(),
                 counters: false,
                 no_counters: None,
             },

@@ -77,6 +77,7 @@ class ArmReport(TypedDict):
     summaries: List[Summary]
     throttled: Union[int, None]
     waits_for: Union[str, None]
+    wakes: NotRequired[WakeNote]
 
 
 class ArmSetting(TypedDict):
@@ -691,6 +692,14 @@ class Evidence(TypedDict):
     value: str
 
 
+class Exits(TypedDict):
+    """Exits from idle states of the metered CPUs between two readings."""
+
+    by_state: List[int]
+    cpus: int
+    seconds: float
+
+
 class Experiment(TypedDict):
     """What was run on every machine."""
 
@@ -1185,6 +1194,7 @@ class MeterList(TypedDict):
     counters: bool
     energy: List[EnergySource]
     frequency: List[List[Union[int, str]]]
+    idle_states: NotRequired[List[List[Union[str, int]]]]
     no_counters: NotRequired[str]
     no_energy: NotRequired[str]
     no_frequency: NotRequired[str]
@@ -1562,6 +1572,7 @@ class Readings(TypedDict):
     """The raw readings of one round."""
 
     energy: List[List[List[Union[float, int]]]]
+    exits: NotRequired[Exits]
     frequency: List[List[List[Union[float, int]]]]
     registers: List[Union[Effective, None]]
     switches: NotRequired[int]
@@ -2181,6 +2192,14 @@ class WakeCpu(TypedDict):
     interrupts: float
     lost_ms_at_most: float
     wakes: float
+
+
+class WakeNote(TypedDict):
+    """Wake-ups of an arm's metered CPUs: means of its rounds."""
+
+    lost_at_most: float
+    per_second: float
+    state: Union[List[Union[str, float]], None]
 
 
 class WakeSource(TypedDict):

@@ -12,7 +12,7 @@ use super::{
     values::two_levels,
 };
 use crate::{
-    meter::Domain,
+    meter::{Domain, WakeNote},
     numbers::{between, number, p_value, percent},
     run_directory::{Manifest, Round, WorkloadNote},
     schedule::Schedule,
@@ -628,6 +628,9 @@ fn arm_notes(report: &Report, index: usize, changed: &[Changed]) -> Vec<String> 
     }
     if let Some(why) = arm.speed.as_ref().and_then(SpeedNote::why_not) {
         notes.push(format!("{}: {why}", arm.name));
+    }
+    if let Some(words) = arm.wakes.as_ref().and_then(WakeNote::words) {
+        notes.push(format!("{}: {words}", arm.name));
     }
     if let Some(needed) = &arm.waits_for {
         notes.push(format!("{}: not run yet; boot with {needed}, then continue with --resume.", arm.name));

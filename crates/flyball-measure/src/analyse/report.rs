@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::quantity::Quantity;
 use crate::{
+    meter::WakeNote,
     metric::Metric,
     program::Program,
     run_directory::{MachineNote, QuietNote, WorkloadNote},
@@ -147,6 +148,9 @@ pub struct ArmReport {
     /// How fast its CPUs ran, and why not faster: means of its rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<SpeedNote>,
+    /// How often its CPUs woke, and out of what.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wakes: Option<WakeNote>,
     /// What applying it had to say.
     pub notes: Vec<String>,
     pub summaries: Vec<Summary>,

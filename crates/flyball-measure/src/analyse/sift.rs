@@ -8,6 +8,7 @@ use super::{
     values::step_of,
 };
 use crate::{
+    meter::WakeNote,
     metric::Metric,
     run_directory::{Manifest, Round},
     speed::SpeedNote,
@@ -246,6 +247,8 @@ pub(super) fn report_points(manifest: &Manifest, rounds: &[&Round], arm: usize) 
             Some(found)
         })
         .collect();
+    let states =
+        |round: &Round| manifest.boots.get(round.boot).map_or(&[][..], |boot| &boot.meters.idle_states[..]);
     ArmReport {
         name: definition.name.clone(),
         settings: definition.settings.iter().map(ToString::to_string).collect(),
@@ -258,6 +261,13 @@ pub(super) fn report_points(manifest: &Manifest, rounds: &[&Round], arm: usize) 
         grades,
         throttled,
         memory_at_most: memory_at_most.map(|kib| kib as f64 / 1024.0),
+        wakes: WakeNote::mean(
+            kept.first().map_or(&[], |round| states(round)),
+            // Another boot may have other states.
+            kept.iter()
+                .filter(|round| states(round) == states(kept[0]))
+                .filter_map(|round| round.readings.exits.as_ref()),
+        ),
         speed: SpeedNote::mean(kept.iter().filter_map(|round| round.speed.as_ref())),
         notes,
         summaries,

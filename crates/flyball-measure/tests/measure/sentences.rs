@@ -17,12 +17,13 @@ fn the_page_lists_each_sentence_that_the_code_prints() {
 }
 
 /// Sources of what `compare`, `tune`, `quiet bench`, `results`, shifts and fleets print.
-const PRINTING: [&str; 28] = [
+const PRINTING: [&str; 29] = [
     "flyball-compare/src/bisect.rs",
     "flyball-measure/src/analyse/cases.rs",
     "flyball-measure/src/analyse/notes.rs",
     "flyball-measure/src/analyse/programs.rs",
     "flyball-measure/src/analyse/report.rs",
+    "flyball-measure/src/meter/wakes.rs",
     "flyball-measure/src/render/best.rs",
     "flyball-measure/src/render/cases.rs",
     "flyball-measure/src/render/charts.rs",
