@@ -1228,7 +1228,7 @@ class Moment(TypedDict):
     uptime_s: NotRequired[float]
 
 
-NoInterval = Literal["too-few-rounds", "unknown-step", "not-measured", "other-work", "below-own", "no-ratio", "fixed-time"]
+NoInterval = Literal["too-few-rounds", "unknown-step", "not-measured", "other-work", "lost-case", "below-own", "no-ratio", "fixed-time"]
 
 
 class NotReached(TypedDict):

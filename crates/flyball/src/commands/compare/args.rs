@@ -13,7 +13,7 @@ use crate::{
 
 /// Options that the file of `--experiment` may have, by their ids; on the command line they exclude
 /// `--experiment`.
-pub(super) const OPTIONS: [&str; 49] = [
+pub(super) const OPTIONS: [&str; 50] = [
     "matrix",
     "rounds",
     "until",
@@ -43,6 +43,7 @@ pub(super) const OPTIONS: [&str; 49] = [
     "suite",
     "unit",
     "better",
+    "exact",
     "prepare",
     "command_name",
     "in",
