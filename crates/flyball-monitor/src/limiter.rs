@@ -93,9 +93,8 @@ limiters! {
          more eager one are faster";
     /// It ran so little that leaving idle states decides its speed.
     WakeUp: "wake-up", "waking up: it ran shortly and often", Some("latency-limit"),
-        "it ran less than a fifth of the time, and nothing else limits it: a core starts slowly out of a deep idle state. \
-         `cpuidle/stateN/usage` shows how often it left which state; if the exits took less than 0.8 % of its running \
-         time, waking is ruled out";
+        "it ran less than a fifth of the time, and nothing else limits it. Exits from idle states are counted; if they \
+         took less than 0.8 % of its running time, waking is ruled out";
     /// A power limit of the package.
     Power: "power", "the package's power limit", Some("power-limit"),
         "package power at its limit, or power in the limit reasons (MSR 0x64f, Haswell 0x690), or 0x19c or 0x1b1 bit 10";
