@@ -93,5 +93,14 @@ fn changes(fix: &Fix, host: &dyn Host) -> Vec<Change> {
     let Fix::Settings(settings) = fix else { return Vec::new() };
     let intent = Intent { settings: settings.iter().filter_map(|one| one.setting().ok()).collect() };
     let snapshot = Snapshot::for_intent(host, &intent).ok();
-    snapshot.and_then(|snapshot| plan(&snapshot, &intent).ok()).map_or_else(Vec::new, |plan| plan.changes)
+    let planned = snapshot.and_then(|snapshot| plan(&snapshot, &intent).ok());
+    let mut changes = planned.map_or_else(Vec::new, |plan| plan.changes);
+    // The entry above uncore clusters shows what they have: flyball need not have written it.
+    let is_of = |change: &Change, kind: &str| {
+        change.location.path().is_some_and(|path| path.contains(&format!("/intel_uncore_frequency/{kind}")))
+    };
+    if changes.iter().any(|change| is_of(change, "uncore")) {
+        changes.retain(|change| !is_of(change, "package_"));
+    }
+    changes
 }

@@ -299,7 +299,7 @@ const REMEDY_TPMI: &str = "Linux 6.5 or newer";
 
 fn uncore(facts: &Facts) -> Option<Answer> {
     let root = "/sys/devices/system/cpu/intel_uncore_frequency";
-    let domains = facts.list(root);
+    let mut domains = facts.list(root);
     if domains.is_empty() {
         // drivers/platform/x86/intel-uncore-frequency.c came with 5.6.
         if models::before_uncore_control(facts) {
@@ -313,6 +313,11 @@ fn uncore(facts: &Facts) -> Option<Answer> {
             _ => "modprobe intel_uncore_frequency",
         };
         return (facts.vendor == Vendor::Intel).then(|| unknown(facts.missing(root, remedy)));
+    }
+    // The entry of a package with clusters shows their widest range (uncore-frequency-tpmi.c).
+    let is_cluster = |name: &String| name.starts_with("uncore");
+    if domains.iter().any(is_cluster) {
+        domains.retain(is_cluster);
     }
     let mut shown = None;
     let mut unread = None;
