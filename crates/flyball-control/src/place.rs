@@ -101,7 +101,18 @@ pub enum At {
     },
 }
 
+/// Returns whether an uncore directory is that of a cluster, below a package's entry. Only the TPMI
+/// driver names directories uncoreNN (uncore_freq_add_entry in uncore-frequency-common.c).
+pub(crate) fn is_uncore_cluster(directory: &str) -> bool {
+    directory.starts_with("uncore")
+}
+
 impl At {
+    /// Returns whether this is an uncore cluster.
+    pub(crate) fn is_uncore_cluster(&self) -> bool {
+        matches!(self, At::Uncore(name) if is_uncore_cluster(name))
+    }
+
     /// Returns the scope that this is an instance of.
     pub fn scope(&self) -> Scope {
         match self {

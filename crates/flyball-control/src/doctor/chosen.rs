@@ -9,6 +9,7 @@ use super::{Evidence, Finding, Fix, Group, KnobValue, Report, Verdict};
 use crate::{
     Intent, Location, Snapshot,
     knob::spelling::Spelling,
+    place::is_uncore_cluster,
     plan::{Change, plan},
     write::journal::{Contents, Entry},
 };
@@ -95,12 +96,14 @@ fn changes(fix: &Fix, host: &dyn Host) -> Vec<Change> {
     let snapshot = Snapshot::for_intent(host, &intent).ok();
     let planned = snapshot.and_then(|snapshot| plan(&snapshot, &intent).ok());
     let mut changes = planned.map_or_else(Vec::new, |plan| plan.changes);
-    // The entry above uncore clusters shows what they have: flyball need not have written it.
-    let is_of = |change: &Change, kind: &str| {
-        change.location.path().is_some_and(|path| path.contains(&format!("/intel_uncore_frequency/{kind}")))
+    // Uncore clusters decide for the entry above them, which shows their widest range and which
+    // flyball may not have written.
+    let is_cluster = |change: &Change| {
+        let (_, rest) = change.location.path()?.split_once("/intel_uncore_frequency/")?;
+        Some(is_uncore_cluster(rest))
     };
-    if changes.iter().any(|change| is_of(change, "uncore")) {
-        changes.retain(|change| !is_of(change, "package_"));
+    if changes.iter().any(|change| is_cluster(change) == Some(true)) {
+        changes.retain(|change| is_cluster(change) != Some(false));
     }
     changes
 }

@@ -18,7 +18,7 @@ use super::{
     firmware::first_cpu,
     models, note, ok, unknown, warning,
 };
-use crate::{Id, KnobName};
+use crate::{Id, KnobName, place::is_uncore_cluster};
 
 pub(super) const CHECKS: &[Check] = &[
     Check::new(
@@ -315,9 +315,8 @@ fn uncore(facts: &Facts) -> Option<Answer> {
         return (facts.vendor == Vendor::Intel).then(|| unknown(facts.missing(root, remedy)));
     }
     // The entry of a package with clusters shows their widest range (uncore-frequency-tpmi.c).
-    let is_cluster = |name: &String| name.starts_with("uncore");
-    if domains.iter().any(is_cluster) {
-        domains.retain(is_cluster);
+    if domains.iter().any(|name| is_uncore_cluster(name)) {
+        domains.retain(|name| is_uncore_cluster(name));
     }
     let mut shown = None;
     let mut unread = None;

@@ -2,13 +2,13 @@
 //! the driver refuses a cluster a lower minimum or a higher maximum (uncore_write_control_freq in
 //! uncore-frequency-tpmi.c). The driver never takes that bound back.
 
-use super::{At, Belongs, Bound, Id, Place, Planner, ReadError, Value, Wanted};
+use super::{Belongs, Bound, Id, Place, Planner, ReadError, Value, Wanted};
 
 impl Planner<'_> {
     /// Gives a package's entry the widest limit that its clusters are to have, if all of them are to
     /// have one. An entry that need not become wider is not written, so that its bound stays.
     pub(super) fn widen_uncore_entries(&mut self) -> Result<(), ReadError> {
-        let is_entry = |place: &Place| place.belongs == Belongs::ToAll && !is_cluster(place);
+        let is_entry = |place: &Place| place.belongs == Belongs::ToAll && !place.at.is_uncore_cluster();
         let mut narrow = Vec::new();
         for knob in [Id::UncoreMinFreq, Id::UncoreMaxFreq] {
             let bound = knob.knob().control().map_or(Bound::None, |control| control.writing.bound);
@@ -21,7 +21,8 @@ impl Planner<'_> {
             let entries: Vec<Place> = of_knob.map(|want| want.place.clone()).collect();
             for entry in entries {
                 let clusters = self.snapshot.places(knob)?.iter();
-                let own = clusters.filter(|place| is_cluster(place) && place.cpus.is_subset(&entry.cpus));
+                let own = clusters
+                    .filter(|place| place.at.is_uncore_cluster() && place.cpus.is_subset(&entry.cpus));
                 let values: Option<Vec<Value>> =
                     own.map(|place| self.wants.get(&(knob, place.at.clone()))?.value.clone()).collect();
                 let widest = values
@@ -40,8 +41,4 @@ impl Planner<'_> {
         self.wants.retain(|key, _| !narrow.contains(key));
         Ok(())
     }
-}
-
-fn is_cluster(place: &Place) -> bool {
-    matches!(&place.at, At::Uncore(name) if name.starts_with("uncore"))
 }

@@ -7,7 +7,9 @@ use flyball_host::{CpuList, Host};
 use flyball_sst::{cpus::CpuMap, layout::Layout};
 
 use super::Snapshot;
-use crate::{At, Belongs, Place, Scope, Topology, location::PORT_SENSOR, topology::CPUS};
+use crate::{
+    At, Belongs, Place, Scope, Topology, location::PORT_SENSOR, place::is_uncore_cluster, topology::CPUS,
+};
 
 const POWERCAP: &str = "/sys/class/powercap";
 const PROFILE_DEVICES: &str = "/sys/class/platform-profile";
@@ -96,9 +98,7 @@ fn idle_places(topology: &Topology, names: &[String]) -> Vec<Place> {
 fn find_uncore(host: &dyn Host, topology: &Topology, layout: Option<&Layout>) -> Vec<Place> {
     let folder = format!("{CPUS}/intel_uncore_frequency");
     let names = host.list(&folder).unwrap_or_default();
-    // Only the TPMI driver names domains uncoreNN (uncore_freq_add_entry in
-    // uncore-frequency-common.c).
-    let tpmi = names.iter().any(|name| name.starts_with("uncore"));
+    let tpmi = names.iter().any(|name| is_uncore_cluster(name));
     let power_domains = if tpmi { power_domains(host, topology, layout) } else { BTreeMap::new() };
     let (packages, dies) = (topology.packages(), topology.dies());
     let domain = |name: &String| {
@@ -116,7 +116,7 @@ fn find_uncore(host: &dyn Host, topology: &Topology, layout: Option<&Layout>) ->
             let cpus = die.and_then(|die| dies.get(&(package, die)).cloned());
             return Some(place(cpus.unwrap_or_else(|| whole(package))));
         }
-        if !name.starts_with("uncore") {
+        if !is_uncore_cluster(name) {
             return None;
         }
         // domain_id is the index of the TPMI resource, which is the power unit's number of the
