@@ -295,7 +295,7 @@ impl std::ops::Deref for Knob {
     }
 }
 
-/// What the table states of a knob.
+/// What the knob table says about a knob.
 #[derive(Debug)]
 pub struct Row {
     /// Short description.

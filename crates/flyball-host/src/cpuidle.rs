@@ -18,7 +18,7 @@ pub struct IdleState {
 }
 
 impl IdleState {
-    /// What an exit costs, us: as measured, or as advertised.
+    /// Returns what an exit costs, us: the measured value if there is one, else the advertised one.
     pub fn costs_us(&self) -> f64 {
         self.measured_us.unwrap_or(self.latency_us as f64)
     }

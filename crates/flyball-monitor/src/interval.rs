@@ -74,7 +74,7 @@ impl CpuInterval {
         Some(self.mhz? / self.max.filter(|max| *max > 0.0)?)
     }
 
-    /// Its wake-ups, if they were counted.
+    /// Returns the wake-ups of this CPU, if they were counted.
     pub fn waking(&self, machine: &Machine) -> Option<Waking> {
         Waking::of(machine, &self.wakes)
     }

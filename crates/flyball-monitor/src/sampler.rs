@@ -52,7 +52,7 @@ pub struct Options {
     pub reads: Reads,
 }
 
-/// What is read of the idle states.
+/// Which counters of idle states are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdleReads {
     /// Only how often a few CPUs left them, for whose speed waking up may be the reason.

@@ -16,7 +16,7 @@ pub trait Source {
     /// Only an error that ends the program: a recording that cannot be written.
     fn advance(&mut self) -> io::Result<bool>;
 
-    /// Whether the next samples count the wake-ups of all CPUs. A recording has those that it has.
+    /// Whether the next samples count the wake-ups of all CPUs. A recording keeps what was counted.
     fn count_wakes(&mut self, _all: bool) {}
 
     fn status(&self) -> Status<'_>;

@@ -113,7 +113,7 @@ fn instead(intent: &Intent, snapshot: &Snapshot, first: &BTreeMap<String, Obstac
     let note = |setting: &Setting| {
         let because = first.get(&setting.from)?.clone();
         let (knob, chosen) = (setting.knob(), setting.wanted.clone());
-        // The kernel's list decides about a governor; other reasons name what they were read from.
+        // The kernel's list is the evidence for a governor. Other reasons name their source.
         let evidence = if knob == Id::Governor { first_read(snapshot, knob) } else { Vec::new() };
         Some(Note { remark: Remark::Instead { knob, chosen, because }, evidence })
     };

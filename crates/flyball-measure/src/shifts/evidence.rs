@@ -35,7 +35,8 @@ pub fn evidence(values: &[f64], options: &Options) -> f64 {
     let splits = super::ways(values.len(), options) as f64;
     let (before, after) = values.split_at(split);
     p = p.min(of_sides(before, after, &rest, splits / OF_SPLITS));
-    // What a step leaves of a ramp or of two steps resembles its neighbours, although runs do not.
+    // One step fitted to a ramp or to two steps leaves residuals that are alike in neighbouring runs,
+    // even if the runs are independent.
     let of_ranks = of_sides(before, after, &[], splits / OF_SLOW);
     if of_ranks < p {
         let shares = shape::shares(values, split, options.shortest);

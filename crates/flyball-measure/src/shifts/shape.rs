@@ -213,7 +213,7 @@ impl Sums {
     }
 
     /// Returns the first step's share of both, and the squares that are left, of two steps at the ends
-    /// of these runs. `None` if they go to different sides.
+    /// of these runs. `None` if they go in different directions.
     fn of_steps(&self, runs: &Range<usize>) -> Option<(f64, f64)> {
         let count = self.value.len() - 1;
         let part = |from: usize, to: usize| (self.value[to] - self.value[from], (to - from) as f64);

@@ -332,7 +332,7 @@ fn evidence_is_as_rare_as_it_says() {
     }
 }
 
-/// What a step leaves of these resembles its neighbours.
+/// One step fitted to these leaves residuals that are alike in neighbouring runs.
 #[test]
 fn slow_changes_and_several_steps_have_evidence() {
     let options = Options::default();

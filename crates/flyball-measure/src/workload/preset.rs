@@ -44,7 +44,7 @@ pub enum Reader {
     /// The last match of a regular expression with one group.
     Expression {
         pattern: String,
-        /// Whether its numbers are not rounded.
+        /// Whether its numbers are exact, not rounded.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         exact: bool,
         /// What it yields.
@@ -53,7 +53,7 @@ pub enum Reader {
     /// A suite of benchmarks: the mean of its cases.
     Suite {
         suite: Suite,
-        /// Whether their numbers are not rounded.
+        /// Whether their numbers are exact, not rounded.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         exact: bool,
         /// What the cases yield.

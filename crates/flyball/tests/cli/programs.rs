@@ -64,7 +64,7 @@ fn two_programs_are_compared_and_exported() {
     assert!(fs::read_to_string(place.path().join("m.md")).expect("it is there").contains("./new"));
 }
 
-/// A count that did not change passes a limit, if flyball is told that it is one.
+/// An unchanged count passes a limit if --exact says that it is a count.
 #[test]
 fn equal_counts_are_the_same_only_if_they_are_exact() {
     let place = Place::new(&[("count", "echo refs: 12345679")]);
