@@ -354,26 +354,28 @@ impl Snapshot {
 
     /// Returns why there is no slot: the first mechanism that could have been written, and what it
     /// lacks.
-    fn why_not_writable(&self, knob: Id, place: &Place) -> String {
+    fn why_not_writable(&self, knob: Id, place: &Place) -> Why {
         let first =
             knob.knob().mechanisms.iter().filter(|mechanism| mechanism.writes()).find_map(|mechanism| {
                 match *mechanism {
                     Mechanism::File { path, .. } => {
-                        expand::expand(&self.topology, path, &place.at).map(|path| format!("no {path}"))
+                        expand::expand(&self.topology, path, &place.at).map(Why::NoFile)
                     }
                     // Another vendor's register was never a way here.
                     Mechanism::Msr { vendor, .. } if vendor == self.topology.vendor => {
                         match self.read(knob, place) {
-                            Ok(Reading::Absent(why)) => Some(why.to_string()),
+                            Ok(Reading::Absent(why)) => Some(why),
                             Ok(Reading::Value { .. }) => None,
-                            Err(error) => Some(error.to_string()),
+                            Err(error) => Some(Why::NotNow(error.to_string())),
                         }
                     }
-                    Mechanism::SpeedSelect { .. } => Some("this processor has no such field".to_owned()),
+                    Mechanism::SpeedSelect { .. } => {
+                        Some(Why::NotNow("this processor has no such field".to_owned()))
+                    }
                     _ => None,
                 }
             });
-        first.unwrap_or_else(|| self.why_nowhere(knob).to_string())
+        first.unwrap_or_else(|| self.why_nowhere(knob))
     }
 
     /// Returns the location that `knob` has at `place`, or will have once a driver creates it: the

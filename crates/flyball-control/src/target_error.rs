@@ -1,6 +1,6 @@
 //! Why a value cannot be written.
 
-use crate::ReadError;
+use crate::{ReadError, Why};
 
 /// Why a value cannot be written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -10,7 +10,7 @@ pub enum TargetError {
     ReadOnly(&'static str),
     /// Nothing on this machine takes a write of the knob there.
     #[error("{knob} cannot be set on {place}: {why}")]
-    Nowhere { knob: &'static str, place: String, why: String },
+    Nowhere { knob: &'static str, place: String, why: Why },
     /// The knob's file or register cannot carry a value of this type.
     #[error("{knob} cannot take the value {value}")]
     WrongType { knob: &'static str, value: String },

@@ -14,9 +14,16 @@ use crate::{At, Id, Place, ReadError, Snapshot, TargetError, Value, Vendor, Why,
 pub enum Absence {
     /// The machine has nothing of this kind.
     Nowhere { from: String, knob: Id, why: Why },
-    /// The places do not have the knob.
-    AtPlaces { from: String, knob: Id, places: Vec<Place>, why: Why, remedy: Option<Remedy> },
-    /// Nothing accepts a write of it.
+    /// The places do not have the knob, or can only read it.
+    AtPlaces {
+        from: String,
+        knob: Id,
+        places: Vec<Place>,
+        why: Why,
+        remedy: Option<Remedy>,
+        is_readable: bool,
+    },
+    /// No write carries the value.
     NotWritable { from: String, error: TargetError },
     /// More absences of the same kinds.
     More(usize),
@@ -94,10 +101,14 @@ impl fmt::Display for Absence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Absence::Nowhere { from, knob, why } => write!(f, "{from}: this machine has no {knob}: {why}"),
-            Absence::AtPlaces { from, knob, places: at, why, remedy } => {
+            Absence::AtPlaces { from, knob, places: at, why, remedy, is_readable } => {
                 let names = places(&at.iter().collect::<Vec<_>>());
                 let have = if at.len() > 1 { "have" } else { "has" };
-                write!(f, "{from}: {names} {have} no {knob}: ")?;
+                if *is_readable {
+                    write!(f, "{from}: {knob} cannot be set on {names}: ")?;
+                } else {
+                    write!(f, "{from}: {names} {have} no {knob}: ")?;
+                }
                 // The path is that of the first place.
                 match (why, at.as_slice()) {
                     (Why::NoFile(path), [Place { at: At::Policy(number), .. }, _, ..]) => {
@@ -122,6 +133,7 @@ pub(super) fn add(
     (from, knob): (&str, Id),
     place: &Place,
     why: Why,
+    is_readable: bool,
 ) -> Result<(), ReadError> {
     // One line for all of them: 512 CPUs may lack the same file.
     for absence in absences.iter_mut() {
@@ -134,7 +146,7 @@ pub(super) fn add(
         }
     }
     let (from, places, remedy) = (from.to_owned(), vec![place.clone()], remedy(snapshot, knob)?);
-    absences.push(Absence::AtPlaces { from, knob, places, why, remedy });
+    absences.push(Absence::AtPlaces { from, knob, places, why, remedy, is_readable });
     Ok(())
 }
 

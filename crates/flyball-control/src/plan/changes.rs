@@ -55,8 +55,15 @@ impl Planner<'_> {
             }
             Err(error) => {
                 // Nothing takes the write, and nothing needs it: CPU 0 has no switch and is online.
-                if want.now.as_ref() != Some(&value) {
-                    self.absent.push(Absence::NotWritable { from: want.from.clone(), error });
+                if want.now.as_ref() == Some(&value) {
+                    return Ok(());
+                }
+                let asked = (want.from.as_str(), want.knob);
+                match error {
+                    TargetError::Nowhere { why, .. } => {
+                        absences::add(self.snapshot, &mut self.absent, asked, &want.place, why, true)?;
+                    }
+                    error => self.absent.push(Absence::NotWritable { from: want.from.clone(), error }),
                 }
                 return Ok(());
             }
@@ -125,7 +132,7 @@ impl Planner<'_> {
             }
         } else {
             let asked = (want.from.as_str(), want.knob);
-            absences::add(self.snapshot, &mut self.absent, asked, &want.place, why)?;
+            absences::add(self.snapshot, &mut self.absent, asked, &want.place, why, false)?;
         }
         Ok(())
     }
