@@ -10,9 +10,10 @@ use flyball_host::{
 };
 
 use super::{
-    Answer, Check, Facts, Unseen, Vendor, facts::cpu_words, fault, models, note, ok, unknown, warning,
+    Answer, Check, Facts, Unseen, Vendor, facts::cpu_words, fault, firmware::firmware_turbo, models, note,
+    ok, unknown, warning,
 };
-use crate::{CoreType, Id};
+use crate::{CoreType, FirmwareTurbo, Id};
 
 pub(super) const CHECKS: &[Check] = &[
     Check::new(
@@ -453,9 +454,11 @@ fn unusual_states(facts: &Facts, driver: &str, seen: &IdleStates) -> Option<Answ
     let is_shallow = |name: &str| matches!(name, "POLL" | "C1" | "C1E" | "C1_ACPI");
     if seen.names.keys().all(|(_, names)| names.split(' ').all(is_shallow)) {
         let deepest = names.split(' ').next_back().unwrap_or_default();
-        let what = format!(
-            "no idle state is deeper than {deepest}: idle cores stay powered and count for the turbo of busy ones"
-        );
+        let cost = match firmware_turbo(facts) {
+            FirmwareTurbo::Allowed => "stay powered and count for the turbo of busy ones",
+            FirmwareTurbo::Off { .. } | FirmwareTurbo::NoFlag(_) => "stay powered",
+        };
+        let what = format!("no idle state is deeper than {deepest}: idle cores {cost}");
         return Some(
             note(what)
                 .seen(place, names.clone())

@@ -201,6 +201,11 @@ fn latency_limit(facts: &Facts) -> Option<Answer> {
     if groups.is_empty() {
         return Some(ok("no CPU has a limit of its wake-up latency").seen(place, "0"));
     }
+    let shown: Vec<String> = groups.keys().cloned().collect();
+    groups.retain(|limit, cpus| !allows_every_state(facts, limit, cpus.first().unwrap_or(0)));
+    if groups.is_empty() {
+        return Some(ok("no limit of a wake-up latency excludes an idle state").seen(place, shown.join(" ")));
+    }
     let all: CpuList = groups.values().flat_map(|cpus| cpus.iter().collect::<Vec<_>>()).collect();
     // `n/a` is PM_QOS_LATENCY_ANY's opposite: no latency at all (drivers/base/power/sysfs.c).
     let answer = match groups.get("n/a") {
@@ -217,4 +222,17 @@ fn latency_limit(facts: &Facts) -> Option<Answer> {
         answer.seen(place.replace("cpuN", &format!("cpu{}", cpus.first().unwrap_or(0))), text.clone())
     });
     Some(answer.set(Id::LatencyLimit, "no-limit"))
+}
+
+/// Returns whether every idle state of a CPU leaves as fast as `limit` asks, in microseconds.
+fn allows_every_state(facts: &Facts, limit: &str, cpu: u32) -> bool {
+    let states = format!("/sys/devices/system/cpu/cpu{cpu}/cpuidle");
+    let latencies: Option<Vec<u64>> = facts
+        .list(&states)
+        .iter()
+        .filter(|state| state.starts_with("state"))
+        .map(|state| facts.read(&format!("{states}/{state}/latency")).ok()?.parse().ok())
+        .collect();
+    let slowest = latencies.and_then(|latencies| latencies.into_iter().max());
+    limit.parse::<u64>().ok().zip(slowest).is_some_and(|(limit, slowest)| slowest <= limit)
 }

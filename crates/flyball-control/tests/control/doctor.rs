@@ -60,7 +60,17 @@ fn acpi_idle(files: &mut Files, parameters: &str) {
 
 fn acpi_idle_with_c1(files: &mut Files) {
     acpi_idle(files, "processor.max_cstate=1 intel_idle.max_cstate=0");
+    no_deep_state(files);
+}
+
+fn no_deep_state(files: &mut Files) {
     files.retain(|path, _| !path.contains("cpuidle/state2"));
+}
+
+fn no_deep_state_and_no_turbo(files: &mut Files) {
+    no_deep_state(files);
+    let cpuinfo = files["proc/cpuinfo"].clone().unwrap_or_default();
+    put(files, "proc/cpuinfo", cpuinfo.replace(" ida", ""));
 }
 
 fn clock_that_a_program_chose(files: &mut Files) {
@@ -74,7 +84,7 @@ type Case = (fn(&mut Files), &'static str, Verdict, &'static str);
 #[test]
 fn answers_name_the_cause() {
     let removed = "remove processor.max_cstate=1 intel_idle.max_cstate=0";
-    let cases: [Case; 5] = [
+    let cases: [Case; 7] = [
         (no_idle_state_but_polling, "conflict.cpuidle", Verdict::Warning, "poll at full power"),
         (acpi_idle_with_c1, "conflict.cpuidle", Verdict::Warning, removed),
         (
@@ -83,6 +93,8 @@ fn answers_name_the_cause() {
             Verdict::Note,
             "keeps intel_idle away",
         ),
+        (no_deep_state, "conflict.cpuidle", Verdict::Note, "stay powered and count for the turbo"),
+        (no_deep_state_and_no_turbo, "conflict.cpuidle", Verdict::Note, "idle cores stay powered\""),
         (|f| msr(f, 0x610, "8000820000008400"), "firmware.power-limit", Verdict::Warning, "raise PL2"),
         (clock_that_a_program_chose, "now.clock-source", Verdict::Warning, "write tsc to"),
     ];

@@ -359,6 +359,13 @@ pub(super) fn rows() -> Vec<Row> {
             |f| put(f, format!("{CPU}/cpu2/power/pm_qos_resume_latency_us"), "20"),
             Note,
         ),
+        // The slowest state's.
+        row(
+            "conflict.latency-limit",
+            intel,
+            |f| put(f, format!("{CPU}/cpu2/power/pm_qos_resume_latency_us"), "133"),
+            Ok,
+        ),
         row("conflict.registers", intel, |f| msr(f, 0x774, "ff00250a"), Warning),
         row("conflict.registers", intel, |f| msr(f, 0x774, "8000180a"), Warning),
         row("conflict.registers", amd, |f| msr(f, 0xc001_02b3, "28c8"), Warning),
