@@ -15,6 +15,7 @@ use flyball_control::{
     doctor::{self, Report, Verdict},
     plan::{Plan, plan},
     profile::Profile,
+    verify::verify,
     write::{
         journal::{Journal, Purpose},
         outcome::{Applied, AppliedChange},
@@ -406,6 +407,57 @@ fn settings_without_an_effect_of_their_own_are_noted() {
         assert!(is_noted, "{machine} {words}: {found:?}");
         assert_eq!(applied.clamped().count(), 0, "{machine} {words}: {applied:?}");
     }
+}
+
+/// intel_pstate in passive mode combines its percentages with the files' limits. What is planned is
+/// then what the files hold, on every machine that has the mode.
+#[test]
+fn limits_beside_the_percentages_of_passive_mode_hold() {
+    // A percentage that the wish does not name is another's: the wish is then noted not to hold.
+    let wishes = [
+        ("min-freq=min", true),
+        ("min-perf-pct=50 min-freq=min", true),
+        ("min-freq=min max-freq=max", false),
+        ("max-perf-pct=60 max-freq=max", true),
+        ("max-freq=max", false),
+        ("max-freq=75% max-perf-pct=60", true),
+        ("min-perf-pct=min max-perf-pct=100 min-freq=min max-freq=max", true),
+        ("balanced", true),
+        ("powersave", true),
+    ];
+    let (mut narrowed, mut hybrids) = (0, 0);
+    for machine in small_machines() {
+        for kernel in KERNELS {
+            let setup = SimSetup::parse(&format!("{machine},kernel={kernel},boot=intel_pstate=passive"));
+            let Ok(host) = SimHost::open(&setup.unwrap()) else { continue };
+            let driver = host.read("/sys/devices/system/cpu/cpufreq/policy0/scaling_driver");
+            if driver.as_deref() != Ok("intel_cpufreq") {
+                continue;
+            }
+            let folder = tempfile::tempdir().unwrap();
+            for (words, holds) in wishes {
+                let arguments: Vec<&str> = words.split(' ').collect();
+                let is_profile = PROFILES.contains(&words);
+                let intent = if is_profile {
+                    profile(words).intent
+                } else {
+                    Intent::from_arguments(&arguments, None).unwrap()
+                };
+                let applied = apply(&host, &intent, &StateDir::new(folder.path()));
+                let applied = applied.unwrap_or_else(|error| panic!("{machine} {kernel} {words}: {error}"));
+                let clamped: Vec<_> = applied.clamped().take(1).collect();
+                assert!(clamped.is_empty(), "{machine} {kernel} {words}: {clamped:?}");
+                let snapshot = Snapshot::for_intent(&host, &intent).unwrap();
+                assert_eq!(verify(&snapshot, &intent).unwrap().holds(), holds, "{machine} {kernel} {words}");
+                let is_noted =
+                    applied.notes.iter().any(|note| note.to_string().contains("perf-pct counts as well"));
+                assert!(is_noted || holds, "{machine} {kernel} {words}");
+                narrowed += u32::from(is_noted);
+                hybrids += u32::from(is_noted && words == "min-freq=min" && machine.contains("hybrid"));
+            }
+        }
+    }
+    assert!(narrowed > 20 && hybrids > 0, "{narrowed} {hybrids}");
 }
 
 /// Turbo off is said to lower max-freq where it does: on every machine and kernel.

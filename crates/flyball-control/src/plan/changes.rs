@@ -167,6 +167,13 @@ impl Planner<'_> {
             value = cut;
             because = format!("{because}; {words}");
         }
+        if let Some((limit, percentage)) = self.under_percentage(want, &value)? {
+            because = format!("{because}; {percentage} is narrower than {value}");
+            let remark =
+                Remark::PercentageLimits { from: want.from.clone(), percentage, limit: limit.clone() };
+            self.note(remark, &[(percentage, &Place::machine())]);
+            value = limit;
+        }
         match self.snapshot.check(want.knob, &want.place, &value) {
             Ok(()) => {}
             Err(ResolveError::Read(error @ ReadError::NotTaken(_))) => return Err(error.into()),

@@ -5,9 +5,9 @@
 //! boost on AMD, `cpuinfo_max_freq` of acpi-cpufreq lies above every entry, so the word `max`
 //! stands for a frequency that no limit can hold.
 
-use flyball_host::KiloHertz;
+use flyball_host::{KiloHertz, Percent};
 
-use super::{Planner, Want, turbo::TOLERANCE_KHZ};
+use super::{Planner, Want, driver, turbo::TOLERANCE_KHZ};
 use crate::{At, Id, Place, ReadError, ResolveError, Snapshot, Value, Wanted, knob::Ends};
 
 impl Planner<'_> {
@@ -151,6 +151,56 @@ impl Planner<'_> {
         };
         let is_cut = is_lower && limit.0 > 0 && limit < wanted;
         Ok(is_cut.then(|| (Value::Frequency(limit), format!("the firmware allows {limit} at most"))))
+    }
+
+    /// Returns the limit that intel_pstate in passive mode has requested for its percentages, with
+    /// the percentage's knob, if it is narrower than `value`. cpufreq combines the requests of driver
+    /// and file, and the file shows the result (`update_cpu_qos_request` in intel_pstate.c). With
+    /// turbo off the frequency that the percentage counts from cannot be read.
+    pub(super) fn under_percentage(
+        &self,
+        want: &Want,
+        value: &Value,
+    ) -> Result<Option<(Value, Id)>, ReadError> {
+        let percentage = match want.knob {
+            Id::MinFreq => Id::MinPerfPct,
+            Id::MaxFreq => Id::MaxPerfPct,
+            _ => return Ok(None),
+        };
+        if driver::name(self.snapshot)?.as_deref() != Some("intel_cpufreq")
+            || self.ahead.mode.is_some()
+            || self.snapshot.machine_value(Id::Turbo)? == Some(Value::Switch(false))
+        {
+            return Ok(None);
+        }
+        let percent = match self.wants.get(&(percentage, At::Machine)) {
+            Some(want) => want.value.clone(),
+            None if !self.is_only_present(percentage, &At::Machine) => {
+                self.snapshot.machine_value(percentage)?
+            }
+            // The lowest that the driver takes, which on hybrids is above the lowest frequency.
+            None if percentage == Id::MinPerfPct => {
+                Some(Value::Percent(self.snapshot.lowest_percentage(&Place::machine())?))
+            }
+            None => None,
+        };
+        let end =
+            |id| Ok::<_, ReadError>(self.snapshot.value(id, &want.place)?.and_then(|end| end.frequency()));
+        let (lowest, highest) = (end(Id::HwMinFreq)?, end(Id::HwMaxFreq)?);
+        let (Some(Value::Percent(Percent(percent))), Some(lowest), Some(highest), Some(wanted)) =
+            (percent, lowest, highest, value.frequency())
+        else {
+            return Ok(None);
+        };
+        let share = highest.0 * u64::from(percent);
+        let (limit, is_narrower) = if want.knob == Id::MinFreq {
+            (share.div_ceil(100), share.div_ceil(100) > wanted.0)
+        } else {
+            (share / 100, share / 100 < wanted.0)
+        };
+        // The check that follows refuses a value outside the hardware's range.
+        let counts = is_narrower && (lowest..=highest).contains(&wanted);
+        Ok(counts.then_some((Value::Frequency(KiloHertz(limit)), percentage)))
     }
 
     /// Returns whether a maximum must be written before the intent switches turbo off. cpufreq

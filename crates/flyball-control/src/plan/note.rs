@@ -81,6 +81,12 @@ pub enum Remark {
         from: String,
         limit: Value,
     },
+    /// A percentage of intel_pstate is narrower than what is wanted.
+    PercentageLimits {
+        from: String,
+        percentage: Id,
+        limit: Value,
+    },
     /// SMT siblings with a higher maximum.
     SiblingsAskForMore {
         from: String,
@@ -244,6 +250,9 @@ impl fmt::Display for Remark {
                 f,
                 "{from}: the firmware allows {limit} at most, whatever is set; once its limit is gone, set this again"
             ),
+            Remark::PercentageLimits { from, percentage, limit } => {
+                write!(f, "{from}: the kernel keeps {limit}, because {percentage} counts as well")
+            }
             Remark::SiblingsAskForMore { from, siblings } => write!(
                 f,
                 "{from}: CPUs {} share cores with these CPUs and may ask for more; a core runs at the highest request of \

@@ -121,7 +121,7 @@ impl Snapshot {
     /// (min_perf_pct_min), both CPU 0's. On hybrids it compares levels, which are rounded up from
     /// frequencies (intel_hybrid_scaling_factor); of models that are not in its table, none is above
     /// 100 MHz.
-    fn lowest_percentage(&self, place: &Place) -> Result<Percent, ReadError> {
+    pub(super) fn lowest_percentage(&self, place: &Place) -> Result<Percent, ReadError> {
         let topology = self.topology();
         let is_hybrid = topology.cpus.values().any(|cpu| cpu.core_type.is_some());
         let level = match topology.model.filter(|_| is_hybrid) {

@@ -33,6 +33,10 @@ const JUDGING_LIMITS: &[Id] = &[
     Id::BoostFreqs,
     Id::BiosLimit,
     Id::Turbo,
+    // Requests of intel_pstate in passive mode (`under_percentage`).
+    Id::Driver,
+    Id::MinPerfPct,
+    Id::MaxPerfPct,
 ];
 
 pub(super) const GOVERNOR: Row = Row {

@@ -105,6 +105,8 @@ impl Held {
             .with(Id::BoostFreqs, |_| None)
             .with(Id::BiosLimit, |_| None)
             .with(Id::Turbo, |_| None)
+            .with(Id::MinPerfPct, |_| None)
+            .with(Id::MaxPerfPct, |_| None)
     }
 }
 
