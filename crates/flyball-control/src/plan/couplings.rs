@@ -397,11 +397,19 @@ impl Planner<'_> {
             let Some(limit) = want.value.as_ref().and_then(Value::frequency) else { continue };
             if want.wanted == Wanted::Base {
                 bases.entry(want.from).or_default().entry(limit).or_insert(want.place);
-            } else if matches!(want.wanted, Wanted::Share(_))
+            } else if let Wanted::Share(share) = want.wanted
                 && let Some((base, evidence)) = self.base_of(&want.place)?
                 && limit.0 * 100 < base.0 * 99
             {
-                self.note_seen(Remark::ShareBelowBase { from: want.from, limit, base }, vec![evidence]);
+                let highest = self.snapshot.value(Id::HwMaxFreq, &want.place)?;
+                let highest = highest.and_then(|highest| highest.frequency()).unwrap_or(limit);
+                // Boost goes above a table's last entry, so a share that reaches this is the one
+                // before it.
+                let boosts_from = self.snapshot.last_entries(&want.place)?.and_then(|(before, last)| {
+                    (limit == before && highest.0 * u64::from(share.0) / 100 >= last.0).then_some(last)
+                });
+                let remark = Remark::ShareBelowBase { from: want.from, limit, base, boosts_from };
+                self.note_seen(remark, vec![evidence]);
             }
         }
         for (from, places) in bases.into_iter().filter(|(_, places)| places.len() > 1) {

@@ -70,6 +70,8 @@ pub enum Remark {
         from: String,
         limit: KiloHertz,
         base: KiloHertz,
+        /// The last entry of the driver's table, if the limit had to stay below it.
+        boosts_from: Option<KiloHertz>,
     },
     /// CPUs with different base frequencies.
     SeveralBases {
@@ -239,8 +241,11 @@ impl fmt::Display for Remark {
                 f,
                 "{from}: turbo is on, and this driver's boost goes above that frequency; add turbo=off to bound it"
             ),
-            Remark::ShareBelowBase { from, limit, base } => {
-                write!(f, "{from}: at most {limit}, which is below the base frequency of {base}")
+            Remark::ShareBelowBase { from, limit, base, boosts_from } => {
+                write!(f, "{from}: at most {limit}, which is below the base frequency of {base}")?;
+                boosts_from.map_or(Ok(()), |entry| {
+                    write!(f, ": a limit of {entry}, the driver's next, would not keep it from boosting")
+                })
             }
             Remark::SeveralBases { from, bases } => {
                 write!(f, "{from}: not one frequency, because the CPUs have different base frequencies: ")?;

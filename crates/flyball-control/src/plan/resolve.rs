@@ -169,16 +169,22 @@ impl Snapshot {
         let efficient =
             self.resolve(knob, place, &Wanted::Efficient).ok().and_then(|value| value.frequency());
         let mut share = KiloHertz(khz * u64::from(share.0) / 100 / 1000 * 1000);
-        if let Some(Value::Frequencies(mut table)) = self.value(Id::AvailableFreqs, place)? {
-            table.sort_unstable();
-            table.dedup();
-            if let [.., before, last] = table[..]
-                && (last..KiloHertz(khz)).contains(&share)
-            {
-                share = before;
-            }
+        if let Some((before, last)) = self.last_entries(place)?
+            && (last..KiloHertz(khz)).contains(&share)
+        {
+            share = before;
         }
         Ok(Value::Frequency(efficient.map_or(share, |efficient| share.max(efficient)).min(KiloHertz(khz))))
+    }
+
+    /// Returns the last two entries of the driver's table of frequencies.
+    pub(super) fn last_entries(&self, place: &Place) -> Result<Option<(KiloHertz, KiloHertz)>, ReadError> {
+        let Some(Value::Frequencies(mut table)) = self.value(Id::AvailableFreqs, place)? else {
+            return Ok(None);
+        };
+        table.sort_unstable();
+        table.dedup();
+        Ok(if let [.., before, last] = table[..] { Some((before, last)) } else { None })
     }
 
     /// Returns the place of `knob` that goes with `place`: `place` itself, or the first that
