@@ -6,7 +6,9 @@ use std::fmt;
 use flyball_host::CpuList;
 
 use super::driver;
-use crate::{At, Id, Place, ReadError, Snapshot, TargetError, Value, Vendor, Why, knob::AppearsWith};
+use crate::{
+    At, FirmwareTurbo, Id, Place, ReadError, Snapshot, TargetError, Value, Vendor, Why, knob::AppearsWith,
+};
 
 /// Something that a setting needs and the machine lacks.
 #[derive(Debug, Clone, PartialEq)]
@@ -67,6 +69,8 @@ pub enum Remedy {
     NeedsHwp,
     /// Turbo is one switch for the whole machine.
     TurboOfMachine,
+    /// The processor does not have this flag of turbo.
+    NoTurbo(&'static str),
     /// A policy with this governor has it.
     Governor(&'static str),
 }
@@ -92,6 +96,10 @@ impl fmt::Display for Remedy {
             Remedy::TurboOfMachine => {
                 f.write_str("turbo is one switch for the whole machine: turbo=on or turbo=off")
             }
+            Remedy::NoTurbo(flag) => write!(
+                f,
+                "the processor reports none (no {flag} in /proc/cpuinfo): it has none, or firmware disables it"
+            ),
             Remedy::Governor(name) => write!(f, "set governor={name} as well"),
         }
     }
@@ -110,10 +118,9 @@ impl fmt::Display for Absence {
                     write!(f, "{from}: {names} {have} no {knob}: ")?;
                 }
                 // The path is that of the first place.
-                match (why, at.as_slice()) {
-                    (Why::NoFile(path), [Place { at: At::Policy(number), .. }, _, ..]) => {
-                        let path = path.replacen(&format!("policy{number}/"), "policy*/", 1);
-                        write!(f, "{}", Why::NoFile(path))?;
+                match at.as_slice() {
+                    [Place { at: At::Policy(number), .. }, _, ..] => {
+                        write!(f, "{}", why.of_every_policy(*number))?;
                     }
                     _ => write!(f, "{why}")?,
                 }
@@ -195,6 +202,10 @@ fn remedy(snapshot: &Snapshot, knob: Id) -> Result<Option<Remedy>, ReadError> {
             "intel_pstate" | "intel_cpufreq" | "amd-pstate" | "amd-pstate-epp" => Remedy::ModeOf(driver),
             _ => Remedy::NoModes(driver),
         }),
+        Id::Turbo => match snapshot.firmware_turbo()?.0 {
+            FirmwareTurbo::NoFlag(flag) => Some(Remedy::NoTurbo(flag)),
+            FirmwareTurbo::Off { .. } | FirmwareTurbo::Allowed => None,
+        },
         Id::Boost if snapshot.machine_value(Id::Turbo)?.is_some() => Some(Remedy::TurboOfMachine),
         _ => knob.knob().control().and_then(|control| {
             control.appears_with.iter().find_map(|with| match with {

@@ -109,7 +109,13 @@ impl Snapshot {
                         "the processor reports no maximum power (0); use a value such as 65W".to_owned(),
                     )),
                     Some(Reading::Value { value, .. }) => Ok(value),
-                    Some(Reading::Absent(why)) => Err(refuse(format!("{source} is absent: {why}"))),
+                    // Without the place's number, so that the refusals of all places are one.
+                    Some(Reading::Absent(why)) => Err(refuse(match place.at {
+                        At::Policy(number) => {
+                            format!("{source} is absent: {}", why.of_every_policy(number))
+                        }
+                        _ => format!("{source} is absent: {why}"),
+                    })),
                     None => Err(refuse(format!("{source} is absent: {}", self.why_nowhere(source)))),
                 }
             }

@@ -179,6 +179,32 @@ fn what_is_so_on_every_policy_is_noted_once() {
     assert_eq!(plan.notes.iter().filter(of_boost).count(), 1, "{:?}", plan.notes);
 }
 
+/// Settings that these machines refuse, or take in another sense, with the reason in one line.
+#[test]
+fn a_setting_of_every_policy_is_answered_in_one_line() {
+    let answers = |host: &dyn flyball_host::Host, words: &str| {
+        let intent = Intent::from_arguments(&[words], None).unwrap();
+        match plan(&Snapshot::for_intent(host, &intent).unwrap(), &intent) {
+            Ok(plan) => plan.notes.iter().map(|note| note.remark.to_string()).collect::<Vec<_>>().join("\n"),
+            Err(error) => error.to_string(),
+        }
+    };
+    for (machine, words, answer) in [
+        ("milan0", "min-freq=efficient", "policy*/amd_pstate_lowest_nonlinear_freq"),
+        ("milan0", "max-freq=75%", "a limit of 2.8 GHz, the driver's next, would not keep it from boosting"),
+        ("milan0", "epp=power", "acpi-cpufreq does not have it"),
+        ("snr0", "turbo=off", "the processor reports none (no ida in /proc/cpuinfo)"),
+    ] {
+        let host = flyball_testing::machine(machine);
+        let said = answers(&host, words);
+        assert!(said.contains(answer) && said.lines().count() == 1, "{machine} {words}: {said}");
+    }
+    // The register of amd-pstate can be read although its driver has no file.
+    let host = flyball_testing::machine("milan0");
+    let said = answers(&Changed::new(&host, Some(Change::Register(0xc001_02b3, 0))), "epp=power");
+    assert!(said.contains("acpi-cpufreq does not have it") && said.lines().count() == 1, "{said}");
+}
+
 /// The kernel shows the lower of the file's limit and the firmware's, so a higher one cannot hold.
 #[test]
 fn a_limit_of_the_firmware_is_noted_and_not_written_over() {
