@@ -42,14 +42,13 @@ fn series(text: &str, family: &str) -> BTreeMap<String, f64> {
         .collect()
 }
 
-/// A value as the metrics spell it. Numbers that are a word of the kernel have that word.
+/// A value as the metrics spell it.
 fn spelled(value: &Value) -> Option<String> {
     Some(match value {
         Value::Switch(on) => if *on { "on" } else { "off" }.to_owned(),
         Value::Word(word) => word.clone(),
         Value::Epb(epb) => epb.0.to_string(),
-        Value::Epp(epp) => flyball_monitor::preference_word(u64::from(epp.0))
-            .map_or_else(|| epp.0.to_string(), str::to_owned),
+        Value::Epp(epp) => epp.0.to_string(),
         _ => return None,
     })
 }

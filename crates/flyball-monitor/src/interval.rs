@@ -3,7 +3,7 @@
 use flyball_host::cpuidle::{ExitRate, costliest, lost_ms};
 use serde::Serialize;
 
-use crate::{Layout, Machine, Quantity, Sample, places::Places};
+use crate::{Layout, Machine, Preference, Quantity, Sample, places::Places};
 
 /// Waking up may decide the speed of a CPU that ran for a smaller share of the time.
 pub(crate) const WAKING: f64 = 0.2;
@@ -44,10 +44,10 @@ pub struct CpuInterval {
     pub mhz: Option<f64>,
     /// `mhz` is what the kernel last measured or asked for, not the mean of the interval.
     pub is_reported: bool,
-    /// The request: limits, MHz; preference, 0 to 255; governor, by its number in the layout.
+    /// The request: limits, MHz; preference; governor, by its number in the layout.
     pub min: Option<f64>,
     pub max: Option<f64>,
-    pub epp: Option<u8>,
+    pub epp: Option<Preference>,
     pub governor: Option<usize>,
     /// Share of the time in each idle state, since it was read before. A sleep that goes on is not
     /// in it. `None` of a CPU that slept and was not read: on large machines they take turns.
@@ -243,7 +243,7 @@ impl Pair<'_> {
             is_reported: mhz.is_none() && reported.is_some() && is_running,
             min: now(Quantity::RequestMin).map(|khz| khz as f64 / 1000.0),
             max: now(Quantity::RequestMax).map(|khz| self.meant(index, khz) as f64 / 1000.0),
-            epp: now(Quantity::Epp).and_then(|epp| u8::try_from(epp).ok()),
+            epp: now(Quantity::Epp).and_then(Preference::of_code),
             governor: now(Quantity::Governor).map(|number| number as usize),
             idle: (0..states)
                 .map(|state| {

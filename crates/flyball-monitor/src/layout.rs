@@ -200,7 +200,7 @@ pub enum Quantity {
     RequestMin,
     #[strum(to_string = "max_freq")]
     RequestMax,
-    /// Energy performance preference, 0 to 255.
+    /// Energy performance preference: 0 to 255, or 256 and more for a word.
     Epp,
     /// An index into [`Machine::governors`].
     Governor,

@@ -13,6 +13,7 @@ pub mod layout;
 pub mod limiter;
 pub mod missing;
 mod places;
+mod preference;
 pub mod readings;
 pub mod sample;
 pub mod sampler;
@@ -26,9 +27,9 @@ pub use layout::{Cpu, Field, Layout, Machine, Package, Quantity, Scope, Unit};
 pub use limiter::{Certainty, Evidence, Limiter, Proof, Reason};
 pub use missing::Missing;
 pub use places::Places;
+pub use preference::{Preference, PreferenceWord};
 pub use sample::{ABSENT, Cost, Sample};
 pub use sampler::{
-    IdleReads, KeptAttribute, Options, RaplZone, Reads, Sampler, Touch, answers_at_once, preference_word,
-    rapl_zones,
+    IdleReads, KeptAttribute, Options, RaplZone, Reads, Sampler, Touch, answers_at_once, rapl_zones,
 };
 pub use why::{Account, Explanation, Step, explain};

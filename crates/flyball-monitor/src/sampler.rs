@@ -25,7 +25,7 @@ pub use self::{
     discover::{RaplZone, answers_at_once, rapl_zones},
     file::KeptAttribute,
 };
-use crate::{ABSENT, Cost, Layout, Quantity, Sample, interval::WAKING, places::Places, shared};
+use crate::{ABSENT, Cost, Layout, Preference, Quantity, Sample, interval::WAKING, places::Places, shared};
 
 /// Which CPUs may be interrupted for a sample.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -640,22 +640,9 @@ const REQUESTS: &[(Id, Quantity)] = &[
 /// The position of max-freq among them.
 const MAX: usize = 1;
 
-/// The kernel's words for preferences (intel_pstate.c, amd-pstate.c). Both drivers have these
-/// values but for balance_power, which is 0xc0 with Intel and 0xbf with AMD.
-const PREFERENCES: [(&str, u64); 4] =
-    [("performance", 0), ("balance_performance", 128), ("balance_power", 192), ("power", 255)];
-
-/// The kernel's word for a preference of a sample, if it has one.
-pub fn preference_word(number: u64) -> Option<&'static str> {
-    PREFERENCES.iter().find(|known| known.1 == number).map(|known| known.0)
-}
-
 fn request(quantity: Quantity, text: &str, governors: &[String]) -> Option<u64> {
     match quantity {
-        Quantity::Epp => {
-            let known = PREFERENCES.iter().find(|(word, _)| *word == text);
-            known.map(|(_, number)| *number).or_else(|| text.parse().ok())
-        }
+        Quantity::Epp => Preference::parse(text).map(Preference::code),
         Quantity::Governor => governors.iter().position(|name| name == text).map(|index| index as u64),
         _ => text.parse().ok(),
     }

@@ -463,7 +463,7 @@ class CpuInterval(TypedDict):
 
     busy: Union[float, None]
     celsius: Union[float, None]
-    epp: Union[int, None]
+    epp: Union[Preference, None]
     governor: Union[int, None]
     idle: List[Union[float, None]]
     is_reported: bool
@@ -1426,6 +1426,12 @@ class Point(TypedDict):
 
 
 Power = Literal["ac", "battery"]
+
+
+Preference = Union[int, "PreferenceWord"]
+
+
+PreferenceWord = Literal["performance", "balance_performance", "balance_power", "power"]
 
 
 Preset = Literal["spin", "perf-pipe", "perf-messaging", "tbench", "fio", "fio-latency", "sysbench", "stress-ng", "openssl", "openssl-sign", "pgbench", "sched-pipe", "io4k"]

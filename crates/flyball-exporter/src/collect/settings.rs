@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use flyball_control::{Form, Id, KnobFile, Scope, Snapshot};
 use flyball_host::Host;
-use flyball_monitor::{KeptAttribute, Layout, Machine, Quantity, Sample, Sampler, preference_word};
+use flyball_monitor::{KeptAttribute, Layout, Machine, Preference, Quantity, Sample, Sampler};
 
 use super::speed::Groups;
 use crate::{
@@ -275,7 +275,7 @@ fn spelled(form: Form, value: u64, machine: &Machine) -> Option<String> {
         (Form::Switch, _) | (Form::InvertedSwitch, 0) => "on",
         (Form::Word, number) => machine.governors.get(number as usize)?,
         (Form::Epp, value) => {
-            return Some(preference_word(value).map_or_else(|| value.to_string(), str::to_owned));
+            return Some(Preference::of_code(value)?.to_string());
         }
         (_, value) => return Some(value.to_string()),
     };

@@ -2,10 +2,10 @@
 
 use flyball_host::Vendor;
 
-use super::package::{EAGER, HELD, PackageState};
+use super::package::{HELD, PackageState};
 use crate::{
-    Cap, Certainty, CpuInterval, Evidence, Layout, Limiter, Proof, Reason, interval::WAKING, layout::Cpu,
-    preference_word,
+    Cap, Certainty, CpuInterval, Evidence, Layout, Limiter, Preference, Proof, Reason, interval::WAKING,
+    layout::Cpu,
 };
 
 /// Losses below this share of the highest frequency are rounding.
@@ -408,11 +408,11 @@ impl Attribution<'_> {
     /// Returns the energy preference of a CPU that runs slower than CPUs with a more eager one, if no
     /// CPU with such a preference is as fast as those.
     fn preferred_less(&self, fastest: f64) -> Option<(Limiter, Evidence)> {
-        let epp = self.cpu.epp.filter(|epp| *epp > EAGER && self.follows_preference())?;
+        let epp = self.cpu.epp.filter(|epp| !epp.is_eager() && self.follows_preference())?;
         let alike = self.package?.fastest_of(
             self.place.core_type,
             self.facts.highest_under(self.cpu.max),
-            epp..=u8::MAX,
+            |other| other == epp || other.is_behind(epp),
         )?;
         (alike < fastest - self.step()).then(|| (Limiter::Preference, preference(epp)))
     }
@@ -420,7 +420,7 @@ impl Attribution<'_> {
     /// Adds to what limits the package the preference of a CPU, if others of the package are more
     /// eager: these may be the ones that draw on the limit.
     fn or_preference(&self, named: Reason) -> Reason {
-        let epp = self.cpu.epp.filter(|epp| *epp > EAGER && self.follows_preference());
+        let epp = self.cpu.epp.filter(|epp| !epp.is_eager() && self.follows_preference());
         match epp.filter(|epp| self.package.is_some_and(|package| package.has_more_eager(*epp))) {
             Some(epp) => {
                 let fits = [named.limiter, Limiter::Preference];
@@ -443,20 +443,24 @@ impl Attribution<'_> {
         let load = Evidence::new("/proc/stat, MPERF", format!("busy {:.0} % of the time", busy * 100.0));
         let governor = self.governor();
         if self.is_autonomous() {
-            let epp = self.cpu.epp.unwrap_or(0);
+            let epp = self.cpu.epp.unwrap_or(Preference::Number(0));
             // Neighbours that are no faster without such a preference share what limits this one.
             // For a CPU that rests, any preference may cost something.
             let eager = self.package.and_then(|package| {
-                package.fastest_of(self.place.core_type, self.facts.highest_under(self.cpu.max), 0..=EAGER)
+                package.fastest_of(
+                    self.place.core_type,
+                    self.facts.highest_under(self.cpu.max),
+                    Preference::is_eager,
+                )
             });
-            let is_shared = epp > EAGER
+            let is_shared = !epp.is_eager()
                 && busy >= RESTS
                 && eager.zip(self.cpu.mhz).is_some_and(|(eager, mhz)| eager <= mhz + self.step());
             let shared = self.package.filter(|_| is_shared).and_then(|package| package.shared_limit(false));
             if let Some(shared) = shared {
                 return shared;
             }
-            if self.follows_preference() && (epp > EAGER || epp > 0 && busy < RESTS) {
+            if self.follows_preference() && (!epp.is_eager() || !epp.is_performance() && busy < RESTS) {
                 return Reason::inferred(
                     Limiter::Preference,
                     Proof::new(preference(epp)).and(load),
@@ -487,7 +491,6 @@ impl Attribution<'_> {
     }
 }
 
-fn preference(epp: u8) -> Evidence {
-    let word = preference_word(epp.into()).map_or_else(|| epp.to_string(), str::to_owned);
-    Evidence::new("energy_performance_preference", word)
+fn preference(epp: Preference) -> Evidence {
+    Evidence::new("energy_performance_preference", epp.to_string())
 }

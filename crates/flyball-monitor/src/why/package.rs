@@ -10,7 +10,8 @@ use flyball_host::{
 
 use super::awake::Awake;
 use crate::{
-    Cap, CpuInterval, Evidence, Facts, Interval, Layout, Limiter, Proof, Quantity, Reason, Sample, State,
+    Cap, CpuInterval, Evidence, Facts, Interval, Layout, Limiter, Preference, Proof, Quantity, Reason,
+    Sample, State,
     facts::{PackageFacts, is_shallow},
     layout::Cpu,
 };
@@ -43,7 +44,7 @@ pub(super) struct PackageState<'a> {
     busy: usize,
     slow: usize,
     /// The highest frequency of a busy CPU of each type, preference and own highest frequency, MHz.
-    fastest: BTreeMap<(Option<CoreType>, Option<u8>, u32), f64>,
+    fastest: BTreeMap<(Option<CoreType>, Option<Preference>, u32), f64>,
     /// The highest frequency of a busy CPU of each type whose files allow the hardware's maximum,
     /// MHz.
     unlimited: BTreeMap<Option<CoreType>, f64>,
@@ -68,8 +69,6 @@ const LITTLE: f64 = 0.75;
 /// A share of the power that the package drew before: a short-term limit is up to twice the
 /// long-term one.
 const VERY_LITTLE: f64 = 0.3;
-/// Up to balance_performance a CPU that runs all the time gets all that there is.
-pub(super) const EAGER: u8 = 128;
 /// Bits of the limit reasons that mean a limit of current.
 const CURRENT: [LimitReason; 2] = [LimitReason::Current, LimitReason::RegulatorCurrent];
 /// A limit reason's log bit is this far above its bit.
@@ -267,11 +266,11 @@ impl<'a> PackageState<'a> {
     }
 
     /// Returns whether a busy CPU of the package prefers speed more than this.
-    pub(super) fn has_more_eager(&self, epp: u8) -> bool {
-        self.fastest.keys().any(|(_, other, _)| other.is_some_and(|other| other < epp))
+    pub(super) fn has_more_eager(&self, epp: Preference) -> bool {
+        self.fastest.keys().any(|(_, other, _)| other.is_some_and(|other| epp.is_behind(other)))
     }
 
-    /// Returns the highest frequency of a busy CPU of this type whose preference is in this range,
+    /// Returns the highest frequency of a busy CPU of this type whose preference is meant,
     /// for comparison with a CPU of this own highest frequency. A faster core of higher rank (preferred
     /// cores) counts by its share of what it may have: requests and preferences are levels of each
     /// core's own scale.
@@ -279,17 +278,16 @@ impl<'a> PackageState<'a> {
         &self,
         core_type: Option<CoreType>,
         highest: f64,
-        preferences: RangeInclusive<u8>,
+        is_meant: impl Fn(Preference) -> bool,
     ) -> Option<f64> {
-        let is_wanted =
-            |of, epp: Option<u8>| of == core_type && epp.is_some_and(|epp| preferences.contains(&epp));
+        let is_wanted = |of, epp: Option<Preference>| of == core_type && epp.is_some_and(&is_meant);
         self.fastest_where(highest, is_wanted).map(|(mhz, _)| mhz)
     }
 
     fn fastest_where(
         &self,
         highest: f64,
-        is_wanted: impl Fn(Option<CoreType>, Option<u8>) -> bool,
+        is_wanted: impl Fn(Option<CoreType>, Option<Preference>) -> bool,
     ) -> Option<(f64, f64)> {
         let wanted = self.fastest.iter().filter(|((of, epp, _), _)| is_wanted(*of, *epp));
         let compared =
