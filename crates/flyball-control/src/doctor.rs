@@ -41,7 +41,7 @@ mod settings;
 mod speed_select;
 mod storpool;
 
-pub use facts::{Facts, Policy, kernel_release};
+pub use facts::{Facts, Policy};
 pub use pass::Unseen;
 
 pub use crate::Evidence;

@@ -18,6 +18,7 @@ mod couplings;
 mod driver;
 mod frequency_limits;
 mod note;
+mod preference;
 mod refusal;
 mod resolve;
 mod speed_select;
@@ -66,6 +67,9 @@ pub struct Change {
     /// a change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub through: Option<String>,
+    /// What the file shows in place of `new`, if the driver has one number for both.
+    #[serde(skip)]
+    pub shown_as: Option<&'static str>,
     /// Content to write; a word (`max`) if its number can be known only when the step is reached.
     pub new: String,
     /// Present value, in the knob's own terms (`no_turbo` 0 is on).

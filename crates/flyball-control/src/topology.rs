@@ -22,7 +22,12 @@ pub use self::{
     caches::LastCache,
     kinds::{CoreType, KindEvidence},
 };
-use crate::{Location, knob::On, value::ReadError};
+use crate::{
+    Location,
+    kernel::{kernel_release, version},
+    knob::On,
+    value::ReadError,
+};
 
 /// One logical CPU.
 #[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
@@ -80,6 +85,10 @@ pub struct Topology {
     pub stepping: Option<u32>,
     /// `model name` of /proc/cpuinfo.
     pub model_name: Option<String>,
+    /// amd-pstate's words of preferences have numbers of their own by kind of core: models of Zen 6
+    /// since Linux 7.4 (`amd_pstate_epp_soc_ids`).
+    #[serde(skip)]
+    pub words_by_kind: bool,
     /// `microcode` of the first CPU of /proc/cpuinfo.
     pub microcode: Option<u32>,
     /// `flags` of the first CPU of /proc/cpuinfo.
@@ -176,6 +185,7 @@ impl Topology {
             stepping: info.stepping,
             model_name: info.model_name.map(|name| name.split_whitespace().collect::<Vec<_>>().join(" ")),
             microcode: info.microcode,
+            words_by_kind: false,
             flags: info.flags,
             cpus,
             kind_evidence: None,
@@ -188,6 +198,11 @@ impl Topology {
         topology.core_types(host)?;
         topology.nodes(host)?;
         topology.policies(host)?;
+        let is_zen6 = (topology.vendor, topology.family) == (Vendor::Amd, Some(0x1a))
+            && matches!(topology.model, Some(0x80 | 0x81 | 0x84 | 0x85 | 0xe0));
+        // Read for these models only.
+        topology.words_by_kind = is_zen6
+            && kernel_release(host).is_some_and(|release| version(&release).is_some_and(|it| it >= (7, 4)));
         Ok(topology)
     }
 

@@ -6,9 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use flyball_control::{
-    Id, Location, Place, Reading, Request, Scope, Snapshot, Value, doctor::kernel_release,
-};
+use flyball_control::{Id, Location, Place, Reading, Request, Scope, Snapshot, Value, kernel_release};
 use flyball_exporter::{Collector, Format, Options, covered};
 use flyball_host::{Archive, CpuList, Host};
 use flyball_monitor::{Interval, Sampler};

@@ -1,6 +1,6 @@
 //! Which machines an entry of hold.toml is for, so that one file serves a mixed fleet.
 
-use flyball_control::doctor::kernel_release;
+use flyball_control::kernel_release;
 use flyball_host::{CpuInfo, Host, topology::scaling_driver};
 
 /// The facts that entries are matched with. They do not change while the machine runs.

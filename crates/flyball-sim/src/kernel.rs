@@ -41,6 +41,10 @@ pub enum Kernel {
     /// 7.3: the EPP `dynamic` for each policy of amd-pstate instead of dynamic_epp.
     #[strum(serialize = "7.3")]
     V7_3,
+    /// 7.4: values of amd-pstate's words for EPP by model and kind of core. Not run: read from the
+    /// source as linux-pm pulled it in September 2026.
+    #[strum(serialize = "7.4")]
+    V7_4,
 }
 
 impl Kernel {
@@ -55,7 +59,7 @@ impl Kernel {
 
 /// A version that is not modelled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("kernel '{0}' is not modelled (expected 3.10, 4.19, 5.10, 5.15, 6.1, 6.12, 6.18, 7.2 or 7.3)")]
+#[error("kernel '{0}' is not modelled (expected 3.10, 4.19, 5.10, 5.15, 6.1, 6.12, 6.18, 7.2, 7.3 or 7.4)")]
 pub struct UnknownKernel(String);
 
 impl UnknownKernel {

@@ -403,6 +403,17 @@ fn places(knob: &str, values: &[String]) -> Option<Vec<f64>> {
         .iter()
         .map(|value| Setting::new(knob, value, None, value.as_str()).ok().map(|setting| setting.wanted))
         .collect::<Option<_>>()?;
+    // Preferences have an order. Which numbers the words stand for depends on driver and processor.
+    let rank = |wanted: &Wanted| match wanted {
+        Wanted::Exactly(Value::Word(word)) => {
+            let words = ["performance", "balance_performance", "balance_power", "power"];
+            words.iter().position(|known| known == word).map(|rank| rank as f64)
+        }
+        _ => None,
+    };
+    if let Some(ranks) = wanted.iter().map(rank).collect() {
+        return Some(ranks);
+    }
     let known: Vec<f64> = wanted
         .iter()
         .filter_map(|wanted| match wanted {
@@ -436,15 +447,6 @@ fn place(value: &Value) -> Option<f64> {
         Value::Epp(preference) => f64::from(preference.0),
         Value::Perf(perf) => f64::from(perf.0),
         Value::Count(count) => *count as f64,
-        // Of preferences; drivers/cpufreq/intel_pstate.c and amd-pstate.c have these numbers for
-        // the words.
-        Value::Word(word) => match word.as_str() {
-            "performance" => 0.0,
-            "balance_performance" => 128.0,
-            "balance_power" => 192.0,
-            "power" => 255.0,
-            _ => return None,
-        },
         _ => return None,
     })
 }

@@ -9,7 +9,11 @@ use flyball_sst::{
 };
 
 use super::pass::{Pass, Unseen};
-use crate::{CoreType, ReadError, Snapshot, Topology, Vendor, topology::CPUS};
+use crate::{
+    CoreType, ReadError, Snapshot, Topology, Vendor,
+    kernel::{kernel_release, version},
+    topology::CPUS,
+};
 
 /// The performance level in effect in a power domain.
 pub(super) struct Level {
@@ -375,24 +379,13 @@ impl<'h> Facts<'h> {
 
     /// Returns the kernel's version as (major, minor).
     pub fn kernel_version(&self) -> Option<(u32, u32)> {
-        let mut parts = self.kernel.as_deref()?.split(['.', '-']);
-        Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+        version(self.kernel.as_deref()?)
     }
 
     /// Lets the machine's time pass: for counters that are read twice.
     pub fn wait(&self, time: std::time::Duration) {
         self.pass.wait(time);
     }
-}
-
-/// Returns the kernel's release, from the file that a running kernel has or the one that recordings
-/// have.
-pub fn kernel_release(host: &dyn Host) -> Option<String> {
-    if let Ok(release) = host.read("/proc/sys/kernel/osrelease") {
-        return Some(release);
-    }
-    // `Linux version 6.12.0 (...)`: the third word.
-    host.read("/proc/version").ok()?.split_whitespace().nth(2).map(str::to_owned)
 }
 
 fn policies(snapshot: &Snapshot) -> Vec<Policy> {

@@ -75,11 +75,12 @@ impl Planner<'_> {
         // `default` is not a value but a request to the firmware: what it had chosen cannot be
         // compared with what is there.
         let always = want.knob == Id::Epp && new == "default";
+        let shown_as = if want.knob == Id::Epp { self.snapshot.shown_as(&want.place, &new) } else { None };
         // A number is compared with the register: its file shows a word if the driver has one for
         // it.
         let same = match value {
             Value::Epp(number) => self.snapshot.preference_is(&want.place, number, old.trimmed())?,
-            _ => control.writing.spelling.agrees(&new, old.trimmed()),
+            _ => control.writing.spelling.agrees(&new, old.trimmed()) || shown_as == Some(old.trimmed()),
         };
         let holds = (same || want.now.as_ref() == Some(&value)) && !always;
         // A change of level switches features off: one that is wanted off needs no second write.
@@ -99,6 +100,7 @@ impl Planner<'_> {
             location,
             old: Some(old.to_string()),
             through: None,
+            shown_as,
             new,
             was: want.now.as_ref().map(ToString::to_string),
             value: value.to_string(),
@@ -288,6 +290,7 @@ impl Planner<'_> {
             location,
             old: old.map(ToString::to_string),
             through: None,
+            shown_as: None,
             new,
             was: want.now.as_ref().map(ToString::to_string),
             value: value.map_or_else(|| want.wanted.to_string(), ToString::to_string),

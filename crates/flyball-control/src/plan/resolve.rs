@@ -1,7 +1,7 @@
 //! Resolves a wanted value to the value that fits one place, and checks whether the place accepts
 //! it now.
 
-use flyball_host::{CpuList, Epb, Epp, KiloHertz, MicroWatts, Micros, Percent};
+use flyball_host::{CpuList, Epb, KiloHertz, MicroWatts, Micros, Percent};
 
 use crate::{
     At, Id, Place, ReadError, Reading, ResolveError, Snapshot, Unit, Value, Vendor, Wanted,
@@ -21,14 +21,6 @@ const POWER_STEP: u64 = 125_000;
 /// The unit of power limits' time windows on all processors but the first Atoms, 1/1024 s, as the
 /// kernel rounds it.
 const WINDOW_UNIT: u64 = 976;
-
-/// Models whose preference words have numbers of their own (arch/x86/include/asm/intel-family.h).
-const ALDER_LAKE_L: u32 = 0x9a;
-const METEOR_LAKE_L: u32 = 0xaa;
-const ARROW_LAKE: u32 = 0xc6;
-const SAPPHIRE_RAPIDS: u32 = 0x8f;
-const EMERALD_RAPIDS: u32 = 0xcf;
-const GRANITE_RAPIDS: u32 = 0xad;
 
 impl Snapshot {
     /// Resolves `wanted` for `knob` at `place`: words such as `max` get their number, idle states
@@ -418,50 +410,6 @@ impl Snapshot {
         let words = self.value(Id::AvailableEpp, place)?;
         let words = words.as_ref().and_then(Value::words).unwrap_or_default();
         Ok(words.len() < 2 || words.iter().any(|word| word == "custom"))
-    }
-
-    /// Returns whether a place's preference, which its file shows as `shown`, is this number. The
-    /// kernel prints a word if the register holds its own number for it. That number depends on the
-    /// driver, and on Intel also on the model and on the firmware's setting (intel_epp_default[]
-    /// and intel_pstate_update_epp_defaults() in intel_pstate.c). If the register can be read, it
-    /// decides; otherwise the drivers' tables do.
-    pub(crate) fn preference_is(&self, place: &Place, number: Epp, shown: &str) -> Result<bool, ReadError> {
-        if let Ok(shown) = shown.parse::<u8>() {
-            return Ok(shown == number.0);
-        }
-        let topology = self.topology();
-        let request = match topology.vendor {
-            Vendor::Intel => Some(Id::HwpRequest),
-            Vendor::Amd => Some(Id::CppcRequest),
-            Vendor::Other => None,
-        };
-        // Both drivers have a policy per CPU, so the register of the policy's online CPU counts.
-        if let (Some(register), Some(cpu)) = (request, place.cpus.intersection(&topology.online).first()) {
-            let place = Place::new(At::Cpu(cpu), CpuList::from_iter([cpu]));
-            if let Some(Value::Fields(fields)) = self.value_if_readable(register, &place)?
-                && let Some((_, preference)) = fields.iter().find(|(name, _)| name == "epp")
-            {
-                return Ok(*preference == u64::from(number.0));
-            }
-        }
-        let model = topology.model.filter(|_| topology.vendor == Vendor::Intel);
-        let numbers: &[u8] = match (shown, model) {
-            ("performance", Some(METEOR_LAKE_L | ARROW_LAKE)) => &[16],
-            // Raw 0 on a model whose performance is 16.
-            ("performance" | "default", _) => &[0],
-            ("balance_performance", Some(METEOR_LAKE_L | ARROW_LAKE)) => &[64],
-            ("balance_performance", Some(ALDER_LAKE_L)) => &[102],
-            // By kernel: the overrides came in one after the other.
-            ("balance_performance", Some(SAPPHIRE_RAPIDS | EMERALD_RAPIDS | GRANITE_RAPIDS)) => &[32, 128],
-            ("balance_performance", _) => &[128],
-            ("balance_power", Some(METEOR_LAKE_L | ARROW_LAKE)) => &[179],
-            ("balance_power", Some(_)) => &[192],
-            ("balance_power", None) if topology.vendor == Vendor::Amd => &[191],
-            ("balance_power", None) => &[191, 192],
-            ("power", _) => &[255],
-            _ => &[],
-        };
-        Ok(numbers.contains(&number.0))
     }
 
     /// Returns the available driver modes if `mode` is not one of them.

@@ -80,6 +80,7 @@ impl Planner<'_> {
             // through 0.
             old: Some("1".to_owned()),
             through: Some("0".to_owned()),
+            shown_as: None,
             new: "1".to_owned(),
             was: Some("off".to_owned()),
             value: "off".to_owned(),

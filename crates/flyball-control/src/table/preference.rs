@@ -29,9 +29,9 @@ pub(super) const EPP: Row = Row {
         amd(MSR_AMD_CPPC_REQ, (31, 24), Form::Epp),
     ],
     about: "Tells the processor how to trade speed for energy when it chooses its own frequency: 0 is \
-            performance, 255 is power saving. The words stand for 0, 128, 192 (AMD 191) and 255, or \
-            other numbers on some models: balance_performance is 32 on Sapphire, Emerald and Granite \
-            Rapids. amd-pstate before kernel 7 rejects numbers. dynamic (amd-pstate from kernel 7.3 on) \
+            performance, 255 is power saving. The numbers of the words differ by driver, kernel, model \
+            and kind of core: on performance cores of AMD's Zen 6, power reads back as balance_power \
+            (kernel 7.4). amd-pstate before kernel 7 rejects numbers. dynamic (amd-pstate from kernel 7.3 on) \
             lets the platform profile decide, until another value or governor performance is set.",
     interacts: &[
         (

@@ -352,6 +352,7 @@ impl<'h> Transaction<'h> {
             change: Change { old: Some(old.to_string()), ..change.clone() },
             outcome: match found {
                 Found::Held => Outcome::Applied,
+                Found::Other(content) if change.shown_as == Some(content.trimmed()) => Outcome::Applied,
                 // A value that never moved was not clamped: the kernel has dropped the write.
                 Found::Other(content) if content == *old => Outcome::Lost(content.to_string()),
                 Found::Other(content) => Outcome::Clamped(content.to_string()),

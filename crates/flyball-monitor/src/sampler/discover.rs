@@ -1,6 +1,6 @@
 //! Discovery of the quantities that a machine offers.
 
-use flyball_control::{At, Id, ReadError, Request, Snapshot, Topology, doctor::kernel_release};
+use flyball_control::{At, Id, ReadError, Request, Snapshot, Topology, kernel_release};
 use flyball_host::{
     CpuList, Errno, Host, HostError, KiloHertz, Op, Vendor,
     cpuidle::{self, IdleState},

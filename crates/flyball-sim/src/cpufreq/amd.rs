@@ -6,6 +6,7 @@ mod caps;
 pub(crate) mod dynamic;
 mod files;
 mod passive;
+mod preference;
 
 pub(crate) use active::AmdPstateEpp;
 pub(crate) use caps::Caps;

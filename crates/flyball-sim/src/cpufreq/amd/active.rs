@@ -1,8 +1,8 @@
 //! amd-pstate-epp, active mode: the processor chooses by preference within the policy's limits.
 
 use super::{
-    Caps, PerfRequest, boost_at_start, dynamic, go_offline, init, limit_levels, release, send, set_boost,
-    trace_request, verify,
+    Caps, PerfRequest, boost_at_start, dynamic, go_offline, init, limit_levels, preference::epp_values,
+    release, send, set_boost, trace_request, verify,
 };
 use crate::{
     board::CppcAccess,
@@ -37,9 +37,10 @@ impl Driver for AmdPstateEpp {
             policy.current = caps.khz(caps.lowest_nonlinear);
             if !platform.board.server {
                 // A client starts balanced: the default on battery is what is written at init.
+                let epp = epp_values(platform, policy.number)[1];
                 let state = &mut platform.amd.cpus[policy.number as usize];
-                state.default_epp = 128;
-                let request = PerfRequest { epp: 128, ..state.cached };
+                state.default_epp = epp;
+                let request = PerfRequest { epp, ..state.cached };
                 send(platform, policy.number, policy.boost, request);
             }
             if platform.amd.dynamic_epp {

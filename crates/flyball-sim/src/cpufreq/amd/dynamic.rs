@@ -3,7 +3,7 @@
 
 use flyball_silicon::spec::PROFILE_WORDS;
 
-use super::{PerfRequest, send};
+use super::{PerfRequest, preference::epp_values, send};
 use crate::cpufreq::Platform;
 
 /// Words of these devices, by their number in [`PROFILE_WORDS`].
@@ -45,15 +45,16 @@ pub(super) fn end(platform: &mut Platform, cpu: u32) {
 
 /// Writes a word of [`CHOICES`] to the device of a CPU (amd_pstate_profile_set).
 pub(crate) fn set_profile(platform: &mut Platform, cpu: u32, profile: usize) {
+    let words = epp_values(platform, cpu);
     let state = &mut platform.amd.cpus[cpu as usize];
     let Some(dynamic) = &mut state.dynamic else { return };
     dynamic.profile = profile;
     let epp = match profile {
-        LOW_POWER => 255,
+        LOW_POWER => words[3],
         // A server's firmware chose one for everything. Others get 0 on mains, and a machine
         // without a power supply device counts as on mains (power_supply_is_system_supplied).
         BALANCED if platform.board.server => state.default_epp,
-        _ => 0,
+        _ => words[0],
     };
     let request = PerfRequest { epp, ..state.cached };
     send(platform, cpu, platform.boost, request);

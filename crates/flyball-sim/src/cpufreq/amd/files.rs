@@ -1,6 +1,6 @@
 //! Store and show functions of amd-pstate's files, and the registration of the driver for a mode.
 
-use super::{AmdPstate, AmdPstateEpp, CPPC_REQ, Mode, PerfRequest, dynamic, send};
+use super::{AmdPstate, AmdPstateEpp, CPPC_REQ, Mode, PerfRequest, dynamic, preference::epp_values, send};
 use crate::{
     board::CppcAccess,
     cpu_state::Cpu,
@@ -13,9 +13,8 @@ use crate::{
     text::{kstrtobool, kstrtou32, scan_word, streq},
 };
 
-/// Words of energy_performance_preference and their values, after `default`.
-const EPP_WORDS: [(&str, u8); 4] =
-    [("performance", 0), ("balance_performance", 128), ("balance_power", 191), ("power", 255)];
+/// Words of energy_performance_preference, after `default`.
+const EPP_WORDS: [&str; 4] = ["performance", "balance_performance", "balance_power", "power"];
 
 /// energy_performance_preference of a CPU.
 pub(crate) fn show_epp(platform: &Platform, cpu: u32) -> Answer<String> {
@@ -32,8 +31,14 @@ pub(crate) fn show_epp(platform: &Platform, cpu: u32) -> Answer<String> {
     if state.raw && !dynamic {
         return Ok(epp.to_string());
     }
-    let (word, _) = EPP_WORDS.iter().find(|(_, value)| *value == epp).ok_or(Errno::INVAL)?;
-    Ok(if dynamic { format!("dynamic(profile:{word})") } else { (*word).to_owned() })
+    // The first word of several that have this value.
+    let word = EPP_WORDS.iter().zip(epp_values(platform, cpu)).find(|(_, value)| *value == epp);
+    let word = match word {
+        Some((word, _)) => (*word).to_owned(),
+        None if platform.since(Kernel::V7_4) => epp.to_string(),
+        None => return Err(Errno::INVAL),
+    };
+    Ok(if dynamic { format!("dynamic(profile:{word})") } else { word })
 }
 
 /// energy_performance_available_preferences under this policy.
@@ -73,13 +78,16 @@ pub(crate) fn store_epp(platform: &mut Platform, policy: &Policy, text: &[u8]) -
             }
             return Ok(());
         }
-        let known =
-            |word: &[u8]| EPP_WORDS.iter().find(|(name, _)| name.as_bytes() == word).map(|(_, epp)| *epp);
-        let epp = if word == b"default" { state.default_epp } else { known(word).ok_or(Errno::INVAL)? };
+        let mut known = EPP_WORDS.iter().zip(epp_values(platform, cpu));
+        let epp = if word == b"default" {
+            state.default_epp
+        } else {
+            known.find(|(name, _)| name.as_bytes() == word).ok_or(Errno::INVAL)?.1
+        };
         (epp, false)
     };
-    // amd_pstate_set_energy_pref_index(): EBUSY for anything but performance.
-    if epp > 0 && matches!(policy.governor, Governor::Performance) {
+    // EBUSY for anything but performance.
+    if epp > 0 && epp != epp_values(platform, cpu)[0] && matches!(policy.governor, Governor::Performance) {
         return Err(Errno::BUSY);
     }
     dynamic::end(platform, cpu);

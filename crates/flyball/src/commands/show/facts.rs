@@ -85,7 +85,7 @@ impl Facts {
                 .family
                 .map(|family| (family, number(topology.model), number(topology.stepping))),
             microcode: topology.microcode.map(|revision| format!("{revision:#x}")),
-            kernel: flyball_control::doctor::kernel_release(host),
+            kernel: flyball_control::kernel_release(host),
             // CPUID leaf 1, ECX bit 31, which hypervisors set for their guests.
             virtual_machine: topology.flags.contains("hypervisor"),
             present: topology.present.clone(),
