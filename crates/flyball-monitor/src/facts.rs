@@ -124,6 +124,8 @@ pub(crate) const LOWERED_TURBO: &str = "MSR 0x1ad, below the turbo limits of the
 pub(crate) const BASE_FREQ: &str = "Speed Select base-freq";
 /// The place of the evidence of a class's priority.
 pub(crate) const PRIORITY: &str = "Speed Select core-power";
+/// The place of what an EPYC's management port (HSMP) names.
+pub(crate) const PORT: &str = "pwr_current_active_freq_limit, ..._source";
 
 const KNOBS: &[Id] = &[
     Id::HwMaxFreq,

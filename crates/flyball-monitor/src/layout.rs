@@ -223,6 +223,10 @@ pub enum Quantity {
     /// The package's own sensor where reading it touches no CPU (AMD); elsewhere it follows from
     /// [`Quantity::ThermalMargin`].
     PackageTemperature,
+    /// The frequency limit of a socket with a management port (HSMP), and its sources: a bit for
+    /// each of [`flyball_control::LimitSource::ALL`]. They are of this sample, or absent.
+    SocketLimit,
+    SocketSources,
 }
 
 impl Layout {

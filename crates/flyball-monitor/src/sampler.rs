@@ -13,7 +13,7 @@ mod stat;
 
 use std::time::Duration;
 
-use flyball_control::Id;
+use flyball_control::{Id, LimitSource};
 use flyball_host::Host;
 
 use self::{
@@ -142,6 +142,14 @@ pub(crate) struct PowerFiles {
     is_slow: bool,
 }
 
+/// What the management port of a socket says of its frequency limit.
+pub(crate) struct SocketFiles {
+    /// The index of the package.
+    index: usize,
+    limit: KeptAttribute,
+    sources: KeptAttribute,
+}
+
 pub struct Sampler<'h> {
     host: &'h dyn Host,
     options: Options,
@@ -161,6 +169,7 @@ pub struct Sampler<'h> {
     cpus: Vec<CpuFiles>,
     policies: Vec<PolicyFiles>,
     power: Vec<PowerFiles>,
+    sockets: Vec<SocketFiles>,
     /// Which CPUs the last sample was free to interrupt; all of a machine in software.
     may_interrupt: Vec<bool>,
     last: Option<Sample>,
@@ -186,7 +195,7 @@ impl<'h> Sampler<'h> {
     /// # Errors
     /// The host's CPUs cannot be listed.
     pub fn open(host: &'h dyn Host, options: Options) -> Result<Sampler<'h>, flyball_control::ReadError> {
-        let Discovered { mut layout, source, reasons, mut cpus, mut policies, power } =
+        let Discovered { mut layout, source, reasons, mut cpus, mut policies, power, sockets } =
             discover::discover(host)?;
         if options.reads.idle == IdleReads::Suspects {
             for cpu in &mut cpus {
@@ -214,6 +223,7 @@ impl<'h> Sampler<'h> {
             cpus,
             policies,
             power,
+            sockets,
             last: None,
             // Room for /proc/stat at once.
             buffer: Vec::with_capacity(4096 + 128 * layout.cpus.len()),
@@ -561,6 +571,7 @@ impl<'h> Sampler<'h> {
         // A recording has one moment, and reading its registers interrupts no CPU.
         if self.host.kind() == flyball_host::Kind::Recorded {
             (0..self.cpus.len()).for_each(|index| self.read_reasons(sample, index));
+            self.read_sockets(sample, &(0..self.cpus.len()).collect::<Vec<_>>());
             return;
         }
         let Some(last) = &self.last else { return };
@@ -597,6 +608,7 @@ impl<'h> Sampler<'h> {
                 waking += usize::from(is_waking);
             }
         }
+        self.read_sockets(sample, &below);
         // From where the last sample ended, so that each has its turn.
         let start = below.partition_point(|&index| index < self.next_asked);
         for &index in below.iter().cycle().skip(start).take(below.len().min(MAX_REQUESTED)) {
@@ -610,6 +622,26 @@ impl<'h> Sampler<'h> {
                 policy.cpus.iter().for_each(|cpu| self.places.put(sample, Quantity::RequestMax, *cpu, most));
             }
             self.read_reasons(sample, index);
+        }
+    }
+
+    /// Asks the management ports of the sockets in which CPUs are below their limit.
+    fn read_sockets(&mut self, sample: &mut Sample, below: &[usize]) {
+        for SocketFiles { index, limit, sources } in &mut self.sockets {
+            let package = Some(self.layout.packages[*index].number);
+            let is_asked = below.iter().any(|&cpu| self.layout.cpus[cpu].package == package);
+            let mut khz = ABSENT;
+            let mut bits = ABSENT;
+            if is_asked
+                && let Some(mhz) = limit.short_number(self.host)
+                && sources.read_into(self.host, &mut self.buffer)
+            {
+                let named = String::from_utf8_lossy(&self.buffer);
+                khz = mhz * 1000;
+                bits = LimitSource::named_in(&named).fold(0, |bits, source| bits | 1 << source as u32);
+            }
+            self.places.put(sample, Quantity::SocketLimit, *index, khz);
+            self.places.put(sample, Quantity::SocketSources, *index, bits);
         }
     }
 

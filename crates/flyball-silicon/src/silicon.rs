@@ -373,6 +373,11 @@ impl Silicon {
         self.package[package].throttle_events
     }
 
+    /// Returns whether a power limit holds a package below what it could have.
+    pub fn is_power_limited(&self, package: usize) -> bool {
+        self.package[package].control.room < 1.0
+    }
+
     /// Returns whether heat throttles a package now.
     pub fn throttled(&self, package: usize) -> bool {
         self.package[package].hot

@@ -21,7 +21,7 @@ use super::{
     Answer, Check, Evidence, Facts, Unseen, Vendor, Verdict, amd_firmware::REMEDY, facts, fault, models,
     note, ok, unknown, warning,
 };
-use crate::{LimitReasons, ThermStatus};
+use crate::{LimitReasons, LimitSource, ThermStatus};
 
 pub(super) const CHECKS: &[Check] = &[
     Check::new(
@@ -319,18 +319,6 @@ fn amd_current_limit(facts: &Facts) -> Option<Answer> {
     )
 }
 
-/// The sources that HSMP names, and whether each is a limit below the processor's own rating.
-const SOURCES: &[(&str, &str, bool)] = &[
-    ("cHTC-Active", "heat (HTC)", true),
-    ("PROCHOT", "PROCHOT, asserted from outside or by heat", true),
-    ("TDC limit", "the current limit (TDC)", true),
-    ("PPT Limit", "the package power limit (PPT)", true),
-    ("OPN Max", "the highest frequency of the model", false),
-    ("Reliability Limit", "the reliability limit (voltage and age)", false),
-    ("APML Agent", "the management controller (APML)", true),
-    ("HSMP Agent", "a program through HSMP", true),
-];
-
 fn amd_limit_source(facts: &Facts) -> Option<Answer> {
     if facts.vendor != Vendor::Amd || !facts.processor.contains("EPYC") {
         return None;
@@ -356,11 +344,10 @@ fn amd_limit_source(facts: &Facts) -> Option<Answer> {
             // One socket whose limit is not known leaves the answer open, whatever the others say.
             (Err(why), _) | (_, Err(why)) => return Some(unknown(why)),
         };
-        // The kernel prints one or several names, one a line; a name may consist of two words.
-        let active: Vec<_> = SOURCES.iter().filter(|(name, ..)| text.contains(name)).collect();
+        let active = || LimitSource::named_in(&text);
         let below: Vec<&str> =
-            active.iter().filter(|(.., below)| *below).map(|(_, words, _)| *words).collect();
-        fine.extend(active.iter().map(|(_, words, _)| *words));
+            active().filter(|source| source.is_below_rating()).map(LimitSource::words).collect();
+        fine.extend(active().map(LimitSource::words));
         if is_hot {
             hot.push(socket);
             shown.push((prochot, "1".to_owned()));

@@ -1,6 +1,6 @@
 //! Discovery of the quantities that a machine offers.
 
-use flyball_control::{At, Id, ReadError, Request, Snapshot, Topology, kernel_release};
+use flyball_control::{At, Id, Place, ReadError, Request, Snapshot, Topology, kernel_release};
 use flyball_host::{
     CpuList, Errno, Host, HostError, KiloHertz, Op, Vendor,
     cpuidle::{self, IdleState},
@@ -9,7 +9,7 @@ use flyball_host::{
 };
 
 use super::{
-    CpuFiles, PolicyFiles, PowerFiles, REQUESTS,
+    CpuFiles, PolicyFiles, PowerFiles, REQUESTS, SocketFiles,
     counters::{self, Counters, Source},
     file::KeptAttribute,
     meter::{self, Meter},
@@ -26,6 +26,7 @@ pub(super) struct Discovered {
     pub(super) cpus: Vec<CpuFiles>,
     pub(super) policies: Vec<PolicyFiles>,
     pub(super) power: Vec<PowerFiles>,
+    pub(super) sockets: Vec<SocketFiles>,
 }
 
 pub(super) fn discover(host: &dyn Host) -> Result<Discovered, ReadError> {
@@ -88,6 +89,7 @@ pub(super) fn discover(host: &dyn Host) -> Result<Discovered, ReadError> {
     if let Some(elsewhere) = elsewhere {
         layout.missing = layout.missing.into_iter().map(|missing| missing.on(elsewhere)).collect();
     }
+    let sockets = sockets(host, &layout, &topology);
     let quantities: Vec<Quantity> = source.quantities();
     let throttles: Vec<Quantity> = throttle.iter().map(|(_, quantity)| *quantity).collect();
     let reason_quantities: Vec<Quantity> = reasons.iter().map(|reason| reason.0).collect();
@@ -100,7 +102,12 @@ pub(super) fn discover(host: &dyn Host) -> Result<Discovered, ReadError> {
         !policies.is_empty(),
         &power,
     );
-    Ok(Discovered { layout, source, reasons, cpus, policies, power })
+    if !sockets.is_empty() {
+        let field = |quantity, unit| Field { quantity, scope: Scope::Package, unit, wraps_after: 0 };
+        layout.fields.push(field(Quantity::SocketLimit, Unit::KiloHertz));
+        layout.fields.push(field(Quantity::SocketSources, Unit::Count));
+    }
+    Ok(Discovered { layout, source, reasons, cpus, policies, power, sockets })
 }
 
 fn cpu_files(
@@ -207,6 +214,26 @@ fn layout_of(host: &dyn Host, topology: &Topology) -> Layout {
         fields: Vec::new(),
         missing: Vec::new(),
     }
+}
+
+/// The management ports that name a frequency limit. Each reading is a message to the firmware.
+fn sockets(host: &dyn Host, layout: &Layout, topology: &Topology) -> Vec<SocketFiles> {
+    if topology.vendor != Vendor::Amd {
+        return Vec::new();
+    }
+    let mut snapshot = Snapshot::of(host.name(), host.kind(), topology.clone());
+    snapshot.take(host, &Request { knobs: &[Id::SocketFreqLimit], ..Request::default() });
+    let file = |knob: Id, place: &Place| Some(KeptAttribute::new(knob.knob().path(topology, &place.at)?));
+    let socket = |place: &Place| {
+        let cpu = place.own_cpus().iter().next().and_then(|cpu| layout.index_of(cpu))?;
+        Some(SocketFiles {
+            index: layout.package_of(&layout.cpus[cpu])?,
+            limit: file(Id::SocketFreqLimit, place)?,
+            sources: file(Id::SocketLimitSource, place)?,
+        })
+    };
+    let places = snapshot.places(Id::SocketFreqLimit).unwrap_or_default().iter();
+    places.filter(|place| snapshot.value(Id::SocketFreqLimit, place).is_ok()).filter_map(socket).collect()
 }
 
 /// Reads whether turbo is allowed on the whole machine.

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     Cap, Certainty, CpuInterval, Facts, Interval, Layout, Limiter, Proof, Quantity, Reason, Sample, State,
-    facts::{BASE_FREQ, LOWERED_TURBO, PRIORITY, TURBO_FREQ},
+    facts::{BASE_FREQ, LOWERED_TURBO, PORT, PRIORITY, TURBO_FREQ},
 };
 
 /// Reasons of a loss of which no register shows the cause.
@@ -334,11 +334,14 @@ impl Sum {
                 limiter: *limiter,
                 mhz: mean,
                 share: lost.weight / self.weight,
-                // AMD's limits are the firmware's own.
-                knob: feature(*limiter, &evidence)
-                    .or(limiter.knob())
-                    .filter(|_| *limiter != Limiter::Power || layout.machine.vendor == Vendor::Intel)
-                    .filter(|_| *limiter != Limiter::TurboOff || !evidence.first().place.starts_with("MSR")),
+                // Without a management port AMD's limits are the firmware's own.
+                knob: feature(*limiter, &evidence).or_else(|| {
+                    let knob = limiter.knob();
+                    knob.filter(|_| *limiter != Limiter::Power || layout.machine.vendor == Vendor::Intel)
+                        .filter(|_| {
+                            *limiter != Limiter::TurboOff || !evidence.first().place.starts_with("MSR")
+                        })
+                }),
                 evidence,
                 certainty,
                 by,
@@ -363,8 +366,8 @@ impl Sum {
     }
 }
 
-/// The knob that limits a core where the reason has several: a part of Speed Select, or the
-/// register of turbo limits.
+/// The knob that limits a core where the reason has several: a part of Speed Select, the register
+/// of turbo limits, or the management port's power limit.
 fn feature(limiter: Limiter, evidence: &Proof) -> Option<&'static str> {
     let is_of = |place: &str| evidence.first().place == place;
     match limiter {
@@ -372,6 +375,7 @@ fn feature(limiter: Limiter, evidence: &Proof) -> Option<&'static str> {
         Limiter::SpeedSelect if is_of(TURBO_FREQ) => Some("sst-tf"),
         Limiter::SpeedSelect if is_of(BASE_FREQ) => Some("sst-bf"),
         Limiter::ClassOfService if is_of(PRIORITY) => Some("clos"),
+        Limiter::Power if is_of(PORT) => Some("socket-power-limit"),
         _ => None,
     }
 }

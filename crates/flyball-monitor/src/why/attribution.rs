@@ -195,6 +195,7 @@ impl Attribution<'_> {
             (_, file) => caps.extend(file),
         }
         caps.extend(self.asked());
+        caps.extend(self.package.and_then(PackageState::port));
         // A file that shows the highest frequency limits nothing.
         let least = self.facts.highest * (1.0 - LEAST);
         caps.retain(|cap| self.facts.highest == 0.0 || cap.mhz < least);
@@ -209,7 +210,7 @@ impl Attribution<'_> {
             return;
         }
         let step = self.step();
-        let named = self.package.and_then(PackageState::limit);
+        let named = self.package.and_then(|package| package.limit(mhz + remains));
         // No limit in a file takes what is below it; cores that come and go together do.
         let mut remains = remains;
         if named.is_none() && losses.iter().any(|loss| loss.reason.limiter.is_configured()) {

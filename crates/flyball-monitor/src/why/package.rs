@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
-use flyball_control::{CoreType, LimitReason, LimitReasons, ThermStatus};
+use flyball_control::{CoreType, LimitReason, LimitReasons, LimitSource, ThermStatus};
 use flyball_host::{
     Vendor,
     msr::{MSR_IA32_PACKAGE_THERM_STATUS, MSR_IA32_THERM_STATUS},
@@ -12,7 +12,7 @@ use super::awake::Awake;
 use crate::{
     Cap, CpuInterval, Evidence, Facts, Interval, Layout, Limiter, Preference, Proof, Quantity, Reason,
     Sample, State,
-    facts::{PackageFacts, is_shallow},
+    facts::{PORT, PackageFacts, is_shallow},
     layout::Cpu,
 };
 
@@ -36,6 +36,8 @@ pub(super) struct PackageState<'a> {
     /// Same, if every idle core could sleep deeply, and the setting that prevents it.
     could_sleep: Awake,
     kept_awake: Option<(Limiter, Evidence)>,
+    /// The frequency limit that the management port names with its sources.
+    port: Option<Cap>,
     /// Power that this package could draw too, as it or its twin has shown, if it draws far less.
     unused: Option<Evidence>,
     /// Turbo limits; `None` for a single moment, which does not show who is awake.
@@ -102,6 +104,7 @@ impl<'a> PackageState<'a> {
             awake: Awake::default(),
             could_sleep: Awake::default(),
             kept_awake: None,
+            port: port(layout, to, index),
             unused: power.watts.and_then(|watts| unused(interval, index, watts, shown)),
             facts: facts.packages.get(index).filter(|_| interval.seconds > 0.0),
             busy: 0,
@@ -181,6 +184,11 @@ impl<'a> PackageState<'a> {
         // what it may have. An SMT sibling with a higher limit raises the core.
         let got = sibling.map(|(_, max)| mhz / max).or(found.got()).map(|got| got / scale);
         self.slow += usize::from(got.is_some_and(|got| !(SLOW..HELD).contains(&got)));
+    }
+
+    /// Returns the limit that the socket's management port names.
+    pub(super) fn port(&self) -> Option<Cap> {
+        self.port.clone()
     }
 
     /// Returns the SMT sibling of a CPU with the highest scaling_max_freq and that, MHz, if it is
@@ -302,8 +310,15 @@ impl<'a> PackageState<'a> {
         Some(Evidence::new(msr(reasons.register), format!("bit {bit}, {}", reason.words())))
     }
 
-    /// Returns the limit that the hardware reports or that its sensors show.
-    pub(super) fn limit(&self) -> Option<Reason> {
+    /// Returns the limit that the hardware reports or that its sensors show, for a CPU that may have
+    /// `top` MHz.
+    pub(super) fn limit(&self, top: f64) -> Option<Reason> {
+        // The port's limit moves, so that it leaves a remainder too.
+        if let Some(Cap { limiter, mhz, evidence }) = &self.port
+            && *mhz <= top
+        {
+            return Some(Reason::measured(*limiter, Proof::new(evidence.clone())));
+        }
         let heat = self.heat();
         let power = self.power();
         // Both: cooling that is at its limit keeps power below its own, unless the two meet.
@@ -484,6 +499,29 @@ fn is_counted(cpu: &Cpu) -> bool {
 
 fn msr(register: u32) -> String {
     format!("MSR {register:#x}")
+}
+
+/// Returns the frequency limit of a socket that is below the processor's rating, as its management
+/// port names it.
+fn port(layout: &Layout, to: &Sample, index: usize) -> Option<Cap> {
+    let get = |quantity| to.get(layout, quantity, index);
+    let (khz, bits) = (get(Quantity::SocketLimit)?, get(Quantity::SocketSources)?);
+    let named = LimitSource::ALL.into_iter().filter(|source| bits >> *source as u32 & 1 == 1);
+    let sources: Vec<LimitSource> = named.filter(|source| source.is_below_rating()).collect();
+    // Several sources, or one that only says who asked: which of power, current and firmware it is
+    // stays open.
+    let limiter = match sources[..] {
+        [] => return None,
+        [LimitSource::Heat] | [LimitSource::Heat, LimitSource::Prochot] => Limiter::Heat,
+        [LimitSource::Prochot] => Limiter::Prochot,
+        [LimitSource::Current] => Limiter::Current,
+        [LimitSource::Power] => Limiter::Power,
+        _ => Limiter::Package,
+    };
+    let mhz = khz as f64 / 1000.0;
+    let names: Vec<&str> = sources.iter().map(|source| source.name()).collect();
+    let evidence = Evidence::new(PORT, format!("{mhz:.0} MHz, {}", names.join(", ")));
+    Some(Cap { limiter, mhz, evidence })
 }
 
 /// Returns evidence that a package draws too little for power to be its limit. `shown` is the most

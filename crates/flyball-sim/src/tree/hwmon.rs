@@ -67,13 +67,34 @@ pub(super) static COMMON: &[Attribute] = &[
 
 /// The management port's own files (acpi.c).
 pub(super) static PORT: &[Attribute] = &[
-    ro("pwr_current_active_freq_limit", |world, _, out| {
-        let core = world.platform.chip.silicon().spec().core.first().ok_or(Errno::NODEV)?;
-        line(out, core.max_mhz)
-    }),
-    ro("pwr_current_active_freq_limit_source", |_, _, out| line(out, "OPN Max")),
+    ro("pwr_current_active_freq_limit", |world, dir, out| {
+        let silicon = world.platform.chip.silicon();
+        let core = silicon.spec().core.first().ok_or(Errno::NODEV)?;
+        if limits(world, dir)[0] == "OPN Max" {
+            return line(out, core.max_mhz);
+        }
+        let own =
+            world.online().filter(|&cpu| world.platform.board.places[cpu as usize].package == dir.index());
+        let fastest = own.map(|cpu| silicon.frequency(cpu as usize).0 / 1000).max();
+        line(out, fastest.unwrap_or(core.max_mhz))
+    })
+    .live(),
+    ro("pwr_current_active_freq_limit_source", |world, dir, out| line(out, limits(world, dir).join("\n")))
+        .live(),
     ro("prochot_status", |_, _, out| line(out, 0)),
 ];
+
+/// The kernel's names of what limits a socket (acpi.c).
+fn limits(world: &World, dir: Dir) -> Vec<&'static str> {
+    let (silicon, socket) = (world.platform.chip.silicon(), dir.index() as usize);
+    let mut names = Vec::new();
+    names.extend(silicon.throttled(socket).then_some("cHTC-Active"));
+    names.extend(silicon.is_power_limited(socket).then_some("PPT Limit"));
+    if names.is_empty() {
+        names.push("OPN Max");
+    }
+    names
+}
 
 /// A file of one sensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -122,6 +122,38 @@ fn a_management_port_shows_its_limit_and_the_source() {
     assert_eq!(other.code, 4, "{}", other.text());
 }
 
+/// The limits that a port names are reasons with their value, and without one there is none.
+#[test]
+fn a_management_port_says_why_a_socket_is_slow() {
+    let folder = Tree::new();
+    server(&folder, "");
+    let path = folder.path().join("server.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let words = ["why", "0", "-t", "2s", "--workload", "spin", "--json"];
+    for (change, limiter, source) in [
+        (("pl1_w = 500 ", "pl1_w = 90 "), "power", "PPT Limit"),
+        (("sink_k_per_w = 0.07 ", "sink_k_per_w = 1 "), "heat", "cHTC-Active"),
+        (("", ""), "none", ""),
+    ] {
+        std::fs::write(&path, text.replacen(change.0, change.1, 1)).unwrap();
+        let machine = format!("sim:{},kernel=7.2", path.display());
+        let ran = Ran::of(flyball!().args(["-M", &machine]).args(words));
+        let found = ran.json()["cpus"][0]["steps"][0].clone();
+        if source.is_empty() {
+            assert!(found.is_null(), "{found}");
+            continue;
+        }
+        assert_eq!((&found["limiter"], &found["certainty"]["kind"]), (&limiter.into(), &"measured".into()));
+        let evidence = &found["evidence"][0];
+        let is_named = evidence["value"].as_str().unwrap().ends_with(&format!(" MHz, {source}"));
+        assert!(is_named && evidence["place"].as_str().unwrap().starts_with("pwr_current"), "{found}");
+        assert_eq!(found["knob"] == "socket-power-limit", limiter == "power", "{found}");
+        let words = ["top", "--samples", "4", "--", "spin"];
+        let top = Ran::of(flyball!().args(["-M", &machine]).args(words).env("NO_COLOR", "1"));
+        assert!(top.out.contains(limiter) && !top.out.contains(&format!("{limiter}?")), "{}", top.text());
+    }
+}
+
 #[test]
 fn the_simulated_files_answer_as_the_kernel_does() {
     let host = laptop("7.2");
