@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use flyball_host::{CpuList, Host};
 
-/// The purpose of an interrupt.
+/// What a source of wake-ups is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, schemars::JsonSchema, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SourceKind {
@@ -19,6 +19,12 @@ pub enum SourceKind {
     Device,
     /// Another vector of the processor.
     Other,
+    /// A thread that woke another one.
+    Thread,
+    /// Nobody: polling has a limit, after which the governor chooses again.
+    EndOfPolling,
+    /// Nothing that the trace has.
+    NotSeen,
 }
 
 /// Counts of the lines of such a file.

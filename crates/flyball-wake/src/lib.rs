@@ -6,20 +6,26 @@
 //! reads it (show_state_usage() in drivers/cpuidle/sysfs.c, show_interrupts() in
 //! kernel/irq/proc.c).
 //!
+//! With a [`Tracing`] it also knows, event by event, what woke the CPUs.
+//!
 //! A [`probe`] measures how long a wake-up out of each state takes.
 
 mod interrupts;
 mod probe;
 mod report;
+mod sources;
 mod threads;
+mod tracing;
 mod watch;
 
 pub use interrupts::{Interrupts, SourceKind, parse_interrupts};
 pub use probe::{Distance, KernelPath, Measured, NotReached, ProbeReport, ProbeRow, WakeBy, probe};
 pub use report::{
-    CheckVerdict, WakeAdvice, WakeCheck, WakeCpu, WakeReport, WakeSource, WakeState, WakeThread, WakeWorkload,
+    CheckVerdict, WakeAdvice, WakeCause, WakeCheck, WakeCpu, WakeReport, WakeSource, WakeSources, WakeState,
+    WakeThread, WakeWorkload,
 };
 pub use threads::Target;
+pub use tracing::Tracing;
 pub use watch::Watch;
 
 use flyball_host::HostError;
@@ -45,6 +51,8 @@ pub enum WakeError {
     /// A directory of files.
     #[error("{0} has no processor that could be measured")]
     NoProcessor(String),
+    #[error("{1} has no event {0}: what wakes its CPUs cannot be traced")]
+    NoEvent(&'static str, String),
     #[error("one CPU has to wake another one, and this process may use only CPU {0}")]
     OneCpu(flyball_host::CpuList),
     #[error(transparent)]

@@ -41,6 +41,8 @@ pub struct WakeReport {
     /// Wake-ups beyond all interrupts of their CPU, at least: another CPU wrote to the memory that
     /// an idle CPU monitors. `null` if the machine does not count all interrupts.
     pub wakes_without_interrupt: Option<f64>,
+    /// What woke the CPUs, by tracepoints; `null` without `--sources`.
+    pub sources: Option<WakeSources>,
     pub workload: Option<WakeWorkload>,
     /// Share of these CPUs' time that a hypervisor gave to others; `null` outside virtual machines.
     pub stolen: Option<f64>,
@@ -113,6 +115,8 @@ pub struct WakeState {
     /// As the kernel counted them.
     pub exits: u64,
     pub wakes: f64,
+    /// Exits after which a thread of the workload ran, by tracepoints; `null` if not all were traced.
+    pub of_workload: Option<f64>,
     /// Of all exits, 0 to 1.
     pub share: f64,
     /// Mean time in the state per entry, us; `null` without entries.
@@ -147,6 +151,45 @@ pub struct WakeSource {
     pub kind: SourceKind,
     pub name: String,
     pub rate: f64,
+}
+
+/// Exits from idle states as the kernel's tracepoints have them.
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
+pub struct WakeSources {
+    /// Exits that the trace has.
+    pub exits: u64,
+    /// Exits that cpuidle counted in the same time. The counters are read state by state, so a busy
+    /// CPU may differ by a few.
+    pub counted: u64,
+    /// Of the exits, those whose source the events say.
+    pub attributed: u64,
+    pub records: u64,
+    /// Records that were overwritten before they were read.
+    pub lost: u64,
+    /// CPU time that reading them took, ms. What recording them cost the traced CPUs is not in it.
+    pub reading_ms: f64,
+    /// Exits after which a thread of the workload ran.
+    pub of_workload: Option<f64>,
+    /// Most wake-ups first, at most 100.
+    pub causes: Vec<WakeCause>,
+    /// How many there were.
+    pub all_causes: usize,
+}
+
+/// What ended idle states, and the thread that ran then.
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
+pub struct WakeCause {
+    pub kind: SourceKind,
+    pub name: String,
+    /// Of the thread that woke another one.
+    pub tid: Option<u32>,
+    /// The thread that the CPU turned to; `null` if it slept again.
+    pub woken: Option<String>,
+    pub woken_tid: Option<u32>,
+    pub of_workload: bool,
+    pub wakes: f64,
+    /// Of each state, in the order of [`WakeReport::states`].
+    pub by_state: Vec<f64>,
 }
 
 /// The threads that were watched.
@@ -188,7 +231,7 @@ fn rate(rate: f64) -> String {
 impl WakeState {
     pub(crate) fn exits(&self) -> ExitRate<'_> {
         let cost_us = self.measured_exit_us.unwrap_or(self.exit_latency_us as f64);
-        ExitRate { name: &self.name, cost_us, rate: self.wakes }
+        ExitRate { name: &self.name, cost_us, rate: self.of_workload.unwrap_or(self.wakes) }
     }
 }
 

@@ -109,6 +109,10 @@ impl Threads {
         self.known.len() + self.replaced.len()
     }
 
+    pub(crate) fn has(&self, tid: u32) -> bool {
+        self.known.contains_key(&tid)
+    }
+
     /// Threads that ended, whose wake-ups after the last look are not known.
     pub(crate) fn ended(&self) -> usize {
         self.count() - self.alive.len()

@@ -9,14 +9,19 @@ use flyball_host::{
 };
 
 use crate::{
-    Interrupts, WakeCpu, WakeError, WakeReport, WakeSource, WakeState, WakeThread, WakeWorkload,
+    Interrupts, SourceKind, Tracing, WakeCause, WakeCpu, WakeError, WakeReport, WakeSource, WakeSources,
+    WakeState, WakeThread, WakeWorkload,
     interrupts::Counted,
     probe::Measured,
+    sources::Cause,
     threads::{Target, Threads},
+    tracing::{Outcome, monotonic_ns},
 };
 
 /// Threads of a report.
 const MAX_THREADS: usize = 20;
+/// Causes of a report.
+const MAX_CAUSES: usize = 100;
 
 /// A watch that has begun.
 pub struct Watch<'h> {
@@ -25,6 +30,7 @@ pub struct Watch<'h> {
     is_virtual: bool,
     table: Vec<IdleState>,
     threads: Option<Threads>,
+    tracing: Option<Tracing>,
     started: Duration,
     before: Readings,
     /// CPU time of this thread for all readings so far.
@@ -70,6 +76,8 @@ fn stolen(text: &str, cpus: &CpuList) -> (u64, u64) {
 impl<'h> Watch<'h> {
     /// Begins to watch `wanted` CPUs, or those of them that the workload may use.
     ///
+    /// With `tracing`, which began before, what wakes the CPUs is known.
+    ///
     /// # Errors
     /// The reason why there is nothing to watch, or `measured` has none of the machine's states.
     pub fn start(
@@ -78,6 +86,7 @@ impl<'h> Watch<'h> {
         wanted: &CpuList,
         target: Target,
         measured: Option<&Measured>,
+        mut tracing: Option<Tracing>,
     ) -> Result<Watch<'h>, WakeError> {
         if host.kind() == Kind::Recorded {
             return Err(WakeError::OneMoment(host.name()));
@@ -106,11 +115,17 @@ impl<'h> Watch<'h> {
             }
         }
         let before = Readings::take(host, &cpus, table.len());
+        if let Some(tracing) = &mut tracing {
+            // drivers/cpuidle/poll_state.c.
+            let polls = table.iter().map(|state| state.name == "POLL").collect();
+            tracing.read(polls, times(host, &cpus, &before))?;
+        }
         Ok(Watch {
             host,
             is_virtual: topology.flags.contains("hypervisor"),
             table,
             threads,
+            tracing,
             started: host.now(),
             before,
             cost: flyball_process::thread_time().saturating_sub(began),
@@ -138,8 +153,18 @@ impl<'h> Watch<'h> {
         let began = flyball_process::thread_time();
         let after = Readings::take(self.host, &self.cpus, self.table.len());
         let seconds = self.host.now().saturating_sub(self.started).as_secs_f64().max(1e-9);
+        let traced = self.tracing.take().map(|tracing| tracing.finish(times(self.host, &self.cpus, &after)));
         self.look();
-        let (by_cpu, states, seen) = self.exits(&after);
+        let (by_cpu, mut states, seen) = self.exits(&after);
+        let mut unseen = self.unseen(traced.is_some());
+        let sources = match traced {
+            Some(Ok(outcome)) => Some(self.sources(outcome, seconds, &mut states)),
+            Some(Err(error)) => {
+                unseen.push(format!("what woke the CPUs: {error}"));
+                None
+            }
+            None => None,
+        };
         let (interrupts, counted) = after.interrupts.since(&self.before.interrupts, &self.cpus);
         let (softirqs, _) = after.softirqs.since(&self.before.softirqs, &self.cpus);
         let rates = |sources: Vec<Counted>| -> Vec<WakeSource> {
@@ -184,7 +209,8 @@ impl<'h> Watch<'h> {
             softirqs: rates(softirqs),
             workload,
             stolen: (self.is_virtual && stolen.1 > 0).then(|| stolen.0 as f64 / stolen.1 as f64),
-            unseen: self.unseen(),
+            unseen,
+            sources,
             cpus: self.cpus.clone(),
             reading_ms: (self.cost + flyball_process::thread_time().saturating_sub(began)).as_secs_f64()
                 * 1e3,
@@ -234,6 +260,7 @@ impl<'h> Watch<'h> {
             target_residency_us: state.residency_us,
             exits: sum.usage,
             wakes: *wakes,
+            of_workload: None,
             share: if all > 0.0 { wakes / all } else { 0.0 },
             mean_residency_us: (sum.usage > 0).then(|| sum.time_us as f64 / sum.usage as f64),
             residency: if time > 0.0 { sum.time_us as f64 * 1e-6 / time } else { 0.0 },
@@ -244,7 +271,84 @@ impl<'h> Watch<'h> {
         (by_cpu, states.collect(), seen)
     }
 
-    fn unseen(&self) -> Vec<String> {
+    /// The causes by name. Exits by state that were of the workload go into `states`, if all are known.
+    fn sources(&self, outcome: Outcome, seconds: f64, states: &mut [WakeState]) -> WakeSources {
+        let Outcome { attribution, names, records, lost, cost } = outcome;
+        let counted: u64 = states.iter().map(|state| state.exits).sum();
+        let is_ours = |thread: Option<i32>| {
+            thread.zip(self.threads.as_ref()).is_some_and(|(pid, threads)| threads.has(pid as u32))
+        };
+        let thread = |pid: i32| {
+            names
+                .threads
+                .get(&pid)
+                .map_or_else(|| "a thread whose name is not known".to_owned(), ToString::to_string)
+        };
+        let rates = |counts: &[u64]| -> Vec<f64> {
+            (0..states.len()).map(|at| counts.get(at).copied().unwrap_or(0) as f64 / seconds).collect()
+        };
+        let (mut attributed, mut ours) = (0, vec![0; states.len()]);
+        let mut causes: Vec<WakeCause> = attribution
+            .exits
+            .iter()
+            .map(|((cause, woken), counts)| {
+                let count: u64 = counts.iter().sum();
+                attributed += if *cause == Cause::NotSeen { 0 } else { count };
+                if is_ours(*woken) {
+                    ours.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+                }
+                let (kind, name) = match cause {
+                    Cause::Interrupt(index) => names
+                        .interrupts
+                        .get(usize::from(*index))
+                        .cloned()
+                        .unwrap_or((SourceKind::Other, "?".to_owned())),
+                    Cause::Thread(pid) => (SourceKind::Thread, thread(*pid)),
+                    Cause::EndOfPolling => (SourceKind::EndOfPolling, "end of polling".to_owned()),
+                    Cause::NotSeen => (SourceKind::NotSeen, "not seen".to_owned()),
+                };
+                WakeCause {
+                    kind,
+                    name,
+                    tid: if let Cause::Thread(pid) = cause { Some(*pid as u32) } else { None },
+                    woken: woken.map(thread),
+                    woken_tid: woken.map(|pid| pid as u32),
+                    of_workload: is_ours(*woken),
+                    wakes: count as f64 / seconds,
+                    by_state: rates(counts),
+                }
+            })
+            .collect();
+        causes.sort_by(|one, other| {
+            other
+                .wakes
+                .total_cmp(&one.wakes)
+                .then_with(|| (&one.name, one.woken_tid).cmp(&(&other.name, other.woken_tid)))
+        });
+        let all_causes = causes.len();
+        causes.truncate(MAX_CAUSES);
+        let ours = self.threads.as_ref().map(|_| rates(&ours));
+        let of_workload = ours.as_ref().map(|ours| ours.iter().sum());
+        // A thousandth may be at the edges.
+        if lost == 0 && attribution.seen.abs_diff(counted) * 1000 <= counted {
+            for (state, rate) in states.iter_mut().zip(ours.into_iter().flatten()) {
+                state.of_workload = Some(rate);
+            }
+        }
+        WakeSources {
+            exits: attribution.seen,
+            counted,
+            attributed,
+            records,
+            lost,
+            reading_ms: cost.as_secs_f64() * 1e3,
+            of_workload,
+            causes,
+            all_causes,
+        }
+    }
+
+    fn unseen(&self, is_traced: bool) -> Vec<String> {
         let mut unseen = Vec::new();
         let mut say = |is_so: bool, what: &str| {
             if is_so {
@@ -252,7 +356,7 @@ impl<'h> Watch<'h> {
             }
         };
         say(
-            self.threads.is_some() && !self.table.is_empty(),
+            self.threads.is_some() && !self.table.is_empty() && !is_traced,
             "which wake-up of the workload left which state: the counters say how many, not whose, so the bound takes \
              the deepest ones",
         );
@@ -270,9 +374,23 @@ impl<'h> Watch<'h> {
             "how deep the processor slept: this is a virtual machine, and its host decides, polls before it sleeps, and \
              runs others meanwhile",
         );
-        say(true, "whether an interrupt woke a CPU or arrived while it ran");
+        say(
+            !is_traced,
+            "what woke a CPU: an interrupt may have arrived while it ran (root can trace it: --sources)",
+        );
         unseen
     }
+}
+
+/// When the counters of each CPU were read, on the trace's clock.
+fn times(host: &dyn Host, cpus: &CpuList, readings: &Readings) -> Vec<(u32, u64)> {
+    let (now, here) = (monotonic_ns(), host.now());
+    let at = |number: u32| {
+        let counts = readings.cpus.iter().find(|counts| counts.cpu == number);
+        let ago = counts.map_or(Duration::ZERO, |counts| here.saturating_sub(counts.at));
+        (number, now.saturating_sub(ago.as_nanos() as u64))
+    };
+    cpus.iter().map(at).collect()
 }
 
 /// What the threads did.

@@ -36,7 +36,7 @@ fn counts_are_the_kernels_own() {
         let load = host.spawn(Launch::new(&words[0], &words[1..])).unwrap();
         // Each reading takes some of the machine's time, so that a watch lies between these.
         let outer = counters(&host, &topology);
-        let watch = Watch::start(&host, &topology, &topology.online, Target::Cpus, None).unwrap();
+        let watch = Watch::start(&host, &topology, &topology.online, Target::Cpus, None, None).unwrap();
         let inner = counters(&host, &topology);
         host.sleep(Duration::from_secs(2));
         let inner = (inner, counters(&host, &topology));
@@ -87,7 +87,7 @@ fn reading_counters_wakes_no_cpu() {
     };
     let alone = count(&|_, _| {});
     let watched = count(&|host, topology| {
-        Watch::start(host, topology, &topology.online, Target::Cpus, None).unwrap().finish(None);
+        Watch::start(host, topology, &topology.online, Target::Cpus, None, None).unwrap().finish(None);
     });
     assert_eq!(watched, alone);
     let interrupted = count(&|host, topology| {
@@ -145,7 +145,7 @@ fn run(name: &str, model: &str, limited: Option<u64>, measured: Option<&Measured
     if let Some(us) = limited {
         (0..4).for_each(|cpu| limit(&host, cpu, us));
     }
-    let watch = Watch::start(&host, &topology, &cpus, Target::Cpus, measured).expect("it works");
+    let watch = Watch::start(&host, &topology, &cpus, Target::Cpus, measured, None).expect("it works");
     let words = ["--pin", "0-3"].map(str::to_owned);
     let mut process = host.spawn(Launch::new(model, &words).silent()).expect("it works");
     let ended = process.wait(Duration::from_secs(3600)).expect("a wait").expect("it ends");

@@ -1882,7 +1882,7 @@ class Snippet(TypedDict):
 Source = Literal["steal", "frequency", "memory", "load", "heat"]
 
 
-SourceKind = Literal["timer", "reschedule", "function-call", "device", "other"]
+SourceKind = Literal["timer", "reschedule", "function-call", "device", "other", "thread", "end-of-polling", "not-seen"]
 
 
 class SpeedLoss(TypedDict):
@@ -2178,6 +2178,19 @@ class WakeAdvice(TypedDict):
 WakeBy = Literal["futex", "timer"]
 
 
+class WakeCause(TypedDict):
+    """What ended idle states, and the thread that ran then."""
+
+    by_state: List[float]
+    kind: SourceKind
+    name: str
+    of_workload: bool
+    tid: Union[int, None]
+    wakes: float
+    woken: Union[str, None]
+    woken_tid: Union[int, None]
+
+
 class WakeCheck(TypedDict):
     """The advised limit against the machine as it is, compared."""
 
@@ -2216,6 +2229,20 @@ class WakeSource(TypedDict):
     rate: float
 
 
+class WakeSources(TypedDict):
+    """Exits from idle states as the kernel's tracepoints have them."""
+
+    all_causes: int
+    attributed: int
+    causes: List[WakeCause]
+    counted: int
+    exits: int
+    lost: int
+    of_workload: Union[float, None]
+    reading_ms: float
+    records: int
+
+
 class WakeState(TypedDict):
     """Exits from an idle state, summed over the CPUs."""
 
@@ -2226,6 +2253,7 @@ class WakeState(TypedDict):
     mean_residency_us: Union[float, None]
     measured_exit_us: Union[float, None]
     name: str
+    of_workload: Union[float, None]
     rejected: Union[float, None]
     residency: float
     share: float
@@ -3411,6 +3439,7 @@ class WakeOutput(TypedDict):
     sentence: str
     simulated: NotRequired[bool]
     softirqs: List[WakeSource]
+    sources: Union[WakeSources, None]
     states: List[WakeState]
     stolen: Union[float, None]
     unseen: List[str]

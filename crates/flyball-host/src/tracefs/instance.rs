@@ -13,6 +13,8 @@ use super::{PREFIX, Tracefs, reader::PageReader};
 pub struct InstanceOptions {
     /// Events: `group/event`, or `group` for all of a group.
     pub events: Vec<String>,
+    /// Filters of events: the first of each that the kernel takes. Without any, all is recorded.
+    pub filters: Vec<(&'static str, Vec<String>)>,
     /// CPUs to record on; all if not given.
     pub cpus: Option<CpuList>,
     /// Buffer of each CPU, KiB.
@@ -81,6 +83,9 @@ impl Instance {
         }
         // Kernels before 4.20 wake at any record instead.
         let _ = self.write("buffer_percent", &options.wake_percent.min(100).to_string());
+        for (event, choices) in &options.filters {
+            choices.iter().any(|filter| self.write(&format!("events/{event}/filter"), filter).is_ok());
+        }
         for event in &options.events {
             self.write(&format!("events/{event}/enable"), "1")?;
         }

@@ -93,6 +93,7 @@ impl Capture {
             &tracefs,
             &InstanceOptions {
                 events: events.clone(),
+                filters: Vec::new(),
                 cpus: options.cpus.clone(),
                 buffer_kib: options.buffer_kib.unwrap_or_else(|| default_buffer(host, &tracefs)),
                 page_kib: options.page_kib,

@@ -20,6 +20,7 @@ use crate::{
     exit::{Exit, Failure},
     machine::MachineArg,
 };
+pub(crate) use record::why_refused;
 
 /// Arguments of `trace`.
 #[derive(Debug, clap::Args)]

@@ -7,14 +7,15 @@ use std::{
     io,
     os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
-    sync::atomic::Ordering,
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
 use flyball_control::Snapshot;
-use flyball_host::{Ended, Host, Launch, Process};
-use flyball_wake::{Measured, Target, WakeError, WakeReport, Watch, probe};
+use flyball_host::{Ended, Errno, Host, HostError, Launch, Process};
+use flyball_wake::{Measured, Target, Tracing, WakeError, WakeReport, Watch, probe};
 
+use super::trace::why_refused;
 use crate::{
     context::Context,
     exit::{Exit, Failure},
@@ -30,14 +31,16 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Counts how often CPUs leave each idle state, and bounds the time that the exits cost by the latencies that the driver \
-advertises. Needs no privileges, interrupts no CPU, and writes nothing. It lists what woke the CPUs (timers, other CPUs, \
-devices), the sleeps for which the governor chose too deep or too light a state, and the threads that wake most.
+advertises. Needs no privileges, interrupts no CPU, and writes nothing. It lists the sleeps for which the governor chose \
+too deep or too light a state, the threads that wake most, and the interrupts that may have woken the CPUs. --sources says \
+what did.
 
 Examples:
   flyball wake                                   all CPUs for 5 s
   flyball wake -p 1234 -t 10s                    a process and its descendants
   flyball wake --cgroup system.slice/db.service
   flyball wake -- ./bench --requests 100000
+  flyball wake -p 1234 --sources                 what wakes its CPUs, by tracepoints
   flyball wake -p 1234 --check -o db.toml -- ./bench    whether a limit pays, and its watts
   flyball wake --probe                           how long wake-ups take here, by idle state
   flyball wake -M sim:tpmi-small -c 0-3 -- sched-pipe --amount 200000 --pin 0-1
@@ -87,6 +90,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "COUNT", requires = "check", hide_short_help = true)]
     rounds: Option<u32>,
 
+    /// Trace which interrupt or thread ended each sleep of a CPU, and which thread ran then. Needs
+    /// root, and slows the CPUs a little.
+    #[arg(long, conflicts_with = "probe")]
+    sources: bool,
+
     /// Watch the processes of this control group: its path below /sys/fs/cgroup.
     #[arg(long, value_name = "GROUP")]
     cgroup: Option<String>,
@@ -131,6 +139,11 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         return Ok(if report.rows.is_empty() { Exit::Failed } else { Exit::Done });
     }
     let measured = args.measured.as_deref().map(read_probe).transpose()?;
+    // Before the command: without the right to trace it does not start.
+    let tracing = args.sources.then(|| Tracing::start(&*host, &cpus)).transpose();
+    let tracing = tracing.map_err(|error| untraced(&*host, error))?;
+    // An instance of a killed process stays until the next start.
+    let stop = if args.sources || !args.command.is_empty() { Some(interrupts()?) } else { None };
     let mut process = if args.command.is_empty() { None } else { Some(start(context, args, &*host)?) };
     let target = match (args.pid, &args.cgroup, process.as_ref().and_then(|process| process.pid())) {
         (Some(pid), ..) => Target::Process(pid),
@@ -138,13 +151,14 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         (.., Some(pid)) => Target::Command(pid),
         _ => Target::Cpus,
     };
-    let mut watch = Watch::start(&*host, topology, &cpus, target, measured.as_ref()).map_err(refused)?;
+    let watch = Watch::start(&*host, topology, &cpus, target, measured.as_ref(), tracing);
+    let mut watch = watch.map_err(refused)?;
     let ended = match &mut process {
         None => {
-            wait(&*host, &mut watch, args.time.unwrap_or(DEFAULT_TIME));
+            wait(&*host, &mut watch, args.time.unwrap_or(DEFAULT_TIME), stop.as_deref());
             None
         }
-        Some(process) => wait_for(&*host, &mut watch, &mut **process, args.time)?,
+        Some(process) => wait_for(&*host, &mut watch, &mut **process, args.time, stop.as_deref())?,
     };
     // The kernel's account is that of the command.
     let account = ended.as_ref().filter(|_| args.pid.is_none() && args.cgroup.is_none());
@@ -222,6 +236,20 @@ fn refused(error: WakeError) -> Failure {
     }
 }
 
+/// Why what wakes the CPUs cannot be traced.
+fn untraced(host: &dyn Host, error: WakeError) -> Failure {
+    match error {
+        WakeError::Read(error @ HostError { errno: Errno::ACCES | Errno::PERM, .. }) => {
+            Failure::failed(format!("{error}; {}", why_refused(host)))
+        }
+        WakeError::Read(HostError { errno: Errno::NOSYS | Errno::NODEV, .. }) => {
+            Failure::not_here(format!("{} has no tracefs: --sources needs it", host.name()))
+        }
+        error @ WakeError::NoEvent(..) => Failure::not_here(error),
+        error => refused(error),
+    }
+}
+
 /// Starts the command, or the model of a simulated machine.
 fn start(context: &Context, args: &Args, host: &dyn Host) -> Result<Box<dyn Process>, Failure> {
     let user = args.run_as.user(host)?;
@@ -242,13 +270,17 @@ fn start(context: &Context, args: &Args, host: &dyn Host) -> Result<Box<dyn Proc
     })
 }
 
+/// The longest sleep if signals only set a flag.
+const PAUSE: Duration = Duration::from_millis(500);
+
 /// Lets the time pass. Threads are looked at meanwhile; watching CPUs alone is one sleep.
-fn wait(host: &dyn Host, watch: &mut Watch<'_>, time: Duration) {
+fn wait(host: &dyn Host, watch: &mut Watch<'_>, time: Duration, stop: Option<&AtomicBool>) {
     let end = host.now() + time;
     loop {
         let left = end.saturating_sub(host.now());
+        let left = stop.map_or(left, |_| left.min(PAUSE));
         host.sleep(watch.pause().map_or(left, |pause| pause.min(left)));
-        if host.now() >= end || !watch.look() {
+        if host.now() >= end || is_set(stop) || !watch.look() {
             return;
         }
     }
@@ -260,18 +292,20 @@ fn wait_for(
     watch: &mut Watch<'_>,
     process: &mut dyn Process,
     time: Option<Duration>,
+    stop: Option<&AtomicBool>,
 ) -> Result<Option<Ended>, Failure> {
-    let stop = interrupts()?;
     let end = time.map(|time| host.now() + time);
     loop {
         let left = end.map_or(Duration::MAX, |end| end.saturating_sub(host.now()));
-        // Short enough to notice a signal, which only sets a flag.
-        let pause =
-            watch.pause().unwrap_or(Duration::from_millis(200)).min(Duration::from_millis(500)).min(left);
+        let pause = watch.pause().unwrap_or(Duration::from_millis(200)).min(PAUSE).min(left);
         let ended = process.wait(pause).map_err(Failure::failed)?;
-        if ended.is_some() || left.is_zero() || stop.load(Ordering::Relaxed) {
+        if ended.is_some() || left.is_zero() || is_set(stop) {
             return Ok(ended);
         }
         watch.look();
     }
+}
+
+fn is_set(stop: Option<&AtomicBool>) -> bool {
+    stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
 }

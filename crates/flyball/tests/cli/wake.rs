@@ -257,6 +257,56 @@ fn the_probe_measures_this_machine() {
     }
 }
 
+/// Instances of a process that are left.
+fn instances(pid: u32) -> usize {
+    let own = format!("flyball-{pid}-");
+    let names = std::fs::read_dir("/sys/kernel/tracing/instances").into_iter().flatten().flatten();
+    names.filter(|entry| entry.file_name().to_string_lossy().starts_with(&own)).count()
+}
+
+#[test]
+fn what_wakes_this_machine_is_traced() {
+    let script = "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.02; done";
+    let mut command = flyball!();
+    let ran = Ran::of(command.args(["wake", "--sources", "--json", "--", "sh", "-c", script]));
+    if ran.code != 0 {
+        assert!(ran.err.contains("tracing needs root") || ran.err.contains("trac"), "{}", ran.text());
+        return skip(1, "tracing", &ran.err);
+    }
+    let report = ran.json();
+    let sources = &report["sources"];
+    let causes = list(&sources["causes"]);
+    let count = |cause: &Value| number(&cause["wakes"]) * number(&report["seconds"]);
+    assert!(number(&sources["records"]) > 10.0 && number(&sources["lost"]) == 0.0, "{report}");
+    assert!((causes.iter().map(count).sum::<f64>() - number(&sources["exits"])).abs() < 1e-3, "{report}");
+    for cause in causes {
+        let states: f64 = list(&cause["by_state"]).iter().map(number).sum();
+        assert!((states - number(&cause["wakes"])).abs() < 1e-6, "{cause}");
+        // A thread has a number, and no idle task is woken.
+        assert_eq!(cause["kind"] == "thread", cause["tid"].is_number(), "{cause}");
+        assert_eq!(cause["woken"].is_string(), number_or_zero(&cause["woken_tid"]) > 0.0, "{cause}");
+    }
+    // Ctrl-C ends the watch and not the process, whose instance would stay.
+    let mut command = flyball!();
+    command.args(["wake", "--sources", "-t", "60s"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let running = command.spawn().unwrap();
+    let pid = running.id();
+    let started = Instant::now();
+    while instances(pid) == 0 && started.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(Command::new("kill").args(["-INT", &pid.to_string()]).status().unwrap().success());
+    let ended = running.wait_with_output().unwrap();
+    assert!(ended.status.success() && started.elapsed() < Duration::from_secs(50), "{ended:?}");
+    assert!(String::from_utf8_lossy(&ended.stdout).contains(" that the kernel counted"), "{ended:?}");
+    assert_eq!(instances(pid), 0);
+}
+
+fn number_or_zero(value: &Value) -> f64 {
+    value.as_f64().unwrap_or(0.0)
+}
+
 #[test]
 fn wrong_words_and_machines() {
     let recording = archive("gnr0").display().to_string();
@@ -278,6 +328,9 @@ fn wrong_words_and_machines() {
         (2, &["-M", &recording, "--probe"], "is a recording: it holds one moment"),
         (2, &["--probe", "-p", "1"], "cannot be used with"),
         (4, &["--probe", "-c", "0"], "one CPU has to wake another one"),
+        (2, &["--sources", "--probe"], "cannot be used with"),
+        (4, &["-M", "sim:i7-2600", "--sources"], "sim:i7-2600 has no event sched/sched_waking"),
+        (4, &["-M", &recording, "--sources"], "has no tracefs"),
         (2, &["-M", "sim:i7-2600", "-p", "1"], "no process 1 on sim:i7-2600"),
         (2, &["-M", "sim:i7-2600", "--", "no-such-model"], "cannot run no-such-model"),
     ] {

@@ -146,13 +146,13 @@ fn failure(host: &dyn Host, args: &Args, error: CaptureError) -> Failure {
 }
 
 /// What stands in the way of who may not trace.
-fn why_refused(host: &dyn Host) -> &'static str {
+pub(crate) fn why_refused(host: &dyn Host) -> &'static str {
     if is_locked_down(host) {
         LOCKED_DOWN
     } else if flyball_process::is_root() {
         "root may not do it here either: a container without CAP_SYS_ADMIN, or a security module"
     } else {
-        "recording needs root"
+        "tracing needs root"
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use flyball_wake::{Distance, ProbeReport, ProbeRow, WakeReport};
+use flyball_wake::{Distance, ProbeReport, ProbeRow, WakeReport, WakeSources};
 
 use crate::paint::{Columns, Paint, Style, cpus_within};
 
@@ -42,7 +42,10 @@ pub(super) fn render(report: &WakeReport) -> String {
     states(&mut out, report, paint);
     advice(&mut out, report);
     workload(&mut out, report, paint);
-    sources(&mut out, report, paint);
+    match &report.sources {
+        Some(sources) => causes(&mut out, report, sources, paint),
+        None => interrupts(&mut out, report, paint),
+    }
     by_cpu(&mut out, report, paint);
     out.push('\n');
     for what in &report.unseen {
@@ -131,7 +134,49 @@ fn workload(out: &mut String, report: &WakeReport, paint: Paint) {
     more(out, workload.threads, "threads");
 }
 
-fn sources(out: &mut String, report: &WakeReport, paint: Paint) {
+/// What ended the sleeps of the CPUs, as traced.
+fn causes(out: &mut String, report: &WakeReport, sources: &WakeSources, paint: Paint) {
+    let states: Vec<(usize, String)> =
+        report.states.iter().map(|state| format!("{}/s", state.name)).enumerate().collect();
+    let states: Vec<(usize, String)> =
+        states.into_iter().filter(|(at, _)| report.states[*at].exits > 0).collect();
+    let mut table = Columns::aligned_right(2..states.len() + 3);
+    let heading = ["woken by", "then ran", "wakes/s"].map(str::to_owned).into_iter();
+    table.heading(heading.chain(states.iter().map(|state| state.1.clone())));
+    let with_number = |name: &str, tid: Option<u32>| match tid {
+        Some(tid) => format!("{name} ({tid})"),
+        None => name.to_owned(),
+    };
+    for cause in sources.causes.iter().take(MAX_ROWS) {
+        let ours = if cause.of_workload { ", workload" } else { "" };
+        let woken =
+            cause.woken.as_deref().map_or_else(String::new, |name| with_number(name, cause.woken_tid) + ours);
+        let mut row = vec![with_number(&cause.name, cause.tid), woken, rate(cause.wakes)];
+        row.extend(states.iter().map(|(at, _)| rate(cause.by_state[*at])));
+        table.text_row(row);
+    }
+    let _ = write!(out, "\n{}", table.render(paint));
+    more(out, sources.all_causes, "sources");
+    let share = |part: u64| 100.0 * part as f64 / sources.exits.max(1) as f64;
+    let WakeSources { exits, counted, attributed, records, lost, reading_ms, .. } = sources;
+    let _ = writeln!(
+        out,
+        "traced {exits} exits of the {counted} that the kernel counted, and the source of {:.1} % of them; {records} records \
+         took {:.1} ms of CPU time to read",
+        share(*attributed),
+        reading_ms
+    );
+    if *lost > 0 {
+        let _ =
+            writeln!(out, "{lost} more records were overwritten before they were read: rates are too low");
+    }
+    if let Some(ours) = sources.of_workload {
+        let _ = writeln!(out, "{} exits a second were for a thread of the workload", rate(ours));
+    }
+}
+
+/// Without a trace: what may have woken the CPUs.
+fn interrupts(out: &mut String, report: &WakeReport, paint: Paint) {
     let softirqs = report.softirqs.iter().map(|source| (format!("softirq {}", source.name), source.rate));
     let interrupts = report.interrupts.iter().map(|source| (source.name.clone(), source.rate));
     let mut rows: Vec<(String, f64)> = interrupts.chain(softirqs).collect();

@@ -1,0 +1,419 @@
+//! What woke each CPU: every exit from an idle state with its source, event by event.
+
+use std::collections::HashMap;
+
+use crate::SourceKind;
+
+/// One event of a trace, in the order of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// On the monotonic clock, ns.
+    pub(crate) time: u64,
+    /// Where the code ran.
+    pub(crate) cpu: u32,
+    /// The thread that ran; 0 is the idle task.
+    pub(crate) pid: i32,
+    /// `common_flags` of the record.
+    pub(crate) flags: u8,
+    pub(crate) what: What,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum What {
+    /// The CPU enters this idle state.
+    Enter(u32),
+    Exit,
+    /// A handler of an interrupt begins: its index in [`Names::interrupts`].
+    Interrupt(u16),
+    /// A soft interrupt is asked for.
+    Raise,
+    /// This thread is being woken.
+    Waking(i32),
+    /// The idle CPU turns to this thread.
+    Run(i32),
+    /// Records of this CPU were lost.
+    Lost,
+}
+
+// enum trace_flag_type in include/linux/trace_events.h.
+const HARD: u8 = 0x08 | 0x40;
+const SOFT: u8 = 0x10;
+const NEED_RESCHED: u8 = 0x04;
+
+/// What the numbers of [`Seen`] stand for.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    pub(crate) interrupts: Vec<(SourceKind, String)>,
+    pub(crate) threads: HashMap<i32, flyball_trace::Comm>,
+}
+
+/// Who or what ended an idle state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Cause {
+    Interrupt(u16),
+    Thread(i32),
+    /// Nobody: polling has a limit, after which the governor chooses again.
+    EndOfPolling,
+    NotSeen,
+}
+
+/// Exits by cause and by the thread that ran then.
+pub(crate) type Exits = HashMap<(Cause, Option<i32>), Vec<u64>>;
+
+/// Pairs of cause and thread that are counted apart. Exits of further pairs are `NotSeen`.
+const MAX_PAIRS: usize = 100_000;
+
+#[derive(Debug, Clone, Copy)]
+struct Waking {
+    time: u64,
+    cpu: u32,
+    cause: Cause,
+}
+
+/// An exit whose consequence is not known yet.
+#[derive(Debug, Clone, Copy)]
+struct Exit {
+    state: u32,
+    time: u64,
+    /// A thread was to run.
+    needs_resched: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Cpu {
+    entered: Option<u32>,
+    exit: Option<Exit>,
+    /// Interrupts since the state was entered.
+    first: Option<(u16, u64)>,
+    last: Option<u16>,
+    /// The last interrupt, whenever it was.
+    latest: Option<u16>,
+    raised: Option<Cause>,
+    /// Time of the exit before.
+    before: u64,
+    /// Exits in this interval count, ns.
+    interval: Option<(u64, u64)>,
+}
+
+/// Attributes exits to their causes. A cause is named only if the events leave no other:
+///
+/// - The idle CPU turned to a thread that another CPU had woken: that waking is the cause, unless an
+///   interrupt other than an IPI came first.
+/// - Otherwise the first interrupt is. It may have come before the event of the exit or after it: a
+///   state may be entered with interrupts off, and then the handler runs behind it.
+/// - Polling ends by a waking or at its limit, so interrupts before that do not count.
+#[derive(Debug)]
+pub(crate) struct Attribution {
+    cpus: HashMap<u32, Cpu>,
+    wakings: HashMap<i32, Waking>,
+    /// By number of the state: whether it polls.
+    polls: Vec<bool>,
+    /// By index of the interrupt: whether it is how CPUs wake each other.
+    is_ipi: Vec<bool>,
+    pub(crate) exits: Exits,
+    pub(crate) seen: u64,
+}
+
+impl Attribution {
+    /// Exits of a CPU count from the time in `starts` on, ns.
+    pub(crate) fn new(polls: Vec<bool>, starts: impl IntoIterator<Item = (u32, u64)>) -> Attribution {
+        let cpu = |start| Cpu { interval: Some((start, u64::MAX)), ..Cpu::default() };
+        Attribution {
+            cpus: starts.into_iter().map(|(number, start)| (number, cpu(start))).collect(),
+            wakings: HashMap::new(),
+            polls,
+            is_ipi: Vec::new(),
+            exits: Exits::new(),
+            seen: 0,
+        }
+    }
+
+    /// Exits of a CPU count up to the time in `ends`, ns.
+    pub(crate) fn end(&mut self, ends: impl IntoIterator<Item = (u32, u64)>) {
+        for (number, end) in ends {
+            if let Some((_, last)) = self.cpus.get_mut(&number).and_then(|cpu| cpu.interval.as_mut()) {
+                *last = end;
+            }
+        }
+    }
+
+    pub(crate) fn add(&mut self, event: &Seen, names: &Names) {
+        let cpu = self.cpus.entry(event.cpu).or_default();
+        match event.what {
+            What::Enter(state) => {
+                self.close(event.cpu, None);
+                if let Some(cpu) = self.cpus.get_mut(&event.cpu) {
+                    (cpu.entered, cpu.first, cpu.last) = (Some(state), None, None);
+                }
+            }
+            What::Exit => {
+                let needs_resched = event.flags & NEED_RESCHED != 0;
+                let exit = |state| Exit { state, time: event.time, needs_resched };
+                cpu.exit = cpu.entered.take().map(exit);
+            }
+            What::Interrupt(index) => {
+                cpu.latest = Some(index);
+                if cpu.entered.is_some() || cpu.exit.is_some() {
+                    cpu.first.get_or_insert((index, event.time));
+                    cpu.last = Some(index);
+                }
+                // Names are added while records are decoded.
+                for (kind, _) in names.interrupts.iter().skip(self.is_ipi.len()) {
+                    self.is_ipi.push(matches!(kind, SourceKind::Reschedule | SourceKind::FunctionCall));
+                }
+            }
+            What::Raise => {
+                if event.flags & HARD != 0 {
+                    cpu.raised = cpu.latest.map(Cause::Interrupt);
+                } else if event.flags & SOFT == 0 {
+                    cpu.raised = (event.pid != 0).then_some(Cause::Thread(event.pid));
+                }
+            }
+            What::Waking(pid) => {
+                let cause = match event.flags {
+                    flags if flags & HARD != 0 => cpu.latest.map(Cause::Interrupt),
+                    flags if flags & SOFT != 0 => cpu.raised,
+                    _ => (event.pid != 0).then_some(Cause::Thread(event.pid)),
+                };
+                let cause = cause.unwrap_or(Cause::NotSeen);
+                self.wakings.insert(pid, Waking { time: event.time, cpu: event.cpu, cause });
+            }
+            What::Run(pid) => {
+                self.close(event.cpu, Some(pid));
+                self.wakings.remove(&pid);
+            }
+            What::Lost => {
+                *cpu = Cpu { interval: cpu.interval, ..Cpu::default() };
+                self.wakings.clear();
+            }
+        }
+    }
+
+    /// Counts the exit of a CPU that now runs `thread`, or nothing.
+    fn close(&mut self, number: u32, thread: Option<i32>) {
+        let Some(cpu) = self.cpus.get_mut(&number) else { return };
+        let Some(exit) = cpu.exit.take() else { return };
+        let before = std::mem::replace(&mut cpu.before, exit.time);
+        let Some((from, until)) = cpu.interval else { return };
+        if exit.time < from || exit.time > until {
+            return;
+        }
+        let polls = self.polls.get(exit.state as usize).is_some_and(|polls| *polls);
+        let is_ipi = |index: u16| self.is_ipi.get(usize::from(index)).is_some_and(|is_ipi| *is_ipi);
+        // An older one did not bring this thread here.
+        let waking = thread.and_then(|pid| self.wakings.get(&pid)).filter(|waking| waking.time > before);
+        let cause = match (waking, cpu.first) {
+            // poll_idle() in drivers/cpuidle/poll_state.c.
+            _ if polls && !exit.needs_resched => Cause::EndOfPolling,
+            (Some(waking), first)
+                if waking.cpu != number
+                    && waking.time <= exit.time
+                    && (polls || first.is_none_or(|(index, time)| is_ipi(index) || waking.time <= time)) =>
+            {
+                waking.cause
+            }
+            // Of the interrupt in whose context it was.
+            (Some(waking), _) if polls && waking.cpu == number && cpu.last.is_some() => waking.cause,
+            (_, Some((index, _))) if !polls => Cause::Interrupt(index),
+            _ => Cause::NotSeen,
+        };
+        self.seen += 1;
+        let mut key = (cause, thread);
+        if self.exits.len() >= MAX_PAIRS && !self.exits.contains_key(&key) {
+            key = (Cause::NotSeen, None);
+        }
+        let states = self.exits.entry(key).or_default();
+        let at = exit.state as usize;
+        // CPUIDLE_STATE_MAX is 10 (include/linux/cpuidle.h).
+        if at < 10 {
+            states.resize(states.len().max(at + 1), 0);
+            states[at] += 1;
+        }
+    }
+
+    /// Counts the exits whose consequence the trace does not have.
+    pub(crate) fn finish(&mut self) {
+        let numbers: Vec<u32> = self.cpus.keys().copied().collect();
+        for number in numbers {
+            self.close(number, None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMER: u16 = 0;
+    const IPI: u16 = 1;
+    const DISK: u16 = 2;
+
+    /// Attributes events on CPUs 0 and 1, given as time, CPU, thread, flags and what. State 0 polls.
+    fn attribute(events: &[(u64, u32, i32, u8, What)]) -> Vec<(Cause, Option<i32>, Vec<u64>)> {
+        let named = |kind, name: &str| (kind, name.to_owned());
+        let interrupts = vec![
+            named(SourceKind::Timer, "local timer"),
+            named(SourceKind::Reschedule, "reschedule IPI"),
+            named(SourceKind::Device, "disk"),
+        ];
+        let names = Names { interrupts, threads: HashMap::new() };
+        let mut attribution = Attribution::new(vec![true, false], [(0, 0), (1, 0)]);
+        for (time, cpu, pid, flags, what) in events {
+            attribution.add(&Seen { time: *time, cpu: *cpu, pid: *pid, flags: *flags, what: *what }, &names);
+        }
+        attribution.finish();
+        let mut exits: Vec<_> =
+            attribution.exits.into_iter().map(|((cause, thread), counts)| (cause, thread, counts)).collect();
+        exits.sort();
+        exits
+    }
+
+    const IRQ: u8 = 0x08;
+    const ASLEEP: What = What::Enter(1);
+
+    #[test]
+    fn a_thread_of_another_cpu_is_the_source_behind_its_ipi() {
+        // As recorded with haltpoll: the handler runs before the exit.
+        let woken = |first: u64, last: u64| {
+            attribute(&[
+                (5, 0, 0, 0, ASLEEP),
+                (10, 1, 71, 0, What::Waking(70)),
+                (first, 0, 0, IRQ, What::Interrupt(IPI)),
+                (last, 0, 0, 0, What::Exit),
+                (20, 0, 0, 0, What::Run(70)),
+            ])
+        };
+        let expected = vec![(Cause::Thread(71), Some(70), vec![0, 1])];
+        assert_eq!(woken(12, 13), expected);
+        // As with MWAIT: the handler runs after it, if the state is not left by the write alone.
+        assert_eq!(woken(13, 12), expected);
+        let without_ipi = [
+            (5, 0, 0, 0, ASLEEP),
+            (10, 1, 71, 0, What::Waking(70)),
+            (12, 0, 0, 0, What::Exit),
+            (20, 0, 0, 0, What::Run(70)),
+        ];
+        assert_eq!(attribute(&without_ipi), expected);
+        // The waking came while the CPU was on its way into the state.
+        let race = [
+            (2, 1, 71, 0, What::Waking(70)),
+            (5, 0, 0, 0, ASLEEP),
+            (6, 0, 0, 0, What::Exit),
+            (7, 0, 0, 0, What::Run(70)),
+        ];
+        assert_eq!(attribute(&race), expected);
+    }
+
+    #[test]
+    fn an_interrupt_is_the_source_of_what_it_wakes() {
+        let sleep = [
+            (5, 0, 0, 0, ASLEEP),
+            (10, 0, 0, 0, What::Exit),
+            (11, 0, 0, IRQ, What::Interrupt(TIMER)),
+            (12, 0, 0, IRQ, What::Waking(70)),
+            (13, 0, 0, 0, What::Run(70)),
+            // A tick that wakes nobody.
+            (20, 0, 0, 0, ASLEEP),
+            (30, 0, 0, IRQ, What::Interrupt(TIMER)),
+            (31, 0, 0, 0, What::Exit),
+            (32, 0, 0, 0, ASLEEP),
+        ];
+        let timer = Cause::Interrupt(TIMER);
+        assert_eq!(attribute(&sleep), [(timer, None, vec![0, 1]), (timer, Some(70), vec![0, 1])]);
+        // The disk's interrupt came first; a waking behind it did not end the sleep.
+        let both = [
+            (5, 0, 0, 0, ASLEEP),
+            (10, 0, 0, IRQ, What::Interrupt(DISK)),
+            (11, 1, 71, 0, What::Waking(70)),
+            (12, 0, 0, 0, What::Exit),
+            (13, 0, 0, 0, What::Run(70)),
+        ];
+        assert_eq!(attribute(&both), [(Cause::Interrupt(DISK), Some(70), vec![0, 1])]);
+    }
+
+    #[test]
+    fn soft_interrupts_are_their_raisers() {
+        let ran = |raise: (u64, u32, i32, u8, What)| {
+            attribute(&[
+                (5, 0, 0, 0, ASLEEP),
+                (6, 1, 71, IRQ, What::Interrupt(DISK)),
+                raise,
+                (8, 1, 71, SOFT, What::Waking(70)),
+                (9, 0, 0, IRQ, What::Interrupt(IPI)),
+                (10, 0, 0, 0, What::Exit),
+                (11, 0, 0, 0, What::Run(70)),
+            ])
+        };
+        // A packet over loopback, and one off the wire.
+        assert_eq!(ran((7, 1, 71, 0, What::Raise)), [(Cause::Thread(71), Some(70), vec![0, 1])]);
+        assert_eq!(ran((7, 1, 71, IRQ, What::Raise)), [(Cause::Interrupt(DISK), Some(70), vec![0, 1])]);
+    }
+
+    #[test]
+    fn polling_ends_by_a_waking_or_at_its_limit() {
+        let polled = |flags, waking: Option<(u64, u32, i32, u8, What)>| {
+            let mut events = vec![
+                (5, 0, 0, 0, What::Enter(0)),
+                (6, 0, 0, IRQ, What::Interrupt(DISK)),
+                (9, 0, 0, flags, What::Exit),
+                (10, 0, 0, 0, What::Run(70)),
+            ];
+            if let Some(waking) = waking {
+                events.insert(2, waking);
+            }
+            attribute(&events)
+        };
+        assert_eq!(polled(NEED_RESCHED, Some((7, 1, 71, 0, What::Waking(70))))[0].0, Cause::Thread(71));
+        assert_eq!(polled(NEED_RESCHED, Some((7, 0, 0, IRQ, What::Waking(70))))[0].0, Cause::Interrupt(DISK));
+        assert_eq!(polled(NEED_RESCHED, None)[0].0, Cause::NotSeen);
+        assert_eq!(polled(0, None)[0].0, Cause::EndOfPolling);
+    }
+
+    #[test]
+    fn nothing_is_guessed() {
+        // Nobody was seen to wake this thread, or only after the exit, or for a sleep before.
+        for waking in [None, Some((11, 1, 71, 0, What::Waking(70))), Some((3, 1, 71, 0, What::Waking(70)))] {
+            let mut events = vec![
+                (2, 0, 0, 0, ASLEEP),
+                (4, 0, 0, 0, What::Exit),
+                (6, 0, 0, 0, ASLEEP),
+                (10, 0, 0, 0, What::Exit),
+                (12, 0, 0, 0, What::Run(70)),
+            ];
+            events.extend(waking);
+            events.sort_by_key(|event| event.0);
+            assert_eq!(
+                attribute(&events),
+                [(Cause::NotSeen, None, vec![0, 1]), (Cause::NotSeen, Some(70), vec![0, 1])],
+                "{waking:?}"
+            );
+        }
+        // A gap: neither the waking nor the entry before it counts.
+        let gap = [
+            (5, 0, 0, 0, ASLEEP),
+            (6, 1, 71, 0, What::Waking(70)),
+            (7, 0, 0, 0, What::Lost),
+            (8, 0, 0, 0, What::Exit),
+            (9, 0, 0, 0, ASLEEP),
+            (10, 0, 0, 0, What::Exit),
+            (11, 0, 0, 0, What::Run(70)),
+        ];
+        assert_eq!(attribute(&gap), [(Cause::NotSeen, Some(70), vec![0, 1])]);
+    }
+
+    #[test]
+    fn only_exits_of_the_interval_count() {
+        let mut attribution = Attribution::new(vec![false], [(0, 100)]);
+        let names = Names::default();
+        let add = |attribution: &mut Attribution, cpu, time, what| {
+            attribution.add(&Seen { time, cpu, pid: 0, flags: 0, what }, &names);
+        };
+        for (cpu, time) in [(0, 90), (0, 100), (0, 110), (7, 105)] {
+            add(&mut attribution, cpu, time - 5, What::Enter(0));
+            add(&mut attribution, cpu, time, What::Exit);
+        }
+        attribution.end([(0, 109)]);
+        attribution.finish();
+        assert_eq!(attribution.seen, 1);
+    }
+}
