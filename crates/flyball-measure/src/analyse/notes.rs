@@ -497,7 +497,8 @@ pub(super) fn notes(
     let metric = &report.workload.metric.name;
     let steps = of_performance().filter(|one| one.is_coarse()).filter_map(|one| one.step);
     if of_performance().any(|one| one.step.is_none()) {
-        notes.push(format!("All values of {metric} are equal, so the step in which they come is not known."));
+        let equal = if report.workload.metric.is_suite() { "a case" } else { metric };
+        notes.push(format!("All values of {equal} are equal, so the step in which they come is not known."));
     } else if let Some(step) = steps.max_by(f64::total_cmp) {
         notes.push(format!(
             "Values of {metric} come in steps of at most {}: rounding hides what is smaller, so intervals allow for a step at \

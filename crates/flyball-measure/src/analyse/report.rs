@@ -1,6 +1,6 @@
 //! The content of a report: arms, comparisons and verdicts, as data.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -74,10 +74,9 @@ pub struct Summary {
     /// What the program printed, if the values are computed from that.
     #[serde(skip)]
     pub(super) printed: Vec<f64>,
-    /// The mean step of the cases' values, as a fraction, if the values are means over a suite's
-    /// cases. Otherwise 0.
+    /// What the values are means of, if they are means over a suite's cases.
     #[serde(skip)]
-    pub(super) case_step: f64,
+    pub(super) cases: BTreeMap<String, Vec<f64>>,
 }
 
 impl Summary {
@@ -340,7 +339,9 @@ pub enum NoInterval {
     FixedTime,
     #[display("too few rounds")]
     TooFewRounds,
-    #[display("all values are equal, so their step is not known; --exact, if they are counts")]
+    #[display(
+        "all values, or all of a case, are equal, so their step is not known; --exact, if they are counts"
+    )]
     UnknownStep,
 }
 

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     quantity::Quantity,
     report::{ArmReport, Drift, Grades, LeftOut, Origin, Point, Summary},
-    values::step_of,
 };
 use crate::{
     meter::WakeNote,
@@ -148,7 +147,7 @@ fn summary(quantity: Quantity, metric: Metric, is_judged: bool, points: Vec<Poin
         outliers: Vec::new(),
         origin: Origin::default(),
         printed: Vec::new(),
-        case_step: 0.0,
+        cases: BTreeMap::new(),
     })
 }
 
@@ -173,15 +172,13 @@ fn origin(quantity: Quantity, manifest: &Manifest) -> Origin {
     }
 }
 
-/// The mean of the steps in which the cases' values come: by so much at most is the mean of the
-/// cases rounded.
-fn case_step(rounds: &[&Round], origin: Origin) -> f64 {
-    let mut cases: BTreeMap<&String, Vec<f64>> = BTreeMap::new();
+/// The values of each case of a suite.
+fn case_values(rounds: &[&Round]) -> BTreeMap<String, Vec<f64>> {
+    let mut cases: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for (name, value) in rounds.iter().flat_map(|round| &round.outcome.cases) {
-        cases.entry(name).or_default().push(*value);
+        cases.entry(name.clone()).or_default().push(*value);
     }
-    let steps: Vec<f64> = cases.into_values().filter_map(|values| step_of([values], origin, false)).collect();
-    stats::mean(&steps).unwrap_or(0.0)
+    cases
 }
 
 /// Sums up each case of a suite in the rounds of an arm that count. Drifts less probable than
@@ -238,7 +235,7 @@ pub(super) fn report_points(manifest: &Manifest, rounds: &[&Round], arm: usize) 
             let mut found = summary(quantity, quantity.metric(&manifest.workload.metric), is_judged, points)?;
             found.origin = origin(quantity, manifest);
             match quantity {
-                Quantity::Performance => found.case_step = case_step(&kept, found.origin),
+                Quantity::Performance => found.cases = case_values(&kept),
                 Quantity::PerWatt | Quantity::WorkEnergy => {
                     found.printed = kept.iter().filter_map(|round| round.outcome.value).collect();
                 }

@@ -768,8 +768,24 @@ fn suites_in_whole_nanoseconds_are_not_called_the_same() {
         assert_eq!(comparison.verdict, Verdict::NoDifferenceShown, "{comparison:?}");
         assert!(comparison.step.is_some_and(|step| (step - 1.0 / 12.0).abs() < 0.01), "{comparison:?}");
     }
-    let answers = gate(&manifest, &report, &["metric > +5%".parse().expect("a limit")]);
+    let limit: Limit = "metric > +5%".parse().expect("a limit");
+    let answers = gate(&manifest, &report, std::slice::from_ref(&limit));
     assert_eq!(answers[0].verdict, GateVerdict::CannotTell);
+    // 2.6 and 3.4 ns can both be printed as 3 in all rounds: nothing is known of the mean either.
+    for round in &mut rounds {
+        round.outcome.cases.insert("case 0".to_owned(), 3e-9);
+        round.outcome.cases.insert("case 1".to_owned(), 1.0 + 1e-6 * round.block as f64);
+        round.outcome.value = geometric_mean(round.outcome.cases.values().copied());
+    }
+    let report = analyse(&manifest, &rounds);
+    let mean = &report.comparisons[0];
+    assert_eq!((mean.verdict, mean.interval, mean.step), (Verdict::NoDifferenceShown, None, None));
+    let answers = gate(&manifest, &report, &[limit]);
+    assert_eq!(
+        (answers[0].verdict, answers[0].reason),
+        (GateVerdict::CannotTell, Some(NoInterval::UnknownStep))
+    );
+    assert!(report.notes.join(" ").contains("All values of a case are equal"), "{:?}", report.notes);
 }
 
 #[test]

@@ -23,13 +23,14 @@ fn are_different(sorted: &[f64]) -> bool {
 
 /// The step in which the values of two arms come, as a fraction of the smallest: their last digit,
 /// or the least distance of two values of an arm if values repeat, as those of a coarse clock do.
-/// None if it is not known.
+/// A mean of cases is rounded by the mean of their steps. None if it is not known.
 pub(super) fn step(arms: [&Summary; 2]) -> Option<f64> {
-    let origin = arms[0].origin;
-    let is_rate = arms[0].metric.is_rate();
-    let own = step_of(arms.map(Summary::values), origin, is_rate)?;
-    let printed = step_of(arms.map(|arm| arm.printed.clone()), origin, is_rate)?;
-    Some(arms.iter().map(|arm| arm.case_step).fold(own.max(printed), f64::max))
+    let of = |values: [Vec<f64>; 2]| step_of(values, arms[0].origin, arms[0].metric.is_rate());
+    let own = of(arms.map(Summary::values))?;
+    let printed = of(arms.map(|arm| arm.printed.clone()))?;
+    let of_case = |(name, base): (&String, &Vec<f64>)| Some([base.clone(), arms[1].cases.get(name)?.clone()]);
+    let cases: Option<Vec<f64>> = arms[0].cases.iter().filter_map(of_case).map(of).collect();
+    Some(own.max(printed).max(stats::mean(&cases?).unwrap_or(0.0)))
 }
 
 /// Returns the step of values of several arms. Rates are work by the time of a clock: where they are

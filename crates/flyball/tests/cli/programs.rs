@@ -74,7 +74,7 @@ fn equal_counts_are_the_same_only_if_they_are_exact() {
         (
             &[][..],
             13,
-            "cannot tell (all values are equal, so their step is not known; --exact, if they are counts)",
+            "cannot tell (all values, or all of a case, are equal, so their step is not known; --exact, if they are counts)",
         ),
         (&["--exact"], 0, "within the limit"),
     ] {
