@@ -6,9 +6,10 @@ mod repository;
 use std::collections::BTreeMap;
 
 use flyball_measure::{
-    Arm, Blocks, HookRunner, Manifest, Program, Round, Stop,
+    Arm, Better, Blocks, HookRunner, Manifest, NoInterval, Program, Quantity, Round, RunDirectory, Stop,
     render::{level, percent},
     stats::Interval,
+    step, with_step,
 };
 
 use flyball_process::terminal;
@@ -49,6 +50,9 @@ pub struct BisectReport {
     pub change: Option<f64>,
     /// The confidence interval of `change`.
     pub interval: Option<Interval>,
+    /// Why there is no interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<NoInterval>,
     /// Whether the change made the metric worse.
     pub is_worse: Option<bool>,
     /// Commits after GOOD, up to BAD.
@@ -158,10 +162,10 @@ impl<'a> CommitBlocks<'a> {
     }
 
     /// The commits of the next two blocks; `None` at the end.
-    fn choose(&mut self, done: &[&Round]) -> Result<Option<[Pair; 2]>, BisectError> {
+    fn choose(&mut self, manifest: &Manifest, done: &[&Round]) -> Result<Option<[Pair; 2]>, BisectError> {
         self.take(done)?;
         loop {
-            let pairs = match self.hunt.step() {
+            let pairs = match self.hunt.step(|pair| rounding(manifest, done, pair)) {
                 Step::End(ending) => {
                     self.ending = Some(ending);
                     return Ok(None);
@@ -179,7 +183,8 @@ impl<'a> CommitBlocks<'a> {
     }
 
     /// The answer so far.
-    pub fn report(&self, is_lower_better: bool, confidence: f64) -> BisectReport {
+    pub fn report(&self, directory: &RunDirectory) -> BisectReport {
+        let manifest = &directory.manifest;
         let commits = &self.repository.commits;
         let posterior = self.hunt.posterior();
         let suspect = |place: usize| SuspectCommit {
@@ -188,6 +193,7 @@ impl<'a> CommitBlocks<'a> {
             probability: posterior[place],
             is_merge: self.repository.is_merge(place),
         };
+        let mut reason = None;
         let (answer, named, interval) = match &self.ending {
             Some(Ending::Found { before, at, interval }) => {
                 ("found", (before + 1..=*at).map(suspect).collect(), Some(*interval))
@@ -198,24 +204,35 @@ impl<'a> CommitBlocks<'a> {
                 likely.sort_by(|a, b| posterior[*b].total_cmp(&posterior[*a]));
                 likely.retain(|place| self.hunt.differs() && posterior[*place] >= 0.02);
                 let named = likely.into_iter().take(5).map(suspect).collect();
-                ("undecided", named, self.hunt.between_ends())
+                let rounds: Vec<&Round> = directory.rounds.iter().collect();
+                let step = rounding(manifest, &rounds, self.hunt.ends());
+                let found = self.hunt.between_ends();
+                reason = Some(found.map_or(NoInterval::TooFewRounds, |_| NoInterval::UnknownStep));
+                let found = found.and_then(|found| with_step(found, step, self.hunt.differs()));
+                ("undecided", named, found)
             }
         };
-        let fraction = |log: f64| log.exp() - 1.0;
-        let change = interval.map(|found| fraction(f64::midpoint(found.low, found.high)));
+        let change = interval.map(|found| f64::midpoint(found.low, found.high));
         BisectReport {
             answer,
             commits: named,
-            confidence,
+            confidence: manifest.schedule.confidence,
             change,
-            interval: interval.map(|found| Interval { low: fraction(found.low), high: fraction(found.high) }),
-            is_worse: change.map(|change| (change > 0.0) == is_lower_better),
+            interval,
+            reason: reason.filter(|_| interval.is_none()),
+            is_worse: change
+                .map(|change| (change > 0.0) == (manifest.workload.metric.better == Better::Lower)),
             candidates: commits.len() - 1,
             runs: self.taken,
             built: self.repository.built(),
             skipped: self.skipped.iter().map(|(place, why)| (commits[*place].clone(), why.clone())).collect(),
         }
     }
+}
+
+/// The step in which the values of two commits come.
+fn rounding(manifest: &Manifest, done: &[&Round], pair: Pair) -> Option<f64> {
+    step(manifest, done, Quantity::Performance, &[pair.low, pair.high])
 }
 
 /// Rounds of a commit without one above 0 after which it is given up.
@@ -255,7 +272,8 @@ impl BisectReport {
                 _ = writeln!(text, "GOOD and BAD do not differ in {metric}: {} ({level} %)", size(interval));
             }
             (_, interval, commits) => {
-                let known = interval.map_or("too few rounds".to_owned(), size);
+                let reason = self.reason.map_or_else(String::new, |reason| reason.to_string());
+                let known = interval.map_or(reason, size);
                 _ = writeln!(text, "cannot tell: {metric} of BAD against GOOD: {known} ({level} %)");
                 _ = writeln!(text, "{} runs were not enough; raise --max-rounds.", self.runs);
                 if !commits.is_empty() {
@@ -292,7 +310,7 @@ impl Blocks for CommitBlocks<'_> {
     fn next(&mut self, manifest: &Manifest, done: &[&Round]) -> Option<Vec<Vec<usize>>> {
         // The limit counts rounds. The conductor counts blocks of two rounds.
         let is_over = done.len() >= manifest.schedule.most();
-        let chosen = if is_over { self.take(done).map(|()| None) } else { self.choose(done) };
+        let chosen = if is_over { self.take(done).map(|()| None) } else { self.choose(manifest, done) };
         match chosen {
             Ok(pairs) => pairs.map(|pairs| {
                 let first = done.last().map_or(0, |round| round.block + 1);

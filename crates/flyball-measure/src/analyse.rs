@@ -29,7 +29,7 @@ pub use self::{
     quantity::Quantity,
     report::{
         ArmReport, CaseReport, Comparison, Drift, GateAnswer, GateVerdict, Grades, LeftOut, NoInterval,
-        Point, ProgramEffect, Report, Steadiness, Summary, Verdict,
+        Point, ProgramEffect, Report, Steadiness, Summary, Verdict, with_step,
     },
     sift::disturbance,
 };
@@ -135,6 +135,20 @@ pub fn judge(manifest: &Manifest, rounds: &[Round], quantity: Quantity, question
     compare(manifest, &arms, quantity, Correction::for_questions(questions))
 }
 
+/// The step in which the values of arms come, as a fraction of the smallest. None if it is not known:
+/// then nothing is known of what is smaller than their values.
+pub fn step(manifest: &Manifest, rounds: &[&Round], quantity: Quantity, arms: &[usize]) -> Option<f64> {
+    let counts =
+        |round: &&Round| arms.contains(&round.arm) && !round.warm_up && round.outcome.failure.is_none();
+    let rounds: Vec<&Round> = rounds.iter().copied().filter(counts).collect();
+    let of = |arm: usize| {
+        let own: Vec<&Round> = rounds.iter().copied().filter(|round| round.arm == arm).collect();
+        sift::summary_of(manifest, &own, quantity)
+    };
+    let all: Option<Vec<Summary>> = arms.iter().map(|arm| of(*arm)).collect();
+    values::step(&all?.iter().collect::<Vec<_>>())
+}
+
 /// What [`analyse`] notes if rounds of an arm lie far from the others, or on two levels.
 pub fn odd_rounds(manifest: &Manifest, rounds: &[Round], arm: usize, quantity: Quantity) -> Option<String> {
     let counted: Vec<&Round> = rounds.iter().filter(|round| !round.warm_up).collect();
@@ -213,7 +227,7 @@ pub(crate) fn is_known(manifest: &Manifest, rounds: &[Round], boot: usize) -> bo
     }
     others.iter().all(|other| {
         let other = other.summary(Quantity::Performance);
-        other.is_some_and(|other| is_narrow(&log_ratios(base, other), values::step([base, other])))
+        other.is_some_and(|other| is_narrow(&log_ratios(base, other), values::step(&[base, other])))
     })
 }
 

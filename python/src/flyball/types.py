@@ -2377,6 +2377,7 @@ class BisectOutput(TypedDict):
     emulated: NotRequired[str]
     interval: Union[Interval, None]
     is_worse: Union[bool, None]
+    reason: NotRequired[NoInterval]
     runs: int
     schema: Literal["bisect/1"]
     simulated: NotRequired[bool]

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use flyball_measure::{
     EQUIVALENT,
     stats::{Interval, always_interval},
+    with_step,
 };
 use flyball_search::{Bisection, Probe};
 
@@ -46,7 +47,7 @@ pub(super) enum Step {
     End(Ending),
 }
 
-/// How a bisection ended. Intervals are of logarithms.
+/// How a bisection ended. Intervals are of fractions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Ending {
     /// One of the commits after `before`, up to `at`, made the change.
@@ -82,10 +83,19 @@ impl Hunt {
         self.search.posterior()
     }
 
-    /// The change from GOOD to BAD.
+    /// GOOD and BAD.
+    pub(super) fn ends(&self) -> Pair {
+        Pair { low: 0, high: self.last }
+    }
+
+    /// The change from GOOD to BAD, as if their values were not rounded.
     pub(super) fn between_ends(&self) -> Option<Interval> {
-        let differences = self.search.differences();
-        always_interval(&differences, self.confidence).filter(|_| differences.len() >= LEAST_PAIRS)
+        self.interval(&self.search.differences())
+    }
+
+    fn interval(&self, differences: &[f64]) -> Option<Interval> {
+        let found = always_interval(differences, self.confidence);
+        found.filter(|_| differences.len() >= LEAST_PAIRS).map(|found| found.map(f64::exp_m1))
     }
 
     /// Returns true if GOOD and BAD are known to differ.
@@ -93,16 +103,18 @@ impl Hunt {
         self.between_ends().is_some_and(leaves_out_zero)
     }
 
-    /// The next step.
-    pub(super) fn step(&mut self) -> Step {
+    /// The next step. `rounding` is the step in which the values of two commits come.
+    pub(super) fn step(&mut self, rounding: impl Fn(Pair) -> Option<f64>) -> Step {
         self.asked = None;
-        let ends = Pair { low: 0, high: self.last };
+        let ends = self.ends();
         match self.between_ends() {
             Some(found) if leaves_out_zero(found) => {}
-            Some(found) if found.low > -EQUIVALENT && found.high < EQUIVALENT => {
-                return Step::End(Ending::Alike(found));
-            }
-            _ => return Step::Measure([ends; 2]),
+            found => match found.and_then(|found| with_step(found, rounding(ends), false)) {
+                Some(found) if found.low > -EQUIVALENT && found.high < EQUIVALENT => {
+                    return Step::End(Ending::Alike(found));
+                }
+                _ => return Step::Measure([ends; 2]),
+            },
         }
         let (before, at) = match self.search.next(LIKELY) {
             // Beside GOOD and beside BAD, so that neither end's luck counts for all.
@@ -116,10 +128,10 @@ impl Hunt {
         let known = if pair == ends {
             self.between_ends()
         } else {
-            let fresh = self.fresh.get(&pair).filter(|fresh| fresh.len() >= LEAST_PAIRS);
-            fresh.and_then(|fresh| always_interval(fresh, self.confidence))
+            self.fresh.get(&pair).and_then(|fresh| self.interval(fresh))
         };
-        match known.filter(|found| leaves_out_zero(*found)) {
+        let known = known.filter(|found| leaves_out_zero(*found));
+        match known.and_then(|found| with_step(found, rounding(pair), true)) {
             Some(interval) => Step::End(Ending::Found { before, at, interval }),
             None => {
                 self.asked = Some(pair);
@@ -177,7 +189,7 @@ mod tests {
             let (mut level, mut before) = (0.0, None);
             let mut ending = None;
             for _ in 0..200 {
-                let pairs = match hunt.step() {
+                let pairs = match hunt.step(|_| Some(0.0)) {
                     Step::End(end) => {
                         ending = Some(end);
                         break;
@@ -239,6 +251,18 @@ mod tests {
     fn equal_ends_are_called_alike() {
         let found = searches(200, 0.0, 0.003, normal, 0.0, 0.0);
         assert!(found.alike >= 190 && found.right + found.wrong <= 2, "{found:?}");
+    }
+
+    #[test]
+    fn values_that_are_rounded_alike_are_not_called_alike() {
+        for (step, alike) in [(None, false), (Some(0.01), false), (Some(0.001), true)] {
+            let mut hunt = Hunt::new(4, 0.99);
+            for _ in 0..20 {
+                hunt.add([(0, 1.0), (4, 1.0)]);
+            }
+            let is_alike = matches!(hunt.step(|_| step), Step::End(Ending::Alike(_)));
+            assert_eq!(is_alike, alike, "{step:?}");
+        }
     }
 
     /// If each pair ran alone, BAD would hardly ever follow itself and look faster by half of what

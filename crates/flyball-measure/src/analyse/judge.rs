@@ -220,9 +220,9 @@ pub(super) fn compare_summaries(
             // Slow rounds of one arm can hide changes on their side only, far beyond the interval.
             // Without far rounds, this is less than twice half of its width.
             let width = comparison.interval.map_or(f64::INFINITY, Interval::half_width);
-            comparison.shows = stats::shift_shown(&log_ratios(base, other), alpha / correction.medians)
-                .filter(|shift| *shift > 0.0 && !(is_uneven && *shift > 4.0 * width))
-                .map(|shift| shift.exp_m1().max(comparison.step.unwrap_or(0.0)));
+            let shown = stats::shift_shown(&log_ratios(base, other), alpha / correction.medians)
+                .filter(|shift| *shift > 0.0 && !(is_uneven && *shift > 4.0 * width));
+            comparison.shows = shown.zip(comparison.step).map(|(shift, step)| shift.exp_m1().max(step));
         }
     }
     if base.quantity == Quantity::Performance {
@@ -276,7 +276,7 @@ pub(super) fn compare_two(
         )
     };
     let alpha = 1.0 - level;
-    let step = step([base, other]);
+    let step = step(&[base, other]);
     // The deviation of normal noise that gives an interval of this width. A few rounds far from the
     // others do not widen it. Equal ratios in all blocks (a simulated machine without variation)
     // have none.

@@ -246,30 +246,38 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Returns whether rounding to steps can move the interval: noise of ten steps or more evens
-    /// it out.
+    /// Returns whether rounding to steps can move the interval.
     pub(super) fn is_coarse(&self) -> bool {
-        const OF_WIDTH: f64 = 0.1;
-        let interval = self.interval.zip(self.step);
-        interval.is_some_and(|(found, step)| step > OF_WIDTH * (found.high - found.low))
+        self.interval.zip(self.step).is_some_and(|(found, step)| is_coarse(found, step))
     }
 
-    /// The interval of the difference before the values were rounded to steps. Each ratio is off
-    /// by a step at most, and so are the ends. Rounding does not turn a difference around, so the
-    /// interval of a shown difference ends at 0.
+    /// Its interval as that of the values before they were rounded: see [`with_step`].
     pub(super) fn with_steps(&self, is_shown: bool) -> Option<Interval> {
-        let (found, step) = self.interval.zip(self.step)?;
-        if !self.is_coarse() {
-            return Some(found);
-        }
-        let step = 1.0 + step;
-        let (low, high) = ((1.0 + found.low) / step - 1.0, (1.0 + found.high) * step - 1.0);
-        Some(match is_shown {
-            true if found.low > 0.0 => Interval { low: low.max(0.0), high },
-            true => Interval { low, high: high.min(0.0) },
-            false => Interval { low, high },
-        })
+        self.interval.and_then(|found| with_step(found, self.step, is_shown))
     }
+}
+
+/// Noise of ten steps or more evens rounding out.
+fn is_coarse(found: Interval, step: f64) -> bool {
+    const OF_WIDTH: f64 = 0.1;
+    step > OF_WIDTH * (found.high - found.low)
+}
+
+/// The interval of a difference, as a fraction, before the values were rounded to steps. Each ratio
+/// is off by a step at most, and so are the ends. Rounding does not turn a difference around, so the
+/// interval of a shown difference ends at 0. None if the step is not known.
+pub fn with_step(found: Interval, step: Option<f64>, is_shown: bool) -> Option<Interval> {
+    let step = step?;
+    if !is_coarse(found, step) {
+        return Some(found);
+    }
+    let step = 1.0 + step;
+    let (low, high) = ((1.0 + found.low) / step - 1.0, (1.0 + found.high) * step - 1.0);
+    Some(match is_shown {
+        true if found.low > 0.0 => Interval { low: low.max(0.0), high },
+        true => Interval { low, high: high.min(0.0) },
+        false => Interval { low, high },
+    })
 }
 
 /// A case of a benchmark suite: an arm's against the first one's.

@@ -206,6 +206,26 @@ pub(super) fn case_summaries(
     names.into_iter().filter_map(of_case).collect()
 }
 
+/// Sums up a quantity of rounds of one arm that count.
+pub(super) fn summary_of(manifest: &Manifest, kept: &[&Round], quantity: Quantity) -> Option<Summary> {
+    let mut points = points(kept, |round| quantity.of(round, manifest));
+    // Low peaks cannot be measured, so the median of the others would be too high.
+    if quantity == Quantity::PeakMemory && points.len() < kept.len() {
+        points.clear();
+    }
+    let is_judged = Quantity::judged(&manifest.workload.metric).contains(&quantity);
+    let mut found = summary(quantity, quantity.metric(&manifest.workload.metric), is_judged, points)?;
+    found.origin = origin(quantity, manifest);
+    match quantity {
+        Quantity::Performance => found.cases = case_values(kept),
+        Quantity::PerWatt | Quantity::WorkEnergy => {
+            found.printed = kept.iter().filter_map(|round| round.outcome.value).collect();
+        }
+        _ => (),
+    }
+    Some(found)
+}
+
 pub(super) fn report_points(manifest: &Manifest, rounds: &[&Round], arm: usize) -> ArmReport {
     let Sifted { kept, left_out, grades } = sift(manifest, rounds, arm);
     let definition = &manifest.arms[arm];
@@ -222,28 +242,8 @@ pub(super) fn report_points(manifest: &Manifest, rounds: &[&Round], arm: usize) 
     let most = peaks.collect::<Option<Vec<u64>>>().and_then(|peaks| peaks.into_iter().max());
     let memory_at_most = most.filter(|_| kept.iter().any(|round| peak(round).is_none()));
     let throttled = kept.iter().filter_map(|round| round.readings.throttled).reduce(|a, b| a + b);
-    let summaries = Quantity::ALL
-        .iter()
-        .copied()
-        .filter_map(|quantity| {
-            let mut points = points(&kept, |round| quantity.of(round, manifest));
-            // Low peaks cannot be measured, so the median of the others would be too high.
-            if quantity == Quantity::PeakMemory && points.len() < kept.len() {
-                points.clear();
-            }
-            let is_judged = Quantity::judged(&manifest.workload.metric).contains(&quantity);
-            let mut found = summary(quantity, quantity.metric(&manifest.workload.metric), is_judged, points)?;
-            found.origin = origin(quantity, manifest);
-            match quantity {
-                Quantity::Performance => found.cases = case_values(&kept),
-                Quantity::PerWatt | Quantity::WorkEnergy => {
-                    found.printed = kept.iter().filter_map(|round| round.outcome.value).collect();
-                }
-                _ => (),
-            }
-            Some(found)
-        })
-        .collect();
+    let summaries =
+        Quantity::ALL.iter().filter_map(|quantity| summary_of(manifest, &kept, *quantity)).collect();
     let states =
         |round: &Round| manifest.boots.get(round.boot).map_or(&[][..], |boot| &boot.meters.idle_states[..]);
     ArmReport {

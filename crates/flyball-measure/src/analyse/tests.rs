@@ -780,6 +780,7 @@ fn suites_in_whole_nanoseconds_are_not_called_the_same() {
     let report = analyse(&manifest, &rounds);
     let mean = &report.comparisons[0];
     assert_eq!((mean.verdict, mean.interval, mean.step), (Verdict::NoDifferenceShown, None, None));
+    assert_eq!(mean.shows, None);
     let answers = gate(&manifest, &report, &[limit]);
     assert_eq!(
         (answers[0].verdict, answers[0].reason),

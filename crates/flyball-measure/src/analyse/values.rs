@@ -21,26 +21,29 @@ fn are_different(sorted: &[f64]) -> bool {
     sorted.chunk_by(|one, other| one == other).nth(DIFFERENT - 1).is_some()
 }
 
-/// The step in which the values of two arms come, as a fraction of the smallest: their last digit,
+/// The step in which the values of arms come, as a fraction of the smallest: their last digit,
 /// or the least distance of two values of an arm if values repeat, as those of a coarse clock do.
 /// A mean of cases is rounded by the mean of their steps. None if it is not known.
-pub(super) fn step(arms: [&Summary; 2]) -> Option<f64> {
-    let of = |values: [Vec<f64>; 2]| step_of(values, arms[0].origin, arms[0].metric.is_rate());
-    let own = of(arms.map(Summary::values))?;
-    let printed = of(arms.map(|arm| arm.printed.clone()))?;
-    let of_case = |(name, base): (&String, &Vec<f64>)| Some([base.clone(), arms[1].cases.get(name)?.clone()]);
-    let cases: Option<Vec<f64>> = arms[0].cases.iter().filter_map(of_case).map(of).collect();
+pub(super) fn step(arms: &[&Summary]) -> Option<f64> {
+    let first = arms.first()?;
+    let of = |values: &mut dyn Iterator<Item = Vec<f64>>| {
+        step_of(&mut values.collect::<Vec<_>>(), first.origin, first.metric.is_rate())
+    };
+    let own = of(&mut arms.iter().map(|arm| arm.values()))?;
+    let printed = of(&mut arms.iter().map(|arm| arm.printed.clone()))?;
+    let case = |name: &String| of(&mut arms.iter().filter_map(|arm| arm.cases.get(name).cloned()));
+    let cases: Option<Vec<f64>> = first.cases.keys().map(case).collect();
     Some(own.max(printed).max(stats::mean(&cases?).unwrap_or(0.0)))
 }
 
 /// Returns the step of values of several arms. Rates are work by the time of a clock: where they are
 /// higher, the clock's ticks lie further apart.
-pub(super) fn step_of<const N: usize>(mut all: [Vec<f64>; N], origin: Origin, is_rate: bool) -> Option<f64> {
+pub(super) fn step_of(all: &mut [Vec<f64>], origin: Origin, is_rate: bool) -> Option<f64> {
     if origin == Origin::Exact {
         return Some(0.0);
     }
     let is_measured = origin == Origin::Measured;
-    for values in &mut all {
+    for values in &mut *all {
         values.sort_by(f64::total_cmp);
     }
     let mut pool = all.concat();
@@ -115,7 +118,7 @@ pub(crate) fn two_levels(values: &[f64]) -> Option<[(f64, usize); 2]> {
     let at = (LEAST..(logs.len() + 1).saturating_sub(LEAST)).max_by(|a, b| gap(*a).total_cmp(&gap(*b)))?;
     let (low, high) = logs.split_at(at);
     // Values rounded to whole milliseconds, or to a clock's ticks, can lie on two sides of a border.
-    let step = 1.5 * step_of([sorted.clone()], Origin::Measured, false).unwrap_or(0.0) * sorted[0];
+    let step = 1.5 * step_of(&mut [sorted.clone()], Origin::Measured, false).unwrap_or(0.0) * sorted[0];
     let is_rounding = sorted[at] - sorted[at - 1] < step;
     // 0.01: levels that lie closer are seen by nobody, and coarse clocks have them.
     let is_wide = gap(at) > (WIDER * range(low).max(range(high))).max(0.01);
@@ -138,7 +141,7 @@ mod tests {
 
     #[test]
     fn rounding_to_hundreds_or_to_few_digits_is_a_step() {
-        let step = |arms: [&[f64]; 2]| step_of(arms.map(<[f64]>::to_vec), Origin::Printed, false);
+        let step = |arms: [&[f64]; 2]| step_of(&mut arms.map(<[f64]>::to_vec), Origin::Printed, false);
         assert_eq!(step([&[12300.0, 12200.0, 12400.0], &[12300.0, 12500.0, 12400.0]]), Some(100.0 / 12200.0));
         assert_eq!(step([&[99.5, 99.7, 99.6], &[100.0, 102.0, 101.0]]), Some(1.0 / 100.0));
         // Three digits across a power of ten: 100 may be 100.4.
@@ -150,16 +153,19 @@ mod tests {
         assert_eq!(step([&[156.25; 3], &[171.875; 3]]), Some(0.1));
         // Rates by a clock of milliseconds: 200 is 5 ms, and 6 ms would be 167.
         let slow = [1000.0 / 50.0, 1000.0 / 50.0, 1000.0 / 51.0];
-        let found = step_of([vec![200.0; 3], slow.to_vec()], Origin::Printed, true).expect("a step");
+        let found = step_of(&mut [vec![200.0; 3], slow.to_vec()], Origin::Printed, true).expect("a step");
         assert!((0.17..0.22).contains(&found), "{found}");
         // One value in each arm: multiples of the step, which is not above the least.
         assert_eq!(step([&[5.0; 3], &[7.0; 3]]), Some(0.2));
         assert_eq!(step([&[5.0; 3], &[50.0; 3]]), Some(1.0));
         assert_eq!(step([&[17.0; 3], &[1_000_003.0; 3]]), Some(1.0 / 17.0));
-        assert_eq!(step_of([vec![100.0; 3], vec![100.0, 300.0, 300.0]], Origin::Exact, false), Some(0.0));
+        assert_eq!(
+            step_of(&mut [vec![100.0; 3], vec![100.0, 300.0, 300.0]], Origin::Exact, false),
+            Some(0.0)
+        );
         for equal in [156.25, 12300.0, 1000.0, 0.1] {
             assert_eq!(step([&[equal; 8], &[equal; 8]]), None);
-            assert_eq!(step_of([vec![equal; 8]], Origin::Measured, false), Some(0.0));
+            assert_eq!(step_of(&mut [vec![equal; 8]], Origin::Measured, false), Some(0.0));
         }
     }
 }

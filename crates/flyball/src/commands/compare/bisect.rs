@@ -8,7 +8,7 @@ use flyball_compare::{
 };
 use flyball_host::{Host, Kind};
 use flyball_measure::{
-    Better, BisectNote, HookRunner, Hooks, Length, Manifest, PowerCommand, RunDirectory, Stop, WorkloadError,
+    BisectNote, HookRunner, Hooks, Length, Manifest, PowerCommand, RunDirectory, Stop, WorkloadError,
 };
 use flyball_process::User;
 
@@ -140,8 +140,8 @@ fn search(
         (None, Finished::Failed(error)) => return Err(failure(*error, Some(directory.path()))),
         (None, Finished::Complete) => {}
     }
-    let (metric, confidence) = (&directory.manifest.workload.metric, directory.manifest.schedule.confidence);
-    let report = blocks.report(metric.better == Better::Lower, confidence);
+    let metric = &directory.manifest.workload.metric;
+    let report = blocks.report(&directory);
     let found = report.answer == "found";
     context.output.about(host).object(|| report.clone(), || report.text(&metric.name))?;
     eprintln!("run directory: {}", directory.path().display());
