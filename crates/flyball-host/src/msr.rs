@@ -59,6 +59,7 @@ pub const MSR_AMD_PERF_STATUS: u32 = 0xc001_0063;
 /// P-state 0; the others follow it.
 pub const MSR_AMD_PSTATE_DEF_BASE: u32 = 0xc001_0064;
 pub const MSR_AMD_RAPL_POWER_UNIT: u32 = 0xc001_0299;
+pub const MSR_AMD_CORE_ENERGY_STATUS: u32 = 0xc001_029a;
 pub const MSR_AMD_CPPC_CAP1: u32 = 0xc001_02b0;
 pub const MSR_AMD_CPPC_ENABLE: u32 = 0xc001_02b1;
 pub const MSR_AMD_CPPC_CAP2: u32 = 0xc001_02b2;

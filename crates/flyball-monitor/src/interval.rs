@@ -66,6 +66,8 @@ pub struct CpuInterval {
     pub package_throttles: Option<u64>,
     /// System management interrupts.
     pub smi: Option<u64>,
+    /// Power of its core since it was read before, W (AMD).
+    pub core_watts: Option<f64>,
 }
 
 impl CpuInterval {
@@ -269,6 +271,10 @@ impl Pair<'_> {
             throttles: delta(Quantity::CoreThrottles),
             package_throttles: delta(Quantity::PackageThrottles),
             smi: delta(Quantity::Smi),
+            core_watts: delta(Quantity::CountersAt)
+                .filter(|span| *span > 0)
+                .zip(delta(Quantity::CoreEnergy))
+                .map(|(span, energy)| energy as f64 / 65_536.0 * 1e9 / span as f64),
         }
     }
 

@@ -177,6 +177,8 @@ pub enum Quantity {
     Productive,
     /// System management interrupts.
     Smi,
+    /// Energy of the core, in 2^-16 J (AMD).
+    CoreEnergy,
     /// Degrees below the temperature at which the processor throttles.
     ThermalMargin,
 

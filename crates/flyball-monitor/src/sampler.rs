@@ -14,7 +14,7 @@ mod stat;
 use std::time::Duration;
 
 use flyball_control::{Id, LimitSource};
-use flyball_host::Host;
+use flyball_host::{Host, msr};
 
 use self::{
     counters::{Counters, Source},
@@ -71,11 +71,13 @@ pub struct Reads {
     pub requests: bool,
     /// The registers with reasons.
     pub reasons: bool,
+    /// The energy of each core (AMD), which interrupts a CPU that ran once more.
+    pub core_energy: bool,
 }
 
 impl Default for Reads {
     fn default() -> Reads {
-        Reads { idle: IdleReads::All, requests: true, reasons: true }
+        Reads { idle: IdleReads::All, requests: true, reasons: true, core_energy: false }
     }
 }
 
@@ -206,6 +208,9 @@ impl<'h> Sampler<'h> {
         if !options.reads.requests {
             policies.clear();
             layout.fields.retain(|field| REQUESTS.iter().all(|(_, quantity)| *quantity != field.quantity));
+        }
+        if !options.reads.core_energy {
+            layout.fields.retain(|field| field.quantity != Quantity::CoreEnergy);
         }
         let shared = shared::extend(host, &mut layout);
         let places = Places::of(&layout);
@@ -467,6 +472,12 @@ impl<'h> Sampler<'h> {
                     });
                 if let Some(interrupts) = interrupts {
                     self.places.put(sample, Quantity::CountersAt, index, at);
+                    if self.places.has(Quantity::CoreEnergy) {
+                        let energy = msr::MSR_AMD_CORE_ENERGY_STATUS;
+                        let energy = cpu.counters.register(self.host, cpu.number, energy);
+                        self.places.put(sample, Quantity::CoreEnergy, index, energy.unwrap_or(ABSENT));
+                        sample.cost.interrupts += 1;
+                    }
                     sample.cost.touched += 1;
                     sample.cost.interrupts += interrupts;
                 }

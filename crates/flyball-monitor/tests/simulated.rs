@@ -45,6 +45,32 @@ fn speed_of_what_runs_and_nothing_of_what_sleeps() {
     }
 }
 
+/// The energy of cores is theirs: that of the busy ones, and less than the package's.
+#[test]
+fn a_core_of_amd_has_its_own_power() {
+    let reads = Reads { core_energy: true, ..Reads::default() };
+    for name in ["ryzen-5750g", "zen6-client", "epyc-512", "gold-6138"] {
+        let host = open(name);
+        let _load = host.spawn(launch(&["spin", "--endless", "--pin", "2,5"])).unwrap();
+        host.sleep(Duration::from_secs(1));
+        let mut sampler =
+            Sampler::open(&host, Options { touch: Touch::All, reads, ..Options::default() }).unwrap();
+        let first = sampler.sample();
+        host.sleep(Duration::from_secs(1));
+        let second = sampler.sample();
+        let interval = Interval::between(sampler.layout(), &first, &second);
+        let watts = |cpu: usize| interval.cpus[cpu].core_watts;
+        if name == "gold-6138" {
+            assert_eq!(watts(2), None);
+            continue;
+        }
+        let busy = watts(2).unwrap() + watts(5).unwrap();
+        assert!(busy > 4.0 * watts(7).unwrap(), "{name}: {busy} {:?}", watts(7));
+        let package = interval.packages[0].watts.unwrap();
+        assert!(busy < package && busy > package * 0.02, "{name}: {busy} of {package}");
+    }
+}
+
 #[test]
 fn nothing_is_touched_without_leave() {
     let host = open("sst-guide,boot=nohz_full=2");

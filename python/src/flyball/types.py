@@ -463,6 +463,7 @@ class CpuInterval(TypedDict):
 
     busy: Union[float, None]
     celsius: Union[float, None]
+    core_watts: Union[float, None]
     epp: Union[Preference, None]
     governor: Union[int, None]
     idle: List[Union[float, None]]

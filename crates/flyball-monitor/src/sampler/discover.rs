@@ -102,6 +102,16 @@ pub(super) fn discover(host: &dyn Host) -> Result<Discovered, ReadError> {
         !policies.is_empty(),
         &power,
     );
+    // Every Zen counts in this unit; another would be a new one.
+    let unit = host.msr(here, msr::MSR_AMD_RAPL_POWER_UNIT).map(|unit| unit >> 8 & 0x1f);
+    if layout.machine.vendor == Vendor::Amd
+        && quantities.contains(&Quantity::Tsc)
+        && unit == Ok(16)
+        && host.msr(here, msr::MSR_AMD_CORE_ENERGY_STATUS).is_ok()
+    {
+        let (quantity, scope) = (Quantity::CoreEnergy, Scope::Cpu);
+        layout.fields.push(Field { quantity, scope, unit: Unit::Count, wraps_after: 32 });
+    }
     if !sockets.is_empty() {
         let field = |quantity, unit| Field { quantity, scope: Scope::Package, unit, wraps_after: 0 };
         layout.fields.push(field(Quantity::SocketLimit, Unit::KiloHertz));

@@ -81,6 +81,7 @@ fn facts(scene: &Scene, place: &Cpu, cpu: &CpuInterval, moment: &Moment) -> Vec<
     got.extend(cpu.productive.map(|productive| format!("productive {productive:.2}")));
     got.extend(cpu.throttles.filter(|count| *count > 0).map(|count| format!("{count} heat throttles")));
     got.extend(cpu.smi.filter(|count| *count > 0).map(|count| format!("{count} SMI")));
+    got.extend(cpu.core_watts.map(|watts| format!("core {watts:.1} W")));
     let package = scene.layout.package_of(place).and_then(|index| moment.interval.packages.get(index));
     if let Some(package) = package
         && package.watts.is_some()

@@ -92,6 +92,7 @@ fn options(args: &Args, form: Form) -> Options {
                 "why",
             ]),
             reasons: shows(&["why"]),
+            core_energy: shows(&["core_watts"]),
         },
         ..Options::default()
     };

@@ -49,7 +49,7 @@ pub(crate) struct AlertLine<'a> {
 
 /// Columns of CSV and Parquet. Time, CPU and delivered frequency are called as in
 /// `trace report --parquet`, settings as the kernel calls them.
-pub(super) const COLUMNS: [(&str, Kind); 21] = [
+pub(super) const COLUMNS: [(&str, Kind); 22] = [
     ("time_ns", Kind::Integer),
     ("cpu", Kind::Integer),
     ("package", Kind::Integer),
@@ -68,6 +68,7 @@ pub(super) const COLUMNS: [(&str, Kind); 21] = [
     ("core_throttles", Kind::Integer),
     ("package_throttles", Kind::Integer),
     ("smi", Kind::Integer),
+    ("core_watts", Kind::Number(2)),
     ("package_watts", Kind::Number(2)),
     ("package_limit_watts", Kind::Number(1)),
     ("why", Kind::Text),
@@ -241,6 +242,7 @@ pub(super) fn rows<'a>(layout: &'a Layout, moment: &'a Moment) -> impl Iterator<
             integer(cpu.throttles),
             integer(cpu.package_throttles),
             integer(cpu.smi),
+            number(cpu.core_watts),
             number(package.and_then(|package| package.watts)),
             number(package.and_then(|package| package.limit)),
             text(moment.reasons[index].as_ref().map(|reason| reason.word.clone())),
