@@ -39,6 +39,9 @@ pub struct CpuFacts {
     /// The frequency that governor userspace keeps, MHz.
     pub set_speed: Option<f64>,
     pub caps: Vec<Cap>,
+    /// The processor chooses its frequency itself, by a setting (auto_select).
+    #[serde(default)]
+    pub is_autonomous: bool,
     /// Why it counts as an active core while it idles: no idle state behind C1 may be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_awake: Option<KeptAwake>,
@@ -144,6 +147,7 @@ const KNOBS: &[Id] = &[
     Id::HwpCapabilities,
     Id::BiosLimit,
     Id::AvailableFreqs,
+    Id::AutoSelect,
 ];
 /// Knobs that decide whether an idle CPU may sleep deeply.
 const IDLE_KNOBS: &[Id] = &[Id::IdleState, Id::IdleLatency, Id::LatencyLimit];
@@ -321,6 +325,7 @@ impl<'a> Look<'a> {
     fn level_of(&self, knob: Id, cpu: u32) -> Option<f64> {
         match self.value(knob, cpu) {
             Some(Value::Perf(level)) if level.0 > 0 => Some(f64::from(level.0)),
+            Some(Value::Count(level)) if level > 0 => Some(level as f64),
             _ => None,
         }
     }
@@ -335,6 +340,12 @@ impl<'a> Look<'a> {
         let mhz = base * top / nominal;
         let is_other = mhz < files || kind.is_some() && mhz > files * (1.0 + DIFFERS);
         (own > nominal && is_other).then_some(mhz)
+    }
+
+    /// The highest frequency by CPPC's levels, of neither Intel nor AMD.
+    fn highest_of_cppc(&self, cpu: u32, vendor: Vendor, base: Option<f64>) -> Option<f64> {
+        let (highest, nominal) = (self.level_of(Id::CppcHighest, cpu)?, self.level_of(Id::CppcNominal, cpu)?);
+        base.filter(|_| vendor == Vendor::Other).map(|base| base * highest / nominal)
     }
 
     /// What the frequencies in a CPU's files stand for. While boost is off, its own.
@@ -356,8 +367,8 @@ impl<'a> Look<'a> {
         let (cpu, core_type) = (cpu.number, cpu.core_type);
         let turbo = if core_type.is_none_or(|kind| kind == CoreType::P) { turbo } else { &[] };
         let base = match vendor {
-            Vendor::Amd => self.mhz(Id::NominalFreq, cpu).or_else(|| self.mhz(Id::BaseFreq, cpu)),
-            _ => self.mhz(Id::BaseFreq, cpu),
+            Vendor::Intel => self.mhz(Id::BaseFreq, cpu),
+            _ => self.mhz(Id::NominalFreq, cpu).or_else(|| self.mhz(Id::BaseFreq, cpu)),
         };
         let nominal = self.level_of(Id::CppcNominal, cpu);
         // Turbo that is off is in cpuinfo_max_freq already; what the hardware could do is in the
@@ -367,6 +378,8 @@ impl<'a> Look<'a> {
             (turbo.first().filter(|_| core_type.is_none()).map(|bucket| bucket.1), "MSR 0x1ad"),
             (self.mhz(Id::AmdMaxFreq, cpu), "amd_pstate_max_freq"),
             (self.mhz(Id::HwMaxFreq, cpu), "cpuinfo_max_freq"),
+            // cpuinfo_max_freq of cppc_cpufreq falls to nominal while boost is off.
+            (self.highest_of_cppc(cpu, vendor, base), "acpi_cppc/highest_perf"),
         ];
         let highest = sources
             .into_iter()
@@ -423,8 +436,8 @@ impl<'a> Look<'a> {
         // What a level of the request register is worth, to compare requests with frequencies:
         // linear on both vendors' scales.
         let level = match vendor {
-            Vendor::Amd => base.zip(nominal).map(|(base, nominal)| base / nominal),
-            _ => {
+            Vendor::Amd | Vendor::Other => base.zip(nominal).map(|(base, nominal)| base / nominal),
+            Vendor::Intel => {
                 let capabilities = self.fields(Id::HwpCapabilities, cpu);
                 let top = capabilities.iter().find(|field| field.0 == "highest").map(|field| field.1);
                 top.filter(|top| *top > 0).map(|top| highest / top as f64)
@@ -438,6 +451,7 @@ impl<'a> Look<'a> {
             level: level.unwrap_or(0.0),
             set_speed: self.mhz(Id::Setspeed, cpu),
             caps,
+            is_autonomous: self.value(Id::AutoSelect, cpu).and_then(|value| value.switch()) == Some(true),
             kept_awake: None,
             lesser: None,
             max_set_by: None,

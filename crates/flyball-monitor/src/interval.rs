@@ -216,12 +216,8 @@ impl Pair<'_> {
         let speed = self.speed(index, is_broken);
         let reported = now(Quantity::ReportedFrequency).map(|khz| khz as f64 / 1000.0);
         let was_read = delta(Quantity::CountersAt).is_some_and(|span| span > 0);
-        let has_counters = self.places.has(Quantity::CountersAt);
-        let busy = match (&speed, has_counters) {
-            // MPERF counts cycles in C0, /proc/stat ticks: a hundred per second.
-            (Some(speed), _) => Some(speed.busy),
-            _ => of_ticks(busy_ticks),
-        };
+        // MPERF counts cycles in C0, /proc/stat ticks: a hundred per second.
+        let busy = speed.as_ref().and_then(|speed| speed.busy).or_else(|| of_ticks(busy_ticks));
         let state = match now(Quantity::Online) {
             Some(0) => State::Offline,
             None => State::Unknown,
@@ -296,15 +292,21 @@ impl Pair<'_> {
         }
         let delta = |quantity| self.delta(quantity, index);
         let read_span = delta(Quantity::CountersAt).filter(|span| *span > 0)?;
-        let (tsc, aperf, mperf) = (delta(Quantity::Tsc)?, delta(Quantity::Aperf)?, delta(Quantity::Mperf)?);
+        let (aperf, mperf) = (delta(Quantity::Aperf)?, delta(Quantity::Mperf)?);
+        let ratio = |mhz: f64| (mperf > 0).then(|| aperf as f64 / mperf as f64 * mhz);
+        if let Some(reference) = self.layout.cpus[index].reference {
+            // ACPI leaves open how fast the reference counter runs, so it does not tell busy time.
+            return Some(Speed { busy: None, mhz: ratio(reference.0 as f64 / 1000.0), productive: None });
+        }
+        let tsc = delta(Quantity::Tsc)?;
         let tsc_mhz = tsc as f64 * 1e3 / read_span as f64;
         // What it ran, it ran between the samples, though the readings may be further apart.
         // Its last reading may be minutes ago, if it slept since.
         let span = read_span.min(self.span.max(1)) as f64;
         let busy = if tsc_mhz > 0.0 { mperf as f64 * 1e3 / (tsc_mhz * span) } else { 0.0 };
         Some(Speed {
-            busy: busy.min(1.0),
-            mhz: (mperf > 0).then(|| aperf as f64 / mperf as f64 * tsc_mhz),
+            busy: Some(busy.min(1.0)),
+            mhz: ratio(tsc_mhz),
             productive: delta(Quantity::Productive)
                 .filter(|_| aperf > 0)
                 .map(|productive| productive as f64 / aperf as f64),
@@ -330,7 +332,7 @@ impl Pair<'_> {
 }
 
 struct Speed {
-    busy: f64,
+    busy: Option<f64>,
     mhz: Option<f64>,
     productive: Option<f64>,
 }

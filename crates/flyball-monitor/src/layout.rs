@@ -74,6 +74,11 @@ pub struct Cpu {
     /// guarantees.
     pub highest: Option<KiloHertz>,
     pub base: Option<KiloHertz>,
+    /// The frequency for which CPPC's reference counter stands, where it and its twin show the speed:
+    /// then [`Quantity::Mperf`] and [`Quantity::Aperf`] are these two, and there is no
+    /// [`Quantity::Tsc`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<KiloHertz>,
     /// It is isolated or without ticks (isolcpus, nohz_full), so it is not touched unless all are.
     pub is_isolated: bool,
 }
@@ -229,6 +234,9 @@ pub enum Quantity {
     /// each of [`flyball_control::LimitSource::ALL`]. They are of this sample, or absent.
     SocketLimit,
     SocketSources,
+    /// perf_limited of cppc_cpufreq: bit 0, less than the desired performance was delivered; bit 1,
+    /// less than the minimum. Both stay set until somebody clears them.
+    PerfLimited,
 }
 
 impl Layout {

@@ -37,7 +37,7 @@ macro_rules! limiters {
 
             /// Returns whether a register or a sensor shows it at the moment it is read.
             pub(crate) fn is_shown(self) -> bool {
-                (Limiter::Power..=Limiter::Prochot).contains(&self)
+                (Limiter::Power..=Limiter::Platform).contains(&self)
             }
 
             /// Returns whether it is a frequency that the kernel or the hardware was told, other
@@ -109,6 +109,10 @@ limiters! {
     /// A device outside the processor asked it to slow down.
     Prochot: "prochot", "PROCHOT: a device outside the processor slows it down", None,
         "PROCHOT in the limit reasons, or MSR 0x19c or 0x1b1 bit 2, while the processor is not hot";
+    /// The processor reports that it delivered less than was asked for.
+    Platform: "platform", "the platform, which does not say why", None,
+        "a bit of `perf_limited` (cppc_cpufreq) that was clear when the watch began; with a question mark, one that was \
+         set already";
     /// A limit that the busy cores of a package share and that no register names.
     Package: "package", "a limit of the package: power, current or firmware", None,
         "HSMP names an agent or several sources of the socket's frequency limit; or an inference: no register of AMD names \

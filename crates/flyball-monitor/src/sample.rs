@@ -60,6 +60,7 @@ mod tests {
             policy: None,
             highest: None,
             base: None,
+            reference: None,
             is_isolated: false,
         };
         let field = |quantity, scope| Field { quantity, scope, unit: Unit::Count, wraps_after: 64 };

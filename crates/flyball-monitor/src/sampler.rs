@@ -526,7 +526,8 @@ impl<'h> Sampler<'h> {
                 let is_wanted = match quantity {
                     Quantity::Epp => reads_preference,
                     // What CPUs are compared with: the first screen has it of all.
-                    Quantity::RequestMax => is_due || is_first,
+                    // A report that comes later is known to be new.
+                    Quantity::RequestMax | Quantity::PerfLimited => is_due || is_first,
                     _ => is_due,
                 };
                 if !is_wanted {
@@ -597,24 +598,32 @@ impl<'h> Sampler<'h> {
             if delta(Quantity::CountersAt).is_none_or(|span| span == 0) {
                 continue;
             }
-            let (Some(aperf), Some(mperf), Some(tsc), Some(span)) = (
-                delta(Quantity::Aperf),
-                delta(Quantity::Mperf),
-                delta(Quantity::Tsc),
-                delta(Quantity::CountersAt),
-            ) else {
+            let (Some(aperf), Some(mperf), Some(span)) =
+                (delta(Quantity::Aperf), delta(Quantity::Mperf), delta(Quantity::CountersAt))
+            else {
                 continue;
             };
-            // Measured once: the rate does not change, and each interval's own measure would have
-            // its jitter.
-            let khz = *self.tsc_khz.get_or_insert(tsc as f64 * 1e6 / span as f64);
+            let (khz, ran) = match (self.layout.cpus[index].reference, delta(Quantity::Tsc)) {
+                // Measured once: the rate does not change, and each interval's own measure would
+                // have its jitter.
+                (_, Some(tsc)) => {
+                    let khz = *self.tsc_khz.get_or_insert(tsc as f64 * 1e6 / span as f64);
+                    (khz, mperf as f64 / tsc as f64)
+                }
+                (Some(reference), None) => {
+                    let busy = delta(Quantity::Busy).unwrap_or(0) as f64;
+                    let all = busy + delta(Quantity::Idle).unwrap_or(0) as f64;
+                    (reference.0 as f64, if all > 0.0 { busy / all } else { 0.0 })
+                }
+                (None, None) => continue,
+            };
             let got = aperf as f64 / mperf.max(1) as f64 * khz;
             let most = now(Quantity::RequestMax).map_or(f64::INFINITY, |most| most as f64);
             // A CPU that ran for less than 1 % is mostly waking up; its registers say nothing of a
             // limit.
-            if mperf as f64 >= 0.01 * tsc as f64 && got < BELOW * most {
+            if ran >= 0.01 && got < BELOW * most {
                 below.push(index);
-                let is_waking = (mperf as f64) < WAKING * tsc as f64 && waking < MAX_WAKING;
+                let is_waking = ran < WAKING && waking < MAX_WAKING;
                 self.cpus[index].wakes = is_waking;
                 waking += usize::from(is_waking);
             }
@@ -631,6 +640,16 @@ impl<'h> Sampler<'h> {
                 && let Some(most) = policy.files[MAX].short_number(self.host)
             {
                 policy.cpus.iter().for_each(|cpu| self.places.put(sample, Quantity::RequestMax, *cpu, most));
+                // The processor's own report. The kernel reads it where the firmware keeps it, not
+                // on the CPU.
+                if let Some(bits) =
+                    policy.files.get_mut(LIMITED).and_then(|file| file.short_number(self.host))
+                {
+                    policy
+                        .cpus
+                        .iter()
+                        .for_each(|cpu| self.places.put(sample, Quantity::PerfLimited, *cpu, bits));
+                }
             }
             self.read_reasons(sample, index);
         }
@@ -678,10 +697,13 @@ const REQUESTS: &[(Id, Quantity)] = &[
     (Id::MaxFreq, Quantity::RequestMax),
     (Id::Epp, Quantity::Epp),
     (Id::Governor, Quantity::Governor),
+    (Id::PerfLimited, Quantity::PerfLimited),
 ];
 
 /// The position of max-freq among them.
 const MAX: usize = 1;
+/// The position of perf_limited, which only cppc_cpufreq has.
+const LIMITED: usize = 4;
 
 fn request(quantity: Quantity, text: &str, governors: &[String]) -> Option<u64> {
     match quantity {

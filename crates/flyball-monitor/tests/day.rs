@@ -45,6 +45,7 @@ fn layout() -> Layout {
         policy: Some(number),
         highest: None,
         base: None,
+        reference: None,
         is_isolated: false,
     };
     let field = |(quantity, unit), scope| Field { quantity, scope, unit, wraps_after: 64 };

@@ -225,6 +225,7 @@ fn reasons(layout: &Layout, facts: &Facts, from: &Sample, to: &Sample) -> Vec<Op
                 | Limiter::Current
                 | Limiter::Heat
                 | Limiter::Prochot
+                | Limiter::Platform
                 | Limiter::Package
                 | Limiter::Firmware
         );
@@ -251,6 +252,7 @@ fn letter(limiter: Limiter) -> char {
         Limiter::Current => 'C',
         Limiter::Heat => 'H',
         Limiter::Prochot => 'X',
+        Limiter::Platform => 'L',
         Limiter::Package => 'p',
         Limiter::Firmware => 'F',
         Limiter::BiosLimit => 'b',

@@ -30,6 +30,7 @@ fn layout(cpus: u32, is_hybrid: bool) -> Layout {
         policy: Some(number),
         highest: None,
         base: None,
+        reference: None,
         is_isolated: false,
     };
     let of_cpu = |quantity, unit| field(quantity, Scope::Cpu, unit);

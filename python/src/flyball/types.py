@@ -1117,7 +1117,7 @@ class LimitStep(TypedDict):
     share: float
 
 
-Limiter = Literal["bios-limit", "active-cores", "latency-limit", "idle-state", "turbo-off", "speed-select", "class-of-service", "max-perf-pct", "max-freq", "governor", "preference", "wake-up", "power", "current", "heat", "prochot", "package", "firmware", "unseen"]
+Limiter = Literal["bios-limit", "active-cores", "latency-limit", "idle-state", "turbo-off", "speed-select", "class-of-service", "max-perf-pct", "max-freq", "governor", "preference", "wake-up", "power", "current", "heat", "prochot", "platform", "package", "firmware", "unseen"]
 
 
 Location = str

@@ -20,6 +20,7 @@ pub(crate) fn layout(cpus: u32) -> Layout {
         policy: Some(number),
         highest: None,
         base: None,
+        reference: None,
         is_isolated: false,
     };
     let field = |quantity, scope| Field { quantity, scope, unit: Unit::Count, wraps_after: 64 };

@@ -2,8 +2,9 @@
 //! takes one.
 
 use flyball_control::ThermStatus;
-use flyball_host::{EventGroup, Host, HostError, KeptFile, Vendor, msr};
+use flyball_host::{EventGroup, Host, HostError, KeptFile, Vendor, msr, topology::CPUS};
 
+use super::file::{KeptAttribute, SHORT};
 use crate::{ABSENT, Quantity};
 
 /// Where counters come from on a machine.
@@ -12,6 +13,8 @@ pub(super) enum Source {
     Group(Vec<(Quantity, u32, u64)>),
     /// Registers: quantity, number.
     Registers(Vec<(Quantity, u32)>),
+    /// CPPC's counters of delivered and reference performance (acpi_cppc/feedback_ctrs).
+    Feedback,
     None,
 }
 
@@ -22,6 +25,12 @@ pub(super) enum Counters {
     Group(Box<dyn EventGroup>),
     /// The file of the registers, if the host keeps it open.
     Registers(Option<Box<dyn KeptFile>>),
+    Feedback(KeptAttribute),
+}
+
+/// The counters of delivered and reference performance of a CPU.
+pub(super) fn feedback(cpu: u32) -> KeptAttribute {
+    KeptAttribute::new(format!("{CPUS}/cpu{cpu}/acpi_cppc/feedback_ctrs"))
 }
 
 pub(super) const TSC: u32 = 0x10;
@@ -63,6 +72,7 @@ impl Source {
         match self {
             Source::Group(events) => events.iter().map(|event| event.0).collect(),
             Source::Registers(registers) => registers.iter().map(|register| register.0).collect(),
+            Source::Feedback => vec![Quantity::Aperf, Quantity::Mperf],
             Source::None => Vec::new(),
         }
     }
@@ -81,7 +91,16 @@ impl Source {
         if matches!(counters, Counters::Closed) {
             *counters = self.open(host, cpu).ok()?;
         }
-        match (self, &*counters) {
+        match (self, &mut *counters) {
+            (Source::Feedback, Counters::Feedback(file)) => {
+                // "ref:%llu del:%llu" (show_feedback_ctrs in drivers/acpi/cppc_acpi.c). The kernel
+                // reads them on the CPU itself where they are registers of its.
+                let mut line = [0; SHORT];
+                let (reference, delivered) = file.line(host, &mut line)?.split_once(' ')?;
+                put(Quantity::Mperf, reference.strip_prefix("ref:")?.parse().ok()?);
+                put(Quantity::Aperf, delivered.strip_prefix("del:")?.parse().ok()?);
+                Some(1)
+            }
             (Source::Group(events), Counters::Group(group)) => {
                 // In one read(2): the kernel then updates the whole group with one interrupt of
                 // that CPU (perf_event_read).
@@ -116,6 +135,7 @@ impl Source {
                 let events: Vec<(u32, u64)> = events.iter().map(|event| (event.1, event.2)).collect();
                 Ok(Counters::Group(host.event_group(&events, cpu)?))
             }
+            Source::Feedback => Ok(Counters::Feedback(feedback(cpu))),
             _ => Ok(Counters::Registers(host.keep_open(&format!("/dev/cpu/{cpu}/msr"))?)),
         }
     }

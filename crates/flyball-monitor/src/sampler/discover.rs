@@ -9,9 +9,9 @@ use flyball_host::{
 };
 
 use super::{
-    CpuFiles, PolicyFiles, PowerFiles, REQUESTS, SocketFiles,
+    CpuFiles, LIMITED, PolicyFiles, PowerFiles, REQUESTS, SocketFiles,
     counters::{self, Counters, Source},
-    file::KeptAttribute,
+    file::{KeptAttribute, SHORT},
     meter::{self, Meter},
 };
 use crate::{
@@ -73,6 +73,7 @@ pub(super) fn discover(host: &dyn Host) -> Result<Discovered, ReadError> {
     let throttle = throttle_files(host, &topology);
     let files = |cpu: &Cpu| cpu_files(cpu.number, idle.len(), &throttle, reads_frequency);
     let cpus = layout.cpus.iter().map(files).collect();
+    let requests = requests(&layout);
     let policies = policies(&layout, &topology);
     if policies.is_empty() {
         let error = HostError::new(Op::Read, POLICIES, Errno::NOENT);
@@ -99,7 +100,7 @@ pub(super) fn discover(host: &dyn Host) -> Result<Discovered, ReadError> {
         &throttles,
         &reason_quantities,
         reads_frequency,
-        !policies.is_empty(),
+        if policies.is_empty() { &[] } else { requests },
         &power,
     );
     // Every Zen counts in this unit; another would be a new one.
@@ -217,6 +218,7 @@ fn layout_of(host: &dyn Host, topology: &Topology) -> Layout {
                 // are two files per CPU that nothing asks for.
                 highest: boost.or_else(|| is_boosted.then(|| khz(cpu.policy, "cpuinfo_max_freq"))?),
                 base: is_boosted.then(|| top_state(cpu.policy)).flatten(),
+                reference: (topology.vendor == Vendor::Other).then(|| reference(host, cpu.number)).flatten(),
                 is_isolated: isolated.contains(cpu.number),
             })
             .collect(),
@@ -224,6 +226,16 @@ fn layout_of(host: &dyn Host, topology: &Topology) -> Layout {
         fields: Vec::new(),
         missing: Vec::new(),
     }
+}
+
+/// The frequency that CPPC's reference performance stands for.
+fn reference(host: &dyn Host, cpu: u32) -> Option<KiloHertz> {
+    let level = |name: &str| -> Option<f64> {
+        let text = host.read(&format!("{CPUS}/cpu{cpu}/acpi_cppc/{name}")).ok()?;
+        text.parse().ok().filter(|level| *level > 0.0)
+    };
+    let (nominal_mhz, nominal) = (level("nominal_freq")?, level("nominal_perf")?);
+    Some(KiloHertz((level("reference_perf")? * nominal_mhz / nominal * 1000.0) as u64))
 }
 
 /// The management ports that name a frequency limit. Each reading is a message to the firmware.
@@ -303,6 +315,12 @@ fn source(host: &dyn Host, topology: &Topology, here: u32) -> Result<Source, Hos
     if found.iter().any(|(quantity, _)| *quantity == Quantity::Aperf) {
         return Ok(Source::Registers(found));
     }
+    // Elsewhere scaling_cur_freq is what was asked for, not what was delivered.
+    if topology.vendor == Vendor::Other
+        && counters::feedback(here).line(host, &mut [0; SHORT]).is_some_and(|line| line.starts_with("ref:"))
+    {
+        return Ok(Source::Feedback);
+    }
     // The refusal of perf says what would help; without a PMU the registers do.
     let registers = all.iter().find_map(|(_, register)| host.msr(here, *register).err());
     let nothing = || HostError::new(Op::ReadMsr, "APERF and MPERF", Errno::NODEV);
@@ -365,13 +383,19 @@ fn throttle_files(host: &dyn Host, topology: &Topology) -> Vec<(&'static str, Qu
     .collect()
 }
 
+/// The files of a policy that are read on this machine.
+fn requests(layout: &Layout) -> &'static [(Id, Quantity)] {
+    let has_reports = layout.machine.driver.as_deref() == Some("cppc_cpufreq");
+    if has_reports { REQUESTS } else { &REQUESTS[..LIMITED] }
+}
+
 fn policies(layout: &Layout, topology: &Topology) -> Vec<PolicyFiles> {
     topology
         .policies
         .iter()
         .map(|policy| PolicyFiles {
             cpus: policy.cpus.iter().filter_map(|cpu| layout.index_of(cpu)).collect(),
-            files: REQUESTS
+            files: requests(layout)
                 .iter()
                 .filter_map(|(knob, _)| knob.knob().path(topology, &At::Policy(policy.number)))
                 .map(KeptAttribute::new)
@@ -512,7 +536,7 @@ fn fields(
     throttles: &[Quantity],
     reasons: &[Quantity],
     reads_frequency: bool,
-    has_requests: bool,
+    requests: &[(Id, Quantity)],
     power: &[PowerFiles],
 ) -> Vec<Field> {
     let mut fields = Vec::new();
@@ -553,14 +577,12 @@ fn fields(
     for &quantity in reasons {
         add(quantity, Scope::Cpu, Unit::Count, 0);
     }
-    if has_requests {
-        for (_, quantity) in REQUESTS {
-            let unit = match quantity {
-                Quantity::RequestMin | Quantity::RequestMax => Unit::KiloHertz,
-                _ => Unit::Count,
-            };
-            add(*quantity, Scope::Cpu, unit, 0);
-        }
+    for (_, quantity) in requests {
+        let unit = match quantity {
+            Quantity::RequestMin | Quantity::RequestMax => Unit::KiloHertz,
+            _ => Unit::Count,
+        };
+        add(*quantity, Scope::Cpu, unit, 0);
     }
     for quantity in [
         Quantity::PackageEnergy,

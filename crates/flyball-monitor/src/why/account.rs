@@ -68,11 +68,18 @@ impl Account {
             let request =
                 to.get(layout, Quantity::Request, index).filter(|_| is_fresh(layout, from, to, index));
             let sum = &mut self.sums[index];
+            let limited = to.get(layout, Quantity::PerfLimited, index).map(|now| {
+                let before = from.get(layout, Quantity::PerfLimited, index).unwrap_or(now);
+                // A bit that somebody cleared meanwhile is new when it is set again.
+                let old = sum.limited.unwrap_or(before) & now;
+                sum.limited = Some(old);
+                (old, now)
+            });
             let mut rise = None;
             let losses = facts.cpus.get(index).map(|facts| {
                 let sibling = package.and_then(|package| package.sibling(cpu, found));
                 let attribution =
-                    Attribution { layout, facts, cpu: found, place: cpu, package, request, sibling };
+                    Attribution { layout, facts, cpu: found, place: cpu, package, request, limited, sibling };
                 // The last interval's: settings may change meanwhile, and what holds now is of use.
                 sum.limits = attribution.caps();
                 sum.unheld = attribution.outbid(&sum.limits);
@@ -167,6 +174,8 @@ struct Sum {
     /// The place in [`Sum::limits`] of the one that a sibling's request outbids.
     unheld: Option<usize>,
     is_online: bool,
+    /// The bits of perf_limited that were set all along.
+    limited: Option<u64>,
 }
 
 /// Where a waterfall begins.

@@ -28,6 +28,8 @@ pub(super) struct Attribution<'a> {
     pub(super) package: Option<&'a PackageState<'a>>,
     /// The processor's request register, if it was read in this interval.
     pub(super) request: Option<u64>,
+    /// perf_limited: the bits that were set all along, and those that are set now.
+    pub(super) limited: Option<(u64, u64)>,
     /// The SMT sibling with the highest scaling_max_freq, if that is above this CPU's.
     pub(super) sibling: Option<(u32, f64)>,
 }
@@ -211,6 +213,8 @@ impl Attribution<'_> {
         }
         let step = self.step();
         let named = self.package.and_then(|package| package.limit(mhz + remains));
+        let named =
+            named.or_else(|| self.platform().filter(|reason| reason.certainty == Certainty::Measured));
         // No limit in a file takes what is below it; cores that come and go together do.
         let mut remains = remains;
         if named.is_none() && losses.iter().any(|loss| loss.reason.limiter.is_configured()) {
@@ -350,9 +354,14 @@ impl Attribution<'_> {
         from_file
     }
 
-    /// Returns the step of frequencies, MHz: 100 (the bus clock) on Intel, 25 on AMD since Zen.
+    /// Returns the step of frequencies, MHz: 100 (the bus clock) on Intel, 25 on AMD since Zen, a
+    /// level of CPPC elsewhere.
     fn step(&self) -> f64 {
-        if self.layout.machine.vendor == Vendor::Amd { 25.0 } else { 100.0 }
+        match self.layout.machine.vendor {
+            Vendor::Amd => 25.0,
+            Vendor::Other if self.facts.level > 0.0 => self.facts.level,
+            _ => 100.0,
+        }
     }
 
     /// The clock that a limit in a file leaves: whole performance levels first where a driver
@@ -378,7 +387,8 @@ impl Attribution<'_> {
 
     /// Returns whether the processor itself chooses frequencies within limits.
     fn is_autonomous(&self) -> bool {
-        matches!(self.layout.machine.driver.as_deref(), Some("intel_pstate" | "amd-pstate-epp"))
+        self.facts.is_autonomous
+            || matches!(self.layout.machine.driver.as_deref(), Some("intel_pstate" | "amd-pstate-epp"))
     }
 
     /// A governor that asks for one frequency, whatever the load is.
@@ -436,6 +446,29 @@ impl Attribution<'_> {
         self.is_autonomous() && self.governor() != "performance"
     }
 
+    /// Returns what the processor reports of its delivered performance
+    /// (drivers/cpufreq/cppc_cpufreq.c). The report stays until somebody clears it.
+    fn platform(&self) -> Option<Reason> {
+        let (old, now) = self.limited?;
+        let words = |bits| match bits {
+            1 => "less than was asked for was delivered",
+            _ => "less than the minimum was delivered",
+        };
+        let of = |value| Proof::new(Evidence::new("perf_limited", value));
+        match (now & !old, now) {
+            (_, 0) => None,
+            (0, _) => {
+                let value = format!("{now} since before the watch: {}", words(now));
+                let fits = [Limiter::Platform, Limiter::Firmware];
+                Some(Reason::inferred(Limiter::Platform, of(value), &fits))
+            }
+            (new, _) => {
+                let value = format!("{new} since the watch began: {}", words(new));
+                Some(Reason::measured(Limiter::Platform, of(value)))
+            }
+        }
+    }
+
     /// Returns the reason for a remainder that no hardware register names.
     fn unnamed(&self) -> Reason {
         // What follows is by exclusion: no limit of the package shows itself, so the request is
@@ -488,7 +521,11 @@ impl Attribution<'_> {
             .kept_awake_without_table(self.place)
             .or_else(|| package.shared_limit(busy < RESTS && may_be_waking))
             .or_else(|| package.logged().filter(|_| busy < RESTS))
-            .unwrap_or_else(|| package.excluded())
+            .or_else(|| self.platform())
+            .unwrap_or_else(|| match self.limited {
+                Some(_) => Reason::unseen(Evidence::new("perf_limited", "0: the processor reports no limit")),
+                None => package.excluded(),
+            })
     }
 }
 

@@ -121,6 +121,7 @@ mod tests {
             policy: None,
             highest: None,
             base: None,
+            reference: None,
             is_isolated: false,
         }
     }
