@@ -104,7 +104,8 @@ struct Cpu {
 /// - Polling ends by a waking or at its limit, so interrupts before that do not count.
 #[derive(Debug)]
 pub(crate) struct Attribution {
-    cpus: HashMap<u32, Cpu>,
+    /// By number.
+    cpus: Vec<Cpu>,
     wakings: HashMap<i32, Waking>,
     /// By number of the state: whether it polls.
     polls: Vec<bool>,
@@ -117,34 +118,44 @@ pub(crate) struct Attribution {
 impl Attribution {
     /// Exits of a CPU count from the time in `starts` on, ns.
     pub(crate) fn new(polls: Vec<bool>, starts: impl IntoIterator<Item = (u32, u64)>) -> Attribution {
-        let cpu = |start| Cpu { interval: Some((start, u64::MAX)), ..Cpu::default() };
-        Attribution {
-            cpus: starts.into_iter().map(|(number, start)| (number, cpu(start))).collect(),
+        let mut attribution = Attribution {
+            cpus: Vec::new(),
             wakings: HashMap::new(),
             polls,
             is_ipi: Vec::new(),
             exits: Exits::new(),
             seen: 0,
+        };
+        for (number, start) in starts {
+            attribution.cpu(number).interval = Some((start, u64::MAX));
         }
+        attribution
     }
 
     /// Exits of a CPU count up to the time in `ends`, ns.
     pub(crate) fn end(&mut self, ends: impl IntoIterator<Item = (u32, u64)>) {
         for (number, end) in ends {
-            if let Some((_, last)) = self.cpus.get_mut(&number).and_then(|cpu| cpu.interval.as_mut()) {
+            if let Some((_, last)) = &mut self.cpu(number).interval {
                 *last = end;
             }
         }
     }
 
+    fn cpu(&mut self, number: u32) -> &mut Cpu {
+        let at = number as usize;
+        if at >= self.cpus.len() {
+            self.cpus.resize(at + 1, Cpu::default());
+        }
+        &mut self.cpus[at]
+    }
+
     pub(crate) fn add(&mut self, event: &Seen, names: &Names) {
-        let cpu = self.cpus.entry(event.cpu).or_default();
+        let cpu = self.cpu(event.cpu);
         match event.what {
             What::Enter(state) => {
                 self.close(event.cpu, None);
-                if let Some(cpu) = self.cpus.get_mut(&event.cpu) {
-                    (cpu.entered, cpu.first, cpu.last) = (Some(state), None, None);
-                }
+                let cpu = self.cpu(event.cpu);
+                (cpu.entered, cpu.first, cpu.last) = (Some(state), None, None);
             }
             What::Exit => {
                 let needs_resched = event.flags & NEED_RESCHED != 0;
@@ -191,9 +202,10 @@ impl Attribution {
 
     /// Counts the exit of a CPU that now runs `thread`, or nothing.
     fn close(&mut self, number: u32, thread: Option<i32>) {
-        let Some(cpu) = self.cpus.get_mut(&number) else { return };
+        let cpu = self.cpu(number);
         let Some(exit) = cpu.exit.take() else { return };
         let before = std::mem::replace(&mut cpu.before, exit.time);
+        let (first, last) = (cpu.first, cpu.last);
         let Some((from, until)) = cpu.interval else { return };
         if exit.time < from || exit.time > until {
             return;
@@ -202,7 +214,7 @@ impl Attribution {
         let is_ipi = |index: u16| self.is_ipi.get(usize::from(index)).is_some_and(|is_ipi| *is_ipi);
         // An older one did not bring this thread here.
         let waking = thread.and_then(|pid| self.wakings.get(&pid)).filter(|waking| waking.time > before);
-        let cause = match (waking, cpu.first) {
+        let cause = match (waking, first) {
             // poll_idle() in drivers/cpuidle/poll_state.c.
             _ if polls && !exit.needs_resched => Cause::EndOfPolling,
             (Some(waking), first)
@@ -213,7 +225,7 @@ impl Attribution {
                 waking.cause
             }
             // Of the interrupt in whose context it was.
-            (Some(waking), _) if polls && waking.cpu == number && cpu.last.is_some() => waking.cause,
+            (Some(waking), _) if polls && waking.cpu == number && last.is_some() => waking.cause,
             (_, Some((index, _))) if !polls => Cause::Interrupt(index),
             _ => Cause::NotSeen,
         };
@@ -233,9 +245,8 @@ impl Attribution {
 
     /// Counts the exits whose consequence the trace does not have.
     pub(crate) fn finish(&mut self) {
-        let numbers: Vec<u32> = self.cpus.keys().copied().collect();
-        for number in numbers {
-            self.close(number, None);
+        for number in 0..self.cpus.len() {
+            self.close(number as u32, None);
         }
     }
 }

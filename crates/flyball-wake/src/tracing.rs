@@ -48,8 +48,9 @@ const BUFFER_KIB: u64 = 8192;
 /// A buffer that is this full, in percent, wakes the reader.
 const WAKE_PERCENT: u32 = 10;
 
-/// The longest time between two readings.
-const PAUSE: Duration = Duration::from_millis(500);
+/// The shortest and the longest time between two readings. A kernel without a fill level wakes the
+/// reader by any record, so that its own wake-ups would keep it awake.
+const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(450)];
 
 /// A record gets its time before it can be read, ns: younger ones wait for the next reading, so that
 /// those of all CPUs are in order.
@@ -232,7 +233,8 @@ impl Reading {
                 return Ok(());
             }
             self.hand_on(now.saturating_sub(SETTLE));
-            wait_for_pages(readers, PAUSE, &mut ready)?;
+            std::thread::sleep(PAUSES[0]);
+            wait_for_pages(readers, PAUSES[1], &mut ready)?;
         }
     }
 
