@@ -90,7 +90,6 @@ pub(super) fn discover(host: &dyn Host) -> Result<Discovered, ReadError> {
     if let Some(elsewhere) = elsewhere {
         layout.missing = layout.missing.into_iter().map(|missing| missing.on(elsewhere)).collect();
     }
-    let sockets = sockets(host, &layout, &topology);
     let quantities: Vec<Quantity> = source.quantities();
     let throttles: Vec<Quantity> = throttle.iter().map(|(_, quantity)| *quantity).collect();
     let reason_quantities: Vec<Quantity> = reasons.iter().map(|reason| reason.0).collect();
@@ -113,11 +112,7 @@ pub(super) fn discover(host: &dyn Host) -> Result<Discovered, ReadError> {
         let (quantity, scope) = (Quantity::CoreEnergy, Scope::Cpu);
         layout.fields.push(Field { quantity, scope, unit: Unit::Count, wraps_after: 32 });
     }
-    if !sockets.is_empty() {
-        let field = |quantity, unit| Field { quantity, scope: Scope::Package, unit, wraps_after: 0 };
-        layout.fields.push(field(Quantity::SocketLimit, Unit::KiloHertz));
-        layout.fields.push(field(Quantity::SocketSources, Unit::Count));
-    }
+    let sockets = sockets(host, &mut layout, &topology);
     Ok(Discovered { layout, source, reasons, cpus, policies, power, sockets })
 }
 
@@ -238,8 +233,9 @@ fn reference(host: &dyn Host, cpu: u32) -> Option<KiloHertz> {
     Some(KiloHertz((level("reference_perf")? * nominal_mhz / nominal * 1000.0) as u64))
 }
 
-/// The management ports that name a frequency limit. Each reading is a message to the firmware.
-fn sockets(host: &dyn Host, layout: &Layout, topology: &Topology) -> Vec<SocketFiles> {
+/// The management ports that name a frequency limit, for which the layout gets fields. Each reading
+/// is a message to the firmware.
+fn sockets(host: &dyn Host, layout: &mut Layout, topology: &Topology) -> Vec<SocketFiles> {
     if topology.vendor != Vendor::Amd {
         return Vec::new();
     }
@@ -255,7 +251,14 @@ fn sockets(host: &dyn Host, layout: &Layout, topology: &Topology) -> Vec<SocketF
         })
     };
     let places = snapshot.places(Id::SocketFreqLimit).unwrap_or_default().iter();
-    places.filter(|place| snapshot.value(Id::SocketFreqLimit, place).is_ok()).filter_map(socket).collect()
+    let places = places.filter(|place| snapshot.value(Id::SocketFreqLimit, place).is_ok());
+    let sockets: Vec<SocketFiles> = places.filter_map(socket).collect();
+    if !sockets.is_empty() {
+        let field = |quantity, unit| Field { quantity, scope: Scope::Package, unit, wraps_after: 0 };
+        layout.fields.push(field(Quantity::SocketLimit, Unit::KiloHertz));
+        layout.fields.push(field(Quantity::SocketSources, Unit::Count));
+    }
+    sockets
 }
 
 /// Reads whether turbo is allowed on the whole machine.
