@@ -251,6 +251,12 @@ impl Readings {
         sum
     }
 
+    /// Returns what the wake-ups cost, in words, if exits from the meters' idle states can have taken
+    /// enough time to matter.
+    pub fn wakes(&self, idle_states: &[(String, u64)]) -> Option<String> {
+        WakeNote::mean(idle_states, self.exits.iter())?.words()
+    }
+
     /// Mean power of a domain in watts, over the time between its own first and last reading: that
     /// is a little more than the work took. `None` as [`Readings::joules`].
     pub fn watts(&self, sources: &[EnergySource], domain: Domain) -> Option<f64> {

@@ -78,8 +78,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PROFILE", conflicts_with_all = ["settings", "profile", "cpus", "quiet", "why"])]
     hold: Option<String>,
 
-    /// Afterwards, explain the CPUs' speed (see flyball why), with the packages' energy. flyball
-    /// interrupts running CPUs once per second for this.
+    /// Afterwards, explain the CPUs' speed (see flyball why), with the packages' energy, and what
+    /// wake-ups cost. flyball interrupts running CPUs once per second for this.
     #[arg(long)]
     why: bool,
 
@@ -249,6 +249,9 @@ fn command(
             (readings.joules(sources, domain), readings.watts(sources, domain))
         {
             eprintln!("energy: {joules:.1} J of all packages, {watts:.1} W on average");
+        }
+        if let Some(words) = readings.wakes(&meters.list().idle_states) {
+            eprintln!("wake-ups: the CPUs {words}");
         }
     }
     if let Some(speed) = speed {
