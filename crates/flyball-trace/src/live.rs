@@ -17,5 +17,5 @@ mod collect;
 mod describe;
 mod options;
 
-pub use capture::Capture;
+pub use capture::{Capture, default_buffer};
 pub use options::{CaptureError, CaptureOptions, CaptureSummary, CpuCapture, LiveSink};

@@ -12,9 +12,11 @@ use std::{
 
 use flyball_host::{
     CpuList, Errno, Host, HostError, Op,
-    tracefs::{Instance, InstanceOptions, PageReader, Tracefs, memory_kib, wait_for_pages},
+    tracefs::{Instance, InstanceOptions, PageReader, Tracefs, wait_for_pages},
 };
-use flyball_trace::{Comm, CpuStats, EventFormat, Field, Missed, Page, PageHeader, Tasks};
+use flyball_trace::{
+    Comm, CpuStats, EventFormat, Field, Missed, Page, PageHeader, Tasks, live::default_buffer,
+};
 
 use crate::{
     SourceKind, WakeError,
@@ -40,10 +42,6 @@ const INTERRUPTS: [(&str, SourceKind, &str); 10] = [
 ];
 
 const RAISE: &str = "irq/softirq_raise";
-
-/// Buffer of each CPU, KiB, unless that is more than a sixteenth of the memory. 100,000 wake-ups a
-/// second on one CPU fill it in half a second.
-const BUFFER_KIB: u64 = 8192;
 
 /// A buffer that is this full, in percent, wakes the reader.
 const WAKE_PERCENT: u32 = 10;
@@ -108,11 +106,10 @@ impl Tracing {
         let optional = INTERRUPTS.iter().map(|row| row.0).chain([RAISE]);
         let events: Vec<String> =
             NEEDED.into_iter().chain(optional.filter(|event| has(event))).map(str::to_owned).collect();
-        let per_cpu = memory_kib(host).unwrap_or(u64::MAX) / 16 / u64::from(tracefs.cpu_count().max(1));
         let options = InstanceOptions {
             filters: filters(cpus, tracefs.cpu_count()),
             events: events.clone(),
-            buffer_kib: per_cpu.clamp(64, BUFFER_KIB),
+            buffer_kib: default_buffer(host, &tracefs),
             wished_page_kib: Some(16),
             clock: Some("mono".to_owned()),
             wake_percent: WAKE_PERCENT,

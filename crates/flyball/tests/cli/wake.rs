@@ -279,6 +279,8 @@ fn what_wakes_this_machine_is_traced() {
     let count = |cause: &Value| number(&cause["wakes"]) * number(&report["seconds"]);
     assert!(number(&sources["records"]) > 10.0 && number(&sources["lost"]) == 0.0, "{report}");
     assert!((causes.iter().map(count).sum::<f64>() - number(&sources["exits"])).abs() < 1e-3, "{report}");
+    let exits = number(&sources["exits"]);
+    assert!(exits < 100.0 || number(&sources["attributed"]) > exits * 0.9, "{report}");
     for cause in causes {
         let states: f64 = list(&cause["by_state"]).iter().map(number).sum();
         assert!((states - number(&cause["wakes"])).abs() < 1e-6, "{cause}");
