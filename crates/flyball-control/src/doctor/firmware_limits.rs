@@ -603,6 +603,8 @@ fn smt(facts: &Facts) -> Option<Answer> {
             "notsupported" => {
                 ok("SMT is off in firmware, or the processor does not have it").seen(path, word)
             }
+            // CONFIG_HOTPLUG_SMT is not set, as on Arm servers (kernel/cpu.c).
+            "notimplemented" => ok("this kernel has no switch for SMT").seen(path, word),
             _ => note(format!("SMT control reads {word}")).seen(path, word),
         }),
         Err(why) => Some(unknown(why)),
