@@ -97,15 +97,15 @@ limiters! {
          took less than 0.8 % of its running time, waking is ruled out";
     /// A power limit of the package.
     Power: "power", "the package's power limit", Some("power-limit"),
-        "package power at its limit, or power in the limit reasons (MSR 0x64f, Haswell 0x690), or 0x19c or 0x1b1 bit 10, or \
-         PPT as the source of the socket's frequency limit (HSMP)";
+        "package power at its limit, or power in the limit reasons (MSR 0x64f, Haswell 0x690), 0x19c or 0x1b1 bit 10, or \
+         HSMP's source PPT";
     /// The current that the regulators may deliver.
     Current: "current", "the current limit", None,
-        "current in the limit reasons, or TDC as the source of the socket's frequency limit (HSMP)";
+        "current in the limit reasons, or HSMP's source TDC";
     /// The processor is as hot as it may be.
     Heat: "heat", "heat", None,
-        "heat in the limit reasons, MSR 0x19c bit 0, sensors at their limit, throttle counts that rise, or cHTC as the source \
-         of the socket's frequency limit (HSMP)";
+        "heat in the limit reasons, MSR 0x19c bit 0, sensors at their limit, throttle counts that rise, or HSMP's source \
+         cHTC";
     /// A device outside the processor asked it to slow down.
     Prochot: "prochot", "PROCHOT: a device outside the processor slows it down", None,
         "PROCHOT in the limit reasons, or MSR 0x19c or 0x1b1 bit 2, while the processor is not hot";
@@ -115,8 +115,8 @@ limiters! {
          set already";
     /// A limit that the busy cores of a package share and that no register names.
     Package: "package", "a limit of the package: power, current or firmware", None,
-        "HSMP names an agent or several sources of the socket's frequency limit; or an inference: no register of AMD names \
-         such a limit, and most busy cores of the package are below what they may have";
+        "HSMP names an agent or several sources; or an inference: no register of AMD names such a limit, and most busy cores \
+         of the package are below what they may have";
     /// Nothing that can be seen limits it.
     Firmware: "firmware", "firmware: nothing that can be seen limits it", None,
         "all of the above can be seen and do not hold; the evidence is what was ruled out";
