@@ -115,7 +115,7 @@ pub struct WakeState {
     /// As the kernel counted them.
     pub exits: u64,
     pub wakes: f64,
-    /// Exits after which a thread of the workload ran, by tracepoints; `null` if not all were traced.
+    /// Exits after which a thread of the workload ran; `null` if not all were traced.
     pub of_workload: Option<f64>,
     /// Of all exits, 0 to 1.
     pub share: f64,

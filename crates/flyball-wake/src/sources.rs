@@ -97,8 +97,8 @@ struct Cpu {
 
 /// Attributes exits to their causes. A cause is named only if the events leave no other:
 ///
-/// - The idle CPU turned to a thread that another CPU had woken: that waking is the cause, unless an
-///   interrupt other than an IPI came first.
+/// - The idle CPU turned to a thread that another CPU had woken: that waking is the cause, unless
+///   an interrupt other than an IPI came first.
 /// - Otherwise the first interrupt is. It may have come before the event of the exit or after it: a
 ///   state may be entered with interrupts off, and then the handler runs behind it.
 /// - Polling ends by a waking or at its limit, so interrupts before that do not count.
@@ -259,7 +259,7 @@ mod tests {
     const IPI: u16 = 1;
     const DISK: u16 = 2;
 
-    /// Attributes events on CPUs 0 and 1, given as time, CPU, thread, flags and what. State 0 polls.
+    /// Attributes events, given as time, CPU, thread, flags and what. State 0 polls.
     fn attribute(events: &[(u64, u32, i32, u8, What)]) -> Vec<(Cause, Option<i32>, Vec<u64>)> {
         let named = |kind, name: &str| (kind, name.to_owned());
         let interrupts = vec![

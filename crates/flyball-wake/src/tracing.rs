@@ -50,8 +50,8 @@ const WAKE_PERCENT: u32 = 10;
 /// reader by any record, so that its own wake-ups would keep it awake.
 const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(450)];
 
-/// A record gets its time before it can be read, ns: younger ones wait for the next reading, so that
-/// those of all CPUs are in order.
+/// A record gets its time before it can be read, ns: younger ones wait for the next reading, so
+/// that those of all CPUs are in order.
 const SETTLE: u64 = 1_000_000;
 
 /// A trace that has begun. Dropped, it leaves nothing behind.
@@ -64,8 +64,8 @@ pub struct Tracing {
     reading: Option<(Arc<AtomicBool>, Thread)>,
 }
 
-/// What need not be recorded. Whoever wakes a CPU may run on any other one, so only two events are of
-/// few CPUs. Kernels before 6.6 cannot choose CPUs in a filter.
+/// What need not be recorded. Whoever wakes a CPU may run on any other one, so only two events are
+/// of few CPUs. Kernels before 6.6 cannot choose CPUs in a filter.
 fn filters(cpus: &CpuList, of: u32) -> Vec<(&'static str, Vec<String>)> {
     let from_idle = "prev_pid == 0".to_owned();
     if cpus.len() == of as usize {

@@ -271,7 +271,7 @@ impl<'h> Watch<'h> {
         (by_cpu, states.collect(), seen)
     }
 
-    /// The causes by name. Exits by state that were of the workload go into `states`, if all are known.
+    /// The causes by name. The workload's exits by state go into `states`, if all are known.
     fn sources(&self, outcome: Outcome, seconds: f64, states: &mut [WakeState]) -> WakeSources {
         let Outcome { attribution, names, records, lost, cost } = outcome;
         let counted: u64 = states.iter().map(|state| state.exits).sum();

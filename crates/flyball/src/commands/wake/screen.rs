@@ -157,14 +157,11 @@ fn causes(out: &mut String, report: &WakeReport, sources: &WakeSources, paint: P
     }
     let _ = write!(out, "\n{}", table.render(paint));
     more(out, sources.all_causes, "sources");
-    let share = |part: u64| 100.0 * part as f64 / sources.exits.max(1) as f64;
     let WakeSources { exits, counted, attributed, records, lost, reading_ms, .. } = sources;
     let _ = writeln!(
         out,
-        "traced {exits} exits of the {counted} that the kernel counted, and the source of {:.1} % of them; {records} records \
-         took {:.1} ms of CPU time to read",
-        share(*attributed),
-        reading_ms
+        "traced {exits} exits of the {counted} that the kernel counted, and the source of {attributed}; {records} records \
+         took {reading_ms:.1} ms of CPU time to read"
     );
     if *lost > 0 {
         let _ =
