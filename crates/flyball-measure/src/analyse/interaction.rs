@@ -1,10 +1,13 @@
 //! Programs under several settings: how each differs from the first under each setting, and whether
 //! that depends on the setting.
 
+use std::collections::BTreeMap;
+
 use super::{
     judge::{Correction, compare},
     quantity::Quantity,
-    report::{ArmReport, Point, ProgramEffect, Summary},
+    report::{ArmReport, Origin, Point, ProgramEffect, Summary, Verdict},
+    values::step,
 };
 use crate::run_directory::Manifest;
 
@@ -34,13 +37,18 @@ pub(super) fn effects(manifest: &Manifest, arms: &[ArmReport]) -> Vec<ProgramEff
             let Some(mut effect) = judge([&arms[base], &arms[arm]]) else { continue };
             (effect.base, effect.arm, effect.steadiness) = (base, arm, None);
             // What the program takes in relation to the first one, block by block, here and there.
-            let ratios = first.filter(|_| setting > 0).and_then(|(first_base, first_arm)| {
-                let there = ratio(&arms[first_base], &arms[first_arm])?;
-                Some([there, ratio(&arms[base], &arms[arm])?])
-            });
-            let interaction = ratios.and_then(|[there, here]| judge([&there, &here])).map(|mut found| {
+            let interaction = first.filter(|_| setting > 0).and_then(|(first_base, first_arm)| {
+                let (there, steps) = ratio(&arms[first_base], &arms[first_arm])?;
+                let (here, own) = ratio(&arms[base], &arms[arm])?;
+                let mut found = judge([&there, &here])?;
                 (found.base, found.arm, found.steadiness) = (base, arm, None);
-                found
+                // Each ratio is off by a step at most, so that rounding can make a difference.
+                found.step = steps.zip(own).map(|(one, other)| (1.0 + one) * (1.0 + other) - 1.0);
+                found.interval = found.with_steps(false);
+                if found.interval.is_none_or(|interval| interval.contains(0.0)) {
+                    found.verdict = Verdict::NoDifferenceShown;
+                }
+                Some(found)
             });
             let under =
                 if arms[arm].settings.is_empty() { "now".to_owned() } else { arms[arm].settings.join(" ") };
@@ -71,14 +79,18 @@ fn without(name: &str, settings: &str) -> String {
     name.strip_suffix(settings).map_or(name, str::trim_end).to_owned()
 }
 
-/// An arm whose values are those of `other` over those of `base` in the same blocks.
-fn ratio(base: &ArmReport, other: &ArmReport) -> Option<ArmReport> {
+/// An arm whose values are those of `other` over those of `base` in the same blocks, and the step of
+/// both.
+fn ratio(base: &ArmReport, other: &ArmReport) -> Option<(ArmReport, Option<f64>)> {
     let (from, to) = (base.summary(Quantity::Performance)?, other.summary(Quantity::Performance)?);
+    let step = step(&[from, to]);
     let point = |point: &Point| {
         let same = |one: &&Point| (one.boot, one.block) == (point.boot, point.block);
         let base = from.points.iter().find(same)?;
         Some(Point { value: point.value / base.value, ..*point })
     };
     let points = to.points.iter().filter_map(point).collect();
-    Some(ArmReport { summaries: vec![Summary { points, ..to.clone() }], ..other.clone() })
+    // The caller allows for the step.
+    let found = Summary { points, origin: Origin::Exact, cases: BTreeMap::new(), ..to.clone() };
+    Some((ArmReport { summaries: vec![found], ..other.clone() }, step))
 }

@@ -128,7 +128,8 @@ impl Correction {
 }
 
 /// Judges steadiness, corrected like the medians. The word follows the tested estimate. If the
-/// printed spreads contradict it, or are below the step of the values, no difference is claimed.
+/// printed spreads contradict it, no difference is claimed. If rounding can make or hide it, nothing
+/// is known: a spread is below the step of the values, and the estimate below two.
 fn judge_steadiness(comparisons: &mut [Comparison], alpha: f64, correction: f64) {
     for comparison in comparisons {
         let test = if comparison.paired { Test::Pairs } else { Test::Ranks };
@@ -136,11 +137,16 @@ fn judge_steadiness(comparisons: &mut [Comparison], alpha: f64, correction: f64)
         let Some(found) = &mut comparison.steadiness else { continue };
         found.p_corrected = (found.p * correction).min(1.0);
         let (base, other) = found.spreads;
-        let is_fine = comparison.step.is_some_and(|step| step <= base.min(other));
+        let change = found.change;
+        let is_fine = |step: f64| step <= base.min(other) || change.abs() > 2.0 * step;
         found.verdict = match found.p_corrected <= alpha {
-            true if is_fine && found.change > 0.0 && other > base => Verdict::Worse,
-            true if is_fine && found.change < 0.0 && other < base => Verdict::Better,
             false if comparison.pairs < needed => Verdict::TooFewRounds,
+            _ if !comparison.step.is_some_and(is_fine) => {
+                comparison.steadiness = None;
+                continue;
+            }
+            true if change > 0.0 && other > base => Verdict::Worse,
+            true if change < 0.0 && other < base => Verdict::Better,
             _ => Verdict::NoDifferenceShown,
         };
     }

@@ -230,7 +230,8 @@ pub struct Comparison {
     pub delta: f64,
     /// What is said.
     pub verdict: Verdict,
-    /// Whether the arm's rounds scatter more or less than the base's; of performance only.
+    /// Whether the arm's rounds scatter more or less than the base's; of performance only, and not
+    /// if rounding hides it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steadiness: Option<Steadiness>,
     /// The smallest change that a comparison of as many rounds with the same noise shows in 9 of 10

@@ -4,7 +4,6 @@ use super::parts::{difference, typical};
 use crate::{
     analyse::{Comparison, ProgramEffect, Report, Verdict},
     numbers::{between, p_value},
-    stats::Interval,
 };
 
 /// Whether each program differs from the first, and whether that depends on the settings.
@@ -28,12 +27,13 @@ fn sentence(report: &Report, all: &[&ProgramEffect]) -> Option<String> {
     let typical = all.iter().map(|one| typical(report, &one.effect)).max().unwrap_or_default();
     let tests: Vec<&Comparison> = all.iter().filter_map(|one| one.interaction.as_ref()).collect();
     let Some(p) = tests.iter().filter(|one| differs(one)).map(|one| one.p_corrected).reduce(f64::min) else {
-        let widest =
-            tests.iter().filter_map(|one| one.interval).map(Interval::half_width).reduce(f64::max)?;
+        let widths: Option<Vec<f64>> =
+            tests.iter().map(|one| one.interval.map(|found| 100.0 * found.half_width())).collect();
+        let widest = widths.and_then(|all| all.into_iter().reduce(f64::max));
+        let known =
+            widest.map_or_else(String::new, |widest| format!(" (that is known to \u{b1}{widest:.1} %)"));
         return Some(format!(
-            "{program} against {base}: no sign that the difference depends on the settings{typical} (that is known to \u{b1}{:.1} \
-             %): {cells}.",
-            100.0 * widest
+            "{program} against {base}: no sign that the difference depends on the settings{typical}{known}: {cells}."
         ));
     };
     let with = |verdict: Verdict| {

@@ -192,8 +192,7 @@ fn limits(report: &Report) -> String {
 pub(super) fn steadiness(report: &Report) -> Vec<String> {
     let all: Vec<(&Comparison, Steadiness)> =
         report.comparisons.iter().filter_map(|one| Some((one, one.steadiness?))).collect();
-    let Some((first, _)) = all.first() else { return Vec::new() };
-    let base = &report.arms[first.base].name;
+    let base = report.arms.first().map_or("", |arm| &arm.name);
     // Half of the rounds may be on the other level.
     let has_levels = |one: &Comparison| {
         let arms = [one.base, one.arm].map(|arm| report.arms[arm].summary(Quantity::Performance));
@@ -217,7 +216,15 @@ pub(super) fn steadiness(report: &Report) -> Vec<String> {
     };
     let mut lines: Vec<String> = all.iter().filter_map(said).collect();
     let judged = all.iter().any(|(_, found)| found.verdict != Verdict::TooFewRounds);
-    if lines.is_empty() && judged {
+    let is_hidden = |one: &&Comparison| {
+        one.quantity == Quantity::Performance && one.steadiness.is_none() && !report.schedule.is_until()
+    };
+    let hidden: Vec<&str> =
+        report.comparisons.iter().filter(is_hidden).map(|one| report.arms[one.arm].name.as_str()).collect();
+    if !hidden.is_empty() {
+        lines
+            .push(format!("steadiness: not known of {}: rounding hides how rounds vary.", hidden.join(", ")));
+    } else if lines.is_empty() && judged {
         lines.push("steadiness: no difference seen between typical rounds.".to_owned());
     }
     let far = |arm: &ArmReport| {
