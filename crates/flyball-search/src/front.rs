@@ -125,12 +125,13 @@ impl Front {
         self.fresh.is_some()
     }
 
-    /// Takes the rounds of one block.
-    pub fn add(&mut self, block: &[Round]) {
+    /// Takes the rounds of one block. `step` is the step in which the values of a quantity come in two
+    /// arms, as a difference of logarithms; none if it is not known.
+    pub fn add(&mut self, block: &[Round], step: impl Fn(usize, [usize; 2]) -> Option<f64>) {
         self.done += block.len();
         self.blocks += 1;
         match &mut self.fresh {
-            Some(fresh) => fresh.add(block),
+            Some(fresh) => fresh.add(block, step),
             None => {
                 self.search.add(block);
                 self.odds = OnceCell::new();

@@ -7,7 +7,7 @@ mod draw;
 
 use std::fmt::Write as _;
 
-use flyball_measure::{Blocks, Manifest, Metric, Round, render};
+use flyball_measure::{Blocks, Manifest, Metric, Round, render, step};
 use flyball_search::{Front, FrontGoal, Label};
 use flyball_text::columns::one_line;
 
@@ -185,7 +185,10 @@ impl Blocks for FrontBlocks<'_> {
     fn next(&mut self, manifest: &Manifest, done: &[&Round]) -> Option<Vec<Vec<usize>>> {
         while let Some(block) = self.intake.next(self.record, manifest, done) {
             if let Block::Rounds(rounds) = block {
-                self.front.add(&rounds);
+                let aims = self.aims();
+                self.front.add(&rounds, |quantity, arms| {
+                    step(manifest, done, aims[quantity].quantity, &arms).map(f64::ln_1p)
+                });
             }
         }
         self.rounds = done.len();

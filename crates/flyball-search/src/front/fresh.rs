@@ -17,6 +17,9 @@ pub(super) struct Test {
     pub quantity: usize,
     pub sign: f64,
     pub more_than: f64,
+    /// The step in which values of both arms come, if it is known. It can hide how small a difference
+    /// is, but does not turn one around.
+    pub step: Option<f64>,
 }
 
 /// Proposed label of one setting.
@@ -57,8 +60,8 @@ pub(super) fn domination(other: usize, by: [f64; 2], noise: [f64; 2], within: f6
     let clear = |better: usize| {
         let worse = 1 - better;
         let tests = vec![
-            Test { other, quantity: better, sign: -1.0, more_than: 0.0 },
-            Test { other, quantity: worse, sign: -1.0, more_than: -within },
+            Test { other, quantity: better, sign: -1.0, more_than: 0.0, step: None },
+            Test { other, quantity: worse, sign: -1.0, more_than: -within, step: None },
         ];
         let distance = |quantity: usize, margin: f64| (margin - by[quantity]) / noise[quantity].sqrt();
         (distance(better, 0.0).min(distance(worse, within)), tests)
@@ -70,7 +73,7 @@ pub(super) fn domination(other: usize, by: [f64; 2], noise: [f64; 2], within: f6
 /// Returns the tests that show that another setting does not dominate: the clearest of three ways.
 pub(super) fn no_domination(other: usize, by: [f64; 2], noise: [f64; 2], within: f64) -> Vec<Test> {
     let distance = |quantity: usize, margin: f64| (by[quantity] - margin) / noise[quantity].sqrt();
-    let test = |quantity, more_than| Test { other, quantity, sign: 1.0, more_than };
+    let test = |quantity, more_than| Test { other, quantity, sign: 1.0, more_than, step: None };
     let ways = [
         (distance(0, 0.0), vec![test(0, 0.0)]),
         (distance(1, 0.0), vec![test(1, 0.0)]),
@@ -126,8 +129,13 @@ impl Fresh {
         }
     }
 
-    pub(super) fn add(&mut self, block: &[Round]) {
+    pub(super) fn add(&mut self, block: &[Round], step: impl Fn(usize, [usize; 2]) -> Option<f64>) {
         self.blocks.push(block.to_vec());
+        for one in &mut self.proposals {
+            for test in &mut one.tests {
+                test.step = step(test.quantity, [one.arm, test.other]);
+            }
+        }
         if let Some((_, share)) = LOOKS.iter().find(|(blocks, _)| *blocks == self.blocks.len()) {
             self.look(share * (1.0 - self.goal.confidence));
         }
@@ -207,9 +215,10 @@ impl Fresh {
             .filter_map(|block| Some(test.sign * (of(block, test.other)? - of(block, arm)?)))
             .collect();
         let count = pairs.len() as f64;
-        if pairs.len() < LOOKS[0].0 {
+        let (true, Some(step)) = (pairs.len() >= LOOKS[0].0, test.step) else {
             return (1.0, f64::NEG_INFINITY);
-        }
+        };
+        let more_than = if test.more_than < 0.0 { test.more_than + step } else { test.more_than };
         let mean = pairs.iter().sum::<f64>() / count;
         let squares: f64 = pairs.iter().map(|pair| (pair - mean).powi(2)).sum();
         let noise = &self.noise[test.quantity];
@@ -219,7 +228,7 @@ impl Fresh {
         // that the test stays one of fresh rounds.
         let freedom = COMMON + count - 1.0;
         let variance = (COMMON * before + squares) / freedom;
-        let distance = (mean - test.more_than) / (variance / count).sqrt();
+        let distance = (mean - more_than) / (variance / count).sqrt();
         let p = StudentsT::new(0.0, 1.0, freedom).map_or(1.0, |t| t.sf(distance));
         (p, distance)
     }
@@ -227,3 +236,31 @@ impl Fresh {
 
 /// The distance that proposals of a dozen settings need, about: 0.1 % of a normal distribution.
 const NORMAL: f64 = 3.1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two settings whose second quantity reads the same by a coarse clock.
+    #[test]
+    fn equal_ticks_show_no_domination() {
+        for (step, label) in
+            [(Some(0.0), Label::Dominated { by: 1 }), (Some(0.1), Label::Undecided), (None, Label::Undecided)]
+        {
+            let mut fresh = Fresh::new(FrontGoal { within: 0.01, confidence: 0.95, most: 100 });
+            fresh.know_noise([vec![1e-6; 2], vec![1e-6; 2]]);
+            fresh.propose(0, Label::Dominated { by: 1 }, domination(1, [-0.1, 0.0], [1e-6; 2], 0.01).1, 100);
+            for block in 0..9 {
+                let round = |arm: usize| Round {
+                    arm,
+                    objective: Some(-0.1 * arm as f64 + 1e-4 * f64::from(block)),
+                    bounded: Some(5.0),
+                    preferred: None,
+                    seconds: 1.0,
+                };
+                fresh.add(&[round(0), round(1)], |_, _| step);
+            }
+            assert_eq!(fresh.standing(0).label, label, "{step:?}");
+        }
+    }
+}

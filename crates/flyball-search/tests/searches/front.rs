@@ -15,7 +15,7 @@ fn front(machine: &mut Machine, size: Size, most: usize, seed: u64) -> Vec<Stand
     let mut front = Front::new(space(size), FrontGoal { within: WITHIN, confidence: 0.95, most }, seed);
     while let Some(orders) = front.next() {
         for block in machine.blocks(&orders) {
-            front.add(&block);
+            front.add(&block, |_, _| Some(0.0));
         }
     }
     front.standings()
