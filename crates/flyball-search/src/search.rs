@@ -324,7 +324,11 @@ impl Search {
             best[winner] += 1;
             worth += usize::from(values[winner] < values[base] - worth_a_search);
             for (arm, count) in good.iter_mut().enumerate() {
-                *count += usize::from(self.is_good(values[arm] - values[winner], over[arm]));
+                *count += usize::from(match over[winner] {
+                    // None keeps the bound: the nearest is the right answer.
+                    least if least > 0.0 => self.is_good(0.0, over[arm] - least),
+                    _ => self.is_good(values[arm] - values[winner], over[arm]),
+                });
             }
             draws.push((values, over));
         }

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use flyball_measure::{Comparison, Manifest, Metric, RunDirectory, judge, odd_rounds, render};
+use flyball_measure::{
+    Comparison, Manifest, Metric, NoInterval, Round, RunDirectory, judge, odd_rounds, render, step,
+};
 use flyball_text::columns::one_line;
 
 use crate::{
@@ -39,6 +41,9 @@ pub struct Verdict<'a> {
     pub failed: Vec<(String, String)>,
     /// Whether fresh rounds contradicted a first choice, so that this is the second.
     pub second: bool,
+    /// The step in which the values of the goal's quantity come, as a fraction; none if it is not
+    /// known. The model does not allow for it.
+    pub step: Option<f64>,
     /// If no setting that ran keeps an absolute limit: the nearest, and by which fraction it misses
     /// it.
     #[serde(skip)]
@@ -56,6 +61,9 @@ pub struct Confirmed {
     pub keeps_limit: Option<bool>,
     /// The same of the machine as it is, for an absolute limit. It always keeps a relative one.
     pub now_keeps_limit: Option<bool>,
+    /// Whether no setting keeps an absolute limit by the rounds of the search.
+    #[serde(skip)]
+    pub none_kept_limit: bool,
     /// Rounds of now or of the chosen setting, fresh or of the search, that lie far from the others
     /// or on two levels: the change is then one of typical rounds.
     pub odd_rounds: Vec<String>,
@@ -101,7 +109,15 @@ impl Confirmed {
             .chain(searched.map(|note| format!("Rounds of the search, {note}")))
             .collect();
         let rounds = rounds.iter().filter(|round| round.arm == 1 && !round.warm_up).count();
-        Confirmed { rounds, objective: of(goal.aim), limit, keeps_limit, now_keeps_limit, odd_rounds }
+        Confirmed {
+            rounds,
+            objective: of(goal.aim),
+            limit,
+            keeps_limit,
+            now_keeps_limit,
+            none_kept_limit: goal.limit.and_then(|limit| nearest(search, limit)).is_some(),
+            odd_rounds,
+        }
     }
 
     /// Whether fresh rounds show a gain: the setting is better than the machine as it is, or keeps
@@ -111,15 +127,16 @@ impl Confirmed {
         self.keeps_limit != Some(false) && (self.is_better(aim) || is_needed)
     }
 
-    /// Whether fresh rounds show that the search was wrong: the limit is not kept, or the machine
-    /// as it is is better and keeps the limit.
+    /// Whether fresh rounds show that the search was wrong: a limit that a setting keeps by the search
+    /// is not kept, or the machine as it is is better and keeps the limit.
     pub fn contradicts(&self, aim: Aim) -> bool {
         let is_worse = self
             .objective
             .as_ref()
             .and_then(|found| found.interval)
             .is_some_and(|interval| if aim.more { interval.high < 0.0 } else { interval.low > 0.0 });
-        is_worse && self.now_keeps_limit != Some(false) || self.keeps_limit == Some(false)
+        let breaks_limit = self.keeps_limit == Some(false) && !self.none_kept_limit;
+        is_worse && self.now_keeps_limit != Some(false) || breaks_limit
     }
 
     /// Whether fresh rounds leave a limit in percent open, and their estimate breaks it.
@@ -165,7 +182,8 @@ fn absolute(directory: &RunDirectory, arm: usize, aim: Aim, value: f64) -> Optio
 
 /// The setting whose median is nearest to an absolute limit, and by which fraction it misses it;
 /// `None` if one keeps it. A relative limit is kept by the machine as it is.
-fn nearest(directory: &RunDirectory, aim: Aim, value: f64, relative: bool) -> Option<(String, f64)> {
+fn nearest(directory: &RunDirectory, limit: Limit) -> Option<(String, f64)> {
+    let Limit { aim, value, relative } = limit;
     let manifest = &directory.manifest;
     let over = |arm: usize| {
         let mut measured: Vec<f64> = directory
@@ -181,6 +199,18 @@ fn nearest(directory: &RunDirectory, aim: Aim, value: f64, relative: bool) -> Op
     let found = (0..manifest.arms.len()).filter_map(over).min_by(|a, b| a.2.total_cmp(&b.2));
     let (arm, change, miss) = found.filter(|_| !relative)?;
     (miss > 0.0).then(|| (manifest.arms[arm].name.clone(), change))
+}
+
+/// The step in which the values of all settings come that have some.
+fn step_of_all(directory: &RunDirectory, aim: Aim) -> Option<f64> {
+    let manifest = &directory.manifest;
+    let rounds: Vec<&Round> = directory.rounds.iter().collect();
+    let has_value = |arm: &usize| {
+        let mut own = rounds.iter().filter(|round| round.arm == *arm && !round.warm_up);
+        own.any(|round| round.outcome.failure.is_none() && aim.quantity.of(round, manifest).is_some())
+    };
+    let arms: Vec<usize> = (0..manifest.arms.len()).filter(has_value).collect();
+    step(manifest, &rounds, aim.quantity, &arms)
 }
 
 /// The settings that failed as often as the search lets them, each with its last failure.
@@ -222,7 +252,8 @@ impl<'a> Verdict<'a> {
             left_out: searched.left_out.len(),
             failed: failed(directory),
             second,
-            nearest: goal.limit.and_then(|limit| nearest(directory, limit.aim, limit.value, limit.relative)),
+            step: step_of_all(directory, goal.aim),
+            nearest: goal.limit.and_then(|limit| nearest(directory, limit)),
         }
     }
 
@@ -302,7 +333,10 @@ impl<'a> Verdict<'a> {
             return format!("The fresh rounds have no {name}.\n");
         };
         let Some(interval) = found.interval else {
-            return format!("The fresh rounds were too few for {name}.\n");
+            return match found.step {
+                Some(_) => format!("The fresh rounds were too few for {name}.\n"),
+                None => format!("The fresh rounds do not compare {name}: {}.\n", NoInterval::UnknownStep),
+            };
         };
         let range = format!(
             "{}({} to {} at {} %{}, {} fresh pairs)",
@@ -394,6 +428,14 @@ impl<'a> Verdict<'a> {
         if ran == 1 {
             return failed;
         }
+        let chosen = if self.search.chosen == 0 { "now".to_owned() } else { format!("'{}'", self.candidate) };
+        let best = format!("within {within} % of the best of {ran} settings");
+        if self.step.is_none_or(|step| step > self.goal.within) && self.nearest.is_none() {
+            let why = self.step.map_or(NoInterval::UnknownStep.to_string(), |step| {
+                format!("values come in steps of at most {}", render::percent(step).trim_start_matches('+'))
+            });
+            return format!("{failed}Whether {chosen} is {best} is not known: {why}.\n");
+        }
         if let Some((size, chance)) = self.search.gain_left {
             return format!(
                 "{failed}By the model, one of the {} other settings is better than now by more than {} with a probability of \
@@ -403,17 +445,18 @@ impl<'a> Verdict<'a> {
                 (100.0 * chance).ceil().max(1.0)
             );
         }
+        let what =
+            self.nearest.as_ref().map_or(best, |_| format!("the nearest to the limit of {ran} settings"));
         let mut out = format!(
-            "{failed}By the model, {} is within {within} % of the best of {ran} settings with {} certainty",
-            if self.search.chosen == 0 { "now".to_owned() } else { format!("'{}'", self.candidate) },
+            "{failed}By the model, {chosen} is {what} with {} certainty",
             certainty(self.search.certainty)
         );
-        if self.search.settled {
+        if !self.search.settled {
+            out += "; the rounds were used up before it was certain (--max-runs, --max-time)";
+        } else if self.nearest.is_none() {
             // docs/dev/tune.md has the rates.
             let wrong = if ran > MANY_SETTINGS { 10 } else { 8 };
             out += &format!("; up to {wrong} % of simulated searches that ended so were wrong");
-        } else {
-            out += "; the rounds were used up before it was certain (--max-runs, --max-time)";
         }
         out += ".\n";
         let undecided: Vec<String> = self
@@ -454,6 +497,7 @@ mod tests {
                 limit: serde_json::from_value(found).expect("a comparison"),
                 keeps_limit,
                 now_keeps_limit: Some(true),
+                none_kept_limit: false,
                 odd_rounds: Vec::new(),
             };
             assert_eq!(confirmed.is_beyond(limit), is_beyond, "{change}");

@@ -192,7 +192,24 @@ fn a_limit_that_nothing_keeps_is_answered_with_the_nearest() {
         "{}",
         ran.out
     );
+    // The search knew it, so its fresh rounds do not contradict it.
+    assert!(ran.out.contains("is the nearest to the limit of"), "{}", ran.out);
+    assert!(!ran.text().contains("contradict"), "{}", ran.text());
     service.is_restored();
+}
+
+#[test]
+fn a_search_claims_nothing_below_the_step_of_its_values() {
+    for (line, why) in [
+        ("echo 'score: 100000'; exit 0", "all values, or all of a case, are equal"),
+        ("echo \"score: $(($(cat DIR/pool) % 3 + 12))\"; exit 0", "values come in steps of at most "),
+    ] {
+        let service = Service::new(KNOB);
+        with_load(&service, line);
+        let ran = ends(service.tune(&["--max-runs", "40"]), 0);
+        assert!(ran.out.contains("settings is not known: ") && ran.out.contains(why), "{}", ran.out);
+        service.is_restored();
+    }
 }
 
 #[test]
