@@ -22,7 +22,6 @@ mod report;
 mod sift;
 mod values;
 
-pub(crate) use self::judge::test;
 pub use self::{
     gate::{Limit, LimitError, gate},
     judge::{Correction, EQUIVALENT},
@@ -33,6 +32,7 @@ pub use self::{
     },
     sift::disturbance,
 };
+pub(crate) use self::{judge::test, notes::rounding, report::is_coarse};
 use self::{
     judge::{compare, log_ratios},
     notes::notes,
@@ -157,14 +157,24 @@ pub fn odd_rounds(manifest: &Manifest, rounds: &[Round], arm: usize, quantity: Q
 }
 
 /// The logarithms of each arm over the first, block by block, in each quantity that is judged.
-pub(crate) fn differences(manifest: &Manifest, rounds: &[Round]) -> Vec<(Quantity, usize, Vec<f64>)> {
+#[derive(Debug)]
+pub(crate) struct Differences {
+    pub(crate) quantity: Quantity,
+    pub(crate) arm: usize,
+    pub(crate) logs: Vec<f64>,
+    /// The step in which the values come.
+    pub(crate) step: Option<f64>,
+}
+
+pub(crate) fn differences(manifest: &Manifest, rounds: &[Round]) -> Vec<Differences> {
     let rounds = &*cases::common(rounds);
     let counted: Vec<&Round> = rounds.iter().filter(|round| !round.warm_up).collect();
     let arms: Vec<ArmReport> =
         (0..manifest.arms.len()).map(|arm| report_points(manifest, &counted, arm)).collect();
     let of = |quantity: Quantity, arm: usize| {
         let (base, other) = (arms[0].summary(quantity)?, arms[arm].summary(quantity)?);
-        Some((quantity, arm, log_ratios(base, other)))
+        let step = values::step(&[base, other]);
+        Some(Differences { quantity, arm, logs: log_ratios(base, other), step })
     };
     let each = Quantity::judged(&manifest.workload.metric)
         .iter()

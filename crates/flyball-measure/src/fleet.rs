@@ -21,6 +21,7 @@ pub use self::{
 use crate::{
     Better, Quantity, Verdict,
     stats::{self, Estimate, Interval},
+    with_step,
 };
 
 /// Pairs that a machine needs: of fewer, the error is hardly known.
@@ -59,7 +60,10 @@ pub fn analyse_fleet(
         let mut of_arms: Vec<Effect> = (1..experiment.arms.len()).filter_map(judged).collect();
         for effect in &mut of_arms {
             effect.p_corrected = (effect.p * arms as f64).min(1.0);
-            effect.verdict = verdict(effect.p_corrected <= 1.0 - confidence, effect.change, better);
+            // Rounding turns no machine's difference around, but can turn a mean of several.
+            let is_shown = effect.interval.is_some_and(|found| found.low >= 0.0 || found.high <= 0.0);
+            let decided = is_shown && effect.p_corrected <= 1.0 - confidence;
+            effect.verdict = verdict(decided, effect.change, better);
         }
         effects.append(&mut of_arms);
     }
@@ -74,6 +78,12 @@ fn verdict(decided: bool, change: f64, better: Better) -> Verdict {
     }
 }
 
+/// Returns whether a difference of two machines is more than rounding makes of none: each effect is off
+/// by a step at most.
+fn is_beyond(step: Option<f64>, difference: f64) -> bool {
+    step.is_some_and(|step| difference.abs() >= 2.0 * step)
+}
+
 /// An arm in one quantity: over all machines, on each, and by what they are.
 fn judge(
     members: &[Member],
@@ -84,18 +94,24 @@ fn judge(
 ) -> Option<Effect> {
     let (arm, quantity) = question;
     let alpha = 1.0 - confidence;
-    let known: Vec<(usize, Estimate)> = members
+    let (known, steps): (Vec<(usize, Estimate)>, Vec<Option<f64>>) = members
         .iter()
         .enumerate()
-        .filter_map(|(index, member)| Some((index, member.effect(arm, quantity)?)))
-        .collect();
+        .filter_map(|(index, member)| {
+            let (estimate, step) = member.effect(arm, quantity)?;
+            Some(((index, estimate), step))
+        })
+        .unzip();
+    // The coarsest; none if that of a machine is not known.
+    let all: Option<Vec<f64>> = steps.iter().copied().collect();
+    let step = all.map(|all| all.into_iter().fold(0.0, f64::max));
     let estimates: Vec<Estimate> = known.iter().map(|(_, estimate)| *estimate).collect();
     let whole = stats::pooled(&estimates)?;
-    let as_change = |interval: Interval| interval.map(change);
+    let as_change = |interval: Interval| with_step(interval.map(change), step, false);
 
     let p: Vec<f64> = estimates.iter().map(|estimate| estimate.p().unwrap_or(1.0)).collect();
     let mut counts = [0_usize; 3];
-    for ((index, estimate), p) in known.iter().zip(stats::holm(&p)) {
+    for (((index, estimate), own), p) in known.iter().zip(&steps).zip(stats::holm(&p)) {
         let verdict = verdict(p <= alpha, estimate.value, better);
         counts[match verdict {
             Verdict::Better => 0,
@@ -106,11 +122,13 @@ fn judge(
             arm,
             quantity,
             change: change(estimate.value),
-            interval: estimate.interval(confidence).map(as_change),
+            interval: estimate
+                .interval(confidence)
+                .and_then(|found| with_step(found.map(change), *own, verdict.is_difference())),
             verdict,
         });
     }
-    let facts = by_fact(members, &known, confidence);
+    let facts = by_fact(members, &known, step, confidence);
     let others = stats::leave_one_out(&estimates);
     // Machines are weighted by how well their effect is known. If that goes with the effect, the
     // mean is that of quiet machines, and both means must show the effect.
@@ -125,21 +143,27 @@ fn judge(
     // Where a fact divides the fleet, a machine is held against those that share it: otherwise half
     // a fleet would be odd, or its scatter would hide the odd one.
     let divided = facts.iter().find(|fact| fact.p_corrected <= alpha);
-    let odd = odd(members, &known, divided, alpha);
+    let mut odd = odd(members, &known, divided, alpha);
+    odd.retain(|one| is_beyond(step, one.change - one.peers));
+    let agree = [1.0, -1.0].iter().any(|sign| estimates.iter().all(|one| sign * one.value >= 0.0));
     Some(Effect {
         arm,
         quantity,
         machines: whole.machines,
         change: change(whole.mean),
         plain_change: plain.map(|plain| change(plain.value)),
-        plain_interval: plain.and_then(|plain| plain.interval(joint)).map(as_change),
-        interval: whole.interval(joint).map(as_change),
+        plain_interval: plain.and_then(|plain| plain.interval(joint)).and_then(as_change),
+        interval: whole.interval(joint).and_then(|found| {
+            let found = found.map(change);
+            with_step(found, step, agree && !found.contains(0.0))
+        }),
+        step,
         p: whole.p().unwrap_or(1.0).max(p_of_plain.unwrap_or(0.0)),
         p_corrected: 1.0,
         verdict: Verdict::NoDifferenceShown,
         between: whole.between,
         i_squared: whole.i_squared,
-        next: stats::next_machine(&estimates, joint).map(as_change),
+        next: stats::next_machine(&estimates, joint).and_then(as_change),
         better: counts[0],
         worse: counts[1],
         undecided: counts[2],
@@ -172,7 +196,12 @@ fn lasting(members: &[Member], known: &[(usize, Estimate)], others: &[stats::Lef
 }
 
 /// The fleet divided by each fact in which its machines differ.
-fn by_fact(members: &[Member], known: &[(usize, Estimate)], confidence: f64) -> Vec<FactEffect> {
+fn by_fact(
+    members: &[Member],
+    known: &[(usize, Estimate)],
+    step: Option<f64>,
+    confidence: f64,
+) -> Vec<FactEffect> {
     let mut found: Vec<FactEffect> = Vec::new();
     let mut divisions: Vec<Vec<usize>> = Vec::new();
     for &fact in Fact::ALL {
@@ -212,11 +241,13 @@ fn by_fact(members: &[Member], known: &[(usize, Estimate)], confidence: f64) -> 
             change: change(mean.mean),
             interval: stats::pooled(machines)
                 .and_then(|pooled| pooled.interval(confidence))
-                .map(|interval| interval.map(change)),
+                .and_then(|interval| with_step(interval.map(change), step, false)),
         });
+        let changes = || compared.means.iter().map(|mean| change(mean.mean));
+        let range = changes().fold(f64::MIN, f64::max) - changes().fold(f64::MAX, f64::min);
         found.push(FactEffect {
             facts: vec![fact],
-            p: compared.p,
+            p: if is_beyond(step, range) { compared.p } else { 1.0 },
             p_corrected: 1.0,
             within: None,
             groups: groups.collect(),
@@ -356,7 +387,7 @@ mod tests {
         for _ in 0..200 {
             let of_machine = |number: usize| {
                 let estimate = Estimate { value: normal.sample(&mut random), error: 0.005, freedom: 14.0 };
-                Member::with_effect(number.to_string(), estimate)
+                Member::with_effect(number.to_string(), estimate, Some(0.0))
             };
             let members: Vec<Member> = (0..8).map(of_machine).collect();
             let report = analyse_fleet(experiment(4), &members, Vec::new(), Vec::new(), 0.95);
@@ -366,6 +397,35 @@ mod tests {
             differs += usize::from(is_shown);
         }
         assert!((20..180).contains(&differs), "{differs} of 200");
+    }
+
+    /// Eight machines on which all values are equal, or lie one step apart.
+    #[test]
+    fn rounding_gives_no_interval_of_no_width() {
+        for (value, step, expected) in [
+            (0.0, None, None),
+            (0.0, Some(0.01), Some((-0.0099, 0.01))),
+            (0.01_f64.ln_1p(), Some(0.01), Some((0.0, 0.0201))),
+        ] {
+            let estimate = Estimate { value, error: 0.0, freedom: 39.0 };
+            let members: Vec<Member> =
+                (0..8).map(|number| Member::with_effect(number.to_string(), estimate, step)).collect();
+            let report = analyse_fleet(experiment(2), &members, Vec::new(), Vec::new(), 0.95);
+            let effect = &report.effects[0];
+            let ends = |found: Option<Interval>| found.map(|found| (found.low, found.high));
+            let own = report.machines[0].effects[0].interval;
+            for found in [ends(effect.interval), ends(own)] {
+                let is_near = |(one, other): ((f64, f64), (f64, f64))| {
+                    (one.0 - other.0).abs() < 2e-4 && (one.1 - other.1).abs() < 2e-4
+                };
+                assert!(
+                    found == expected || found.zip(expected).is_some_and(is_near),
+                    "{found:?} {expected:?}"
+                );
+            }
+            assert_eq!(effect.next.is_none(), step.is_none(), "{effect:?}");
+            assert!(effect.next.is_none_or(|next| next.high - next.low > 0.01), "{effect:?}");
+        }
     }
 
     /// Ten quiet machines with 1 % less time and ten noisy ones with 1 % more: the mean over
@@ -383,7 +443,11 @@ mod tests {
                     let logs: Vec<f64> = (0..10).map(|_| normal.sample(&mut random)).collect();
                     let error = stats::standard_deviation(&logs).unwrap_or(0.0) / 10.0_f64.sqrt();
                     let value = stats::mean(&logs).unwrap_or(0.0);
-                    Member::with_effect(number.to_string(), Estimate { value, error, freedom: 9.0 })
+                    Member::with_effect(
+                        number.to_string(),
+                        Estimate { value, error, freedom: 9.0 },
+                        Some(0.0),
+                    )
                 })
                 .collect();
             let report = analyse_fleet(experiment(2), &members, Vec::new(), Vec::new(), 0.95);

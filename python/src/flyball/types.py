@@ -608,6 +608,7 @@ class Effect(TypedDict):
     plain_change: NotRequired[float]
     plain_interval: NotRequired[Interval]
     quantity: Quantity
+    step: Union[float, None]
     undecided: int
     verdict: Verdict
     without_one: Union[Lasting, None]
@@ -3389,6 +3390,7 @@ class TuneOutput(TypedDict):
     second: bool
     settings: List[str]
     simulated: NotRequired[bool]
+    step: Union[float, None]
 
 
 class VerifyOutput(TypedDict):

@@ -485,6 +485,18 @@ fn frequency_by_file(manifest: &Manifest, report: &Report) -> Option<String> {
     ))
 }
 
+/// What rounding to this step hides.
+pub(crate) fn rounding(values: &str, step: Option<f64>) -> String {
+    match step {
+        None => format!("All values of {values} are equal, so the step in which they come is not known."),
+        Some(step) => format!(
+            "Values of {values} come in steps of at most {}: rounding hides what is smaller, so intervals allow for a step at \
+             either end.",
+            percent(step).trim_start_matches('+')
+        ),
+    }
+}
+
 /// What a reader should know, as sentences.
 pub(super) fn notes(
     manifest: &Manifest,
@@ -497,14 +509,9 @@ pub(super) fn notes(
     let metric = &report.workload.metric.name;
     let steps = of_performance().filter(|one| one.is_coarse()).filter_map(|one| one.step);
     if of_performance().any(|one| one.step.is_none()) {
-        let equal = if report.workload.metric.is_suite() { "a case" } else { metric };
-        notes.push(format!("All values of {equal} are equal, so the step in which they come is not known."));
+        notes.push(rounding(if report.workload.metric.is_suite() { "a case" } else { metric }, None));
     } else if let Some(step) = steps.max_by(f64::total_cmp) {
-        notes.push(format!(
-            "Values of {metric} come in steps of at most {}: rounding hides what is smaller, so intervals allow for a step at \
-             either end.",
-            percent(step).trim_start_matches('+')
-        ));
+        notes.push(rounding(metric, Some(step)));
     }
     if manifest.machine.simulated {
         notes.push("This machine exists only in software: every number here is simulated.".to_owned());

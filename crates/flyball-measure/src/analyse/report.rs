@@ -259,7 +259,7 @@ impl Comparison {
 }
 
 /// Noise of ten steps or more evens rounding out.
-fn is_coarse(found: Interval, step: f64) -> bool {
+pub(crate) fn is_coarse(found: Interval, step: f64) -> bool {
     const OF_WIDTH: f64 = 0.1;
     step > OF_WIDTH * (found.high - found.low)
 }

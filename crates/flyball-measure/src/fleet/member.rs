@@ -8,7 +8,7 @@ use strum::VariantArray as _;
 
 use super::LEAST_PAIRS;
 use crate::{
-    analyse::{Quantity, differences},
+    analyse::{Differences, Quantity, differences},
     metric::Metric,
     run_directory::{Manifest, RunDirectory},
     stats::{self, Estimate},
@@ -92,7 +92,7 @@ pub struct Member {
     pub facts: BTreeMap<Fact, String>,
     /// Blocks with both the first arm and another, at most over the arms.
     pub pairs: usize,
-    effects: BTreeMap<(usize, Quantity), Estimate>,
+    effects: BTreeMap<(usize, Quantity), (Estimate, Option<f64>)>,
 }
 
 /// Why a run directory cannot take part in a fleet's report.
@@ -113,7 +113,7 @@ pub enum MemberError {
 #[cfg(test)]
 impl Member {
     /// A machine of which only its effect in performance is known.
-    pub(super) fn with_effect(name: String, estimate: Estimate) -> Member {
+    pub(super) fn with_effect(name: String, estimate: Estimate, step: Option<f64>) -> Member {
         Member {
             machine: name,
             directory: String::new(),
@@ -121,7 +121,7 @@ impl Member {
             started: 0,
             facts: BTreeMap::new(),
             pairs: estimate.freedom as usize + 1,
-            effects: [((1, Quantity::Performance), estimate)].into(),
+            effects: [((1, Quantity::Performance), (estimate, step))].into(),
         }
     }
 }
@@ -136,14 +136,14 @@ impl Member {
         let manifest = &directory.manifest;
         let mut effects = BTreeMap::new();
         let mut pairs = 0;
-        for (quantity, arm, logs) in differences(manifest, &directory.rounds) {
+        for Differences { quantity, arm, logs, step } in differences(manifest, &directory.rounds) {
             pairs = pairs.max(logs.len());
             let moments = (stats::mean(&logs), stats::standard_deviation(&logs));
             let (Some(value), Some(spread)) = moments else { continue };
             if logs.len() >= LEAST_PAIRS {
                 let count = logs.len() as f64;
                 let estimate = Estimate { value, error: spread / count.sqrt(), freedom: count - 1.0 };
-                effects.insert((arm, quantity), estimate);
+                effects.insert((arm, quantity), (estimate, step));
             }
         }
         if effects.is_empty() {
@@ -166,8 +166,8 @@ impl Member {
         })
     }
 
-    /// The arm's effect, as a logarithm of the ratio to the first arm.
-    pub fn effect(&self, arm: usize, quantity: Quantity) -> Option<Estimate> {
+    /// The arm's effect, as a logarithm of the ratio to the first arm, and the step of the values.
+    pub fn effect(&self, arm: usize, quantity: Quantity) -> Option<(Estimate, Option<f64>)> {
         self.effects.get(&(arm, quantity)).copied()
     }
 }

@@ -92,6 +92,9 @@ pub struct Effect {
     pub plain_interval: Option<Interval>,
     /// Of the mean over machines like these, corrected for the number of arms like the verdict.
     pub interval: Option<Interval>,
+    /// The coarsest step in which the values of a machine come, as a fraction. None if that of one is
+    /// not known; then there is no interval.
+    pub step: Option<f64>,
     /// Of the mean, or of the one in which each machine counts once, if that is larger.
     pub p: f64,
     /// Corrected for the number of arms.

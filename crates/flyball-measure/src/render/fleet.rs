@@ -7,7 +7,7 @@ use flyball_text::columns::{Cell, Columns, Painter, one_line};
 
 use super::{Screen, parts::style};
 use crate::{
-    analyse::Verdict,
+    analyse::{Verdict, is_coarse, rounding},
     fleet::{ENOUGH_PAIRS, Effect, Fact, FactEffect, FleetReport, Odd, Pilot},
     metric::{Better, Metric},
     numbers::{between, level, p_value, percent},
@@ -325,6 +325,18 @@ fn notes(report: &FleetReport) -> Vec<String> {
         .collect();
     if report.skipped.len() > NAMES {
         notes.push(format!("{} more directories skipped", report.skipped.len() - NAMES));
+    }
+    for effect in &report.effects {
+        let (_, metric) = names(report, effect);
+        let coarse = effect.step.filter(|step| effect.interval.is_some_and(|found| is_coarse(found, *step)));
+        let note = match (effect.step, coarse) {
+            (None, _) => rounding(&format!("{} on a machine", metric.name), None),
+            (_, Some(step)) => rounding(&metric.name, Some(step)),
+            _ => continue,
+        };
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
     }
     if !report.missing.is_empty() {
         notes.push(format!("no results from {}", some(&report.missing, |name| one_line(name.clone()))));
