@@ -140,7 +140,8 @@ struct Shifts {
     #[command(flatten)]
     which: Which,
 
-    /// Share of the reported series that really shifted, at least, on average.
+    /// Share of the reported series that really shifted, at least, on average. In 40 to 60 runs
+    /// whose neighbours correlate by 0.8, it was 85 to 95 % instead of 99 %.
     #[arg(long, value_name = "PERCENT", default_value_t = 99.0)]
     confidence: f64,
 }
