@@ -327,8 +327,8 @@ fn is_plain(event: &str) -> bool {
     parts.len() <= 2 && parts.iter().all(|part| !part.is_empty() && !part.starts_with('.'))
 }
 
-/// The buffer of a CPU, KiB: 8 MiB, down to 4 MiB if that is more than 1 GiB on all of them, and no more than a
-/// sixteenth of the memory.
+/// The buffer of a CPU, KiB: 8 MiB, down to 4 MiB if that is more than 1 GiB on all of them, and no
+/// more than a sixteenth of the memory.
 pub fn default_buffer(host: &dyn Host, tracefs: &Tracefs) -> u64 {
     buffer_kib(memory_kib(host).unwrap_or(u64::MAX), u64::from(tracefs.cpu_count()))
 }

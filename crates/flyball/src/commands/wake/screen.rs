@@ -155,7 +155,11 @@ fn causes(out: &mut String, report: &WakeReport, sources: &WakeSources, paint: P
         row.extend(states.iter().map(|(at, _)| rate(cause.by_state[*at])));
         table.text_row(row);
     }
-    let _ = write!(out, "\n{}", table.render(paint));
+    if sources.causes.is_empty() {
+        out.push('\n');
+    } else {
+        let _ = write!(out, "\n{}", table.render(paint));
+    }
     more(out, sources.all_causes, "sources");
     let WakeSources { exits, counted, attributed, records, lost, reading_ms, .. } = sources;
     let _ = writeln!(
