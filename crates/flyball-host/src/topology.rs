@@ -64,7 +64,8 @@ pub struct Position {
     pub package: Option<u32>,
     /// `die_id`; 0 in a known package if the kernel does not number dies.
     pub die: Option<u32>,
-    /// `core_id`, a number that may repeat in another die.
+    /// `core_id`, a number that may repeat in another die; the core's first CPU if it repeats in one
+    /// die.
     pub core: Option<u32>,
 }
 
@@ -117,6 +118,7 @@ impl CpuTopology {
     /// Reads the package, die and core of each online CPU, unless /proc/cpuinfo has them.
     fn read_positions(&mut self, host: &dyn Host) -> Result<(), TopologyError> {
         let mut dies_known = true;
+        let mut cores_read = CpuList::default();
         for cpu in self.online.iter() {
             let path = |file: &str| format!("{CPUS}/cpu{cpu}/topology/{file}");
             let mut position = self.positions.get(&cpu).copied().unwrap_or_default();
@@ -125,6 +127,7 @@ impl CpuTopology {
             }
             if position.core.is_none() {
                 position.core = read_number(host, &path("core_id"))?;
+                cores_read.insert(cpu);
             }
             if position.die.is_none() && dies_known {
                 position.die = read_number(host, &path("die_id"))?;
@@ -145,6 +148,30 @@ impl CpuTopology {
             // After the reads: a kernel that numbers no dies has one per package.
             position.die = position.die.or(position.package.map(|_| 0));
             self.positions.insert(cpu, position);
+        }
+        self.tell_cores_apart(host, &cores_read)
+    }
+
+    /// Numbers cores by their first CPU where `core_id` repeats in a die: with a device tree it
+    /// counts from 0 in each cluster (parse_cluster() in drivers/base/arch_topology.c).
+    fn tell_cores_apart(&mut self, host: &dyn Host, cpus: &CpuList) -> Result<(), TopologyError> {
+        let mut alike: BTreeMap<_, CpuList> = BTreeMap::new();
+        for (cpu, Position { package, die, core }) in &self.positions {
+            if core.is_some() && cpus.contains(*cpu) {
+                alike.entry((package, die, core)).or_default().insert(*cpu);
+            }
+        }
+        let siblings = |cpu: u32| read_list(host, &format!("{CPUS}/cpu{cpu}/topology/thread_siblings_list"));
+        let mut repeats = false;
+        for cpus in alike.values().filter(|cpus| cpus.len() > 1) {
+            let first = cpus.first().unwrap_or(0);
+            repeats |= siblings(first)?.is_some_and(|threads| !cpus.difference(&threads).is_empty());
+        }
+        if repeats {
+            for cpu in cpus.iter() {
+                let first = siblings(cpu)?.and_then(|threads| threads.first()).unwrap_or(cpu);
+                self.positions.entry(cpu).or_default().core = Some(first);
+            }
         }
         Ok(())
     }

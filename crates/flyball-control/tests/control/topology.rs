@@ -64,6 +64,24 @@ fn kinds_of_amd_are_those_that_the_kernel_read() {
     }
 }
 
+/// RK3588 class: no `core id` in /proc/cpuinfo, and `core_id` counts from 0 in each cluster.
+#[test]
+fn cores_of_clusters_are_told_apart() {
+    let of = |threads: [&str; 4]| {
+        let mut files = intel();
+        files.retain(|path, _| path != "proc/cpuinfo");
+        for (cpu, threads) in threads.into_iter().enumerate() {
+            let folder = format!("{CPU}/cpu{cpu}/topology");
+            put(&mut files, format!("{folder}/physical_package_id"), "0");
+            put(&mut files, format!("{folder}/core_id"), (cpu % 2).to_string().as_str());
+            put(&mut files, format!("{folder}/thread_siblings_list"), threads);
+        }
+        Topology::inspect(&FileHost(&files)).unwrap().cores().len()
+    };
+    assert_eq!(of(["0", "1", "2", "3"]), 4);
+    assert_eq!(of(["0,2", "1,3", "0,2", "1,3"]), 2);
+}
+
 #[test]
 fn nodes_of_a_package_are_counted() {
     let count = |lists: &[&str]| {
