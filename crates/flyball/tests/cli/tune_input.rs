@@ -201,13 +201,20 @@ fn a_limit_that_nothing_keeps_is_answered_with_the_nearest() {
 #[test]
 fn a_search_claims_nothing_below_the_step_of_its_values() {
     for (line, why) in [
-        ("echo 'score: 100000'; exit 0", "all values, or all of a case, are equal"),
-        ("echo \"score: $(($(cat DIR/pool) % 3 + 12))\"; exit 0", "values come in steps of at most "),
+        ("echo 'score: 100000'; exit 0", "settings is not known: all values, or all of a case, are equal"),
+        (
+            "[ -e DIR/run-directory/confirm ] && { echo 'score: 100000'; exit 0; }",
+            "The fresh rounds do not compare score: all values, or all of a case, are equal",
+        ),
+        (
+            "echo \"score: $(($(cat DIR/pool) % 3 + 12))\"; exit 0",
+            "settings is not known: values come in steps of at most ",
+        ),
     ] {
         let service = Service::new(KNOB);
         with_load(&service, line);
         let ran = ends(service.tune(&["--max-runs", "40"]), 0);
-        assert!(ran.out.contains("settings is not known: ") && ran.out.contains(why), "{}", ran.out);
+        assert!(ran.out.contains(why), "{}", ran.out);
         service.is_restored();
     }
 }
