@@ -252,6 +252,9 @@ impl Planner<'_> {
         if self.may_be_cut(want)? {
             return Ok(Some("turbo may raise it: written again if it did"));
         }
+        if self.may_be_hidden(want) {
+            return Ok(Some("a higher max-freq may bring an earlier minimum back: written again if it did"));
+        }
         Ok(match &want.place.at {
             At::Policy(number) if want.knob == Id::Epp && self.ahead.governor_changes.contains(number) => {
                 Some("the change of governor may reset it: written again if it did")

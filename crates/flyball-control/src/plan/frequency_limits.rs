@@ -10,6 +10,8 @@ use flyball_host::{KiloHertz, Percent};
 use super::{Planner, Want, driver, turbo::TOLERANCE_KHZ};
 use crate::{At, Id, Place, ReadError, ResolveError, Snapshot, Value, Wanted, knob::Ends};
 
+const OFF: Value = Value::Switch(false);
+
 impl Planner<'_> {
     /// Resolves a setting for the time of its step. `None` if its number is known only then: turbo
     /// that comes back raises the highest frequency of drivers that lower it with turbo off.
@@ -23,11 +25,16 @@ impl Planner<'_> {
         {
             return Ok(None);
         }
-        let turbo = self.wants.get(&(Id::Turbo, At::Machine)).map(|turbo| &turbo.wanted);
-        match (&want.wanted, turbo) {
-            (Wanted::Share(share), Some(Wanted::Exactly(turbo))) => {
-                let is_turbo_off = *turbo == Value::Switch(false);
-                self.snapshot.share_of_highest(want.knob, &want.place, *share, is_turbo_off)
+        match want.wanted {
+            Wanted::Share(share) => {
+                let off = |knob, at| Some(self.wants.get(&(knob, at))?.wanted == Wanted::Exactly(OFF));
+                let is_turbo_off = match off(Id::Boost, want.place.at.clone()) {
+                    None => off(Id::Turbo, At::Machine),
+                    boost => boost,
+                };
+                let is_off_now = || Ok(self.snapshot.machine_value(Id::Turbo)? == Some(OFF));
+                let is_turbo_off = is_turbo_off.map_or_else(is_off_now, Ok::<_, ReadError>)?;
+                self.snapshot.share_of_highest(want.knob, &want.place, share, is_turbo_off)
             }
             _ => self.snapshot.resolve(want.knob, &want.place, &want.wanted),
         }
@@ -66,6 +73,17 @@ impl Planner<'_> {
         let Some((highest, base)) = self.ends_of_turbo_that_returns(&want.place)? else { return Ok(false) };
         let cuts = highest.0 < base.0 + TOLERANCE_KHZ || self.turbo_is_intel_pstates()?;
         Ok(cuts && now.0 + TOLERANCE_KHZ > highest.min(base).0)
+    }
+
+    /// Returns whether a minimum may show the maximum, which the intent raises, in place of a request
+    /// above it: cpufreq keeps both requests and uses the smaller for both (cpufreq_set_policy).
+    pub(super) fn may_be_hidden(&self, want: &Want) -> bool {
+        let Some(maximum) = self.wants.get(&(Id::MaxFreq, want.place.at.clone())) else { return false };
+        let is_equal = want.knob == Id::MinFreq && want.now.is_some() && maximum.now == want.now;
+        let khz = |value: &Option<Value>| value.as_ref().and_then(Value::frequency).map(|khz| khz.0);
+        let is_raised =
+            khz(&maximum.value).zip(khz(&want.now)).is_none_or(|(to, now)| to > now + TOLERANCE_KHZ);
+        is_equal && is_raised
     }
 
     /// Returns the value to which drivers cut a limit above the base (nominal) frequency if turbo

@@ -147,11 +147,11 @@ impl Snapshot {
         })
     }
 
-    /// Returns the frequency that is `share` of the hardware's highest at `place`, in whole MHz.
-    /// The share is at least the processor's efficient frequency. With turbo off it is the highest
-    /// itself: newer kernels call the base frequency the highest then, and a share of that may be
-    /// below the efficient range. Boost goes above the last entry of a driver's table (acpi-cpufreq
-    /// on AMD), so a share that reaches this entry is the entry before it.
+    /// Returns the frequency that is `share` of the hardware's highest at `place`, in whole MHz. With
+    /// turbo off that is the base (nominal) frequency, also of a driver that does not lower the
+    /// highest to it, or the last entry of the driver's table. The share is at least the processor's
+    /// efficient frequency. Boost goes above the table's last entry (acpi-cpufreq on AMD), so a share
+    /// that reaches this entry is the entry before it.
     pub(super) fn share_of_highest(
         &self,
         knob: Id,
@@ -160,19 +160,21 @@ impl Snapshot {
         is_turbo_off: bool,
     ) -> Result<Value, ResolveError> {
         let highest = self.resolve(knob, place, &Wanted::Max)?;
-        let Some(KiloHertz(khz)) = highest.frequency() else { return Ok(highest) };
-        if is_turbo_off {
-            return Ok(highest);
+        let Some(mut highest) = highest.frequency() else { return Ok(highest) };
+        let of = |wanted| self.resolve(knob, place, &wanted).ok().and_then(|value| value.frequency());
+        let entries = self.last_entries(place)?;
+        if is_turbo_off && matches!(knob, Id::MinFreq | Id::MaxFreq) {
+            let base = of(Wanted::Base).or(entries.map(|(_, last)| last));
+            highest = base.map_or(highest, |base| base.min(highest));
         }
-        let efficient =
-            self.resolve(knob, place, &Wanted::Efficient).ok().and_then(|value| value.frequency());
-        let mut share = KiloHertz(khz * u64::from(share.0) / 100 / 1000 * 1000);
-        if let Some((before, last)) = self.last_entries(place)?
-            && (last..KiloHertz(khz)).contains(&share)
+        let mut share = KiloHertz(highest.0 * u64::from(share.0) / 100 / 1000 * 1000);
+        if let Some((before, last)) = entries
+            && (last..highest).contains(&share)
         {
             share = before;
         }
-        Ok(Value::Frequency(efficient.map_or(share, |efficient| share.max(efficient)).min(KiloHertz(khz))))
+        let efficient = of(Wanted::Efficient).unwrap_or_default();
+        Ok(Value::Frequency(share.max(efficient).min(highest)))
     }
 
     /// Returns the last two entries of the driver's table of frequencies.
