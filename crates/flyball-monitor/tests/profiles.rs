@@ -13,7 +13,7 @@ use std::{
 use flyball_control::{
     Id, Intent, Request, Snapshot, Value,
     doctor::{self, Report, Verdict},
-    plan::{Plan, plan},
+    plan::{Plan, plan, plan_and_choice},
     profile::Profile,
     verify::verify,
     write::{
@@ -307,6 +307,26 @@ fn no_profile_keeps_another_from_its_promise() {
         }
     }
     assert!(wrong.is_empty(), "{} of the pairs:\n{wrong:#?}", wrong.len());
+}
+
+/// A CPU that goes offline, or comes back, does not weaken what a profile asks of the others.
+#[test]
+fn an_offline_cpu_changes_no_choice() {
+    for machine in small_machines() {
+        let host = SimHost::open(&SimSetup::parse(machine).unwrap()).unwrap();
+        let choices = || -> Vec<Vec<String>> {
+            let chosen = |name| {
+                let intent = profile(name).intent;
+                let snapshot = Snapshot::for_intent(&host, &intent).unwrap();
+                let settings = plan_and_choice(&snapshot, &intent).unwrap().1.settings;
+                settings.iter().map(|setting| format!("{} {}", setting.from, setting.wanted)).collect()
+            };
+            PROFILES.map(chosen).to_vec()
+        };
+        let before = choices();
+        host.write("/sys/devices/system/cpu/cpu3/online", b"0").unwrap();
+        assert_eq!(choices(), before, "{machine}");
+    }
 }
 
 /// Settings that switch turbo off or limit it, and settings after which it is back.

@@ -226,7 +226,12 @@ impl Snapshot {
         let (Some(state), At::Cpu(cpu)) = (self.idle_state_named(name), &place.at) else {
             return Ok(Err(self.idle_states_here()));
         };
-        let at = At::IdleState { cpu: *cpu, state: state as u32 };
+        // An offline CPU has no idle states; those of its kind are alike.
+        let (online, cpus) = (&self.topology().online, &self.topology().cpus);
+        let kind = |cpu: &u32| cpus.get(cpu).and_then(|cpu| cpu.core_type);
+        let twin = || online.iter().find(|other| kind(other) == kind(cpu)).or(online.first());
+        let cpu = if online.contains(*cpu) { *cpu } else { twin().unwrap_or(*cpu) };
+        let at = At::IdleState { cpu, state: state as u32 };
         let state = Place::named(at, self.idle_states()[state].as_str(), place.cpus.clone());
         Ok(match self.value(Id::IdleLatency, &state)? {
             // The file's 0 means no limit.
