@@ -2,20 +2,18 @@
 //! them.
 //!
 //! Two families of calls share the node. Up to Emerald Rapids ([`legacy`]) a request is a mailbox
-//! command, an MMIO register or an MSR of a CPU; from Granite Rapids on ([`tpmi`]) it names a
-//! package and a power domain. Which one a machine speaks is in [`Platform::api_version`].
-//! [`registers`] reads and writes the TPMI block itself, as debugfs shows it ([`memdump`]), for
+//! command, an MMIO register or an MSR of a CPU; from Granite Rapids on it names a package and a
+//! power domain (flyball-sst makes these calls). Which one a machine speaks is in
+//! [`Platform::api_version`]. [`memdump`] reads the TPMI block itself, as debugfs shows it, for
 //! machines whose node is missing.
 //!
-//! Structures, sizes and numbers: include/uapi/linux/isst_if.h. Every argument is checked here
-//! before a driver sees it, because drivers differ in what they check and two of them fault on what
-//! they do not (see [`tpmi`]).
+//! Structures, sizes and numbers: include/uapi/linux/isst_if.h. Every argument is checked before a
+//! driver sees it, because drivers differ in what they check and two of them fault on what they do
+//! not.
 
 pub mod legacy;
 pub mod memdump;
-pub mod registers;
-pub mod tpmi;
-mod wire;
+pub mod wire;
 
 use crate::{CpuInfo, Errno, Host, HostError, Kind, Op, Vendor};
 
@@ -112,7 +110,7 @@ impl Platform {
 }
 
 /// Returns the error for an argument that no driver must see.
-pub(crate) fn bad_argument(what: impl std::fmt::Display) -> HostError {
+pub fn bad_argument(what: impl std::fmt::Display) -> HostError {
     HostError::new(Op::Isst, format!("{NODE} ({what})"), Errno::INVAL)
 }
 

@@ -1,16 +1,13 @@
-//! Sizes, offsets and checks of the calls, and the register block.
+//! Sizes, offsets and checks of the calls, and dumps of registers.
 
 use std::{cell::RefCell, time::Duration};
 
 use super::{
     Platform, legacy,
     legacy::{Mailbox, PunitCpu},
-    memdump, number,
-    registers::Block,
-    tpmi,
-    tpmi::{Clos, CorePower, LevelData, PerfLevels, TurboFreq},
+    memdump,
 };
-use crate::{Archive, Errno, Host, HostError, Kind, Op};
+use crate::{Errno, Host, HostError, Kind, Op};
 
 type Answer = Box<dyn Fn(u32, &mut [u8]) -> Result<i32, Errno> + Send + Sync>;
 
@@ -74,23 +71,6 @@ impl Host for Calls {
     fn sleep(&self, _: Duration) {}
 }
 
-/// Builds package 0 with domains 0 and 3, six levels' worth of everything.
-fn tpmi_host() -> Calls {
-    Calls::new(|number, argument| {
-        match number {
-            number::COUNT_TPMI_INSTANCES if argument[0] == 0 => {
-                argument[1..4].copy_from_slice(&[4, 0b1001, 0]);
-            }
-            number::COUNT_TPMI_INSTANCES => return Err(Errno::NOTTY),
-            number::PERF_LEVELS => {
-                argument.copy_from_slice(&[0, argument[1], 2, 1, 0b101, 2, 3, 1, 1, 0b100, 0b001]);
-            }
-            _ => {}
-        }
-        Ok(0)
-    })
-}
-
 fn only_call(host: &Calls) -> (u32, Vec<u8>) {
     let mut seen = host.seen();
     assert_eq!(seen.len(), 1, "{seen:02x?}");
@@ -104,8 +84,6 @@ fn sizes_are_those_of_the_header() {
     assert_eq!([1, 64].map(legacy::io_regs_size), [20, 1028]);
     assert_eq!([1, 64].map(legacy::mbox_cmds_size), [28, 1540]);
     assert_eq!([1, 64].map(legacy::msr_cmds_size), [32, 1544]);
-    assert_eq!((tpmi::ASSOC_SIZE, tpmi::CPU_MASK_SIZE), (12, 24));
-    assert_eq!((PerfLevels::SIZE, LevelData::SIZE, TurboFreq::SIZE), (11, 154, 134));
 }
 
 #[test]
@@ -213,87 +191,6 @@ fn mmio_and_msr_are_laid_out_and_checked() {
 }
 
 #[test]
-fn domains_come_from_the_mask_and_levels_from_what_exists() {
-    let host = tpmi_host();
-    let domains = tpmi::domains(&host, 0).unwrap();
-    assert_eq!(domains.iter().map(|domain| domain.id()).collect::<Vec<_>>(), [0, 3]);
-    assert!(tpmi::domains(&host, 1).unwrap().is_empty());
-    let levels = PerfLevels::read(&host, domains[1]).unwrap();
-    assert_eq!((levels.highest, levels.current, levels.locked, levels.enabled), (2, 2, true, true));
-    assert!(levels.base_freq_on && levels.turbo_freq_on);
-    assert_eq!((levels.turbo_freq_support, levels.base_freq_support), (0b100, 0b001));
-    let known: Vec<u8> = (0..=255).filter(|&number| levels.level(number).is_some()).collect();
-    assert_eq!(known, [0, 2]);
-}
-
-#[test]
-fn bad_values_reach_no_driver() {
-    let host = tpmi_host();
-    let domain = tpmi::domains(&host, 0).unwrap()[0];
-    let clos = Clos { min_mhz: 800, max_mhz: 25_599, priority: 15 };
-    let before = host.seen().len();
-    assert!(clos.write(&host, domain, 4).is_err());
-    assert!(Clos { priority: 16, ..clos }.write(&host, domain, 0).is_err());
-    assert!(Clos { max_mhz: 25_600, ..clos }.write(&host, domain, 0).is_err());
-    assert!(tpmi::associate(&host, domain, 64, 0).is_err());
-    assert!(tpmi::associate(&host, domain, 0, 4).is_err());
-    assert!(tpmi::class_of(&host, domain, 64).is_err());
-    assert_eq!(host.seen().len(), before);
-    clos.write(&host, domain, 3).unwrap();
-    CorePower::write(&host, domain, true, false).unwrap();
-    tpmi::associate(&host, domain, 63, 2).unwrap();
-    tpmi::set_features(&host, domain, true, true).unwrap();
-    let level = PerfLevels::read(&host, domain).unwrap().level(2).unwrap();
-    tpmi::set_level(&host, domain, level).unwrap();
-    let seen = host.seen();
-    assert_eq!(seen[before], (0xc008_fe07, vec![1, 0, 0, 3, 0x20, 3, 0xff, 0x63, 15, 0]));
-    assert_eq!(seen[before + 1], (0xc008_fe06, vec![1, 0, 0, 1, 0, 0]));
-    assert_eq!(seen[before + 2], (0xc008_fe08, vec![1, 0, 1, 0, 1, 0, 0, 0, 63, 0, 2, 0]));
-    assert_eq!(seen[before + 3], (0x4008_fe0b, vec![0, 0, 3]));
-    assert_eq!(seen[before + 5], (0x4008_fe0a, vec![0, 0, 2]));
-}
-
-#[test]
-fn level_data_is_read_from_its_offsets() {
-    let host = Calls::new(|number, argument| {
-        match number {
-            number::COUNT_TPMI_INSTANCES => argument[1..3].copy_from_slice(&[1, 1]),
-            number::PERF_LEVELS => argument[4] = 1,
-            // Each 16-bit field holds its own offset.
-            number::GET_PERF_LEVEL_INFO
-            | number::GET_TURBO_FREQ_INFO
-            | number::GET_BASE_FREQ_INFO
-            | number::GET_PERF_LEVEL_FABRIC_INFO => {
-                for offset in (4..argument.len()).step_by(2) {
-                    argument[offset..offset + 2].copy_from_slice(&(offset as u16).to_le_bytes());
-                }
-            }
-            number::GET_PERF_LEVEL_CPU_MASK => {
-                argument[8..16].copy_from_slice(&0x1_0000_0003u64.to_le_bytes());
-            }
-            _ => return Err(Errno::NOTTY),
-        }
-        Ok(0)
-    });
-    let domain = tpmi::domains(&host, 0).unwrap()[0];
-    let level = PerfLevels::read(&host, domain).unwrap().level(0).unwrap();
-    let data = LevelData::read(&host, domain, level).unwrap();
-    assert_eq!((data.tdp_ratio, data.base_mhz), (4, [6, 8, 10, 12]));
-    assert_eq!((data.tdp_w, data.tjunction_c, data.memory_mhz, data.cooling_type), (14, 16, 18, 20));
-    assert_eq!((data.core_mhz, data.fabric_mhz), ([22, 24, 26, 28], [30, 32, 36]));
-    assert_eq!((data.bucket_cores[0], data.bucket_cores[7]), (42, 56));
-    assert_eq!((data.trl_mhz[0][0], data.trl_mhz[1][0], data.trl_mhz[5][7]), (58, 74, 152));
-    let turbo = TurboFreq::read(&host, domain, level).unwrap();
-    assert_eq!((turbo.clip_mhz[0], turbo.clip_mhz[3]), (10, 16));
-    assert_eq!((turbo.bucket_cores[5], turbo.trl_mhz[0][0], turbo.trl_mhz[5][5]), (32, 38, 128));
-    let base = tpmi::BaseFreq::read(&host, domain, level).unwrap();
-    assert_eq!((base.high_mhz, base.low_mhz, base.tjunction_c, base.tdp_w), (4, 6, 8, 10));
-    assert_eq!(tpmi::second_fabric(&host, domain, level).unwrap(), Some([8, 24, 40]));
-    assert_eq!(tpmi::level_cores(&host, domain, level).unwrap(), 0x1_0000_0003);
-    assert_eq!(tpmi::base_freq_cores(&host, domain, level).unwrap_err().errno, Errno::NOTTY);
-}
-
-#[test]
 fn a_dump_is_read() {
     let text = "TPMI Instance:0 offset:0x90007000\n 00000000: 0c010301 00000000 00000010 00000000 00000000 \
                 00000000 00000000 00000000\n 00000020: 00ff0000\nTPMI Instance:1 offset:0x900073f8\n 00000000: \
@@ -301,85 +198,11 @@ fn a_dump_is_read() {
     let instances = memdump::parse(text.as_bytes()).unwrap();
     assert_eq!(instances.len(), 2);
     assert_eq!((instances[1].offset, instances[0].words[8]), (0x9000_73f8, 0x00ff_0000));
-    assert_eq!(Block::decode(&instances[1].registers()), None);
+    assert_eq!(instances[1].registers(), [u64::MAX]);
     assert_eq!(memdump::parse(b"nonsense"), Err(memdump::BadLine(1)));
     assert!(memdump::parse(b" 00000000: 00000001\n").is_err());
     // Cut off within a word.
     assert_eq!(memdump::parse(&text.as_bytes()[..90]).unwrap()[0].words.len(), 5);
-}
-
-/// Returns the register dumps of the recorded machines, by path.
-fn dumps() -> Vec<(String, Vec<u8>)> {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
-    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let archives = paths.filter(|path| path.extension().is_some_and(|extension| extension == "zst"));
-    let mut found = Vec::new();
-    for path in archives {
-        let machine = Archive::open(path.to_str().unwrap()).unwrap();
-        for device in machine.list("/sys/kernel/debug").unwrap_or_default() {
-            let mut bytes = Vec::new();
-            let path = format!("/sys/kernel/debug/{device}/tpmi-id-05/mem_dump");
-            if machine.read_into(&path, &mut bytes).is_ok() {
-                found.push((path, bytes));
-            }
-        }
-    }
-    found
-}
-
-#[test]
-fn recorded_blocks_decode_to_sane_levels() {
-    let (mut blocks, mut empty, mut files) = (0, 0, 0);
-    for (path, bytes) in dumps() {
-        files += 1;
-        for instance in memdump::parse(&bytes).unwrap() {
-            let registers = instance.registers();
-            if let Some(block) = Block::decode(&registers) {
-                sane(&block);
-                blocks += 1;
-            } else {
-                // A domain without registers answers all ones.
-                assert!(registers.iter().all(|&register| register == u64::MAX), "{path}");
-                empty += 1;
-            }
-        }
-    }
-    eprintln!("{files} dumps: {blocks} register blocks checked, {empty} domains without registers");
-    assert!(blocks > 0, "the recorded machines hold no Speed Select registers");
-}
-
-fn sane(block: &Block) {
-    // Some have levels alone.
-    assert_eq!(block.core_power.is_some(), block.capability & 1 != 0);
-    if let Some(core_power) = &block.core_power {
-        assert!(core_power.assoc.iter().all(|&class| class < 4));
-        assert!(core_power.clos.iter().all(|clos| clos.min <= clos.max));
-    }
-    let profile = block.perf_profile.as_ref().unwrap();
-    assert_eq!(profile.enabled & 1, 1);
-    assert_ne!(profile.enabled >> profile.status[0] & 1, 0, "the level in force does not exist");
-    for (number, level) in profile.levels.iter().enumerate() {
-        assert_eq!(level.is_some(), profile.enabled >> number & 1 != 0, "level {number}");
-        level.iter().for_each(sane_level);
-    }
-}
-
-fn sane_level(level: &super::registers::Level) {
-    // IO domains have no cores, but the same package power.
-    assert!((100..=600).contains(&(level.tdp / 8)), "{} W", level.tdp / 8);
-    assert!((60..=110).contains(&level.tjunction));
-    if level.cores != 0 {
-        assert!((5..=40).contains(&level.base[0]), "base ratio {}", level.base[0]);
-        // Firmware that does not count leaves 0.
-        assert!([0, u64::from(level.cores.count_ones())].contains(&level.core_counts[1]));
-        assert_eq!(level.base_freq.cores & !level.cores, 0);
-        for pair in level.bucket_cores.windows(2) {
-            assert!(pair[0] <= pair[1]);
-        }
-        for row in level.trl {
-            assert!(row.windows(2).all(|pair| pair[0] >= pair[1]), "more cores, yet a higher turbo: {row:?}");
-        }
-    }
 }
 
 /// Skylake has the model of Cascade Lake and an earlier stepping, and no Speed Select.

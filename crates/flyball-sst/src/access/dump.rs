@@ -1,15 +1,9 @@
 //! Reading without a driver: the TPMI register blocks as debugfs shows them
-//! (`tpmi-BDF/tpmi-id-05/mem_dump`).
+//! (`tpmi-BDF/tpmi-id-05/mem_dump`), laid out as in isst_tpmi_core.c.
 //!
 //! For machines whose Speed Select driver is not loaded, and for recorded ones. It is read-only.
 
-use flyball_host::{
-    Errno, Host, HostError, MegaHertz, Op,
-    isst::{
-        memdump,
-        registers::{Block, CorePower, Level, PerfProfile},
-    },
-};
+use flyball_host::{Errno, Host, HostError, MegaHertz, Op, isst::memdump};
 
 use super::{
     interface::{
@@ -21,16 +15,72 @@ use super::{
 
 const DEBUGFS: &str = "/sys/kernel/debug";
 
+/// Header of a domain that has no registers, which reads as all ones.
+const INVALID: u64 = 0xff;
+
+/// Number of levels that a block has room for.
+const LEVELS: u8 = 5;
+
+/// Registers of a power domain from one of them on. Offsets are in registers of eight bytes, as in
+/// the registers themselves; the kernel multiplies them (isst_tpmi_core.c: SST_REG_SIZE).
+#[derive(Clone, Copy)]
+struct Part<'a> {
+    block: &'a [u64],
+    at: usize,
+}
+
+impl<'a> Part<'a> {
+    fn part(self, offset: u32) -> Part<'a> {
+        Part { at: self.at + offset as usize, ..self }
+    }
+
+    /// A dump may be shorter than the offsets in it say. Missing registers read as 0.
+    fn register(self, index: usize) -> u64 {
+        self.block.get(self.at + index).copied().unwrap_or(0)
+    }
+
+    /// Reads the field of `width` bits from bit `shift` of register `index`.
+    fn field(self, index: usize, shift: u32, width: u32) -> u32 {
+        (self.register(index) >> shift) as u32 & ((1 << width) - 1)
+    }
+
+    /// Reads bytes from bit `shift` of register `index` on.
+    fn bytes<const N: usize>(self, index: usize, shift: u32) -> [u32; N] {
+        std::array::from_fn(|place| self.field(index, shift + 8 * place as u32, 8))
+    }
+
+    /// Reads bytes that are ratios of 100 MHz, as in all TPMI blocks.
+    fn ratios<const N: usize>(self, index: usize, shift: u32) -> [MegaHertz; N] {
+        self.bytes(index, shift).map(|ratio| MegaHertz(ratio * 100))
+    }
+
+    /// Reads turbo ratios from register `index` on: a register for each instruction class.
+    fn limits(self, index: usize) -> TurboLimits {
+        std::array::from_fn(|kind| self.ratios(index + kind, 0))
+    }
+}
+
+/// The parts of a level: of its own, of SST-BF and of SST-TF.
+struct Level<'a> {
+    own: Part<'a>,
+    base_freq: Part<'a>,
+    turbo_freq: Part<'a>,
+}
+
 /// The register blocks of a machine.
 #[derive(Debug, Default)]
 pub struct Dump {
     /// Blocks by package, then domain.
-    packages: Vec<Vec<Option<Block>>>,
+    packages: Vec<Vec<Option<Vec<u64>>>>,
 }
 
-fn ratio(value: u64) -> MegaHertz {
-    // Ratios of 100 MHz in all TPMI blocks; eight bits, so the cast loses nothing.
-    MegaHertz(value as u32 * 100)
+/// A domain's registers; `None` for a domain that has none, or whose interface has an unknown major
+/// version.
+fn block(instance: &memdump::Instance) -> Option<Vec<u64>> {
+    let registers = instance.registers();
+    let header = *registers.first()?;
+    // sst_main() accepts major version 0 only; another one may have another layout.
+    (header & 0xff != INVALID && header >> 5 & 7 == 0).then_some(registers)
 }
 
 impl Dump {
@@ -56,7 +106,7 @@ impl Dump {
                 };
             // A package whose dump cannot be read keeps its place, or those after it would get its
             // number.
-            packages.push(instances.iter().map(|instance| Block::decode(&instance.registers())).collect());
+            packages.push(instances.iter().map(block).collect());
         }
         if packages.iter().all(Vec::is_empty) {
             let path = format!("{DEBUGFS}/tpmi-*/tpmi-id-05/mem_dump");
@@ -65,30 +115,44 @@ impl Dump {
         Ok(Dump { packages })
     }
 
-    fn block(&self, at: &DomainAddress) -> Result<&Block, HostError> {
+    fn block(&self, at: &DomainAddress) -> Result<Part<'_>, HostError> {
         let found = self
             .packages
             .get(usize::from(at.package))
             .and_then(|domains| domains.get(usize::from(at.domain)));
-        found.and_then(Option::as_ref).ok_or_else(|| {
+        let block = found.and_then(Option::as_deref).ok_or_else(|| {
             let what = format!("registers of package {} power domain {}", at.package, at.domain);
             HostError::new(Op::Read, what, Errno::NODEV)
-        })
+        })?;
+        Ok(Part { block, at: 0 })
     }
 
-    fn power(&self, at: &DomainAddress) -> Result<Option<&CorePower>, HostError> {
-        Ok(self.block(at)?.core_power.as_ref())
+    /// SST-CP. In the header's capability, bit 0 is SST-CP and bit 1 SST-PP; without its bit a part
+    /// has no registers.
+    fn power(&self, at: &DomainAddress) -> Result<Option<Part<'_>>, HostError> {
+        let header = self.block(at)?;
+        Ok((header.field(0, 8, 1) != 0).then(|| header.part(header.field(0, 16, 8))))
     }
 
-    fn profile(&self, at: &DomainAddress) -> Result<&PerfProfile, HostError> {
-        let none = || HostError::new(Op::Read, "SST-PP, which this part does not have", Errno::OPNOTSUPP);
-        self.block(at)?.perf_profile.as_ref().ok_or_else(none)
+    /// SST-PP.
+    fn profile(&self, at: &DomainAddress) -> Result<Part<'_>, HostError> {
+        let header = self.block(at)?;
+        if header.field(0, 9, 1) == 0 {
+            let what = "SST-PP, which this part does not have";
+            return Err(HostError::new(Op::Read, what, Errno::OPNOTSUPP));
+        }
+        Ok(header.part(header.field(0, 24, 8)))
     }
 
-    fn level(&self, at: &DomainAddress, number: u8) -> Result<&Level, HostError> {
-        let none = || HostError::new(Op::Read, format!("level {number}"), Errno::INVAL);
-        let level = self.profile(at)?.levels.get(usize::from(number));
-        level.and_then(Option::as_ref).ok_or_else(none)
+    fn level(&self, at: &DomainAddress, number: u8) -> Result<Level<'_>, HostError> {
+        let profile = self.profile(at)?;
+        if number >= LEVELS || profile.field(0, 12, 8) >> number & 1 == 0 {
+            return Err(HostError::new(Op::Read, format!("level {number}"), Errno::INVAL));
+        }
+        let start = profile.part(profile.field(2, 8 * u32::from(number), 8));
+        // The offsets within a level are given once for all levels (struct feature_offset).
+        let [own, base_freq, turbo_freq] = profile.bytes(1, 0).map(|offset| start.part(offset));
+        Ok(Level { own, base_freq, turbo_freq })
     }
 }
 
@@ -120,7 +184,8 @@ impl Access for Dump {
 
     fn pm_config(&self, at: &DomainAddress) -> Result<PmConfig, HostError> {
         let power = self.power(at)?;
-        Ok(PmConfig { supported: power.is_some(), enabled: power.is_some_and(|power| power.status & 1 != 0) })
+        let enabled = power.is_some_and(|power| power.field(2, 0, 1) != 0);
+        Ok(PmConfig { supported: power.is_some(), enabled })
     }
 
     fn set_pm_config(&self, _at: &DomainAddress, _enabled: bool) -> Result<(), HostError> {
@@ -128,7 +193,7 @@ impl Access for Dump {
     }
 
     fn qos(&self, at: &DomainAddress) -> Result<Qos, HostError> {
-        let status = self.power(at)?.map_or(0, |power| power.status);
+        let status = self.power(at)?.map_or(0, |power| power.field(2, 0, 2));
         Ok(Qos { enabled: status & 1 != 0, ordered: status & 2 != 0 })
     }
 
@@ -139,13 +204,12 @@ impl Access for Dump {
     fn levels(&self, at: &DomainAddress) -> Result<Levels, HostError> {
         let profile = self.profile(at)?;
         Ok(Levels {
-            version: profile.revision as u8,
+            version: profile.field(0, 4, 8) as u8,
             // The highest bit of the level mask; `| 1`, because level 0 always exists and 0 has no
             // highest bit.
-            highest: (u64::BITS - 1).saturating_sub((profile.enabled | 1).leading_zeros()) as u8,
-            // Three bits of the status register: the cast loses nothing.
-            current: profile.status[0] as u8,
-            locked: profile.status[1] != 0,
+            highest: (profile.field(0, 12, 8) | 1).ilog2() as u8,
+            current: profile.field(4, 0, 3) as u8,
+            locked: profile.field(4, 3, 1) != 0,
             // A block has this part only if the header's capability has SST-PP, which is what
             // the driver reports here.
             enabled: true,
@@ -154,10 +218,10 @@ impl Access for Dump {
 
     fn features(&self, at: &DomainAddress, level: u8) -> Result<Features, HostError> {
         let level = self.level(at, level)?;
-        let state = self.profile(at)?.status[2];
+        let state = self.profile(at)?.field(4, 8, 8);
         Ok(Features {
-            base_freq: level.base_freq.supported != 0,
-            turbo_freq: level.turbo_freq.supported != 0,
+            base_freq: level.base_freq.field(0, 12, 1) != 0,
+            turbo_freq: level.turbo_freq.field(0, 12, 1) != 0,
             base_freq_on: state & 1 != 0,
             turbo_freq_on: state & 2 != 0,
         })
@@ -177,65 +241,72 @@ impl Access for Dump {
     }
 
     fn level_data(&self, at: &DomainAddress, level: u8) -> Result<LevelData, HostError> {
-        let level = self.level(at, level)?;
+        let level = self.level(at, level)?.own;
+        let base = level.bytes(0, 0);
+        // Only revision 2 has a second mesh.
+        let has_second = self.profile(at)?.field(0, 4, 8) >= 2;
         Ok(LevelData {
-            tdp_ratio: level.base[0] as u32,
-            // The register counts eighths of a watt (isst_tpmi_core.c).
-            tdp_w: level.tdp as u32 / 8,
-            tjunction_c: level.tjunction as u32,
-            base: level.base.map(ratio),
-            uncore: level.fabric.map(ratio),
-            second_uncore: level.second_fabric.unwrap_or_default().map(ratio),
-            memory: ratio(level.memory),
-            cooling: level.cooling as u32,
+            tdp_ratio: base[0],
+            // SST_PP_TDP (eighths of a watt), _T_PROCHOT, _MAX_MEMORY_FREQ and _COOLING_TYPE.
+            tdp_w: level.field(1, 32, 15) / 8,
+            tjunction_c: level.field(1, 47, 8),
+            base: base.map(|ratio| MegaHertz(ratio * 100)),
+            uncore: level.ratios(11, 32),
+            second_uncore: if has_second { level.ratios(12, 0) } else { [MegaHertz(0); 3] },
+            memory: MegaHertz(level.field(1, 55, 7) * 100),
+            cooling: level.field(1, 62, 2),
         })
     }
 
     fn uncore(&self, at: &DomainAddress, level: u8) -> Result<[MegaHertz; 3], HostError> {
-        Ok(self.level(at, level)?.fabric.map(ratio))
+        Ok(self.level(at, level)?.own.ratios(11, 32))
     }
 
     fn level_cores(&self, at: &DomainAddress, level: u8) -> Result<u64, HostError> {
-        Ok(self.level(at, level)?.cores)
+        Ok(self.level(at, level)?.own.register(2))
     }
 
     fn turbo_limits(&self, at: &DomainAddress, level: u8) -> Result<TurboLimits, HostError> {
-        Ok(self.level(at, level)?.trl.map(|row| row.map(ratio)))
+        Ok(self.level(at, level)?.own.limits(4))
     }
 
     fn bucket_cores(&self, at: &DomainAddress, level: u8) -> Result<[u32; 8], HostError> {
-        Ok(self.level(at, level)?.bucket_cores.map(|count| count as u32))
+        Ok(self.level(at, level)?.own.bytes(10, 0))
     }
 
     fn base_freq(&self, at: &DomainAddress, level: u8) -> Result<BaseFreq, HostError> {
-        let base = &self.level(at, level)?.base_freq;
+        let base = self.level(at, level)?.base_freq;
+        // SST_BF_P1_HIGH, _P1_LOW, _T_PROHOT and _TDP in isst_tpmi_core.c.
+        let [high, low] = base.ratios(0, 13);
         Ok(BaseFreq {
-            high: ratio(base.high),
-            low: ratio(base.low),
-            cores: base.cores,
-            tjunction_c: base.tjunction as u32,
-            tdp_w: base.tdp as u32 / 8,
+            high,
+            low,
+            cores: base.register(1),
+            tjunction_c: base.field(0, 38, 8),
+            tdp_w: base.field(0, 46, 15) / 8,
         })
     }
 
     fn turbo_freq(&self, at: &DomainAddress, level: u8) -> Result<TurboFreq, HostError> {
-        let turbo = &self.level(at, level)?.turbo_freq;
-        Ok(TurboFreq {
-            clip: turbo.clip.map(ratio),
-            bucket_cores: turbo.high_priority_cores().map(|count| count as u32),
-            limits: turbo.trl.map(|row| row.map(ratio)),
-        })
+        let turbo = self.level(at, level)?.turbo_freq;
+        let mut bucket_cores = turbo.bytes(1, 0);
+        // Revision 2 counts the modules of buckets 0 to 2; the kernel takes them if one is not 0.
+        let modules = [0, 16, 32].map(|shift| turbo.field(8, shift, 16));
+        if turbo.field(0, 4, 8) >= 2 && modules != [0; 3] {
+            bucket_cores[..3].copy_from_slice(&modules);
+        }
+        // From SST_TF_LP_CLIP_RATIO_0 on, eight bits each.
+        Ok(TurboFreq { clip: turbo.ratios(0, 16), bucket_cores, limits: turbo.limits(2) })
     }
 
     fn clos(&self, at: &DomainAddress, class: u8) -> Result<Clos, HostError> {
         let none = || HostError::new(Op::Read, format!("class of service {class}"), Errno::INVAL);
-        let clos = self.power(at)?.and_then(|power| power.clos.get(usize::from(class))).ok_or_else(none)?;
-        Ok(Clos {
-            min: ratio(clos.min),
-            max: ratio(clos.max),
-            weight: clos.priority as u8,
-            ..Clos::default()
-        })
+        let power = self.power(at)?.filter(|_| class < 4).ok_or_else(none)?;
+        // SST_CLOS_CONFIG_PRIO, _MIN and _MAX; the first class is at SST_CLOS_CONFIG_0_OFFSET, 24
+        // bytes.
+        let index = 3 + usize::from(class);
+        let [min, max] = power.ratios(index, 8);
+        Ok(Clos { min, max, weight: power.field(index, 4, 4) as u8, ..Clos::default() })
     }
 
     fn set_clos(&self, _at: &DomainAddress, _class: u8, _clos: &Clos) -> Result<(), HostError> {
@@ -244,11 +315,15 @@ impl Access for Dump {
 
     fn class_of(&self, at: &DomainAddress, core: u16) -> Result<u8, HostError> {
         let none = || HostError::new(Op::Read, format!("class of core {core}"), Errno::INVAL);
-        let class = self.power(at)?.and_then(|power| power.assoc.get(usize::from(core))).ok_or_else(none)?;
-        Ok(*class as u8)
+        let power = self.power(at)?.filter(|_| core < 64).ok_or_else(none)?;
+        // Four registers of 16 cores, 4 bits each (SST_CLOS_ASSOC_0_OFFSET).
+        Ok(power.field(7 + usize::from(core) / 16, 4 * (u32::from(core) % 16), 4) as u8)
     }
 
     fn associate(&self, _at: &DomainAddress, _core: u16, _class: u8) -> Result<(), HostError> {
         refuse()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,21 +1,62 @@
 //! API 2 and 3: power domains' registers through the TPMI calls.
+//!
+//! Every refusal comes back as `ENOTTY` (isst_if_common.c drops the back-end's errno). Drivers
+//! check few arguments (6.12.117 compares a level with the highest one, and a class's frequencies
+//! and priority with their fields; the first 6.12 did not), and bits spill into the neighbouring
+//! fields. So every value is checked here. Two arguments make kernels fault:
+//!
+//! * a level above the highest in the core-mask calls (the first 6.12): only [`Tpmi::level`]
+//!   returns a [`Level`];
+//! * an association call for a domain without registers (7.2): only [`Tpmi::domain`], which reads
+//!   the mask of usable ones, returns a [`Place`].
 
 use std::{cell::RefCell, collections::BTreeMap, time::Duration};
 
 use flyball_host::{
     Errno, Host, HostError, MegaHertz, Op,
-    isst::tpmi::{self, Domain, Level, PerfLevels},
+    isst::{self, bad_argument, number, wire},
 };
 
 use super::interface::{
     Access, BaseFreq, Clos, DomainAddress, Features, LevelData, Levels, PmConfig, Qos, TurboFreq, TurboLimits,
 };
 
+/// Number of classes of service.
+const CLOSES: u8 = 4;
+
 /// The TPMI interface of a machine.
 pub struct Tpmi<'h> {
     host: &'h dyn Host,
     api: u16,
-    domains: RefCell<BTreeMap<u8, Vec<Domain>>>,
+    /// The usable domains of each package, as bits.
+    domains: RefCell<BTreeMap<u8, u16>>,
+}
+
+/// A power domain that has registers: the package, as sysfs numbers it, and the number within it.
+#[derive(Clone, Copy)]
+struct Place {
+    package: u8,
+    domain: u8,
+}
+
+/// A performance level that its domain has.
+#[derive(Clone, Copy)]
+struct Level {
+    place: Place,
+    number: u8,
+}
+
+/// isst_perf_level_info.
+struct PerfLevels {
+    levels: Levels,
+    /// Bit i: level i exists.
+    mask: u8,
+    /// Bit 0: SST-BF is on; bit 1: SST-TF is on.
+    features: u8,
+    /// API 3: bit i, level i has SST-TF. API 2: one flag for all.
+    turbo_freq: u8,
+    /// The same for SST-BF.
+    base_freq: u8,
 }
 
 /// How often, and in which intervals, a switch is read back before firmware counts as not following
@@ -33,43 +74,167 @@ impl<'h> Tpmi<'h> {
         Tpmi { host, api, domains: RefCell::default() }
     }
 
-    fn all(&self, package: u8) -> Result<Vec<Domain>, HostError> {
+    /// The usable domains of a package, as bits; 0 for a package that does not exist.
+    fn usable(&self, package: u8) -> Result<u16, HostError> {
         // Asked once per package: every request looks its domain up first, and domains do not
         // change while the driver is loaded.
-        if let Some(known) = self.domains.borrow().get(&package) {
-            return Ok(known.clone());
+        if let Some(&known) = self.domains.borrow().get(&package) {
+            return Ok(known);
         }
-        let found = tpmi::domains(self.host, package)?;
-        self.domains.borrow_mut().insert(package, found.clone());
-        Ok(found)
+        let mut argument = [package, 0, 0, 0];
+        let mask = match self.host.isst(number::COUNT_TPMI_INSTANCES, &mut argument) {
+            // `valid_mask` of isst_tpmi_instance_count has 16 bits.
+            Ok(_) => wire::u16_at(&argument, 2),
+            // The answer for a package without registers.
+            Err(error) if error.errno == Errno::NOTTY => 0,
+            Err(error) => return Err(error),
+        };
+        self.domains.borrow_mut().insert(package, mask);
+        Ok(mask)
     }
 
-    fn domain(&self, at: &DomainAddress) -> Result<Domain, HostError> {
-        self.all(at.package)?.into_iter().find(|domain| domain.id() == at.domain).ok_or_else(|| {
-            let what = format!("package {} power domain {}, which has no registers", at.package, at.domain);
-            HostError::new(Op::Isst, what, Errno::NODEV)
-        })
+    fn domain(&self, at: &DomainAddress) -> Result<Place, HostError> {
+        let &DomainAddress { package, domain, .. } = at;
+        if domain < 16 && self.usable(package)? >> domain & 1 != 0 {
+            return Ok(Place { package, domain });
+        }
+        let what = format!("package {package} power domain {domain}, which has no registers");
+        Err(HostError::new(Op::Isst, what, Errno::NODEV))
     }
 
-    fn level(&self, at: &DomainAddress, number: u8) -> Result<(Domain, PerfLevels, Level), HostError> {
-        let domain = self.domain(at)?;
-        let levels = PerfLevels::read(self.host, domain)?;
-        let level = levels.level(number).ok_or_else(|| {
-            let what = format!("level {number} of package {} power domain {}", at.package, at.domain);
-            HostError::new(Op::Isst, what, Errno::INVAL)
-        })?;
-        Ok((domain, levels, level))
+    /// Makes a call about a domain, and returns what the driver made of its argument.
+    fn call<const SIZE: usize>(
+        &self,
+        number: u32,
+        Place { package, domain }: Place,
+        what: &str,
+        mut argument: [u8; SIZE],
+    ) -> Result<[u8; SIZE], HostError> {
+        match self.host.isst(number, &mut argument) {
+            Ok(_) => Ok(argument),
+            // The node itself cannot be opened: the message is about the node, not about one domain.
+            Err(error) if error.path == isst::NODE => Err(error),
+            Err(error) => {
+                let what = format!("{what} of package {package} power domain {domain}");
+                Err(HostError::new(Op::Isst, what, error.errno))
+            }
+        }
     }
 
-    fn timed_out(at: &DomainAddress, what: &str) -> HostError {
+    /// Calls with an argument that begins with the domain and a level. Where the level has 16 bits,
+    /// its high byte is the 0 after it.
+    fn call_level<const SIZE: usize>(
+        &self,
+        number: u32,
+        level: Level,
+        what: &str,
+    ) -> Result<[u8; SIZE], HostError> {
+        let mut argument = [0; SIZE];
+        argument[..3].copy_from_slice(&[level.place.package, level.place.domain, level.number]);
+        self.call(number, level.place, what, argument)
+    }
+
+    /// Reads struct isst_core_power: get_set, socket_id, power_domain_id, enable, supported,
+    /// priority_type.
+    fn core_power(&self, at: Place) -> Result<[u8; 6], HostError> {
+        let argument = [0, at.package, at.domain, 0, 0, 0];
+        self.call(number::CORE_POWER_STATE, at, "core-power state", argument)
+    }
+
+    fn perf_levels(&self, at: Place) -> Result<PerfLevels, HostError> {
+        let mut argument = [0; 11];
+        argument[..2].copy_from_slice(&[at.package, at.domain]);
+        let [_, _, highest, version, mask, current, features, locked, enabled, turbo_freq, base_freq] =
+            self.call(number::PERF_LEVELS, at, "performance levels", argument)?;
+        let levels = Levels { version, highest, current, locked: locked != 0, enabled: enabled != 0 };
+        Ok(PerfLevels { levels, mask, features, turbo_freq, base_freq })
+    }
+
+    fn level(&self, at: &DomainAddress, number: u8) -> Result<(PerfLevels, Level), HostError> {
+        let place = self.domain(at)?;
+        let known = self.perf_levels(place)?;
+        // Compared here, because not every kernel does. The mask can have gaps, and drivers have
+        // registers for five levels.
+        if number < 5 && number <= known.levels.highest && known.mask >> number & 1 != 0 {
+            return Ok((known, Level { place, number }));
+        }
+        let what = format!("level {number} of package {} power domain {}", at.package, at.domain);
+        Err(HostError::new(Op::Isst, what, Errno::INVAL))
+    }
+
+    /// Reads isst_perf_level_data_info.
+    fn level_info(&self, level: Level) -> Result<[u8; 154], HostError> {
+        self.call_level(number::GET_PERF_LEVEL_INFO, level, "level's numbers")
+    }
+
+    /// Reads isst_perf_level_cpu_mask: cores as bits by the power unit's numbers.
+    fn core_mask(&self, number: u32, level: Level, what: &str) -> Result<u64, HostError> {
+        let mut argument = [0; 24];
+        // The last byte asks for the power unit's core numbers; the driver knows no others.
+        argument[..4].copy_from_slice(&[level.place.package, level.place.domain, level.number, 1]);
+        Ok(wire::u64_at(&self.call(number, level.place, what, argument)?, 8))
+    }
+
+    /// Reads the class of a core, or writes it.
+    fn association(&self, at: &DomainAddress, core: u16, write: Option<u8>) -> Result<u8, HostError> {
+        let place = self.domain(at)?;
+        if core > 63 {
+            return Err(bad_argument(format_args!("core {core} of power domain {}", at.domain)));
+        }
+        // struct isst_if_clos_assoc_cmds with one element: with several, the driver stops at the
+        // first that fails without saying which. It identifies cores only by the power unit's
+        // numbers, which the third field selects.
+        let mut argument =
+            [1, 0, u8::from(write.is_some()), 0, 1, 0, place.package, place.domain, 0, 0, 0, 0];
+        wire::put(&mut argument, 8, &core.to_le_bytes());
+        argument[10] = write.unwrap_or(0);
+        Ok(self.call(number::CLOS_ASSOC, place, "class of a core", argument)?[10])
+    }
+
+    /// Waits until the firmware has followed a switch, which drivers do not.
+    fn follow(
+        &self,
+        at: &DomainAddress,
+        what: &str,
+        done: impl Fn() -> Result<bool, HostError>,
+    ) -> Result<(), HostError> {
+        for _ in 0..FOLLOW_TRIES {
+            self.host.sleep(FOLLOW_PAUSE);
+            if done()? {
+                return Ok(());
+            }
+        }
         let what =
             format!("{what} of package {} power domain {} (firmware did not follow)", at.package, at.domain);
-        HostError::new(Op::Isst, what, Errno::TIMEDOUT)
+        Err(HostError::new(Op::Isst, what, Errno::TIMEDOUT))
     }
 }
 
-fn mhz<const N: usize>(values: [u16; N]) -> [MegaHertz; N] {
-    values.map(|value| MegaHertz(value.into()))
+/// Refuses a class that does not exist: the driver answers ENOTTY to everything, so the error in an
+/// argument is described here.
+fn check_class(class: u8) -> Result<(), HostError> {
+    if class < CLOSES { Ok(()) } else { Err(bad_argument(format_args!("class of service {class}"))) }
+}
+
+/// The frequencies in MHz of 16-bit fields at `offsets`.
+fn mhz_at<const N: usize>(argument: &[u8], offsets: [usize; N]) -> [MegaHertz; N] {
+    offsets.map(|offset| MegaHertz(wire::u16_at(argument, offset).into()))
+}
+
+/// The first `buckets` of eight counts from `offset` on.
+fn counts_at(argument: &[u8], offset: usize, buckets: u16) -> [u32; 8] {
+    std::array::from_fn(|bucket| {
+        if bucket < buckets.into() { wire::u16_at(argument, offset + 2 * bucket).into() } else { 0 }
+    })
+}
+
+/// The first `buckets` of the first `levels` rows of frequencies from `offset` on. The driver states
+/// how many it filled; the arrays of the structures end at these bounds in any case.
+fn limits_at(argument: &[u8], offset: usize, levels: u16, buckets: u16) -> TurboLimits {
+    std::array::from_fn(|level| {
+        let buckets = if level < levels.into() { buckets } else { 0 };
+        counts_at(argument, offset + 16 * level, buckets).map(MegaHertz)
+    })
 }
 
 impl Access for Tpmi<'_> {
@@ -86,12 +251,13 @@ impl Access for Tpmi<'_> {
     }
 
     fn domains(&self, package: u8) -> Vec<u8> {
-        self.all(package).unwrap_or_default().into_iter().map(Domain::id).collect()
+        let usable = self.usable(package).unwrap_or(0);
+        (0..16).filter(|domain| usable >> domain & 1 != 0).collect()
     }
 
     fn pm_config(&self, at: &DomainAddress) -> Result<PmConfig, HostError> {
-        let state = tpmi::CorePower::read(self.host, self.domain(at)?)?;
-        Ok(PmConfig { supported: state.supported, enabled: state.enabled })
+        let state = self.core_power(self.domain(at)?)?;
+        Ok(PmConfig { supported: state[4] != 0, enabled: state[3] & 1 != 0 })
     }
 
     // One switch: `set_qos` writes it together with the priority (isst_if_core_power_state).
@@ -100,151 +266,158 @@ impl Access for Tpmi<'_> {
     }
 
     fn qos(&self, at: &DomainAddress) -> Result<Qos, HostError> {
-        let state = tpmi::CorePower::read(self.host, self.domain(at)?)?;
-        Ok(Qos { enabled: state.enabled, ordered: state.ordered })
+        let state = self.core_power(self.domain(at)?)?;
+        Ok(Qos { enabled: state[3] & 1 != 0, ordered: state[5] & 1 != 0 })
     }
 
     fn set_qos(&self, at: &DomainAddress, qos: Qos) -> Result<(), HostError> {
-        let domain = self.domain(at)?;
-        tpmi::CorePower::write(self.host, domain, qos.enabled, qos.ordered)?;
-        for _ in 0..FOLLOW_TRIES {
-            self.host.sleep(FOLLOW_PAUSE);
-            // The driver reads the status register, which firmware updates after the control
-            // register was written.
-            if tpmi::CorePower::read(self.host, domain)?.enabled == qos.enabled {
-                return Ok(());
-            }
-        }
-        Err(Tpmi::timed_out(at, "core-power state"))
+        let place = self.domain(at)?;
+        let argument = [1, place.package, place.domain, u8::from(qos.enabled), 0, u8::from(qos.ordered)];
+        self.call(number::CORE_POWER_STATE, place, "core-power state", argument)?;
+        // The driver reads the status register, which firmware updates after the control register
+        // was written.
+        self.follow(at, "core-power state", || Ok(self.qos(at)?.enabled == qos.enabled))
     }
 
     fn levels(&self, at: &DomainAddress) -> Result<Levels, HostError> {
-        let levels = PerfLevels::read(self.host, self.domain(at)?)?;
-        Ok(Levels {
-            version: levels.revision,
-            highest: levels.highest,
-            current: levels.current,
-            locked: levels.locked,
-            enabled: levels.enabled,
-        })
+        Ok(self.perf_levels(self.domain(at)?)?.levels)
     }
 
     fn features(&self, at: &DomainAddress, level: u8) -> Result<Features, HostError> {
-        let (_, levels, level) = self.level(at, level)?;
+        let (known, level) = self.level(at, level)?;
         // Version 2 has one flag for all levels, version 3 a bit for each.
-        let has = |mask: u8| if self.api > 2 { mask >> level.number() & 1 != 0 } else { mask != 0 };
+        let has = |mask: u8| if self.api > 2 { mask >> level.number & 1 != 0 } else { mask != 0 };
         Ok(Features {
-            base_freq: has(levels.base_freq_support),
-            turbo_freq: has(levels.turbo_freq_support),
-            base_freq_on: levels.base_freq_on,
-            turbo_freq_on: levels.turbo_freq_on,
+            base_freq: has(known.base_freq),
+            turbo_freq: has(known.turbo_freq),
+            base_freq_on: known.features & 1 != 0,
+            turbo_freq_on: known.features & 2 != 0,
         })
     }
 
     fn set_features(&self, at: &DomainAddress, base_freq: bool, turbo_freq: bool) -> Result<(), HostError> {
-        let domain = self.domain(at)?;
-        tpmi::set_features(self.host, domain, base_freq, turbo_freq)?;
+        let place = self.domain(at)?;
+        let features = u8::from(base_freq) | u8::from(turbo_freq) << 1;
+        let argument = [place.package, place.domain, features];
+        self.call(number::PERF_SET_FEATURE, place, "base-freq and turbo-freq", argument)?;
         // isst_if_set_perf_feature writes the control register and does not look at the status.
-        for _ in 0..FOLLOW_TRIES {
-            self.host.sleep(FOLLOW_PAUSE);
-            let levels = PerfLevels::read(self.host, domain)?;
-            if (levels.base_freq_on, levels.turbo_freq_on) == (base_freq, turbo_freq) {
-                return Ok(());
-            }
-        }
-        Err(Tpmi::timed_out(at, "base-freq and turbo-freq"))
+        self.follow(at, "base-freq and turbo-freq", || Ok(self.perf_levels(place)?.features & 3 == features))
     }
 
     fn set_level(&self, at: &DomainAddress, level: u8) -> Result<(), HostError> {
-        let (domain, _, level) = self.level(at, level)?;
-        // No wait here: the driver waits for firmware itself (isst_if_set_perf_level,
-        // SST_PP_LEVEL_CHANGE_RETRY_COUNT).
-        tpmi::set_level(self.host, domain, level)
+        let (_, level) = self.level(at, level)?;
+        // No wait here: the driver waits for firmware itself, up to 20 ms, and switches SST-BF and
+        // SST-TF off (isst_if_set_perf_level, SST_PP_LEVEL_CHANGE_RETRY_COUNT).
+        self.call_level::<3>(number::PERF_SET_LEVEL, level, "performance level").map(|_| ())
     }
 
     fn level_data(&self, at: &DomainAddress, level: u8) -> Result<LevelData, HostError> {
-        let (domain, _, level) = self.level(at, level)?;
-        let data = tpmi::LevelData::read(self.host, domain, level)?;
-        // Kernels before the second fabric have no such call; not given is 0 in this form.
-        let second = tpmi::second_fabric(self.host, domain, level)?.unwrap_or_default();
-        Ok(LevelData {
-            tdp_ratio: data.tdp_ratio.into(),
-            tdp_w: data.tdp_w.into(),
-            tjunction_c: data.tjunction_c.into(),
-            base: mhz(data.base_mhz),
-            uncore: mhz(data.fabric_mhz),
-            second_uncore: mhz(second),
-            memory: MegaHertz(data.memory_mhz.into()),
-            cooling: data.cooling_type.into(),
-        })
+        let (_, level) = self.level(at, level)?;
+        let info = self.level_info(level)?;
+        let [tdp_ratio, tdp_w, tjunction_c, cooling] =
+            [4, 14, 16, 20].map(|offset| u32::from(wire::u16_at(&info, offset)));
+        // isst_perf_level_fabric_info: three arrays of eight from byte 6 on, by mesh; the second
+        // mesh is the second of each. Kernels before 7.x have no such call, and not given is 0.
+        let second_uncore =
+            match self.call_level::<54>(number::GET_PERF_LEVEL_FABRIC_INFO, level, "mesh frequencies") {
+                Ok(answer) => mhz_at(&answer, [8, 24, 40]),
+                Err(error) if error.errno == Errno::NOTTY => [MegaHertz(0); 3],
+                Err(error) => return Err(error),
+            };
+        let [memory] = mhz_at(&info, [18]);
+        let (base, uncore) = (mhz_at(&info, [6, 8, 10, 12]), fabric(&info));
+        Ok(LevelData { tdp_ratio, tdp_w, tjunction_c, base, uncore, second_uncore, memory, cooling })
     }
 
     fn uncore(&self, at: &DomainAddress, level: u8) -> Result<[MegaHertz; 3], HostError> {
-        let (domain, _, level) = self.level(at, level)?;
-        Ok(mhz(tpmi::LevelData::read(self.host, domain, level)?.fabric_mhz))
+        Ok(fabric(&self.level_info(self.level(at, level)?.1)?))
     }
 
     fn level_cores(&self, at: &DomainAddress, level: u8) -> Result<u64, HostError> {
-        let (domain, _, level) = self.level(at, level)?;
-        tpmi::level_cores(self.host, domain, level)
+        let (_, level) = self.level(at, level)?;
+        self.core_mask(number::GET_PERF_LEVEL_CPU_MASK, level, "cores of a level")
     }
 
     fn turbo_limits(&self, at: &DomainAddress, level: u8) -> Result<TurboLimits, HostError> {
-        let (domain, _, level) = self.level(at, level)?;
-        Ok(tpmi::LevelData::read(self.host, domain, level)?.trl_mhz.map(mhz))
+        let info = self.level_info(self.level(at, level)?.1)?;
+        Ok(limits_at(&info, 58, wire::u16_at(&info, 40), wire::u16_at(&info, 38)))
     }
 
     fn bucket_cores(&self, at: &DomainAddress, level: u8) -> Result<[u32; 8], HostError> {
-        let (domain, _, level) = self.level(at, level)?;
-        Ok(tpmi::LevelData::read(self.host, domain, level)?.bucket_cores.map(u32::from))
+        let info = self.level_info(self.level(at, level)?.1)?;
+        Ok(counts_at(&info, 42, wire::u16_at(&info, 38)))
     }
 
     fn base_freq(&self, at: &DomainAddress, level: u8) -> Result<BaseFreq, HostError> {
-        let (domain, _, level) = self.level(at, level)?;
-        let base = tpmi::BaseFreq::read(self.host, domain, level)?;
+        let (_, level) = self.level(at, level)?;
+        // struct isst_base_freq_info.
+        let info: [u8; 12] = self.call_level(number::GET_BASE_FREQ_INFO, level, "base-freq")?;
+        let [high, low] = mhz_at(&info, [4, 6]);
         Ok(BaseFreq {
-            high: MegaHertz(base.high_mhz.into()),
-            low: MegaHertz(base.low_mhz.into()),
-            cores: tpmi::base_freq_cores(self.host, domain, level)?,
-            tjunction_c: base.tjunction_c.into(),
-            tdp_w: base.tdp_w.into(),
+            high,
+            low,
+            cores: self.core_mask(number::GET_BASE_FREQ_CPU_MASK, level, "base-freq's cores")?,
+            tjunction_c: wire::u16_at(&info, 8).into(),
+            tdp_w: wire::u16_at(&info, 10).into(),
         })
     }
 
     fn turbo_freq(&self, at: &DomainAddress, level: u8) -> Result<TurboFreq, HostError> {
-        let (domain, _, level) = self.level(at, level)?;
-        let turbo = tpmi::TurboFreq::read(self.host, domain, level)?;
+        let (_, level) = self.level(at, level)?;
+        // struct isst_turbo_freq_info.
+        let info: [u8; 134] = self.call_level(number::GET_TURBO_FREQ_INFO, level, "turbo-freq")?;
+        let [clips, buckets, levels] = [4, 6, 8].map(|offset| wire::u16_at(&info, offset));
+        let mut clip = mhz_at(&info, [10, 12, 14, 16, 18, 20]);
+        clip.iter_mut().skip(clips.into()).for_each(|clip| *clip = MegaHertz(0));
         Ok(TurboFreq {
-            clip: mhz(turbo.clip_mhz),
-            bucket_cores: turbo.bucket_cores.map(u32::from),
-            limits: turbo.trl_mhz.map(mhz),
+            clip,
+            bucket_cores: counts_at(&info, 22, buckets),
+            limits: limits_at(&info, 38, levels, buckets),
         })
     }
 
     fn clos(&self, at: &DomainAddress, class: u8) -> Result<Clos, HostError> {
-        let clos = tpmi::Clos::read(self.host, self.domain(at)?, class)?;
-        Ok(Clos {
-            min: MegaHertz(clos.min_mhz.into()),
-            max: MegaHertz(clos.max_mhz.into()),
-            weight: clos.priority,
-            // The registers of TPMI have no energy preference.
-            ..Clos::default()
-        })
+        let place = self.domain(at)?;
+        check_class(class)?;
+        // struct isst_clos_param; the frequencies are at 4 and 6, the priority at 8.
+        let argument = [0, place.package, place.domain, class, 0, 0, 0, 0, 0, 0];
+        let answer = self.call(number::CLOS_PARAM, place, "class of service", argument)?;
+        let [min, max] = mhz_at(&answer, [4, 6]);
+        // The registers of TPMI have no energy preference.
+        Ok(Clos { min, max, weight: answer[8], ..Clos::default() })
     }
 
     fn set_clos(&self, at: &DomainAddress, class: u8, clos: &Clos) -> Result<(), HostError> {
-        // Saturated: cut to 16 bits it would be another frequency, and a valid one.
-        let register = |frequency: MegaHertz| u16::try_from(frequency.0).unwrap_or(u16::MAX);
-        let words =
-            tpmi::Clos { min_mhz: register(clos.min), max_mhz: register(clos.max), priority: clos.weight };
-        words.write(self.host, self.domain(at)?, class)
+        let place = self.domain(at)?;
+        check_class(class)?;
+        let (min, max, priority) = (clos.min.0, clos.max.0, clos.weight);
+        // The registers hold eight bits of whole hundreds of MHz; the driver drops the rest.
+        if min / 100 > 0xff || max / 100 > 0xff || priority > 15 {
+            return Err(bad_argument(format_args!(
+                "class of service {class} with {min} to {max} MHz and priority {priority}"
+            )));
+        }
+        let mut argument = [1, place.package, place.domain, class, 0, 0, 0, 0, priority, 0];
+        wire::put(&mut argument, 4, &(min as u16).to_le_bytes());
+        wire::put(&mut argument, 6, &(max as u16).to_le_bytes());
+        self.call(number::CLOS_PARAM, place, "class of service", argument).map(|_| ())
     }
 
     fn class_of(&self, at: &DomainAddress, core: u16) -> Result<u8, HostError> {
-        tpmi::class_of(self.host, self.domain(at)?, core)
+        self.association(at, core, None)
     }
 
     fn associate(&self, at: &DomainAddress, core: u16, class: u8) -> Result<(), HostError> {
-        tpmi::associate(self.host, self.domain(at)?, core, class)
+        check_class(class)?;
+        self.association(at, core, Some(class)).map(|_| ())
     }
 }
+
+/// The mesh's frequencies of a level: highest, base, lowest. At 34 is Pn, which the driver does not
+/// fill.
+fn fabric(info: &[u8; 154]) -> [MegaHertz; 3] {
+    mhz_at(info, [30, 32, 36])
+}
+
+#[cfg(test)]
+mod tests;
