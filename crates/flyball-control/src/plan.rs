@@ -106,43 +106,22 @@ impl Plan {
 }
 
 /// Why there is no plan. Nothing was written.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PlanError {
     /// Settings that are refused.
+    #[error("{}", list(.0, "\n"))]
     Refused(Vec<Refusal>),
     /// Settings for things that this machine lacks.
+    #[error("{}", list(.0, "\n"))]
     NotHere(Vec<Absence>),
     /// The machine cannot be read.
-    Read(ReadError),
+    #[error(transparent)]
+    Read(#[from] ReadError),
 }
 
-impl fmt::Display for PlanError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PlanError::Refused(refusals) => write_list(f, refusals, "\n"),
-            PlanError::NotHere(absences) => write_list(f, absences, "\n"),
-            PlanError::Read(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for PlanError {}
-
-impl From<ReadError> for PlanError {
-    fn from(error: ReadError) -> PlanError {
-        PlanError::Read(error)
-    }
-}
-
-/// Writes `items` with `separator` between them.
-fn write_list<T: fmt::Display>(f: &mut fmt::Formatter<'_>, items: &[T], separator: &str) -> fmt::Result {
-    for (index, item) in items.iter().enumerate() {
-        if index > 0 {
-            f.write_str(separator)?;
-        }
-        write!(f, "{item}")?;
-    }
-    Ok(())
+/// `items` with `separator` between them.
+fn list<T: fmt::Display>(items: &[T], separator: &str) -> String {
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(separator)
 }
 
 /// A setting at one place.

@@ -212,18 +212,29 @@ pub struct Evidence {
 }
 
 /// The reason why a knob is absent.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, derive_more::Display,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Why {
     /// The kernel does not present the file: the driver or the hardware lacks the feature.
+    #[display("no {_0}")]
     NoFile(String),
     /// No cpufreq driver is loaded, as on nearly every virtual machine.
+    #[display("no cpufreq driver")]
     NoCpufreq,
     /// The CPU, or every CPU of the policy, is offline.
+    #[display("offline")]
     Offline,
     /// The driver is registered but switched off (`EAGAIN`).
+    #[display("the driver is off ({_0} answers EAGAIN)")]
     DriverOff(String),
     /// The register cannot be read: no msr driver, or the CPU does not have it.
+    #[display(
+        "{}MSR {register:#x}{}",
+        if *no_driver { "only in " } else { "" },
+        if *no_driver { ", and there is no msr driver (modprobe msr)" } else { " is not there" }
+    )]
     NoRegister {
         /// The register's number.
         register: u32,
@@ -231,18 +242,23 @@ pub enum Why {
         no_driver: bool,
     },
     /// It exists on this vendor's processors only.
+    #[display("on {_0} processors only")]
     OtherVendor(Vendor),
     /// The register's bits mean something else on this processor, or are not documented for it.
+    #[display("MSR {register:#x} is not known to hold it on this processor")]
     OtherModel {
         /// The register's number.
         register: u32,
     },
     /// The file contains 0, which firmware leaves in a field that it does not fill in.
+    #[display("the firmware leaves it at 0 ({_0})")]
     Unset(String),
     /// The file exists, and the kernel answers that this machine cannot do it (`EOPNOTSUPP`,
     /// `ENODATA`).
+    #[display("not supported here ({_0})")]
     Unsupported(String),
     /// The kernel's own words for why it does not apply now.
+    #[display("{_0}")]
     NotNow(String),
 }
 
@@ -263,30 +279,6 @@ impl Why {
         match self {
             Why::NoFile(path) => Why::NoFile(path.replacen(&format!("/policy{policy}/"), "/policy*/", 1)),
             _ => self.clone(),
-        }
-    }
-}
-
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Why::NoFile(path) => write!(f, "no {path}"),
-            Why::NoCpufreq => f.write_str("no cpufreq driver"),
-            Why::Offline => f.write_str("offline"),
-            Why::DriverOff(path) => write!(f, "the driver is off ({path} answers EAGAIN)"),
-            Why::NoRegister { register, no_driver: true } => {
-                write!(f, "only in MSR {register:#x}, and there is no msr driver (modprobe msr)")
-            }
-            Why::NoRegister { register, no_driver: false } => {
-                write!(f, "MSR {register:#x} is not there")
-            }
-            Why::OtherVendor(vendor) => write!(f, "on {vendor} processors only"),
-            Why::OtherModel { register } => {
-                write!(f, "MSR {register:#x} is not known to hold it on this processor")
-            }
-            Why::Unset(path) => write!(f, "the firmware leaves it at 0 ({path})"),
-            Why::Unsupported(path) => write!(f, "not supported here ({path})"),
-            Why::NotNow(words) => f.write_str(words),
         }
     }
 }

@@ -5,7 +5,7 @@
 //! others offline, or into a cgroup v2 partition. The first look counts as a change, so that a
 //! service that was not running when the level changed catches up.
 
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
 use flyball_host::{CpuList, Host, HostError};
 
@@ -27,19 +27,35 @@ pub enum Exclusion {
 }
 
 /// An observation or action, for a log.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
 pub enum Event {
     /// The level of a domain changed; `from` is `None` at the first look.
+    #[display(
+        "power domain {}:{}: level {}{to}",
+        place.package,
+        place.domain,
+        from.map(|from| format!("{from} became ")).unwrap_or_default()
+    )]
     Level {
         place: DomainAddress,
         from: Option<u8>,
         to: u8,
     },
     /// CPUs were brought online.
+    #[display("online: {_0}")]
     Online(CpuList),
     /// CPUs were taken offline.
+    #[display("offline: {_0}")]
     Offline(CpuList),
     /// These CPUs are in the partition; none: the partition was removed.
+    #[display(
+        "{}",
+        if _0.is_empty() {
+            "no CPU is in a cgroup partition any more".to_owned()
+        } else {
+            format!("isolated in a cgroup partition: {_0}")
+        }
+    )]
     Isolated(CpuList),
     Refused(Refusal),
 }
@@ -54,26 +70,6 @@ pub enum Refusal {
     KeptOnline { cpu: u32 },
     #[display("{_0}")]
     Host(HostError),
-}
-
-impl fmt::Display for Event {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Event::Level { place, from: Some(from), to } => {
-                write!(f, "power domain {}:{}: level {from} became {to}", place.package, place.domain)
-            }
-            Event::Level { place, from: None, to } => {
-                write!(f, "power domain {}:{}: level {to}", place.package, place.domain)
-            }
-            Event::Online(cpus) => write!(f, "online: {cpus}"),
-            Event::Offline(cpus) => write!(f, "offline: {cpus}"),
-            Event::Isolated(cpus) if cpus.is_empty() => {
-                f.write_str("no CPU is in a cgroup partition any more")
-            }
-            Event::Isolated(cpus) => write!(f, "isolated in a cgroup partition: {cpus}"),
-            Event::Refused(refusal) => refusal.fmt(f),
-        }
-    }
 }
 
 /// The levels as they were last seen.

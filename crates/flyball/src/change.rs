@@ -9,7 +9,7 @@ use flyball_control::{
     owners::neighbours,
     plan::{Change, Plan, PlanError},
     write::{
-        journal::{JournalError, Purpose},
+        journal::Purpose,
         restore::Restoration,
         state::{LockError, StateDir},
         transaction::{Applied, AppliedChange, ApplyError, Outcome, Transaction, TransactionError},
@@ -342,12 +342,6 @@ impl From<&TransactionError> for Exit {
             TransactionError::Unrecorded { .. } => Exit::HalfDone,
             _ => Exit::Failed,
         }
-    }
-}
-
-impl From<JournalError> for Failure {
-    fn from(error: JournalError) -> Failure {
-        Failure::failed(error)
     }
 }
 

@@ -1,10 +1,10 @@
 //! Exit codes, and the failures that lead to them. The table here is what help and the manual
 //! print.
 
-use std::{error::Error, fmt, process::ExitCode};
+use std::{error::Error, process::ExitCode};
 
 use flyball_compare::{NotTraceable, PinError, UserKnobsError, arms::ArmsError, workloads::PrepareError};
-use flyball_control::ReadError;
+use flyball_control::{ReadError, write::journal::JournalError};
 use flyball_host::HostError;
 use flyball_measure::{RecordError, RefusedArm, SettingsError};
 use flyball_simhost::SimError;
@@ -130,22 +130,12 @@ impl Failure {
 }
 
 /// A cause with another message.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
 struct Reworded {
     message: String,
+    #[source]
     cause: Cause,
-}
-
-impl fmt::Display for Reworded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl Error for Reworded {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&*self.cause)
-    }
 }
 
 /// Derives a failure from an error that has an exit code.
@@ -252,7 +242,7 @@ macro_rules! failures_of {
 
 failures_of!(Usage: UserKnobsError, GoalError);
 failures_of!(NotHere: NotTraceable);
-failures_of!(Failed: NoProfile);
+failures_of!(Failed: NoProfile, JournalError);
 
 failures!(PresetError, SpaceError, PrepareError);
 
@@ -314,7 +304,7 @@ mod tests {
         let failure = Failure::usage(number.clone()).reworded(|message| format!("seed 'x': {message}"));
         assert_eq!(failure.to_string(), format!("seed 'x': {number}"));
         assert_eq!(failure.find::<std::num::ParseIntError>(), Some(&number));
-        assert!(failure.find::<fmt::Error>().is_none());
+        assert!(failure.find::<std::fmt::Error>().is_none());
     }
 
     #[test]

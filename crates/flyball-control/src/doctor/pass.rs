@@ -5,16 +5,18 @@
 //! other about a machine that changed between them. What must be seen to change (throttle counters)
 //! is read again on purpose with [`Pass::read_again`].
 
-use std::{cell::RefCell, collections::BTreeMap, fmt, time::Duration};
+use std::{cell::RefCell, collections::BTreeMap, time::Duration};
 
 use flyball_host::{Errno, Host, HostError, Kind};
 
 /// Why something could not be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
 pub enum Unseen {
     /// The recording lacks it, but the machine may have had it.
+    #[display("{_0} was not recorded")]
     NotRecorded(String),
     /// The machine does not have it.
+    #[display("{what} is not there{}{remedy}", if remedy.is_empty() { "" } else { ": " })]
     NotThere {
         /// A path, or a description.
         what: String,
@@ -22,34 +24,20 @@ pub enum Unseen {
         remedy: &'static str,
     },
     /// The msr driver is not loaded.
+    #[display("MSR {_0:#x} cannot be read without the msr driver: modprobe msr")]
     NoMsrDriver(u32),
     /// Only root may read the register.
+    #[display("MSR {_0:#x} needs root, and a kernel that is not locked down")]
     RegisterNeedsRoot(u32),
     /// The processor does not have the register.
+    #[display("this processor has no MSR {_0:#x}")]
     NoRegister(u32),
     /// Any other error from the kernel.
+    #[display("{_0}")]
     Failed(HostError),
     /// A value that makes no sense, or too few readable values.
+    #[display("{_0}")]
     Other(String),
-}
-
-impl fmt::Display for Unseen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Unseen::NotRecorded(what) => write!(f, "{what} was not recorded"),
-            Unseen::NotThere { what, remedy: "" } => write!(f, "{what} is not there"),
-            Unseen::NotThere { what, remedy } => write!(f, "{what} is not there: {remedy}"),
-            Unseen::NoMsrDriver(register) => {
-                write!(f, "MSR {register:#x} cannot be read without the msr driver: modprobe msr")
-            }
-            Unseen::RegisterNeedsRoot(register) => {
-                write!(f, "MSR {register:#x} needs root, and a kernel that is not locked down")
-            }
-            Unseen::NoRegister(register) => write!(f, "this processor has no MSR {register:#x}"),
-            Unseen::Failed(error) => error.fmt(f),
-            Unseen::Other(words) => f.write_str(words),
-        }
-    }
 }
 
 impl From<String> for Unseen {

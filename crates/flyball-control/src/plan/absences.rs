@@ -44,9 +44,10 @@ impl Absence {
 }
 
 /// A way to get a knob, or the one to use instead.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
 pub enum Remedy {
     /// Another driver, selected with a kernel parameter, has it.
+    #[display("{driver} does not have it, but {other} does: boot {parameter}")]
     Boot {
         /// The driver that does not have it.
         driver: &'static str,
@@ -56,53 +57,34 @@ pub enum Remedy {
         parameter: &'static str,
     },
     /// No mode and no other driver is known to have it.
+    #[display("{_0} does not have it")]
     DriverHasNone(String),
     /// The driver has no modes.
+    #[display("{_0} has no modes")]
     NoModes(String),
     /// The driver has modes; an old kernel or a recording lacks the file.
+    #[display("{_0} is a mode of its driver, but the file that changes the mode is missing")]
     ModeOf(String),
     /// `driver-mode=active` in the same command.
+    #[display("add driver-mode=active to the same command")]
     ActiveMode,
     /// `driver-mode=active` in the same command, unless hardware P-states are switched off at boot.
+    #[display(
+        "add driver-mode=active to the same command, unless the kernel was booted with intel_pstate=no_hwp"
+    )]
     ActiveModeUnlessNoHwp,
     /// Only hardware P-states have it.
+    #[display("it is part of hardware P-states (HWP), which this processor lacks or firmware hides")]
     NeedsHwp,
     /// Turbo is one switch for the whole machine.
+    #[display("turbo is one switch for the whole machine: turbo=on or turbo=off")]
     TurboOfMachine,
     /// The processor does not have this flag of turbo.
+    #[display("the processor reports none (no {_0} in /proc/cpuinfo): it has none, or firmware disables it")]
     NoTurbo(&'static str),
     /// A policy with this governor has it.
+    #[display("set governor={_0} as well")]
     Governor(&'static str),
-}
-
-impl fmt::Display for Remedy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Remedy::Boot { driver, other, parameter } => {
-                write!(f, "{driver} does not have it, but {other} does: boot {parameter}")
-            }
-            Remedy::DriverHasNone(driver) => write!(f, "{driver} does not have it"),
-            Remedy::NoModes(driver) => write!(f, "{driver} has no modes"),
-            Remedy::ModeOf(driver) => {
-                write!(f, "{driver} is a mode of its driver, but the file that changes the mode is missing")
-            }
-            Remedy::ActiveMode => f.write_str("add driver-mode=active to the same command"),
-            Remedy::ActiveModeUnlessNoHwp => f.write_str(
-                "add driver-mode=active to the same command, unless the kernel was booted with intel_pstate=no_hwp",
-            ),
-            Remedy::NeedsHwp => f.write_str(
-                "it is part of hardware P-states (HWP), which this processor lacks or firmware hides",
-            ),
-            Remedy::TurboOfMachine => {
-                f.write_str("turbo is one switch for the whole machine: turbo=on or turbo=off")
-            }
-            Remedy::NoTurbo(flag) => write!(
-                f,
-                "the processor reports none (no {flag} in /proc/cpuinfo): it has none, or firmware disables it"
-            ),
-            Remedy::Governor(name) => write!(f, "set governor={name} as well"),
-        }
-    }
 }
 
 impl fmt::Display for Absence {

@@ -5,7 +5,7 @@ use std::fmt;
 use flyball_host::{CpuList, KiloHertz};
 use serde::{Serialize, Serializer};
 
-use super::{Absence, Refusal};
+use super::{Absence, Refusal, list};
 use crate::{Evidence, Id, Place, Value, Wanted};
 
 /// A note about a plan, and what was read that it rests on.
@@ -17,55 +17,63 @@ pub struct Note {
 }
 
 /// The words of a note. `from` is the setting as the user wrote it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, derive_more::Display)]
 #[allow(missing_docs, reason = "fields are named as in the messages")]
 pub enum Remark {
     /// A place has more CPUs than were selected.
-    SpansMore {
-        from: String,
-        place: Place,
-    },
+    #[display("{from}: {place} has CPUs {}, so it is set for all of them", place.cpus)]
+    SpansMore { from: String, place: Place },
     /// CPUs are offline and are not changed.
-    Offline {
-        knob: Id,
-        cpus: CpuList,
-    },
+    #[display("{knob}: CPUs {} are offline and are not changed", cpus.short())]
+    Offline { knob: Id, cpus: CpuList },
     /// A governor that the kernel loads when its name is written.
-    LoadsGovernor {
-        governor: Value,
-    },
+    #[display("governor {governor} is not loaded; writing its name makes the kernel load it")]
+    LoadsGovernor { governor: Value },
     /// The driver is switched off or disabled.
-    NoDriverLeft {
-        mode: String,
-    },
+    #[display("driver-mode={mode}: no frequency driver remains; none takes over before the next boot")]
+    NoDriverLeft { mode: String },
     /// A switch of the driver's mode makes new policies.
-    DriverModeResets {
-        mode: String,
-    },
+    #[display(
+        "driver-mode={mode}: the driver recreates every policy; governors, preferences and limits that are \
+         not set here get its defaults, and the rest is planned again after the switch ('flyball restore' \
+         undoes all of it)"
+    )]
+    DriverModeResets { mode: String },
     /// A switch of the driver's mode removes policies that cannot be read because their CPUs are
     /// offline.
-    DriverModeLoses {
-        mode: String,
-        cpus: CpuList,
-    },
+    #[display(
+        "driver-mode={mode}: CPUs {cpus} are offline; the driver removes their policies and the settings \
+         in them. These settings cannot be read now, so 'flyball restore' cannot restore them; bring the \
+         CPUs online first ('flyball set online=on')"
+    )]
+    DriverModeLoses { mode: String, cpus: CpuList },
     /// Governor performance forces the preference.
+    #[display(
+        "governor=performance: the driver forces epp to performance while it is the governor, and pins the \
+         minimum to the maximum; 'flyball restore' restores the present epp"
+    )]
     PerformanceForcesPreference,
     /// A maximum below the present minimum.
-    MaximumBelowMinimum {
-        from: String,
-        low: Id,
-    },
+    #[display("{from}: below the present {low}; until that is lowered, the kernel uses it for both")]
+    MaximumBelowMinimum { from: String, low: Id },
+    #[display(
+        "turbo=off: max-freq falls to the base (nominal) frequency, and so does hw-max-freq, with \
+         intel_pstate since kernel 6.12"
+    )]
     TurboOffLowersLimits,
     /// A maximum that is cut because the same intent switches turbo off.
-    AboveTurboOff {
-        from: String,
-        cap: KiloHertz,
-    },
+    #[display("{from}: with turbo off it is {cap}; the limit is not kept, so set it again after turbo=on")]
+    AboveTurboOff { from: String, cap: KiloHertz },
     /// A maximum that does not bound boost, because the driver boosts above its table.
-    BoostGoesAbove {
-        from: String,
-    },
+    #[display(
+        "{from}: turbo is on, and this driver's boost goes above that frequency; add turbo=off to bound it"
+    )]
+    BoostGoesAbove { from: String },
     /// A share of the highest frequency that is below the base frequency.
+    #[display(
+        "{from}: at most {limit}, which is below the base frequency of {base}{}",
+        boosts_from.map(next_entry).unwrap_or_default()
+    )]
     ShareBelowBase {
         from: String,
         limit: KiloHertz,
@@ -74,83 +82,77 @@ pub enum Remark {
         boosts_from: Option<KiloHertz>,
     },
     /// CPUs with different base frequencies.
-    SeveralBases {
-        from: String,
-        bases: Vec<KiloHertz>,
-    },
+    #[display(
+        "{from}: not one frequency, because the CPUs have different base frequencies: {}",
+        list(bases, ", ")
+    )]
+    SeveralBases { from: String, bases: Vec<KiloHertz> },
     /// The firmware's limit is below what is wanted.
-    FirmwareLimits {
-        from: String,
-        limit: Value,
-    },
+    #[display(
+        "{from}: the firmware allows {limit} at most, whatever is set; once its limit is gone, set this \
+         again"
+    )]
+    FirmwareLimits { from: String, limit: Value },
     /// A percentage of intel_pstate is narrower than what is wanted.
-    PercentageLimits {
-        from: String,
-        percentage: Id,
-        limit: Value,
-    },
+    #[display("{from}: the kernel keeps {limit}, because {percentage} counts as well")]
+    PercentageLimits { from: String, percentage: Id, limit: Value },
     /// SMT siblings with a higher maximum.
-    SiblingsAskForMore {
-        from: String,
-        siblings: CpuList,
-    },
+    #[display(
+        "{from}: CPUs {} share cores with these CPUs and may ask for more; a core runs at the highest \
+         request of its threads, so set them as well",
+        siblings.short()
+    )]
+    SiblingsAskForMore { from: String, siblings: CpuList },
     /// Turbo that the firmware has switched off in some packages.
-    TurboOffInFirmware {
-        from: String,
-        packages: Vec<u32>,
-    },
+    #[display(
+        "{from}: the firmware has turbo off, so cores stay at the base frequency on package {}",
+        list(packages, ", ")
+    )]
+    TurboOffInFirmware { from: String, packages: Vec<u32> },
     /// The processor has both hints.
-    BothHints {
-        from: String,
-    },
+    #[display(
+        "{from}: this processor also has epp, which steers the cores' frequency; epb still affects package \
+         power decisions, so set both to the same"
+    )]
+    BothHints { from: String },
     /// A latency limit that every idle state keeps anyway.
-    NoSlowerState {
-        from: String,
-    },
+    #[display("{from}: no idle state here takes longer to wake from, so it changes nothing")]
+    NoSlowerState { from: String },
     /// The cost of a level or a feature of Speed Select.
-    Cost {
-        from: String,
-        place: Place,
-        cost: String,
-    },
+    #[display("{from} on {place}: {cost}")]
+    Cost { from: String, place: Place, cost: String },
     /// A feature that a change of level switches off.
-    FeatureGoesOff {
-        from: String,
-        feature: &'static str,
-        place: Place,
-    },
+    #[display("{from}: {feature} of {place} is on and goes off with the level; restore switches it on again")]
+    FeatureGoesOff { from: String, feature: &'static str, place: Place },
     /// CPUs outside the level that the plan leaves online.
-    CpusStayOnline {
-        from: String,
-        cpus: CpuList,
-    },
+    #[display(
+        "{from}: the level's base frequency holds only with CPUs {cpus} offline or set apart, and this \
+         plan leaves them online ('flyball sst perf-profile set-config-level' includes them with -o or \
+         --cgroup)"
+    )]
+    CpusStayOnline { from: String, cpus: CpuList },
     /// Classes of service while core-power is off.
-    ClassesNeedCorePower {
-        from: String,
-    },
+    #[display("{from}: classes of service have no effect while core-power is off; set sst-cp=on")]
+    ClassesNeedCorePower { from: String },
     /// cpufreq limits some CPUs of a power domain.
-    LimitedByCpufreq {
-        from: String,
-        place: Place,
-        cpus: u32,
-        limit: KiloHertz,
-    },
+    #[display(
+        "{from}: cpufreq limits {cpus} of the CPUs of {place} to {limit}; if a class allows more, the \
+         limit of cpufreq applies"
+    )]
+    LimitedByCpufreq { from: String, place: Place, cpus: u32, limit: KiloHertz },
     /// An optional setting that the machine cannot have.
-    LeftOut {
-        because: Obstacle,
-    },
+    #[display("left out: {because}")]
+    LeftOut { because: Obstacle },
     /// The machine accepts only a later value of a list.
-    Instead {
-        knob: Id,
-        chosen: Wanted,
-        because: Obstacle,
-    },
+    #[display("{knob}={chosen} is set, because {because}")]
+    Instead { knob: Id, chosen: Wanted, because: Obstacle },
     /// More notes of the same kinds.
+    #[display("(and {_0} more like these)")]
     More(usize),
 }
 
 /// The obstacle to a setting.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, derive_more::Display)]
 pub enum Obstacle {
     Refused(Refusal),
     Absent(Absence),
@@ -166,13 +168,8 @@ impl Obstacle {
     }
 }
 
-impl fmt::Display for Obstacle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Obstacle::Refused(refusal) => refusal.fmt(f),
-            Obstacle::Absent(absence) => absence.fmt(f),
-        }
-    }
+fn next_entry(entry: KiloHertz) -> String {
+    format!(": a limit of {entry}, the driver's next, would not keep it from boosting")
 }
 
 impl Note {
@@ -190,114 +187,6 @@ impl fmt::Display for Note {
             write!(f, "{}{evidence}", if number == 0 { " [" } else { "; " })?;
         }
         f.write_str(if self.evidence.is_empty() { "" } else { "]" })
-    }
-}
-
-impl fmt::Display for Remark {
-    #[expect(clippy::too_many_lines, reason = "one arm per remark, each with its words")]
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Remark::SpansMore { from, place } => {
-                write!(f, "{from}: {place} has CPUs {}, so it is set for all of them", place.cpus)
-            }
-            Remark::Offline { knob, cpus } => {
-                write!(f, "{knob}: CPUs {} are offline and are not changed", cpus.short())
-            }
-            Remark::LoadsGovernor { governor } => {
-                write!(f, "governor {governor} is not loaded; writing its name makes the kernel load it")
-            }
-            Remark::NoDriverLeft { mode } => write!(
-                f,
-                "driver-mode={mode}: no frequency driver remains; none takes over before the next boot"
-            ),
-            Remark::DriverModeResets { mode } => write!(
-                f,
-                "driver-mode={mode}: the driver recreates every policy; governors, preferences and limits that are not \
-                 set here get its defaults, and the rest is planned again after the switch ('flyball restore' undoes \
-                 all of it)"
-            ),
-            Remark::DriverModeLoses { mode, cpus } => write!(
-                f,
-                "driver-mode={mode}: CPUs {cpus} are offline; the driver removes their policies and the settings in them. These \
-                 settings cannot be read now, so 'flyball restore' cannot restore them; bring the CPUs online first ('flyball \
-                 set online=on')"
-            ),
-            Remark::PerformanceForcesPreference => f.write_str(
-                "governor=performance: the driver forces epp to performance while it is the governor, and pins the \
-                 minimum to the maximum; 'flyball restore' restores the present epp",
-            ),
-            Remark::MaximumBelowMinimum { from, low } => {
-                write!(f, "{from}: below the present {low}; until that is lowered, the kernel uses it for both")
-            }
-            Remark::TurboOffLowersLimits => f.write_str(
-                "turbo=off: max-freq falls to the base (nominal) frequency, and so does hw-max-freq, with intel_pstate since \
-                 kernel 6.12",
-            ),
-            Remark::AboveTurboOff { from, cap } => write!(
-                f,
-                "{from}: with turbo off it is {cap}; the limit is not kept, so set it again after turbo=on"
-            ),
-            Remark::BoostGoesAbove { from } => write!(
-                f,
-                "{from}: turbo is on, and this driver's boost goes above that frequency; add turbo=off to bound it"
-            ),
-            Remark::ShareBelowBase { from, limit, base, boosts_from } => {
-                write!(f, "{from}: at most {limit}, which is below the base frequency of {base}")?;
-                boosts_from.map_or(Ok(()), |entry| {
-                    write!(f, ": a limit of {entry}, the driver's next, would not keep it from boosting")
-                })
-            }
-            Remark::SeveralBases { from, bases } => {
-                write!(f, "{from}: not one frequency, because the CPUs have different base frequencies: ")?;
-                super::write_list(f, bases, ", ")
-            }
-            Remark::FirmwareLimits { from, limit } => write!(
-                f,
-                "{from}: the firmware allows {limit} at most, whatever is set; once its limit is gone, set this again"
-            ),
-            Remark::PercentageLimits { from, percentage, limit } => {
-                write!(f, "{from}: the kernel keeps {limit}, because {percentage} counts as well")
-            }
-            Remark::SiblingsAskForMore { from, siblings } => write!(
-                f,
-                "{from}: CPUs {} share cores with these CPUs and may ask for more; a core runs at the highest request of \
-                 its threads, so set them as well",
-                siblings.short()
-            ),
-            Remark::TurboOffInFirmware { from, packages } => {
-                write!(f, "{from}: the firmware has turbo off, so cores stay at the base frequency on package ")?;
-                super::write_list(f, packages, ", ")
-            }
-            Remark::BothHints { from } => write!(
-                f,
-                "{from}: this processor also has epp, which steers the cores' frequency; epb still affects package \
-                 power decisions, so set both to the same"
-            ),
-            Remark::NoSlowerState { from } => {
-                write!(f, "{from}: no idle state here takes longer to wake from, so it changes nothing")
-            }
-            Remark::Cost { from, place, cost } => write!(f, "{from} on {place}: {cost}"),
-            Remark::FeatureGoesOff { from, feature, place } => write!(
-                f,
-                "{from}: {feature} of {place} is on and goes off with the level; restore switches it on again"
-            ),
-            Remark::CpusStayOnline { from, cpus } => write!(
-                f,
-                "{from}: the level's base frequency holds only with CPUs {cpus} offline or set apart, and this plan \
-                 leaves them online ('flyball sst perf-profile set-config-level' includes them with -o or --cgroup)"
-            ),
-            Remark::ClassesNeedCorePower { from } => {
-                write!(f, "{from}: classes of service have no effect while core-power is off; set sst-cp=on")
-            }
-            Remark::LimitedByCpufreq { from, place, cpus, limit } => write!(
-                f,
-                "{from}: cpufreq limits {cpus} of the CPUs of {place} to {limit}; if a class allows more, the limit of \
-                 cpufreq applies"
-            ),
-            Remark::LeftOut { because } => write!(f, "left out: {because}"),
-            Remark::Instead { knob, chosen, because } => write!(f, "{knob}={chosen} is set, because {because}"),
-            Remark::More(count) => write!(f, "(and {count} more like these)"),
-        }
     }
 }
 

@@ -290,9 +290,13 @@ impl Lock {
 }
 
 /// The reason why the lock cannot be taken.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another flyball has it.
+    #[error("another flyball is changing this machine: {}", match holder {
+        Some(holder) => format!("{holder}; wait until it ends"),
+        None => format!("see who has {} open", path.display()),
+    })]
     Held {
         /// The lock's file.
         path: PathBuf,
@@ -300,44 +304,19 @@ pub enum LockError {
         holder: Option<Holder>,
     },
     /// The state directory cannot be used.
+    #[error("cannot use {}: {error}; {}", path.display(), match error.kind() {
+        io::ErrorKind::PermissionDenied => "settings of the machine are root's: run it with sudo",
+        // The journal that restore needs is in this directory: another would not help.
+        io::ErrorKind::ReadOnlyFilesystem =>
+            "make its file system writable (mount -o remount,rw), because the saved settings are kept there",
+        _ => "give another directory with --state-dir or FLYBALL_STATE",
+    })]
     Io {
         /// Path that could not be created or opened.
         path: PathBuf,
         error: io::Error,
     },
 }
-
-impl fmt::Display for LockError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LockError::Held { holder: Some(holder), .. } => {
-                write!(f, "another flyball is changing this machine: {holder}; wait until it ends")
-            }
-            LockError::Held { path, holder: None } => {
-                write!(f, "another flyball is changing this machine: see who has {} open", path.display())
-            }
-            LockError::Io { path, error } if error.kind() == io::ErrorKind::PermissionDenied => write!(
-                f,
-                "cannot use {}: {error}; settings of the machine are root's: run it with sudo",
-                path.display()
-            ),
-            // The journal that restore needs is in this directory: another would not help.
-            LockError::Io { path, error } if error.kind() == io::ErrorKind::ReadOnlyFilesystem => write!(
-                f,
-                "cannot use {}: {error}; make its file system writable (mount -o remount,rw), because the saved settings \
-                 are kept there",
-                path.display()
-            ),
-            LockError::Io { path, error } => write!(
-                f,
-                "cannot use {}: {error}; give another directory with --state-dir or FLYBALL_STATE",
-                path.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for LockError {}
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,6 @@
 
 use std::{
     ffi::OsString,
-    fmt,
     fs::{self, File},
     io::{self, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
@@ -36,59 +35,30 @@ pub struct Kept {
 }
 
 /// Why a recording cannot begin or go on.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    Io {
-        path: PathBuf,
-        cause: io::Error,
-    },
+    #[error("cannot record to {}: {}", path.display(), described(cause))]
+    Io { path: PathBuf, cause: io::Error },
     /// The file is there and is not a recording, or a damaged one.
-    File {
-        path: PathBuf,
-        cause: FileError,
-    },
+    #[error("cannot record to {}: {cause}; give another name", path.display())]
+    File { path: PathBuf, cause: FileError },
     /// The file is a recording of another machine.
-    OtherMachine {
-        path: PathBuf,
-        name: String,
-    },
+    #[error("{} is a recording of another machine ({name}); give another name", path.display())]
+    OtherMachine { path: PathBuf, name: String },
     /// Another process records to it.
+    #[error("another process records to {}", .0.display())]
     Busy(PathBuf),
     /// The day's file alone has as many bytes as all may have.
-    Full {
-        path: PathBuf,
-        bytes: u64,
-    },
+    #[error("{} has reached {bytes} bytes; the recording ends with its last chunk", path.display())]
+    Full { path: PathBuf, bytes: u64 },
 }
 
-impl fmt::Display for RecordError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RecordError::Io { path, cause } if cause.raw_os_error().is_some() => {
-                let errno = Errno::from(cause);
-                write!(f, "cannot record to {}: {} ({errno})", path.display(), errno.describe())
-            }
-            RecordError::Io { path, cause } => write!(f, "cannot record to {}: {cause}", path.display()),
-            RecordError::File { path, cause } => {
-                write!(f, "cannot record to {}: {cause}; give another name", path.display())
-            }
-            RecordError::OtherMachine { path, name } => {
-                let path = path.display();
-                write!(f, "{path} is a recording of another machine ({name}); give another name")
-            }
-            RecordError::Busy(path) => write!(f, "another process records to {}", path.display()),
-            RecordError::Full { path, bytes } => {
-                write!(
-                    f,
-                    "{} has reached {bytes} bytes; the recording ends with its last chunk",
-                    path.display()
-                )
-            }
-        }
+fn described(cause: &io::Error) -> String {
+    match cause.raw_os_error().map(|_| Errno::from(cause)) {
+        Some(errno) => format!("{} ({errno})", errno.describe()),
+        None => cause.to_string(),
     }
 }
-
-impl std::error::Error for RecordError {}
 
 /// The files of a recording, oldest first and the day's own last.
 ///

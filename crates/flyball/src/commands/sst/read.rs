@@ -162,7 +162,7 @@ impl<T> OfDomain<T> {
 }
 
 /// A value of `perf-profile get-...`.
-#[derive(Clone, JsonSchema, Serialize)]
+#[derive(Clone, JsonSchema, Serialize, derive_more::Display)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Single {
     /// Whether firmware has locked the level: `locked` or `unlocked`.
@@ -175,18 +175,6 @@ pub(crate) enum Single {
     Enabled(bool),
     /// The current level.
     CurrentLevel(u8),
-}
-
-impl std::fmt::Display for Single {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Single::LockStatus(word) => f.write_str(word),
-            Single::HighestLevel(number) | Single::Version(number) | Single::CurrentLevel(number) => {
-                number.fmt(f)
-            }
-            Single::Enabled(on) => on.fmt(f),
-        }
-    }
 }
 
 /// One value per domain.
