@@ -21,7 +21,7 @@ use flyball_control::{
         transaction::{Applied, Held, Transaction},
     },
 };
-use flyball_host::{CommandKnob, CpuInfo, CpuList, Host, topology::scaling_driver};
+use flyball_host::{CommandKnob, CpuInfo, CpuList, Host, online_cpus, topology::scaling_driver};
 use flyball_measure::{
     Arm, ArmSetting, Manifest, Meaning, RefusedArm, Settings, SettingsError, SettingsSnapshot,
 };
@@ -230,10 +230,6 @@ fn notes(applied: &Applied) -> Vec<String> {
     notes
 }
 
-fn online(host: &dyn Host) -> Option<CpuList> {
-    host.read("/sys/devices/system/cpu/online").ok()?.parse().ok()
-}
-
 fn list(cpus: Option<&CpuList>) -> String {
     cpus.map_or_else(|| "unknown".to_owned(), ToString::to_string)
 }
@@ -248,7 +244,7 @@ impl Settings for HeldArms<'_> {
         let intent = intent(arm, &self.knobs)?;
         let Some(transaction) = &mut self.transaction else {
             if intent.is_empty() {
-                self.seen = Seen { online: online(self.host), held: None };
+                self.seen = Seen { online: online_cpus(self.host), held: None };
                 self.current = Some(arm.settings.clone());
                 return Ok(Vec::new());
             }
@@ -270,7 +266,7 @@ impl Settings for HeldArms<'_> {
         };
         // After the machine's own settings: a program may look at these.
         user_knobs::apply(transaction, &self.knobs, arm)?;
-        self.seen = Seen { online: online(self.host), held: Some(transaction.held()) };
+        self.seen = Seen { online: online_cpus(self.host), held: Some(transaction.held()) };
         self.current = Some(arm.settings.clone());
         Ok(self.last_notes.clone())
     }
@@ -288,7 +284,7 @@ impl Settings for HeldArms<'_> {
     }
 
     fn changed(&mut self) -> Option<String> {
-        let (was, now) = (self.seen.online.clone(), online(self.host));
+        let (was, now) = (self.seen.online.clone(), online_cpus(self.host));
         let hotplug =
             || format!("the online CPUs were {} and are {}", list(was.as_ref()), list(now.as_ref()));
         let changed = if was == now {

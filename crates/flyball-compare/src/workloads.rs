@@ -3,7 +3,7 @@
 use std::{io, path::PathBuf};
 
 use clap::{ValueEnum as _, builder::PossibleValuesParser};
-use flyball_host::{CpuList, Host, Kind, Software};
+use flyball_host::{CpuList, Host, Kind, Software, online_cpus};
 use flyball_measure::{
     BackgroundNote, Better, Command, Hooks, Metric, Program,
     preset::{ExpressionError, Preset, Reader},
@@ -449,11 +449,7 @@ impl Known {
                 return Err(PrepareError::OnlyModel);
             }
             Known::Gitsource => {
-                let online: CpuList = host
-                    .read("/sys/devices/system/cpu/online")
-                    .ok()
-                    .and_then(|text| text.parse().ok())
-                    .unwrap_or_default();
+                let online = online_cpus(host).unwrap_or_default();
                 // Two per CPU online, as gitsource.sh computes it.
                 let jobs = args.jobs.unwrap_or(2 * online.len().max(1) as u32);
                 let argv = vec!["make".to_owned(), args.target.clone(), format!("-j{jobs}")];

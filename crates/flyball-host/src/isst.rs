@@ -114,6 +114,22 @@ pub fn bad_argument(what: impl std::fmt::Display) -> HostError {
     HostError::new(Op::Isst, format!("{NODE} ({what})"), Errno::INVAL)
 }
 
+/// Makes a call of the driver; `what` describes it in the error.
+///
+/// # Errors
+/// The errno of open(2) or ioctl(2).
+pub fn call(
+    host: &dyn Host,
+    number: u32,
+    argument: &mut [u8],
+    what: impl FnOnce() -> String,
+) -> Result<(), HostError> {
+    host.isst(number, argument).map(|_| ()).map_err(|error| {
+        // The node itself cannot be opened: the message is about the node, not about the request.
+        if error.path == NODE { error } else { HostError::new(Op::Isst, what(), error.errno) }
+    })
+}
+
 /// Returns the module that drives Speed Select on a CPU model of family 6, or `None` for a CPU that
 /// has none (the tables of CPU ids in drivers/platform/x86/intel/speed_select_if).
 pub fn module_for(model: u32) -> Option<&'static str> {

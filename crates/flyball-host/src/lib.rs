@@ -49,7 +49,7 @@ pub use perf_event::{EventCounter, EventGroup, ProgramCounters};
 pub use plain::Plain;
 pub use recorded::Recorded;
 pub use recorder::{Summary, record};
-pub use topology::CpuTopology;
+pub use topology::{CpuTopology, online_cpus};
 pub use units::{
     Celsius, Epb, Epp, Joules, KiloHertz, MegaHertz, MicroJoules, MicroWatts, Micros, ParseUnitError,
     Percent, Perf, Watts,

@@ -10,7 +10,7 @@ use std::{
 
 pub use self::redact::parameters;
 use self::redact::{Redactor, without_addresses};
-use crate::{CpuList, Errno, Host, HostError, archive::Writer, msr};
+use crate::{Errno, Host, HostError, archive::Writer, msr, online_cpus};
 
 /// Counts of the recorded items.
 #[derive(Debug, Clone, Default, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
@@ -407,8 +407,7 @@ impl<W: Write> Recorder<'_, W> {
     }
 
     fn registers(&mut self) -> io::Result<()> {
-        let online = self.host.read("/sys/devices/system/cpu/online").unwrap_or_default();
-        let online: CpuList = online.parse().unwrap_or_default();
+        let online = online_cpus(self.host).unwrap_or_default();
         let mut text = String::new();
         // Register by register, so that one the processor lacks costs no line.
         for &register in REGISTERS {

@@ -17,6 +17,11 @@ pub const CPUS: &str = "/sys/devices/system/cpu";
 /// The folder of cpufreq's policies and their shared files.
 pub const POLICIES: &str = "/sys/devices/system/cpu/cpufreq";
 
+/// Reads which CPUs are online; `None` if the kernel does not say.
+pub fn online_cpus(host: &dyn Host) -> Option<CpuList> {
+    host.read("/sys/devices/system/cpu/online").ok()?.parse().ok()
+}
+
 /// A file of the topology that cannot be read, or whose content is not what the kernel prints.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TopologyError {

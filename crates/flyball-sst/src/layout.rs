@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use flyball_host::{CpuInfo, CpuList, CpuTopology, Host, HostError, isst};
+use flyball_host::{CpuInfo, CpuList, CpuTopology, Host, HostError, isst, online_cpus};
 
 use crate::{
     access::{self, Access, CpuModel, DomainAddress, Dump, Mailbox, Tpmi},
@@ -133,11 +133,7 @@ impl Layout {
 /// The power domains that have registers: those of CPUs, and those without CPUs that the interface
 /// lists.
 fn domains(host: &dyn Host, access: &dyn Access, map: &CpuMap) -> Vec<Domain> {
-    let online: CpuList = host
-        .read("/sys/devices/system/cpu/online")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or_default();
+    let online = online_cpus(host).unwrap_or_default();
     let mut domains = Vec::new();
     let packages: BTreeSet<u32> = map.iter().map(|cpu| cpu.package).collect();
     for package in packages {

@@ -8,7 +8,7 @@
 use std::{fmt, str::FromStr};
 
 use flyball_host::{
-    CpuList, Errno, Host, HostError, MegaHertz, Op, isst::legacy, msr::MSR_TURBO_RATIO_LIMIT,
+    CpuList, Errno, Host, HostError, MegaHertz, Op, isst::legacy, msr::MSR_TURBO_RATIO_LIMIT, online_cpus,
 };
 
 use crate::{
@@ -409,11 +409,7 @@ impl Setting {
             matches!(self.via, Via::Mailbox | Via::MailboxAlone) || self.field == Field::TurboLimits;
         if let Some(cpu) = place.cpu.filter(|_| through_cpu) {
             if !online(cpu) {
-                let all: CpuList = host
-                    .read("/sys/devices/system/cpu/online")
-                    .ok()
-                    .and_then(|text| text.parse().ok())
-                    .unwrap_or_default();
+                let all = online_cpus(host).unwrap_or_default();
                 let package = |cpu: u32| {
                     let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id");
                     host.read(&path).ok().and_then(|text| text.parse::<u8>().ok())

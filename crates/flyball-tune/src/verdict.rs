@@ -162,15 +162,15 @@ fn unsigned(gain: f64) -> String {
     format!("{:.1} %", 100.0 * gain.exp_m1())
 }
 
+/// Returns the values of a quantity in the fresh rounds of an arm.
+fn measured(directory: &RunDirectory, arm: usize, aim: Aim) -> Vec<f64> {
+    let rounds = directory.rounds.iter().filter(|round| round.arm == arm && !round.warm_up);
+    rounds.filter_map(|round| aim.quantity.of(round, &directory.manifest)).collect()
+}
+
 /// Whether all fresh rounds of an arm are on one side of an absolute limit.
 fn absolute(directory: &RunDirectory, arm: usize, aim: Aim, value: f64) -> Option<bool> {
-    let manifest = &directory.manifest;
-    let measured: Vec<f64> = directory
-        .rounds
-        .iter()
-        .filter(|round| round.arm == arm && !round.warm_up)
-        .filter_map(|round| aim.quantity.of(round, manifest))
-        .collect();
+    let measured = measured(directory, arm, aim);
     let keeps = |one: &f64| if aim.more { *one >= value } else { *one <= value };
     match measured.iter().filter(|one| keeps(one)).count() {
         _ if measured.is_empty() => None,
@@ -186,12 +186,7 @@ fn nearest(directory: &RunDirectory, limit: Limit) -> Option<(String, f64)> {
     let Limit { aim, value, relative } = limit;
     let manifest = &directory.manifest;
     let over = |arm: usize| {
-        let mut measured: Vec<f64> = directory
-            .rounds
-            .iter()
-            .filter(|round| round.arm == arm && !round.warm_up)
-            .filter_map(|round| aim.quantity.of(round, manifest))
-            .collect();
+        let mut measured = measured(directory, arm, aim);
         measured.sort_by(f64::total_cmp);
         let change = measured.get(measured.len() / 2)? / value - 1.0;
         Some((arm, change, if aim.more { -change } else { change }))

@@ -286,7 +286,7 @@ impl Command {
             Command::Sst(_) => recorded && of_machine(&mut files),
             Command::Why(args) => args.files(&mut files) || recorded && of_machine(&mut files),
             Command::Plan(args) => {
-                args.files(&mut files);
+                args.wanted.files(&mut files);
                 of_machine(&mut files)
             }
             Command::Profiles(_) => {
@@ -294,7 +294,7 @@ impl Command {
                 of_machine(&mut files)
             }
             Command::Verify(args) => {
-                args.files(&mut files);
+                args.wanted.files(&mut files);
                 of_machine(&mut files)
             }
             // --fix and --write change the machine; the trace is added in any case.

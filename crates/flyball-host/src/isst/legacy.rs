@@ -5,9 +5,9 @@
 //! So this module sends one command per call, to keep the errno of every failure. Only the CPU
 //! numbers, which are many and harmless, are sent in batches.
 
-use super::{bad_argument, number, wire};
+use super::{bad_argument, call, number, wire};
 use crate::{
-    Errno, Host, HostError, Op,
+    Errno, Host, HostError,
     msr::{
         MSR_CONFIG_TDP_CONTROL, MSR_PM_LOGICAL_ID, MSR_TURBO_RATIO_LIMIT, MSR_TURBO_RATIO_LIMIT1,
         MSR_TURBO_RATIO_LIMIT2,
@@ -147,19 +147,13 @@ impl Mailbox {
         wire::put(&mut argument, 12, &self.data.to_le_bytes());
         wire::put(&mut argument, 20, &self.command.to_le_bytes());
         wire::put(&mut argument, 22, &self.sub_command.to_le_bytes());
-        host.isst(number::MBOX_COMMAND, &mut argument).map_err(|error| self.name(error))?;
+        call(host, number::MBOX_COMMAND, &mut argument, || {
+            format!(
+                "mailbox command {:02x}/{:02x} (parameter {:#x}, data {:#x}) on CPU {}",
+                self.command, self.sub_command, self.parameter, self.data, self.cpu
+            )
+        })?;
         Ok(wire::u32_at(&argument, 16))
-    }
-
-    fn name(&self, error: HostError) -> HostError {
-        if error.path == super::NODE {
-            return error;
-        }
-        let what = format!(
-            "mailbox command {:02x}/{:02x} (parameter {:#x}, data {:#x}) on CPU {}",
-            self.command, self.sub_command, self.parameter, self.data, self.cpu
-        );
-        HostError::new(Op::Isst, what, error.errno)
     }
 }
 
@@ -177,12 +171,7 @@ fn mmio(host: &dyn Host, cpu: u32, register: u32, write: Option<u32>) -> Result<
     wire::put(&mut argument, 8, &cpu.to_le_bytes());
     wire::put(&mut argument, 12, &register.to_le_bytes());
     wire::put(&mut argument, 16, &write.unwrap_or(0).to_le_bytes());
-    host.isst(number::IO_CMD, &mut argument).map_err(|error| {
-        if error.path == super::NODE {
-            return error;
-        }
-        HostError::new(Op::Isst, format!("MMIO register {register:#x} on CPU {cpu}"), error.errno)
-    })?;
+    call(host, number::IO_CMD, &mut argument, || format!("MMIO register {register:#x} on CPU {cpu}"))?;
     Ok(wire::u32_at(&argument, 16))
 }
 
@@ -222,17 +211,8 @@ fn msr(host: &dyn Host, cpu: u32, register: u32, write: Option<u64>) -> Result<u
     wire::put(&mut argument, 12, &cpu.to_le_bytes());
     wire::put(&mut argument, 16, &u64::from(register).to_le_bytes());
     wire::put(&mut argument, 24, &write.unwrap_or(0).to_le_bytes());
-    host.isst(number::MSR_COMMAND, &mut argument).map_err(|error| {
-        // The node itself could not be opened, so no register is to blame.
-        if error.path == super::NODE {
-            return error;
-        }
-        HostError::new(
-            Op::Isst,
-            format!("MSR {register:#x} of CPU {cpu} through {}", super::NODE),
-            error.errno,
-        )
-    })?;
+    let what = || format!("MSR {register:#x} of CPU {cpu} through {}", super::NODE);
+    call(host, number::MSR_COMMAND, &mut argument, what)?;
     Ok(wire::u64_at(&argument, 24))
 }
 

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use flyball_host::{CpuList, Host};
+use flyball_host::{CpuList, Host, online_cpus};
 
 use super::{Series, read_number};
 
@@ -88,11 +88,7 @@ pub(super) struct Clocks {
 
 impl Clocks {
     pub(super) fn find(host: &dyn Host, cpus: Option<&CpuList>) -> (Clocks, Option<String>) {
-        let online: CpuList = host
-            .read("/sys/devices/system/cpu/online")
-            .ok()
-            .and_then(|text| text.parse().ok())
-            .unwrap_or_default();
+        let online = online_cpus(host).unwrap_or_default();
         let wanted: Vec<u32> =
             online.iter().filter(|cpu| cpus.is_none_or(|only| only.contains(*cpu))).collect();
         // Some hypervisors let the registers be read and return 0 for good. On a machine in

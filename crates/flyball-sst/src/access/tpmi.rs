@@ -55,7 +55,7 @@ struct PerfLevels {
     features: u8,
     /// API 3: bit i, level i has SST-TF. API 2: one flag for all.
     turbo_freq: u8,
-    /// The same for SST-BF.
+    /// Likewise for SST-BF.
     base_freq: u8,
 }
 
@@ -110,15 +110,9 @@ impl<'h> Tpmi<'h> {
         what: &str,
         mut argument: [u8; SIZE],
     ) -> Result<[u8; SIZE], HostError> {
-        match self.host.isst(number, &mut argument) {
-            Ok(_) => Ok(argument),
-            // The node itself cannot be opened: the message is about the node, not about one domain.
-            Err(error) if error.path == isst::NODE => Err(error),
-            Err(error) => {
-                let what = format!("{what} of package {package} power domain {domain}");
-                Err(HostError::new(Op::Isst, what, error.errno))
-            }
-        }
+        let what = || format!("{what} of package {package} power domain {domain}");
+        isst::call(self.host, number, &mut argument, what)?;
+        Ok(argument)
     }
 
     /// Calls with an argument that begins with the domain and a level. Where the level has 16 bits,
@@ -228,8 +222,8 @@ fn counts_at(argument: &[u8], offset: usize, buckets: u16) -> [u32; 8] {
     })
 }
 
-/// The first `buckets` of the first `levels` rows of frequencies from `offset` on. The driver states
-/// how many it filled; the arrays of the structures end at these bounds in any case.
+/// The first `buckets` of the first `levels` rows of frequencies from `offset` on. The driver
+/// states how many it filled; the arrays of the structures end at these bounds in any case.
 fn limits_at(argument: &[u8], offset: usize, levels: u16, buckets: u16) -> TurboLimits {
     std::array::from_fn(|level| {
         let buckets = if level < levels.into() { buckets } else { 0 };

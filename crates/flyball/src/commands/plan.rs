@@ -3,7 +3,6 @@
 
 use flyball_control::{Intent, Snapshot, plan};
 use flyball_host::Host;
-use flyball_process::confine::Confinement;
 
 use crate::{
     change,
@@ -27,18 +26,11 @@ Exit codes: 0 printed (also if there is nothing to change), 2 a value is not acc
 knob.")]
 pub(crate) struct Args {
     #[command(flatten)]
-    wanted: change::SettingArgs,
+    pub(super) wanted: change::SettingArgs,
 
     /// Print a line for every write; do not fold equal ones.
     #[arg(long)]
     each: bool,
-}
-
-impl Args {
-    /// Adds the files that the command reads, besides the machine's.
-    pub(crate) fn files(&self, files: &mut Confinement) {
-        self.wanted.files(files);
-    }
 }
 
 /// Prints the plan.

@@ -9,7 +9,6 @@ use flyball_control::{
     verify::{Verdict, verify},
 };
 use flyball_host::Host;
-use flyball_process::confine::Confinement;
 
 use crate::{
     change,
@@ -30,14 +29,7 @@ Examples:
 Exit codes: 0 in effect, 5 drifted, 2 a value is not accepted, 4 the machine does not have this knob.")]
 pub(crate) struct Args {
     #[command(flatten)]
-    wanted: change::SettingArgs,
-}
-
-impl Args {
-    /// Adds the files that the command reads, besides the machine's.
-    pub(crate) fn files(&self, files: &mut Confinement) {
-        self.wanted.files(files);
-    }
+    pub(super) wanted: change::SettingArgs,
 }
 
 /// Compares the machine with the settings and prints what differs.
