@@ -11,6 +11,8 @@ const FILES: &[(&str, &str)] = &[
     ("zen6-client", include_str!("../machines/zen6-client.toml")),
     ("i7-3520m", include_str!("../machines/i7-3520m.toml")),
     ("i7-2600", include_str!("../machines/i7-2600.toml")),
+    ("altra", include_str!("../machines/altra.toml")),
+    ("grace", include_str!("../machines/grace.toml")),
     ("epyc-512", include_str!("../machines/epyc-512.toml")),
     ("hybrid-laptop", include_str!("../machines/hybrid-laptop.toml")),
     ("lunar-laptop", include_str!("../machines/lunar-laptop.toml")),

@@ -39,6 +39,7 @@ impl Silicon {
         let v = match self.spec.identity.vendor {
             Vendor::Intel => self.read_intel(cpu, reg),
             Vendor::Amd => self.read_amd(cpu, reg),
+            Vendor::Arm => None,
         };
         v.ok_or(Fault::NoSuchRegister(reg))
     }
@@ -73,6 +74,7 @@ impl Silicon {
         match self.spec.identity.vendor {
             Vendor::Intel => self.write_intel(cpu, reg, value),
             Vendor::Amd => self.write_amd(cpu, reg, value),
+            Vendor::Arm => Err(Fault::NoSuchRegister(reg)),
         }
     }
 

@@ -61,6 +61,8 @@ pub struct MachineSpec {
 pub enum Vendor {
     Intel,
     Amd,
+    /// A server whose processor has no registers of x86: CPPC through ACPI alone.
+    Arm,
 }
 
 /// Identity in CPUID and /proc/cpuinfo.
@@ -69,10 +71,11 @@ pub enum Vendor {
 pub struct IdentitySpec {
     /// The processor's maker.
     pub vendor: Vendor,
-    /// Family as the kernel prints it, extended family added.
+    /// Family as the kernel prints it, extended family added. Arm: the implementer.
     pub family: u32,
-    /// Model as the kernel prints it.
+    /// Model as the kernel prints it. Arm: the part.
     pub model: u32,
+    /// Arm: the variant times 16 and the revision.
     pub stepping: u32,
     #[serde(default)]
     pub microcode: u32,
@@ -200,7 +203,7 @@ pub struct CoreSpec {
     /// CPPC highest performance (preferred-core ranking) by core number in the package. Empty: all
     /// the same.
     #[serde(default)]
-    pub ranking: Vec<u8>,
+    pub ranking: Vec<u16>,
     /// Idle states, shallowest first. State 0 here is the shallowest real state (C1), not POLL.
     pub idle: Vec<IdleSpec>,
 }
@@ -210,12 +213,13 @@ pub struct CoreSpec {
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct PerfScale {
-    pub lowest: u8,
+    pub lowest: u16,
     /// Most efficient (Intel) or lowest non-linear (AMD) performance.
-    pub efficient: u8,
+    pub efficient: u16,
     /// Guaranteed (Intel) or nominal (AMD) performance.
-    pub nominal: u8,
-    pub highest: u8,
+    pub nominal: u16,
+    /// At most 255 but on Arm.
+    pub highest: u16,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
@@ -420,7 +424,7 @@ pub enum InterfaceSpec {
     PerfCtl,
     /// AMD CPPC in MSRs, with P-state registers while it is off.
     CppcMsr,
-    /// AMD CPPC in memory, written through ACPI, with P-state registers while it is off.
+    /// CPPC in memory, written through ACPI; on AMD with P-state registers while it is off.
     CppcShared,
     /// AMD P-state registers alone.
     AmdPstate,
@@ -467,7 +471,8 @@ pub struct FirmwareSpec {
     /// Turbo or boost is allowed by firmware settings.
     #[serde(default = "yes")]
     pub turbo: bool,
-    /// CPUID says that the preference is a full EPP, not only EPB.
+    /// CPUID says that the preference is a full EPP, not only EPB. Arm: there are registers of
+    /// autonomous selection.
     #[serde(default = "yes")]
     pub has_epp: bool,
     /// Firmware keeps a table in memory of what each CPU can do (Intel's hardware feedback).
@@ -483,7 +488,7 @@ pub struct FirmwareSpec {
     /// Share of dynamic power that it costs.
     #[serde(default)]
     pub pstate_power: f64,
-    /// Transition latency in _PSS, us.
+    /// Transition latency in _PSS, us, or of the mailbox for CPPC; Arm: 0 without a mailbox.
     #[serde(default = "transition_us")]
     pub transition_us: u32,
     /// ACPI CPPC objects: lowest and nominal frequency, MHz. 0: no _CPC.

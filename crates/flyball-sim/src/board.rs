@@ -13,19 +13,22 @@ use flyball_silicon::{
 pub(crate) enum Vendor {
     Intel,
     Amd,
+    Arm,
 }
 
 /// ACPI's `_CPC` of one CPU: performance levels and the frequencies that belong to two of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cppc {
-    pub highest: u8,
+    pub highest: u16,
     /// Level guaranteed now; 0 if firmware does not say.
-    pub guaranteed: u8,
+    pub guaranteed: u16,
     /// Highest sustained level.
-    pub nominal: u8,
+    pub nominal: u16,
     /// Below this, less power is saved than work is lost.
-    pub lowest_nonlinear: u8,
-    pub lowest: u8,
+    pub lowest_nonlinear: u16,
+    pub lowest: u16,
+    /// Level at which both feedback counters count alike.
+    pub reference: u16,
     /// Frequency of the nominal level in MHz.
     pub nominal_mhz: u32,
     /// Frequency of the lowest level in MHz.
@@ -38,7 +41,7 @@ pub(crate) enum CppcAccess {
     None,
     /// AMD's model-specific registers (CPU flag cppc).
     Msr,
-    /// A mailbox in memory (PCC), where each access is slow.
+    /// Memory; on AMD always a mailbox there (PCC), where each access is slow.
     SharedMemory,
 }
 
@@ -134,8 +137,12 @@ pub(crate) struct Board {
     pub hwp: bool,
     /// The energy performance bias register (Intel).
     pub epb: bool,
+    /// Firmware can choose frequencies itself, by registers of CPPC (Arm).
+    pub autonomous: bool,
     /// Idle states above polling, shallowest first.
     pub idle: Vec<IdleState>,
+    /// Number of the first of them: 1 where cpuidle's state 0 polls, which it does on x86.
+    pub first_idle: usize,
     /// The cpuidle driver's name.
     pub idle_driver: &'static str,
     /// Caches of a core, smallest level first. The size of the last is in its place.
@@ -177,7 +184,12 @@ impl Board {
     /// The facts of a machine's description.
     pub(crate) fn of(spec: &MachineSpec) -> Board {
         let topology = Topology::new(spec);
-        let intel = spec.identity.vendor == flyball_silicon::spec::Vendor::Intel;
+        let vendor = match spec.identity.vendor {
+            flyball_silicon::spec::Vendor::Intel => Vendor::Intel,
+            flyball_silicon::spec::Vendor::Amd => Vendor::Amd,
+            flyball_silicon::spec::Vendor::Arm => Vendor::Arm,
+        };
+        let intel = vendor == Vendor::Intel;
         let firmware = &spec.firmware;
         let access = match firmware.interface {
             InterfaceSpec::CppcMsr => CppcAccess::Msr,
@@ -185,13 +197,13 @@ impl Board {
             _ => CppcAccess::None,
         };
         Board {
-            vendor: if intel { Vendor::Intel } else { Vendor::Amd },
+            vendor,
             family: spec.identity.family,
             model: spec.identity.model,
             stepping: spec.identity.stepping,
             brand: spec.identity.brand.clone(),
             microcode: spec.identity.microcode,
-            flags: flags(spec, intel, access),
+            flags: flags(spec, vendor, access),
             places: places(spec, &topology, intel),
             tsc_khz: spec.clock.tsc_khz,
             // CONFIG_HZ_250, as Debian builds its kernels.
@@ -214,7 +226,9 @@ impl Board {
             // Both are looked at again when the silicon is there: see `complete`.
             hwp: firmware.interface == InterfaceSpec::Hwp,
             epb: intel,
+            autonomous: firmware.has_epp,
             idle: idle_states(spec, intel),
+            first_idle: usize::from(vendor != Vendor::Arm),
             idle_driver: if intel { "intel_idle" } else { "acpi_idle" },
             caches: vec![
                 Cache { level: 1, kind: "Data", kib: 32 },
@@ -332,6 +346,14 @@ fn cppc(spec: &MachineSpec, topology: &Topology) -> Vec<Cppc> {
                     nominal: kind.perf.nominal,
                     lowest_nonlinear: kind.perf.efficient,
                     lowest: kind.perf.lowest,
+                    // MPERF counts at nominal performance; Arm's reference counter at a rate of its
+                    // own.
+                    reference: if spec.identity.vendor == flyball_silicon::spec::Vendor::Arm {
+                        (u64::from(kind.perf.nominal) * u64::from(spec.clock.tsc_khz)
+                            / (u64::from(firmware.cpc_nominal_mhz) * 1000)) as u16
+                    } else {
+                        kind.perf.nominal
+                    },
                     nominal_mhz: firmware.cpc_nominal_mhz,
                     lowest_mhz: firmware.cpc_lowest_mhz,
                 }
@@ -341,12 +363,15 @@ fn cppc(spec: &MachineSpec, topology: &Topology) -> Vec<Cppc> {
 }
 
 /// The flags line of /proc/cpuinfo, in its order and without duplicates.
-fn flags(spec: &MachineSpec, intel: bool, access: CppcAccess) -> Vec<String> {
+fn flags(spec: &MachineSpec, vendor: Vendor, access: CppcAccess) -> Vec<String> {
     let firmware = &spec.firmware;
+    if vendor == Vendor::Arm {
+        return spec.identity.flags.split_whitespace().map(str::to_owned).collect();
+    }
     let hwp = firmware.interface == InterfaceSpec::Hwp;
     let mut flags: Vec<String> = COMMON_FLAGS.split_whitespace().map(str::to_owned).collect();
     let mut add = |words: &str| flags.extend(words.split_whitespace().map(str::to_owned));
-    if intel {
+    if vendor == Vendor::Intel {
         add("dts acpi ss tm pbe arch_perfmon dtherm arat pln pts est epb");
         if firmware.turbo {
             add("ida");

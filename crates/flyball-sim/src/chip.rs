@@ -90,7 +90,7 @@ impl Chip {
         }
     }
 
-    fn shared(&self, cpu: u32) -> SharedCppc {
+    pub(crate) fn shared(&self, cpu: u32) -> SharedCppc {
         self.silicon.shared_cppc(cpu as usize).unwrap_or_default()
     }
 
@@ -120,6 +120,10 @@ impl Chip {
             // `enable` stays as it is.
             ..self.shared(cpu)
         };
+        self.silicon.set_shared_cppc(cpu as usize, shared);
+    }
+
+    pub(crate) fn set_shared(&mut self, cpu: u32, shared: SharedCppc) {
         self.silicon.set_shared_cppc(cpu as usize, shared);
     }
 

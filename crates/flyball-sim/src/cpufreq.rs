@@ -3,6 +3,7 @@
 
 pub(crate) mod acpi;
 pub(crate) mod amd;
+pub(crate) mod cppc;
 mod driver;
 pub(crate) mod intel;
 pub(crate) mod invariance;
@@ -48,6 +49,8 @@ pub(crate) struct Platform {
     pub(crate) chip: Chip,
     pub(crate) amd: amd::Amd,
     pub(crate) intel: intel::Intel,
+    /// What cppc_cpufreq's registers hold beside the request, by CPU.
+    pub(crate) cppc: Vec<cppc::Registers>,
     /// The global boost switch, if the driver has one.
     pub(crate) boost: bool,
     /// The machine's time in nanoseconds.
@@ -496,7 +499,10 @@ impl Cpufreq {
         let before = std::mem::replace(&mut platform.boost, on);
         for index in 0..self.policies.len() {
             let policy = &self.policies[index];
-            if !policy.is_active() || platform.since(Kernel::V6_18) && policy.boost == on {
+            if !policy.is_active()
+                || platform.since(Kernel::V6_18)
+                    && (policy.boost == on || self.driver.is_some_and(|d| !d.can_boost(platform, policy)))
+            {
                 continue;
             }
             if let Err(errno) = self.set_policy_boost(platform, index, on) {

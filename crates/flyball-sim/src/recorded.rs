@@ -132,7 +132,8 @@ pub fn describe(files: &dyn Recording) -> Result<MachineSpec, DescribeError> {
         (Vendor::Intel, true, _) => "gold-6138",
         (Vendor::Intel, false, _) => "i7-3520m",
         (Vendor::Amd, true, _) => "epyc-512",
-        (Vendor::Amd, false, _) => "ryzen-5750g",
+        // No recording of Arm comes here.
+        (Vendor::Amd, false, _) | (Vendor::Arm, ..) => "ryzen-5750g",
     };
     let mut spec = MachineSpec::builtin(template)?;
     let template_cores = spec.cores_per_package().max(1) as f64;
@@ -410,7 +411,7 @@ fn levels(files: &dyn Recording, cpu: u32, intel: bool, core: &mut CoreSpec) {
         _ => 0,
     };
     let max = cpufreq("cpuinfo_max_freq").unwrap_or(boosted).max(base).min(10_000);
-    let level = |value: u32| value.clamp(1, 255) as u8;
+    let level = |value: u32| value.clamp(1, 255) as u16;
     core.perf = match files.register(cpu, 0x771).filter(|caps| intel && caps & 0xff > 0) {
         Some(caps) => PerfScale {
             lowest: level((caps >> 24 & 0xff) as u32),

@@ -363,6 +363,8 @@ fn exists(world: &World, dir: Dir) -> bool {
             !platform::numbers(world).is_empty()
         }
         Dir::X3d => platform::has_x3d(world),
+        // The msr driver is x86's.
+        Dir::DevCpus => world.platform.board.vendor != crate::board::Vendor::Arm,
         _ => true,
     }
 }

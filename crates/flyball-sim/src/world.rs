@@ -7,7 +7,7 @@ use crate::{
     chip::Chip,
     cpu_state::{Cpu, CpuStep, IdleCount, IdleRequest, Speed},
     cpufreq::{
-        Cpufreq, Platform, amd, intel,
+        Cpufreq, Platform, amd, cppc, intel,
         invariance::{FullSpeed, full_speed},
     },
     errno::{Answer, Errno},
@@ -122,7 +122,7 @@ impl World {
         boot: Boot,
     ) -> World {
         let count = board.cpus();
-        let states = board.idle.len() + 1;
+        let states = board.idle.len() + board.first_idle;
         // All CPUs are online when drivers register, as after the kernel's smp_init().
         let cpus: Vec<Cpu> = (0..count)
             .map(|_| Cpu { online: true, idle: vec![IdleCount::default(); states], ..Cpu::default() })
@@ -136,6 +136,7 @@ impl World {
             trace,
             amd: amd::Amd::new(count),
             intel: intel::Intel::new(count),
+            cppc: vec![cppc::Registers::default(); count as usize],
             board,
             chip,
             boost: false,
@@ -198,6 +199,9 @@ impl World {
         match self.platform.board.vendor {
             Vendor::Intel => self.load_intel_pstate(),
             Vendor::Amd => self.load_amd_pstate(),
+            Vendor::Arm => {
+                let _ = self.cpufreq.register(&mut self.platform, &self.cpus, &cppc::CppcCpufreq);
+            }
         }
         let World { platform, cpufreq, cpus, boot, .. } = self;
         if cpufreq.driver.is_none() && !platform.board.pss.is_empty() && !boot.has("acpi_cpufreq=disable") {
@@ -417,14 +421,15 @@ impl World {
     /// Records the tracepoints of the last step: who ran, and who went idle.
     fn trace_step(&mut self, now: u64) {
         let trace = &mut self.platform.trace;
+        let first_idle = self.platform.board.first_idle as u32;
         let cpus = self.activity.iter().zip(&self.cpus).zip(&self.work);
         for (number, ((activity, cpu), work)) in cpus.enumerate() {
             let busy = u64::from(activity.busy_ns).min(STEP_NS);
             // Also for CPUs that are offline: a stale flag would give their next record a task.
             trace.running[number] = cpu.online && busy > 0 && !work.kernel;
             if cpu.online {
-                // cpuidle's numbers: POLL is 0, the silicon's first state is 1.
-                let state = u32::from(activity.idle) + 1;
+                // cpuidle's numbers: POLL is 0 on x86, the silicon's first state is 1.
+                let state = u32::from(activity.idle) + first_idle;
                 trace.idle_step(now, STEP_NS, number as u32, state, busy, activity.wakes);
             }
         }
@@ -458,8 +463,8 @@ impl World {
             let rest = STEP_NS - u64::from(work.activity.busy_ns).min(STEP_NS);
             let wakes = u64::from(work.activity.wakes);
             if rest > 0 || wakes > 0 {
-                // Index 0 is POLL, which is never chosen here.
-                let count = &mut cpu.idle[usize::from(state) + 1];
+                // POLL is never chosen here.
+                let count = &mut cpu.idle[usize::from(state) + self.platform.board.first_idle];
                 count.time_ns += rest;
                 count.usage += wakes;
             }
@@ -530,6 +535,9 @@ impl World {
                 _ => f64::from(work.activity.busy_ns) / STEP_NS as f64,
             };
             let khz = self.platform.chip.khz(number as u32);
+            if work.activity.busy_ns > 0 && self.platform.board.vendor == Vendor::Arm {
+                cppc::report(&mut self.platform, number as u32, khz);
+            }
             let full = full_speed.unwrap_or_else(|| match self.cpufreq.highest[number] {
                 0 => khz,
                 // No invariance: the kernel takes the policy's maximum for full speed.
@@ -559,7 +567,7 @@ fn choose_idle(board: &Board, request: IdleRequest) -> u8 {
     };
     let mut chosen = 0;
     for (index, state) in board.idle.iter().enumerate() {
-        let disabled = request.disabled >> (index + 1) & 1 != 0;
+        let disabled = request.disabled >> (index + board.first_idle) & 1 != 0;
         if !disabled && state.latency_us as i32 <= limit && state.residency_us <= request.gap_us {
             chosen = index;
         }

@@ -2,6 +2,7 @@
 
 use crate::firmware::{Interface, Request};
 use crate::silicon::Silicon;
+use crate::spec::Vendor;
 
 const TURBO_DISABLE: u64 = 1 << 38;
 const PERF_CTL_TURBO_DISENGAGE: u64 = 1 << 32;
@@ -14,7 +15,7 @@ impl Silicon {
         match self.spec.firmware.interface {
             Interface::Hwp => self.registers.package[self.topology.package_of(cpu)].pm_enable & 1 != 0,
             Interface::CppcMsr => r.cppc_enable & 1 != 0,
-            Interface::CppcShared => r.shared.enable != 0,
+            Interface::CppcShared => r.shared.enable != 0 || self.spec.identity.vendor == Vendor::Arm,
             Interface::PerfCtl | Interface::AmdPstate => false,
         }
     }
@@ -22,7 +23,7 @@ impl Silicon {
     /// The frequency of a performance level on a CPU's core type, kHz, within the core's range.
     /// Intel levels scale with the highest (100 MHz each, on hybrid performance cores less), AMD
     /// levels with the nominal.
-    pub(crate) fn level_khz(&self, cpu: usize, level: u32) -> u32 {
+    pub fn level_khz(&self, cpu: usize, level: u32) -> u32 {
         let k = self.topology.core_of(cpu).kind;
         let (kind, scale) = (&self.kinds[k], &self.spec.core[k].perf);
         let (khz, unit) = match self.spec.firmware.interface {
@@ -41,13 +42,14 @@ impl Silicon {
         if !self.requests_levels(cpu) {
             return self.decode_pstate(cpu);
         }
-        // Fields are bytes; the callers shift without masking.
-        let level = |x: u32| self.level_khz(cpu, x & 0xff);
+        // Fields of registers are bytes; the callers shift without masking.
+        let mask = if self.spec.firmware.interface == Interface::CppcShared { u32::MAX } else { 0xff };
+        let level = |x: u32| self.level_khz(cpu, x & mask);
         let request = |min: u32, max: u32, desired: u32, epp: u32| Request {
             min: level(min),
             // A maximum of 0 is below the lowest level: what remains is the lowest.
-            max: if max as u8 == 0 { kind.min } else { level(max) },
-            desired: if desired as u8 == 0 { 0 } else { level(desired) },
+            max: if max & mask == 0 { kind.min } else { level(max) },
+            desired: if desired & mask == 0 { 0 } else { level(desired) },
             epp: epp as u8,
         };
         match self.spec.firmware.interface {

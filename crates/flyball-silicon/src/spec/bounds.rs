@@ -2,7 +2,7 @@
 //! whatever passes here takes little memory and cannot overflow the arithmetic that follows.
 //! `check.rs` then looks for contradictions.
 
-use super::{CoreSpec, MachineSpec, SpecFault, SstLevelSpec, SstSpec};
+use super::{CoreSpec, MachineSpec, SpecFault, SstLevelSpec, SstSpec, Vendor};
 
 /// Bytes of a machine file.
 pub const MAX_TEXT: usize = 1 << 20;
@@ -45,6 +45,11 @@ impl MachineSpec {
     /// The first count, list or number that is out of bounds.
     pub(super) fn check_bounds(&self) -> Result<(), SpecFault> {
         let (topology, identity, firmware) = (&self.topology, &self.identity, &self.firmware);
+        // Arm: the fields of MIDR_EL1.
+        let is_arm = identity.vendor == Vendor::Arm;
+        let (model, stepping) = if is_arm { (0xfff, 0xff) } else { (0xff, 15) };
+        let level = if is_arm { u16::MAX } else { 0xff };
+        let levels = self.core.iter().flat_map(|core| core.ranking.iter().chain([&core.perf.highest]));
         check(&[
             ("name", self.name.len() as u64, 128),
             ("title", self.title.len() as u64, 512),
@@ -53,8 +58,9 @@ impl MachineSpec {
             ("identity.flags", identity.flags.len() as u64, 1 << 14),
             // The extended family is eight bits on top of 15.
             ("identity.family", identity.family.into(), 0xff + 15),
-            ("identity.model", identity.model.into(), 0xff),
-            ("identity.stepping", identity.stepping.into(), 15),
+            ("identity.model", identity.model.into(), model),
+            ("identity.stepping", identity.stepping.into(), stepping),
+            ("core.perf", levels.copied().max().unwrap_or(0).into(), level.into()),
             ("topology.power_domains", topology.power_domains.len() as u64, 16),
             ("topology.power_domains", largest(&topology.power_domains), 1024),
             ("topology.core_ids", topology.core_ids.len() as u64, MAX_CPUS as u64),

@@ -1,7 +1,8 @@
 //! Checks that a specification describes a possible machine.
 
 use crate::spec::{
-    CoreSpec, MAX_CPUS, MachineSpec, PROFILE_WORDS, SpecError, SpecFault, SstClass, SstLevelSpec, SstSpec,
+    CoreSpec, InterfaceSpec, MAX_CPUS, MachineSpec, PROFILE_WORDS, SpecError, SpecFault, SstClass,
+    SstLevelSpec, SstSpec, Vendor,
 };
 
 impl MachineSpec {
@@ -126,6 +127,11 @@ impl MachineSpec {
             rule(starts, "profile_device: needs a name and a start among its choices")?;
         }
         rule(self.profile_device.len() <= 16, "profile_device: at most 16")?;
+        let is_arm = self.identity.vendor == Vendor::Arm;
+        rule(
+            !is_arm || f.interface == InterfaceSpec::CppcShared && f.cpc_nominal_mhz > f.cpc_lowest_mhz,
+            "firmware: an Arm machine needs interface cppc-shared and rising cpc frequencies",
+        )?;
         let falling = f.pstates_mhz.windows(2).all(|w| w[0] > w[1]);
         rule(falling && f.pstates_mhz.len() <= 16, "firmware.pstates_mhz: at most 16, falling")
     }
@@ -188,7 +194,7 @@ fn check_core(i: usize, c: &CoreSpec) -> Result<(), SpecFault> {
     };
     rule((1..=1024).contains(&c.count), "count", "must be 1 to 1024")?;
     rule((1..=2).contains(&c.threads), "threads", "must be 1 or 2")?;
-    rule(c.min_mhz >= 100 && c.max_mhz <= 10_000, "min_mhz", "frequencies must be 100 to 10000 MHz")?;
+    rule(c.min_mhz >= 50 && c.max_mhz <= 10_000, "min_mhz", "frequencies must be 50 to 10000 MHz")?;
     let rising = [c.min_mhz, c.efficient_mhz, c.base_mhz, c.max_mhz].is_sorted();
     rule(rising, "min_mhz", "min, efficient, base and max must rise in this order")?;
     let p = &c.perf;

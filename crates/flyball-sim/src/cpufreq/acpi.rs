@@ -86,7 +86,7 @@ impl Driver for AcpiCpufreq {
             // A register that refuses leaves the CPU as it was, as on hardware.
             let _ = match platform.board.vendor {
                 // AMD's register takes the number of the state, Intel's the ratio.
-                Vendor::Amd => platform.chip.write(cpu, AMD_PERF_CTL, index as u64),
+                Vendor::Amd | Vendor::Arm => platform.chip.write(cpu, AMD_PERF_CTL, index as u64),
                 Vendor::Intel => {
                     let scaling = platform.board.places[cpu as usize].scaling_khz.max(1);
                     // Intel's _PSS marks turbo by a first entry 1 MHz above the second; the
@@ -118,7 +118,7 @@ impl Driver for AcpiCpufreq {
         for &cpu in &policy.online {
             // The bits that switch boost off (boost_set_msr()).
             let (register, bit) = match platform.board.vendor {
-                Vendor::Amd => (AMD_HWCR, 25),
+                Vendor::Amd | Vendor::Arm => (AMD_HWCR, 25),
                 Vendor::Intel => (MISC_ENABLE, 38),
             };
             let value = platform.chip.read(cpu, register)?;

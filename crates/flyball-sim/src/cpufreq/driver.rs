@@ -60,6 +60,11 @@ pub(crate) trait Driver: Sync {
         None
     }
 
+    /// Returns whether boost of a policy can be switched (`boost_supported`).
+    fn can_boost(&self, _platform: &Platform, _policy: &Policy) -> bool {
+        true
+    }
+
     /// Switches boost of one policy.
     fn set_boost(&self, _platform: &mut Platform, _policy: &mut Policy, _on: bool) -> Answer {
         Err(Errno::OPNOTSUPP)

@@ -32,6 +32,12 @@ pub(crate) fn full_speed(platform: &Platform) -> Option<FullSpeed> {
         return None;
     }
     let (base, ratio) = match platform.board.vendor {
+        // The highest level's frequency, whether boost is on or not
+        // (topology_init_cpu_capacity_cppc()).
+        Vendor::Arm => {
+            let levels = platform.board.cppc.first()?;
+            (super::cppc::khz(levels, levels.highest).into(), ONE)
+        }
         // Since 5.7 on Intel's and since 5.11 on AMD's processors (arch/x86/kernel/smpboot.c,
         // init_freq_invariance()).
         Vendor::Intel if platform.since(Kernel::V5_10) => intel(platform)?,

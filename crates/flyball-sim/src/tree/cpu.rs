@@ -54,27 +54,19 @@ pub(super) static CPUS: &[Attribute] = &[
         }
         line(out, cpu_list(cpus))
     }),
-    ro("modalias", |world, _, out| {
-        let board = &world.platform.board;
-        line(
-            out,
-            format!(
-                "cpu:type:x86,ven{:04X}fam{:04X}mod{:04X}:feature:",
-                vendor_code(world),
-                board.family,
-                board.model
-            ),
-        )
-    }),
+    ro("modalias", |world, _, out| line(out, modalias(world))),
     rw("uevent", |_, _, _| Ok(()), |_, _, _| Ok(())),
 ];
 
-fn vendor_code(world: &World) -> u32 {
-    match world.platform.board.vendor {
+fn modalias(world: &World) -> String {
+    let board = &world.platform.board;
+    let vendor = match board.vendor {
         // X86_VENDOR_INTEL and X86_VENDOR_AMD (asm/processor.h).
         Vendor::Intel => 0,
         Vendor::Amd => 2,
-    }
+        Vendor::Arm => return "cpu:type:aarch64:feature:".to_owned(),
+    };
+    format!("cpu:type:x86,ven{vendor:04X}fam{:04X}mod{:04X}:feature:", board.family, board.model)
 }
 
 pub(super) static CPU: &[Attribute] = &[
@@ -87,23 +79,14 @@ pub(super) static CPU: &[Attribute] = &[
         },
     )
     // cpu0 cannot go offline on x86 (BOOTPARAM_HOTPLUG_CPU0, off by default, was removed in 6.5).
-    .when(|_, dir| dir.index() != 0),
+    .when(|world, dir| dir.index() != 0 || world.platform.board.vendor == Vendor::Arm),
     // DEVICE_ATTR_ADMIN_RO: 0400, as `ppin` below.
     ro("crash_notes_size", |_, _, out| line(out, 384)).mode(0o400),
     rw(
         "uevent",
         |world, _, out| {
-            let board = &world.platform.board;
             line(out, "DRIVER=processor")?;
-            line(
-                out,
-                format!(
-                    "MODALIAS=cpu:type:x86,ven{:04X}fam{:04X}mod{:04X}:feature:",
-                    vendor_code(world),
-                    board.family,
-                    board.model
-                ),
-            )
+            line(out, format_args!("MODALIAS={}", modalias(world)))
         },
         |_, _, _| Ok(()),
     ),
@@ -136,8 +119,17 @@ fn same_cache(world: &World, place: &Place) -> Vec<u32> {
     online_where(world, |other| other.llc == llc).collect()
 }
 
+/// arm64 has none (TOPOLOGY_DIE_SYSFS).
 fn has_dies(world: &World, _: Dir) -> bool {
+    world.platform.since(Kernel::V5_10) && world.platform.board.vendor != Vendor::Arm
+}
+
+fn has_new_names(world: &World, _: Dir) -> bool {
     world.platform.since(Kernel::V5_10)
+}
+
+fn has_ppin(world: &World, dir: Dir) -> bool {
+    has_clusters(world, dir) && world.platform.board.vendor != Vendor::Arm
 }
 
 fn has_clusters(world: &World, _: Dir) -> bool {
@@ -153,21 +145,21 @@ pub(super) static TOPOLOGY: &[Attribute] = &[
     // The id of the second-level cache, which Intel's cores do not share here; BAD_APICID if the
     // kernel does not set it.
     ro("cluster_id", |world, dir, out| match world.platform.board.vendor {
-        Vendor::Intel => line(out, place(world, dir)?.core),
+        Vendor::Intel | Vendor::Arm => line(out, place(world, dir)?.core),
         Vendor::Amd => line(out, 65535),
     })
     .when(has_clusters),
     // The protected inventory number: none is readable here (arch/x86/kernel/cpu/common.c,
     // ppin_init()).
-    ro("ppin", |_, _, out| line(out, "0x0")).mode(0o400).when(has_clusters),
+    ro("ppin", |_, _, out| line(out, "0x0")).mode(0o400).when(has_ppin),
     ro("thread_siblings", |world, dir, out| mask(world, dir, out, same_core)),
     ro("thread_siblings_list", |world, dir, out| list(world, dir, out, same_core)),
-    ro("core_cpus", |world, dir, out| mask(world, dir, out, same_core)).when(has_dies),
-    ro("core_cpus_list", |world, dir, out| list(world, dir, out, same_core)).when(has_dies),
+    ro("core_cpus", |world, dir, out| mask(world, dir, out, same_core)).when(has_new_names),
+    ro("core_cpus_list", |world, dir, out| list(world, dir, out, same_core)).when(has_new_names),
     ro("core_siblings", |world, dir, out| mask(world, dir, out, same_package)),
     ro("core_siblings_list", |world, dir, out| list(world, dir, out, same_package)),
-    ro("package_cpus", |world, dir, out| mask(world, dir, out, same_package)).when(has_dies),
-    ro("package_cpus_list", |world, dir, out| list(world, dir, out, same_package)).when(has_dies),
+    ro("package_cpus", |world, dir, out| mask(world, dir, out, same_package)).when(has_new_names),
+    ro("package_cpus_list", |world, dir, out| list(world, dir, out, same_package)).when(has_new_names),
     ro("die_cpus", |world, dir, out| mask(world, dir, out, same_die)).when(has_dies),
     ro("die_cpus_list", |world, dir, out| list(world, dir, out, same_die)).when(has_dies),
     ro("cluster_cpus", |world, dir, out| mask(world, dir, out, same_core)).when(has_clusters),
@@ -200,7 +192,7 @@ pub(super) static CPPC: &[Attribute] = &[
         .when(|world, _| world.platform.since(Kernel::V4_19)),
     ro("nominal_perf", |world, dir, out| line(out, cppc(world, dir)?.nominal)),
     // Where firmware gives no register the kernel uses nominal (cppc_get_perf_ctrs()).
-    ro("reference_perf", |world, dir, out| line(out, cppc(world, dir)?.nominal)),
+    ro("reference_perf", |world, dir, out| line(out, cppc(world, dir)?.reference)),
     // Firmware says nothing: cppc_get_perf_ctrs() assumes that the counters never wrap.
     ro("wraparound_time", |_, _, out| line(out, u64::MAX)),
 ];
@@ -326,9 +318,14 @@ pub(super) static CACHE: &[Attribute] = &[
     }),
 ];
 
-/// The idle state behind stateN: `None` for state 0, which polls.
+/// The idle state behind stateN: `None` for one that polls.
 fn idle_state(world: &World, dir: Dir) -> Option<&crate::board::IdleState> {
-    world.platform.board.idle.get(usize::from(dir.minor()).checked_sub(1)?)
+    let board = &world.platform.board;
+    board.idle.get(usize::from(dir.minor()).checked_sub(board.first_idle)?)
+}
+
+fn idle_states(world: &World) -> usize {
+    world.platform.board.idle.len() + world.platform.board.first_idle
 }
 
 fn idle_count(world: &World, dir: Dir) -> Answer<crate::cpu_state::IdleCount> {
@@ -357,7 +354,7 @@ pub(super) static IDLE_STATE: &[Attribute] = &[
     .when(|world, _| world.platform.since(Kernel::V4_19)),
     // POLL's power_usage is -1 and printed as unsigned; other states leave it at 0
     // (drivers/cpuidle/poll_state.c).
-    ro("power", |_, dir, out| line(out, if dir.minor() == 0 { u32::MAX } else { 0 })),
+    ro("power", |world, dir, out| line(out, if idle_state(world, dir).is_none() { u32::MAX } else { 0 })),
     ro("usage", |world, dir, out| line(out, idle_count(world, dir)?.usage)).live(),
     // `rejected` came with 5.10, `above` and `below` with 5.1, `default_status` with 5.6
     // (drivers/cpuidle/sysfs.c).
@@ -530,7 +527,7 @@ pub(super) fn child(world: &World, dir: Dir, name: &str) -> Option<Node> {
             .filter(|&n| (n as usize) < caches(world, cpu))
             .map(|n| Node::Dir(Dir::Cache(cpu, n as u8))),
         Dir::Idle(cpu) => numbered(name, "state")
-            .filter(|&n| n as usize <= world.platform.board.idle.len())
+            .filter(|&n| (n as usize) < idle_states(world))
             .map(|n| Node::Dir(Dir::IdleState(cpu, n as u8))),
         Dir::Nodes => numbered(name, "node").filter(|&n| n < nodes(world)).map(|n| Node::Dir(Dir::Node(n))),
         Dir::Node(node) => numbered(name, "cpu")
@@ -568,7 +565,7 @@ pub(super) fn names(world: &World, dir: Dir, names: &mut Vec<String>) {
             names.push(format!("node{}", world.platform.board.places[cpu as usize].node));
         }
         Dir::Caches(cpu) => names.extend((0..caches(world, cpu)).map(|n| format!("index{n}"))),
-        Dir::Idle(_) => names.extend((0..=world.platform.board.idle.len()).map(|n| format!("state{n}"))),
+        Dir::Idle(_) => names.extend((0..idle_states(world)).map(|n| format!("state{n}"))),
         Dir::Nodes => names.extend((0..nodes(world)).map(|n| format!("node{n}"))),
         Dir::Node(node) => {
             let places = world.platform.board.places.iter().enumerate();

@@ -5,6 +5,7 @@ use crate::{
     cpufreq::{
         Driver, GOVERNORS, Style,
         amd::{self, Caps},
+        cppc,
         intel::{self, Pstates},
         policy::{Governor, Policy},
     },
@@ -59,6 +60,15 @@ fn is_acpi(world: &World) -> bool {
     driver_name(world) == "acpi-cpufreq"
 }
 
+fn is_cppc(world: &World) -> bool {
+    driver_name(world) == "cppc_cpufreq"
+}
+
+/// The registers of CPPC came as files with 6.16 and 6.17.
+fn has_registers(world: &World, _: Dir) -> bool {
+    is_cppc(world) && world.platform.since(Kernel::V6_18)
+}
+
 fn boost_initial(world: &World) -> Option<bool> {
     world.cpufreq.driver.and_then(|driver| driver.has_boost(&world.platform))
 }
@@ -108,10 +118,28 @@ fn limit(world: &World, text: &[u8], default: i32) -> Answer<i32> {
 /// The frequency that APERF and MPERF give, unless the CPU has been idle for more than 20 ms
 /// (aperfmperf.c).
 fn measured(world: &World, policy: &Policy) -> u32 {
+    if is_cppc(world) {
+        // CONFIG_CPUFREQ_ARCH_CUR_FREQ is x86's: elsewhere the last request is shown.
+        return policy.current;
+    }
     let cpu = &world.cpus[policy.leader() as usize];
     let (khz, at) = cpu.measured;
     // MAX_SAMPLE_AGE: (HZ / 50) jiffies.
     if khz > 0 && world.platform.now.saturating_sub(at) <= 20_000_000 { khz } else { policy.current }
+}
+
+/// A register of CPPC that cppc_cpufreq shows.
+macro_rules! register {
+    ($name:literal) => {
+        rw(
+            $name,
+            |world, dir, out| cppc::show(&world.platform, policy(world, dir)?, $name, out),
+            |world, dir, text| {
+                let index = index(world, dir)?;
+                cppc::store(&mut world.platform, &world.cpufreq.policies[index], $name, text)
+            },
+        )
+    };
 }
 
 pub(super) static POLICY: &[Attribute] = &[
@@ -121,7 +149,8 @@ pub(super) static POLICY: &[Attribute] = &[
     ro("cpuinfo_max_freq", |world, dir, out| line(out, policy(world, dir)?.highest)),
     ro("cpuinfo_transition_latency", |world, dir, out| line(out, policy(world, dir)?.latency_ns)),
     ro("cpuinfo_avg_freq", |world, dir, out| line(out, measured(world, policy(world, dir)?)))
-        .when(|world, _| world.platform.since(Kernel::V6_18))
+        // On arm64 by the processor's activity monitors, which are not modelled.
+        .when(|world, _| world.platform.since(Kernel::V6_18) && !is_cppc(world))
         .live(),
     ro("cpuinfo_cur_freq", |world, dir, out| {
         let driver = world.cpufreq.driver.ok_or(Errno::NODEV)?;
@@ -131,7 +160,7 @@ pub(super) static POLICY: &[Attribute] = &[
         }
     })
     .mode(0o400)
-    .when(|world, _| is_acpi(world) && !world.platform.board.pss_ports)
+    .when(|world, _| is_acpi(world) && !world.platform.board.pss_ports || is_cppc(world))
     .live(),
     ro("scaling_cur_freq", |world, dir, out| line(out, measured(world, policy(world, dir)?))).live(),
     ro("scaling_driver", |world, dir, out| policy(world, dir).and_then(|_| line(out, driver_name(world)))),
@@ -209,6 +238,9 @@ pub(super) static POLICY: &[Attribute] = &[
                 return Err(Errno::INVAL);
             }
             let World { cpufreq, platform, .. } = world;
+            if cpufreq.driver.is_some_and(|driver| !driver.can_boost(platform, &cpufreq.policies[index])) {
+                return Err(Errno::INVAL);
+            }
             if cpufreq.policies[index].boost == on {
                 return Ok(());
             }
@@ -237,7 +269,11 @@ pub(super) static POLICY: &[Attribute] = &[
         let siblings = &world.platform.board.places[policy(world, dir)?.number as usize].siblings;
         line(out, words(siblings))
     })
-    .when(|world, _| is_acpi(world)),
+    .when(|world, _| is_acpi(world) || is_cppc(world)),
+    register!("auto_select").when(has_registers),
+    register!("auto_act_window").when(has_registers),
+    register!("energy_performance_preference_val").when(has_registers),
+    register!("perf_limited").when(|world, _| is_cppc(world) && world.platform.since(Kernel::V7_2)).live(),
     rw(
         "cpb",
         |world, dir, out| policy(world, dir).and_then(|_| line(out, u8::from(world.platform.boost))),

@@ -11,8 +11,12 @@ use crate::{
     world::World,
 };
 
-/// One device per package, and another for each management port.
+/// One device per package, and another for each management port; none on Arm, whose sensors have
+/// drivers of the board's maker.
 pub(super) fn count(world: &World) -> u32 {
+    if world.platform.board.vendor == Vendor::Arm {
+        return 0;
+    }
     world.platform.board.packages() * if has_ports(world) { 2 } else { 1 }
 }
 
@@ -42,7 +46,7 @@ pub(super) static COMMON: &[Attribute] = &[
             match world.platform.board.vendor {
                 _ if is_port(world, dir) => "amd_hsmp_hwmon",
                 Vendor::Intel => "coretemp",
-                Vendor::Amd => "k10temp",
+                Vendor::Amd | Vendor::Arm => "k10temp",
             },
         )
     }),
@@ -111,7 +115,7 @@ const AMD_FILES: [&str; 2] = ["input", "label"];
 fn files(world: &World) -> &'static [&'static str] {
     match world.platform.board.vendor {
         Vendor::Intel => &INTEL_FILES,
-        Vendor::Amd => &AMD_FILES,
+        Vendor::Amd | Vendor::Arm => &AMD_FILES,
     }
 }
 

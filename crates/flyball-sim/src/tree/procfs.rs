@@ -1,7 +1,12 @@
 //! The part of /proc that tools about processors read.
 
 use super::{Attribute, ro, rw};
-use crate::{board::Vendor, errno::Answer, text::line, world::World};
+use crate::{
+    board::{Board, Vendor},
+    errno::Answer,
+    text::line,
+    world::World,
+};
 
 /// Nanoseconds to the 100ths of a second in which /proc/stat counts.
 fn ticks(ns: u64) -> u64 {
@@ -70,6 +75,10 @@ fn cpuinfo(world: &World, out: &mut Vec<u8>) -> Answer {
         let vendor = match board.vendor {
             Vendor::Intel => "GenuineIntel",
             Vendor::Amd => "AuthenticAMD",
+            Vendor::Arm => {
+                arm_cpuinfo(board, number, &flags, out)?;
+                continue;
+            }
         };
         let cache = board.caches.last().map_or(0, |cache| cache.kib);
         // loops_per_jiffy comes from the TSC (arch/x86/kernel/tsc.c): twice its MHz.
@@ -100,6 +109,22 @@ fn cpuinfo(world: &World, out: &mut Vec<u8>) -> Answer {
         )?;
     }
     Ok(())
+}
+
+/// A CPU's block on arm64 (arch/arm64/kernel/cpuinfo.c).
+fn arm_cpuinfo(board: &Board, number: u32, flags: &str, out: &mut Vec<u8>) -> Answer {
+    let (variant, revision) = (board.stepping >> 4, board.stepping & 15);
+    // BogoMIPS follow from the architected counter: loops_per_jiffy in time_init().
+    let bogo = board.tsc_khz / 500;
+    line(
+        out,
+        format_args!(
+            "processor\t: {number}\nBogoMIPS\t: {bogo}.00\nFeatures\t: {flags}\n\
+             CPU implementer\t: {:#04x}\nCPU architecture: 8\nCPU variant\t: {variant:#x}\n\
+             CPU part\t: {:#05x}\nCPU revision\t: {revision}\n",
+            board.family, board.model,
+        ),
+    )
 }
 
 pub(super) static PROC: &[Attribute] = &[
@@ -137,7 +162,10 @@ pub(super) static PROC: &[Attribute] = &[
             ),
         )
     }),
-    ro("modules", |_, _, out| line(out, "msr 16384 0 - Live 0x0000000000000000")),
+    ro("modules", |world, _, out| match world.platform.board.vendor {
+        Vendor::Arm => Ok(()),
+        _ => line(out, "msr 16384 0 - Live 0x0000000000000000"),
+    }),
 ];
 
 pub(super) static KERNEL: &[Attribute] = &[

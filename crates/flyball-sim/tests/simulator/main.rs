@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
 mod amd_pstate;
+mod cppc;
 mod isst;
 mod old_kernels;
 mod properties;

@@ -37,7 +37,7 @@ use flyball_guest::{
     run::{End, OutputSinks},
     watch::ProgressLimits,
 };
-use flyball_silicon::MachineSpec;
+use flyball_silicon::{MachineSpec, spec::Vendor};
 use flyball_text::help;
 use serde::Serialize;
 
@@ -444,7 +444,7 @@ fn list(json: bool, cache: &Cache) -> Result<Exit, Failure> {
     let machines = MachineSpec::names()
         .filter_map(|name| {
             // A built-in machine that does not parse is a matter for the tests, not for this list.
-            let spec = MachineSpec::builtin(name).ok()?;
+            let spec = MachineSpec::builtin(name).ok().filter(|spec| spec.identity.vendor != Vendor::Arm)?;
             Some(MachineRow { name, cpus: spec.cpus(), title: spec.title.clone() })
         })
         .collect();

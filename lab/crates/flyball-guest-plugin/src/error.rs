@@ -16,6 +16,8 @@ pub enum MachineError {
     TooManyCpus { machine: String, all: u32, most: u32, requested: u32 },
     #[error("{0} is an Intel machine: it does not have AMD's CPPC registers")]
     NotAmd(String),
+    #[error("{0} is an Arm machine: guests have x86 processors (use -M sim:{0})")]
+    Arm(String),
     #[error("{0} does not have HWP")]
     NoHwp(String),
     #[error("{0}: cores with different numbers of threads; give --cpus")]

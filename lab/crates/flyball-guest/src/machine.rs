@@ -149,7 +149,8 @@ impl GuestMachine {
         let base = match (identity.vendor, identity.family) {
             (Vendor::Amd, ..=0x17) => "EPYC-Rome",
             (Vendor::Amd, _) => "EPYC-Milan",
-            (Vendor::Intel, _) => "Icelake-Server",
+            // Guests of Arm are refused: see `Reduction::make`.
+            (Vendor::Intel | Vendor::Arm, _) => "Icelake-Server",
         };
         format!(
             "{base},family={},model={},stepping={},model-id={}",
@@ -267,7 +268,7 @@ mod tests {
 
     #[test]
     fn every_machine_has_tables() {
-        for name in MachineSpec::names() {
+        for name in MachineSpec::names().filter(|name| !matches!(*name, "altra" | "grace")) {
             let machine = GuestMachine::find(name, 4, None).unwrap();
             let tables = machine.firmware().tables();
             assert!(tables[0].starts_with(b"SSDT"), "{name}");

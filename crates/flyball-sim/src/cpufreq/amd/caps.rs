@@ -45,7 +45,8 @@ impl Caps {
                 let value = platform.chip.read(cpu, CPPC_CAP1)?;
                 ((value >> 24) as u8, (value >> 16) as u8, (value >> 8) as u8, value as u8)
             }
-            _ => (cpc.highest, cpc.nominal, cpc.lowest_nonlinear, cpc.lowest),
+            // Bytes: the description of a machine of AMD has no more.
+            _ => (cpc.highest as u8, cpc.nominal as u8, cpc.lowest_nonlinear as u8, cpc.lowest as u8),
         };
         // The kernel divides by the nominal level.
         if nominal == 0 || lowest == 0 || cpc.nominal_mhz == 0 {
