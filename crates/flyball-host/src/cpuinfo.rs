@@ -69,7 +69,8 @@ pub struct CpuInfo {
     /// `model`, extended model included.
     pub model: Option<u32>,
     pub stepping: Option<u32>,
-    /// `model name`, with the runs of blanks that some processors have in it.
+    /// `model name`, with the runs of blanks that some processors have in it. On Arm, where the file
+    /// has only numbers, the core's name that belongs to them.
     pub model_name: Option<String>,
     /// `microcode`, which the kernel prints in hexadecimal.
     pub microcode: Option<u32>,
@@ -100,6 +101,7 @@ impl CpuInfo {
         // is looked at, which is three lines of some 28: on 512 CPUs the file has a megabyte, most
         // of it the same flags again and again.
         let mut is_known = false;
+        let (mut implementer, mut part) = (None, None);
         while start < bytes.len() {
             let end = memchr::memchr(b'\n', &bytes[start..]).map_or(bytes.len(), |length| start + length);
             let line = &bytes[start..end];
@@ -133,14 +135,18 @@ impl CpuInfo {
                     info.model_name = Some(value.to_owned());
                 }
                 "microcode" if info.microcode.is_none() => {
-                    info.microcode =
-                        value.strip_prefix("0x").and_then(|digits| u32::from_str_radix(digits, 16).ok());
+                    info.microcode = hexadecimal(value);
                 }
+                "CPU implementer" => implementer = hexadecimal(value),
+                "CPU part" => part = part.or(hexadecimal(value)),
                 "flags" if info.flags.is_empty() => {
                     info.flags = value.split_whitespace().map(str::to_owned).collect();
                 }
                 _ => {}
             }
+        }
+        if let (None, Some(implementer), Some(part)) = (&info.model_name, implementer, part) {
+            info.model_name = Some(arm_name(implementer, part));
         }
         info
     }
@@ -148,6 +154,27 @@ impl CpuInfo {
     pub fn vendor(&self) -> Vendor {
         Vendor::of_id(&self.vendor_id)
     }
+}
+
+fn hexadecimal(text: &str) -> Option<u32> {
+    u32::from_str_radix(text.strip_prefix("0x")?, 16).ok()
+}
+
+/// The name of a core by its identification register (arch/arm64/include/asm/cputype.h).
+fn arm_name(implementer: u32, part: u32) -> String {
+    let name = match (implementer, part) {
+        (0x41, 0xd0c) => "Arm Neoverse N1",
+        (0x41, 0xd40) => "Arm Neoverse V1",
+        (0x41, 0xd49) => "Arm Neoverse N2",
+        (0x41, 0xd4f) => "Arm Neoverse V2",
+        (0x41, 0xd84) => "Arm Neoverse V3",
+        (0x41, 0xd8e) => "Arm Neoverse N3",
+        (0xc0, 0xac3) => "Ampere-1",
+        (0xc0, 0xac4) => "Ampere-1a",
+        (0x48, 0xd01) => "HiSilicon TSV110",
+        _ => return format!("Arm processor, implementer {implementer:#x}, part {part:#x}"),
+    };
+    name.to_owned()
 }
 
 #[cfg(test)]
@@ -169,6 +196,22 @@ mod tests {
         assert!(info.flags.contains("hfi"));
         assert_eq!(info.cpus[&28], CpuIds { package: Some(1), core: Some(3) });
         assert_eq!(info.cpus[&29], CpuIds::default());
+    }
+
+    #[test]
+    fn arm_is_named_by_its_numbers() {
+        let named = |implementer, part| {
+            let text = format!(
+                "processor\t: 0\nBogoMIPS\t: 50.00\nFeatures\t: fp asimd\nCPU implementer\t: {implementer}\n\
+                 CPU architecture: 8\nCPU variant\t: 0x3\nCPU part\t: {part}\nCPU revision\t: 1\n\n"
+            );
+            let info = CpuInfo::parse(text.as_bytes());
+            assert_eq!(info.vendor(), Vendor::Other);
+            info.model_name.unwrap_or_default()
+        };
+        assert_eq!(named("0x41", "0xd0c"), "Arm Neoverse N1");
+        assert_eq!(named("0x41", "0xd99"), "Arm processor, implementer 0x41, part 0xd99");
+        assert_eq!(named("", "0xd0c"), "");
     }
 
     proptest::proptest! {
