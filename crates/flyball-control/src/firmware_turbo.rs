@@ -13,6 +13,9 @@ pub enum FirmwareTurbo {
     },
     /// The flag is missing: the firmware has turbo off, or the processor has none.
     NoFlag(&'static str),
+    /// The highest level of CPPC is the nominal one (neither Intel nor AMD): there is nothing to
+    /// switch, whatever the file says.
+    Absent,
 }
 
 impl FirmwareTurbo {
@@ -51,6 +54,9 @@ impl Snapshot {
     /// The snapshot was taken without the knobs that show it.
     pub fn firmware_turbo(&self) -> Result<(FirmwareTurbo, Vec<Evidence>), ReadError> {
         let topology = self.topology();
+        if let Some(seen) = self.has_equal_levels() {
+            return Ok((FirmwareTurbo::Absent, seen));
+        }
         let switch = self.slot(Id::Turbo, &Place::machine())?;
         let has_boost_file = switch.is_some_and(|slot| slot.location.name() == "boost");
         let (mut bits, mut seen) = (Vec::new(), Vec::new());
@@ -68,5 +74,20 @@ impl Snapshot {
             seen = vec![Evidence { place: "/proc/cpuinfo flags".to_owned(), value: format!("no {flag}") }];
         }
         Ok((turbo, seen))
+    }
+
+    /// Returns the levels of CPPC as evidence if the highest is the nominal one: cppc_cpufreq then
+    /// refuses boost of a policy (policy->boost_supported).
+    fn has_equal_levels(&self) -> Option<Vec<Evidence>> {
+        // Only of such processors are the levels taken.
+        if self.topology().vendor != Vendor::Other {
+            return None;
+        }
+        let level = |knob: Id| {
+            let place = self.places(knob).ok()?.first()?;
+            Some((self.value_if_readable(knob, place).ok()??, self.evidence(knob, place)))
+        };
+        let (highest, nominal) = (level(Id::CppcHighest)?, level(Id::CppcNominal)?);
+        (highest.0 == nominal.0).then(|| vec![highest.1, nominal.1])
     }
 }

@@ -36,8 +36,8 @@ use flyball_text::Natural;
 use serde::Serialize;
 
 use crate::{
-    At, Belongs, Evidence, Id, Location, Place, ReadError, ResolveError, Scope, Setting, Snapshot, Value,
-    Wanted,
+    At, Belongs, Evidence, FirmwareTurbo, Id, Location, Place, ReadError, ResolveError, Scope, Setting,
+    Snapshot, Value, Wanted,
     intent::Intent,
     knob::order::{Bound, Step},
     select,
@@ -261,6 +261,9 @@ impl Planner<'_> {
         let on = Value::Switch(true);
         let is_on = self.snapshot.machine_value(Id::Turbo)?.as_ref() == Some(&on);
         if !is_on || turbo.wanted != Wanted::Exactly(on) {
+            return Ok(());
+        }
+        if self.snapshot.firmware_turbo()?.0 == FirmwareTurbo::Absent {
             return Ok(());
         }
         for place in self.snapshot.places_on(Id::Boost, &self.snapshot.topology().online)? {

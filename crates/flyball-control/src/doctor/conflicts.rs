@@ -5,6 +5,7 @@ use flyball_host::{CpuList, msr::MSR_PLATFORM_INFO};
 use super::{
     Answer, Check, Facts, Fix, KnobValue, Vendor,
     facts::{BOOST, MAX_PERF_PCT, MIN_PERF_PCT, NO_TURBO, cpu_words},
+    firmware::cppc_levels,
     note, ok, unknown, warning,
 };
 use crate::Id;
@@ -430,12 +431,14 @@ fn raised(facts: &Facts) -> Option<Answer> {
             continue;
         };
         shown.get_or_insert((policy.path("scaling_min_freq"), min.to_string()));
-        // Since 6.13 amd-pstate sets the lowest non-linear frequency as its default minimum. In
+        // Since 6.13 amd-pstate sets the lowest non-linear frequency as its default minimum, and
+        // cppc_cpufreq since 7.3. In
         // passive mode intel_pstate turns min_perf_pct into a minimum (update_qos_requests), which
         // conflict.perf-pct is about.
         let by_percent = policy.number("cpuinfo_max_freq").unwrap_or(0) * percent / 100;
-        let usual =
-            lowest.max(policy.number("amd_pstate_lowest_nonlinear_freq").unwrap_or(0)).max(by_percent);
+        let by_levels = || Some(cppc_levels(facts, policy.cpus.first())?.efficient as u64);
+        let nonlinear = policy.number("amd_pstate_lowest_nonlinear_freq").or_else(by_levels).unwrap_or(0);
+        let usual = lowest.max(nonlinear).max(by_percent);
         // A hundredth more is the rounding of a table; equal limits are for
         // conflict.pinned-minimum.
         if min * 100 <= usual * 101

@@ -70,11 +70,35 @@ fn turbo(facts: &Facts) -> Option<Answer> {
 
 /// Returns turbo as the firmware leaves it.
 pub(super) fn firmware_turbo(facts: &Facts) -> FirmwareTurbo {
+    if let Some(levels) = cppc_levels(facts, facts.online.first())
+        && levels.highest == levels.nominal
+    {
+        return FirmwareTurbo::Absent;
+    }
     let is_set = |(package, value): (u32, u64)| (package, value >> 38 & 1 == 1);
     let registers = facts.msr_of_packages(MSR_IA32_MISC_ENABLE).unwrap_or_default();
     let bits: Vec<_> = registers.into_iter().map(is_set).collect();
     let has_boost = facts.read(BOOST).is_ok();
     FirmwareTurbo::new(facts.vendor, |flag| facts.flag(flag), has_boost, &bits)
+}
+
+/// Levels of CPPC of a CPU that cppc_cpufreq drives.
+pub(super) struct CppcLevels {
+    highest: f64,
+    nominal: f64,
+    /// The lowest nonlinear level's frequency, kHz.
+    pub(super) efficient: f64,
+}
+
+pub(super) fn cppc_levels(facts: &Facts, cpu: Option<u32>) -> Option<CppcLevels> {
+    let cpu = cpu.filter(|_| facts.driver() == Some("cppc_cpufreq"))?;
+    let number = |name: &str| -> Option<f64> {
+        let text = facts.read(&format!("/sys/devices/system/cpu/cpu{cpu}/acpi_cppc/{name}")).ok()?;
+        text.parse().ok().filter(|number| *number > 0.0)
+    };
+    let nominal = number("nominal_perf")?;
+    let efficient = number("lowest_nonlinear_perf")? / nominal * number("nominal_freq")? * 1000.0;
+    Some(CppcLevels { highest: number("highest_perf")?, nominal, efficient })
 }
 
 fn turbo_intel(facts: &Facts) -> Answer {
@@ -91,7 +115,7 @@ fn turbo_intel(facts: &Facts) -> Answer {
         }
         (FirmwareTurbo::Allowed, Some(word)) => ok("firmware allows turbo").seen(NO_TURBO, word),
         (FirmwareTurbo::Allowed, None) => ok("firmware allows turbo").seen("/proc/cpuinfo flags", "ida"),
-        (FirmwareTurbo::NoFlag(_), _) => {
+        (FirmwareTurbo::NoFlag(_) | FirmwareTurbo::Absent, _) => {
             note("the processor reports no turbo: either it has none, or firmware disables it")
                 .seen("/proc/cpuinfo flags", "no ida")
                 .fix(advice)

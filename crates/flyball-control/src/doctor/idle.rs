@@ -456,7 +456,7 @@ fn unusual_states(facts: &Facts, driver: &str, seen: &IdleStates) -> Option<Answ
         let deepest = names.split(' ').next_back().unwrap_or_default();
         let cost = match firmware_turbo(facts) {
             FirmwareTurbo::Allowed => "stay powered and count for the turbo of busy ones",
-            FirmwareTurbo::Off { .. } | FirmwareTurbo::NoFlag(_) => "stay powered",
+            _ => "stay powered",
         };
         let what = format!("no idle state is deeper than {deepest}: idle cores {cost}");
         return Some(

@@ -155,10 +155,46 @@ fn throttle_counts(facts: &Facts) -> Option<Throttled> {
     counts
 }
 
+/// What the platform reports of limits, by cppc_cpufreq.
+fn reports(facts: &Facts) -> Answer {
+    let mut limited = CpuList::new();
+    let mut seen = None;
+    for policy in &facts.policies {
+        let path = policy.path("perf_limited");
+        match facts.read(&path) {
+            Ok(bits) if bits.parse::<u8>().is_ok() => {
+                if bits != "0" {
+                    limited.extend(policy.cpus.iter());
+                }
+                if bits != "0" || seen.is_none() {
+                    seen = Some((path, bits));
+                }
+            }
+            _ => {
+                return unknown(format!(
+                    "{path}: the firmware reports no limits, or Linux is older than 7.2"
+                ));
+            }
+        }
+    }
+    let Some((path, bits)) = seen else { return unknown("no policy can be read") };
+    if limited.is_empty() {
+        ok("the platform has reported no limit since the report was last cleared").seen(path, bits)
+    } else {
+        note(format!(
+            "the platform limited {}, some time since the report was last cleared",
+            cpu_words(&limited)
+        ))
+        .seen(path, bits)
+        .person("look under load: flyball why says whether the limit acts now")
+    }
+}
+
 fn throttled(facts: &Facts) -> Option<Answer> {
     let place = "/sys/devices/system/cpu/cpuN/thermal_throttle";
     let Some(before) = throttle_counts(facts) else {
         return Some(match facts.vendor {
+            _ if facts.driver() == Some("cppc_cpufreq") => reports(facts),
             Vendor::Amd => unknown("AMD processors have no throttle counters in sysfs"),
             _ => unknown(facts.missing(place, "")),
         });
@@ -367,7 +403,11 @@ fn temperature(facts: &Facts) -> Option<Answer> {
         if let Some(answer) = digital_readout(facts) {
             return Some(answer);
         }
-        return Some(unknown(facts.missing("a coretemp or k10temp sensor under /sys/class/hwmon", "")));
+        let sensor = match facts.vendor {
+            Vendor::Other => "a temperature sensor of the processor under /sys/class/hwmon",
+            _ => "a coretemp or k10temp sensor under /sys/class/hwmon",
+        };
+        return Some(unknown(facts.missing(sensor, "")));
     };
     Some(
         match limit {

@@ -56,7 +56,7 @@ fn turbo_off(facts: &Facts) -> Option<Answer> {
     // is about that.
     if matches!(
         firmware_turbo(facts),
-        FirmwareTurbo::Off { is_everywhere: true, .. } | FirmwareTurbo::NoFlag(_)
+        FirmwareTurbo::Off { is_everywhere: true, .. } | FirmwareTurbo::NoFlag(_) | FirmwareTurbo::Absent
     ) {
         return None;
     }

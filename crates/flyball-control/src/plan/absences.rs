@@ -186,7 +186,7 @@ fn remedy(snapshot: &Snapshot, knob: Id) -> Result<Option<Remedy>, ReadError> {
         }),
         Id::Turbo => match snapshot.firmware_turbo()?.0 {
             FirmwareTurbo::NoFlag(flag) => Some(Remedy::NoTurbo(flag)),
-            FirmwareTurbo::Off { .. } | FirmwareTurbo::Allowed => None,
+            FirmwareTurbo::Off { .. } | FirmwareTurbo::Absent | FirmwareTurbo::Allowed => None,
         },
         Id::Boost if snapshot.machine_value(Id::Turbo)?.is_some() => Some(Remedy::TurboOfMachine),
         _ => knob.knob().control().and_then(|control| {

@@ -304,6 +304,10 @@ impl Planner<'_> {
             (FirmwareTurbo::Off { packages, is_everywhere: false }, seen) => {
                 self.note_seen(Remark::TurboOffInFirmware { from, packages }, seen);
             }
+            (FirmwareTurbo::Absent, seen) if now == Some(Value::Switch(false)) => {
+                self.contradicted.insert((Id::Turbo, At::Machine));
+                self.refuse(Refusal::NoTurbo { from, seen });
+            }
             (FirmwareTurbo::Off { .. } | FirmwareTurbo::NoFlag(_), seen)
                 if now == Some(Value::Switch(false)) =>
             {

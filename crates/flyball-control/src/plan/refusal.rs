@@ -74,6 +74,9 @@ pub enum Refusal {
         list(seen, "; ")
     )]
     TurboOffInFirmware { from: String, seen: Vec<Evidence> },
+    /// Turbo of a processor that has none.
+    #[display("{from}: the processor has no frequency above its nominal one ({})", list(seen, "; "))]
+    NoTurbo { from: String, seen: Vec<Evidence> },
     /// A policy's boost while turbo is off.
     #[display("{from}: a policy cannot boost while turbo is off (EINVAL); set turbo=on as well")]
     BoostUnderTurboOff { from: String },
@@ -144,6 +147,7 @@ impl Refusal {
             | Refusal::CrossesPresent { from, .. }
             | Refusal::SpeedNeedsUserspace { from, .. }
             | Refusal::TurboOffInFirmware { from, .. }
+            | Refusal::NoTurbo { from, .. }
             | Refusal::BoostUnderTurboOff { from }
             | Refusal::LevelLacksFeature { from, .. }
             | Refusal::TurboFreqNeedsTurbo { from }

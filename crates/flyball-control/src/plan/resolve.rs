@@ -95,6 +95,11 @@ impl Snapshot {
                 {
                     return Ok(value);
                 }
+                if let (Some(Reading::Absent(_)) | None, Id::LowestNonlinearFreq) = (&found, source)
+                    && let Some(khz) = self.efficient_of_levels(place)
+                {
+                    return Ok(Value::Frequency(khz));
+                }
                 match found {
                     // As a limit it would be the lowest of all.
                     Some(Reading::Value { value: Value::Power(MicroWatts(0)), .. }) => Err(refuse(
@@ -112,6 +117,22 @@ impl Snapshot {
                 }
             }
         }
+    }
+
+    /// Returns the frequency of CPPC's lowest nonlinear level, of drivers without a file for it.
+    fn efficient_of_levels(&self, place: &Place) -> Option<KiloHertz> {
+        let read = |knob: Id| {
+            let at = self.place_like(knob, place).ok()??;
+            self.value_if_readable(knob, &at).ok()?
+        };
+        let level = |knob: Id| match read(knob)? {
+            Value::Perf(level) => Some(u64::from(level.0)).filter(|level| *level > 0),
+            // Above 255.
+            Value::Count(level) => Some(level),
+            _ => None,
+        };
+        let nominal = read(Id::NominalFreq)?.frequency()?;
+        Some(KiloHertz(nominal.0 * level(Id::CppcLowestNonlinear)? / level(Id::CppcNominal)?))
     }
 
     /// Returns the lowest percentage that intel_pstate takes, or the present one if it is no higher:

@@ -21,6 +21,9 @@ use crate::{
     topology::{self, CPUS},
 };
 
+/// What a plan of limits and turbo needs on processors of neither Intel nor AMD.
+const CPPC_LEVELS: [Id; 4] = [Id::CppcHighest, Id::CppcNominal, Id::CppcLowestNonlinear, Id::NominalFreq];
+
 /// A request for a snapshot: the knobs to read, and how.
 #[derive(Debug, Clone, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "options that are named where a request is made")]
@@ -75,8 +78,13 @@ impl Snapshot {
             knobs.insert(setting.knob());
             knobs.extend(setting.knob().knob().control().into_iter().flat_map(|control| control.judged_by));
         }
-        let knobs: Vec<Id> = knobs.into_iter().collect();
         let mut snapshot = Snapshot::begin(host)?;
+        if snapshot.topology.vendor == Vendor::Other {
+            // Levels of CPPC stand for the files that only drivers of Intel and AMD have.
+            let limits = [Id::Turbo, Id::MinFreq, Id::MaxFreq].iter().any(|knob| knobs.contains(knob));
+            knobs.extend(limits.then_some(CPPC_LEVELS).into_iter().flatten());
+        }
+        let knobs: Vec<Id> = knobs.into_iter().collect();
         let selectors = intent.settings.iter().filter_map(|setting| setting.on.as_deref());
         snapshot.topology.read_for(host, selectors)?;
         let levels = intent.settings.iter().any(|setting| LEVEL_KNOBS.contains(&setting.knob()));
