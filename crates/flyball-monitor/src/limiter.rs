@@ -86,7 +86,8 @@ limiters! {
         "`scaling_max_freq`, and the maximum in the request register if that is lower (another limit in the kernel)";
     /// The governor asks for less.
     Governor: "governor", "the governor, which asks for less", Some("governor"),
-        "`powersave` and `userspace` without autonomous selection; another governor if the CPU rests in between";
+        "`powersave` and `userspace` without autonomous selection; another governor if the CPU rests in between, or if \
+         `perf_limited` is 0";
     /// The processor chooses by load and preference.
     Preference: "preference", "the energy preference", Some("epp"),
         "the processor chooses itself, the preference is not performance, and nothing else limits it or CPUs with a \

@@ -125,6 +125,9 @@ fn a_limit_in_the_files_needs_no_report() {
     assert_eq!(found.steps.iter().map(|step| step.limiter).collect::<Vec<_>>(), [Limiter::MaxFreq]);
     let found = Server::new("performance", "<unsupported>").why(3000, ["<unsupported>"; 2]);
     assert!(found.steps.is_empty(), "{found:?}");
+    // What was asked for was delivered, so less was asked for.
+    let found = Server::new("schedutil", "0").why(2000, ["0", "0"]);
+    assert_eq!(found.steps.iter().map(|step| step.limiter).collect::<Vec<_>>(), [Limiter::Governor]);
     // Boost that is off lowers the file of the highest frequency too.
     let server = Server::new("performance", "0");
     for file in ["cpuinfo_max_freq", "scaling_max_freq"] {
