@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use flyball_host::{CpuList, EventCounter, Host, HostError};
+use flyball_host::{CpuInfo, CpuList, EventCounter, Host, HostError, Vendor};
 
 use super::{Series, read_number};
 
@@ -188,8 +188,12 @@ type Found = Result<Vec<(EnergySource, Access)>, String>;
 /// packages, `psys`, and below a package `core`, `uncore`, `dram`.
 fn powercap(host: &dyn Host) -> Found {
     const CLASS: &str = "/sys/class/powercap";
-    let names =
-        host.list(CLASS).map_err(|_| format!("no powercap zones ({CLASS}; is intel_rapl_msr loaded?)"))?;
+    // The driver is x86's.
+    let is_loaded = || match CpuInfo::read(host).map(|info| info.vendor()) {
+        Ok(Vendor::Other) => "",
+        _ => "; is intel_rapl_msr loaded?",
+    };
+    let names = host.list(CLASS).map_err(|_| format!("no powercap zones ({CLASS}{})", is_loaded()))?;
     let mut zones: Vec<(EnergySource, Access)> = Vec::new();
     let mut refused: Option<HostError> = None;
     let mut incomplete = Vec::new();
@@ -247,7 +251,7 @@ fn powercap(host: &dyn Host) -> Found {
             };
             Err(format!("{error}{why}"))
         }
-        _ if zones.is_empty() => Err(format!("no energy zones in {CLASS} (is intel_rapl_msr loaded?)")),
+        _ if zones.is_empty() => Err(format!("no energy zones ({CLASS}{})", is_loaded())),
         _ => Ok(zones),
     }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use flyball_files::Replacement;
-use flyball_host::{Archive, Host, Summary, record};
+use flyball_host::{Archive, CpuInfo, Host, Summary, Vendor, record};
 use flyball_process::confine::Confinement;
 
 use crate::{
@@ -111,7 +111,10 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
             if flyball_process::is_root() { "" } else { "; root can read more" }
         );
     }
-    if summary.registers == 0 {
+    // Registers of x86.
+    let has_registers =
+        !CpuInfo::read(&*host).is_ok_and(|info| info.vendor() == Vendor::Other && !info.cpus.is_empty());
+    if summary.registers == 0 && has_registers {
         eprintln!(
             "flyball: no registers were recorded; run `modprobe msr` first{}",
             if flyball_process::is_root() { "" } else { ", and record as root" }

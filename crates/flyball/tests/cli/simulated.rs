@@ -528,3 +528,26 @@ fn offline_cpus_are_noted_once_per_knob() {
         assert_eq!(plan.err.matches(&note).count(), 1, "{}", plan.text());
     }
 }
+
+/// Words of x86 that an Arm server has no use for, and what stands in their place.
+#[test]
+fn arm_servers_are_described_in_their_own_words() {
+    let on = |machine: &str, rest: &[&str]| flyball(&[&["-M", machine][..], rest].concat());
+    let (altra, grace) = ("sim:altra,kernel=7.3", "sim:grace,kernel=7.3");
+    assert!(on(altra, &["show"]).out.starts_with("Arm Neoverse N1, 1 package, 32 cores"));
+    // The highest level is the nominal one: there is no turbo to miss, to switch on or to fail with.
+    let doctor = on(grace, &["doctor"]).out;
+    assert!(!doctor.contains("conflict.turbo-off") && !doctor.contains("coretemp"), "{doctor}");
+    let refused = on(grace, &["plan", "turbo=on"]);
+    assert!(refused.err.contains("no frequency above its nominal one"), "{}", refused.err);
+    assert_eq!(on(grace, &["apply", "throughput"]).code, 0);
+    assert_eq!(on(altra, &["run", "turbo=on", "--", "true"]).code, 0);
+    // The driver's own minimum is no raised one, and has a name.
+    assert!(!on(altra, &["doctor"]).out.contains("conflict.raised-minimum"));
+    let efficient = on(altra, &["plan", "min-freq=min", "max-freq=efficient"]).out;
+    assert!(efficient.contains("2800000 -> 2000000"), "{efficient}");
+    // What the platform reports, where x86 has counters of throttling.
+    let report = |machine: &str| on(machine, &["doctor", "-v"]).out;
+    assert!(report(altra).contains("platform has reported no limit"), "{}", report(altra));
+    assert!(report("sim:altra,kernel=6.12").contains("older than 7.2"));
+}
