@@ -96,6 +96,10 @@ mod tests {
     fn family_and_model_come_back() {
         for name in MachineSpec::names() {
             let spec = MachineSpec::builtin(name).unwrap();
+            // No processor of Arm has the instruction.
+            if spec.identity.vendor == Vendor::Arm {
+                continue;
+            }
             let (family, model) = (spec.identity.family, spec.identity.model);
             let silicon = Silicon::new(spec, 0).unwrap();
             let signature = answer(&silicon, 1, 0, 0)[0];
