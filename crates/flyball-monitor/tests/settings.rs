@@ -166,6 +166,10 @@ impl Bed {
         if !settings.iter().any(|setting| setting.starts_with("governor=")) {
             settings.push("governor=performance".into());
         }
+        // Boost is off at boot.
+        if self.machine == "altra" && !settings.iter().any(|setting| setting.contains("turbo")) {
+            settings.push("turbo=on".into());
+        }
         let state = StateDir::new(directory.path().join("state"));
         let mut transaction = Transaction::begin(&host, &state, Purpose::Set, "test", None).unwrap();
         transaction.apply(&Intent::from_arguments(&settings, None).ok()?, &|| false).ok()?;
