@@ -81,7 +81,7 @@ pub(crate) struct Cpu {
     /// pm_qos_resume_latency_us: -1 is n/a, 0 no constraint.
     pub(crate) resume_latency_us: i32,
     /// The last choice of an idle state, with its input.
-    pub(crate) chosen: (IdleRequest, u8),
+    pub(crate) chosen: (IdleRequest, (u8, bool)),
 }
 
 /// A step of the scheduler, the same for all CPUs.

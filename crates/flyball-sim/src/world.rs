@@ -450,7 +450,7 @@ impl World {
             if cpu.chosen.0 != request {
                 cpu.chosen = (request, choose_idle(&self.platform.board, request));
             }
-            let state = cpu.chosen.1;
+            let (state, is_light) = cpu.chosen.1;
             self.states[number] = state;
             let activity = &mut self.activity[number];
             if !cpu.online {
@@ -467,6 +467,7 @@ impl World {
                 let count = &mut cpu.idle[usize::from(state) + self.platform.board.first_idle];
                 count.time_ns += rest;
                 count.usage += wakes;
+                count.below += if is_light { wakes } else { 0 };
             }
         }
     }
@@ -556,8 +557,10 @@ impl World {
 }
 
 /// The menu governor in short: the deepest state that is allowed, wakes soon enough, and pays off
-/// in the gap that is expected. Returns an index into the silicon's states (0 is C1).
-fn choose_idle(board: &Board, request: IdleRequest) -> u8 {
+/// in the gap that is expected. Returns an index into the silicon's states (0 is C1), and whether the
+/// kernel then counts that a deeper one would have paid: it looks at those that are not disabled,
+/// whatever the latency limit (cpuidle_enter_state() in drivers/cpuidle/cpuidle.c).
+fn choose_idle(board: &Board, request: IdleRequest) -> (u8, bool) {
     let limit = match request.own_us {
         // pm_qos_resume_latency_us: 0 sets no constraint of its own, -1 ("n/a") allows no latency
         // at all (drivers/cpuidle/governor.c).
@@ -565,12 +568,16 @@ fn choose_idle(board: &Board, request: IdleRequest) -> u8 {
         -1 => 0,
         own => own.min(request.limit_us),
     };
-    let mut chosen = 0;
+    let (mut chosen, mut deepest) = (0, 0);
     for (index, state) in board.idle.iter().enumerate() {
         let disabled = request.disabled >> (index + board.first_idle) & 1 != 0;
-        if !disabled && state.latency_us as i32 <= limit && state.residency_us <= request.gap_us {
+        if disabled || state.residency_us > request.gap_us {
+            continue;
+        }
+        if state.latency_us as i32 <= limit {
             chosen = index;
         }
+        deepest = index;
     }
-    chosen as u8
+    (chosen as u8, deepest > chosen)
 }
