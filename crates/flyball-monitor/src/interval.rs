@@ -55,6 +55,11 @@ pub struct CpuInterval {
     /// Exits from each idle state per second, since they were read before; empty if they were not
     /// read at both ends.
     pub wakes: Vec<f64>,
+    /// Exits per second from states that take 10 us or more to leave, before their target residency;
+    /// and exits after which a deeper state would have paid. Counted only of CPUs that waking up may
+    /// slow.
+    pub above: Option<f64>,
+    pub below: Option<f64>,
     /// Share of cycles that did not wait for memory (Intel), or instructions per cycle (AMD).
     pub productive: Option<f64>,
     /// Degrees Celsius below the temperature at which the processor throttles, and the temperature
@@ -78,7 +83,14 @@ impl CpuInterval {
 
     /// Returns the wake-ups of this CPU, if they were counted.
     pub fn waking(&self, machine: &Machine) -> Option<Waking> {
-        Waking::of(machine, &self.wakes)
+        let mut waking = Waking::of(machine, &self.wakes)?;
+        (waking.above, waking.below) = (self.above, self.below);
+        let stay = |(name, rate): &(String, f64)| {
+            let state = machine.idle_states.iter().position(|state| state == name)?;
+            Some((*self.idle.get(state)?)? * 1e6 / rate)
+        };
+        waking.stay_us = waking.state.as_ref().and_then(stay);
+        Some(waking)
     }
 }
 
@@ -91,6 +103,11 @@ pub struct Waking {
     /// The state whose exits cost most, and how many wake-ups a second left it; `null` if no exit
     /// cost time, or the cost is not known.
     pub state: Option<(String, f64)>,
+    /// The mean time per entry into that state, us.
+    pub stay_us: Option<f64>,
+    /// As in [`CpuInterval`].
+    pub above: Option<f64>,
+    pub below: Option<f64>,
     /// The part of the time that the exits took at most, by the latencies that the driver
     /// advertises; `null` in a virtual machine, where the host decides.
     pub lost_at_most: Option<f64>,
@@ -109,6 +126,9 @@ impl Waking {
         Some(Waking {
             wakes: rates.iter().sum(),
             state: costliest(&exits).map(|exit| (exit.name.to_owned(), exit.rate)),
+            stay_us: None,
+            above: None,
+            below: None,
             lost_at_most: (!exits.is_empty()).then(|| (lost_ms(f64::INFINITY, &exits) * 1e-3).min(1.0)),
         })
     }
@@ -124,6 +144,22 @@ impl Waking {
             (_, Some(_)) => format!("{:.0} wake-ups a second, none of which cost time", self.wakes),
             (_, None) => format!("{:.0} wake-ups a second, whose cost is not known", self.wakes),
         }
+    }
+
+    /// What the kernel counted, and, apart from it, what follows from the latencies that the driver
+    /// advertises.
+    pub(crate) fn evidence(&self) -> (String, Option<String>) {
+        let (Some((name, rate)), Some(lost)) = (&self.state, self.lost_at_most) else {
+            return (self.words(), None);
+        };
+        let stay = self.stay_us.map_or_else(String::new, |stay| format!(" after {stay:.0} us"));
+        let wrong = |what: &str, rate: Option<f64>| {
+            rate.map_or_else(String::new, |rate| format!(", {rate:.0} a second {what}"))
+        };
+        let (above, below) = (wrong("too deep", self.above), wrong("too light", self.below));
+        let counted = format!("{rate:.0} wake-ups a second out of {name}{stay}{above}{below}");
+        let lost = lost * 100.0;
+        (counted, Some(format!("exits took at most {lost:.1} % of its time, by the advertised latencies")))
     }
 }
 
@@ -213,6 +249,7 @@ impl Pair<'_> {
             let all = busy_ticks? + idle_ticks? + steal_ticks.unwrap_or(0);
             (all > 0).then(|| part.unwrap_or(0) as f64 / all as f64)
         };
+        let wrong = |quantity| Some(delta(quantity)? as f64 * 1e9 / idle_span? as f64);
         let speed = self.speed(index, is_broken);
         let reported = now(Quantity::ReportedFrequency).map(|khz| khz as f64 / 1000.0);
         let was_read = delta(Quantity::CountersAt).is_some_and(|span| span > 0);
@@ -260,6 +297,8 @@ impl Pair<'_> {
                     (0..states).map(rate).collect()
                 })
                 .unwrap_or_default(),
+            above: wrong(Quantity::IdleAbove),
+            below: wrong(Quantity::IdleBelow),
             productive: speed.and_then(|speed| speed.productive),
             margin,
             celsius: margin

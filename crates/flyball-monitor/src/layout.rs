@@ -137,6 +137,9 @@ pub enum Unit {
     Degrees,
 }
 
+/// An exit latency from which on the kernel's counters of wrong guesses are worth reading, us.
+pub const DEEP_US: u64 = 10;
+
 /// A quantity that samples hold. Its text form is its name in recordings and CSV.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, schemars::JsonSchema, Serialize, Deserialize, strum::Display,
@@ -162,6 +165,11 @@ pub enum Quantity {
     /// Entries into idle state N.
     #[strum(to_string = "idle_{0}_usage")]
     IdleUsage(u8),
+    /// Exits before the target residency, from states whose exit takes [`DEEP_US`] or more; and
+    /// exits after which a deeper state would have paid. Counted only of CPUs that waking up may
+    /// slow.
+    IdleAbove,
+    IdleBelow,
     /// Times that heat throttled the core, and how long.
     CoreThrottles,
     CoreThrottleTime,

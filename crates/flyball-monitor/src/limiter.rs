@@ -94,8 +94,9 @@ limiters! {
          more eager one are faster";
     /// It ran so little that leaving idle states decides its speed.
     WakeUp: "wake-up", "waking up: it ran shortly and often", Some("latency-limit"),
-        "it ran less than a fifth of the time, and nothing else limits it. Exits from idle states are counted; if they \
-         took less than 0.8 % of its running time, waking is ruled out";
+        "it ran less than a fifth of the time, and nothing else limits it. Counted: exits from idle states, time in them, \
+         and wrong guesses of the governor (too deep, too light). Inferred from latencies: what an exit costs. Exits \
+         below 0.8 % of its running time rule it out";
     /// A power limit of the package.
     Power: "power", "the package's power limit", Some("power-limit"),
         "package power at its limit, or power in the limit reasons (MSR 0x64f, Haswell 0x690), 0x19c or 0x1b1 bit 10, or \

@@ -14,7 +14,7 @@ mod stat;
 use std::time::Duration;
 
 use flyball_control::{Id, LimitSource};
-use flyball_host::{Host, msr};
+use flyball_host::{Host, msr, topology::CPUS};
 
 use self::{
     counters::{Counters, Source},
@@ -25,7 +25,10 @@ pub use self::{
     discover::{RaplZone, answers_at_once, rapl_zones},
     file::KeptAttribute,
 };
-use crate::{ABSENT, Cost, Layout, Preference, Quantity, Sample, interval::WAKING, places::Places, shared};
+use crate::{
+    ABSENT, Cost, Layout, Preference, Quantity, Sample, interval::WAKING, layout::DEEP_US, places::Places,
+    shared,
+};
 
 /// Which CPUs may be interrupted for a sample.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -115,6 +118,8 @@ pub(crate) struct CpuFiles {
     usage: Vec<KeptAttribute>,
     /// Waking up may be the reason for its speed.
     wakes: bool,
+    /// `above` of deep states and `below` of states that are not the deepest, once it was.
+    wrong: Vec<(Quantity, KeptAttribute)>,
     /// core_throttle_count, core_throttle_total_time_ms, package_throttle_count,
     /// package_throttle_total_time_ms.
     throttle: Vec<(Quantity, KeptAttribute)>,
@@ -419,6 +424,39 @@ impl<'h> Sampler<'h> {
                 self.places.put(sample, quantity, index, ABSENT);
             }
             cpu.counters = Counters::Closed;
+        }
+        if !is_skipped {
+            self.read_wrong(sample, index, is_online);
+        }
+    }
+
+    /// Reads how often the governor guessed wrong for a CPU that waking up may slow, if it has used a
+    /// deep state.
+    fn read_wrong(&mut self, sample: &mut Sample, index: usize, is_online: bool) {
+        if !self.places.has(Quantity::IdleAbove) {
+            return;
+        }
+        let exits = &self.layout.machine.idle_exits_us;
+        let usage = |state| self.places.get(sample, Quantity::IdleUsage(state as u8), index);
+        let mut used = (0..exits.len()).filter(|state| usage(*state) > Some(0));
+        let cpu = &mut self.cpus[index];
+        let is_read = is_online && cpu.wakes && used.any(|state| exits[state] >= DEEP_US);
+        if is_read && cpu.wrong.is_empty() {
+            let file = |state: usize, name: &str| {
+                KeptAttribute::new(format!("{CPUS}/cpu{}/cpuidle/state{state}/{name}", cpu.number))
+            };
+            let deep = (0..exits.len()).filter(|state| exits[*state] >= DEEP_US);
+            let above = deep.map(|state| (Quantity::IdleAbove, file(state, "above")));
+            let lighter = 0..exits.len().saturating_sub(1);
+            let below = lighter.map(|state| (Quantity::IdleBelow, file(state, "below")));
+            cpu.wrong = above.chain(below).collect();
+        }
+        for quantity in [Quantity::IdleAbove, Quantity::IdleBelow] {
+            let files = cpu.wrong.iter_mut().filter(|(of, _)| is_read && *of == quantity);
+            // One file at least, so that the sum is not that of nothing.
+            let sum =
+                files.map(|(_, file)| file.short_number(self.host)).reduce(|sum, count| Some(sum? + count?));
+            self.places.put(sample, quantity, index, sum.flatten().unwrap_or(ABSENT));
         }
     }
 
@@ -730,6 +768,7 @@ impl PowerFiles {
 impl CpuFiles {
     fn reopen(&mut self) {
         self.idle.iter_mut().chain(&mut self.usage).for_each(KeptAttribute::reopen);
+        self.wrong.clear();
         self.throttle.iter_mut().for_each(|(_, file)| file.reopen());
         self.frequency.iter_mut().for_each(KeptAttribute::reopen);
         self.counters = Counters::Closed;

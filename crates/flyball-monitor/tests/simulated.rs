@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use flyball_host::{Host, Launch};
 use flyball_monitor::{
-    Facts, IdleReads, Interval, Limiter, Options, Quantity, Reads, Sample, Sampler, State, Touch, explain,
+    Certainty, Facts, IdleReads, Interval, Limiter, Options, Quantity, Reads, Sample, Sampler, State, Touch,
+    explain,
 };
 use flyball_simhost::{SimHost, SimSetup};
 
@@ -195,18 +196,31 @@ fn the_driver_changes_its_mode_between_samples() {
 /// a wish for all, those of suspects are counted once their speed is known.
 #[test]
 fn wake_ups_are_counted_where_they_may_be_the_reason() {
-    const C3: usize = 3;
-    let usage = "/sys/devices/system/cpu/cpu0/cpuidle/state3/usage";
-    for idle in [IdleReads::All, IdleReads::Times, IdleReads::Suspects] {
+    let file = |name: &str| format!("/sys/devices/system/cpu/cpu0/cpuidle/{name}");
+    let sum = |host: &SimHost, names: &[&str]| -> u64 {
+        names.iter().map(|name| host.read(&file(name)).unwrap().parse::<u64>().unwrap()).sum()
+    };
+    // A limit of 20 us allows C2, for sleeps that would pay in C3.
+    for (idle, limit, used) in [
+        (IdleReads::All, "0", 3),
+        (IdleReads::Times, "0", 3),
+        (IdleReads::Suspects, "0", 3),
+        (IdleReads::Times, "20", 2),
+    ] {
         let host = open("ryzen-5750g");
+        host.write("/sys/devices/system/cpu/cpu0/power/pm_qos_resume_latency_us", limit.as_bytes()).unwrap();
         host.write("/sys/devices/system/cpu/cpufreq/policy0/scaling_governor", b"performance").unwrap();
         let _load = host.spawn(launch(&["rpc", "--endless", "--pin", "0"])).unwrap();
         let reads = Reads { idle, ..Reads::default() };
         let mut sampler = Sampler::open(&host, Options { reads, ..Options::default() }).unwrap();
-        let (mut samples, mut counts) = (Vec::new(), Vec::<u64>::new());
+        let (mut samples, mut counts) = (Vec::new(), Vec::new());
         for _ in 0..5 {
             samples.push(sampler.sample());
-            counts.push(host.read(usage).unwrap().parse().unwrap());
+            let below = ["state0/below", "state1/below", "state2/below"];
+            counts.push(
+                [&[&format!("state{used}/usage")[..]][..], &["state2/above", "state3/above"], &below]
+                    .map(|names| sum(&host, names)),
+            );
             host.sleep(Duration::from_secs(1));
         }
         let layout = sampler.layout();
@@ -214,10 +228,18 @@ fn wake_ups_are_counted_where_they_may_be_the_reason() {
         let first = if idle == IdleReads::All { 0 } else { 3 };
         assert!((0..first).all(|from| of(from).cpus[0].wakes.is_empty()), "{idle:?}");
         for from in first..4 {
-            let counted = (counts[from + 1] - counts[from]) as f64;
             let interval = of(from);
-            let rate = interval.cpus[0].wakes[C3];
-            assert!((rate * interval.seconds / counted - 1.0).abs() < 0.02, "{idle:?}: {rate}, {counted}");
+            let counted = |which: usize| (counts[from + 1][which] - counts[from][which]) as f64;
+            let cpu = &interval.cpus[0];
+            // Whether waking up may be the reason is known once the speed is.
+            assert!(limit == "0" || counted(2) > 1000.0 * interval.seconds, "{counts:?}");
+            let wrong = if from < 3 { (None, None) } else { (Some(counted(1)), Some(counted(2))) };
+            let near = |rate: f64, count: f64| (rate * interval.seconds - count).abs() <= 0.02 * count + 1.0;
+            assert!(near(cpu.wakes[used], counted(0)), "{idle:?}: {cpu:?}, {}", counted(0));
+            for (rate, count) in [(cpu.above, wrong.0), (cpu.below, wrong.1)] {
+                assert!(rate.is_some() == count.is_some(), "{idle:?} {from}: {cpu:?}");
+                assert!(rate.zip(count).is_none_or(|(rate, count)| near(rate, count)), "{cpu:?}, {wrong:?}");
+            }
         }
         assert_eq!(of(3).cpus[5].wakes.is_empty(), idle != IdleReads::All, "{idle:?}");
 
@@ -230,7 +252,11 @@ fn wake_ups_are_counted_where_they_may_be_the_reason() {
         };
         let (limiter, evidence) = reason(layout, &samples[3..]);
         assert_eq!(limiter, Limiter::WakeUp);
-        assert!(evidence.contains(" wake-ups a second out of C3; exits took at most "), "{evidence}");
+        let stay = if idle == IdleReads::Suspects { ", " } else { " after " };
+        let words = format!(" wake-ups a second out of C{used}{stay}");
+        for words in [&words[..], " a second too deep, ", " a second too light"] {
+            assert!(evidence.contains(words), "{evidence}");
+        }
         let mut virtual_machine = layout.clone();
         virtual_machine.machine.idle_exits_us.clear();
         let (limiter, evidence) = reason(&virtual_machine, &samples[3..]);
@@ -246,7 +272,44 @@ fn wake_ups_are_counted_where_they_may_be_the_reason() {
         });
         assert_eq!(
             reason(&uncounted, &samples[3..]),
-            (Limiter::WakeUp, "cpuidle usage: not known".to_owned())
+            (Limiter::WakeUp, "cpuidle usage, time, above, below: not known".to_owned())
         );
+    }
+}
+
+/// A loss is measured as one of waking up if a busy neighbour has all that it may have. Without one,
+/// a processor without a register of limits leaves the firmware as a possible reason; with one, it
+/// does not.
+#[test]
+fn waking_up_is_measured_where_nothing_else_is_left() {
+    for (machine, spin, is_measured) in [
+        ("ryzen-5750g", None, false),
+        ("ryzen-5750g", Some("4"), true),
+        ("epyc-512", Some("8"), true),
+        ("gold-6138", None, true),
+    ] {
+        let host = open(machine);
+        let topology = flyball_control::Topology::inspect(&host).unwrap();
+        for policy in topology.policies.iter().map(|policy| policy.number) {
+            let folder = format!("/sys/devices/system/cpu/cpufreq/policy{policy}");
+            host.write(&format!("{folder}/scaling_governor"), b"performance").unwrap();
+        }
+        let _load = host.spawn(launch(&["rpc", "--endless", "--pin", "0"])).unwrap();
+        let _neighbour = spin.map(|cpu| host.spawn(launch(&["spin", "--endless", "--pin", cpu])).unwrap());
+        let mut sampler = Sampler::open(&host, Options::default()).unwrap();
+        let mut samples = Vec::new();
+        for _ in 0..6 {
+            samples.push(sampler.sample());
+            host.sleep(Duration::from_secs(1));
+        }
+        let layout = sampler.layout();
+        let facts = Facts::take(&host, layout, |_| None).unwrap();
+        let found = explain(layout, &facts, &samples[3..], Some(&[0].into_iter().collect())).remove(0);
+        let step = found.steps.iter().find(|step| step.limiter == Limiter::WakeUp);
+        let step = step.unwrap_or_else(|| panic!("{machine}: {found}"));
+        println!("{machine} {spin:?}: {found}");
+        assert_eq!(step.certainty == Certainty::Measured, is_measured, "{machine}: {found}");
+        let said = step.evidence.pieces();
+        assert!(said.iter().any(|piece| piece.value.ends_with("by the advertised latencies")), "{said:?}");
     }
 }

@@ -461,6 +461,8 @@ class CpuCount(TypedDict):
 class CpuInterval(TypedDict):
     """A CPU between two samples."""
 
+    above: Union[float, None]
+    below: Union[float, None]
     busy: Union[float, None]
     celsius: Union[float, None]
     core_watts: Union[float, None]

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     Cpu, Field, Layout, Machine, Missing, Package, Quantity, Scope, Unit,
+    layout::DEEP_US,
     missing::{What, Why},
 };
 
@@ -112,6 +113,7 @@ pub(super) fn discover(host: &dyn Host) -> Result<Discovered, ReadError> {
         let (quantity, scope) = (Quantity::CoreEnergy, Scope::Cpu);
         layout.fields.push(Field { quantity, scope, unit: Unit::Count, wraps_after: 32 });
     }
+    layout.fields.extend(guesses(&layout.machine.idle_exits_us));
     let sockets = sockets(host, &mut layout, &topology);
     Ok(Discovered { layout, source, reasons, cpus, policies, power, sockets })
 }
@@ -130,6 +132,7 @@ fn cpu_files(
         idle: of_states("time"),
         usage: of_states("usage"),
         wakes: false,
+        wrong: Vec::new(),
         throttle: throttle
             .iter()
             .map(|(name, quantity)| (*quantity, file(&format!("thermal_throttle/{name}"))))
@@ -531,6 +534,14 @@ fn temperatures(host: &dyn Host, layout: &Layout) -> Vec<PowerFiles> {
             is_slow: false,
         })
         .collect()
+}
+
+/// The fields of the governor's wrong guesses, if any state is costly to leave.
+fn guesses(exits_us: &[u64]) -> impl Iterator<Item = Field> + use<> {
+    let is_deep = exits_us.iter().any(|us| *us >= DEEP_US);
+    let counts = [Quantity::IdleAbove, Quantity::IdleBelow];
+    let field = |quantity| Field { quantity, scope: Scope::Cpu, unit: Unit::Count, wraps_after: 64 };
+    counts.into_iter().filter(move |_| is_deep).map(field)
 }
 
 fn fields(

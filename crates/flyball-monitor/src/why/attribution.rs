@@ -4,8 +4,8 @@ use flyball_host::Vendor;
 
 use super::package::{HELD, PackageState};
 use crate::{
-    Cap, Certainty, CpuInterval, Evidence, Layout, Limiter, Preference, Proof, Reason, interval::WAKING,
-    layout::Cpu,
+    Cap, Certainty, CpuInterval, Evidence, Layout, Limiter, Preference, Proof, Reason, Waking,
+    interval::WAKING, layout::Cpu,
 };
 
 /// Losses below this share of the highest frequency are rounding.
@@ -256,7 +256,9 @@ impl Attribution<'_> {
         if shared > least {
             let reason = match named.clone() {
                 Some(named) => self.or_preference(named),
-                None => self.own_limit(mhz, mhz + remains).unwrap_or_else(|| self.unnamed()),
+                None => {
+                    self.own_limit(mhz, mhz + remains).unwrap_or_else(|| self.unnamed(shared, mhz + remains))
+                }
             };
             if matches!(reason.limiter, Limiter::Firmware | Limiter::Unseen | Limiter::WakeUp) {
                 shared -= self.take_together(mhz + remains, shared, losses);
@@ -469,8 +471,38 @@ impl Attribution<'_> {
         }
     }
 
-    /// Returns the reason for a remainder that no hardware register names.
-    fn unnamed(&self) -> Reason {
+    /// Returns waking up as the reason for a loss of `lost` MHz from `top`. It is measured if the
+    /// counted exits can have taken that much, and all else is seen to be none: by the processor's
+    /// register, or by a busy CPU that has what this one lacks.
+    fn waking(&self, waking: Option<&Waking>, load: Evidence, lost: f64, top: f64) -> Reason {
+        let (counted, bound) = waking.map_or_else(|| ("not known".to_owned(), None), Waking::evidence);
+        let mut evidence = Proof::new(Evidence::new("cpuidle usage, time, above, below", counted));
+        if let Some(bound) = bound {
+            evidence = evidence.and(Evidence::new("cpuidle latency", bound));
+        }
+        evidence = evidence.and(load);
+        let exits = waking.and_then(|waking| waking.lost_at_most).unwrap_or(0.0);
+        let is_enough = exits * top >= lost * self.cpu.busy.unwrap_or(0.0);
+        let highest = self.facts.highest_under(self.cpu.max);
+        let fastest = self.package.and_then(|package| package.fastest(self.place.core_type, highest));
+        let is_alone = fastest.is_some_and(|(mhz, _)| mhz >= top - LEAST * self.facts.highest);
+        let is_excluded = self.package.is_some_and(|package| {
+            matches!(package.excluded().certainty, Certainty::Inferred { fits } if fits == [Limiter::Firmware])
+        });
+        match (is_enough, fastest) {
+            (true, Some((mhz, _))) if is_alone => {
+                let other =
+                    Evidence::new("a busy CPU of the package", format!("{mhz:.0} MHz at the same time"));
+                Reason::measured(Limiter::WakeUp, evidence.and(other))
+            }
+            (true, _) if is_excluded => Reason::measured(Limiter::WakeUp, evidence),
+            _ => Reason::inferred(Limiter::WakeUp, evidence, &[Limiter::WakeUp, Limiter::Firmware]),
+        }
+    }
+
+    /// Returns the reason for a remainder of `lost` MHz that no hardware register names, for a CPU
+    /// that may have `top` MHz.
+    fn unnamed(&self, lost: f64, top: f64) -> Reason {
         // What follows is by exclusion: no limit of the package shows itself, so the request is
         // what is left, if it may be.
         let busy = self.cpu.busy.unwrap_or(0.0);
@@ -510,9 +542,7 @@ impl Attribution<'_> {
         let may_be_waking = waking.as_ref().and_then(|waking| waking.lost_at_most);
         let may_be_waking = may_be_waking.is_none_or(|lost| lost >= LEAST * busy);
         if busy < WAKING && may_be_waking {
-            let counted = waking.map_or_else(|| "not known".to_owned(), |waking| waking.to_string());
-            let evidence = Proof::new(Evidence::new("cpuidle usage", counted)).and(load);
-            return Reason::inferred(Limiter::WakeUp, evidence, &[Limiter::WakeUp, Limiter::Firmware]);
+            return self.waking(waking.as_ref(), load, lost, top);
         }
         let Some(package) = self.package else {
             return Reason::unseen(Evidence::new("package", "not known"));
