@@ -31,7 +31,6 @@ pub struct Watch<'h> {
     table: Vec<IdleState>,
     threads: Option<Threads>,
     tracing: Option<Tracing>,
-    started: Duration,
     before: Readings,
     /// CPU time of this thread for all readings so far.
     cost: Duration,
@@ -39,6 +38,8 @@ pub struct Watch<'h> {
 
 /// Counters at one moment.
 struct Readings {
+    /// When reading began: on a large machine it takes a while, and as long at both ends.
+    at: Duration,
     cpus: Vec<CpuCounts>,
     interrupts: Interrupts,
     softirqs: Interrupts,
@@ -49,6 +50,7 @@ struct Readings {
 impl Readings {
     fn take(host: &dyn Host, cpus: &CpuList, states: usize) -> Readings {
         Readings {
+            at: host.now(),
             cpus: cpuidle::counts(host, cpus, states),
             interrupts: Interrupts::read(host),
             softirqs: Interrupts::read_soft(host),
@@ -126,7 +128,6 @@ impl<'h> Watch<'h> {
             table,
             threads,
             tracing,
-            started: host.now(),
             before,
             cost: flyball_process::thread_time().saturating_sub(began),
             cpus,
@@ -152,7 +153,7 @@ impl<'h> Watch<'h> {
     pub fn finish(mut self, usage: Option<&Usage>) -> WakeReport {
         let began = flyball_process::thread_time();
         let after = Readings::take(self.host, &self.cpus, self.table.len());
-        let seconds = self.host.now().saturating_sub(self.started).as_secs_f64().max(1e-9);
+        let seconds = after.at.saturating_sub(self.before.at).as_secs_f64().max(1e-9);
         let traced = self.tracing.take().map(|tracing| tracing.finish(times(self.host, &self.cpus, &after)));
         self.look();
         let (by_cpu, mut states, seen) = self.exits(&after);
