@@ -240,7 +240,8 @@ fn refused(error: WakeError) -> Failure {
 fn untraced(host: &dyn Host, error: WakeError) -> Failure {
     match error {
         WakeError::Read(error @ HostError { errno: Errno::ACCES | Errno::PERM, .. }) => {
-            Failure::failed(format!("{error}; {}", why_refused(host)))
+            let counts = "without --sources, wake counts wake-ups as any user";
+            Failure::failed(format!("{error}; {}\nhint: {counts}", why_refused(host)))
         }
         WakeError::Read(HostError { errno: Errno::NOSYS | Errno::NODEV, .. }) => {
             Failure::not_here(format!("{} has no tracefs: --sources needs it", host.name()))

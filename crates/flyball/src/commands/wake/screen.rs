@@ -162,10 +162,15 @@ fn causes(out: &mut String, report: &WakeReport, sources: &WakeSources, paint: P
     }
     more(out, sources.all_causes, "sources");
     let WakeSources { exits, counted, attributed, records, lost, reading_ms, .. } = sources;
+    let of = if report.states.is_empty() {
+        ", which the kernel does not count without cpuidle".to_owned()
+    } else {
+        format!(" of the {counted} that the kernel counted")
+    };
     let _ = writeln!(
         out,
-        "traced {exits} exits of the {counted} that the kernel counted, and the source of {attributed}; {records} records \
-         took {reading_ms:.1} ms of CPU time to read"
+        "traced {exits} exits{of}, and the source of {attributed}; {records} records took {reading_ms:.1} ms of CPU time \
+         to read"
     );
     if *lost > 0 {
         let _ =
