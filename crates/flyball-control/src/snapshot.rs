@@ -200,8 +200,9 @@ impl Snapshot {
     /// Returns the vendor whose processors have the knob, if this processor is from another.
     fn other_vendor(&self, knob: Id) -> Option<Vendor> {
         let vendor = self.topology.vendor;
-        // An unknown vendor rules nothing out: its recording may lack /proc/cpuinfo.
-        knob.knob().vendor.filter(|of| vendor != Vendor::Other && vendor != *of)
+        // A recording may lack /proc/cpuinfo. Without a name nothing is ruled out.
+        let is_known = vendor != Vendor::Other || self.topology.model_name.is_some();
+        knob.knob().vendor.filter(|of| is_known && vendor != *of)
     }
 
     /// Returns the places of `knob` with their readings, in order; `None` for a place that was not
@@ -276,7 +277,10 @@ impl Snapshot {
     pub(crate) fn absence_evidence(&self, knob: Id, why: &Why) -> Evidence {
         let (place, value) = match why {
             Why::NoFile(path) => (path.clone(), "absent".to_owned()),
-            Why::OtherVendor(_) => ("/proc/cpuinfo vendor_id".to_owned(), self.topology.vendor.to_string()),
+            Why::OtherVendor(_) => match (self.topology.vendor, &self.topology.model_name) {
+                (Vendor::Other, Some(name)) => ("/proc/cpuinfo".to_owned(), name.clone()),
+                (vendor, _) => ("/proc/cpuinfo vendor_id".to_owned(), vendor.to_string()),
+            },
             Why::NoCpufreq => (POLICIES.to_owned(), "no policies".to_owned()),
             Why::Offline => (format!("{CPUS}/offline"), self.topology.offline.to_string()),
             why => (knob.to_string(), why.to_string()),

@@ -101,7 +101,7 @@ impl CpuInfo {
         // is looked at, which is three lines of some 28: on 512 CPUs the file has a megabyte, most
         // of it the same flags again and again.
         let mut is_known = false;
-        let (mut implementer, mut part) = (None, None);
+        let (mut implementer, mut arm_cores) = (None, Vec::new());
         while start < bytes.len() {
             let end = memchr::memchr(b'\n', &bytes[start..]).map_or(bytes.len(), |length| start + length);
             let line = &bytes[start..end];
@@ -131,22 +131,30 @@ impl CpuInfo {
                 "cpu family" if info.family.is_none() => info.family = value.parse().ok(),
                 "model" if info.model.is_none() => info.model = value.parse().ok(),
                 "stepping" if info.stepping.is_none() => info.stepping = value.parse().ok(),
-                "model name" if info.model_name.is_none() && !value.is_empty() => {
-                    info.model_name = Some(value.to_owned());
+                // The others are what LoongArch, POWER and RISC-V have.
+                "model name" | "Model Name" | "cpu" | "uarch"
+                    if info.model_name.is_none() && !value.is_empty() =>
+                {
+                    let name = if key == "cpu" { value.split(',').next().unwrap_or(value) } else { value };
+                    info.model_name = Some(name.to_owned());
                 }
                 "microcode" if info.microcode.is_none() => {
                     info.microcode = hexadecimal(value);
                 }
                 "CPU implementer" => implementer = hexadecimal(value),
-                "CPU part" => part = part.or(hexadecimal(value)),
+                "CPU part" => {
+                    arm_cores
+                        .extend(implementer.zip(hexadecimal(value)).filter(|core| !arm_cores.contains(core)));
+                }
                 "flags" if info.flags.is_empty() => {
                     info.flags = value.split_whitespace().map(str::to_owned).collect();
                 }
                 _ => {}
             }
         }
-        if let (None, Some(implementer), Some(part)) = (&info.model_name, implementer, part) {
-            info.model_name = Some(arm_name(implementer, part));
+        if info.model_name.is_none() && !arm_cores.is_empty() {
+            let names: Vec<String> = arm_cores.into_iter().map(|(by, part)| arm_name(by, part)).collect();
+            info.model_name = Some(names.join(" and "));
         }
         info
     }
@@ -163,6 +171,12 @@ fn hexadecimal(text: &str) -> Option<u32> {
 /// The name of a core by its identification register (arch/arm64/include/asm/cputype.h).
 fn arm_name(implementer: u32, part: u32) -> String {
     let name = match (implementer, part) {
+        (0x41, 0xd03) => "Arm Cortex-A53",
+        (0x41, 0xd05) => "Arm Cortex-A55",
+        (0x41, 0xd07) => "Arm Cortex-A57",
+        (0x41, 0xd08) => "Arm Cortex-A72",
+        (0x41, 0xd0b) => "Arm Cortex-A76",
+        (0x41, 0xd41) => "Arm Cortex-A78",
         (0x41, 0xd0c) => "Arm Neoverse N1",
         (0x41, 0xd40) => "Arm Neoverse V1",
         (0x41, 0xd49) => "Arm Neoverse N2",
@@ -172,6 +186,7 @@ fn arm_name(implementer: u32, part: u32) -> String {
         (0xc0, 0xac3) => "Ampere-1",
         (0xc0, 0xac4) => "Ampere-1a",
         (0x48, 0xd01) => "HiSilicon TSV110",
+        (0x51, 0x001) => "Qualcomm Oryon",
         _ => return format!("Arm processor, implementer {implementer:#x}, part {part:#x}"),
     };
     name.to_owned()
@@ -180,6 +195,21 @@ fn arm_name(implementer: u32, part: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processors_of_other_architectures_have_names() {
+        for (text, name) in [
+            (
+                "CPU implementer : 0x41\nCPU part : 0xd05\nCPU implementer : 0x41\nCPU part : 0xd0b\n",
+                "Arm Cortex-A55 and Arm Cortex-A76",
+            ),
+            ("processor : 0\ncpu : POWER9, altivec supported\n", "POWER9"),
+            ("Model Name : Loongson-3A6000\n", "Loongson-3A6000"),
+            ("uarch : sifive,u74-mc\n", "sifive,u74-mc"),
+        ] {
+            assert_eq!(CpuInfo::parse(text.as_bytes()).model_name.as_deref(), Some(name));
+        }
+    }
 
     #[test]
     fn two_packages() {

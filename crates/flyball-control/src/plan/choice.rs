@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Note, Obstacle, Plan, PlanError, Remark};
+use super::{Absence, Note, Obstacle, Plan, PlanError, Remark};
 use crate::{
-    Evidence, Id, Snapshot,
+    Evidence, Id, Snapshot, Why,
     intent::{Intent, Setting},
 };
 
@@ -38,10 +38,7 @@ pub(super) fn choose(
         rounds += 1;
         let error = match plan(&intent) {
             Ok(mut plan) => {
-                plan.notes.extend(left_out.into_iter().map(|(because, knob)| {
-                    let evidence = first_read(snapshot, knob);
-                    Note { remark: Remark::LeftOut { because }, evidence }
-                }));
+                plan.notes.extend(notes_of(snapshot, left_out));
                 plan.notes.extend(instead(&intent, snapshot, &first));
                 return Ok((plan, intent));
             }
@@ -79,7 +76,7 @@ pub(super) fn choose(
                     *reason = reason.take().or(Some(obstacle));
                 }
                 // A count of absences that are not listed: those get their own round.
-                None if matches!(obstacle, Obstacle::Absent(super::Absence::More(_))) => {}
+                None if matches!(obstacle, Obstacle::Absent(Absence::More(_))) => {}
                 None => stands.push(obstacle),
             }
         }
@@ -106,6 +103,34 @@ pub(super) fn choose(
             return Err(refused(left_out.into_iter().map(|(because, _)| because).collect()));
         }
     }
+}
+
+/// Notes the settings that were left out: those of knobs that only another vendor has together.
+fn notes_of(snapshot: &Snapshot, left_out: Vec<(Obstacle, Id)>) -> Vec<Note> {
+    let mut notes: Vec<Note> = Vec::new();
+    for (because, knob) in left_out.into_iter().rev() {
+        let (remark, evidence) = match &because {
+            Obstacle::Absent(
+                Absence::Nowhere { from, why: why @ Why::OtherVendor(vendor), .. }
+                | Absence::AtPlaces { from, why: why @ Why::OtherVendor(vendor), .. },
+            ) => {
+                let setting = (from.clone(), knob);
+                let known = notes.iter_mut().find_map(|note| match &mut note.remark {
+                    Remark::OfOtherVendor { vendor: of, settings } if of == vendor => Some(settings),
+                    _ => None,
+                });
+                if let Some(settings) = known {
+                    settings.push(setting);
+                    continue;
+                }
+                let evidence = vec![snapshot.absence_evidence(knob, why)];
+                (Remark::OfOtherVendor { vendor: *vendor, settings: vec![setting] }, evidence)
+            }
+            _ => (Remark::LeftOut { because }, first_read(snapshot, knob)),
+        };
+        notes.push(Note { remark, evidence });
+    }
+    notes
 }
 
 /// Notes the settings that got a later value from their list.

@@ -6,7 +6,7 @@ use flyball_host::{CpuList, KiloHertz};
 use serde::{Serialize, Serializer};
 
 use super::{Absence, Refusal, list};
-use crate::{Evidence, Id, Place, Value, Wanted};
+use crate::{Evidence, Id, Place, Value, Vendor, Wanted};
 
 /// A note about a plan, and what was read that it rests on.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema)]
@@ -143,6 +143,12 @@ pub enum Remark {
     /// An optional setting that the machine cannot have.
     #[display("left out: {because}")]
     LeftOut { because: Obstacle },
+    /// Optional settings of knobs that only this vendor's processors have, by the setting's name.
+    #[display(
+        "left out, on {vendor} processors only: {}",
+        list(&settings.iter().map(|(from, knob)| format!("{knob} ({from})")).collect::<Vec<_>>(), ", ")
+    )]
+    OfOtherVendor { vendor: Vendor, settings: Vec<(String, Id)> },
     /// The machine accepts only a later value of a list.
     #[display("{knob}={chosen} is set, because {because}")]
     Instead { knob: Id, chosen: Wanted, because: Obstacle },
@@ -175,7 +181,7 @@ fn next_entry(entry: KiloHertz) -> String {
 impl Note {
     /// Returns whether it reports the choice for an optional setting or a list of values.
     pub fn is_choice(&self) -> bool {
-        matches!(self.remark, Remark::LeftOut { .. } | Remark::Instead { .. })
+        matches!(self.remark, Remark::LeftOut { .. } | Remark::OfOtherVendor { .. } | Remark::Instead { .. })
     }
 }
 
