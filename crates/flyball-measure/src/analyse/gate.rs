@@ -11,7 +11,11 @@ use super::{
     },
     values::is_uneven,
 };
-use crate::{run_directory::Manifest, stats::Interval};
+use crate::{
+    metric::{Better, Metric},
+    run_directory::Manifest,
+    stats::Interval,
+};
 
 /// A limit: `time > +2%`.
 #[derive(Debug, Clone, PartialEq, derive_more::Display)]
@@ -27,12 +31,17 @@ pub struct Limit {
 }
 
 /// Why a text is no limit.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum LimitError {
     #[error("write QUANTITY > +PERCENT or QUANTITY < -PERCENT, as in 'time > +2%'")]
     Form,
     #[error("unknown quantity '{0}'; there are {CASE}, {names}", names = WORDS.map(|(word, _)| word).join(", "))]
     Quantity(String),
+    #[error(
+        "'{text}' fails an arm for not being more than {percent} % worse; to fail an arm that is more than that worse, \
+         write '{right}'"
+    )]
+    Backwards { text: String, percent: f64, right: String },
 }
 
 /// The word for each case of a suite.
@@ -80,6 +89,24 @@ impl FromStr for Limit {
 impl Limit {
     pub(super) fn is_of_cases(&self) -> bool {
         self.quantity.is_none()
+    }
+
+    /// Refuses what would fail an arm that is no worse than the first and pass one that is worse.
+    ///
+    /// # Errors
+    /// The condition that was meant.
+    pub fn check(&self, metric: &Metric) -> Result<(), LimitError> {
+        let better = self.quantity.map_or(metric.better, |quantity| quantity.metric(metric).better);
+        let allows_worse = if self.is_most { self.change < 0.0 } else { self.change > 0.0 };
+        if !allows_worse || self.is_most != (better == Better::Higher) {
+            return Ok(());
+        }
+        let (from, to) = if self.is_most { ('>', "<") } else { ('<', ">") };
+        Err(LimitError::Backwards {
+            text: self.text.clone(),
+            percent: (self.change.abs() * 1e8).round() / 1e6,
+            right: self.text.replacen(from, to, 1),
+        })
     }
 
     /// Returns whether a whole interval is over or within the limit.
@@ -273,7 +300,6 @@ mod tests {
     use super::*;
     use crate::{
         analyse,
-        metric::{Better, Metric},
         run_directory::tests::{boot, manifest, round},
         schedule::Length,
     };
@@ -302,6 +328,17 @@ mod tests {
         assert_eq!(answer(1.10, 3, "time > +2%"), GateVerdict::CannotTell);
         assert_eq!(answer(0.80, 20, "metric < -5%"), GateVerdict::Over);
         assert_eq!(answer(1.00, 20, "memory > 5%"), GateVerdict::CannotTell);
+    }
+
+    #[test]
+    fn a_change_is_below_a_limit_from_below() {
+        let mut manifest = manifest(&["old", "new"]);
+        manifest.boots.push(boot(&[0, 1]));
+        let value = |place: usize| 1.0 - (place % 2) as f64 * 0.5 + (place * 7 % 11) as f64 * 0.002;
+        let rounds: Vec<_> = (0..40).map(|place| round(place / 2, place % 2, value(place))).collect();
+        let report = analyse(&manifest, &rounds);
+        let words = gate(&manifest, &report, &["time < -5%".parse().expect("a limit")])[0].to_string();
+        assert!(words.starts_with("fail if time < -5%: new: below the limit (-"), "{words}");
     }
 
     #[test]
@@ -384,6 +421,33 @@ mod tests {
         let withheld = [Quantity::CpuTime];
         let is = |quantity| is_withheld_of(&withheld, quantity);
         assert!(is(Quantity::User) && is(Quantity::System) && is(Quantity::CpuTime) && !is(Quantity::Time));
+    }
+
+    #[test]
+    fn limits_that_only_a_worse_arm_keeps_are_refused() {
+        let time = Metric::new("wall time", "s", Better::Lower);
+        let rate = Metric::new("rate", "ops/s", Better::Higher);
+        for (metric, limit, right) in [
+            (&time, "time < +2%", Some("time > +2%")),
+            (&rate, "cpu < 0.5%", Some("cpu > 0.5%")),
+            (&time, "case < +5%", Some("case > +5%")),
+            (&rate, "metric > -5%", Some("metric < -5%")),
+            (&time, "per-watt > -3%", Some("per-watt < -3%")),
+            // A gain that is required, and one that is too good to be true.
+            (&time, "time > -5%", None),
+            (&rate, "metric < +5%", None),
+            (&time, "time < -90%", None),
+            (&rate, "metric > +900%", None),
+        ] {
+            let found = limit.parse::<Limit>().expect("a limit").check(metric);
+            let found = found.err().map(|error| error.to_string());
+            let asked = right.map(|right| format!("worse, write '{right}'"));
+            let is_right = match (&found, &asked) {
+                (Some(found), Some(asked)) => found.ends_with(asked.as_str()),
+                (found, asked) => found.is_none() && asked.is_none(),
+            };
+            assert!(is_right, "{limit}: {found:?}");
+        }
     }
 
     #[test]

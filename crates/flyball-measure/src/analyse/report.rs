@@ -398,6 +398,7 @@ pub struct GateAnswer {
 impl fmt::Display for GateAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = match self.verdict {
+            GateVerdict::Over if self.limit.contains('<') => "below the limit",
             GateVerdict::Over => "over the limit",
             GateVerdict::Within => "within the limit",
             GateVerdict::CannotTell if self.is_withheld => "no verdict (--aa)",
