@@ -63,7 +63,7 @@ exits! {
     Unwritten = 10;
     /// A recording or machine file needs more memory or processor time than flyball allows.
     Limited = 11;
-    /// `compare --fail-if`, `report --fail-if`: an arm is over a limit.
+    /// `compare`, `report`: an arm is over a limit of `--fail-if`.
     Over = 12;
     /// The rounds do not decide a limit of `--fail-if`, or name no commit for `--bisect`. Or the
     /// first arm differs from itself (`--aa`).

@@ -38,7 +38,7 @@ use self::{
     take::{QuietDuringArms, Taken},
 };
 use super::{
-    report::{Forms, check_limits, write_and_print},
+    report::{Forms, write_and_print},
     trace::writer,
 };
 use crate::{
@@ -60,6 +60,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         if args.dry_run {
             return dry_run::dry_run(context, &*host, &directory.manifest);
         }
+        // Before anything runs.
+        args.forms.limits(&directory.manifest)?;
         confirm::confirm(&directory, args.yes)?;
         directory.give_to(args.run_as.user(&*host)?);
         let power_command = power::of_resumed(&*host, &directory.manifest, &args.measuring)?;
@@ -79,7 +81,6 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let (arms, workload) = arms_and_workload(&*host, args, &knobs)?;
     take::check(&*host, &arms)?;
     let asked = arms.iter().filter(|arm| !arm.control).count();
-    check_limits(&args.forms, asked)?;
     // Equal counts say nothing about rounds to come, and other counts have no noise to look through.
     if args.workload.exact && args.until.is_some() {
         return Err(Failure::usage("--exact needs no --until: give the number of --rounds"));
@@ -94,12 +95,12 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let length = length(args, arms.len(), correction);
     let mut manifest = manifest(&*host, &args.measuring, length, arms, &workload);
     args.forms.check()?;
+    manifest.schedule.limits = args.forms.limits(&manifest)?.iter().map(ToString::to_string).collect();
     let has_programs = manifest.arms.iter().any(|arm| arm.program.is_some());
     manifest.schedule.random_layout = has_programs && !args.fixed_layout;
     manifest.schedule.timeout = args.timeout;
     manifest.schedule.most_seconds = args.max_time;
     manifest.schedule.least_seconds = least_seconds(args, &manifest);
-    manifest.schedule.limits = args.forms.fail_if.iter().map(ToString::to_string).collect();
     manifest.experiment = experiment;
     manifest.trace = args.measuring.trace;
     manifest.knobs = knobs;

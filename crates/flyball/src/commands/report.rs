@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use flyball_files::{Replacement, is_stream, read_input, replace, replace_file};
 use flyball_measure::{
-    GateVerdict, Limit, RecordError, Report, RunDirectory, analyse, gate, render, selftest,
+    GateVerdict, Limit, Manifest, RecordError, Report, RunDirectory, analyse, gate, render, selftest,
 };
 use flyball_process::{User, confine::Confinement};
 
@@ -31,7 +31,8 @@ derived cells, judge every pair of arms
   flyball report --fleet DIR --hosts hosts.txt       name the hosts of the list without results
   flyball report --fleet DIR --design 1%             how many machines and rounds show a change of 1 %
 
-Exit codes: 0 done, 1 no round of an arm counts, 2 the directory or file cannot be read, 12 over a limit of --fail-if, 13 cannot tell.")]
+Exit codes: 0 done, 1 no round of an arm counts, 2 the directory or file cannot be read, 12 over a limit of --fail-if, 13 cannot tell. \
+Without --fail-if, these limits are those of the comparison.")]
 pub(crate) struct Args {
     /// A run directory, or a selftest's CSV file; with --fleet any number of directories.
     #[arg(value_name = "DIR|CSV", required = true)]
@@ -72,7 +73,8 @@ pub(crate) struct Forms {
 
     /// Exit with 12 if over a limit: 'time > +2%'. With 13 if these rounds cannot tell. Quantities:
     /// time, cpu, metric, memory, faults, energy, per-watt, case (each of a suite) and others. May
-    /// be repeated.
+    /// be repeated. --resume and 'flyball report' judge the comparison's own limits again, unless
+    /// this option replaces them.
     #[arg(long, value_name = "LIMIT")]
     pub(super) fail_if: Vec<Limit>,
 
@@ -85,6 +87,24 @@ impl Forms {
     /// The files, without standard output.
     fn files(&self) -> impl Iterator<Item = &PathBuf> {
         self.export_markdown.iter().chain(&self.export_json).filter(|file| !is_stdout(file))
+    }
+
+    /// Returns the limits that were typed or, without any, those that the comparison was begun with.
+    pub(crate) fn limits(&self, manifest: &Manifest) -> Result<Vec<Limit>, Failure> {
+        let is_typed = !self.fail_if.is_empty();
+        let own = manifest.schedule.limits.iter().filter(|_| !is_typed).map(|limit| limit.parse());
+        let limits = self.fail_if.iter().cloned().map(Ok).chain(own).map(|limit| {
+            let limit: Limit = limit?;
+            limit.check(&manifest.workload.metric).map(|()| limit)
+        });
+        let limits = limits.collect::<Result<Vec<Limit>, _>>().map_err(|error| {
+            let hint = if is_typed { "" } else { "\nhint: --fail-if replaces this limit of the comparison" };
+            Failure::usage(format!("--fail-if: {error}{hint}"))
+        })?;
+        if !limits.is_empty() && manifest.arms.iter().filter(|arm| !arm.control).count() < 2 {
+            return Err(Failure::usage("--fail-if needs a second program to compare with"));
+        }
+        Ok(limits)
     }
 
     /// Returns whether another form takes the place of the text.
@@ -237,8 +257,7 @@ pub(crate) fn write_and_print(
     forms: &Forms,
     as_png: bool,
 ) -> Result<Exit, Failure> {
-    check_limits(forms, directory.manifest.arms.len())?;
-    let report = judge(directory, &forms.fail_if);
+    let report = judge(directory, &forms.limits(&directory.manifest)?);
     let screen = || render::Screen { width: terminal::columns(), painter: Paint::stdout() };
     // Known from the files: a report is made where the machine is not.
     let output = output.about_simulated(directory.manifest.machine.simulated);
@@ -280,16 +299,6 @@ pub(crate) fn write_and_print(
         Some(GateVerdict::CannotTell) => Exit::CannotTell,
         Some(GateVerdict::Within) | None => Exit::Done,
     })
-}
-
-/// Refuses limits where there is nothing to compare.
-pub(crate) fn check_limits(forms: &Forms, arms: usize) -> Result<(), Failure> {
-    match arms {
-        0 | 1 if !forms.fail_if.is_empty() => {
-            Err(Failure::usage("--fail-if needs a second program to compare with"))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Bytes of a selftest's CSV file; its script writes some 10 kB.

@@ -58,9 +58,18 @@ fn two_programs_are_compared_and_exported() {
     let manifest = place.json("run/manifest.json");
     assert_eq!(manifest["arms"][1]["program"]["argv"][0], "./new");
     assert_eq!(manifest["arms"][2]["control"], true);
-    let report =
-        Ran::of(flyball!().args(["report", "run", "--fail-if", "time < -90%"]).current_dir(place.path()));
-    assert_eq!(report.code, 0, "{}", report.text());
+    let report = |options: &[&str]| {
+        let ran = Ran::of(flyball!().args(["report", "run"]).args(options).current_dir(place.path()));
+        let page = fs::read_to_string(place.path().join("run/report.html")).expect("it is there");
+        (ran.code, ran.text(), page.contains("fail if time"))
+    };
+    let (code, text, in_page) = report(&["--fail-if", "time < -90%"]);
+    assert!(code == 0 && in_page, "{text}");
+    // The comparison's own limit.
+    let (code, text, in_page) = report(&[]);
+    assert!(code == 12 && in_page && text.contains("./new: over the limit"), "{text}");
+    let resumed = Ran::of(flyball!().args(["compare", "--resume", "run"]).current_dir(place.path()));
+    assert_eq!(resumed.code, 12, "{}", resumed.text());
     assert!(fs::read_to_string(place.path().join("m.md")).expect("it is there").contains("./new"));
 }
 
@@ -139,6 +148,7 @@ fn programs_that_cannot_run_are_refused() {
         (&["./a", "./a", "--shell", "nosuchshell"], 2, "no such program"),
         (&["./a", "./a", "--amount", "5"], 2, "give --workload too"),
         (&["./a", "--fail-if", "time > 2%"], 2, "needs a second program"),
+        (&["./a", "./a", "--fail-if", "time < +2%"], 2, "write 'time > +2%'"),
         (&["--in", "nodir,folder", "./b"], 2, "--in nodir: "),
         (&["./a", "./a", "--input", "."], 2, "--input .: is a directory"),
         (&["./a", "./a", "--export-json", "."], 2, "cannot write .: Is a directory"),
