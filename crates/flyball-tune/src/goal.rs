@@ -29,6 +29,10 @@ pub enum GoalError {
     OneQuantity { text: String },
     #[error("--front '{text}': these are the same; for example --front time,energy")]
     SameQuantity { text: String },
+    #[error(
+        "'{text}' limits how much better a setting may be, because {better} {metric} is better; write '{right}'{pointer}"
+    )]
+    Backwards { text: String, better: &'static str, metric: String, right: String, pointer: Pointer },
     #[error("{fault}; write for example 'time <= +5%' or 'power <= 60'{pointer}")]
     Limit { fault: LimitFault, pointer: Pointer },
     #[error(
@@ -345,6 +349,18 @@ fn parse_limit(text: &str, metric: &Metric) -> Result<Limit, GoalError> {
     if relative && (if more { value > 0.0 } else { value < 0.0 }) {
         return Err(wrong(typed, LimitFault::BrokenByNow));
     }
+    let measured = aim.quantity.metric(metric);
+    if relative && more != (measured.better == Better::Higher) {
+        let (better, sign) = if more { ("less", "<= +") } else { ("more", ">= -") };
+        let change = typed.trim_start_matches(['+', '-']);
+        return Err(GoalError::Backwards {
+            text: text.to_owned(),
+            better,
+            metric: measured.name.clone(),
+            right: format!("{} {sign}{change}", name.trim()),
+            pointer: Pointer::new("--subject-to", text, text.trim()),
+        });
+    }
     Ok(Limit { aim, value, relative })
 }
 
@@ -373,8 +389,8 @@ mod tests {
         let goal = parse("energy", Some("time <= +5 %")).expect("a goal");
         assert_eq!(goal.title(&metric), "least energy, wall time <= +5 %");
         assert_eq!(goal.limit.map(Limit::bound), Some(Bound::OverBase(1.05_f64.ln())));
-        let goal = parse("power", Some("score>=-2%")).expect("a goal");
-        assert_eq!(goal.title(&metric), "least power, score >= -2 %");
+        let goal = parse("power", Some("perf-per-watt>=-2%")).expect("a goal");
+        assert_eq!(goal.title(&metric), "least power, performance per watt >= -2 %");
         assert_eq!(goal.limit.map(Limit::bound), Some(Bound::OverBase(-(0.98_f64.ln()))));
         let goal = parse("time", Some("power <= 60")).expect("a goal");
         assert_eq!(goal.limit.map(Limit::bound), Some(Bound::Absolute(60.0_f64.ln())));
@@ -414,6 +430,17 @@ mod tests {
             ("energy", Some("power <= 0")),
         ] {
             assert!(parse(minimize, limit).is_err(), "{minimize} {limit:?}");
+        }
+    }
+
+    #[test]
+    fn limits_on_how_much_better_a_setting_may_be_are_refused() {
+        for (limit, right) in [
+            ("time >= -5%", "less wall time is better; write 'time <= +5%'"),
+            ("perf-per-watt <= 3 %", "write 'perf-per-watt >= -3 %'"),
+        ] {
+            let refused = parse("energy", Some(limit)).expect_err(limit).to_string();
+            assert!(refused.contains(right), "{refused}");
         }
     }
 
