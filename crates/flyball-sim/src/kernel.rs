@@ -59,7 +59,7 @@ impl Kernel {
 
 /// A version that is not modelled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("kernel '{0}' is not modelled (expected 3.10, 4.19, 5.10, 5.15, 6.1, 6.12, 6.18, 7.2, 7.3 or 7.4)")]
+#[error("kernel '{0}' is not modelled (expected one of {all})", all = Kernel::ALL.iter().map(Kernel::to_string).collect::<Vec<_>>().join(", "))]
 pub struct UnknownKernel(String);
 
 impl UnknownKernel {

@@ -5,7 +5,7 @@ use std::{ffi::OsString, fmt, path::PathBuf, str::FromStr};
 
 use flyball_host::{Archive, Host, Live, Plain, Recorded};
 use flyball_process::{bounds, confine::Confinement};
-use flyball_sim::{UnknownKernel, silicon::MachineSpec};
+use flyball_sim::{Kernel, UnknownKernel, silicon::MachineSpec};
 use flyball_simhost::{FaultRule, SimHost, SimSetup};
 
 use crate::exit::{Exit, Failure};
@@ -192,6 +192,15 @@ fn simulated(setup: &SimSetup) -> Result<SimHost, Failure> {
 }
 
 /// The options that choose a machine.
+/// Help of `--kernel`, with the versions that are modelled.
+fn kernel_help() -> String {
+    let (first, last) = (Kernel::ALL[0], Kernel::ALL[Kernel::ALL.len() - 1]);
+    format!(
+        "Kernel that a simulated machine models ({first} to {last}) or that a guest boots: a version that \
+         `flyball guest fetch` has stored, a bzImage, a vmlinux or a Debian package"
+    )
+}
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct MachineOptions {
     /// Machine: live, sim:NAME (simulated), guest:NAME (run in a guest kernel), or a recording. A
@@ -199,9 +208,8 @@ pub(crate) struct MachineOptions {
     #[arg(short = 'M', long, global = true, help_heading = EVERYWHERE, default_value = "live", value_name = "MACHINE")]
     pub machine: MachineArg,
 
-    /// Kernel that a simulated machine models (3.10 to 7.3) or that a guest boots: a version that
-    /// `flyball guest fetch` has stored, a bzImage, a vmlinux or a Debian package.
-    #[arg(long, global = true, help_heading = SIMULATED, value_name = "VERSION|FILE", hide_short_help = true)]
+    /// Kernel of a simulated machine, or that a guest boots.
+    #[arg(long, help = kernel_help(), global = true, help_heading = SIMULATED, value_name = "VERSION|FILE", hide_short_help = true)]
     pub kernel: Option<String>,
 
     /// Keep a simulated machine's state in this file between commands.
