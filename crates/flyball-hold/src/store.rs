@@ -151,6 +151,11 @@ pub enum StoreError {
     Io { path: PathBuf, error: io::Error },
     #[error("{} is not a list of holds ({what}); 'flyball restore' restores what they set, then remove the file", path.display())]
     Content { path: PathBuf, what: String },
+    #[error(
+        "{} has the holds of the machine '{machine}'; use another state directory, or remove the file if 'flyball restore' has undone them",
+        path.display()
+    )]
+    OtherMachine { path: PathBuf, machine: String },
     #[error("there are {MAX_HOLDS} holds already; release one first")]
     TooMany,
     #[error(
@@ -224,8 +229,7 @@ impl Store {
         let mut store =
             Store::parse(&bytes).map_err(|what| StoreError::Content { path: path.clone(), what })?;
         if store.machine != host.name() {
-            let what = format!("it belongs to the machine '{}'", store.machine);
-            return Err(StoreError::Content { path, what });
+            return Err(StoreError::OtherMachine { path, machine: store.machine });
         }
         if store.service.is_some() && !Presence::is_shown(state) {
             store.service = None;

@@ -368,7 +368,9 @@ fn reporter(context: &Context, host: &dyn Host) -> Reporter {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Failure {
         match error {
-            StoreError::Io { .. } | StoreError::Content { .. } => Failure::failed(error),
+            StoreError::Io { .. } | StoreError::Content { .. } | StoreError::OtherMachine { .. } => {
+                Failure::failed(error)
+            }
             StoreError::TooMany
             | StoreError::TooManyOfUsers
             | StoreError::NotOwner(_)
