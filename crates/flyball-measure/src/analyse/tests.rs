@@ -316,7 +316,9 @@ fn too_few_rounds_have_no_brackets() {
     assert_eq!(interval(7), None);
     assert!(interval(8).is_some());
     let text = text_of(&comparison(1, 0.0, 0.01, 7));
-    assert!(text.contains("too few rounds for 99 % intervals"), "{text}");
+    let below =
+        "too few rounds for 99 % intervals of them. Arms are compared in pairs of rounds, not by these";
+    assert!(text.contains(below), "{text}");
 }
 
 #[test]

@@ -185,18 +185,18 @@ pub(super) fn precision(report: &Report) -> String {
     let level = level(report.schedule.confidence);
     let judged =
         |arm: &ArmReport| arm.summaries.iter().any(|summary| summary.is_judged && summary.interval.is_some());
+    let is_paired = report.comparisons.iter().all(|one| one.paired);
+    let how = if report.arms.len() == 1 {
+        ""
+    } else if is_paired {
+        ". Arms are compared in pairs of rounds, not by these"
+    } else {
+        ". Arms are compared by their rounds, not by these"
+    };
     if report.arms.iter().any(judged) {
-        let is_paired = report.comparisons.iter().all(|one| one.paired);
-        let how = if report.arms.len() == 1 {
-            ""
-        } else if is_paired {
-            ". Arms are compared in pairs of rounds, not by these"
-        } else {
-            ". Arms are compared by their rounds, not by these"
-        };
         format!("medians; in brackets, where each median alone lies with {level} % confidence{how}")
     } else {
-        format!("medians; too few rounds for {level} % intervals of them")
+        format!("medians; too few rounds for {level} % intervals of them{how}")
     }
 }
 
