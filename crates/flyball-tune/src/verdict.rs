@@ -48,6 +48,11 @@ pub struct Verdict<'a> {
     /// it.
     #[serde(skip)]
     pub nearest: Option<(String, f64)>,
+    /// A better setting beyond a relative limit: its expected change of the goal, and its measured one of
+    /// the limited quantity.
+    #[serde(skip)]
+    #[schemars(skip)]
+    beyond: Option<(String, f64, f64)>,
 }
 
 /// What fresh rounds say.
@@ -184,16 +189,37 @@ fn absolute(directory: &RunDirectory, arm: usize, aim: Aim, value: f64) -> Optio
 /// `None` if one keeps it. A relative limit is kept by the machine as it is.
 fn nearest(directory: &RunDirectory, limit: Limit) -> Option<(String, f64)> {
     let Limit { aim, value, relative } = limit;
-    let manifest = &directory.manifest;
     let over = |arm: usize| {
-        let mut measured = measured(directory, arm, aim);
-        measured.sort_by(f64::total_cmp);
-        let change = measured.get(measured.len() / 2)? / value - 1.0;
+        let change = median(directory, aim, arm)? / value - 1.0;
         Some((arm, change, if aim.more { -change } else { change }))
     };
-    let found = (0..manifest.arms.len()).filter_map(over).min_by(|a, b| a.2.total_cmp(&b.2));
+    let arms = &directory.manifest.arms;
+    let found = (0..arms.len()).filter_map(over).min_by(|a, b| a.2.total_cmp(&b.2));
     let (arm, change, miss) = found.filter(|_| !relative)?;
-    (miss > 0.0).then(|| (manifest.arms[arm].name.clone(), change))
+    (miss > 0.0).then(|| (arms[arm].name.clone(), change))
+}
+
+/// The median of a setting's rounds.
+fn median(directory: &RunDirectory, aim: Aim, arm: usize) -> Option<f64> {
+    let mut measured = measured(directory, arm, aim);
+    measured.sort_by(f64::total_cmp);
+    measured.get(measured.len() / 2).copied()
+}
+
+/// Of the settings that the model expects to be better than now, and whose rounds are over a relative
+/// limit, the nearest to it: with the expected change of the goal, and that of the limited quantity.
+fn beyond_limit(directory: &RunDirectory, goal: &Goal, search: &Outcome) -> Option<(String, f64, f64)> {
+    let limit = goal.limit.filter(|limit| limit.relative)?;
+    let base = median(directory, limit.aim, 0)?;
+    let miss = |change: f64| if limit.aim.more { limit.value - change } else { change - limit.value };
+    let better = search.expected.iter().enumerate().filter(|(_, (cost, _))| *cost < (-goal.within).ln_1p());
+    let measured = better.filter_map(|(arm, (cost, _))| {
+        let change = median(directory, limit.aim, arm)? / base - 1.0;
+        Some((arm, goal.aim.of_log(*cost).exp_m1(), change))
+    });
+    let over = measured.filter(|(_, _, change)| miss(*change) > 0.0);
+    let (arm, gain, change) = over.min_by(|a, b| miss(a.2).total_cmp(&miss(b.2)))?;
+    Some((directory.manifest.arms[arm].name.clone(), gain, change))
 }
 
 /// The step in which the values of all settings come that have some.
@@ -249,6 +275,7 @@ impl<'a> Verdict<'a> {
             second,
             step: step_of_all(directory, goal.aim),
             nearest: goal.limit.and_then(|limit| nearest(directory, limit)),
+            beyond: beyond_limit(directory, goal, search),
         }
     }
 
@@ -299,6 +326,16 @@ impl<'a> Verdict<'a> {
                     out,
                     "Keep the machine as it is: no setting is known to be better by more than {size}{end}"
                 );
+                if let (Some((name, gain, over)), Some(limit)) = (&self.beyond, &self.goal.limit) {
+                    let _ = writeln!(
+                        out,
+                        "By the model, '{name}' changes {} by {} against now, but it breaks the limit: {} {}.",
+                        self.goal.aim.quantity.metric(metric).name,
+                        render::percent(*gain),
+                        limit.aim.quantity.metric(metric).name,
+                        render::percent(*over)
+                    );
+                }
             }
             Some(confirmed) => {
                 out += &self.objective(confirmed, metric, manifest.schedule.confidence);

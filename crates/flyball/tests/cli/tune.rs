@@ -48,6 +48,21 @@ fn json(ran: &Ran) -> Value {
     serde_json::from_str(&ran.out).expect("JSON")
 }
 
+/// Every other setting takes longer than the limit allows and uses less energy.
+#[test]
+fn better_settings_beyond_the_limit_are_named() {
+    let folder = tempfile::tempdir().expect("a directory");
+    fs::write(folder.path().join("short.toml"), MODEL).expect("written");
+    let space = "-M sim:ryzen-5750g --over max-freq=2GHz,3GHz --minimize energy --subject-to time<=+1% --model short.toml";
+    let words: Vec<&str> = space.split(' ').chain(["--seed", "1", "--directory", "run"]).collect();
+    let ran = tune(folder.path(), &words);
+    assert_eq!(ran.code, 0, "{}", ran.text());
+    let said = "By the model, 'max-freq=3GHz' changes energy by -";
+    let line =
+        ran.out.lines().find(|line| line.starts_with(said)).unwrap_or_else(|| panic!("{}", ran.text()));
+    assert!(line.contains("but it breaks the limit: wall time +"), "{line}");
+}
+
 #[test]
 fn a_search_ends_with_a_confirmed_profile() {
     let folder = tempfile::tempdir().expect("a directory");
