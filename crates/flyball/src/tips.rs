@@ -91,6 +91,12 @@ pub(crate) fn with_tip(mut error: Error, words: &[String]) -> Error {
                 tip(&mut error, format!("the level is an option: -l {level}"));
             }
         }
+        ErrorKind::UnknownArgument if words.get(1).is_some_and(|word| word == "why") => {
+            if let Some(at) = words.iter().position(|word| word == "--") {
+                let command = words[at + 1..].join(" ");
+                tip(&mut error, format!("to explain a command: flyball run --why -- {command}"));
+            }
+        }
         ErrorKind::UnknownArgument | ErrorKind::ArgumentConflict
             if words.iter().any(|word| word == "compare" || word == "tune") =>
         {

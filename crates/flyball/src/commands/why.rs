@@ -42,6 +42,7 @@ lists its limits. A note names what only root can read.
 Examples:
   flyball why
   flyball why 0-3 -t 10s
+  flyball run --why -- ./bench                          what limited the CPUs that a command ran on
   flyball why -M sim:sst-guide --workload spin --pin 0-13
   flyball why --replay top.fbt --at 14:05               what 'flyball top --record' saw in the 5 s before
 
@@ -119,7 +120,13 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         return replayed(context, args, path);
     }
     let host = context.open()?;
-    let wanted = knob_arguments::cpus(&*host, args.cpus.as_deref(), &mut Snapshot::begin(&*host)?)?;
+    let wanted = knob_arguments::cpus(&*host, args.cpus.as_deref(), &mut Snapshot::begin(&*host)?);
+    let wanted = wanted.map_err(|failure| match &args.cpus {
+        // A command, as `run` takes it.
+        Some(word) if word.contains('/') => failure
+            .reworded(|message| format!("{message}\nhint: 'flyball run --why -- {word}' explains a command")),
+        _ => failure,
+    })?;
     let _load = match &args.workload {
         Some(name) => Some(start(&*host, name, args.pin.as_ref())?),
         None => None,
