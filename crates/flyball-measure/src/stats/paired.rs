@@ -134,8 +134,10 @@ fn pair_mean(sorted: &[f64], place: usize) -> Option<f64> {
     Some(*left.select_nth_unstable_by(place, f64::total_cmp).1)
 }
 
+/// The finite ones of these values, sorted: like [`signed_rank`], estimate and interval leave out a
+/// difference that is infinite or no number.
 fn sorted(values: &[f64]) -> Vec<f64> {
-    let mut sorted = values.to_vec();
+    let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);
     sorted
 }
@@ -143,7 +145,8 @@ fn sorted(values: &[f64]) -> Vec<f64> {
 /// The Hodges-Lehmann estimate of the centre: the median of all pairwise means. Nearly as precise
 /// as the mean on clean data, and unmoved by a few bad rounds.
 pub fn hodges_lehmann(differences: &[f64]) -> Option<f64> {
-    let (sorted, count) = (sorted(differences), differences.len());
+    let sorted = sorted(differences);
+    let count = sorted.len();
     let last = (count * (count + 1) / 2).checked_sub(1)?;
     let (below, above) = (pair_mean(&sorted, last / 2)?, pair_mean(&sorted, last.div_ceil(2))?);
     Some(below + (above - below) * 0.5)
@@ -152,7 +155,8 @@ pub fn hodges_lehmann(differences: &[f64]) -> Option<f64> {
 /// The confidence interval of the centre that belongs to the signed-rank test; `None` where so few
 /// pairs cannot give one of this level.
 pub fn walsh_interval(differences: &[f64], level: f64) -> Option<Interval> {
-    let (sorted, count) = (sorted(differences), differences.len());
+    let sorted = sorted(differences);
+    let count = sorted.len();
     let drop = averages_to_drop(count, (1.0 - level) / 2.0);
     // The ends are the C-th smallest and C-th largest average, where P(W <= C - 1) is at most the
     // tail (Hollander and Wolfe 1999, section 3.3; `wilcox.test(conf.int=TRUE)` of R). C = 0: no
@@ -227,6 +231,16 @@ mod tests {
             }
         }
         assert_eq!(pair_mean(&[], 0), None);
+    }
+
+    #[test]
+    fn infinite_differences_are_left_out() {
+        let finite = [0.3, 1.1, 2.7, -0.4, 1.9, 0.8, 2.2, 1.5];
+        let mut with_others = finite.to_vec();
+        with_others.extend([f64::INFINITY, f64::NEG_INFINITY, f64::NAN, f64::NEG_INFINITY]);
+        assert_eq!(hodges_lehmann(&with_others), hodges_lehmann(&finite));
+        assert_eq!(walsh_interval(&with_others, 0.99), walsh_interval(&finite, 0.99));
+        assert_eq!(walsh_interval(&[f64::NEG_INFINITY; 30], 0.99), None);
     }
 
     #[test]
