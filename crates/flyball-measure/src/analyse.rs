@@ -22,17 +22,23 @@ mod report;
 mod sift;
 mod values;
 
+use std::collections::BTreeSet;
+
 pub use self::{
     gate::{Limit, LimitError, gate},
     judge::{Correction, EQUIVALENT},
-    quantity::Quantity,
+    quantity::{Quantity, has_logarithm},
     report::{
         ArmReport, CaseReport, Comparison, Drift, GateAnswer, GateVerdict, Grades, LeftOut, NoInterval,
         Point, ProgramEffect, Report, Steadiness, Summary, Verdict, with_step,
     },
     sift::disturbance,
 };
-pub(crate) use self::{judge::test, notes::rounding, report::is_coarse};
+pub(crate) use self::{
+    judge::test,
+    notes::{rounding, without_ratio},
+    report::is_coarse,
+};
 use self::{
     judge::{compare, log_ratios},
     notes::notes,
@@ -161,9 +167,14 @@ pub fn odd_rounds(manifest: &Manifest, rounds: &[Round], arm: usize, quantity: Q
 pub(crate) struct Differences {
     pub(crate) quantity: Quantity,
     pub(crate) arm: usize,
+    /// None if a value of either arm is zero or negative.
     pub(crate) logs: Vec<f64>,
     /// The step in which the values come.
     pub(crate) step: Option<f64>,
+    /// Blocks with both arms.
+    pub(crate) pairs: usize,
+    /// Why there are no logarithms although blocks have both.
+    pub(crate) why_none: Option<String>,
 }
 
 pub(crate) fn differences(manifest: &Manifest, rounds: &[Round]) -> Vec<Differences> {
@@ -174,7 +185,16 @@ pub(crate) fn differences(manifest: &Manifest, rounds: &[Round]) -> Vec<Differen
     let of = |quantity: Quantity, arm: usize| {
         let (base, other) = (arms[0].summary(quantity)?, arms[arm].summary(quantity)?);
         let step = values::step(&[base, other]);
-        Some(Differences { quantity, arm, logs: log_ratios(base, other), step })
+        let key = |point: &Point| (point.boot, point.block);
+        let blocks: BTreeSet<_> = base.points.iter().map(key).collect();
+        let pairs = other.points.iter().filter(|point| blocks.contains(&key(point))).count();
+        let why_none: Vec<String> = [(0, base), (arm, other)]
+            .iter()
+            .filter_map(|(arm, of)| without_ratio(&arms[*arm].name, of))
+            .collect();
+        let why_none = (!why_none.is_empty()).then(|| why_none.join(", "));
+        let logs = if why_none.is_none() { log_ratios(base, other) } else { Vec::new() };
+        Some(Differences { quantity, arm, logs, step, pairs, why_none })
     };
     let each = Quantity::judged(&manifest.workload.metric)
         .iter()

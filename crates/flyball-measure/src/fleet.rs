@@ -15,7 +15,7 @@ pub use self::{
     member::{Experiment, Fact, Member, MemberError},
     report::{
         Effect, FactEffect, FleetReport, GroupEffect, Lasting, MachineEffect, MachineReport, Odd, Pilot,
-        Skipped,
+        Skipped, WithoutRatio,
     },
 };
 use crate::{
@@ -54,10 +54,15 @@ pub fn analyse_fleet(
     // Each quantity is a question of its own, and its arms share the error: of intervals as of words.
     let arms = experiment.arms.len().saturating_sub(1).max(1);
     let joint = 1.0 - (1.0 - confidence) / arms as f64;
+    let without_ratio = without_ratio(&experiment, members);
     for &quantity in Quantity::judged(&experiment.metric) {
         let better = quantity.metric(&experiment.metric).better;
         let judged = |arm| judge(members, &mut machines, (arm, quantity), better, [confidence, joint]);
-        let mut of_arms: Vec<Effect> = (1..experiment.arms.len()).filter_map(judged).collect();
+        let is_withheld = |arm: &usize| {
+            without_ratio.iter().any(|one| one.withholds && (one.arm, one.quantity) == (*arm, quantity))
+        };
+        let mut of_arms: Vec<Effect> =
+            (1..experiment.arms.len()).filter(|arm| !is_withheld(arm)).filter_map(judged).collect();
         for effect in &mut of_arms {
             effect.p_corrected = (effect.p * arms as f64).min(1.0);
             // Rounding turns no machine's difference around, but can turn a mean of several.
@@ -67,7 +72,28 @@ pub fn analyse_fleet(
         }
         effects.append(&mut of_arms);
     }
-    FleetReport { experiment, confidence, machines, effects, skipped, missing }
+    FleetReport { experiment, confidence, machines, effects, skipped, missing, without_ratio }
+}
+
+/// The machines of which an arm has no ratios in a quantity. One may be left out; a mean of a fleet
+/// without several of them would be one of machines that were chosen by their values.
+fn without_ratio(experiment: &Experiment, members: &[Member]) -> Vec<WithoutRatio> {
+    let mut all = Vec::new();
+    for &quantity in Quantity::judged(&experiment.metric) {
+        for arm in 1..experiment.arms.len() {
+            let own: Vec<(&Member, &str)> =
+                members.iter().filter_map(|member| Some((member, member.why_none(arm, quantity)?))).collect();
+            let withholds = own.len() > 1;
+            all.extend(own.into_iter().map(|(member, why)| WithoutRatio {
+                arm,
+                quantity,
+                machine: member.machine.clone(),
+                why: why.to_owned(),
+                withholds,
+            }));
+        }
+    }
+    all
 }
 
 fn verdict(decided: bool, change: f64, better: Better) -> Verdict {
@@ -425,6 +451,31 @@ mod tests {
             }
             assert_eq!(effect.next.is_none(), step.is_none(), "{effect:?}");
             assert!(effect.next.is_none_or(|next| next.high - next.low > 0.01), "{effect:?}");
+        }
+    }
+
+    /// Machines with values of zero: one is left out and named, several take the verdict.
+    #[test]
+    fn machines_without_ratios_are_named_and_several_take_the_verdict() {
+        for zeros in 0..3 {
+            let estimate = Estimate { value: 0.05, error: 0.001, freedom: 14.0 };
+            let of = |number: usize| Member::with_effect(format!("n{number}"), estimate, Some(0.0));
+            let members: Vec<Member> = (0..6)
+                .map(|number| if number < zeros { of(number).without_ratio() } else { of(number) })
+                .collect();
+            let report = analyse_fleet(experiment(2), &members, Vec::new(), Vec::new(), 0.95);
+            assert_eq!(report.effects.len(), usize::from(zeros < 2), "{zeros}");
+            assert!(report.effects.iter().all(|effect| effect.machines == 6 - zeros));
+            assert_eq!(report.without_ratio.len(), zeros);
+            let screen = crate::render::Screen { width: None, painter: flyball_text::columns::Unstyled };
+            let text = crate::render::fleet_text(&report, None, &[], screen);
+            assert_eq!(
+                text.contains("n0, b: wall time is zero or negative in 8 rounds"),
+                zeros > 0,
+                "{text}"
+            );
+            assert_eq!(text.contains("so there is no verdict on it"), zeros > 1, "{text}");
+            assert!(!text.contains("nothing to put together"), "{text}");
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    quantity::Quantity,
+    quantity::{Quantity, has_logarithm},
     report::{ArmReport, Comparison, Steadiness, Summary, Verdict},
     values::{is_uneven, step},
 };
@@ -29,10 +29,8 @@ fn log_pairs(base: &Summary, other: &Summary) -> Vec<(f64, f64)> {
         .filter_map(|point| {
             let key = (point.boot, point.block);
             let base = *known.get(&key)?;
-            // Of two negative numbers the ratio would be a number, and say the opposite.
-            let positive = point.value > 0.0 && base > 0.0;
-            let logs = (base.ln(), point.value.ln());
-            (positive && logs.0.is_finite() && logs.1.is_finite()).then_some((key, logs))
+            let counts = has_logarithm(point.value) && has_logarithm(base);
+            counts.then(|| (key, (base.ln(), point.value.ln())))
         })
         .collect();
     // Rounds of a resumed comparison are not in the order of blocks.

@@ -588,6 +588,13 @@ pub(crate) fn is_first(note: &str) -> bool {
     [TWO_LEVELS, CHANGED, NO_ROUND, CARRY_OVER, ZERO, CPU_TIME].iter().any(|words| note.contains(words))
 }
 
+/// That a quantity of an arm has values of which there is no ratio.
+pub(crate) fn without_ratio(arm: &str, summary: &Summary) -> Option<String> {
+    let without = summary.without_ratio();
+    let rounds = if without == 1 { "round" } else { "rounds" };
+    (without > 0).then(|| format!("{arm}: {} {ZERO} in {without} {rounds}", summary.metric.name))
+}
+
 /// That values of an arm move during the run, and whether their differences do.
 fn moves(report: &Report, index: usize, changed: &[Changed]) -> Option<String> {
     let arm = &report.arms[index];
@@ -647,14 +654,10 @@ fn arm_notes(report: &Report, index: usize, changed: &[Changed]) -> Vec<String> 
     }
     notes.extend(moves(report, index, changed));
     for summary in arm.summaries.iter().filter(|summary| summary.is_judged) {
-        let without = summary.points.iter().filter(|point| point.value <= 0.0).count();
-        if without > 0 {
+        if let Some(what) = without_ratio(&arm.name, summary) {
             let is_user = summary.metric == Quantity::User.metric(&summary.metric);
             let hint = if is_user { " --metric cpu-time counts the kernel's time too." } else { "" };
-            notes.push(format!(
-                "{}: {} {ZERO} in {without} rounds; changes are ratios, so there is no verdict on it.{hint}",
-                arm.name, summary.metric.name
-            ));
+            notes.push(format!("{what}; changes are ratios, so there is no verdict on it.{hint}"));
         }
     }
     // Energy and work per joule follow the performance of the same round: one note for the round is

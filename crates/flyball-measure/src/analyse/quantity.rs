@@ -87,6 +87,12 @@ pub enum Quantity {
     SampledLoad,
 }
 
+/// Returns whether a value counts in ratios: it is above zero. Of two negative numbers the ratio
+/// would be a number, and say the opposite.
+pub fn has_logarithm(value: f64) -> bool {
+    value > 0.0 && value.is_finite()
+}
+
 impl Quantity {
     /// Those that verdicts are given for. Where the metric is a rate, a slower setting may do less
     /// work in the same time, so energy is judged for the same work. Suites repeat their cases for

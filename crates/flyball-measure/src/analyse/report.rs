@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::quantity::Quantity;
+use super::quantity::{Quantity, has_logarithm};
 use crate::{
     meter::WakeNote,
     metric::Metric,
@@ -87,7 +87,13 @@ impl Summary {
 
     /// Whether ratios of its values mean anything: they do not where one is zero or negative.
     pub(super) fn has_ratios(&self) -> bool {
-        self.points.iter().all(|point| point.value > 0.0)
+        self.without_ratio() == 0
+    }
+
+    /// The rounds of which there is no ratio. One of them takes the verdict from the quantity: to
+    /// leave out such rounds would choose rounds by their values.
+    pub(super) fn without_ratio(&self) -> usize {
+        self.points.iter().filter(|point| !has_logarithm(point.value)).count()
     }
 }
 

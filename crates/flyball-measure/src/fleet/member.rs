@@ -93,6 +93,8 @@ pub struct Member {
     /// Blocks with both the first arm and another, at most over the arms.
     pub pairs: usize,
     effects: BTreeMap<(usize, Quantity), (Estimate, Option<f64>)>,
+    /// Why there is no effect of an arm in a quantity that was measured.
+    without: BTreeMap<(usize, Quantity), String>,
 }
 
 /// Why a run directory cannot take part in a fleet's report.
@@ -122,7 +124,16 @@ impl Member {
             facts: BTreeMap::new(),
             pairs: estimate.freedom as usize + 1,
             effects: [((1, Quantity::Performance), (estimate, step))].into(),
+            without: BTreeMap::new(),
         }
+    }
+
+    /// The same machine with values of zero.
+    pub(super) fn without_ratio(mut self) -> Member {
+        self.effects.clear();
+        let why = "b: wall time is zero or negative in 8 rounds".to_owned();
+        self.without = [((1, Quantity::Performance), why)].into();
+        self
     }
 }
 
@@ -134,10 +145,14 @@ impl Member {
     /// Why it cannot take part.
     pub fn of(directory: &RunDirectory) -> Result<Member, MemberError> {
         let manifest = &directory.manifest;
-        let mut effects = BTreeMap::new();
+        let (mut effects, mut without) = (BTreeMap::new(), BTreeMap::new());
         let mut pairs = 0;
-        for Differences { quantity, arm, logs, step } in differences(manifest, &directory.rounds) {
-            pairs = pairs.max(logs.len());
+        for found in differences(manifest, &directory.rounds) {
+            let Differences { quantity, arm, logs, step, .. } = found;
+            pairs = pairs.max(found.pairs);
+            if let Some(why) = found.why_none {
+                without.insert((arm, quantity), why);
+            }
             let moments = (stats::mean(&logs), stats::standard_deviation(&logs));
             let (Some(value), Some(spread)) = moments else { continue };
             if logs.len() >= LEAST_PAIRS {
@@ -146,7 +161,7 @@ impl Member {
                 effects.insert((arm, quantity), (estimate, step));
             }
         }
-        if effects.is_empty() {
+        if effects.is_empty() && without.is_empty() {
             return Err(match pairs {
                 _ if manifest.arms.len() < 2 => MemberError::OneArm,
                 0 if directory.rounds.is_empty() => MemberError::NoRounds,
@@ -163,12 +178,18 @@ impl Member {
             facts: facts(manifest),
             pairs,
             effects,
+            without,
         })
     }
 
     /// The arm's effect, as a logarithm of the ratio to the first arm, and the step of the values.
     pub fn effect(&self, arm: usize, quantity: Quantity) -> Option<(Estimate, Option<f64>)> {
         self.effects.get(&(arm, quantity)).copied()
+    }
+
+    /// Why the arm has no effect in a quantity that was measured.
+    pub(super) fn why_none(&self, arm: usize, quantity: Quantity) -> Option<&str> {
+        self.without.get(&(arm, quantity)).map(String::as_str)
     }
 }
 

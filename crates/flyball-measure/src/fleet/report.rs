@@ -18,6 +18,9 @@ pub struct FleetReport {
     pub skipped: Vec<Skipped>,
     /// Machines that were expected and have no directory.
     pub missing: Vec<String>,
+    /// Which machines are left out of which quantity, because values of zero or below have no ratios.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub without_ratio: Vec<WithoutRatio>,
 }
 
 impl FleetReport {
@@ -25,6 +28,17 @@ impl FleetReport {
     pub fn simulated(&self) -> usize {
         self.machines.iter().filter(|machine| machine.simulated).count()
     }
+}
+
+/// A machine that is left out of a quantity, in which a value of it is zero or negative.
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
+pub struct WithoutRatio {
+    pub arm: usize,
+    pub quantity: Quantity,
+    pub machine: String,
+    pub why: String,
+    /// Several machines have such values, so the arm has no effect in this quantity.
+    pub withholds: bool,
 }
 
 /// A directory that could not be used, and why.

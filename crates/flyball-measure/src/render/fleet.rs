@@ -8,7 +8,7 @@ use flyball_text::columns::{Cell, Columns, Painter, one_line};
 use super::{Screen, parts::style};
 use crate::{
     analyse::{Verdict, is_coarse, rounding},
-    fleet::{ENOUGH_PAIRS, Effect, Fact, FactEffect, FleetReport, Odd, Pilot},
+    fleet::{ENOUGH_PAIRS, Effect, Fact, FactEffect, FleetReport, Odd, Pilot, WithoutRatio},
     metric::{Better, Metric},
     numbers::{between, level, p_value, percent},
     stats::Interval,
@@ -338,6 +338,7 @@ fn notes(report: &FleetReport) -> Vec<String> {
             notes.push(note);
         }
     }
+    notes.extend(without_ratio(report));
     if !report.missing.is_empty() {
         notes.push(format!("no results from {}", some(&report.missing, |name| one_line(name.clone()))));
     }
@@ -349,10 +350,26 @@ fn notes(report: &FleetReport) -> Vec<String> {
             report.machines.len()
         ));
     }
-    if report.effects.is_empty() {
+    if report.effects.is_empty() && report.without_ratio.is_empty() {
         notes.push("nothing to put together: no quantity was measured on two machines".to_owned());
     }
     notes
+}
+
+/// Which machines are left out of which quantity.
+fn without_ratio(report: &FleetReport) -> Vec<String> {
+    let is_same =
+        |one: &WithoutRatio, other: &WithoutRatio| (one.arm, one.quantity) == (other.arm, other.quantity);
+    let note = |own: &[WithoutRatio]| {
+        let first = one_line(format!("{}, {}", own[0].machine, own[0].why));
+        match own.len() {
+            1 => format!("{first}; left out of this quantity"),
+            count => format!(
+                "{first}, the first of {count} machines with such rounds; changes are ratios, so there is no verdict on it"
+            ),
+        }
+    };
+    report.without_ratio.chunk_by(is_same).map(note).collect()
 }
 
 pub fn fleet_page(report: &FleetReport) -> Page {
