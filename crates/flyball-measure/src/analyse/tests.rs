@@ -1027,11 +1027,48 @@ fn an_arm_that_noise_puts_first_is_not_called_the_best() {
             (if arm == 2 { 1.05 } else { 1.0 }) * (0.005 * random.draw()).exp()
         });
         let text = text_of(&analyse(&manifest, &rounds));
-        assert!(text.contains("fastest: one of now, b (not compared with each other)"), "{text}");
+        assert!(text.contains("fastest: now or b ("), "{text}");
         let (manifest, rounds) =
             drawn(&["now", "b", "c"], 25, |_, arm| [1.0, 0.9, 0.8][arm] * (0.005 * random.draw()).exp());
         assert!(text_of(&analyse(&manifest, &rounds)).contains("fastest: c; between "));
     }
+}
+
+/// What is said of the best of arms with these values, with a little noise.
+fn best_of(levels: &[f64], zero_in: Option<usize>) -> String {
+    let names: Vec<&str> = ["a", "b", "c", "d"][..levels.len()].to_vec();
+    let mut manifest = manifest(&names);
+    manifest.boots.push(boot(&(0..levels.len()).collect::<Vec<_>>()));
+    manifest.workload.metric = Metric::new("latency", "us", Better::Lower);
+    let mut random = Noise::new(41);
+    let rounds: Vec<Round> = (0..30 * levels.len())
+        .map(|place| {
+            let (block, arm) = (place / levels.len(), place % levels.len());
+            let value = levels[arm] * (1.0 + 0.001 * random.draw());
+            round(block, arm, if zero_in == Some(arm) && block == 7 { 0.0 } else { value })
+        })
+        .collect();
+    let text = text_of(&analyse(&manifest, &rounds));
+    text.lines().rfind(|line| line.starts_with("best latency")).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn an_arm_without_a_verdict_is_named_beside_the_best() {
+    let line = best_of(&[100.0, 50.0, 99.0], Some(1));
+    assert!(line.starts_with("best latency of those with a verdict: c;"), "{line}");
+    assert!(line.ends_with("; b has none"), "{line}");
+    assert!(best_of(&[100.0, 50.0, 99.0], None).starts_with("best latency: b;"));
+}
+
+#[test]
+fn the_best_of_two_compared_arms_is_told_with_their_verdict() {
+    assert_eq!(best_of(&[100.0, 100.0, 103.0], None), "best latency: a or b (the same within ±0.5 %)");
+    assert_eq!(
+        best_of(&[103.0, 100.0, 100.0], None),
+        "best latency: one of b, c (not compared with each other)"
+    );
+    let line = best_of(&[100.0, 100.0, 100.0, 103.0], None);
+    assert_eq!(line, "best latency: one of a, b, c (b, c not compared with each other)");
 }
 
 #[test]

@@ -29,8 +29,13 @@ fn word(quantity: Quantity, report: &Report) -> String {
 pub(super) fn conclusion(report: &Report, arms: &Arms) -> Vec<(String, String)> {
     let mut lines: Vec<(Vec<usize>, Vec<String>, Vec<String>)> = Vec::new();
     for &quantity in Quantity::judged(&report.workload.metric) {
-        let Some((best, certainty)) = best(report, arms, quantity) else { continue };
-        let word = word(quantity, report);
+        let Some((best, mut certainty)) = best(report, arms, quantity) else { continue };
+        let mut word = word(quantity, report);
+        let unjudged = unjudged(report, arms, quantity);
+        if !unjudged.is_empty() {
+            word += " of those with a verdict";
+            certainty += &format!("; {} has none", unjudged.join(" and "));
+        }
         // Without a best arm, only quantities with one answer share a line.
         let is_of =
             |arms: &[usize], how: &[String]| arms == best && (!best.is_empty() || how.contains(&certainty));
@@ -50,6 +55,18 @@ pub(super) fn conclusion(report: &Report, arms: &Arms) -> Vec<(String, String)> 
     };
     let cases = cases::summary(report).map(|words| ("cases".to_owned(), words));
     lines.into_iter().map(line).chain(cases).collect()
+}
+
+/// The arms that were measured in a quantity and are not compared in it, as of values of zero there
+/// are no ratios: any of them may be the best.
+fn unjudged(report: &Report, arms: &Arms, quantity: Quantity) -> Vec<String> {
+    let of_quantity = || report.comparisons.iter().filter(|one| one.quantity == quantity);
+    let is_compared = |arm: usize| of_quantity().any(|one| one.arm == arm || one.base == arm);
+    let is_open = |arm: &usize| {
+        let own = &report.arms[*arm];
+        !own.control && own.summary(quantity).is_some() && !is_compared(*arm)
+    };
+    (0..report.arms.len()).filter(is_open).map(|arm| arms.label(arm)).collect()
 }
 
 /// The arms that may be the best in a quantity, fewer than all, and what is known of that. None if
@@ -88,12 +105,32 @@ fn best(report: &Report, arms: &Arms, quantity: Quantity) -> Option<(Vec<usize>,
             let p = p_value(one.p_corrected);
             format!("{} than {}, {p}", size(report, one, &metric.name), arms.label(first))
         }
-        _ => {
-            let names: Vec<String> = best.iter().map(|arm| arms.label(*arm)).collect();
-            format!("one of {} (not compared with each other)", names.join(", "))
-        }
+        _ => one_of(report, arms, &best, &compared),
     };
     Some((best, certainty))
+}
+
+/// What is known of several arms that may be the best. Each was compared with the first arm, and no
+/// two others with each other.
+fn one_of(report: &Report, arms: &Arms, best: &[usize], compared: &[&Comparison]) -> String {
+    let names: Vec<String> = best.iter().map(|arm| arms.label(*arm)).collect();
+    let own = |arm: &usize| compared.iter().find(|one| one.arm == *arm);
+    let with_first: Vec<&&Comparison> = best.iter().filter_map(own).collect();
+    if let ([first, other], [one]) = (&names[..], &with_first[..]) {
+        let known = match one.verdict {
+            Verdict::Equivalent => format!("the same within ±{} %", 100.0 * EQUIVALENT),
+            Verdict::TooFewRounds => "too few rounds to show a difference".to_owned(),
+            _ => "no difference seen".to_owned(),
+        };
+        return format!("{first} or {other} ({known}{})", typical(report, one));
+    }
+    let others: Vec<String> = with_first.iter().map(|one| arms.label(one.arm)).collect();
+    match others.len() == names.len() {
+        true => format!("one of {} (not compared with each other)", names.join(", ")),
+        false => {
+            format!("one of {} ({} not compared with each other)", names.join(", "), others.join(", "))
+        }
+    }
 }
 
 /// Why no arm is best.
