@@ -33,7 +33,7 @@ mod workload;
 pub use analyse::{
     ArmReport, CaseReport, Comparison, Correction, Drift, EQUIVALENT, GateAnswer, GateVerdict, Grades,
     LeftOut, Limit, LimitError, NoInterval, Point, ProgramEffect, Quantity, Report, Steadiness, Summary,
-    Verdict, analyse, disturbance, gate, judge, odd_rounds, step, with_step,
+    Verdict, analyse, disturbance, gate, has_logarithm, judge, odd_rounds, step, with_step,
 };
 pub use arm::{Arm, ArmError, ArmSetting, Meaning};
 pub use conduct::{Blocks, Conductor, End, Event, MeasureError, RoundTracer, TracerError, last_lines};

@@ -65,6 +65,13 @@ pub fn percent(fraction: f64) -> String {
     format!("{value:+.digits$} %")
 }
 
+/// The change of a level as a fraction of what it was. None unless both are above zero: of others,
+/// a fraction says nothing, and can have the wrong sign.
+pub fn relative(before: f64, after: f64) -> Option<f64> {
+    let change = after / before - 1.0;
+    (before > 0.0 && after > 0.0 && change.is_finite()).then_some(change)
+}
+
 /// A confidence as a percentage without its sign, `99` or `99.99`: never rounded to 100.
 pub fn level(confidence: f64) -> String {
     // Display of f64 has no trailing zeros; the rounding removes what 0.99 * 100 adds in binary.
@@ -87,6 +94,10 @@ mod tests {
         assert_eq!(percent(-0.347), "-34.7 %");
         assert_eq!(percent(-0.000_012), "-0.0012 %");
         assert_eq!(percent(-0.0), "+0.00 %");
+        assert_eq!(relative(2.0, 3.0), Some(0.5));
+        let others =
+            [(-0.948, 1.003), (-9.994, -8.018), (-1.0, -2.0), (0.0, 5.0), (5.0, 0.0), (1e-200, 1e200)];
+        assert_eq!(others.map(|(before, after)| relative(before, after)), [None; 6]);
         assert_eq!(percent(f64::INFINITY), "-");
         assert_eq!(["0.99", "0.995", "0.9999"].map(|c| level(c.parse().unwrap())), ["99", "99.5", "99.99"]);
         assert_eq!(probability(0.000_01), "<0.0001");

@@ -127,13 +127,19 @@ pub fn found_from(values: &[f64]) -> Option<f64> {
     neighbours::correlation(&rest).is_none_or(|found| found <= 2.0 / root).then(|| OF_ROOT / root)
 }
 
+/// Returns whether all values of several are one number, as of counts and coarse clocks.
+pub fn are_equal(values: &[f64]) -> bool {
+    values.len() > 1 && values.windows(2).all(|pair| pair[0] == pair[1])
+}
+
 /// How many runs the level takes to go up and down again, if it does so three times at least: a
 /// wave then explains half of the squares, and most of what is not the scatter of neighbours.
 pub fn season(values: &[f64]) -> Option<f64> {
     const FEWEST: usize = 60;
     const OF_ALL: f64 = 0.5;
     const OF_MOVEMENT: f64 = 0.7;
-    if values.len() < FEWEST || values.iter().any(|value| !value.is_finite()) {
+    // Of equal values a wave would explain all of nothing.
+    if values.len() < FEWEST || values.iter().any(|value| !value.is_finite()) || are_equal(values) {
         return None;
     }
     let (count, mean) = (values.len() as f64, stats::mean(values)?);

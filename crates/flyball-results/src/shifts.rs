@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use flyball_measure::{
+    render::relative,
     shifts::{Form, Options, Shift, evidence, find},
     stats,
 };
@@ -88,7 +89,7 @@ pub struct Place {
     pub after: u64,
     pub median_before: f64,
     pub median_after: f64,
-    /// The change as a share; null if the level before is zero.
+    /// The change as a share; null unless both levels are above zero.
     pub change: Option<f64>,
     /// Whether the change is for the better, if the metric says which way is.
     pub better: Option<bool>,
@@ -513,14 +514,13 @@ fn place(shift: &Shift, key: &Key, runs: &[Run], words: &Words, settings: &mut S
     let mut facts: Vec<Fact> = facts.into_values().collect();
     facts.sort_by_key(|fact| fact.runs_away);
     let (before, after) = (shift.median_before, shift.median_after);
-    let change = Some(after / before - 1.0).filter(|change| change.is_finite());
     Place {
         form: shift.form,
         before: runs[first].time.cast_unsigned(),
         after: runs[end].time.cast_unsigned(),
         median_before: before,
         median_after: after,
-        change,
+        change: relative(before, after),
         better: key.higher_is_better.map(|higher| (after > before) == higher),
         facts,
     }

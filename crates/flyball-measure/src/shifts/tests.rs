@@ -404,3 +404,10 @@ fn a_lasting_change_of_the_named_size_is_found() {
     assert_eq!(found_from(&[1.0; 39]), None);
     assert_eq!(found_from(&(0..100).map(f64::from).collect::<Vec<f64>>()), None);
 }
+
+#[test]
+fn equal_runs_are_no_season() {
+    for (count, value) in [(60, 41_943_040.0), (61, 0.1), (80, 0.0), (500, 1.7)] {
+        assert_eq!(super::season(&vec![value; count]), None, "{count} x {value}");
+    }
+}

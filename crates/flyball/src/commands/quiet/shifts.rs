@@ -5,6 +5,7 @@ use std::{fmt::Write as _, path::Path};
 use flyball_files::{read_bounded, read_input};
 use flyball_measure::{
     RunDirectory,
+    render::relative,
     series::{self, Series},
     shifts::{self, ColumnChange, Form, Options, Shift},
 };
@@ -70,6 +71,8 @@ pub(crate) struct Found {
     /// A change in so many last runs is seldom found, however far they lie.
     #[serde(skip)]
     too_few_at_end: usize,
+    #[serde(skip)]
+    are_equal: bool,
     shifts: Vec<Explained>,
 }
 
@@ -95,6 +98,7 @@ pub(crate) fn look(series: &Series, options: &Options) -> Found {
         season,
         finds: shifts::found_from(&series.values).filter(|_| season.is_none()),
         too_few_at_end: shifts::too_few_at_end(series.values.len(), options),
+        are_equal: shifts::are_equal(&series.values),
         shifts,
     }
 }
@@ -168,7 +172,9 @@ pub(crate) fn render(found: &Found) -> String {
     if found.shifts.is_empty() {
         // A shift needs the shortest segment on either side.
         let least = 2 * Options::default().shortest;
-        let _ = if found.runs < least {
+        let _ = if found.are_equal && found.runs >= least {
+            writeln!(out, "{}: no shift: all {} runs are equal", found.name, found.runs)
+        } else if found.runs < least {
             let runs = if found.runs == 1 { "run is" } else { "runs are" };
             writeln!(
                 out,
@@ -193,11 +199,10 @@ pub(crate) fn render(found: &Found) -> String {
     }
     for Explained { shift, with } in &found.shifts {
         let unit = if found.unit.is_empty() { String::new() } else { format!(" {}", found.unit) };
-        let percent = (shift.median_after / shift.median_before - 1.0) * 100.0;
         let (before, after) = (shift.median_before, shift.median_after);
         let change = match shift.form {
             Form::Spread => format!("typical deviation {} to {}{unit}", short(before), short(after)),
-            _ => format!("{} to {}{unit} ({percent:+.1} %)", short(before), short(after)),
+            _ => format!("{} to {}{unit} ({})", short(before), short(after), by(before, after)),
         };
         let place = match shift.form {
             Form::Spread => format!("from about run {}, the spread", shift.at + 1),
@@ -222,6 +227,12 @@ pub(crate) fn render(found: &Found) -> String {
         }
     }
     out
+}
+
+/// By how much a level changed: as a percentage, or as a difference if one of them is not above zero.
+fn by(before: f64, after: f64) -> String {
+    let difference = || format!("{}{}", if after > before { "+" } else { "" }, short(after - before));
+    relative(before, after).map_or_else(difference, |change| format!("{:+.1} %", 100.0 * change))
 }
 
 /// Where a step is, as far as that is known.

@@ -121,8 +121,8 @@ pub(super) fn shifts(answer: &Answer) -> String {
         if answer.series > 0 {
             let _ = writeln!(
                 out,
-                "no shift found in {} (one in the last runs, slow or in several steps, or no larger than the waves of a series, \
-                 may not be found)",
+                "no shift found in {} (one in the last runs, slow, in several steps or of the spread, or no larger than the waves of a \
+                 series, may not be found)",
                 count(answer.series, "series", "series")
             );
         }
