@@ -35,6 +35,7 @@ pub use self::{
     sift::disturbance,
 };
 pub(crate) use self::{
+    interaction::{questions, settings},
     judge::test,
     notes::{rounding, without_ratio},
     report::is_coarse,

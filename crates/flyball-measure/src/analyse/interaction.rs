@@ -25,7 +25,7 @@ pub(super) fn effects(manifest: &Manifest, arms: &[ArmReport]) -> Vec<ProgramEff
         })
     };
     // Of each program: its effect under each setting, and how each but the first differs.
-    let correction = Correction::for_questions((programs.len() - 1) * (2 * settings.len() - 1));
+    let correction = Correction::for_questions(questions(arms));
     let judge = |pair: [&ArmReport; 2]| {
         compare(manifest, &pair.map(Clone::clone), Quantity::Performance, correction).into_iter().next()
     };
@@ -45,7 +45,8 @@ pub(super) fn effects(manifest: &Manifest, arms: &[ArmReport]) -> Vec<ProgramEff
                 // Each ratio is off by a step at most, so that rounding can make a difference.
                 found.step = steps.zip(own).map(|(one, other)| (1.0 + one) * (1.0 + other) - 1.0);
                 found.interval = found.with_steps(false);
-                if found.interval.is_none_or(|interval| interval.contains(0.0)) {
+                let is_open = found.interval.is_none_or(|interval| interval.contains(0.0));
+                if found.verdict.is_difference() && is_open {
                     found.verdict = Verdict::NoDifferenceShown;
                 }
                 Some(found)
@@ -62,6 +63,17 @@ pub(super) fn effects(manifest: &Manifest, arms: &[ArmReport]) -> Vec<ProgramEff
         }
     }
     found
+}
+
+/// How many questions about programs under settings are asked of these arms.
+pub(crate) fn questions(arms: &[ArmReport]) -> usize {
+    let settings = settings(arms);
+    distinct(arms, |arm| arm.program.clone()).len().saturating_sub(1) * (2 * settings).saturating_sub(1)
+}
+
+/// Under how many settings these arms ran.
+pub(crate) fn settings(arms: &[ArmReport]) -> usize {
+    distinct(arms, |arm| arm.settings.clone()).len()
 }
 
 fn distinct<T: PartialEq>(arms: &[ArmReport], of: impl Fn(&ArmReport) -> T) -> Vec<T> {

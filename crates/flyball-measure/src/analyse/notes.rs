@@ -300,7 +300,9 @@ impl Mean {
     fn new(arm: &ArmReport, summary: &Summary) -> Mean {
         let key = |point: &Point| (point.boot, point.block);
         let times = arm.summary(Quantity::Time).map(|time| &time.points);
-        match times.filter(|times| summary.metric.is_rate() && times.len() == summary.points.len()) {
+        // Points of a benchmark are no work per time, although more of them is better.
+        let is_rate = summary.metric.unit.ends_with("/s");
+        match times.filter(|times| is_rate && times.len() == summary.points.len()) {
             Some(times) => {
                 let part =
                     |(rate, time): (&Point, &Point)| (key(rate), (rate.value * time.value, time.value));
@@ -510,9 +512,21 @@ pub(super) fn notes(
     let of_performance = || report.comparisons.iter().filter(|one| one.quantity == Quantity::Performance);
     let metric = &report.workload.metric.name;
     let steps = of_performance().filter(|one| one.is_coarse()).filter_map(|one| one.step);
-    if of_performance().any(|one| one.step.is_none()) {
-        notes.push(rounding(if report.workload.metric.is_suite() { "a case" } else { metric }, None));
-    } else if let Some(step) = steps.max_by(f64::total_cmp) {
+    let equal: Vec<&str> = of_performance()
+        .filter(|one| one.step.is_none())
+        .map(|one| report.arms[one.arm].name.as_str())
+        .collect();
+    if !equal.is_empty() {
+        let all = equal.len() == of_performance().count();
+        let of = if all {
+            String::new()
+        } else {
+            format!(" of {} and {}", report.arms[0].name, equal.join(" and "))
+        };
+        let what = if report.workload.metric.is_suite() { "a case" } else { metric };
+        notes.push(rounding(&format!("{what}{of}"), None));
+    }
+    if let Some(step) = steps.max_by(f64::total_cmp) {
         notes.push(rounding(metric, Some(step)));
     }
     if manifest.machine.simulated {

@@ -642,6 +642,39 @@ fn equal_values_have_no_known_step_and_show_nothing() {
     );
 }
 
+/// Of four arms, the first two have the one number.
+#[test]
+fn equal_values_are_those_of_the_named_arms() {
+    let note = |levels: [f64; 4]| {
+        let (mut manifest, rounds) = drawn(&["a", "b", "c", "d"], 30, |_, arm| levels[arm]);
+        manifest.workload.reader = Some(printed());
+        analyse(&manifest, &rounds).notes.join(" ")
+    };
+    let some = note([100.0, 105.0, 100.0, 105.0]);
+    assert!(some.contains("All values of wall time of a and c are equal"), "{some}");
+    assert!(note([100.0; 4]).contains("All values of wall time are equal"));
+}
+
+/// Points are no work per time, although more of them is better.
+#[test]
+fn only_units_per_second_are_work_over_time() {
+    let follows = |unit: &str| {
+        let (mut manifest, mut rounds) = drawn(
+            &["a", "b"],
+            30,
+            |block, _| if block % 3 == 0 { 50.0 } else { 100.0 } + 0.01 * block as f64,
+        );
+        manifest.workload.metric = Metric::new("score", unit, Better::Higher);
+        for round in &mut rounds {
+            round.outcome.seconds = 100.0 / round.outcome.value.unwrap_or(1.0);
+        }
+        analyse(&manifest, &rounds).notes.join(" ")
+    };
+    let (points, rate) = (follows("points"), follows("MB/s"));
+    assert!(points.contains("follow the mean, 83.") && !points.contains("over their time"), "{points}");
+    assert!(rate.contains("follow the work of all rounds over their time, 75."), "{rate}");
+}
+
 #[test]
 fn rounding_is_not_called_less_steady_and_a_shown_difference_names_the_best() {
     let mut random = Noise::new(31);
@@ -735,6 +768,19 @@ fn an_effect_that_depends_on_the_settings_is_found_and_seldom_invented() {
     );
 }
 
+#[test]
+fn whether_settings_matter_is_not_answered_untested() {
+    let few = text_of(&two_by_two(1, [0.04, -0.04], 5));
+    assert!(few.contains("depends on the settings is not tested: that needs 10 rounds"), "{few}");
+    // A value of zero under one setting.
+    let mut random = Noise::new(5);
+    let zero = programs_and_settings(25, |block, arm| {
+        if (block, arm) == (3, 1) { 0.0 } else { 10.0 * (0.01 * random.draw()).exp() }
+    });
+    let text = text_of(&zero);
+    assert!(text.contains("is not tested: a setting has no verdict"), "{text}");
+}
+
 /// 0.6 % more under each setting, from 100.0 and from 99.6, in whole numbers.
 #[test]
 fn rounding_makes_no_interaction() {
@@ -746,7 +792,12 @@ fn rounding_makes_no_interaction() {
         let found = report.effects[1].interaction.as_ref().expect("it is tested");
         assert!(found.p_corrected < 0.01 && found.interval.is_some() == is_known, "{found:?}");
         let text = text_of(&report);
-        assert!(text.contains("no sign that the difference depends on the settings"), "{text}");
+        assert_eq!(text.contains("no sign that the difference depends on the settings"), is_known, "{text}");
+        assert_eq!(
+            text.contains("not tested: the step in which values come is not known"),
+            !is_known,
+            "{text}"
+        );
         assert_eq!(text.contains("that is known to"), is_known, "{text}");
     }
 }
@@ -928,6 +979,7 @@ fn a_first_arm_that_differs_from_itself_withholds_all_words() {
     assert!(text.contains("a differs from itself in wall time: +"), "{text}");
     assert!(text.contains("fastest: no verdict; the first arm differs"), "{text}");
     assert!(!text.contains("no difference") && !text.contains("cannot tell"), "{text}");
+    assert!(text.contains("\nsteadiness: no verdict (--aa).\n"), "{text}");
 }
 
 #[test]

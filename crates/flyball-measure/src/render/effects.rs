@@ -2,8 +2,9 @@
 
 use super::parts::{difference, typical};
 use crate::{
-    analyse::{Comparison, ProgramEffect, Report, Verdict},
+    analyse::{Comparison, ProgramEffect, Report, Verdict, questions, settings, test},
     numbers::{between, p_value},
+    stats,
 };
 
 /// Whether each program differs from the first, and whether that depends on the settings.
@@ -27,6 +28,11 @@ fn sentence(report: &Report, all: &[&ProgramEffect]) -> Option<String> {
     let typical = all.iter().map(|one| typical(report, &one.effect)).max().unwrap_or_default();
     let tests: Vec<&Comparison> = all.iter().filter_map(|one| one.interaction.as_ref()).collect();
     let Some(p) = tests.iter().filter(|one| differs(one)).map(|one| one.p_corrected).reduce(f64::min) else {
+        if let Some(why) = not_tested(report, all, &tests) {
+            return Some(format!(
+                "{program} against {base}: whether the difference depends on the settings is not tested: {why}: {cells}."
+            ));
+        }
         let widths: Option<Vec<f64>> =
             tests.iter().map(|one| one.interval.map(|found| 100.0 * found.half_width())).collect();
         let widest = widths.and_then(|all| all.into_iter().reduce(f64::max));
@@ -46,7 +52,9 @@ fn sentence(report: &Report, all: &[&ProgramEffect]) -> Option<String> {
         (Some((better, here, _)), Some((worse, there, _))) => {
             format!("is {better} than {base} under {here}, and {worse} under {there}")
         }
-        (Some((word, _, count)), None) | (None, Some((word, _, count))) if count == all.len() => {
+        (Some((word, _, count)), None) | (None, Some((word, _, count)))
+            if count == settings(&report.arms) =>
+        {
             format!("is {word} than {base} everywhere, but not equally")
         }
         (Some((word, here, _)), None) | (None, Some((word, here, _))) => {
@@ -56,6 +64,21 @@ fn sentence(report: &Report, all: &[&ProgramEffect]) -> Option<String> {
     };
     let odd = if typical.is_empty() { "" } else { ", which does not count how far odd rounds lie" };
     Some(format!("{program} {words}{odd} ({}): {cells}.", p_value(p)))
+}
+
+/// Why no rounds like these could show that a difference depends on the settings, under one of these
+/// at least.
+fn not_tested(report: &Report, all: &[&ProgramEffect], tests: &[&Comparison]) -> Option<String> {
+    if let Some(few) = tests.iter().find(|one| one.verdict == Verdict::TooFewRounds) {
+        let alpha = (1.0 - report.schedule.confidence) / questions(&report.arms).max(1) as f64;
+        let needed = stats::rounds_needed(alpha, test(few.paired, &report.schedule));
+        return Some(format!("that needs {needed} rounds"));
+    }
+    if all.len() < settings(&report.arms) || tests.len() + 1 < all.len() {
+        return Some("a setting has no verdict".to_owned());
+    }
+    let is_unknown = tests.iter().any(|one| one.interval.is_none());
+    is_unknown.then(|| "the step in which values come is not known".to_owned())
 }
 
 /// Whether a difference is shown.

@@ -190,6 +190,9 @@ fn limits(report: &Report) -> String {
 /// Which arms scatter more or less than the first, or that none is shown to, and the rounds that
 /// this does not count: a typical deviation says nothing of rare ones.
 pub(super) fn steadiness(report: &Report) -> Vec<String> {
+    if report.withheld.contains(&Quantity::Performance) {
+        return vec!["steadiness: no verdict (--aa).".to_owned()];
+    }
     let all: Vec<(&Comparison, Steadiness)> =
         report.comparisons.iter().filter_map(|one| Some((one, one.steadiness?))).collect();
     let base = report.arms.first().map_or("", |arm| &arm.name);
