@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use flyball_measure::{Better, Manifest, Metric, Quantity, Round};
+use flyball_measure::{Better, Manifest, Metric, Quantity, Round, has_logarithm};
 use flyball_search::Bound;
 
 /// The probability at which a search ends.
@@ -95,8 +95,15 @@ pub struct Aim {
 impl Aim {
     /// Its logarithm in a round, turned so that less is better.
     pub fn cost(self, round: &Round, manifest: &Manifest) -> Option<f64> {
-        let log = self.quantity.of(round, manifest).filter(|value| *value > 0.0 && value.is_finite())?.ln();
+        let log = self.quantity.of(round, manifest).filter(|value| has_logarithm(*value))?.ln();
         Some(self.of_log(log))
+    }
+
+    /// Why a round has no cost: it failed, or its quantity is not above zero. None if it has one.
+    pub(crate) fn why_none(self, round: &Round, manifest: &Manifest) -> Option<String> {
+        let is_missing = self.cost(round, manifest).is_none();
+        let failure = round.outcome.failure.clone();
+        failure.or_else(|| is_missing.then(|| "its quantity is not a number above zero".to_owned()))
     }
 
     /// A change of a cost as one of the quantity's logarithm, and the other way round.

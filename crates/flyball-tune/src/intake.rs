@@ -72,11 +72,11 @@ impl<'a> Intake<'a> {
                 continue;
             }
             let searched = searched(record, round.arm, round, manifest);
-            if let Some(failure) = &round.outcome.failure {
+            if let Some(failure) = record.goal.aim.why_none(round, manifest) {
                 self.say(|| format!("'{name}' failed; after a second time it is left out: {failure}"));
             }
             if round.arm == 0 && searched.objective.is_none() {
-                self.base_failed(round);
+                self.base_failed(record, round, manifest);
             }
             block.push(searched);
         }
@@ -90,14 +90,13 @@ impl<'a> Intake<'a> {
     }
 
     /// Counts a failure of the machine as it is. Without it nothing can be compared.
-    fn base_failed(&mut self, round: &Round) {
+    fn base_failed(&mut self, record: &Record, round: &Round, manifest: &Manifest) {
         self.base_failures += 1;
         // In the first block there is no reason to expect better of the next.
         if self.taken == 1 || self.base_failures >= MAX_BASE_FAILURES {
-            let why = round.outcome.failure.clone().unwrap_or_else(|| {
-                format!("its quantity is not a number above zero{}", last_lines(&round.outcome.output))
-            });
-            self.failure = Some(format!("'now' itself fails: {why}"));
+            let why = record.goal.aim.why_none(round, manifest).unwrap_or_default();
+            let lines = round.outcome.failure.is_none().then(|| last_lines(&round.outcome.output));
+            self.failure = Some(format!("'now' itself fails: {why}{}", lines.unwrap_or_default()));
         }
     }
 }

@@ -234,15 +234,16 @@ fn step_of_all(directory: &RunDirectory, aim: Aim) -> Option<f64> {
     step(manifest, &rounds, aim.quantity, &arms)
 }
 
-/// The settings that failed as often as the search lets them, each with its last failure.
-fn failed(directory: &RunDirectory) -> Vec<(String, String)> {
+/// The settings that failed as often as the search lets them, each with its last failure. A round
+/// without a number above zero has failed for the search too.
+fn failed(directory: &RunDirectory, aim: Aim) -> Vec<(String, String)> {
     let of = |arm: usize| {
-        let failures = directory.rounds.iter().filter(|round| round.arm == arm);
-        let mut failures = failures.filter_map(|round| round.outcome.failure.as_ref());
+        let failures = directory.rounds.iter().filter(|round| round.arm == arm && !round.warm_up);
+        let mut failures = failures.filter_map(|round| aim.why_none(round, &directory.manifest));
         let first = failures.next()?;
         // A first failure may be chance, and the search goes on with the setting.
         let last = failures.next_back()?;
-        Some((directory.manifest.arms[arm].name.clone(), if last.is_empty() { first } else { last }.clone()))
+        Some((directory.manifest.arms[arm].name.clone(), if last.is_empty() { first } else { last }))
     };
     (1..directory.manifest.arms.len()).filter_map(of).collect()
 }
@@ -271,7 +272,7 @@ impl<'a> Verdict<'a> {
             mattered,
             confirmed,
             left_out: searched.left_out.len(),
-            failed: failed(directory),
+            failed: failed(directory, goal.aim),
             second,
             step: step_of_all(directory, goal.aim),
             nearest: goal.limit.and_then(|limit| nearest(directory, limit)),
