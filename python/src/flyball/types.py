@@ -2323,6 +2323,16 @@ class With(TypedDict):
     shifted: int
 
 
+class WithoutRatio(TypedDict):
+    """A machine that is left out of a quantity, in which a value of it is zero or negative."""
+
+    arm: int
+    machine: str
+    quantity: Quantity
+    why: str
+    withholds: bool
+
+
 class WorkloadNote(TypedDict):
     """The workload that was run."""
 
@@ -2659,6 +2669,7 @@ class FleetOutput(TypedDict):
     schema: Literal["fleet/1"]
     simulated: NotRequired[bool]
     skipped: List[Skipped]
+    without_ratio: NotRequired[List[WithoutRatio]]
 
 
 class GetOutputItem(TypedDict):
