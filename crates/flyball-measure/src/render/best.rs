@@ -125,11 +125,10 @@ fn one_of(report: &Report, arms: &Arms, best: &[usize], compared: &[&Comparison]
         return format!("{first} or {other} ({known}{})", typical(report, one));
     }
     let others: Vec<String> = with_first.iter().map(|one| arms.label(one.arm)).collect();
-    match others.len() == names.len() {
-        true => format!("one of {} (not compared with each other)", names.join(", ")),
-        false => {
-            format!("one of {} ({} not compared with each other)", names.join(", "), others.join(", "))
-        }
+    if others.len() == names.len() {
+        format!("one of {} (not compared with each other)", names.join(", "))
+    } else {
+        format!("one of {} ({} not compared with each other)", names.join(", "), others.join(", "))
     }
 }
 
