@@ -95,6 +95,9 @@ fn as_cpupower_prints(khz: &str) -> String {
     if khz > 1_000_000 {
         let khz = if khz % 10_000 >= 5_000 { khz + 10_000 } else { khz };
         format!("{}.{:02} GHz", khz / 1_000_000, khz % 1_000_000 / 10_000)
+    } else if khz <= 100_000 {
+        let tenths = (khz + 50) / 100;
+        format!("{}.{} MHz", tenths / 10, tenths % 10)
     } else {
         format!("{} MHz", (khz + if khz % 1_000 >= 500 { 1_000 } else { 0 }) / 1_000)
     }
