@@ -472,7 +472,7 @@ mod tests {
         assert!(!ended.status.success());
         assert!(started.elapsed() < Duration::from_secs(20));
         // No process of the group is left once init has reaped the orphan.
-        let gone = (0..100).any(|_| {
+        let gone = (0..1000).any(|_| {
             std::thread::sleep(Duration::from_millis(20));
             rustix::process::Pid::from_raw(group)
                 .is_none_or(|pid| rustix::process::test_kill_process_group(pid).is_err())
@@ -485,7 +485,7 @@ mod tests {
         let mut running = shell("sleep 300 & sleep 0.3; exit 0").start().expect("sh");
         while running.wait(Duration::from_millis(100)).expect("poll and wait4 work").is_none() {}
         assert_eq!(running.kill_left_behind(), ["sleep"]);
-        let gone = (0..100).any(|_| {
+        let gone = (0..1000).any(|_| {
             std::thread::sleep(Duration::from_millis(20));
             flyball_process::names_of_group(running.pid).is_empty()
         });
