@@ -111,16 +111,18 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
             if flyball_process::is_root() { "" } else { "; root can read more" }
         );
     }
-    // Registers of x86.
-    let has_registers =
-        !CpuInfo::read(&*host).is_ok_and(|info| info.vendor() == Vendor::Other && !info.cpus.is_empty());
-    if summary.registers == 0 && has_registers {
+    if summary.registers == 0 && may_have_registers(&*host) {
         eprintln!(
             "flyball: no registers were recorded; run `modprobe msr` first{}",
             if flyball_process::is_root() { "" } else { ", and record as root" }
         );
     }
     Ok(Exit::Done)
+}
+
+/// Returns whether the processor may have registers of x86.
+fn may_have_registers(host: &dyn Host) -> bool {
+    !CpuInfo::read(host).is_ok_and(|info| info.vendor() == Vendor::Other && !info.cpus.is_empty())
 }
 
 fn archive(host: &dyn Host, file: &File) -> io::Result<Summary> {
