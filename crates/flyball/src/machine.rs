@@ -191,7 +191,6 @@ fn simulated(setup: &SimSetup) -> Result<SimHost, Failure> {
     Ok(machine)
 }
 
-/// The options that choose a machine.
 /// Help of `--kernel`, with the versions that are modelled.
 fn kernel_help() -> String {
     let (first, last) = (Kernel::ALL[0], Kernel::ALL[Kernel::ALL.len() - 1]);
@@ -201,6 +200,7 @@ fn kernel_help() -> String {
     )
 }
 
+/// The options that choose a machine.
 #[derive(Debug, clap::Args)]
 pub(crate) struct MachineOptions {
     /// Machine: live, sim:NAME (simulated), guest:NAME (run in a guest kernel), or a recording. A
