@@ -27,13 +27,12 @@ impl Planner<'_> {
         }
         match want.wanted {
             Wanted::Share(share) => {
-                let off = |knob, at| Some(self.wants.get(&(knob, at))?.wanted == Wanted::Exactly(OFF));
-                let is_turbo_off = match off(Id::Boost, want.place.at.clone()) {
-                    None => off(Id::Turbo, At::Machine),
-                    boost => boost,
+                let asked = |knob, at| Some(self.wants.get(&(knob, at))?.wanted == Wanted::Exactly(OFF));
+                let at = want.place.at.clone();
+                let is_turbo_off = match asked(Id::Boost, at).or_else(|| asked(Id::Turbo, At::Machine)) {
+                    Some(is_off) => is_off,
+                    None => self.snapshot.machine_value(Id::Turbo)? == Some(OFF),
                 };
-                let is_off_now = || Ok(self.snapshot.machine_value(Id::Turbo)? == Some(OFF));
-                let is_turbo_off = is_turbo_off.map_or_else(is_off_now, Ok::<_, ReadError>)?;
                 self.snapshot.share_of_highest(want.knob, &want.place, share, is_turbo_off)
             }
             _ => self.snapshot.resolve(want.knob, &want.place, &want.wanted),
@@ -47,7 +46,7 @@ impl Planner<'_> {
             .wants
             .get(&(knob, place.at.clone()))
             .is_some_and(|want| want.wanted == Wanted::Exactly(Value::Switch(true)));
-        Ok(is_wanted && self.snapshot.value_if_readable(knob, place)? == Some(Value::Switch(false)))
+        Ok(is_wanted && self.snapshot.value_if_readable(knob, place)? == Some(OFF))
     }
 
     /// Returns the highest and the base (nominal) frequency of a policy for which the intent
@@ -117,10 +116,10 @@ impl Planner<'_> {
         }
         let now = self.snapshot.value(Id::Turbo, &Place::machine())?;
         let asked = self.wants.get(&(Id::Turbo, At::Machine)).and_then(|turbo| turbo.value.clone());
-        if asked.or_else(|| now.clone()) != Some(Value::Switch(false)) {
+        if asked.or_else(|| now.clone()) != Some(OFF) {
             return Ok(None);
         }
-        let is_off = now == Some(Value::Switch(false));
+        let is_off = now == Some(OFF);
         // Before turbo is off, the hardware's limit is still that of turbo; afterwards it is what
         // the driver made of it. intel_pstate before 6.12 leaves it and cuts at the base frequency;
         // amd-pstate on a processor that it cannot boost reads `boost` 0 and cuts nothing.
@@ -187,7 +186,7 @@ impl Planner<'_> {
         };
         if driver::name(self.snapshot)?.as_deref() != Some("intel_cpufreq")
             || self.ahead.mode.is_some()
-            || self.snapshot.machine_value(Id::Turbo)? == Some(Value::Switch(false))
+            || self.snapshot.machine_value(Id::Turbo)? == Some(OFF)
         {
             return Ok(None);
         }
@@ -228,8 +227,8 @@ impl Planner<'_> {
     pub(super) fn outlasts_turbo(&self, want: &Want) -> Result<bool, ReadError> {
         let Some(value) = want.value.as_ref().filter(|_| want.knob == Id::MaxFreq) else { return Ok(false) };
         let turbo = self.wants.get(&(Id::Turbo, At::Machine)).and_then(|turbo| turbo.value.as_ref());
-        let goes_off = turbo == Some(&Value::Switch(false))
-            && self.snapshot.machine_value(Id::Turbo)? == Some(Value::Switch(true));
+        let goes_off =
+            turbo == Some(&OFF) && self.snapshot.machine_value(Id::Turbo)? == Some(Value::Switch(true));
         if !goes_off {
             return Ok(false);
         }
