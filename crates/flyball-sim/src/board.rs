@@ -9,12 +9,7 @@ use flyball_silicon::{
     spec::{InterfaceSpec, PROFILE_WORDS},
 };
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Vendor {
-    Intel,
-    Amd,
-    Arm,
-}
+pub(crate) use flyball_silicon::spec::Vendor;
 
 /// ACPI's `_CPC` of one CPU: performance levels and the frequencies that belong to two of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -184,11 +179,7 @@ impl Board {
     /// The facts of a machine's description.
     pub(crate) fn of(spec: &MachineSpec) -> Board {
         let topology = Topology::new(spec);
-        let vendor = match spec.identity.vendor {
-            flyball_silicon::spec::Vendor::Intel => Vendor::Intel,
-            flyball_silicon::spec::Vendor::Amd => Vendor::Amd,
-            flyball_silicon::spec::Vendor::Arm => Vendor::Arm,
-        };
+        let vendor = spec.identity.vendor;
         let intel = vendor == Vendor::Intel;
         let firmware = &spec.firmware;
         let access = match firmware.interface {
@@ -348,7 +339,7 @@ fn cppc(spec: &MachineSpec, topology: &Topology) -> Vec<Cppc> {
                     lowest: kind.perf.lowest,
                     // MPERF counts at nominal performance; Arm's reference counter at a rate of its
                     // own.
-                    reference: if spec.identity.vendor == flyball_silicon::spec::Vendor::Arm {
+                    reference: if spec.identity.vendor == Vendor::Arm {
                         (u64::from(kind.perf.nominal) * u64::from(spec.clock.tsc_khz)
                             / (u64::from(firmware.cpc_nominal_mhz) * 1000)) as u16
                     } else {
