@@ -65,8 +65,8 @@ pub fn percent(fraction: f64) -> String {
     format!("{value:+.digits$} %")
 }
 
-/// The change of a level as a fraction of what it was. None unless both are above zero: of others,
-/// a fraction says nothing, and can have the wrong sign.
+/// Returns by which fraction a level changed. None unless both are above zero: otherwise a fraction
+/// says nothing and can have the wrong sign.
 pub fn relative(before: f64, after: f64) -> Option<f64> {
     let change = after / before - 1.0;
     (before > 0.0 && after > 0.0 && change.is_finite()).then_some(change)

@@ -138,7 +138,7 @@ pub fn season(values: &[f64]) -> Option<f64> {
     const FEWEST: usize = 60;
     const OF_ALL: f64 = 0.5;
     const OF_MOVEMENT: f64 = 0.7;
-    // Of equal values a wave would explain all of nothing.
+    // Equal values do not vary, so there is nothing for a wave to explain.
     if values.len() < FEWEST || values.iter().any(|value| !value.is_finite()) || are_equal(values) {
         return None;
     }

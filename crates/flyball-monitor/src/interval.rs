@@ -105,7 +105,7 @@ pub struct Waking {
     pub state: Option<(String, f64)>,
     /// The mean time per entry into that state, us.
     pub stay_us: Option<f64>,
-    /// As in [`CpuInterval`].
+    /// The same counts as in [`CpuInterval`].
     pub above: Option<f64>,
     pub below: Option<f64>,
     /// The part of the time that the exits took at most, by the latencies that the driver
@@ -146,8 +146,8 @@ impl Waking {
         }
     }
 
-    /// What the kernel counted, and, apart from it, what follows from the latencies that the driver
-    /// advertises.
+    /// Returns what the kernel counted and, separately, what follows from the latencies that the
+    /// driver advertises.
     pub(crate) fn evidence(&self) -> (String, Option<String>) {
         let (Some((name, rate)), Some(lost)) = (&self.state, self.lost_at_most) else {
             return (self.words(), None);

@@ -72,7 +72,7 @@ impl Server {
         self.put("proc/stat", &stat);
     }
 
-    /// What is said of CPU 0 at this frequency, with the reports of two later samples.
+    /// Returns the answer about CPU 0 at this frequency, with the reports of two later samples.
     fn why(&self, mhz: u64, reports: [&str; 2]) -> Explanation {
         self.run(1, mhz);
         let host = Plain::open(self.0.path()).unwrap();
@@ -125,7 +125,7 @@ fn a_limit_in_the_files_needs_no_report() {
     assert_eq!(found.steps.iter().map(|step| step.limiter).collect::<Vec<_>>(), [Limiter::MaxFreq]);
     let found = Server::new("performance", "<unsupported>").why(3000, ["<unsupported>"; 2]);
     assert!(found.steps.is_empty(), "{found:?}");
-    // What was asked for was delivered, so less was asked for.
+    // The platform delivered what the governor asked for, which was less.
     let found = Server::new("schedutil", "0").why(2000, ["0", "0"]);
     assert_eq!(found.steps.iter().map(|step| step.limiter).collect::<Vec<_>>(), [Limiter::Governor]);
     // Boost that is off lowers the file of the highest frequency too.

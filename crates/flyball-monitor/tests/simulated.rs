@@ -231,7 +231,7 @@ fn wake_ups_are_counted_where_they_may_be_the_reason() {
             let interval = of(from);
             let counted = |which: usize| (counts[from + 1][which] - counts[from][which]) as f64;
             let cpu = &interval.cpus[0];
-            // Whether waking up may be the reason is known once the speed is.
+            // The speed tells whether waking up may be the reason.
             assert!(limit == "0" || counted(2) > 1000.0 * interval.seconds, "{counts:?}");
             let wrong = if from < 3 { (None, None) } else { (Some(counted(1)), Some(counted(2))) };
             let near = |rate: f64, count: f64| (rate * interval.seconds - count).abs() <= 0.02 * count + 1.0;

@@ -49,7 +49,7 @@ pub(crate) struct Platform {
     pub(crate) chip: Chip,
     pub(crate) amd: amd::Amd,
     pub(crate) intel: intel::Intel,
-    /// What cppc_cpufreq's registers hold beside the request, by CPU.
+    /// cppc_cpufreq's registers that do not belong to the request, by CPU.
     pub(crate) cppc: Vec<cppc::Registers>,
     /// The global boost switch, if the driver has one.
     pub(crate) boost: bool,

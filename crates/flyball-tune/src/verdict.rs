@@ -167,7 +167,7 @@ fn unsigned(gain: f64) -> String {
     format!("{:.1} %", 100.0 * gain.exp_m1())
 }
 
-/// Returns the values of a quantity in the fresh rounds of an arm.
+/// Returns the values of a quantity in the rounds of an arm.
 fn measured(directory: &RunDirectory, arm: usize, aim: Aim) -> Vec<f64> {
     let rounds = directory.rounds.iter().filter(|round| round.arm == arm && !round.warm_up);
     rounds.filter_map(|round| aim.quantity.of(round, &directory.manifest)).collect()

@@ -155,7 +155,7 @@ fn throttle_counts(facts: &Facts) -> Option<Throttled> {
     counts
 }
 
-/// What the platform reports of limits, by cppc_cpufreq.
+/// Looks whether cppc_cpufreq reports that the platform limited a CPU.
 fn reports(facts: &Facts) -> Answer {
     let mut limited = CpuList::new();
     let mut seen = None;

@@ -21,7 +21,8 @@ use crate::{
     topology::{self, CPUS},
 };
 
-/// What a plan of limits and turbo needs on processors of neither Intel nor AMD.
+/// The levels of CPPC, which a plan of limits and turbo needs on other makers' processors than
+/// Intel's and AMD's.
 const CPPC_LEVELS: [Id; 4] = [Id::CppcHighest, Id::CppcNominal, Id::CppcLowestNonlinear, Id::NominalFreq];
 
 /// A request for a snapshot: the knobs to read, and how.

@@ -238,7 +238,7 @@ pub(super) fn carry_over(rounds: &[Round], arms: &[ArmReport], comparisons: &[Co
     for (index, arm) in arms.iter().enumerate() {
         let own = |one: &&Comparison| one.arm == index && one.quantity == Quantity::Performance && one.paired;
         let effect = comparisons.iter().find(own).map(|one| one.change.ln_1p());
-        // Of values of 1e-160 and 1e160, the ratio is beyond all numbers.
+        // The ratio of 1e-160 and 1e160 is too large for a number.
         let effect = effect.or((index == 0).then_some(0.0)).filter(|effect| effect.is_finite());
         let Some(effect) = effect else { continue };
         let points = arm.summary(Quantity::Performance).map_or(&[][..], |summary| &summary.points);

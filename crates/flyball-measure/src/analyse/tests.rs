@@ -642,7 +642,7 @@ fn equal_values_have_no_known_step_and_show_nothing() {
     );
 }
 
-/// Of four arms, the first two have the one number.
+/// The first two of four arms have one and the same number in every round.
 #[test]
 fn equal_values_are_those_of_the_named_arms() {
     let note = |levels: [f64; 4]| {
@@ -1086,7 +1086,7 @@ fn an_arm_that_noise_puts_first_is_not_called_the_best() {
     }
 }
 
-/// What is said of the best of arms with these values, with a little noise.
+/// Returns the line about the best of arms with these values and a little noise.
 fn best_of(levels: &[f64], zero_in: Option<usize>) -> String {
     let names: Vec<&str> = ["a", "b", "c", "d"][..levels.len()].to_vec();
     let mut manifest = manifest(&names);

@@ -110,7 +110,7 @@ fn best(report: &Report, arms: &Arms, quantity: Quantity) -> Option<(Vec<usize>,
     Some((best, certainty))
 }
 
-/// What is known of several arms that may be the best. Each was compared with the first arm, and no
+/// Describes several arms that may be the best. Each was compared with the first arm, and no
 /// two others with each other.
 fn one_of(report: &Report, arms: &Arms, best: &[usize], compared: &[&Comparison]) -> String {
     let names: Vec<String> = best.iter().map(|arm| arms.label(*arm)).collect();

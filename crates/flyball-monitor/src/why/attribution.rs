@@ -553,7 +553,7 @@ impl Attribution<'_> {
             .or_else(|| package.logged().filter(|_| busy < RESTS))
             .or_else(|| self.platform())
             .unwrap_or_else(|| match self.limited {
-                // What was asked for was delivered: less was asked for.
+                // The platform delivered what the governor asked for, which was less.
                 Some(_) if !self.is_autonomous() && !matches!(governor, "" | "performance") => {
                     let report = Evidence::new("perf_limited", "0: what was asked for was delivered");
                     let evidence = Proof::new(Evidence::new("scaling_governor", governor)).and(report);

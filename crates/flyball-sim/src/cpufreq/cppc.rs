@@ -137,7 +137,7 @@ impl Driver for CppcCpufreq {
     }
 
     fn enter(&self, platform: &mut Platform, policy: &mut Policy, _cpu: u32) {
-        // What succeeded once does again.
+        // It succeeded when the policy began, so it succeeds again.
         let _ = self.init(platform, policy);
     }
 
