@@ -239,6 +239,8 @@ impl FrequentEvent for IntelSample {
 struct FrequentLine {
     /// Bytes in front of the event's name.
     front: usize,
+    /// Blanks between the name and the fields, beyond the one of the kernel: trace-cmd pads names.
+    gap: usize,
     /// The flags of the line before.
     marks: Marks,
 }
@@ -249,8 +251,9 @@ impl FrequentLine {
     #[inline(always)]
     fn read<E: FrequentEvent>(&mut self, chunk: &[u8], start: usize, batch: &mut TextBatch) -> Option<usize> {
         let at = start + self.front;
-        if chunk.get(at..)?.starts_with(E::NAME) {
-            let (event, end) = E::read(chunk, at + E::NAME.len())?;
+        if chunk.get(at..)?.starts_with(E::NAME)
+            && let Some((event, end)) = E::read(chunk, at + E::NAME.len() + self.gap)
+        {
             let (prefix, behind) = kernel_prefix(chunk, start, &mut self.marks)?;
             if behind == at {
                 return add(chunk, prefix, event.event(), end, batch);
@@ -259,15 +262,17 @@ impl FrequentLine {
         self.find::<E>(chunk, start, batch)
     }
 
-    /// [`FrequentLine::read`] with a front of another length.
+    /// [`FrequentLine::read`] with a front or a gap of another length.
     #[cold]
     fn find<E: FrequentEvent>(&mut self, chunk: &[u8], start: usize, batch: &mut TextBatch) -> Option<usize> {
         let (prefix, at) = kernel_prefix(chunk, start, &mut self.marks)?;
         if !chunk.get(at..)?.starts_with(E::NAME) {
             return None;
         }
-        let (event, end) = E::read(chunk, at + E::NAME.len())?;
+        let fields = blanks(chunk, at + E::NAME.len());
+        let (event, end) = E::read(chunk, fields)?;
         self.front = at - start;
+        self.gap = fields - at - E::NAME.len();
         add(chunk, prefix, event.event(), end, batch)
     }
 }
@@ -565,9 +570,16 @@ mod tests {
 
     #[test]
     fn the_fast_and_the_careful_path_agree() {
-        let line = format!("{:>16}-{:<7} [1023] d.h2. 12345.678901: {FIELDS}", "job[12]", 1);
+        // trace-cmd report pads the name.
+        for fields in [FIELDS.to_owned(), FIELDS.replace(": ", ":      ")] {
+            the_paths_agree(&fields);
+        }
+    }
+
+    fn the_paths_agree(fields: &str) {
+        let line = format!("{:>16}-{:<7} [1023] d.h2. 12345.678901: {fields}", "job[12]", 1);
         // Another front first, so that the second line's is found and the third's is known.
-        let other = format!("{:>16}-{:<7} [001] d.h2.  5.678901: {FIELDS}\n", "amd_pstate_perf:", 1_234_567);
+        let other = format!("{:>16}-{:<7} [001] d.h2.  5.678901: {fields}\n", "amd_pstate_perf:", 1_234_567);
         let (mut fast, mut reader) = (TextBatch::default(), FrequentLine::default());
         let text = format!("{other}{line}\n{line}\n");
         let mut at = 0;
