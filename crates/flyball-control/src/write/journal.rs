@@ -489,6 +489,11 @@ impl Journal {
         if wrote { self.record(vec![Record::Commit { id }]) } else { self.restored(&[id]) }
     }
 
+    /// Records that the kernel refused the last write of a driver's mode.
+    pub(super) fn refused(&mut self, location: &Location) -> Result<(), JournalError> {
+        self.record(vec![Record::Refused { location: location.clone() }])
+    }
+
     /// Records that these transactions have been restored. Removes the file if nothing is left to
     /// restore; a damaged one stays, since its lost lines are unknown.
     pub fn restored(&mut self, ids: &[u32]) -> Result<(), JournalError> {

@@ -466,6 +466,13 @@ impl<'h> Transaction<'h> {
     }
 
     fn refused(&mut self, change: &Change, error: HostError) -> ApplyError {
+        // A driver that fails after it removed its policies reads "disable" or "off". If this
+        // cannot be recorded, what the policies held counts as lost, as before.
+        if change.step == Step::DriverMode
+            && change.old.as_deref() == Some(Content::of(&change.location.read(self.host)).trimmed())
+        {
+            let _ = self.journal.refused(&change.location);
+        }
         let reason = reason(self.host, &change.location, Some(Subject::Knob(change.knob)), &error);
         let restoration = Box::new(self.restore());
         let not_held = Vec::new();

@@ -362,6 +362,21 @@ proptest! {
     }
 }
 
+/// A change of the driver's mode that the kernel refuses removes no policy: what an offline CPU's
+/// policy holds is not lost.
+#[test]
+fn a_refused_mode_loses_nothing() {
+    let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 0);
+    kernel.poke("cpu1/online", "0").unwrap();
+    let (place, first) = (Place::new(), kernel.dump());
+    kernel.arm(Faults { fail_write: Some((0, Errno::BUSY.0)), ..Faults::default() }, place.state.journal());
+    let intent = Intent::from_arguments(&["driver-mode=passive"], None).unwrap();
+    let error = set(&kernel, &place.state, &intent).unwrap_err();
+    assert!(error.restoration().is_some_and(Restoration::is_exact), "{error}");
+    assert_eq!(differences(&first, &kernel.dump()), "");
+    assert!(!place.state.journal().exists());
+}
+
 /// The preference that is hidden while `performance` is in force survives, although no file showed
 /// it.
 #[test]

@@ -94,6 +94,9 @@ pub struct Entry {
     /// The CPUs that it brought online.
     #[serde(skip)]
     pub brought: BTreeSet<u32>,
+    /// The locations that its last write of a driver's mode made lost.
+    #[serde(skip)]
+    pub lost_last: Vec<Location>,
 }
 
 impl Entry {
@@ -106,6 +109,27 @@ impl Entry {
     /// Returns whether `flyball hold` made it.
     pub fn is_of_holds(&self) -> bool {
         self.purpose == Some(Purpose::Hold)
+    }
+
+    /// Marks what offline CPUs' policies held as lost with a change of the driver's mode. Returns
+    /// the locations that were not lost before.
+    fn lose_policies(&mut self) -> Vec<Location> {
+        let hidden = self.was.iter_mut().filter(|(_, memory)| memory.content.is_busy() && !memory.lost);
+        hidden
+            .map(|(location, memory)| {
+                memory.lost = true;
+                location.clone()
+            })
+            .collect()
+    }
+
+    /// Takes back what the last change of the driver's mode marked, because the kernel refused it.
+    fn keep_policies(&mut self) {
+        for location in std::mem::take(&mut self.lost_last) {
+            if let Some(memory) = self.was.get_mut(&location) {
+                memory.lost = false;
+            }
+        }
     }
 
     /// Returns whether it brought online the CPU whose number is in the location's path.
@@ -200,14 +224,13 @@ impl Contents {
                     entry.brought.extend(number_of(&location));
                 }
                 if handling.step == Step::DriverMode && !keeps_policies(old.trimmed(), new.trimmed()) {
-                    for memory in entry.was.values_mut().filter(|memory| memory.content.is_busy()) {
-                        memory.lost = true;
-                    }
+                    entry.lost_last = entry.lose_policies();
                 }
                 entry.last_new.insert(location.clone(), new);
                 // Only the first write found what was there before flyball.
                 entry.first_old.entry(location).or_insert((old, handling));
             }
+            Record::Refused { .. } => self.last().keep_policies(),
             Record::Commit { id } => self.set_state(id, TransactionState::Committed),
             Record::Restored { id } => self.set_state(id, TransactionState::Restored),
             Record::Released { locations } => {
@@ -275,6 +298,7 @@ impl Contents {
             makes_files: false,
             moves_limits: false,
             brought: BTreeSet::new(),
+            lost_last: Vec::new(),
         });
     }
 

@@ -83,6 +83,11 @@ pub enum Record {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         kept: bool,
     },
+    /// The kernel refused the last write of a driver's mode, and the mode is the one before it:
+    /// the driver has removed nothing.
+    Refused {
+        location: Location,
+    },
     Commit {
         id: u32,
     },
