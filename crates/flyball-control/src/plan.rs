@@ -31,7 +31,7 @@ use std::{
     fmt,
 };
 
-use flyball_host::CpuList;
+use flyball_host::{CpuList, topology::POLICIES};
 use flyball_text::Natural;
 use serde::Serialize;
 
@@ -323,6 +323,9 @@ impl Planner<'_> {
             }
         }
         let places = self.places_with_knob(setting, places)?;
+        if knob.scope == Scope::Policy {
+            self.note_without_policy(knob.id, &cpus, &places);
+        }
         for place in places {
             let own = place.belongs != Belongs::ToPackage;
             if !own && knob.id == Id::SstApart {
@@ -356,6 +359,19 @@ impl Planner<'_> {
             self.wants.insert((knob.id, want.place.at.clone()), want);
         }
         Ok(())
+    }
+
+    /// Notes the CPUs that run without a policy, as where the driver failed on some of them.
+    fn note_without_policy(&mut self, knob: Id, cpus: &CpuList, places: &[Place]) {
+        let online = &self.snapshot.topology().online;
+        let governed: CpuList = places.iter().flat_map(|place| place.cpus.iter()).collect();
+        let without: CpuList =
+            cpus.iter().filter(|cpu| online.contains(*cpu) && !governed.contains(*cpu)).collect();
+        if !without.is_empty() {
+            let value = format!("policies of CPUs {}", governed.short());
+            let seen = Evidence { place: POLICIES.to_owned(), value };
+            self.note_seen(Remark::WithoutPolicy { knob, cpus: without }, vec![seen]);
+        }
     }
 
     /// Keeps only the places that have the knob, for a setting of all domains. The entry above the

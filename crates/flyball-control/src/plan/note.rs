@@ -26,6 +26,12 @@ pub enum Remark {
     /// CPUs are offline and are not changed.
     #[display("{knob}: CPUs {} are offline and are not changed", cpus.short())]
     Offline { knob: Id, cpus: CpuList },
+    /// CPUs are online, and the driver made no policy for them.
+    #[display(
+        "{knob}: CPUs {} have no cpufreq policy, so it is not set there (the kernel log may say why the \
+         driver failed)", cpus.short()
+    )]
+    WithoutPolicy { knob: Id, cpus: CpuList },
     /// A governor that the kernel loads when its name is written.
     #[display("governor {governor} is not loaded; writing its name makes the kernel load it")]
     LoadsGovernor { governor: Value },

@@ -1,10 +1,8 @@
 //! Detects turbo-off limits that no longer match the base frequencies.
 
-use flyball_host::Host;
+use flyball_host::{Host, topology::POLICIES};
 
 use crate::Location;
-
-const POLICIES: &str = "/sys/devices/system/cpu/cpufreq";
 
 /// Returns whether `location` is intel_pstate's turbo switch and some policy may not reach its base
 /// frequency. Since kernel 6.12 the limits of turbo off are those of the moment of the switch

@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, path::Path, sync::Mutex};
 
 use flyball_control::{
-    Intent,
+    Intent, Snapshot,
+    plan::{Remark, plan},
     write::{journal::Purpose, state::StateDir, transaction::Transaction},
 };
 use flyball_host::{Host, HostError, Plain};
@@ -99,4 +100,23 @@ fn limits_are_set_with_three_opens_of_each_attribute() {
     assert_eq!(made, 8);
     let often: Vec<_> = opens.iter().filter(|(_, count)| **count > 3).collect();
     assert!(often.is_empty(), "{often:#?}");
+}
+
+#[test]
+fn cpus_that_have_no_policy_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    tree(folder.path());
+    std::fs::remove_dir_all(folder.path().join("sys/devices/system/cpu/cpufreq/policy6")).unwrap();
+    let host = Plain::open(folder.path()).unwrap();
+    let without = |cpus: Option<&str>| {
+        let intent = Intent::from_arguments(&["governor=performance"], cpus).unwrap();
+        let plan = plan(&Snapshot::for_intent(&host, &intent).unwrap(), &intent).unwrap();
+        plan.notes.into_iter().find_map(|note| match note.remark {
+            Remark::WithoutPolicy { cpus, .. } => Some(cpus.to_string()),
+            _ => None,
+        })
+    };
+    assert_eq!(without(None).as_deref(), Some("6,7"));
+    assert_eq!(without(Some("4-6")).as_deref(), Some("6"));
+    assert_eq!(without(Some("0-5")), None);
 }
