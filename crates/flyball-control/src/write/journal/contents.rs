@@ -376,11 +376,12 @@ impl Contents {
                 let Memory { content: was, handling, late, lost, seen_late } = memory.clone();
                 // A policy that came into being with a CPU that was brought online starts with the
                 // limits that an older transaction had moved. Its other attributes start as they
-                // would have without that.
-                let (older, now) = (&entries[..age], &entries[..=age]);
+                // would have without that. What was read before the CPU came (not `late`) belongs
+                // to a policy that other CPUs kept.
+                let older = &entries[..age];
                 let starts_moved = !handling.bound.is_none()
                     && older.iter().any(|entry| entry.moves_limits)
-                    && now.iter().any(|entry| entry.brings(location))
+                    && (late && entry.brings(location) || older.iter().any(|entry| entry.brings(location)))
                     && !older.iter().any(|entry| entry.was.contains_key(location));
                 let uncertainty = match (lost, seen_late || starts_moved) {
                     (true, _) => Some(Uncertainty::Lost),
