@@ -189,6 +189,11 @@ impl Note {
     pub fn is_choice(&self) -> bool {
         matches!(self.remark, Remark::LeftOut { .. } | Remark::OfOtherVendor { .. } | Remark::Instead { .. })
     }
+
+    /// Returns whether it names CPUs on which a setting is not set.
+    pub fn leaves_cpus_out(&self) -> bool {
+        matches!(self.remark, Remark::Offline { .. } | Remark::WithoutPolicy { .. })
+    }
 }
 
 /// The words, and the evidence in brackets.

@@ -46,9 +46,10 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     Ok(if verdict.holds() { Exit::Done } else { Exit::Drifted })
 }
 
-/// What does not hold; who may have changed it goes to stderr, and what a profile leaves out here.
+/// What does not hold; who may have changed it goes to stderr, and what a profile leaves out here
+/// or on some CPUs.
 fn render(verdict: &Verdict, host: &dyn Host) -> String {
-    for note in verdict.notes.iter().filter(|note| note.is_choice()) {
+    for note in verdict.notes.iter().filter(|note| note.is_choice() || note.leaves_cpus_out()) {
         eprintln!("note: {note}");
     }
     if verdict.holds() {
