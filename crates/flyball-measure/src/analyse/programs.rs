@@ -56,6 +56,12 @@ pub(super) fn withhold(report: &mut Report) -> Vec<String> {
             comparison.steadiness = None;
         }
     }
+    // The control keeps its own, which is the reason.
+    if report.unsteady_control().is_some() {
+        for comparison in report.comparisons.iter_mut().filter(|one| !report.arms[one.arm].control) {
+            comparison.steadiness = None;
+        }
+    }
     notes
 }
 

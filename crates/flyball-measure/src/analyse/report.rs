@@ -467,3 +467,12 @@ pub struct Report {
     /// What a reader should know.
     pub notes: Vec<String>,
 }
+
+impl Report {
+    /// Returns the steadiness of the first arm against itself if it differs: then there is no verdict
+    /// on steadiness.
+    pub(crate) fn unsteady_control(&self) -> Option<Steadiness> {
+        let controls = self.comparisons.iter().filter(|one| self.arms[one.arm].control);
+        controls.filter_map(|one| one.steadiness).find(|found| found.verdict.is_difference())
+    }
+}

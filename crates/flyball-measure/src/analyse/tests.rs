@@ -983,6 +983,20 @@ fn a_first_arm_that_differs_from_itself_withholds_all_words() {
 }
 
 #[test]
+fn a_first_arm_less_steady_than_itself_withholds_steadiness() {
+    let mut random = Noise::new(71);
+    let (mut manifest, rounds) =
+        drawn(&["a", "b", "a again"], 30, |_, arm| ([0.002, 0.02, 0.02][arm] * random.draw()).exp());
+    let text = text_of(&analyse(&manifest, &rounds));
+    assert!(text.contains("\nb: less steady than a"), "{text}");
+    manifest.arms[2].control = true;
+    let report = analyse(&manifest, &rounds);
+    let text = text_of(&report);
+    assert!(text.contains("steadiness: no verdict (--aa): a differs from itself"), "{text}");
+    assert!(!text.contains("less steady") && report.comparisons[0].steadiness.is_none(), "{text}");
+}
+
+#[test]
 fn a_first_arm_whose_resources_differ_withholds_their_words() {
     let mut random = Noise::new(4);
     let (mut manifest, mut rounds) =

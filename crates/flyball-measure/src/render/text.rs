@@ -193,9 +193,17 @@ pub(super) fn steadiness(report: &Report) -> Vec<String> {
     if report.withheld.contains(&Quantity::Performance) {
         return vec!["steadiness: no verdict (--aa).".to_owned()];
     }
+    let share = |deviation: f64| percent(deviation).trim_start_matches('+').to_owned();
+    let base = report.arms.first().map_or("", |arm| &arm.name);
+    if let Some(found) = report.unsteady_control() {
+        let [first, again] = [found.spreads.0, found.spreads.1].map(share);
+        return vec![format!(
+            "steadiness: no verdict (--aa): {base} differs from itself, typical rounds vary by {first} and by {again} ({}).",
+            p_value(found.p_corrected)
+        )];
+    }
     let all: Vec<(&Comparison, Steadiness)> =
         report.comparisons.iter().filter_map(|one| Some((one, one.steadiness?))).collect();
-    let base = report.arms.first().map_or("", |arm| &arm.name);
     // Half of the rounds may be on the other level.
     let has_levels = |one: &Comparison| {
         let arms = [one.base, one.arm].map(|arm| report.arms[arm].summary(Quantity::Performance));
@@ -207,7 +215,6 @@ pub(super) fn steadiness(report: &Report) -> Vec<String> {
             Verdict::Worse => "less steady",
             Verdict::Equivalent | Verdict::NoDifferenceShown | Verdict::TooFewRounds => return None,
         };
-        let share = |deviation: f64| percent(deviation).trim_start_matches('+').to_owned();
         Some(format!(
             "{}: {word} than {base}: {} vary by {} against {} ({}).",
             report.arms[one.arm].name,
