@@ -116,10 +116,11 @@ impl Sums {
         (self.wyy - self.wy * self.mean()).max(0.0)
     }
 
-    /// How fast `q` falls as the variance between machines grows.
+    /// How fast `q` falls as the variance between machines grows. Rounding of equal effects must not
+    /// turn it around.
     fn slope(&self) -> f64 {
         let mean = self.mean();
-        self.w2yy - 2.0 * mean * self.w2y + mean * mean * self.w2
+        (self.w2yy - 2.0 * mean * self.w2y + mean * mean * self.w2).max(0.0)
     }
 }
 
@@ -333,13 +334,33 @@ pub fn groups(groups: &[Vec<Estimate>]) -> Option<Groups> {
     }
     let between = between_machines(groups, freedom, 0.0);
     let each: Vec<Sums> = groups.iter().map(|group| Sums::over(group.iter(), between)).collect();
-    // Knapp and Hartung (2003): the F test of a regression on the group, with the residual scale
-    // estimated.
-    let scale = (each.iter().map(Sums::q).sum::<f64>() / freedom).max(f64::MIN_POSITIVE);
-    let weight: f64 = each.iter().map(|sums| sums.w).sum();
-    let mean = each.iter().map(|sums| sums.wy).sum::<f64>() / weight;
-    let q: f64 = each.iter().map(|sums| sums.w * (sums.mean() - mean).powi(2)).sum();
-    let p = FisherSnedecor::new(apart, freedom).ok()?.sf(q / apart / scale);
+    // The residual scale of Knapp and Hartung (2003). Machines that lie closer together than their
+    // own rounds allow do so by chance.
+    let scale = (each.iter().map(Sums::q).sum::<f64>() / freedom).max(1.0);
+    // The variance of a group's mean, and the inverse of its degrees of freedom. The weights are
+    // estimates, too: Meier (1953) has both.
+    let known = |(group, sums): (&Vec<Estimate>, &Sums)| {
+        let parts = group.iter().map(|effect| {
+            let own = effect.variance();
+            let freedom =
+                (own + between).powi(2) / (own * own / effect.freedom + between * between / freedom);
+            let share = 1.0 / (own + between) / sums.w;
+            (share * (1.0 - share) / freedom, share * share / freedom)
+        });
+        let (more, inverse) = parts.fold((0.0, 0.0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
+        (scale * (1.0 + 4.0 * more) / sums.w, inverse)
+    };
+    let known: Vec<(f64, f64)> = groups.iter().zip(&each).map(known).collect();
+    // Welch (1951): the variances of the means are estimates, and differ.
+    let weight: f64 = known.iter().map(|(variance, _)| 1.0 / variance).sum();
+    let all = || each.iter().map(Sums::mean).zip(&known);
+    let mean = all().map(|(mean, (variance, _))| mean / variance).sum::<f64>() / weight;
+    let q: f64 = all().map(|(own, (variance, _))| (own - mean).powi(2) / variance).sum();
+    let inexact: f64 =
+        known.iter().map(|(variance, inverse)| (1.0 - 1.0 / variance / weight).powi(2) * inverse).sum();
+    let pairs = apart * (apart + 2.0);
+    let f = q / apart / (1.0 + 2.0 * (apart - 1.0) / pairs * inexact);
+    let p = FisherSnedecor::new(apart, (pairs / 3.0 / inexact).min(freedom)).ok()?.sf(f);
     let means = each
         .iter()
         .map(|sums| Pooled {
@@ -474,6 +495,36 @@ mod tests {
         assert_eq!(groups(&same[..1]), None);
     }
 
+    /// Groups of equal machines are seldom called different, also if one machine is a group or noisy;
+    /// `FLYBALL_FLEETS=2000` with `--nocapture` prints the table.
+    #[test]
+    fn equal_groups_seldom_differ() {
+        let fleets: u32 =
+            std::env::var("FLYBALL_FLEETS").ok().and_then(|text| text.parse().ok()).unwrap_or(200);
+        let mut random = rand_pcg::Pcg64Mcg::seed_from_u64(7);
+        for sizes in [&[1, 11][..], &[3, 9], &[6, 6], &[4, 4, 4], &[2, 2], &[2, 2, 2, 2, 2], &[10, 10]] {
+            for (pairs, between, noisy) in
+                [(4, 0.0, 0.02), (8, 0.0, 0.02), (8, 0.0, 0.08), (8, 0.01, 0.02), (16, 0.0, 0.08)]
+            {
+                let mut differ = 0;
+                for _ in 0..fleets {
+                    let mut each: Vec<Vec<Estimate>> = sizes
+                        .iter()
+                        .map(|size| fleet(&mut random, *size, (0.02, between), (pairs, 0.02)))
+                        .collect();
+                    each[0][0] = fleet(&mut random, 1, (0.02, between), (pairs, noisy))[0];
+                    differ += u32::from(groups(&each).is_some_and(|found| found.p <= 0.05));
+                }
+                let share = f64::from(differ) / f64::from(fleets);
+                println!(
+                    "{sizes:?}, {pairs} pairs, {between} between, noise {noisy}: {:.1} %",
+                    100.0 * share
+                );
+                assert!(share < 0.1, "{sizes:?} {pairs} {between} {noisy}: {share}");
+            }
+        }
+    }
+
     /// The promised power is there: fleets of that size find the effect about as often as asked.
     #[test]
     fn the_promised_number_of_machines_is_enough() {
@@ -499,6 +550,10 @@ mod tests {
         let found = pooled(&without_noise).expect("three");
         assert!(found.between == 0.0 && found.p().is_some_and(|p| p < 1e-9), "{found:?}");
         assert_eq!(leave_one_out(&without_noise), None);
+        // Effects that are equal but for the last bits.
+        let equal = [0.8_f64.ln(); 5].map(|value| Estimate { value, error: 0.0, freedom: 15.0 });
+        let next = next_machine(&equal, 0.95).expect("five");
+        assert!(next.half_width() < 1e-4, "{next:?}");
         // Three that agree by chance know no more than their rounds do.
         let alike = [-0.0186, -0.0185, -0.0187].map(|value| Estimate { value, error: 0.0038, freedom: 14.0 });
         let found = pooled(&alike).expect("three");
