@@ -166,6 +166,8 @@ fn judge(
     let plain = stats::unweighted(&estimates).filter(is_other);
     let agrees = |plain: &Estimate| (plain.value > 0.0) == (whole.mean > 0.0);
     let p_of_plain = plain.map(|plain| plain.p().filter(|_| agrees(&plain)).unwrap_or(1.0));
+    // Rounding can make as much of a difference between the two means.
+    let plain = plain.filter(|plain| is_beyond(step, change(plain.value) - change(whole.mean)));
     // Where a fact divides the fleet, a machine is held against those that share it: otherwise half
     // a fleet would be odd, or its scatter would hide the odd one.
     let divided = facts.iter().find(|fact| fact.p_corrected <= alpha);
@@ -450,8 +452,24 @@ mod tests {
                 );
             }
             assert_eq!(effect.next.is_none(), step.is_none(), "{effect:?}");
+            assert_eq!(effect.plain_change, None, "{effect:?}");
             assert!(effect.next.is_none_or(|next| next.high - next.low > 0.01), "{effect:?}");
         }
+    }
+
+    /// A machine of which all values are equal has no known noise, and so no known weight.
+    #[test]
+    fn an_unknown_step_gives_no_mean() {
+        let of = |number: usize| {
+            let error = if number == 0 { 0.0 } else { 0.002 };
+            let estimate = Estimate { value: 0.001 * number as f64, error, freedom: 15.0 };
+            Member::with_effect(number.to_string(), estimate, (number > 0).then_some(0.01))
+        };
+        let members: Vec<Member> = (0..8).map(of).collect();
+        let report = analyse_fleet(experiment(2), &members, Vec::new(), Vec::new(), 0.95);
+        let screen = crate::render::Screen { width: None, painter: flyball_text::columns::Unstyled };
+        let text = crate::render::fleet_text(&report, None, &[], screen);
+        assert!(text.contains("wall time       -") && !text.contains("counted once"), "{text}");
     }
 
     /// Machines with values of zero: one is left out and named, several take the verdict.

@@ -27,12 +27,17 @@ pub(crate) fn between(interval: Interval) -> String {
     format!("{} to {}", percent(interval.low).trim_end_matches(" %"), percent(interval.high))
 }
 
+/// Returns whether a number of this size is written with an exponent.
+fn has_exponent(size: f64) -> bool {
+    size >= 1e7 || (size > 0.0 && size < 1e-4)
+}
+
 /// A number with four significant digits at least, grouped in no way.
 pub fn number(value: f64) -> String {
     let size = value.abs();
     if !value.is_finite() {
         "-".to_owned()
-    } else if size >= 1e7 || (size > 0.0 && size < 1e-4) {
+    } else if has_exponent(size) {
         format!("{value:.3e}")
     } else {
         // Capped at eight: below 1e-4 the form with an exponent is used in any case.
@@ -56,6 +61,9 @@ pub fn percent(fraction: f64) -> String {
     }
     if size < 1e-7 {
         return "+0.00 %".to_owned();
+    }
+    if has_exponent(size) {
+        return format!("{value:+.1e} %");
     }
     let digits = match size {
         10.0.. => 1,
@@ -94,6 +102,7 @@ mod tests {
         assert_eq!(percent(-0.347), "-34.7 %");
         assert_eq!(percent(-0.000_012), "-0.0012 %");
         assert_eq!(percent(-0.0), "+0.00 %");
+        assert_eq!([3.4e-9, -3.4e189, 99_999.0].map(percent), ["+3.4e-7 %", "-3.4e191 %", "+9999900.0 %"]);
         assert_eq!(relative(2.0, 3.0), Some(0.5));
         let others =
             [(-0.948, 1.003), (-9.994, -8.018), (-1.0, -2.0), (0.0, 5.0), (5.0, 0.0), (1e-200, 1e200)];

@@ -122,13 +122,19 @@ fn header(report: &FleetReport) -> [String; 8] {
         .map(ToOwned::to_owned)
 }
 
+/// The mean over the machines. A machine whose values are all equal has no known noise, so its weight
+/// is not known either.
+fn mean(effect: &Effect) -> Option<f64> {
+    effect.step.map(|_| effect.change)
+}
+
 fn cells(report: &FleetReport, effect: &Effect) -> Vec<Cell> {
     let (arm, metric) = names(report, effect);
     let range = |interval: Option<Interval>| interval.map_or_else(|| "-".to_owned(), between);
     vec![
         arm.into(),
         metric.name.into(),
-        percent(effect.change).into(),
+        mean(effect).map_or_else(|| "-".to_owned(), percent).into(),
         range(effect.interval).into(),
         range(effect.next).into(),
         format!("{}/{}", effect.better, effect.machines).into(),
@@ -443,8 +449,10 @@ fn forest(report: &FleetReport, effect: &Effect) -> Chart {
     };
     let mut chart = Chart::new(title(report, effect), places, Axis::new("change", "%"))
         .described(format!("dashed: the mean of all machines; {better} is better"))
-        .with(Series::unnamed(Mark::Level(0.0)).coloured(7))
-        .with(Series::unnamed(Mark::Level(effect.change * 100.0)).coloured(1));
+        .with(Series::unnamed(Mark::Level(0.0)).coloured(7));
+    if let Some(mean) = mean(effect) {
+        chart = chart.with(Series::unnamed(Mark::Level(mean * 100.0)).coloured(1));
+    }
     let at = |place: usize| place as f64;
     if few {
         let intervals = machines

@@ -5,7 +5,7 @@ use std::{fmt::Write as _, path::Path};
 use flyball_files::{read_bounded, read_input};
 use flyball_measure::{
     RunDirectory,
-    render::relative,
+    render::{number, percent, relative},
     series::{self, Series},
     shifts::{self, ColumnChange, Form, Options, Shift},
 };
@@ -147,17 +147,6 @@ fn read(args: &Args) -> Result<Vec<Series>, Failure> {
         .map_err(|error| Failure::usage(format!("{}: {error}", args.file)))
 }
 
-/// A number with enough digits for a person.
-fn short(value: f64) -> String {
-    let digits = if value == 0.0 || !value.is_finite() {
-        0
-    } else {
-        // Four significant digits; as many as a benchmark's result is good for.
-        (3 - value.abs().log10().floor() as i32).clamp(0, 9)
-    };
-    format!("{value:.*}", digits as usize)
-}
-
 /// As text: `from run 106: 20.3 to 11.0 ms (-46 %); with it: frequency 1600 to 3400 MHz`.
 pub(crate) fn render(found: &Found) -> String {
     let mut out = String::new();
@@ -201,8 +190,8 @@ pub(crate) fn render(found: &Found) -> String {
         let unit = if found.unit.is_empty() { String::new() } else { format!(" {}", found.unit) };
         let (before, after) = (shift.median_before, shift.median_after);
         let change = match shift.form {
-            Form::Spread => format!("typical deviation {} to {}{unit}", short(before), short(after)),
-            _ => format!("{} to {}{unit} ({})", short(before), short(after), by(before, after)),
+            Form::Spread => format!("typical deviation {} to {}{unit}", number(before), number(after)),
+            _ => format!("{} to {}{unit} ({})", number(before), number(after), by(before, after)),
         };
         let place = match shift.form {
             Form::Spread => format!("from about run {}, the spread", shift.at + 1),
@@ -231,8 +220,8 @@ pub(crate) fn render(found: &Found) -> String {
 
 /// By how much a level changed: as a percentage, or as a difference if one of them is not above zero.
 fn by(before: f64, after: f64) -> String {
-    let difference = || format!("{}{}", if after > before { "+" } else { "" }, short(after - before));
-    relative(before, after).map_or_else(difference, |change| format!("{:+.1} %", 100.0 * change))
+    let difference = || format!("{}{}", if after > before { "+" } else { "" }, number(after - before));
+    relative(before, after).map_or_else(difference, percent)
 }
 
 /// Where a step is, as far as that is known.
