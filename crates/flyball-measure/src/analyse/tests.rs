@@ -201,6 +201,7 @@ fn few_rounds_say_that_they_are_few() {
         text.starts_with("b: wall time needs 8 rounds to be compared with a; 3 rounds measured +"),
         "{text}"
     );
+    assert!(text.contains("too few rounds to show any difference; 8 must count"), "{text}");
 }
 
 #[test]
@@ -919,6 +920,7 @@ fn few_looks_and_many_rounds_are_called_so() {
     let until = Length::Until { half_width: 0.01, decided: false, least: 3, most: 200 };
     let few = text(until, 4, 0.01, 1.0);
     assert!(few.contains("needs 6 rounds to be compared"), "{few}");
+    assert!(few.contains("too few rounds to show any difference; 6 must count"), "{few}");
     let many = text(Length::Rounds(20), 20, 0.2, 1.0);
     assert!(many.contains(" rounds per arm would show 1 % ("), "{many}");
     let hopeless = text(Length::Rounds(20), 20, 0.2, 600.0);

@@ -10,7 +10,7 @@ use crate::{
     analyse::{Comparison, EQUIVALENT, Quantity, Report, Verdict},
     metric::Better,
     numbers::p_value,
-    schedule::{Length, USUAL_ROUNDS},
+    schedule::Length,
 };
 
 /// What an arm is called that is best in `quantity`.
@@ -159,10 +159,10 @@ fn advice(report: &Report, few: &Comparison) -> String {
     };
     match report.schedule.length {
         _ if report.schedule.ended_by_time => format!("{needed} must count, which takes a longer --max-time"),
+        Length::Until { .. } => format!("{needed} must count"),
         Length::Rounds(planned) if planned >= rounds => format!("{needed} must count"),
         _ if lost > 0 => format!("{needed} must count, and {lost} did not; run again with --rounds {rounds}"),
-        // So few show only what is far above the noise.
-        _ => format!("run again with --rounds {}", rounds.max(USUAL_ROUNDS)),
+        _ => format!("run again with --rounds {rounds} or more"),
     }
 }
 
