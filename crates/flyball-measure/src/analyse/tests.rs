@@ -985,6 +985,22 @@ fn a_first_arm_that_differs_from_itself_withholds_all_words() {
 }
 
 #[test]
+fn a_difference_that_equal_values_hide_is_told() {
+    for arms in [2, 6] {
+        let value =
+            |block: usize, arm: usize| if arm == 1 && block.is_multiple_of(3) { 101.0 } else { 100.0 };
+        let (manifest, rounds) = drawn(&["a", "b", "c", "d", "e", "f"][..arms], 60, value);
+        let report = analyse(&manifest, &rounds);
+        assert_eq!(report.comparisons[0].verdict, Verdict::NoDifferenceShown);
+        let text = text_of(&report);
+        let found: Vec<&str> =
+            text.lines().filter(|line| line.contains("p shows a difference, but")).collect();
+        let start = if arms == 2 { "b: wall time unclear (" } else { "unclear, b in wall time" };
+        assert!(found.len() == 1 && found[0].contains(start), "{text}");
+    }
+}
+
+#[test]
 fn a_first_arm_less_steady_than_itself_withholds_steadiness() {
     let mut random = Noise::new(71);
     let (mut manifest, rounds) =

@@ -94,6 +94,14 @@ pub(super) fn typical(report: &Report, comparison: &Comparison) -> &'static str 
     if is_uneven { " in typical rounds" } else { "" }
 }
 
+/// What is said of an unclear comparison whose test decides: with ties, its interval can hold 0.
+pub(super) const HIDDEN: &str = "p shows a difference, but equal values hide its size and direction";
+
+/// Returns whether the test of an unclear comparison decides.
+pub(super) fn is_hidden(report: &Report, comparison: &Comparison) -> bool {
+    comparison.p_corrected <= 1.0 - report.schedule.confidence
+}
+
 /// The word for an arm that differs: of times and rates its speed, otherwise whether that is good.
 pub(super) fn difference(report: &Report, comparison: &Comparison) -> &'static str {
     let metric = comparison.quantity.metric(&report.workload.metric);

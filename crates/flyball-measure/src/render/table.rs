@@ -10,7 +10,9 @@ use flyball_text::{
 
 use super::{
     arms::Arms,
-    parts::{Screen, columns, confidence, could_be_seen, how, rounds, rounds_needed, style},
+    parts::{
+        HIDDEN, Screen, columns, confidence, could_be_seen, how, is_hidden, rounds, rounds_needed, style,
+    },
 };
 use crate::{
     analyse::{ArmReport, Comparison, EQUIVALENT, Quantity, Report, Verdict},
@@ -316,10 +318,16 @@ pub(super) fn remarks(report: &Report, arms: &Arms) -> Vec<String> {
     if comparisons.iter().any(|one| one.verdict == Verdict::Equivalent) {
         lines.push(format!("same: shown to be within ±{} %", 100.0 * EQUIVALENT));
     }
-    let is_unclear = |one: &&Comparison| {
-        one.verdict == Verdict::NoDifferenceShown && !report.withheld.contains(&one.quantity)
-    };
-    let shows = comparisons.iter().filter(is_unclear);
+    let (hidden, unclear): (Vec<&Comparison>, Vec<&Comparison>) = comparisons
+        .iter()
+        .filter(|one| one.verdict == Verdict::NoDifferenceShown && !report.withheld.contains(&one.quantity))
+        .partition(|one| is_hidden(report, one));
+    for one in hidden {
+        let name = one.quantity.metric(&report.workload.metric).name;
+        let p = p_value(one.p_corrected);
+        lines.push(format!("unclear, {} in {name}: {HIDDEN} ({p})", arms.name(one.arm)));
+    }
+    let shows = unclear.into_iter();
     if let Some(one) = shows.clone().next() {
         // The least precise of them: what is said holds for each.
         let least = shows.map(|one| one.shows).try_fold(0.0, |most: f64, shows| Some(most.max(shows?)));

@@ -13,8 +13,8 @@ use super::{
     best::conclusion,
     effects::effects,
     parts::{
-        Screen, confidence, could_be_seen, difference, ended, extent, how, more_rounds, rounds_needed, style,
-        typical,
+        HIDDEN, Screen, confidence, could_be_seen, difference, ended, extent, how, is_hidden, more_rounds,
+        rounds_needed, style, typical,
     },
     table::{differences, medians},
 };
@@ -336,7 +336,8 @@ fn verdict(report: &Report, comparison: &Comparison) -> String {
                 )
             });
             let more = more_rounds(report, comparison);
-            format!("{arm}: {name} unclear ({ends}): no difference seen{typical}{shows}{more} ({p}{how}).")
+            let seen = if is_hidden(report, comparison) { HIDDEN } else { "no difference seen" };
+            format!("{arm}: {name} unclear ({ends}): {seen}{typical}{shows}{more} ({p}{how}).")
         }
         Verdict::TooFewRounds => format!(
             "{arm}: {name} needs {} rounds to be compared with {base}; {} measured {}{how}.",
