@@ -26,7 +26,7 @@ pub use temporary::too_few_at_end;
 use rand::{Rng, SeedableRng, seq::SliceRandom};
 use statrs::distribution::{ContinuousCDF, Normal};
 
-use crate::stats;
+use crate::{analyse::two_levels, stats};
 
 /// How to search.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -114,13 +114,14 @@ impl Shift {
 }
 
 /// The size from which a step in the middle of these runs is found in about 9 of 10 series with
-/// independent normal noise, in standard deviations. `None` of so few that none is known, and of
-/// runs that resemble their neighbours.
+/// independent noise around one level, in standard deviations. `None` of so few that none is known,
+/// and of runs that resemble their neighbours or have two levels.
 pub fn found_from(values: &[f64]) -> Option<f64> {
     const FEWEST: usize = 40;
     // By simulation; `a_lasting_change_of_the_named_size_is_found` counts it again.
     const OF_ROOT: f64 = 13.0;
-    let mean = stats::mean(values).filter(|_| values.len() >= FEWEST)?;
+    let is_known = values.len() >= FEWEST && two_levels(values).is_none();
+    let mean = stats::mean(values).filter(|_| is_known)?;
     let rest: Vec<f64> = values.iter().map(|value| value - mean).collect();
     let root = (values.len() as f64).sqrt();
     // In 2 % of series of independent runs, the correlation is higher than this.

@@ -402,6 +402,11 @@ fn a_lasting_change_of_the_named_size_is_found() {
         assert!(count >= 80, "{runs}: {count}");
     }
     assert_eq!(found_from(&[1.0; 39]), None);
+    let levels: Vec<f64> = noise(1, 40).iter().map(|value| 10.0 + 0.01 * value).collect();
+    assert!(found_from(&levels).is_some());
+    let levels: Vec<f64> =
+        (0..).zip(&levels).map(|(run, one)| if run % 3 == 0 { 2.0 * one } else { *one }).collect();
+    assert_eq!(found_from(&levels), None, "two levels");
     assert_eq!(found_from(&(0..100).map(f64::from).collect::<Vec<f64>>()), None);
 }
 

@@ -174,7 +174,7 @@ pub(crate) fn render(found: &Found) -> String {
             let lasting = found.finds.map_or_else(String::new, |deviations| {
                 format!(
                     "; a lasting one in the middle is found in about 9 of 10 cases if it is {deviations:.1} standard \
-                     deviations of the runs on either side or more and runs are independent"
+                     deviations of the runs on either side or more and runs are independent, around one level"
                 )
             });
             writeln!(
