@@ -69,6 +69,9 @@ pub struct Added {
     pub rows: usize,
     /// Inputs that were there already.
     pub known: usize,
+    /// Of these, inputs that name no time, without one by the user: they may be other measurements
+    /// with the same results.
+    pub undated: usize,
     pub files: usize,
 }
 
@@ -156,6 +159,7 @@ impl Dataset {
             let there = known.rows.get(&input.id).copied().unwrap_or(0);
             if there >= input.rows.len() {
                 added.known += 1;
+                added.undated += usize::from(!input.is_dated);
                 continue;
             }
             known.rows.insert(input.id.clone(), input.rows.len());

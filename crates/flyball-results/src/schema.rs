@@ -31,7 +31,7 @@ pub const COMMON: [Column; 13] = [
     (
         "id",
         Type::Text,
-        "the input that the row comes from: a hash of its host and content; a file has all rows of an input",
+        "the input that the row comes from: a hash of its host, content and `--time`; a file has all rows of an input",
     ),
     ("host", Type::Text, "the host's name"),
     ("time", Type::Time, "when it was measured; of a file that does not say, when it was written"),

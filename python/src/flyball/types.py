@@ -2924,6 +2924,7 @@ class ResultsAddOutput(TypedDict):
     schema: Literal["results-add/1"]
     simulated: NotRequired[bool]
     skipped: List[Passed]
+    undated: int
 
 
 class ResultsListOutputItem(TypedDict):

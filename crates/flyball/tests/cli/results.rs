@@ -145,6 +145,15 @@ mod with_parquet {
             (&json!(0), &json!(7), &json!(0)),
             "{added}"
         );
+        // hyperfine's files have no time.
+        let json = r#"{"results":[{"command":"constant","times":[0.5]}]}"#;
+        folder.put("weeks/node1/1.json", json);
+        folder.put("weeks/node1/2.json", json);
+        let weeks = ok(&folder, "results add weekly weeks").out;
+        assert!(weeks.contains("1 was there already (1 of these names no time"), "{weeks}");
+        let second =
+            ok(&folder, "--json results add weekly weeks/node1/2.json --host node1 --time 2026-02-08");
+        assert_eq!((&second.json()["inputs"], &second.json()["undated"]), (&json!(1), &json!(0)));
 
         let list = ok(&folder, "--json results list set").json();
         what_came_out(&folder, list.as_array().unwrap());

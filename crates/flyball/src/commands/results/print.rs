@@ -26,6 +26,13 @@ pub(super) fn added(sum: &Sum) -> String {
     if all.known > 0 {
         let _ = write!(out, "; {} there already", count(all.known, "was", "were"));
     }
+    if all.undated > 0 {
+        let names = count(all.undated, "of these names", "of these name");
+        let _ = write!(
+            out,
+            " ({names} no time, so equal content counts as one measurement: --time tells them apart)"
+        );
+    }
     out.push('\n');
     for skipped in sum.skipped.iter().take(MAX_LINES) {
         let _ = writeln!(out, "skipped {}: {}", skipped.path, skipped.why);

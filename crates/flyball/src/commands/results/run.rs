@@ -53,6 +53,7 @@ pub(super) fn add(output: &Reporter, args: &Add) -> Result<Exit, Failure> {
         all.inputs += new.inputs;
         all.rows += new.rows;
         all.known += new.known;
+        all.undated += new.undated;
         all.files += new.files;
     };
     let mut taken = 0;
