@@ -261,27 +261,28 @@ impl Blocks for SearchBlocks<'_> {
         self.began.1.get_or_insert(done.len());
         self.intake.progress = self.progress;
         self.noise(done);
-        let used_up = done.len() >= self.record.most_rounds
-            || self.record.most_seconds.is_some_and(|most| spent(done) >= most);
+        let is_over = self.record.most_seconds.is_some_and(|most| spent(done) >= most);
+        let fits = |block: &[usize]| !is_over && done.len() + block.len() <= self.record.most_rounds;
         let block = match self.search.step() {
             Step::End(choice) => {
                 let open =
                     if self.record.strict { self.open(choice.arm, manifest, done) } else { Vec::new() };
-                if open.is_empty() || used_up {
+                let mut block = vec![0, choice.arm];
+                block.extend(open.iter().copied().filter(|arm| *arm != 0).take(4));
+                block.dedup();
+                if open.is_empty() || !fits(&block) {
                     self.end(choice, open.is_empty(), done.len());
                     return None;
                 }
-                let mut block = vec![0, choice.arm];
-                block.extend(open.into_iter().filter(|arm| *arm != 0).take(4));
-                block.dedup();
                 block
             }
-            Step::Run(_) if used_up && done.len() > 1 => {
+            // Without the first block, nothing is known.
+            Step::Run(block) if done.len() <= 1 || fits(&block) => block,
+            Step::Run(_) => {
                 let best = self.search.best()?;
                 self.end(best, false, done.len());
                 return None;
             }
-            Step::Run(block) => block,
         };
         if !done.is_empty() {
             self.report(manifest, done, &block);

@@ -345,6 +345,6 @@ fn a_strict_search_ends_with_its_rounds() {
     fs::write(folder.path().join("short.toml"), MODEL).expect("written");
     let run = |words: &[&str]| tune(folder.path(), &[&SPACE[..], words].concat());
     let found = json(&run(&["--seed", "1", "--strict", "--max-runs", "40", "--json"]));
-    assert!(found["search"]["rounds"].as_u64().is_some_and(|rounds| rounds <= 48), "{found:#}");
+    assert!(found["search"]["rounds"].as_u64().is_some_and(|rounds| rounds <= 40), "{found:#}");
     assert_eq!(found["confirmed"]["keeps_limit"], true, "{found:#}");
 }
