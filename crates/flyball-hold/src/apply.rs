@@ -12,8 +12,8 @@ use flyball_control::{
         restore::{NotRestored, NotRestoredReason, Restoration},
         state::{Lock, LockError, StateDir},
         transaction::{
-            Applied, ApplyError, Scope, Transaction, TransactionError, boot_id, release_unrecorded,
-            restore_locked,
+            Applied, ApplyError, OnRefusal, Scope, Transaction, TransactionError, boot_id,
+            release_unrecorded, restore_locked,
         },
     },
 };
@@ -31,22 +31,26 @@ pub struct Brought {
 }
 
 impl Brought {
-    /// The places where the kernel made another value of what was written: they are not written
-    /// again and again.
-    pub fn clamped(&self, effective: &Effective) -> Vec<Left> {
-        let made = self.applied.iter().flat_map(Applied::clamped);
-        let left = made.filter_map(|made| {
+    /// The places where the kernel made another value of what was written, or refused the write:
+    /// they are not written again and again.
+    pub fn not_taken(&self, effective: &Effective) -> Vec<Left> {
+        let clamped = self.applied.iter().flat_map(Applied::clamped);
+        let clamped =
+            clamped.map(|made| (&made.change, made.outcome.other().map(str::to_owned), LeftBecause::Clamped));
+        let refused = self.applied.iter().flat_map(|applied| &applied.refused);
+        let refused =
+            refused.map(|one| (&one.change, one.change.was.clone(), LeftBecause::Refused(one.why.clone())));
+        let left = clamped.chain(refused).filter_map(|(change, found, because)| {
             // A change that no hold asked for follows from one that a hold did (plan/couplings.rs):
             // it is not a place to be left.
-            let change = &made.change;
             Some(Left {
                 hold: effective.hold_of(&change.from)?.clone(),
                 knob: change.knob,
                 instance: change.instance.clone(),
                 cpus: change.cpus.clone(),
                 location: change.location.clone(),
-                found: made.outcome.other().map(str::to_owned),
-                because: LeftBecause::Clamped,
+                found,
+                because,
                 cause: None,
                 until: None,
             })
@@ -94,8 +98,9 @@ pub fn bring_about(
     command: &str,
     wanted: (&Effective, &[Left]),
     yielded: &[Location],
+    on_refusal: OnRefusal,
 ) -> Result<Brought, BringError> {
-    bring_except(host, state, lock, command, wanted, yielded, &BTreeSet::new())
+    bring_except(host, state, lock, command, wanted, (yielded, on_refusal), &BTreeSet::new())
 }
 
 /// Does the same as [`bring_about`], but keeps what was set for the knobs in `unread`. These belong
@@ -107,7 +112,7 @@ fn bring_except(
     lock: &Lock,
     command: &str,
     (effective, left): (&Effective, &[Left]),
-    yielded: &[Location],
+    (yielded, on_refusal): (&[Location], OnRefusal),
     unread: &BTreeSet<Id>,
 ) -> Result<Brought, BringError> {
     if effective.intent.is_empty() && unread.is_empty() {
@@ -181,7 +186,7 @@ fn bring_except(
         // Writes the plan that was judged, unless a release has changed the values it was made
         // from. Dropped on failure, the transaction restores what it has written.
         let planned = planned.filter(|_| restored.remembered == 0);
-        Some(transaction.apply_planned(&wanted, planned, &|| false)?)
+        Some(transaction.apply_planned(&wanted, planned, on_refusal, &|| false)?)
     };
     transaction.keep_held()?;
     Ok(Brought { applied, restored: name_unsure(restored) })
@@ -211,7 +216,7 @@ pub(crate) fn bring_possible(
     let mut attempts = 0;
     loop {
         let effective = Effective::of(&possible_holds, facts);
-        match bring_except(host, state, lock, command, (&effective, left), &[], &unread) {
+        match bring_except(host, state, lock, command, (&effective, left), (&[], OnRefusal::GoOn), &unread) {
             Ok(brought) => return Ok((brought, effective, refused)),
             Err(BringError::Plan(_)) if attempts == 0 => {
                 (possible_holds, refused, unread) = possible(host, holds, facts, left);

@@ -7,6 +7,7 @@ use flyball_control::{
     write::{
         journal::{Contents, Journal},
         state::{Lock, LockError, StateDir},
+        transaction::OnRefusal,
     },
 };
 use flyball_host::Host;
@@ -103,7 +104,7 @@ pub(crate) fn change_locked(
                 return Err(with_unmet(error.into(), host, state, &effective, &store, Vec::new()));
             }
         };
-        store.left.extend(brought.clamped(&effective));
+        store.left.extend(brought.not_taken(&effective));
         store.failure = not_in_force(&refused);
         store.refused = refused;
         if let Err(error) = store.save(state) {
@@ -113,9 +114,9 @@ pub(crate) fn change_locked(
         }
         return Ok(Changed { brought, store, facts });
     }
-    match bring_about(host, state, lock, command, (&effective, &store.left), &[]) {
+    match bring_about(host, state, lock, command, (&effective, &store.left), &[], OnRefusal::Undo) {
         Ok(brought) => {
-            store.left.extend(brought.clamped(&effective));
+            store.left.extend(brought.not_taken(&effective));
             store.failure = None;
             store.refused.clear();
             store.save(state)?;
@@ -127,7 +128,8 @@ pub(crate) fn change_locked(
             // An attempt that was planned may have restored some of what the old holds set.
             if !matches!(error, BringError::Plan(_)) {
                 let effective = Effective::of(&before.holds, &before.facts(host, moment.local));
-                let _ = bring_about(host, state, lock, command, (&effective, &before.left), &[]);
+                let wanted = (&effective, before.left.as_slice());
+                let _ = bring_about(host, state, lock, command, wanted, &[], OnRefusal::GoOn);
             }
             Err(error.into())
         }

@@ -119,7 +119,7 @@ impl fmt::Display for Drift {
 }
 
 /// Why a place is not set although a hold wants it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize, Display)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize, Display)]
 #[serde(rename_all = "kebab-case")]
 pub enum LeftBecause {
     /// The hold's policy is to report.
@@ -134,6 +134,9 @@ pub enum LeftBecause {
     /// The kernel makes another value of it.
     #[display("the kernel does not take that value")]
     Clamped,
+    /// The kernel refuses the write.
+    #[display("not in force: {_0}; flyball will try again")]
+    Refused(String),
 }
 
 /// A place that is left alone, until the hold is added again or released, or the pause is over.
@@ -177,6 +180,12 @@ struct Attempts {
 }
 
 impl Attempts {
+    fn pause(&mut self, now: Duration) -> Duration {
+        self.pause = (2 * self.pause).clamp(MINUTE, MAX_PAUSE);
+        self.until = now + self.pause;
+        self.until
+    }
+
     /// After a pause, a place that is quiet for twice as long counts as new.
     fn is_quiet(&self, now: Duration) -> bool {
         let last = self.times.last().copied().unwrap_or_default();
@@ -202,9 +211,12 @@ impl Corrections {
             attempts.times.push(now);
             return Ok(());
         }
-        attempts.pause = (2 * attempts.pause).clamp(MINUTE, MAX_PAUSE);
-        attempts.until = now + attempts.pause;
-        Err(attempts.until)
+        Err(attempts.pause(now))
+    }
+
+    /// Makes the next pause before a place is tried again, whatever was counted; when it ends.
+    pub(crate) fn pause(&mut self, location: &Location, now: Duration) -> Duration {
+        self.0.entry(location.clone()).or_default().pause(now)
     }
 }
 

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use flyball_control::{
-    Intent, KnobName, Setting, Snapshot, Topology,
+    Id, Intent, KnobName, Setting, Snapshot, Topology,
     plan::{Target, targets},
     select,
 };
 use flyball_host::CpuList;
 
-use crate::{Facts, Hold, HoldName, Left};
+use crate::{Facts, Hold, HoldName, Left, LeftBecause};
 
 /// The overlay of the holds that count now.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -53,6 +53,7 @@ impl Effective {
 
     /// The settings without the places that were left to others.
     pub fn without(&self, left: &[Left], snapshot: &Snapshot) -> Intent {
+        let left = &[left, &refused_preferences(left, snapshot)].concat()[..];
         // Only a setting of all instances, of which one is left, needs to know which others there
         // are.
         let splits = |setting: &Setting| {
@@ -71,6 +72,30 @@ impl Effective {
         }
         Intent { settings }
     }
+}
+
+/// The preferences that the kernel refuses because another writer has set the governor performance
+/// there, and the governor is left alone: they must not keep the rest of their holds out of force.
+pub(crate) fn refused_preferences(left: &[Left], snapshot: &Snapshot) -> Vec<Left> {
+    let is_performance = |cpus: &CpuList| {
+        let places = snapshot.places_on(Id::Governor, cpus).unwrap_or_default();
+        places.iter().any(|place| {
+            let value = snapshot.value_if_readable(Id::Governor, place);
+            value.is_ok_and(|value| value.is_some_and(|value| value.to_string() == "performance"))
+        })
+    };
+    let governors = left.iter().filter(|left| left.knob == Id::Governor && is_performance(&left.cpus));
+    let preferences = governors.flat_map(|left| {
+        let places = snapshot.places_on(Id::Epp, &left.cpus).unwrap_or_default();
+        places.into_iter().filter_map(|place| {
+            let location = snapshot.slot(Id::Epp, &place).ok().flatten()?.location.clone();
+            let why = "with the governor performance the kernel accepts only the preference performance";
+            let because = LeftBecause::Refused(why.to_owned());
+            let (knob, cpus) = (Id::Epp, place.cpus.clone());
+            Some(Left { knob, cpus, location, because, found: None, cause: None, ..left.clone() })
+        })
+    });
+    preferences.collect()
 }
 
 /// What remains of a setting: the CPUs, or the CPUs of each instance, that nothing was left on.

@@ -9,7 +9,10 @@ mod watched;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use flyball_control::write::state::{Lock, LockError, StateDir};
+use flyball_control::write::{
+    state::{Lock, LockError, StateDir},
+    transaction::OnRefusal,
+};
 use flyball_host::{
     Host,
     watch::{DeviceAction, Event, Writer},
@@ -487,7 +490,7 @@ impl<'h> Service<'h> {
         self.writes.clear();
         self.seen = None;
         let wanted = (&self.effective, self.store.left.as_slice());
-        let result = bring_about(self.host, &self.state, &lock, COMMAND, wanted, &[]);
+        let result = bring_about(self.host, &self.state, &lock, COMMAND, wanted, &[], OnRefusal::GoOn);
         let (result, refused) = match result {
             // Not at once: policies that a driver is making are there after a pause.
             Err(BringError::Plan(_)) if self.retry.is_some_and(|(count, _)| count + 1 >= RETRIES.len()) => {

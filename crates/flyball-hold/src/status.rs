@@ -17,6 +17,7 @@ use serde::Serialize;
 use crate::{
     Cause, Condition, Drift, Effective, Facts, Hold, HoldName, LeftBecause, Refused, ServiceState, Store,
     apply::{not_in_force, possible},
+    overlay::refused_preferences,
 };
 
 /// A hold that wants something of a place that another hold decides.
@@ -146,11 +147,12 @@ fn knobs(host: &dyn Host, store: &Store, effective: &Effective) -> Result<Vec<He
             asked.entry(target.location).or_default().push(one);
         }
     }
+    let left = [&store.left[..], &refused_preferences(&store.left, &snapshot)].concat();
     // CPUs with the same answer share a line: 512 of them would be 512 lines per knob.
     let mut knobs: Vec<HeldKnob> = Vec::new();
     for target in targets(&snapshot, &effective.intent)? {
         let Some(hold) = effective.hold_of(&target.from) else { continue };
-        let left = store.left.iter().find(|left| left.location == target.location);
+        let left = left.iter().find(|left| left.location == target.location);
         let mut over = asked.remove(&target.location).unwrap_or_default();
         // What is left are the holds that it overrides; hold and setting of the place itself are in
         // the line already.
@@ -166,7 +168,7 @@ fn knobs(host: &dyn Host, store: &Store, effective: &Effective) -> Result<Vec<He
             holds,
             hold: hold.clone(),
             over,
-            left: left.map(|left| left.because),
+            left: left.map(|left| left.because.clone()),
             cause: left.and_then(|left| left.cause.clone()),
         };
         let same = |known: &&mut HeldKnob| HeldKnob { cpus: known.cpus.clone(), ..one.clone() } == **known;

@@ -67,7 +67,7 @@ fn corrected(lost: usize) -> (Vec<Drift>, bool, Vec<LeftBecause>) {
     });
     let (facts, now) = rehearsal.facts();
     let status = status(&host, rehearsal.service().store(), &facts, now);
-    let left = rehearsal.service().store().left.iter().map(|left| left.because).collect();
+    let left = rehearsal.service().store().left.iter().map(|left| left.because.clone()).collect();
     (drifts.collect(), status.knobs.iter().all(|knob| knob.holds), left)
 }
 

@@ -1039,7 +1039,13 @@ class Lasting(TypedDict):
     lowest: List[Union[str, float]]
 
 
-LeftBecause = Literal["reported", "yielded", "contended", "clamped"]
+class LeftBecause5(TypedDict):
+    """The kernel refuses the write."""
+
+    refused: str
+
+
+LeftBecause = Union[Literal["reported", "yielded", "contended", "clamped"], "LeftBecause5"]
 
 
 class LeftOut(TypedDict):

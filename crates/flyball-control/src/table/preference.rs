@@ -78,7 +78,7 @@ pub(super) const EPP: Row = Row {
             refusals: &[
                 Refusal::new(
                     &[Errno::BUSY],
-                    "under the governor '{scaling_governor}' only the preference 'performance' is accepted: set governor=powersave as well",
+                    "with the governor performance the kernel accepts only the preference performance; the governor changed after flyball had planned, and is {scaling_governor} now",
                 ),
                 Refusal::new(
                     &[Errno::INVAL],

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{journal::JournalError, reasons::Reason, restore::Restoration, state::LockError};
 use crate::{
-    Id, Intent,
+    Id, Intent, Location,
     plan::{Change, Note, PlanError},
 };
 
@@ -66,6 +66,14 @@ impl fmt::Display for AppliedChange {
     }
 }
 
+/// A write that the kernel refused, while the others were made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RefusedChange {
+    pub change: Change,
+    /// The likely reason, or the meaning of the errno.
+    pub why: String,
+}
+
 /// The result of applying an intent.
 #[derive(Debug, Clone, PartialEq, Default, schemars::JsonSchema, Serialize)]
 pub struct Applied {
@@ -76,6 +84,9 @@ pub struct Applied {
     pub not_needed: Vec<Change>,
     /// Further notes.
     pub notes: Vec<Note>,
+    /// What the kernel refused, twice.
+    #[serde(skip)]
+    pub refused: Vec<RefusedChange>,
     /// The part of the intent that the machine could have.
     #[serde(skip)]
     pub intent: Intent,
@@ -104,6 +115,23 @@ impl Applied {
                 };
             }
         }
+    }
+
+    /// Adds what cannot be planned any more.
+    pub(super) fn refuse(&mut self, rest: Vec<Change>, error: &PlanError) {
+        let refused = rest.into_iter().map(|change| RefusedChange { change, why: error.to_string() });
+        self.refused.extend(refused);
+    }
+
+    /// Removes earlier attempts at what was made again.
+    pub(super) fn forget(&mut self, again: &[AppliedChange]) {
+        let is_again =
+            |made: &AppliedChange| again.iter().any(|again| again.change.location == made.change.location);
+        self.made.retain(|made| !is_again(made));
+    }
+
+    pub(super) fn was_refused(&self, location: &Location) -> bool {
+        self.refused.iter().any(|refused| refused.change.location == *location)
     }
 
     /// Returns the changes whose location holds a value other than the one written.

@@ -27,7 +27,7 @@ use super::{
     undo::release_entries,
 };
 pub use super::{
-    outcome::{Applied, AppliedChange, ApplyError, Outcome, Probed, TransactionError},
+    outcome::{Applied, AppliedChange, ApplyError, Outcome, Probed, RefusedChange, TransactionError},
     undo::{Restored, Scope, boot_id, forget, release_unrecorded, restore, restore_locked},
 };
 use crate::{
@@ -64,6 +64,12 @@ struct Write<'a> {
     new: &'a str,
 }
 
+impl<'a> From<&'a Change> for Write<'a> {
+    fn from(change: &'a Change) -> Write<'a> {
+        Write { location: &change.location, subject: Subject::Knob(change.knob), new: &change.new }
+    }
+}
+
 impl<'a> Write<'a> {
     fn expected(&self, old: &'a Content) -> Option<Expected<'a>> {
         let spelling = self.subject.writing()?.spelling;
@@ -78,6 +84,24 @@ enum JournalScope {
     Location,
     /// All locations that their rows declare as disturbed.
     Footprint,
+}
+
+/// What happens to the rest of a change if the kernel refuses one write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnRefusal {
+    /// Everything is restored.
+    Undo,
+    /// All others are written. What was refused is planned anew and tried once more: another
+    /// program may have written between the plan and the write.
+    GoOn,
+}
+
+impl OnRefusal {
+    /// Returns whether a write that failed with this errno is left out. Without the right to write,
+    /// every write fails alike.
+    fn goes_on(self, errno: Errno) -> bool {
+        self == OnRefusal::GoOn && !matches!(errno, Errno::ROFS | Errno::ACCES | Errno::PERM)
+    }
 }
 
 /// The reason why writes were not announced, so that they must not be made.
@@ -221,7 +245,7 @@ impl<'h> Transaction<'h> {
     /// that fails, or `interrupted` returns true between two groups of writes, everything since the
     /// transaction began is restored.
     pub fn apply(&mut self, intent: &Intent, interrupted: &dyn Fn() -> bool) -> Result<Applied, ApplyError> {
-        self.apply_planned(intent, None, interrupted)
+        self.apply_planned(intent, None, OnRefusal::Undo, interrupted)
     }
 
     /// Does what [`apply`](Self::apply) does, beginning with a plan that was made under this
@@ -230,11 +254,14 @@ impl<'h> Transaction<'h> {
         &mut self,
         intent: &Intent,
         mut planned: Option<Planned>,
+        on_refusal: OnRefusal,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<Applied, ApplyError> {
         let mut applied = Applied::default();
         let mut done: BTreeMap<Location, String> = BTreeMap::new();
-        let mut first = true;
+        // What waits for the next plan.
+        let mut rest: Vec<Change> = Vec::new();
+        let (mut first, mut has_retried) = (true, false);
         let mut intent = intent.clone();
         loop {
             if !applied.made.is_empty() {
@@ -242,16 +269,21 @@ impl<'h> Transaction<'h> {
                 // worker has run: this look decides whether everything holds.
                 self.host.sleep(Duration::from_millis(5));
             }
-            let look = || {
-                let snapshot = Snapshot::for_intent(self.host, &intent).map_err(PlanError::Read)?;
-                Ok((plan_and_choice(&snapshot, &intent)?, snapshot.into_contents()))
+            let fresh = match planned.take() {
+                Some(planned) => Ok(planned),
+                // Between two reads of the first look another program may have written.
+                None if on_refusal == OnRefusal::GoOn => self.look(&intent).or_else(|_| self.look(&intent)),
+                None => self.look(&intent),
             };
-            let fresh = planned.take().map_or_else(look, Ok);
             let ((Plan { changes, notes, .. }, chosen), mut known) = match fresh {
                 Ok(fresh) => fresh,
                 // Nothing was written yet: the plain error is the whole truth, without a word on
                 // restoring.
                 Err(error) if first => return Err(ApplyError::Plan(error)),
+                Err(error) if on_refusal == OnRefusal::GoOn => {
+                    applied.refuse(rest, &error);
+                    break;
+                }
                 Err(error) => {
                     let not_held = applied.clamped().cloned().collect();
                     let restoration = Box::new(self.restore());
@@ -270,7 +302,15 @@ impl<'h> Transaction<'h> {
             // it in its own way.
             let (written, changes): (Vec<Change>, Vec<Change>) =
                 changes.into_iter().partition(|change| done.get(&change.location) == Some(&change.new));
+            let is_left_out = |change: &Change| applied.was_refused(&change.location);
+            let changes: Vec<Change> = changes.into_iter().filter(|change| !is_left_out(change)).collect();
             let Some(step) = changes.first().map(|change| change.step) else {
+                if !applied.refused.is_empty() && !std::mem::replace(&mut has_retried, true) {
+                    // Also what another program has overwritten, on which these may depend.
+                    rest.extend(applied.refused.drain(..).map(|refused| refused.change));
+                    done.clear();
+                    continue;
+                }
                 applied.compare(&written);
                 break;
             };
@@ -278,8 +318,11 @@ impl<'h> Transaction<'h> {
             // is planned again. After it nothing does, and all remaining steps are written without
             // another look at the machine.
             let group: Vec<Change> = if step <= Step::Governor {
-                changes.into_iter().filter(|change| change.step == step).collect()
+                let group;
+                (group, rest) = changes.into_iter().partition(|change| change.step == step);
+                group
             } else {
+                rest.clear();
                 changes
             };
             // One flush of the journal per step, not per write: hundreds of policies would take
@@ -290,15 +333,20 @@ impl<'h> Transaction<'h> {
                 }
                 // `write` does not know of earlier rounds: the settings that did not hold there may
                 // be why this one failed.
-                let made = self.write(batch, &mut known).map_err(|error| match error {
-                    ApplyError::Refused { change, error, reason, restoration, .. } => {
-                        let not_held = applied.clamped().cloned().collect();
-                        ApplyError::Refused { change, error, reason, not_held, restoration }
-                    }
-                    other => other,
-                })?;
+                let (made, refused) =
+                    self.write(batch, &mut known, on_refusal).map_err(|error| match error {
+                        ApplyError::Refused { change, error, reason, restoration, .. } => {
+                            let not_held = applied.clamped().cloned().collect();
+                            ApplyError::Refused { change, error, reason, not_held, restoration }
+                        }
+                        other => other,
+                    })?;
                 done.extend(made.iter().map(|made| (made.change.location.clone(), made.change.new.clone())));
+                if has_retried {
+                    applied.forget(&made);
+                }
                 applied.made.extend(made);
+                applied.refused.extend(refused);
             }
         }
         // A setting left out in a later round got no value at all, whatever the first plan
@@ -310,6 +358,12 @@ impl<'h> Transaction<'h> {
         Ok(applied)
     }
 
+    /// Plans an intent on the machine as it is now.
+    fn look(&self, intent: &Intent) -> Result<Planned, PlanError> {
+        let snapshot = Snapshot::for_intent(self.host, intent).map_err(PlanError::Read)?;
+        Ok((plan_and_choice(&snapshot, intent)?, snapshot.into_contents()))
+    }
+
     /// Makes the changes of one step: saves what they disturb, journals, writes, reads back.
     ///
     /// `known` is what this round's snapshot read, under the lock that is still held. It counts as
@@ -319,36 +373,43 @@ impl<'h> Transaction<'h> {
         &mut self,
         batch: &[Change],
         known: &mut HashMap<Location, Content>,
-    ) -> Result<Vec<AppliedChange>, ApplyError> {
-        let writes: Vec<Write<'_>> = batch
-            .iter()
-            .map(|change| Write {
-                location: &change.location,
-                subject: Subject::Knob(change.knob),
-                new: &change.new,
-            })
-            .collect();
-        let olds = match self.announce(&writes, JournalScope::Footprint, known) {
-            Ok(olds) => olds,
-            Err(NotAnnounced::Journal(error)) => return Err(self.not_announced(error)),
-            Err(NotAnnounced::Unreadable(location, error)) => {
-                // The location may be one that the batch only disturbs.
-                let change = batch.iter().find(|change| change.location == location).unwrap_or(&batch[0]);
-                return Err(self.refused(change, error));
-            }
-        };
-        for change in batch {
-            for content in change.through.iter().chain([&change.new]) {
-                if let Err(error) = change.location.write(self.host, content.as_bytes()) {
-                    return Err(self.refused(change, error));
+        on_refusal: OnRefusal,
+    ) -> Result<(Vec<AppliedChange>, Vec<RefusedChange>), ApplyError> {
+        let mut refused = Vec::new();
+        let mut batch: Vec<&Change> = batch.iter().collect();
+        let olds = loop {
+            let writes: Vec<Write<'_>> = batch.iter().map(|change| Write::from(*change)).collect();
+            match self.announce(&writes, JournalScope::Footprint, known) {
+                Ok(olds) => break olds,
+                Err(NotAnnounced::Journal(error)) => return Err(self.not_announced(error)),
+                Err(NotAnnounced::Unreadable(location, error)) => {
+                    // The location may be one that the batch only disturbs.
+                    match batch.iter().position(|change| change.location == location) {
+                        Some(index) if on_refusal.goes_on(error.errno) => {
+                            refused.push(self.left_out(batch.remove(index), &error));
+                        }
+                        index => return Err(self.refused(batch[index.unwrap_or(0)], error)),
+                    }
                 }
             }
-            self.written.insert(change.location.clone());
+        };
+        let mut written: Vec<(&Change, &Content)> = Vec::with_capacity(batch.len());
+        for (change, old) in batch.into_iter().zip(&olds) {
+            let mut contents = change.through.iter().chain([&change.new]);
+            match contents.try_for_each(|content| change.location.write(self.host, content.as_bytes())) {
+                Ok(()) => {
+                    self.written.insert(change.location.clone());
+                    written.push((change, old));
+                }
+                Err(error) if on_refusal.goes_on(error.errno) => refused.push(self.left_out(change, &error)),
+                Err(error) => return Err(self.refused(change, error)),
+            }
         }
+        let writes: Vec<Write<'_>> = written.iter().map(|(change, _)| Write::from(*change)).collect();
         let expected: Vec<Expected<'_>> =
-            writes.iter().zip(&olds).filter_map(|(write, old)| write.expected(old)).collect();
+            writes.iter().zip(&written).filter_map(|(write, (_, old))| write.expected(old)).collect();
         let found = settle(self.host, &expected);
-        let made = batch.iter().zip(&olds).zip(found).map(|((change, old), found)| AppliedChange {
+        let made = written.into_iter().zip(found).map(|((change, old), found)| AppliedChange {
             change: Change { old: Some(old.to_string()), ..change.clone() },
             outcome: match found {
                 Found::Held => Outcome::Applied,
@@ -358,7 +419,7 @@ impl<'h> Transaction<'h> {
                 Found::Other(content) => Outcome::Clamped(content.to_string()),
             },
         });
-        Ok(made.collect())
+        Ok((made.collect(), refused))
     }
 
     /// Journals writes before they are made, with everything that they may change. Returns the
@@ -463,6 +524,17 @@ impl<'h> Transaction<'h> {
             was.push((location, content, handling));
         }
         Ok(was)
+    }
+
+    fn left_out(&self, change: &Change, error: &HostError) -> RefusedChange {
+        let reason = reason(self.host, &change.location, Some(Subject::Knob(change.knob)), error);
+        // Without the path, so that the same refusal on many CPUs is one text.
+        let errno = error.errno;
+        let why = match reason {
+            Some(reason) => format!("{reason} ({errno})"),
+            None => format!("{} ({errno})", errno.describe()),
+        };
+        RefusedChange { change: change.clone(), why }
     }
 
     fn refused(&mut self, change: &Change, error: HostError) -> ApplyError {

@@ -11,6 +11,7 @@ use flyball_control::{
     owners::owners,
     plan::{Change, PlanError, Target, targets},
     verify::verify,
+    write::transaction::OnRefusal,
 };
 
 use flyball_host::CpuList;
@@ -146,7 +147,7 @@ impl Service<'_> {
         self.store.left.append(&mut found.left);
         let result = if found.corrects || !found.yielded.is_empty() {
             let wanted = (&self.effective, self.store.left.as_slice());
-            bring_about(self.host, &self.state, &lock, COMMAND, wanted, &found.yielded)
+            bring_about(self.host, &self.state, &lock, COMMAND, wanted, &found.yielded, OnRefusal::GoOn)
         } else {
             Ok(Brought::default())
         };
@@ -226,7 +227,11 @@ impl Service<'_> {
             // A yielded place belongs to the other writer even if its value happens to be ours, and
             // a clamped one never shows ours.
             let is_back = target.is_some_and(|target| target.now.as_deref() == Some(&target.value));
-            !(is_back && matches!(left.because, LeftBecause::Reported | LeftBecause::Contended))
+            !(is_back
+                && matches!(
+                    left.because,
+                    LeftBecause::Reported | LeftBecause::Contended | LeftBecause::Refused(_)
+                ))
         });
     }
 

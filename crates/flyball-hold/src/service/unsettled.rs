@@ -2,12 +2,16 @@
 //! may be in the middle of a change of mode that makes all policies new, which no report says the
 //! end of. So each is tried again a few times before it counts as clamped.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
 
 use flyball_control::Location;
+use flyball_host::CpuList;
 
-use super::{Moment, Service};
-use crate::{Action, Brought, Drift};
+use super::{Moment, Notice, Service};
+use crate::{Action, Brought, Drift, Left, LeftBecause};
 
 /// Pauses before the next try, in milliseconds: a driver that registers policies takes milliseconds
 /// for each.
@@ -38,18 +42,28 @@ impl Service<'_> {
     pub(super) fn settle(&mut self, brought: &Brought, drifts: &mut Vec<(Location, Drift)>, moment: Moment) {
         let mut before = std::mem::take(&mut self.unsettled).0;
         let mut next = None;
-        for left in brought.clamped(&self.effective) {
+        let mut failed: BTreeMap<_, CpuList> = BTreeMap::new();
+        for left in brought.not_taken(&self.effective) {
             let (tries, known) = before.remove(&left.location).unwrap_or_default();
             let own = drifts.iter().position(|(location, _)| *location == left.location);
             let drift = own.map(|index| drifts.remove(index).1).or(known);
             let Some(pause) = PAUSES.get(tries) else {
-                drifts.extend(drift.map(|drift| {
-                    (
-                        left.location.clone(),
-                        Drift { action: Action::Failed(left.because.to_string()), ..drift },
-                    )
-                }));
-                self.store.left.push(left);
+                // A refusal may be over later: a policy that was gone comes back.
+                let is_refused = matches!(left.because, LeftBecause::Refused(_));
+                match drift {
+                    Some(drift) => {
+                        let action = Action::Failed(left.because.to_string());
+                        drifts.push((left.location.clone(), Drift { action, ..drift }));
+                    }
+                    // No drift came before it: the hold never had it.
+                    None if is_refused => {
+                        let same = (left.hold.to_string(), left.knob.to_string(), left.because.to_string());
+                        failed.entry(same).or_default().add(&left.cpus);
+                    }
+                    None => {}
+                }
+                let until = is_refused.then(|| self.corrections.pause(&left.location, moment.now));
+                self.store.left.push(Left { until, ..left });
                 continue;
             };
             let at = moment.now + Duration::from_millis(*pause);
@@ -59,5 +73,8 @@ impl Service<'_> {
         // These hold now.
         drifts.extend(before.into_iter().filter_map(|(location, (_, drift))| Some((location, drift?))));
         self.retry = self.retry.or(next);
+        self.notices.extend(failed.into_iter().map(|((hold, knob, because), cpus)| {
+            Notice::Failed(format!("{knob} of CPUs {cpus} is {because} (hold {hold})"))
+        }));
     }
 }
