@@ -1,13 +1,26 @@
 //! Checks whether the wanted settings hold, and if not, which programs may have changed them.
 
+use flyball_host::CpuList;
 use serde::Serialize;
 
 use crate::{
-    Snapshot,
+    Id, Snapshot,
     intent::Intent,
     owners::Owner,
     plan::{Change, Note, PlanError, differences},
 };
+
+/// A hold that keeps a setting that drifted at another value.
+#[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize)]
+pub struct HeldBy {
+    pub hold: String,
+    pub knob: Id,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub instance: String,
+    /// What the hold sets, in the knob's own terms.
+    pub value: String,
+    pub cpus: CpuList,
+}
 
 /// The result of checking an intent.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize)]
@@ -17,6 +30,8 @@ pub struct Verdict {
     /// Programs that run on the machine and write the knobs that drifted; see
     /// [`Verdict::set_owners`].
     pub owners: Vec<Owner>,
+    /// Holds that set the knobs that drifted; see [`Verdict::set_holds`].
+    pub holds: Vec<HeldBy>,
     /// Further notes.
     pub notes: Vec<Note>,
 }
@@ -31,6 +46,18 @@ impl Verdict {
     pub fn set_owners(&mut self, running: Vec<Owner>) {
         self.owners = running;
         self.owners.retain(|owner| self.drifted.iter().any(|change| owner.writes.contains(&change.knob)));
+    }
+
+    /// Sets the holds to those in `held` that set what drifted.
+    pub fn set_holds(&mut self, held: Vec<HeldBy>) {
+        self.holds = held;
+        self.holds.retain(|one| {
+            let is_same = |change: &Change| change.knob == one.knob && change.instance == one.instance;
+            // The whole machine has no CPUs.
+            let is_whole = |change: &Change| change.cpus.is_empty() || one.cpus.is_empty();
+            let is_here = |change: &Change| is_whole(change) || change.cpus.intersects(&one.cpus);
+            self.drifted.iter().any(|change| is_same(change) && is_here(change))
+        });
     }
 }
 
@@ -51,5 +78,5 @@ pub fn verify(snapshot: &Snapshot, intent: &Intent) -> Result<Verdict, PlanError
                 && !(change.provisional && change.old.as_deref().map(str::trim) == Some(&change.new))
         })
         .collect();
-    Ok(Verdict { drifted, owners: Vec::new(), notes: plan.notes })
+    Ok(Verdict { drifted, owners: Vec::new(), holds: Vec::new(), notes: plan.notes })
 }

@@ -104,7 +104,7 @@ pub(crate) fn change_locked(
                 return Err(with_unmet(error.into(), host, state, &effective, &store, Vec::new()));
             }
         };
-        store.left.extend(brought.not_taken(&effective));
+        store.left.extend(brought.not_taken(&effective).into_iter().map(|left| left.tried_again(moment.now)));
         store.failure = not_in_force(&refused);
         store.refused = refused;
         if let Err(error) = store.save(state) {

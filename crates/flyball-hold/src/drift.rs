@@ -159,6 +159,12 @@ pub struct Left {
 }
 
 impl Left {
+    /// Sets when a refused write is tried again, if nothing else sets it.
+    pub(crate) fn tried_again(self, now: Duration) -> Left {
+        let is_refused = matches!(self.because, LeftBecause::Refused(_));
+        Left { until: is_refused.then_some(now + MINUTE), ..self }
+    }
+
     /// Whether a setting is for this place, among others.
     pub fn concerns(&self, setting: &Setting) -> bool {
         let same = |instance: &String| instance.eq_ignore_ascii_case(&self.instance);

@@ -908,6 +908,16 @@ class GroupEffect(TypedDict):
 Heat = str
 
 
+class HeldBy(TypedDict):
+    """A hold that keeps a setting that drifted at another value."""
+
+    cpus: CpuList
+    hold: str
+    instance: NotRequired[str]
+    knob: Id
+    value: str
+
+
 class HeldKnob(TypedDict):
     """A knob that is held on some CPUs."""
 
@@ -3420,6 +3430,7 @@ class VerifyOutput(TypedDict):
     emulated: NotRequired[str]
     notes: List[Note]
     owners: List[Owner]
+    holds: List[HeldBy]
     schema: Literal["verify/1"]
     simulated: NotRequired[bool]
 

@@ -15,8 +15,9 @@ mod show;
 use std::path::{Path, PathBuf};
 
 use flyball_control::{
-    fold,
-    plan::Plan,
+    Scope, fold,
+    plan::{Change, Plan},
+    verify::HeldBy,
     write::{
         restore::Restoration,
         state::StateDir,
@@ -27,7 +28,7 @@ use flyball_hold::{
     ACTIVE, Active, BringError, Brought, ChangeError, Changed, Effective, End, Facts, HeldKnob, Hold,
     HoldName, Moment, Owner, Preview, ProcessId, Status, Store, StoreError,
 };
-use flyball_host::{Host, Live, watch::since_boot};
+use flyball_host::{CpuList, Host, Live, watch::since_boot};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -136,6 +137,19 @@ fn facts(host: &dyn Host, store: &Store) -> Facts {
 
 fn status_of(host: &dyn Host, store: &Store) -> Status {
     flyball_hold::status(host, store, &facts(host, store), moment(host).now)
+}
+
+/// What holds set on the machine and have in force.
+pub(crate) fn held(context: &Context, host: &dyn Host) -> Vec<HeldBy> {
+    // What is wrong with the list of holds is said by the commands that change it.
+    let store = context.state().ok().and_then(|state| Store::load(&state, host).ok());
+    let knobs = store.map(|store| status_of(host, &store).knobs).unwrap_or_default();
+    let in_force = knobs.into_iter().filter(|knob| knob.holds);
+    let held = in_force.map(|HeldKnob { knob, instance, cpus, wanted, hold, .. }| {
+        let cpus = if knob.knob().scope == Scope::Machine { CpuList::default() } else { cpus };
+        HeldBy { hold: hold.to_string(), knob, instance, value: wanted, cpus }
+    });
+    held.collect()
 }
 
 /// Says so where nothing watches what was just set.
@@ -338,14 +352,25 @@ fn restored_text(brought: &Brought) -> String {
 
 fn applied_text(brought: &Brought) -> String {
     let made = brought.applied.as_ref().filter(|applied| !applied.made.is_empty());
-    made.map(change::render_applied).unwrap_or_default()
+    let made = made.map(change::render_applied).unwrap_or_default();
+    let refused = brought.applied.iter().flat_map(|applied| &applied.refused);
+    let lines = refused.map(|one| {
+        let Change { knob, value, cpus, .. } = &one.change;
+        (cpus, format!("{knob}={value} is not in force: {}", one.why))
+    });
+    let lines = change::by_value(lines).into_iter().map(|(words, cpus)| {
+        let on = if cpus.is_empty() { String::new() } else { format!(" ({})", change::of_cpus(&cpus)) };
+        format!("{words}{on}\n")
+    });
+    made + &lines.collect::<String>()
 }
 
 fn exit_of(brought: &Brought) -> Exit {
     if !brought.restored.is_exact() {
         return Exit::HalfDone;
     }
-    let clamped = brought.applied.as_ref().is_some_and(|applied| applied.clamped().next().is_some());
+    let is_clamped = |applied: &Applied| applied.clamped().next().is_some() || !applied.refused.is_empty();
+    let clamped = brought.applied.as_ref().is_some_and(is_clamped);
     if clamped { Exit::Clamped } else { Exit::Done }
 }
 

@@ -6,12 +6,13 @@ use std::fmt::Write as _;
 use flyball_control::{
     Snapshot,
     owners::{owners, sees_processes},
-    verify::{Verdict, verify},
+    verify::{HeldBy, Verdict, verify},
 };
 use flyball_host::Host;
 
 use crate::{
     change,
+    commands::hold,
     context::Context,
     exit::{Exit, Failure},
 };
@@ -41,6 +42,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if !verdict.holds() {
         // Only after a drift: looking for owners reads every process.
         verdict.set_owners(owners(&*host));
+        verdict.set_holds(hold::held(context, &*host));
     }
     context.output.about(&*host).object(|| &verdict, || render(&verdict, &*host))?;
     Ok(if verdict.holds() { Exit::Done } else { Exit::Drifted })
@@ -67,11 +69,17 @@ fn render(verdict: &Verdict, host: &dyn Host) -> String {
         let on = if cpus.is_empty() { String::new() } else { format!(" (CPUs {})", cpus.short()) };
         let _ = writeln!(out, "drifted: {words}{on}");
     }
+    for held in &verdict.holds {
+        let HeldBy { hold, knob, instance, value, cpus } = held;
+        let colon = if instance.is_empty() { "" } else { ":" };
+        let on = if cpus.is_empty() { String::new() } else { format!(" of {}", change::of_cpus(cpus)) };
+        eprintln!("the hold {hold} sets {knob}{colon}{instance}{on} to {value}");
+    }
     for owner in &verdict.owners {
         let process = owner.pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
         eprintln!("{}{process} runs here and writes that: {}", owner.name, owner.remedy);
     }
-    if verdict.owners.is_empty() {
+    if verdict.owners.is_empty() && verdict.holds.is_empty() {
         let nobody = if sees_processes(host) {
             "no program known to write these settings is running"
         } else {

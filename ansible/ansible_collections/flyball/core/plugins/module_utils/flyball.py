@@ -69,6 +69,36 @@ def diff(changes):
     return dict(before=lines("was"), after=lines("value"), before_header="now", after_header="planned")
 
 
+def cpu_list(lists):
+    """Several lists of CPUs as one: 0-1 and 2,4 are 0-2,4."""
+    cpus = set()
+    for part in ",".join(lists).split(","):
+        first, dash, last = part.partition("-")
+        if part:
+            cpus.update(range(int(first), int(last if dash else first) + 1))
+    ranges = []
+    for cpu in sorted(cpus):
+        if ranges and ranges[-1][1] == cpu - 1:
+            ranges[-1][1] = cpu
+        else:
+            ranges.append([cpu, cpu])
+    return ",".join(str(first) if first == last else "%d-%d" % (first, last) for first, last in ranges)
+
+
+def drifted(rows):
+    """What differs, in words: the CPUs that differ in the same way are one clause."""
+    groups = {}
+    for row in rows:
+        knob = row["knob"] + (":" + row["instance"] if row.get("instance") else "")
+        groups.setdefault((knob, row["was"], row["value"]), []).append(row)
+    clauses = []
+    for (knob, was, value), same in groups.items():
+        cpus = cpu_list([row.get("cpus") or "" for row in same])
+        place = same[0]["place"] if len(same) == 1 or not cpus else "CPUs %s" % cpus
+        clauses.append("%s on %s is %s, not %s" % (knob, place, was, value))
+    return clauses
+
+
 def other_release(data, stderr):
     """Why the program is not of the collection's release, if it is not."""
     # What clap says of a command or an option that the program does not have yet.

@@ -54,6 +54,11 @@ owners:
   returned: when compared
   type: list
   elements: dict
+holds:
+  description: Holds that keep these knobs at another value.
+  returned: when compared
+  type: list
+  elements: dict
 exit_code:
   description: The program's exit code.
   returned: always
@@ -61,7 +66,7 @@ exit_code:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.flyball.core.plugins.module_utils.flyball import COMMON, SETTINGS, Program
+from ansible_collections.flyball.core.plugins.module_utils.flyball import COMMON, SETTINGS, Program, drifted
 
 
 def main():
@@ -73,12 +78,13 @@ def main():
     program = Program(module)
     code, data, err = program.run(["verify"] + program.settings(), results=(0, 5))
     result = dict(changed=False, exit_code=code, holds=code == 0)
-    result.update({key: data[key] for key in ("drifted", "owners", "notes")})
+    result.update({key: data[key] for key in ("drifted", "owners", "holds", "notes") if key in data})
     if code == 5 and not module.params["report_only"]:
-        places = ["%s on %s is %s, not %s" % (row["knob"], row["place"], row["was"], row["value"]) for row in data["drifted"]]
+        places = drifted(data["drifted"])
+        holds = ["the hold %s sets %s to %s" % (row["hold"], row["knob"], row["value"]) for row in data.get("holds", [])]
         owners = ["%s runs and writes %s" % (owner["name"], ", ".join(owner["writes"])) for owner in data["owners"]]
         more = ["and %d more" % (len(places) - 5)] if len(places) > 5 else []
-        module.fail_json(msg="; ".join(places[:5] + more + owners), error="drifted", **result)
+        module.fail_json(msg="; ".join(places[:5] + more + holds + owners), error="drifted", **result)
     module.exit_json(**result)
 
 

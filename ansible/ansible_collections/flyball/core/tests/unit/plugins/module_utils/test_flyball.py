@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.flyball.core.plugins.filter.types import types
-from ansible_collections.flyball.core.plugins.module_utils.flyball import arguments, diff, message, other_release, setting
+from ansible_collections.flyball.core.plugins.module_utils.flyball import (
+    arguments,
+    cpu_list,
+    diff,
+    drifted,
+    message,
+    other_release,
+    setting,
+)
 
 
 @pytest.mark.parametrize(
@@ -75,3 +83,18 @@ def test_types_have_their_hosts():
 
     found = types({"b": facts("x"), "a": facts("x"), "c": facts("y"), "gone": None})
     assert [(kind["model"], kind["hosts"]) for kind in found] == [("x", ["a", "b"]), ("y", ["c"])]
+
+
+def test_lists_of_cpus_are_joined():
+    assert cpu_list([]) == ""
+    assert cpu_list(["0-1", "4", "2", "6-7", ""]) == "0-2,4,6-7"
+
+
+def test_cpus_that_differ_alike_are_one_clause():
+    row = dict(knob="max-freq", instance="", was="2 GHz", value="3.7 GHz")
+    rows = [dict(row, place="policy %d" % cpu, cpus=str(cpu)) for cpu in range(16)]
+    rows.append(dict(row, knob="turbo", was="on", value="off", place="the machine", cpus=""))
+    assert drifted(rows) == [
+        "max-freq on CPUs 0-15 is 2 GHz, not 3.7 GHz",
+        "turbo on the machine is on, not off",
+    ]
