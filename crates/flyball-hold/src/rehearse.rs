@@ -283,7 +283,7 @@ impl<'h> Rehearsal<'h> {
             }
             Act::Write { path, value, by } => {
                 self.host.write(path, value.as_bytes()).map_err(fail)?;
-                let by = by.clone().map(|name| Writer { pid: 1, name: Some(name), unit: None });
+                let by = by.clone().map(|name| Writer { pid: 0, name: Some(name), unit: None });
                 by.map(|by| Event::Written { path: flyball_host::watch::real_path(self.host, path), by })
             }
             Act::Resume(asleep) => {

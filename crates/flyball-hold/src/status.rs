@@ -7,9 +7,10 @@ use std::{
 };
 
 use flyball_control::{
-    Id, Location, Snapshot,
+    Content, Id, Location, Snapshot,
     plan::{PlanError, targets},
     verify::verify,
+    write::journal::Contents,
 };
 use flyball_host::{CpuList, Host};
 use serde::Serialize;
@@ -39,6 +40,9 @@ pub struct HeldKnob {
     /// What is there; `None` if it cannot be read.
     pub found: Option<String>,
     pub holds: bool,
+    /// Whether all of its CPUs are offline: it is set when one comes online.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub offline: bool,
     /// The hold that decides.
     pub hold: HoldName,
     /// Weaker holds that want something here, the weakest first.
@@ -49,6 +53,12 @@ pub struct HeldKnob {
     pub left: Option<LeftBecause>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
+    /// The command of flyball that set what is there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub set_by: Option<String>,
+    /// Of the first of its CPUs.
+    #[serde(skip)]
+    pub location: Location,
 }
 
 /// A hold, and whether it counts.
@@ -82,6 +92,18 @@ pub struct Status {
 }
 
 impl Status {
+    /// Names the commands of flyball that set what is there instead of what a hold wants, by the
+    /// journal.
+    pub fn name_commands(&mut self, host: &dyn Host, journal: &Contents) {
+        for knob in self.knobs.iter_mut().filter(|knob| !knob.holds && knob.left.is_none()) {
+            let Some((entry, wrote)) = journal.last_write(&knob.location) else { continue };
+            let found = Content::of(&knob.location.read(host));
+            let spelling = knob.knob.knob().control().map(|control| control.writing.spelling);
+            let is_same = spelling.is_some_and(|spelling| spelling.agrees(wrote.trimmed(), found.trimmed()));
+            knob.set_by = (is_same && entry.holds.is_empty()).then(|| entry.command.clone());
+        }
+    }
+
     /// Whether everything that holds want is there.
     pub fn is_held(&self) -> bool {
         self.failure.is_none() && self.config_error.is_none() && self.knobs.iter().all(|knob| knob.holds)
@@ -158,6 +180,9 @@ fn knobs(host: &dyn Host, store: &Store, effective: &Effective) -> Result<Vec<He
         // the line already.
         over.retain(|asked| asked.hold != *hold);
         let holds = !drifted.contains(&target.location);
+        let is_offline = target.now.is_none()
+            && !target.cpus.is_empty()
+            && target.cpus.is_subset(&snapshot.topology().offline);
         let one = HeldKnob {
             knob: target.knob,
             // Each CPU has its idle states: the name is the same on all.
@@ -166,12 +191,18 @@ fn knobs(host: &dyn Host, store: &Store, effective: &Effective) -> Result<Vec<He
             wanted: target.value,
             found: target.now,
             holds,
+            offline: is_offline,
             hold: hold.clone(),
             over,
             left: left.map(|left| left.because.clone()),
             cause: left.and_then(|left| left.cause.clone()),
+            set_by: None,
+            location: target.location,
         };
-        let same = |known: &&mut HeldKnob| HeldKnob { cpus: known.cpus.clone(), ..one.clone() } == **known;
+        let same = |known: &&mut HeldKnob| {
+            let (cpus, location) = (known.cpus.clone(), known.location.clone());
+            HeldKnob { cpus, location, ..one.clone() } == **known
+        };
         match knobs.iter_mut().find(same) {
             Some(known) => known.cpus = known.cpus.union(&one.cpus),
             None => knobs.push(one),

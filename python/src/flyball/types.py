@@ -929,7 +929,9 @@ class HeldKnob(TypedDict):
     instance: NotRequired[str]
     knob: Id
     left: NotRequired[LeftBecause]
+    offline: NotRequired[bool]
     over: NotRequired[List[Asked]]
+    set_by: NotRequired[str]
     wanted: str
 
 
@@ -3428,9 +3430,9 @@ class VerifyOutput(TypedDict):
 
     drifted: List[Change]
     emulated: NotRequired[str]
+    holds: List[HeldBy]
     notes: List[Note]
     owners: List[Owner]
-    holds: List[HeldBy]
     schema: Literal["verify/1"]
     simulated: NotRequired[bool]
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// A process that wrote something, with everything known about it.
 #[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct Writer {
-    /// 0 for a process of another PID namespace.
+    /// 0 for a process of another PID namespace, and in a rehearsal.
     pub pid: u32,
     /// Name of the process, unless it has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -30,7 +30,9 @@ impl Writer {
 impl fmt::Display for Writer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.name, self.pid) {
-            (_, 0) => return f.write_str("a process of another PID namespace"),
+            // A rehearsal has programs, but no processes.
+            (Some(name), 0) => return f.write_str(name),
+            (None, 0) => return f.write_str("a process of another PID namespace"),
             (Some(name), pid) => write!(f, "{name} (pid {pid}")?,
             (None, pid) => return write!(f, "process {pid}, which has ended"),
         }

@@ -90,7 +90,7 @@ enum Command {
 #[derive(Debug, clap::Args)]
 struct ReleaseArgs {
     /// The hold.
-    #[arg(required_unless_present = "all", value_name = "NAME")]
+    #[arg(value_name = "NAME")]
     name: Vec<HoldName>,
 
     /// Release all holds. Those of hold.toml return when the service starts again.
@@ -207,6 +207,11 @@ struct ReleasePlan {
 }
 
 fn release(context: &Context, args: &ReleaseArgs) -> Result<Exit, Failure> {
+    if args.name.is_empty() && !args.all {
+        return Err(Failure::usage(
+            "name the hold to release ('flyball hold list'), or release all with --all",
+        ));
+    }
     let host = context.open()?;
     if args.dry_run {
         return release_preview(context, &*host, args);

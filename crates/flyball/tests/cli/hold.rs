@@ -720,6 +720,8 @@ fn events_are_rehearsed_against_a_configuration() {
     assert!(out.contains("max-freq of CPUs"), "{out}");
     // Its clock is not this machine's.
     assert!(!out.contains(" ago"), "{out}");
+    // Nor are there processes.
+    assert!(!out.contains("(pid ") && !out.contains("service:"), "{out}");
     tree.put("events", "10s power wind\n");
     let ran = rehearse(&[]);
     assert_eq!(ran.code, 2);
@@ -727,6 +729,44 @@ fn events_are_rehearsed_against_a_configuration() {
     tree.put("events", "");
     tree.put("hold.toml", "[[when]]\nprofile = \"./none.toml\"\n");
     assert_eq!(rehearse(&[]).code, 5, "a profile that is not there");
+}
+
+/// Runs a command on a simulated machine that is kept below `tree`.
+fn on_kept(tree: &flyball_testing::Tree, machine: &str, code: i32, words: &[&str]) -> Ran {
+    let mut command = flyball!();
+    command.args(["-M", machine, "--sim-state"]).arg(tree.path().join("machine"));
+    let ran = Ran::of(command.arg("--state-dir").arg(tree.path().join("state")).args(words));
+    assert_eq!(ran.code, code, "{words:?}: {}", ran.text());
+    ran
+}
+
+#[test]
+fn cpus_that_are_offline_are_named_and_not_called_held() {
+    let tree = flyball_testing::Tree::new();
+    let run = |code: i32, words: &[&str]| on_kept(&tree, "sim:ryzen-5750g,boot=nosmt", code, words);
+    let added = run(0, &["hold", "add", "fast", "governor=performance"]);
+    assert!(!added.err.contains("left out"), "{}", added.err);
+    let status = run(0, &["hold", "status"]).out;
+    let expected = "governor of CPUs 0-7: performance, held by fast\n\
+                    governor of CPUs 8-15: offline; fast sets performance when they are online\n";
+    assert!(status.contains(expected), "{status}");
+}
+
+#[test]
+fn verify_and_status_name_the_hold_and_the_command_that_decide() {
+    let tree = flyball_testing::Tree::new();
+    let run = |code: i32, words: &[&str]| on_kept(&tree, "sim:ryzen-5750g", code, words);
+    run(0, &["hold", "add", "night", "max-freq=2GHz", "--priority", "200"]);
+    run(0, &["hold", "add", "trial", "max-freq=3GHz"]);
+    let verified = run(5, &["verify", "max-freq=3GHz"]);
+    assert!(verified.err.contains("the hold night sets max-freq of CPUs 0-15 to 2 GHz"), "{}", verified.err);
+    let answer = run(5, &["verify", "max-freq=3GHz", "--json"]).json();
+    assert_eq!(answer["holds"][0]["hold"], "night", "{answer}");
+    run(0, &["set", "max-freq=1GHz"]);
+    let status = run(5, &["hold", "status"]).out;
+    assert!(status.contains("but night sets 2 GHz (set by 'flyball "), "{status}");
+    let refused = run(2, &["hold", "release"]);
+    assert!(refused.err.contains("--all"), "{}", refused.err);
 }
 
 #[test]

@@ -120,5 +120,5 @@ fn render(steps: &[Step], status: &Status) -> String {
             let _ = writeln!(out, "          {did}");
         }
     }
-    format!("{out}\nAt the end:\n{}", show::render(status, true))
+    format!("{out}\nAt the end:\n{}", show::render(status, (true, true)))
 }

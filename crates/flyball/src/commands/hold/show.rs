@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use flyball_control::{Scope, Setting};
+use flyball_control::{Scope, Setting, write::journal::Journal};
 use flyball_hold::{HeldKnob, Hold, HoldStatus, Status, Store};
 use flyball_text::span::words;
 
@@ -89,12 +89,18 @@ fn end(hold: &Hold, now: std::time::Duration) -> String {
 pub(super) fn status(context: &Context, args: &StatusArgs) -> Result<Exit, Failure> {
     let host = context.open()?;
     let store = Store::load(&context.state()?, &*host)?;
-    let status = status_of(&*host, &store);
-    reporter(context, &*host).object(|| &status, || render(&status, args.why) + &changes(&status))?;
+    let mut status = status_of(&*host, &store);
+    // A journal that cannot be read is for the commands that change something.
+    if let Ok(Some(journal)) = Journal::load(&context.state()?) {
+        status.name_commands(&*host, &journal);
+    }
+    reporter(context, &*host)
+        .object(|| &status, || render(&status, (args.why, false)) + &changes(&status))?;
     Ok(if status.is_held() { Exit::Done } else { Exit::Drifted })
 }
 
-pub(super) fn render(status: &Status, why: bool) -> String {
+/// The status; of a rehearsal, whose service is no process of its own.
+pub(super) fn render(status: &Status, (why, is_rehearsal): (bool, bool)) -> String {
     let mut out = String::new();
     if let Some(error) = &status.config_error {
         let _ = writeln!(out, "configuration: {error}");
@@ -114,6 +120,7 @@ pub(super) fn render(status: &Status, why: bool) -> String {
         }
     };
     let _ = match &status.service {
+        Some(_) if is_rehearsal => Ok(()),
         Some(service) => writeln!(out, "service: runs (pid {})", service.process.pid),
         None => writeln!(out, "service: does not run"),
     };
@@ -169,17 +176,25 @@ fn place(knob: &HeldKnob) -> String {
 }
 
 fn line(knob: &HeldKnob, status: &Status, why: bool) -> String {
-    let HeldKnob { wanted, found, holds, hold, over, left, cause, .. } = knob;
+    let HeldKnob { wanted, found, holds, offline, hold, over, left, cause, set_by, .. } = knob;
     let found = found.as_deref().unwrap_or("absent");
     let because = match (left, cause) {
         (Some(left), Some(cause)) => format!("{left}; {cause}"),
         (Some(left), None) => left.to_string(),
         (None, _) if status.failure.is_some() => "see above".to_owned(),
-        (None, _) if status.service.is_none() => "no service watches it".to_owned(),
+        (None, _) if status.service.is_none() => match set_by {
+            Some(command) => format!("set by '{command}'; no service watches it"),
+            None => "no service watches it".to_owned(),
+        },
         (None, _) => "not corrected yet".to_owned(),
     };
     // What is there comes first: the hold has not set it.
-    let state = if *holds {
+    let state = if *offline {
+        format!(
+            "offline; {hold} sets {wanted} when {} online",
+            if knob.cpus.len() == 1 { "it is" } else { "they are" }
+        )
+    } else if *holds {
         format!("{wanted}, held by {hold}")
     } else {
         format!("{found}, but {hold} sets {wanted} ({because})")
