@@ -75,6 +75,7 @@ pub struct CpuInfo {
     /// `microcode`, which the kernel prints in hexadecimal.
     pub microcode: Option<u32>,
     pub flags: BTreeSet<String>,
+    pub is_arm: bool,
     /// Every CPU that has a block: the online ones.
     pub cpus: BTreeMap<u32, CpuIds>,
 }
@@ -141,7 +142,7 @@ impl CpuInfo {
                 "microcode" if info.microcode.is_none() => {
                     info.microcode = hexadecimal(value);
                 }
-                "CPU implementer" => implementer = hexadecimal(value),
+                "CPU implementer" => (info.is_arm, implementer) = (true, hexadecimal(value)),
                 "CPU part" => {
                     arm_cores
                         .extend(implementer.zip(hexadecimal(value)).filter(|core| !arm_cores.contains(core)));
@@ -157,6 +158,14 @@ impl CpuInfo {
             info.model_name = Some(names.join(" and "));
         }
         info
+    }
+
+    /// Returns whether firmware can describe this processor's P-states to the kernel: on x86 and
+    /// Arm (ACPI's _PSS and _CPC), and where nothing is known of the processor.
+    pub fn can_have_acpi_pstates(&self) -> bool {
+        let is_known = !self.vendor_id.is_empty() || self.model_name.is_some();
+        // Only x86 has a line with flags. Of Intel's and AMD's a recording may lack it.
+        !is_known || self.is_arm || !self.flags.is_empty() || self.vendor() != Vendor::Other
     }
 
     pub fn vendor(&self) -> Vendor {
@@ -195,6 +204,18 @@ fn arm_name(implementer: u32, part: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn firmware_describes_pstates_on_x86_and_arm_only() {
+        let can = |text: &str| CpuInfo::parse(text.as_bytes()).can_have_acpi_pstates();
+        for text in ["", "vendor_id : GenuineIntel\n", "vendor_id : CentaurHauls\nflags : fpu tsc\n"] {
+            assert!(can(text), "{text}");
+        }
+        assert!(can("processor : 0\nCPU implementer : 0x41\nCPU part : 0xd0c\n"));
+        for text in ["vendor_id : IBM/S390\n", "processor : 0\ncpu : POWER9, altivec supported\n"] {
+            assert!(!can(text), "{text}");
+        }
+    }
 
     #[test]
     fn processors_of_other_architectures_have_names() {

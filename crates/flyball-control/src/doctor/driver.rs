@@ -4,12 +4,12 @@
 //! intel_pstate.c.
 
 use super::{
-    Answer, Check, Facts, Vendor,
+    Answer, Check, Facts, Fix, Vendor,
     facts::{NO_CPU_ONLINE, cpu_words},
     fault, models, note, ok, unknown, warning,
 };
 use crate::Id;
-use flyball_host::{CpuList, msr::MSR_PM_ENABLE};
+use flyball_host::{CpuInfo, CpuList, msr::MSR_PM_ENABLE};
 
 pub(super) const CHECKS: &[Check] = &[
     Check::new(
@@ -72,7 +72,16 @@ fn present(facts: &Facts) -> Option<Answer> {
             );
         }
     }
-    let answer = fault("no cpufreq driver is running").seen(flyball_host::topology::POLICIES, "no policies");
+    const NO_DRIVER: &str = "no cpufreq driver is running";
+    let seen = |answer: Answer| answer.seen(flyball_host::topology::POLICIES, "no policies");
+    if !CpuInfo::read(facts.host()).unwrap_or_default().can_have_acpi_pstates() {
+        return Some(seen(note(NO_DRIVER)).fix(Fix::Person(
+            "load the module of this processor's cpufreq driver, if there is one; on s390 and in partitions of \
+             POWER there is none, and the firmware decides the frequency"
+                .to_owned(),
+        )));
+    }
+    let answer = seen(fault(NO_DRIVER));
     Some(match blocked_by_parameter(facts) {
         Some((parameter, action)) => answer.seen("/proc/cmdline", parameter).parameter(action),
         // acpi-cpufreq and amd-pstate need firmware that describes P-states (_PSS, _CPC);

@@ -99,7 +99,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         || screen::render(&facts, &rows, &snapshot, (args.all, Paint::stdout())),
     )?;
     if !output.is_json() && snapshot.topology().policies.is_empty() {
-        eprintln!("{}", facts.no_cpufreq());
+        eprintln!("{}", facts.no_cpufreq(host.as_ref()));
     }
     Ok(verdict(&rows, false))
 }

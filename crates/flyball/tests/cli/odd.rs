@@ -93,6 +93,12 @@ fn a_machine_without_cpufreq_says_so_and_what_to_do() {
     let machine = Machine::bare();
     let words = machine.expect(0, &["show"]).err;
     assert!(words.contains("no cpufreq driver") && words.contains("/proc/cmdline"), "{words}");
+    // Firmware of s390 has no P-states to offer.
+    machine.tree.put("proc/cpuinfo", "vendor_id       : IBM/S390\n# processors    : 4\n");
+    let words = machine.expect(0, &["show"]).err;
+    assert!(words.contains("s390") && !words.contains("CPPC"), "{words}");
+    let words = machine.run(&["doctor"]).out;
+    assert!(words.contains("No cpufreq driver") && !words.contains("CPPC"), "{words}");
     let got = machine.expect(4, &["get", "governor"]);
     assert_eq!(got.out, "");
     assert!(got.err.contains("governor is absent"), "{}", got.err);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use flyball_control::{CoreType, KindEvidence, LastCache, Snapshot, Vendor};
-use flyball_host::{CpuList, Host, Kind};
+use flyball_host::{CpuInfo, CpuList, Host, Kind};
 use serde::Serialize;
 
 #[derive(Debug, schemars::JsonSchema, Serialize)]
@@ -105,10 +105,13 @@ impl Facts {
     }
 
     /// Why there is no cpufreq driver, and what to do.
-    pub(super) fn no_cpufreq(&self) -> String {
+    pub(super) fn no_cpufreq(&self, host: &dyn Host) -> String {
         let cause = if self.virtual_machine {
             "This is a virtual machine without frequency control. Run flyball on the host, look at a recorded machine (-M ARCHIVE), \
              or use a simulated one, such as -M sim:ryzen-5750g ('flyball sim list' lists them)."
+        } else if !CpuInfo::read(host).unwrap_or_default().can_have_acpi_pstates() {
+            "The kernel has no driver for this processor, or has not loaded it. On s390 and in partitions of \
+             POWER there is none: the firmware decides the frequency."
         } else {
             "The kernel found no driver for this processor: look for a firmware setting that gives P-state control to \
              the operating system (CPPC, `OS DBPM`), and for intel_pstate=disable or amd_pstate=disable in /proc/cmdline."
