@@ -133,10 +133,7 @@ fn blocked_by_parameter(facts: &Facts) -> Option<(String, String)> {
         Vendor::Other => return None,
     };
     if facts.parameter(name) == Some("disable") {
-        return Some((
-            format!("{name}=disable"),
-            format!("remove {name}=disable from the kernel's command line"),
-        ));
+        return Some((format!("{name}=disable"), format!("remove {name}=disable")));
     }
     for parameter in ["initcall_blacklist", "modprobe.blacklist", "module_blacklist"] {
         if let Some(list) = facts.parameter(parameter)
@@ -145,7 +142,7 @@ fn blocked_by_parameter(facts: &Facts) -> Option<(String, String)> {
         {
             return Some((
                 format!("{parameter}={list}"),
-                format!("remove the {name} entry from {parameter} on the kernel's command line"),
+                format!("remove the {name} entry from {parameter}"),
             ));
         }
     }
