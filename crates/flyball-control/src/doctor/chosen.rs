@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use flyball_host::Host;
 
-use super::{Evidence, Finding, Fix, Group, KnobValue, Report, Verdict};
+use super::{Evidence, Finding, Fix, Group, Report, Verdict};
 use crate::{
     Intent, Location, Snapshot,
     knob::spelling::Spelling,
@@ -27,14 +27,13 @@ impl Report {
             let Some(Entry { command, holds, .. }) = chosen_by(finding, host, journal) else { continue };
             finding.verdict = Verdict::Note;
             finding.what = format!("{} (set by '{command}')", finding.what);
-            if let Some(Fix::Settings(settings)) = &finding.fix {
-                let settings: Vec<String> = settings.iter().map(KnobValue::to_string).collect();
+            if let Some(Fix::Settings(_)) = &finding.fix {
                 let undo = if holds.is_empty() {
-                    format!("to undo it: flyball set {}", settings.join(" "))
+                    "to undo it: flyball restore"
                 } else {
-                    "to undo it, release the hold that 'flyball hold list' shows".to_owned()
+                    "to undo it, release the hold that 'flyball hold list' shows"
                 };
-                finding.fix = Some(Fix::Person(undo));
+                finding.fix = Some(Fix::Person(undo.to_owned()));
             }
         }
     }
