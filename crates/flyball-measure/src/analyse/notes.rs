@@ -398,13 +398,19 @@ pub(super) fn odd_rounds(
             high.1
         ));
     }
-    let rounds: Vec<String> = summary.outliers.iter().map(|block| (block + 1).to_string()).collect();
-    (!rounds.is_empty()).then(|| {
+    let mut blocks = summary.outliers.clone();
+    blocks.sort_unstable();
+    let rounds = if blocks.len() > MAX_NAMED {
+        format!("{} of {} rounds", blocks.len(), arm.rounds)
+    } else {
+        let numbers: Vec<String> = blocks.iter().map(|block| (block + 1).to_string()).collect();
+        format!("round {}", numbers.join(", "))
+    };
+    (!blocks.is_empty()).then(|| {
         format!(
-            "{}: {} far from the others in round {}. {}; throughput and bills follow {follows}.",
+            "{}: {} far from the others in {rounds}. {}; throughput and bills follow {follows}.",
             arm.name,
             summary.metric.name,
-            rounds.join(", "),
             if schedule.is_until() {
                 "With --until, intervals and verdicts count how far"
             } else {
@@ -413,6 +419,9 @@ pub(super) fn odd_rounds(
         )
     })
 }
+
+/// How many rounds a note names.
+const MAX_NAMED: usize = 10;
 
 /// The medians of the thirds of values.
 fn thirds(values: &[f64]) -> Option<[f64; 3]> {
