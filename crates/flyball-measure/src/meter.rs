@@ -311,6 +311,11 @@ fn context_switches(host: &dyn Host) -> Option<u64> {
 }
 
 /// A file that holds one number.
+/// Returns whether the machine is a virtual one, which shows no such registers.
+fn is_virtual(host: &dyn Host) -> bool {
+    host.read("/proc/cpuinfo").is_ok_and(|text| text.contains(" hypervisor"))
+}
+
 pub(crate) fn read_number(host: &dyn Host, path: &str) -> Option<u64> {
     host.read(path).ok()?.trim().parse().ok()
 }

@@ -117,7 +117,8 @@ impl Clocks {
             })
             .collect();
         let reason = (files.is_empty() && registers.is_empty()).then(|| {
-            "no cpufreq driver, and APERF and MPERF cannot be read (/dev/cpu/*/msr: modprobe msr, as root)".to_owned()
+            let how = if super::is_virtual(host) { "" } else { " (/dev/cpu/*/msr: modprobe msr, as root)" };
+            format!("no cpufreq driver, and APERF and MPERF cannot be read{how}")
         });
         (Clocks { files, registers }, reason)
     }

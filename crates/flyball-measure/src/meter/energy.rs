@@ -374,8 +374,12 @@ fn hwmon(host: &dyn Host) -> Found {
 /// second.
 fn shared(host: &dyn Host) -> Found {
     let readings = host.shared_readings().map_err(|error| {
-        let why = if error.errno == flyball_host::Errno::ACCES { "" } else { " (does flyball-hold run?)" };
-        format!("{error}{why}: usermod -aG {} USER", flyball_process::readings::GROUP)
+        // Membership of the group helps only if the service runs.
+        if error.errno == flyball_host::Errno::ACCES {
+            format!("{error}: usermod -aG {} USER", flyball_process::readings::GROUP)
+        } else {
+            format!("{error}; flyball-hold.service, which shares its readings there, does not run")
+        }
     })?;
     let mut meters = Vec::new();
     for (name, domain) in [

@@ -99,7 +99,7 @@ impl Wakes {
         let online = || host.read(&format!("{CPUS}/online")).ok()?.parse().ok();
         let cpus: CpuList = cpus.cloned().or_else(online).unwrap_or_default();
         let table = cpus.first().map(|cpu| cpuidle::table(host, cpu)).unwrap_or_default();
-        let is_virtual = host.read("/proc/cpuinfo").is_ok_and(|text| text.contains(" hypervisor"));
+        let is_virtual = super::is_virtual(host);
         let states =
             table.into_iter().map(|state| (state.name, if is_virtual { 0 } else { state.latency_us }));
         Wakes { cpus, states: states.collect(), is_dear: Cell::new(false) }
