@@ -97,6 +97,17 @@ pub(crate) fn with_tip(mut error: Error, words: &[String]) -> Error {
                 tip(&mut error, format!("to explain a command: flyball run --why -- {command}"));
             }
         }
+        ErrorKind::UnknownArgument
+            if words.get(1).is_some_and(|word| ["record", "trace"].contains(&word.as_str()))
+                && text(&error, ContextKind::InvalidArg).as_deref() == Some("-o") =>
+        {
+            let how = if words[1] == "record" {
+                "the archive needs no option: flyball record FILE.tar.zst"
+            } else {
+                "--html FILE writes the page"
+            };
+            tip(&mut error, how.to_owned());
+        }
         ErrorKind::UnknownArgument | ErrorKind::ArgumentConflict
             if words.iter().any(|word| word == "compare" || word == "tune") =>
         {
@@ -113,6 +124,12 @@ pub(crate) fn with_tip(mut error: Error, words: &[String]) -> Error {
             }
         }
         _ => {}
+    }
+    // clap tells how to pass an option as a value, which nobody meant.
+    if let Some(ContextValue::StyledStrs(tips)) = error.get(ContextKind::Suggested)
+        && tips.iter().any(|tip| tip.to_string().contains("as a value, use"))
+    {
+        error.remove(ContextKind::Suggested);
     }
     error
 }
