@@ -3,7 +3,7 @@
 
 use flyball_control::{
     Location, Snapshot,
-    plan::{Change, Plan, plan},
+    plan::{Change, Note, Plan, Remark, plan},
     quiet::{BootParameter, Level, QuietPlan, QuietSetting, QuietSettings, extras},
 };
 use flyball_host::{CpuList, Host};
@@ -112,7 +112,15 @@ pub(crate) fn status(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> 
     let quiet_plan = QuietPlan::decide(&*host, &quiet.options())?;
     let recipe = &quiet_plan.recipe;
     let snapshot = Snapshot::for_intent(&*host, &quiet_plan.intent)?;
-    let plan = plan(&snapshot, &quiet_plan.intent)?;
+    let mut plan = plan(&snapshot, &quiet_plan.intent)?;
+    // A latency limit without a slower idle state is no difference.
+    let is_needless = |change: &Change| {
+        let is_about =
+            |note: &Note| matches!(&note.remark, Remark::NoSlowerState { from } if *from == change.from);
+        plan.notes.iter().any(is_about)
+    };
+    plan.changes = plan.changes.iter().filter(|change| !is_needless(change)).cloned().collect();
+    plan.notes.retain(|note| !matches!(note.remark, Remark::NoSlowerState { .. }));
     // Counted apart from the verdict: many interrupts cannot be moved, and the machine would never
     // be quiet.
     let left = extras(&*host, &snapshot.topology().online, &recipe.cpus).len();
