@@ -12,10 +12,10 @@ use std::{
 };
 
 use flyball_control::Snapshot;
-use flyball_host::{Ended, Errno, Host, HostError, Launch, Process};
+use flyball_host::{CpuList, Ended, Errno, Host, HostError, Launch, Process};
 use flyball_wake::{Measured, Target, Tracing, WakeError, WakeReport, Watch, probe};
 
-use super::trace::why_refused;
+use super::{trace::why_refused, why::start_model};
 use crate::{
     context::Context,
     exit::{Exit, Failure},
@@ -103,6 +103,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "probe")]
     measured: Option<PathBuf>,
 
+    /// On a simulated machine: workload model to run meanwhile (see `flyball sim list`, or a file).
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["command", "pid", "cgroup", "probe", "check"])]
+    workload: Option<String>,
+
+    /// CPUs of that workload.
+    #[arg(long, value_name = "CPUS", requires = "workload", hide_short_help = true)]
+    pin: Option<CpuList>,
+
     #[command(flatten)]
     run_as: RunAs,
 
@@ -139,13 +147,16 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         return Ok(if report.rows.is_empty() { Exit::Failed } else { Exit::Done });
     }
     let measured = args.measured.as_deref().map(read_probe).transpose()?;
+    let model =
+        args.workload.as_ref().map(|name| start_model(&*host, name, args.pin.as_ref())).transpose()?;
     // Before the command: without the right to trace it does not start.
     let tracing = args.sources.then(|| Tracing::start(&*host, &cpus)).transpose();
     let tracing = tracing.map_err(|error| untraced(&*host, error))?;
     // An instance of a killed process stays until the next start.
     let stop = if args.sources || !args.command.is_empty() { Some(interrupts()?) } else { None };
     let mut process = if args.command.is_empty() { None } else { Some(start(context, args, &*host)?) };
-    let target = match (args.pid, &args.cgroup, process.as_ref().and_then(|process| process.pid())) {
+    let pid = args.pid.or_else(|| model.as_ref()?.pid());
+    let target = match (pid, &args.cgroup, process.as_ref().and_then(|process| process.pid())) {
         (Some(pid), ..) => Target::Process(pid),
         (_, Some(group), _) => Target::Group(group.clone()),
         (.., Some(pid)) => Target::Command(pid),

@@ -128,7 +128,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         _ => failure,
     })?;
     let _load = match &args.workload {
-        Some(name) => Some(start(&*host, name, args.pin.as_ref())?),
+        Some(name) => Some(start_model(&*host, name, args.pin.as_ref())?),
         None => None,
     };
     // All of each sample: a few seconds are too short for turns.
@@ -209,7 +209,7 @@ fn print(
 }
 
 /// Puts a model to work on a simulated machine.
-fn start(
+pub(super) fn start_model(
     host: &dyn Host,
     name: &str,
     pin: Option<&CpuList>,
