@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use flyball_control::{
     Snapshot,
-    plan::plan,
+    plan::{Note, Remark, plan},
     write::{restore::Restoration, transaction::Applied},
 };
 use flyball_hold::{
@@ -151,7 +151,9 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
     let unmet = hold.condition.as_ref().and_then(|condition| condition.unmet(&facts));
     for note in brought.applied.iter().flat_map(|applied| &applied.notes) {
-        eprintln!("note: {note}");
+        if let Some(note) = own(note, &hold) {
+            eprintln!("note: {note}");
+        }
     }
     change::note_neighbours(&*host, hold.settings.iter());
     note_without_service(&store, &*host);
@@ -170,6 +172,18 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         format!("held: {}{waits}{nothing}\n{changed}", hold.name)
     })?;
     Ok(exit_of(&brought))
+}
+
+/// A note without what it says of other holds, which their own commands have printed.
+fn own(note: &Note, hold: &Hold) -> Option<Note> {
+    let words = format!("hold {}: ", hold.name);
+    let is_own = |text: &str| text.contains(&words);
+    let mut note = note.clone();
+    if let Remark::OfOtherVendor { settings, .. } = &mut note.remark {
+        settings.retain(|(from, _)| is_own(from));
+        return (!settings.is_empty()).then_some(note);
+    }
+    (!note.is_choice() || is_own(&note.to_string())).then_some(note)
 }
 
 /// What `hold add` prints.
