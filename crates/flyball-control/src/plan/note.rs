@@ -55,8 +55,8 @@ pub enum Remark {
     DriverModeLoses { mode: String, cpus: CpuList },
     /// Governor performance forces the preference.
     #[display(
-        "governor=performance: the driver forces epp to performance while it is the governor, and pins the \
-         minimum to the maximum; 'flyball restore' restores the present epp"
+        "while the governor is performance, the driver forces epp to performance and pins the minimum to \
+         the maximum; the present epp comes back with the governor when flyball restores it"
     )]
     PerformanceForcesPreference,
     /// A maximum below the present minimum.

@@ -174,7 +174,12 @@ fn preview(
         || {
             let mut out: String =
                 planned.undo.iter().map(|entry| format!("would undo: {}\n", describe(entry))).collect();
-            out += &format!("{} of {} saved values differ\n", planned.differing.len(), goals.0.len());
+            let writes = if planned.differing.len() > 1 {
+                "; a restore writes fewer if some follow others"
+            } else {
+                ""
+            };
+            out += &format!("{} of {} saved values differ{writes}\n", planned.differing.len(), goals.0.len());
             out + &fold::lines(planned.differing.iter().map(Difference::line), false)
         },
     )?;
