@@ -526,7 +526,19 @@ impl<'h> Transaction<'h> {
         Ok(was)
     }
 
-    fn left_out(&self, change: &Change, error: &HostError) -> RefusedChange {
+    /// Records that the kernel refused a driver's mode and removed nothing. A driver that fails
+    /// after it removed its policies reads "disable" or "off". If this cannot be recorded, what the
+    /// policies held counts as lost, as before.
+    fn note_refused_mode(&mut self, change: &Change) {
+        let is_as_before =
+            || change.old.as_deref() == Some(Content::of(&change.location.read(self.host)).trimmed());
+        if change.step == Step::DriverMode && is_as_before() {
+            let _ = self.journal.refused(&change.location);
+        }
+    }
+
+    fn left_out(&mut self, change: &Change, error: &HostError) -> RefusedChange {
+        self.note_refused_mode(change);
         let reason = reason(self.host, &change.location, Some(Subject::Knob(change.knob)), error);
         // Without the path, so that the same refusal on many CPUs is one text.
         let errno = error.errno;
@@ -538,13 +550,7 @@ impl<'h> Transaction<'h> {
     }
 
     fn refused(&mut self, change: &Change, error: HostError) -> ApplyError {
-        // A driver that fails after it removed its policies reads "disable" or "off". If this
-        // cannot be recorded, what the policies held counts as lost, as before.
-        if change.step == Step::DriverMode
-            && change.old.as_deref() == Some(Content::of(&change.location.read(self.host)).trimmed())
-        {
-            let _ = self.journal.refused(&change.location);
-        }
+        self.note_refused_mode(change);
         let reason = reason(self.host, &change.location, Some(Subject::Knob(change.knob)), &error);
         let restoration = Box::new(self.restore());
         let not_held = Vec::new();
