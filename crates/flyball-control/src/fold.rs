@@ -91,8 +91,8 @@ fn add<K: Clone + Eq + std::hash::Hash, T>(
     }
 }
 
-/// Prints writes, each with what stands after it on its line, as lines that are indented by two. Equal
-/// writes share a line unless `each` is set.
+/// Prints writes, each with what stands after it on its line, as lines that are indented by two.
+/// Equal writes share a line unless `each` is set.
 pub fn lines<'l>(writes: impl IntoIterator<Item = (&'l Location, String)>, each: bool) -> String {
     let writes: Vec<Write> = writes.into_iter().map(|(location, tail)| Write::new(location, &tail)).collect();
     let mut out = String::new();

@@ -124,8 +124,8 @@ impl Location {
     }
 }
 
-/// Numbers of hwmon change when a driver is loaded again, and graphics cards have a file of the same
-/// name: a limit of a processor is written to its management port alone.
+/// Numbers of hwmon change when a driver is loaded again, and graphics cards have a file of the
+/// same name: a limit of a processor is written to its management port alone.
 fn check_sensor(host: &dyn Host, path: &str) -> Result<(), HostError> {
     let Some(folder) = path.strip_prefix(HWMON).and_then(|_| path.strip_suffix("/power1_cap")) else {
         return Ok(());

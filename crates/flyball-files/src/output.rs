@@ -147,7 +147,8 @@ pub(crate) enum Found {
     Stream(Stream),
 }
 
-/// A file that is written to and never replaced: a device, a FIFO, a socket, or a descriptor of a process.
+/// A file that is written to and never replaced: a device, a FIFO, a socket, or a descriptor of a
+/// process.
 #[derive(Debug)]
 pub(crate) struct Stream {
     location: Location,
@@ -321,8 +322,8 @@ fn is_trusted(owner: u32) -> bool {
 
 /// Refuses a link or FIFO that another user has put into a directory in which all users can make
 /// files, as the kernel does with `fs.protected_symlinks` (may_follow_link in fs/namei.c), which a
-/// machine may have switched off. Root follows no other user's link at all, except those of the user
-/// who called sudo.
+/// machine may have switched off. Root follows no other user's link at all, except those of the
+/// user who called sudo.
 fn check_owner(folder: &OwnedFd, name: &OsStr, link: &Stat, what: &str) -> io::Result<()> {
     if is_trusted(link.st_uid) {
         return Ok(());

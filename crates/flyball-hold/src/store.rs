@@ -29,8 +29,8 @@ pub(crate) const MAX_PER_USER: usize = 16;
 /// Holds of all users but root: half of the places are left to root and the configuration.
 pub(crate) const MAX_OF_USERS: usize = 32;
 
-/// Settings and further values of lists in one user's holds, and in those of all users but root: the
-/// service plans the settings of all holds together.
+/// Settings and further values of lists in one user's holds, and in those of all users but root:
+/// the service plans the settings of all holds together.
 pub const MAX_SETTINGS_PER_USER: usize = 256;
 const MAX_SETTINGS_OF_USERS: usize = 512;
 

@@ -1,6 +1,6 @@
-//! Another program flips one policy's governor between any two calls of the service. Everything else
-//! that the holds want stays as it is, no hold goes out of force, and what the other program leaves
-//! is corrected.
+//! Another program flips one policy's governor between any two calls of the service. Everything
+//! else that the holds want stays as it is, no hold goes out of force, and what the other program
+//! leaves is corrected.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 

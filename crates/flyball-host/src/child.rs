@@ -331,8 +331,8 @@ impl Running {
         self.pid as u32
     }
 
-    /// Returns whether the terminal stopped the process: a group of its own is in the background, and
-    /// nobody brings it to the front.
+    /// Returns whether the terminal stopped the process: a group of its own is in the background,
+    /// and nobody brings it to the front.
     fn waits_for_terminal(&self) -> bool {
         use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
         let Some(pid) = rustix::process::Pid::from_raw(self.pid) else { return false };

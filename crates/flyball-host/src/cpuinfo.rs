@@ -69,8 +69,8 @@ pub struct CpuInfo {
     /// `model`, extended model included.
     pub model: Option<u32>,
     pub stepping: Option<u32>,
-    /// `model name`, with the runs of blanks that some processors have in it. On Arm, where the file
-    /// has only numbers, the core's name that belongs to them.
+    /// `model name`, with the runs of blanks that some processors have in it. On Arm, where the
+    /// file has only numbers, the core's name that belongs to them.
     pub model_name: Option<String>,
     /// `microcode`, which the kernel prints in hexadecimal.
     pub microcode: Option<u32>,

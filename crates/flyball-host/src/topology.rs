@@ -69,8 +69,8 @@ pub struct Position {
     pub package: Option<u32>,
     /// `die_id`; 0 in a known package if the kernel does not number dies.
     pub die: Option<u32>,
-    /// `core_id`, a number that may repeat in another die; the core's first CPU if it repeats in one
-    /// die.
+    /// `core_id`, a number that may repeat in another die; the core's first CPU if it repeats in
+    /// one die.
     pub core: Option<u32>,
 }
 

@@ -53,8 +53,8 @@ pub struct CpuFacts {
     pub max_set_by: Option<String>,
 }
 
-/// How the frequencies in a limit's file convert to those of a core. amd-pstate of Linux 6.12 has one
-/// scale of frequencies for all cores, and a scale of levels for each.
+/// How the frequencies in a limit's file convert to those of a core. amd-pstate of Linux 6.12 has
+/// one scale of frequencies for all cores, and a scale of levels for each.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct FileScale {
     /// The core's MHz, of one in the file.
@@ -64,8 +64,8 @@ pub struct FileScale {
 }
 
 impl CpuFacts {
-    /// Returns the highest frequency, MHz, that the core can have under a limit in its file, as far as
-    /// cores differ in that.
+    /// Returns the highest frequency, MHz, that the core can have under a limit in its file, as far
+    /// as cores differ in that.
     pub(crate) fn highest_under(&self, max: Option<f64>) -> f64 {
         let limited = self.scale.zip(max).map(|(scale, max)| scale.mhz(max));
         limited.map_or(self.highest, |mhz| mhz.min(self.highest))
@@ -282,14 +282,15 @@ impl<'a> Look<'a> {
     }
 
     /// The highest frequency by the processor's own levels, which turbo that is off does not
-    /// change: levels are linear, and the base frequency is the guaranteed one. Both are rounded, and
-    /// the turbo limit of one core decides what lies in between.
+    /// change: levels are linear, and the base frequency is the guaranteed one. Both are rounded,
+    /// and the turbo limit of one core decides what lies in between.
     fn highest_of_levels(&self, cpu: u32, base: Option<f64>, turbo: &[(u32, f64)]) -> Option<f64> {
         let capabilities = self.fields(Id::HwpCapabilities, cpu);
         let level =
             |name: &str| capabilities.iter().find(|field| field.0 == name).map(|field| field.1 as f64);
         let (top, guaranteed) = (level("highest")?, level("guaranteed").filter(|level| *level > 0.0)?);
-        // The file is rounded down to ratios of the bus clock, as the driver's highest frequency is.
+        // The file is rounded down to ratios of the bus clock, as the driver's highest frequency
+        // is.
         let of = |base: f64| (base * top / guaranteed / 100.0).round() * 100.0;
         let (least, most) = (of(base?), of(base? + 100.0));
         Some(turbo.first().map_or(least, |bucket| if bucket.1 <= most { bucket.1.max(least) } else { least }))
@@ -330,10 +331,10 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// The highest frequency of a core of AMD's by its level, if the files' is another. They have the
-    /// processor's; with preferred cores, a core of lower rank does not reach it. A P-core next to
-    /// other kinds ends at level 196 whatever its rank is (amd_get_boost_ratio_numerator), which the
-    /// files of kernels before 6.13 do not know.
+    /// The highest frequency of a core of AMD's by its level, if the files' is another. They have
+    /// the processor's; with preferred cores, a core of lower rank does not reach it. A P-core next
+    /// to other kinds ends at level 196 whatever its rank is (amd_get_boost_ratio_numerator), which
+    /// the files of kernels before 6.13 do not know.
     fn highest_of_rank(&self, cpu: u32, kind: Option<CoreType>, base: f64, files: f64) -> Option<f64> {
         let (own, nominal) = (self.level_of(Id::CppcHighest, cpu)?, self.level_of(Id::CppcNominal, cpu)?);
         let top = if kind == Some(CoreType::P) { own.min(196.0) } else { own };

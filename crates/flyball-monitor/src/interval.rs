@@ -55,9 +55,9 @@ pub struct CpuInterval {
     /// Exits from each idle state per second, since they were read before; empty if they were not
     /// read at both ends.
     pub wakes: Vec<f64>,
-    /// Exits per second from states that take 10 us or more to leave, before their target residency;
-    /// and exits after which a deeper state would have paid. Counted only of CPUs that waking up may
-    /// slow.
+    /// Exits per second from states that take 10 us or more to leave, before their target
+    /// residency; and exits after which a deeper state would have paid. Counted only of CPUs that
+    /// waking up may slow.
     pub above: Option<f64>,
     pub below: Option<f64>,
     /// Share of cycles that did not wait for memory (Intel), or instructions per cycle (AMD).

@@ -74,8 +74,8 @@ pub struct Cpu {
     /// guarantees.
     pub highest: Option<KiloHertz>,
     pub base: Option<KiloHertz>,
-    /// The frequency for which CPPC's reference counter stands, where it and its twin show the speed:
-    /// then [`Quantity::Mperf`] and [`Quantity::Aperf`] are these two, and there is no
+    /// The frequency for which CPPC's reference counter stands, where it and its twin show the
+    /// speed: then [`Quantity::Mperf`] and [`Quantity::Aperf`] are these two, and there is no
     /// [`Quantity::Tsc`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<KiloHertz>,

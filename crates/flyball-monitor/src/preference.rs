@@ -1,5 +1,6 @@
-//! Energy performance preferences as the kernel shows them. The number that a word stands for depends
-//! on driver, kernel, model and kind of core, so words and numbers are not compared with each other.
+//! Energy performance preferences as the kernel shows them. The number that a word stands for
+//! depends on driver, kernel, model and kind of core, so words and numbers are not compared with
+//! each other.
 
 use std::fmt;
 

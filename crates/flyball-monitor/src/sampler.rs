@@ -430,8 +430,8 @@ impl<'h> Sampler<'h> {
         }
     }
 
-    /// Reads how often the governor guessed wrong for a CPU that waking up may slow, if it has used a
-    /// deep state.
+    /// Reads how often the governor guessed wrong for a CPU that waking up may slow, if it has used
+    /// a deep state.
     fn read_wrong(&mut self, sample: &mut Sample, index: usize, is_online: bool) {
         if !self.places.has(Quantity::IdleAbove) {
             return;

@@ -56,8 +56,8 @@ impl Situation {
     }
 }
 
-/// Busy CPUs of a machine after settings, explained: all of them, or only the first of `pin`. `None`
-/// if the machine or the kernel cannot have the settings.
+/// Busy CPUs of a machine after settings, explained: all of them, or only the first of `pin`.
+/// `None` if the machine or the kernel cannot have the settings.
 fn explained(machine: &str, kernel: &str, intent: &Intent, pin: &str) -> Option<Vec<Explanation>> {
     let host = SimHost::open(&SimSetup::parse(&format!("{machine},kernel={kernel}")).unwrap()).ok()?;
     let directory = tempfile::tempdir().unwrap();

@@ -353,8 +353,8 @@ const WITH_TURBO: [&str; 11] = [
     "max-freq=60%",
 ];
 
-/// The writes that were not planned, or not with that value. A provisional write may be unnecessary,
-/// and a word stands for a number that is not known yet.
+/// The writes that were not planned, or not with that value. A provisional write may be
+/// unnecessary, and a word stands for a number that is not known yet.
 fn unplanned(plan: &Plan, applied: &Applied) -> Vec<String> {
     let made = applied.made.iter().map(|made| (&made.change.location, made.change.new.as_str()));
     let mut made: BTreeMap<_, _> = made.collect();
@@ -412,7 +412,8 @@ fn a_plan_lists_the_writes_that_apply_makes() {
     assert!(turn >= 150, "{turn}");
 }
 
-/// The plan says of a setting that it does nothing by itself, and rounds a limit as the kernel does.
+/// The plan says of a setting that it does nothing by itself, and rounds a limit as the kernel
+/// does.
 #[test]
 fn settings_without_an_effect_of_their_own_are_noted() {
     for (machine, words, note) in [
@@ -553,8 +554,8 @@ fn a_share_without_turbo_is_one_of_what_turbo_leaves() {
     assert!(judged > 50, "{judged}");
 }
 
-/// A limit above the base frequency with turbo off is kept, or it is cut and the plan says so, or it
-/// is refused with the range: on every machine and kernel, and never in silence.
+/// A limit above the base frequency with turbo off is kept, or it is cut and the plan says so, or
+/// it is refused with the range: on every machine and kernel, and never in silence.
 #[test]
 fn a_limit_above_turbo_off_has_an_answer() {
     let (mut kept, mut cut, mut refused, mut silent) = (0, 0, 0, String::new());

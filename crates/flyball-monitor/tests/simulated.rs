@@ -277,9 +277,9 @@ fn wake_ups_are_counted_where_they_may_be_the_reason() {
     }
 }
 
-/// A loss is measured as one of waking up if a busy neighbour has all that it may have. Without one,
-/// a processor without a register of limits leaves the firmware as a possible reason; with one, it
-/// does not.
+/// A loss is measured as one of waking up if a busy neighbour has all that it may have. Without
+/// one, a processor without a register of limits leaves the firmware as a possible reason; with
+/// one, it does not.
 #[test]
 fn waking_up_is_measured_where_nothing_else_is_left() {
     for (machine, spin, is_measured) in [

@@ -125,8 +125,8 @@ impl Front {
         self.fresh.is_some()
     }
 
-    /// Takes the rounds of one block. `step` is the step in which the values of a quantity come in two
-    /// arms, as a difference of logarithms; none if it is not known.
+    /// Takes the rounds of one block. `step` is the step in which the values of a quantity come in
+    /// two arms, as a difference of logarithms; none if it is not known.
     pub fn add(&mut self, block: &[Round], step: impl Fn(usize, [usize; 2]) -> Option<f64>) {
         self.done += block.len();
         self.blocks += 1;

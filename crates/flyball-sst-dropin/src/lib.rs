@@ -4,8 +4,9 @@
 //! Results go to stderr and most failures exit with 0, as scripts expect; with `--strict` before
 //! the feature word results go to stdout, everything else to stderr, and the exit code says what
 //! happened. Where the tool damages something or hides a failure, this crate behaves differently:
-//! docs/dev/speed-select.md lists every place. The tool's source is tools/power/x86/intel-speed-select
-//! in the kernel tree; comments here name its functions where a detail follows one.
+//! docs/dev/speed-select.md lists every place. The tool's source is
+//! tools/power/x86/intel-speed-select in the kernel tree; comments here name its functions where a
+//! detail follows one.
 //!
 //! Writes go straight to the host, without flyball's journal: scripts that use the tool undo its
 //! changes themselves.

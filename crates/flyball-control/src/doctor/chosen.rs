@@ -64,8 +64,9 @@ fn chosen_by<'j>(finding: &Finding, host: &dyn Host, journal: &'j Contents) -> O
     holds(place, host, journal)
 }
 
-/// Returns the transaction that made policies differ: those that flyball did not write are all alike.
-/// If another program changed a file after flyball wrote it, that program made the difference.
+/// Returns the transaction that made policies differ: those that flyball did not write are all
+/// alike. If another program changed a file after flyball wrote it, that program made the
+/// difference.
 fn differs_by<'j>(finding: &Finding, host: &dyn Host, journal: &'j Contents) -> Option<&'j Entry> {
     let is_overwritten = |file: &String| {
         let written = journal.last_write(&Location::File(file.clone())).is_some();

@@ -113,8 +113,8 @@ impl PowerLimit {
         self.watts(self.limit)
     }
 
-    /// Returns the lower of the limits that are enabled, with its name: the processor obeys both. The
-    /// short-term one is in bits 46:32, enabled by bit 47.
+    /// Returns the lower of the limits that are enabled, with its name: the processor obeys both.
+    /// The short-term one is in bits 46:32, enabled by bit 47.
     fn lowest(&self) -> Option<(&'static str, f64)> {
         let short = self.watts(self.limit >> 32);
         let long = self.is_enabled().then(|| (LONG, self.long()));

@@ -74,8 +74,9 @@ impl Planner<'_> {
         Ok(cuts && now.0 + TOLERANCE_KHZ > highest.min(base).0)
     }
 
-    /// Returns whether a minimum may show the maximum, which the intent raises, in place of a request
-    /// above it: cpufreq keeps both requests and uses the smaller for both (cpufreq_set_policy).
+    /// Returns whether a minimum may show the maximum, which the intent raises, in place of a
+    /// request above it: cpufreq keeps both requests and uses the smaller for both
+    /// (cpufreq_set_policy).
     pub(super) fn may_be_hidden(&self, want: &Want) -> bool {
         let Some(maximum) = self.wants.get(&(Id::MaxFreq, want.place.at.clone())) else { return false };
         let is_equal = want.knob == Id::MinFreq && want.now.is_some() && maximum.now == want.now;
@@ -171,9 +172,9 @@ impl Planner<'_> {
     }
 
     /// Returns the limit that intel_pstate in passive mode has requested for its percentages, with
-    /// the percentage's knob, if it is narrower than `value`. cpufreq combines the requests of driver
-    /// and file, and the file shows the result (`update_cpu_qos_request` in intel_pstate.c). With
-    /// turbo off the frequency that the percentage counts from cannot be read.
+    /// the percentage's knob, if it is narrower than `value`. cpufreq combines the requests of
+    /// driver and file, and the file shows the result (`update_cpu_qos_request` in intel_pstate.c).
+    /// With turbo off the frequency that the percentage counts from cannot be read.
     pub(super) fn under_percentage(
         &self,
         want: &Want,

@@ -135,11 +135,11 @@ impl Snapshot {
         Some(KiloHertz(nominal.0 * level(Id::CppcLowestNonlinear)? / level(Id::CppcNominal)?))
     }
 
-    /// Returns the lowest percentage that intel_pstate takes, or the present one if it is no higher:
-    /// the driver clamps the file to its lowest ratio in percent of the highest
+    /// Returns the lowest percentage that intel_pstate takes, or the present one if it is no
+    /// higher: the driver clamps the file to its lowest ratio in percent of the highest
     /// (min_perf_pct_min), both CPU 0's. On hybrids it compares levels, which are rounded up from
-    /// frequencies (intel_hybrid_scaling_factor); of models that are not in its table, none is above
-    /// 100 MHz.
+    /// frequencies (intel_hybrid_scaling_factor); of models that are not in its table, none is
+    /// above 100 MHz.
     pub(super) fn lowest_percentage(&self, place: &Place) -> Result<Percent, ReadError> {
         let topology = self.topology();
         let is_hybrid = topology.cpus.values().any(|cpu| cpu.core_type.is_some());
@@ -168,11 +168,11 @@ impl Snapshot {
         })
     }
 
-    /// Returns the frequency that is `share` of the hardware's highest at `place`, in whole MHz. With
-    /// turbo off that is the base (nominal) frequency, also of a driver that does not lower the
-    /// highest to it, or the last entry of the driver's table. The share is at least the processor's
-    /// efficient frequency. Boost goes above the table's last entry (acpi-cpufreq on AMD), so a share
-    /// that reaches this entry is the entry before it.
+    /// Returns the frequency that is `share` of the hardware's highest at `place`, in whole MHz.
+    /// With turbo off that is the base (nominal) frequency, also of a driver that does not lower
+    /// the highest to it, or the last entry of the driver's table. The share is at least the
+    /// processor's efficient frequency. Boost goes above the table's last entry (acpi-cpufreq on
+    /// AMD), so a share that reaches this entry is the entry before it.
     pub(super) fn share_of_highest(
         &self,
         knob: Id,

@@ -349,7 +349,8 @@ impl Attribution<'_> {
             let mhz = if self.is_amd_pstate() { floor(asked) } else { asked };
             return Some(Cap { limiter: Limiter::MaxFreq, mhz, evidence });
         }
-        // amd-pstate rounds a frequency up to a level since Linux 6.13 (freq_to_perf), and down before.
+        // amd-pstate rounds a frequency up to a level since Linux 6.13 (freq_to_perf), and down
+        // before.
         if self.is_amd_pstate() && (asked - own).abs() < self.facts.level {
             return from_file.map(|from_file| Cap { mhz: floor(asked), ..from_file });
         }
@@ -418,8 +419,8 @@ impl Attribution<'_> {
         Some(Cap { limiter: Limiter::Governor, mhz, evidence })
     }
 
-    /// Returns the energy preference of a CPU that runs slower than CPUs with a more eager one, if no
-    /// CPU with such a preference is as fast as those.
+    /// Returns the energy preference of a CPU that runs slower than CPUs with a more eager one, if
+    /// no CPU with such a preference is as fast as those.
     fn preferred_less(&self, fastest: f64) -> Option<(Limiter, Evidence)> {
         let epp = self.cpu.epp.filter(|epp| !epp.is_eager() && self.follows_preference())?;
         let alike = self.package?.fastest_of(

@@ -171,8 +171,8 @@ impl<'a> PackageState<'a> {
         state
     }
 
-    /// Counts a busy CPU as one that has all that it may have, or as slow. `scale`: MHz that its limit
-    /// stands for, of one in the file.
+    /// Counts a busy CPU as one that has all that it may have, or as slow. `scale`: MHz that its
+    /// limit stands for, of one in the file.
     fn compare(&mut self, cpu: &Cpu, found: &CpuInterval, mhz: f64, scale: f64) {
         let sibling = self.sibling(cpu, found);
         let highest = cpu.highest.map_or(0.0, |highest| highest.0 as f64 / 1000.0);
@@ -278,8 +278,8 @@ impl<'a> PackageState<'a> {
         self.fastest.keys().any(|(_, other, _)| other.is_some_and(|other| epp.is_behind(other)))
     }
 
-    /// Returns the highest frequency of a busy CPU of this type whose preference is meant,
-    /// for comparison with a CPU of this own highest frequency. A faster core of higher rank (preferred
+    /// Returns the highest frequency of a busy CPU of this type whose preference is meant, for
+    /// comparison with a CPU of this own highest frequency. A faster core of higher rank (preferred
     /// cores) counts by its share of what it may have: requests and preferences are levels of each
     /// core's own scale.
     pub(super) fn fastest_of(
@@ -310,8 +310,8 @@ impl<'a> PackageState<'a> {
         Some(Evidence::new(msr(reasons.register), format!("bit {bit}, {}", reason.words())))
     }
 
-    /// Returns the limit that the hardware reports or that its sensors show, for a CPU that may have
-    /// `top` MHz.
+    /// Returns the limit that the hardware reports or that its sensors show, for a CPU that may
+    /// have `top` MHz.
     pub(super) fn limit(&self, top: f64) -> Option<Reason> {
         // The port's limit moves, so that it leaves a remainder too.
         if let Some(Cap { limiter, mhz, evidence }) = &self.port
@@ -341,8 +341,9 @@ impl<'a> PackageState<'a> {
         ))
     }
 
-    /// Returns that current may be the limit, if the log of the limit reasons says that it was since
-    /// somebody cleared the log. A CPU that rests may not be limited at the moment of reading.
+    /// Returns that current may be the limit, if the log of the limit reasons says that it was
+    /// since somebody cleared the log. A CPU that rests may not be limited at the moment of
+    /// reading.
     pub(super) fn logged(&self) -> Option<Reason> {
         let (reasons, value) = self.reasons?;
         let (bit, reason) = reasons.shown(value >> LOG).find(|(_, reason)| CURRENT.contains(reason))?;
@@ -491,8 +492,8 @@ fn merge(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     }
 }
 
-/// Returns whether the package's turbo limits are for this CPU's kind of core: MSR 0x1ad has those of
-/// P-cores, and 0x650 those of E-cores.
+/// Returns whether the package's turbo limits are for this CPU's kind of core: MSR 0x1ad has those
+/// of P-cores, and 0x650 those of E-cores.
 fn is_counted(cpu: &Cpu) -> bool {
     cpu.core_type.is_none_or(|kind| kind == CoreType::P)
 }

@@ -17,8 +17,8 @@ pub(super) struct Test {
     pub quantity: usize,
     pub sign: f64,
     pub more_than: f64,
-    /// The step in which values of both arms come, if it is known. It can hide how small a difference
-    /// is, but does not turn one around.
+    /// The step in which values of both arms come, if it is known. It can hide how small a
+    /// difference is, but does not turn one around.
     pub step: Option<f64>,
 }
 

@@ -118,8 +118,8 @@ impl Silicon {
         // Rounded: the mean over the period, which is a fraction if cores sleep for a part of
         // it.
         let active = ((pk.awake + 0.5) as u32).max(1);
-        // On hybrids the register counts performance cores: that of a Core i7-1260P, which has four,
-        // falls up to the fourth bucket.
+        // On hybrids the register counts performance cores: that of a Core i7-1260P, which has
+        // four, falls up to the fourth bucket.
         let first_active = ((pk.first_awake + 0.5) as u32).max(1);
         let limits = PackageLimits {
             active,
@@ -254,8 +254,8 @@ impl Silicon {
                 conflict = lost * (1.0 + f.pstate_power);
             }
         }
-        // Below the lowest frequency the clock is modulated: what is left is the average. A sixteenth
-        // is the least duty cycle of clock modulation (Intel SDM 3B).
+        // Below the lowest frequency the clock is modulated: what is left is the average. A
+        // sixteenth is the least duty cycle of clock modulation (Intel SDM 3B).
         ((khz.min(cool).min(core.held).max(kind.min / 16), conflict), is_over_budget)
     }
 

@@ -81,7 +81,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let (arms, workload) = arms_and_workload(&*host, args, &knobs)?;
     take::check(&*host, &arms)?;
     let asked = arms.iter().filter(|arm| !arm.control).count();
-    // Equal counts say nothing about rounds to come, and other counts have no noise to look through.
+    // Equal counts say nothing about rounds to come, and other counts have no noise to look
+    // through.
     if args.workload.exact && args.until.is_some() {
         return Err(Failure::usage("--exact needs no --until: give the number of --rounds"));
     }

@@ -89,7 +89,8 @@ impl Forms {
         self.export_markdown.iter().chain(&self.export_json).filter(|file| !is_stdout(file))
     }
 
-    /// Returns the limits that were typed or, without any, those that the comparison was begun with.
+    /// Returns the limits that were typed or, without any, those that the comparison was begun
+    /// with.
     pub(crate) fn limits(&self, manifest: &Manifest) -> Result<Vec<Limit>, Failure> {
         let is_typed = !self.fail_if.is_empty();
         let own = manifest.schedule.limits.iter().filter(|_| !is_typed).map(|limit| limit.parse());

@@ -59,8 +59,8 @@ ordinary users) user namespaces.")]
     },
     /// Inside `run`: run a workload model on the machine; prints what the real tool prints.
     Work {
-        /// sched-pipe, tbench, gitsource, speedometer, io-4k, rpc, short-sleeps, audio, spin, memory,
-        /// bursts, call-simple or idle.
+        /// sched-pipe, tbench, gitsource, speedometer, io-4k, rpc, short-sleeps, audio, spin,
+        /// memory, bursts, call-simple or idle.
         name: String,
         /// Length of the workload, as for 'compare --amount'.
         #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]

@@ -56,8 +56,8 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "PID", conflicts_with = "cgroup")]
     pid: Option<u32>,
 
-    /// Compare the advised limit with the machine as it is. Rounds of the command run as in `flyball
-    /// compare`, and are compared by its metric and energy. Needs root.
+    /// Compare the advised limit with the machine as it is. Rounds of the command run as in
+    /// `flyball compare`, and are compared by its metric and energy. Needs root.
     #[arg(long)]
     check: bool,
 

@@ -356,8 +356,8 @@ fn a_level_and_a_power_limit_together_are_undone_exactly() {
     assert_eq!(first, settings());
 }
 
-/// The driver refuses a cluster what lies outside of its package's entry, once that was written, and
-/// the clusters of IO dies have another range than those of cores.
+/// The driver refuses a cluster what lies outside of its package's entry, once that was written,
+/// and the clusters of IO dies have another range than those of cores.
 #[test]
 fn limits_of_uncore_clusters_are_set_and_undone() {
     let folder = tempfile::tempdir().unwrap();

@@ -370,9 +370,9 @@ fn a_report_that_cannot_be_saved_is_printed() {
     assert!(ran.code == 1 && ran.err.contains("writes it again"), "{}", ran.text());
 }
 
-/// What a comparison with every hook does if one of them, or a program, comes to grief: two programs
-/// under two values of a knob, so that there is something to restore. Then the cause is removed, and
-/// it goes on. As one shell script, which can have a file system of its own.
+/// What a comparison with every hook does if one of them, or a program, comes to grief: two
+/// programs under two values of a knob, so that there is something to restore. Then the cause is
+/// removed, and it goes on. As one shell script, which can have a file system of its own.
 const GRIEF: &str = r#"
 phase=$1 call=$2 flyball=$3
 if [ "$5" = full ]; then mkdir disk; mount -t tmpfs -o size=512k none disk || exit 77; run=disk/run; fi
@@ -400,13 +400,13 @@ done
 ends $code
 "#;
 
-/// Whatever goes wrong in whatever phase: the settings are restored, the rounds are kept, the reason
-/// is told, and `--resume` runs the others.
+/// Whatever goes wrong in whatever phase: the settings are restored, the rounds are kept, the
+/// reason is told, and `--resume` runs the others.
 #[test]
 fn whatever_comes_to_grief_is_restored_and_goes_on() {
     const PHASES: [&str; 6] = ["setup", "rebuild", "prepare", "program", "conclude", "cleanup"];
-    // Rounds that count and are kept if the seventh call fails, of setup and cleanup the second. All
-    // arms of a block are built before its first round.
+    // Rounds that count and are kept if the seventh call fails, of setup and cleanup the second.
+    // All arms of a block are built before its first round.
     const KEPT: [&str; 6] = ["0", "0", "2", "2", "2", "12"];
     let (all, program) = (&PHASES[..], &PHASES[3..4]);
     let causes = [

@@ -535,7 +535,8 @@ fn arm_servers_are_described_in_their_own_words() {
     let on = |machine: &str, rest: &[&str]| flyball(&[&["-M", machine][..], rest].concat());
     let (altra, grace) = ("sim:altra,kernel=7.3", "sim:grace,kernel=7.3");
     assert!(on(altra, &["show"]).out.starts_with("Arm Neoverse N1, 1 package, 32 cores"));
-    // The highest level is the nominal one: there is no turbo to miss, to switch on or to fail with.
+    // The highest level is the nominal one: there is no turbo to miss, to switch on or to fail
+    // with.
     let doctor = on(grace, &["doctor"]).out;
     assert!(!doctor.contains("conflict.turbo-off") && !doctor.contains("coretemp"), "{doctor}");
     let refused = on(grace, &["plan", "turbo=on"]);

@@ -157,8 +157,8 @@ pub(crate) struct Args {
     pub(super) max_rounds: Option<u32>,
 
     /// Begin no block that would end after this time, which includes the warm-up: 90s, 10min. Two
-    /// blocks run at least, so two long ones can go beyond it. With --resume, the time begins again.
-    /// The verdict is as sound as after a fixed number of rounds.
+    /// blocks run at least, so two long ones can go beyond it. With --resume, the time begins
+    /// again. The verdict is as sound as after a fixed number of rounds.
     #[arg(long, value_name = "TIME", conflicts_with = "bisect", value_parser = super::rounds::parse_timeout, hide_short_help = true)]
     pub(super) max_time: Option<f64>,
 
@@ -200,8 +200,8 @@ pub(crate) struct Args {
     pub(super) experiment: Option<PathBuf>,
 
     /// Continue a comparison, after an interruption or another boot.
-    // What describes the comparison is in the manifest: rounds of another kind could not be compared
-    // with those that are there. The power command is not, because it may hold a password.
+    // What describes the comparison is in the manifest: rounds of another kind could not be
+    // compared with those that are there. The power command is not, because it may hold a password.
     #[arg(long, value_name = "DIR", help_heading = RESULTS, conflicts_with_all = OPTIONS.into_iter().filter(|id| *id != "power_command").chain(OTHERS).chain(["output"]))]
     pub(super) resume: Option<PathBuf>,
 

@@ -71,7 +71,8 @@ impl Progress {
                 // Into a file or a pipe: often enough to see that it is not stuck, and how long it
                 // takes.
                 if *done == 1 {
-                    // Pipes and logs keep every line, so each block has one, and each second at most.
+                    // Pipes and logs keep every line, so each block has one, and each second at
+                    // most.
                     eprintln!("flyball: {left}");
                 } else if *ends_block && !self.is_search && self.told.elapsed() >= Duration::from_secs(1) {
                     self.told = Instant::now();

@@ -71,8 +71,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "WHAT", default_value = "keep")]
     on_exit: ExitPolicy,
 
-    /// Add it at every boot too, when the service starts. It must be a single named profile, with no
-    /// option except --priority. For conditions, use /etc/flyball/hold.toml.
+    /// Add it at every boot too, when the service starts. It must be a single named profile, with
+    /// no option except --priority. For conditions, use /etc/flyball/hold.toml.
     #[arg(long, conflicts_with_all = ["time", "while_pid", "when", "on_drift", "on_exit", "cpus"])]
     at_boot: bool,
 

@@ -149,8 +149,8 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
 }
 
-/// Returns whether the service goes on, ends (without a lock), or reloads with the lock. While another
-/// command has the machine, it goes on: the bus is served, and nothing is corrected.
+/// Returns whether the service goes on, ends (without a lock), or reloads with the lock. While
+/// another command has the machine, it goes on: the bus is served, and nothing is corrected.
 fn next_lock(
     state: &StateDir,
     stopped: &AtomicBool,

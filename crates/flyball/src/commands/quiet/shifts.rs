@@ -218,7 +218,8 @@ pub(crate) fn render(found: &Found) -> String {
     out
 }
 
-/// By how much a level changed: as a percentage, or as a difference if one of them is not above zero.
+/// By how much a level changed: as a percentage, or as a difference if one of them is not above
+/// zero.
 fn by(before: f64, after: f64) -> String {
     let difference = || format!("{}{}", if after > before { "+" } else { "" }, number(after - before));
     relative(before, after).map_or_else(difference, percent)

@@ -81,6 +81,18 @@ fn unsafe_code_is_where_it_is_allowed() {
     }
 }
 
+#[test]
+fn comments_fit_100_columns() {
+    let mut wrong = Vec::new();
+    for source in sources() {
+        let long =
+            |(_, line): &(usize, &str)| line.trim_start().starts_with("//") && line.chars().count() > 100;
+        let lines = source.text.lines().enumerate().filter(long);
+        wrong.extend(lines.map(|(number, _)| format!("{}:{}", source.path, number + 1)));
+    }
+    fail(&wrong, "lines of comments have at most 100 columns");
+}
+
 /// A machine's root is a value. What changes in a `static` could be one.
 #[test]
 fn no_static_that_changes() {
