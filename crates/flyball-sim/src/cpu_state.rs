@@ -80,8 +80,6 @@ pub(crate) struct Cpu {
     pub(crate) disabled: u32,
     /// pm_qos_resume_latency_us: -1 is n/a, 0 no constraint.
     pub(crate) resume_latency_us: i32,
-    /// The last choice of an idle state, with its input.
-    pub(crate) chosen: (IdleRequest, (u8, bool)),
 }
 
 /// A step of the scheduler, the same for all CPUs.
@@ -102,16 +100,6 @@ pub(crate) struct CpuStep {
 pub(crate) struct Speed {
     pub(crate) khz: u32,
     pub(crate) full: u32,
-}
-
-/// The input for the choice of an idle state: the expected gap, the latency limits of the machine
-/// and of the CPU (all in microseconds), and the disabled states.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct IdleRequest {
-    pub(crate) gap_us: u32,
-    pub(crate) limit_us: i32,
-    pub(crate) own_us: i32,
-    pub(crate) disabled: u32,
 }
 
 impl Cpu {

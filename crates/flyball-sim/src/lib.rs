@@ -30,6 +30,7 @@ mod errno;
 mod fault;
 mod firmware;
 pub mod governor;
+mod idle;
 mod isst;
 mod isst_drivers;
 mod kernel;

@@ -20,13 +20,24 @@ pub struct Step<'a> {
     pub idle: &'a [u8],
 }
 
+/// What a CPU does in a step.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of a step")]
 #[derive(Debug, Clone, Copy)]
 pub struct CpuWork {
     /// Busy time, wake-ups and intensity. The idle state in it is not used: cpuidle chooses from
     /// `gap_us`.
     pub activity: Activity,
-    /// How long the idle gaps are that the idle governor expects, in microseconds.
+    /// The length of the sleeps, in microseconds: of those that end in this step, or if none does,
+    /// of the one that begins. `u32::MAX`: as long as the CPU rests.
     pub gap_us: u32,
+    /// Sleeps of another length that end in this step: the length, and how many of the wake-ups are
+    /// theirs.
+    pub other: (u32, u16),
+    /// The sleeps end by timers that the kernel knew of when they began.
+    pub timer: bool,
+    /// The timer that ends the sleep that begins in this step, in microseconds; `u32::MAX` if it is
+    /// not known or no timer does.
+    pub timer_us: u32,
     /// A task woke up from waiting for a device.
     pub io: bool,
     /// A new process began here: the scheduler, which has no history of it, adds half of the
@@ -40,7 +51,33 @@ pub struct CpuWork {
 impl Default for CpuWork {
     /// Idle for long.
     fn default() -> CpuWork {
-        CpuWork { activity: Activity::idle(0), gap_us: u32::MAX, io: false, fork: false, kernel: false }
+        CpuWork {
+            activity: Activity::idle(0),
+            gap_us: u32::MAX,
+            other: (0, 0),
+            timer: false,
+            timer_us: u32::MAX,
+            io: false,
+            fork: false,
+            kernel: false,
+        }
+    }
+}
+
+impl CpuWork {
+    /// A sleep of this length ends, in microseconds. A third length counts as the nearer one of two.
+    pub fn end_sleep(&mut self, us: u32) {
+        let wakes = &mut self.activity.wakes;
+        if *wakes == 0 {
+            self.gap_us = us;
+        } else if us != self.gap_us {
+            if self.other.1 == 0 {
+                self.other.0 = us;
+            }
+            let is_other = us.abs_diff(self.other.0) <= us.abs_diff(self.gap_us);
+            self.other.1 = self.other.1.saturating_add(u16::from(is_other));
+        }
+        *wakes = wakes.saturating_add(1);
     }
 }
 

@@ -5,7 +5,7 @@ use flyball_silicon::{Activity, MachineSpec, Silicon, SpecError, msr};
 use crate::{
     board::{Board, CppcAccess, Vendor},
     chip::Chip,
-    cpu_state::{Cpu, CpuStep, IdleCount, IdleRequest, Speed},
+    cpu_state::{Cpu, CpuStep, IdleCount, Speed},
     cpufreq::{
         Cpufreq, Platform, amd, cppc, intel,
         invariance::{FullSpeed, full_speed},
@@ -13,6 +13,7 @@ use crate::{
     errno::{Answer, Errno},
     firmware::Firmware,
     governor::{Decay, Decays},
+    idle::{Governor as IdleGovernor, Limits, Sleeper, States},
     isst_drivers::IsstDrivers,
     kernel::Kernel,
     load::{CpuWork, Load, STEP_NS, Step},
@@ -31,8 +32,16 @@ pub struct Boot {
 
 impl Boot {
     /// Options that the models follow.
-    pub const FOLLOWED: [&str; 7] =
-        ["acpi_cpufreq", "amd_prefcore", "amd_pstate", "intel_pstate", "isolcpus", "nohz_full", "nosmt"];
+    pub const FOLLOWED: [&str; 8] = [
+        "acpi_cpufreq",
+        "amd_prefcore",
+        "amd_pstate",
+        "cpuidle.governor",
+        "intel_pstate",
+        "isolcpus",
+        "nohz_full",
+        "nosmt",
+    ];
 
     /// Returns the first option that the models ignore.
     pub fn ignored(&self) -> Option<&str> {
@@ -79,6 +88,11 @@ pub(crate) struct World {
     /// Time throttled by heat, by package: total, longest stretch, present stretch, in nanoseconds.
     throttle: Vec<[u64; 3]>,
     activity: Vec<Activity>,
+    /// The governor of idle states, and whether the kernel has teo, which Debian's do not.
+    pub(crate) idle_governor: IdleGovernor,
+    pub(crate) has_teo: bool,
+    idle_states: States,
+    sleepers: Vec<Sleeper>,
     /// Idle state of each CPU in the last step.
     states: Vec<u8>,
     work: Vec<CpuWork>,
@@ -147,6 +161,10 @@ impl World {
             title,
             boot,
             full_speed: full_speed(&platform),
+            idle_governor: IdleGovernor::default(),
+            has_teo: false,
+            idle_states: States::new(&platform.board),
+            sleepers: vec![Sleeper::default(); count as usize],
             firmware: Firmware::new(&platform.board),
             uncore_bounds: vec![[0; 2]; platform.board.packages() as usize],
             platform,
@@ -169,6 +187,11 @@ impl World {
             // Debian builds these two in; the first write of another one's name loads its module
             // (cpufreq_parse_governor()).
             world.cpufreq.governors = vec!["performance", "schedutil"];
+        }
+        // It came with 5.1.
+        world.has_teo = kernel >= Kernel::V5_10 && world.boot.value("cpuidle.governor") == Some("teo");
+        if world.has_teo {
+            world.set_idle_governor(IdleGovernor::Teo);
         }
         if kernel < Kernel::V4_19 {
             // schedutil came with 4.7.
@@ -381,6 +404,13 @@ impl World {
         Ok(())
     }
 
+    pub(crate) fn set_idle_governor(&mut self, governor: IdleGovernor) {
+        if governor != self.idle_governor {
+            self.idle_governor = governor;
+            self.sleepers.iter_mut().for_each(|sleeper| sleeper.set_governor(governor));
+        }
+    }
+
     /// Milliseconds that a package was throttled by heat: in all, and at the longest stretch.
     pub(crate) fn throttle_ms(&self, package: u32) -> (u64, u64) {
         let [total, longest, _] = self.throttle.get(package as usize).copied().unwrap_or_default();
@@ -439,36 +469,30 @@ impl World {
     /// counts.
     fn choose_idle_states(&mut self) {
         let limit = self.latency_limit();
+        let time = (self.simulated, STEP_NS);
         for (number, (work, cpu)) in self.work.iter().zip(&mut self.cpus).enumerate() {
-            let request = IdleRequest {
-                gap_us: work.gap_us,
-                limit_us: limit,
-                own_us: cpu.resume_latency_us,
-                disabled: cpu.disabled,
-            };
-            // Most CPUs of a large machine ask the same in each step.
-            if cpu.chosen.0 != request {
-                cpu.chosen = (request, choose_idle(&self.platform.board, request));
-            }
-            let (state, is_light) = cpu.chosen.1;
-            self.states[number] = state;
             let activity = &mut self.activity[number];
-            if !cpu.online {
-                // An offline CPU has no counters of cpuidle: it rests in play_dead().
-                *activity = Activity::idle(state);
-                continue;
+            let was_busy = u64::from(activity.busy_ns) >= STEP_NS;
+            let rest = STEP_NS - u64::from(work.activity.busy_ns).min(STEP_NS);
+            let state = &mut self.states[number];
+            if rest > 0 || work.activity.wakes > 0 || !cpu.online {
+                let limits =
+                    Limits { limit_us: limit, own_us: cpu.resume_latency_us, disabled: cpu.disabled };
+                let sleeper = &mut self.sleepers[number];
+                sleeper.limit(&self.idle_states, limits);
+                if !cpu.online {
+                    // An offline CPU has no counters of cpuidle: it rests in play_dead().
+                    *state = sleeper.deepest();
+                    *activity = Activity::idle(*state);
+                    continue;
+                }
+                if was_busy {
+                    sleeper.stay_awake_until(time.0 - STEP_NS);
+                }
+                *state = sleeper.step(&self.idle_states, (work, rest), time, &mut cpu.idle);
             }
             *activity = work.activity;
-            activity.idle = state;
-            let rest = STEP_NS - u64::from(work.activity.busy_ns).min(STEP_NS);
-            let wakes = u64::from(work.activity.wakes);
-            if rest > 0 || wakes > 0 {
-                // POLL is never chosen here.
-                let count = &mut cpu.idle[usize::from(state) + self.platform.board.first_idle];
-                count.time_ns += rest;
-                count.usage += wakes;
-                count.below += if is_light { wakes } else { 0 };
-            }
+            activity.idle = *state;
         }
     }
 
@@ -554,30 +578,4 @@ impl World {
         }
         self.cpufreq.tick(&mut self.platform, &mut self.cpus);
     }
-}
-
-/// The menu governor in short: the deepest state that is allowed, wakes soon enough, and pays off
-/// in the gap that is expected. Returns an index into the silicon's states (0 is C1), and whether the
-/// kernel then counts that a deeper one would have paid: it looks at those that are not disabled,
-/// whatever the latency limit (cpuidle_enter_state() in drivers/cpuidle/cpuidle.c).
-fn choose_idle(board: &Board, request: IdleRequest) -> (u8, bool) {
-    let limit = match request.own_us {
-        // pm_qos_resume_latency_us: 0 sets no constraint of its own, -1 ("n/a") allows no latency
-        // at all (drivers/cpuidle/governor.c).
-        0 => request.limit_us,
-        -1 => 0,
-        own => own.min(request.limit_us),
-    };
-    let (mut chosen, mut deepest) = (0, 0);
-    for (index, state) in board.idle.iter().enumerate() {
-        let disabled = request.disabled >> (index + board.first_idle) & 1 != 0;
-        if disabled || state.residency_us > request.gap_us {
-            continue;
-        }
-        if state.latency_us as i32 <= limit {
-            chosen = index;
-        }
-        deepest = index;
-    }
-    (chosen as u8, deepest > chosen)
 }

@@ -6,6 +6,7 @@ use crate::{
     board::{Place, Vendor},
     cpufreq::intel,
     errno::{Answer, Errno},
+    idle::Governor,
     kernel::Kernel,
     text::{cpu_list, cpu_mask, kstrtobool, kstrtou32, line, streq, trim},
     world::{Smt, World},
@@ -385,17 +386,23 @@ pub(super) static IDLE_STATE: &[Attribute] = &[
 
 pub(super) static IDLE_GLOBAL: &[Attribute] = &[
     ro("current_driver", |world, _, out| line(out, world.platform.board.idle_driver)),
-    ro("available_governors", |_, _, out| line(out, "menu ")).when(switches_governors),
+    // A space behind each name (show_available_governors() in drivers/cpuidle/sysfs.c).
+    ro("available_governors", |world, _, out| line(out, if world.has_teo { "menu teo " } else { "menu " }))
+        .when(switches_governors),
     rw(
         "current_governor",
-        |_, _, out| line(out, "menu"),
-        |_, _, text| {
-            // The only governor that is modelled.
-            if trim(text) == b"menu" { Ok(()) } else { Err(Errno::INVAL) }
+        |world, _, out| line(out, world.idle_governor.name()),
+        |world, _, text| {
+            let governor = Governor::from_name(trim(text)).ok_or(Errno::INVAL)?;
+            if governor == Governor::Teo && !world.has_teo {
+                return Err(Errno::INVAL);
+            }
+            world.set_idle_governor(governor);
+            Ok(())
         },
     )
     .when(switches_governors),
-    ro("current_governor_ro", |_, _, out| line(out, "menu")),
+    ro("current_governor_ro", |world, _, out| line(out, world.idle_governor.name())),
 ];
 
 pub(super) static SMT: &[Attribute] = &[

@@ -59,6 +59,8 @@ struct Task {
     cycles: f64,
     memory: f64,
     gap: f64,
+    /// The whole gap of the turn.
+    pause: f64,
     /// When the turn began, ns since the start.
     began: f64,
     /// Busy time of the turn so far.
@@ -222,7 +224,7 @@ impl Engine {
             self.left[task.group] -= 1;
         }
         task.begun += 1;
-        (task.cycles, task.memory, task.gap) = (g.cycles, g.memory_ns, g.gap_ns);
+        (task.cycles, task.memory, task.gap, task.pause) = (g.cycles, g.memory_ns, g.gap_ns, g.gap_ns);
         (task.began, task.busy, task.fresh) = (now, 0.0, g.fork);
         if task.steady {
             // None of the rest concerns it.
@@ -232,6 +234,11 @@ impl Engine {
             && self.noise.share() < share
         {
             task.cycles = long;
+        }
+        if let Some((share, long)) = g.long_gap
+            && self.noise.share() < share
+        {
+            (task.gap, task.pause) = (long, long);
         }
         if g.spread > 0.0 {
             task.cycles *= 1.0 + g.spread * (2.0 * self.noise.share() - 1.0);
@@ -293,10 +300,14 @@ impl Engine {
                 task.gap -= d;
                 t += d;
                 if task.gap <= 0.0 {
+                    // Of the CPU where the next turn begins.
+                    let pause = task.pause;
                     self.finish(task, g, t);
                     known = known.filter(|_| !moves);
-                    work[task.cpus[0]].io |= g.io;
-                    work[task.cpus[0]].activity.wakes += 1;
+                    let work = &mut work[task.cpus[0]];
+                    work.io |= g.io;
+                    work.timer |= g.timer;
+                    work.end_sleep((pause / 1000.0) as u32);
                 }
                 continue;
             }
@@ -309,7 +320,7 @@ impl Engine {
                 None => *known.insert(self.turn(task, g, step)),
             };
             let Turn { whole, tasks_on, wake, slow } = turn;
-            if g.long.is_none() && g.spread == 0.0 && whole * 2.0 < span && task.cycles >= g.cycles {
+            if g.has_equal_turns() && whole * 2.0 < span && task.cycles >= g.cycles {
                 let passed = self.whole_turns(task, g, &turn, (t, span), work);
                 if passed > 0.0 {
                     t += passed;
@@ -328,6 +339,9 @@ impl Engine {
             t += d;
             if d >= need {
                 (task.cycles, task.memory) = (0.0, 0.0);
+                if g.timer {
+                    work[cpu].timer_us = (task.gap / 1000.0) as u32;
+                }
                 task.gap += wake;
                 if task.gap <= 0.0 {
                     self.finish(task, g, t);
@@ -510,6 +524,10 @@ impl Engine {
                 let wakes = &mut work[task.cpus[0]].activity.wakes;
                 *wakes = wakes.saturating_add(turns as u16);
                 work[task.cpus[0]].io |= g.io;
+                if g.timer {
+                    work[task.cpus[0]].timer = true;
+                    work[task.cpus[0]].timer_us = (g.gap_ns / 1000.0) as u32;
+                }
             }
         }
     }
@@ -518,31 +536,35 @@ impl Engine {
     fn account(&mut self, task: &Task, g: &Group, executing: f64, memory: f64, work: &mut [CpuWork]) {
         let [first, second] = task.cpus;
         if first == second {
-            return self.account_on(first, (1.0, task.share), g, (executing, memory), work);
+            return self.account_on(first, 1.0, (task, g), (executing, memory), work);
         }
-        self.account_on(first, (task.share, task.share), g, (executing, memory), work);
-        self.account_on(second, (task.share, task.share), g, (executing, memory), work);
+        self.account_on(first, task.share, (task, g), (executing, memory), work);
+        self.account_on(second, task.share, (task, g), (executing, memory), work);
     }
 
-    /// Counts what a task does on one CPU, which is busy for a part of it; `share` is that of a
-    /// pair.
+    /// Counts what a task does on one CPU, which is busy for a part of it.
     #[inline]
     fn account_on(
         &mut self,
         cpu: usize,
-        (part, share): (f64, f64),
-        g: &Group,
+        part: f64,
+        (task, g): (&Task, &Group),
         (executing, memory): (f64, f64),
         work: &mut [CpuWork],
     ) {
         self.busy[cpu] += (executing + memory) * part;
         self.stalled[cpu] += memory * part;
         self.intensity[cpu] = g.intensity;
+        // What ended in this step is known better.
+        let has_slept = work[cpu].activity.wakes > 0 && g.place != Place::Pair;
         let gap = &mut work[cpu].gap_us;
+        if has_slept && *gap != u32::MAX {
+            return;
+        }
         if g.place == Place::Pair {
-            *gap = (*gap).min(((executing + memory) * (1.0 - share) / 1000.0) as u32);
+            *gap = (*gap).min(((executing + memory) * (1.0 - task.share) / 1000.0) as u32);
         } else if g.gap_ns > 0.0 {
-            *gap = (*gap).min((g.gap_ns / 1000.0) as u32);
+            *gap = (*gap).min((task.pause / 1000.0) as u32);
         } else if executing + memory > 0.0 {
             *gap = (*gap).min(1000);
         }
@@ -550,15 +572,20 @@ impl Engine {
 }
 
 impl Group {
+    /// Returns whether all of its turns have the same length.
+    #[inline]
+    fn has_equal_turns(&self) -> bool {
+        self.spread == 0.0 && self.long.is_none() && self.long_gap.is_none()
+    }
+
     /// Returns whether its tasks all stay where they are and have one turn like the other without
     /// a pause.
     #[inline]
     fn is_steady(&self) -> bool {
         self.place == Place::Fixed
             && self.gap_ns == 0.0
-            && self.spread == 0.0
+            && self.has_equal_turns()
             && !self.fork
-            && self.long.is_none()
             && self.stretches.is_none()
     }
 }
@@ -596,6 +623,10 @@ impl Load for Engine {
                 let ghz = f64::from(step.silicon.frequency(cpu).0) * 1e-6;
                 let slow = step.silicon.wake_loss_ns(cpu, step.idle.get(cpu).copied().unwrap_or(0));
                 w.kernel = self.busy[cpu] == 0.0;
+                if w.activity.wakes == 0 {
+                    // The kernel's own timer ends a sleep whose length no task says.
+                    (w.timer, w.other) = (true, (u32::MAX, 1));
+                }
                 self.busy[cpu] += HOUSEKEEPING_CYCLES * self.kernel.0 / ghz + slow;
                 w.activity.wakes = w.activity.wakes.saturating_add(1);
             }

@@ -66,6 +66,7 @@ pub enum Place {
 }
 
 /// Tasks of one kind.
+#[expect(clippy::struct_excessive_bools, reason = "independent keys of a file")]
 #[derive(Debug, Clone, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
@@ -94,6 +95,12 @@ pub struct Group {
     /// Idle time a turn (a device, a timer, a person), ns.
     #[serde(default)]
     pub gap_ns: f64,
+    /// Gaps of a second size: (share of the turns, ns). Empty: all equal.
+    #[serde(default)]
+    pub long_gap: Option<(f64, f64)>,
+    /// The gap ends by a timer, so that the idle governor can know its length.
+    #[serde(default)]
+    pub timer: bool,
     /// The gap waits for a device: the scheduler counts it as iowait.
     #[serde(default)]
     pub io: bool,
@@ -226,8 +233,11 @@ impl Workload {
             return whole("variation: shares must be 0 to 0.3");
         }
         for (i, group) in self.task.iter().enumerate() {
-            let times = [group.cycles, group.memory_ns, group.gap_ns, group.long.map_or(0.0, |l| l.1)];
-            if times.iter().any(|x| !x.is_finite() || *x < 0.0 || *x > 1e15) {
+            let second = |pair: Option<(f64, f64)>| pair.map_or(0.0, |pair| pair.1);
+            let work = [group.cycles, group.memory_ns, second(group.long)];
+            let gaps = [group.gap_ns, second(group.long_gap)];
+            let mut times = work.iter().chain(&gaps);
+            if times.any(|x| !x.is_finite() || *x < 0.0 || *x > 1e15) {
                 return bad(i, "cycles, memory_ns and gap_ns must be 0 to 1e15");
             }
             if group.cycles + group.memory_ns < 1.0 {
@@ -245,8 +255,12 @@ impl Workload {
             {
                 return bad(i, "stretches: two shares of 0 to 1 and turns");
             }
-            if group.long.is_some_and(|l| !(0.0..=1.0).contains(&l.0)) {
-                return bad(i, "long: a share of 0 to 1 and cycles");
+            let is_share = |pair: Option<(f64, f64)>| pair.is_none_or(|l| (0.0..=1.0).contains(&l.0));
+            if !is_share(group.long) || !is_share(group.long_gap) {
+                return bad(i, "long and long_gap: a share of 0 to 1, and cycles or ns");
+            }
+            if group.long_gap.is_some() && (group.gap_ns <= 0.0 || group.place == Place::Pair) {
+                return bad(i, "long_gap needs gap_ns, and no pair");
             }
         }
         Ok(())

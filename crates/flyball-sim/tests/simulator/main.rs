@@ -5,6 +5,7 @@
 
 mod amd_pstate;
 mod cppc;
+mod idle;
 mod isst;
 mod old_kernels;
 mod properties;
