@@ -166,6 +166,9 @@ pub struct WakeSources {
     pub records: u64,
     /// Records that were overwritten before they were read.
     pub lost: u64,
+    /// Seconds in which events were recorded, if there were too many to record them all the time. The
+    /// rates are then the shares of these exits in all that cpuidle counted.
+    pub sampled_seconds: Option<f64>,
     /// CPU time that reading them took, ms. What recording them cost the traced CPUs is not in it.
     pub reading_ms: f64,
     /// Exits after which a thread of the workload ran.
@@ -188,6 +191,9 @@ pub struct WakeCause {
     pub woken_tid: Option<u32>,
     pub of_workload: bool,
     pub wakes: f64,
+    /// How far `wakes` may be off at 95 % confidence, because events were recorded in windows only;
+    /// `null` if they were recorded all the time, or in fewer than five windows.
+    pub wakes_error: Option<f64>,
     /// Of each state, in the order of [`WakeReport::states`].
     pub by_state: Vec<f64>,
 }

@@ -54,6 +54,20 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(
 /// that those of all CPUs are in order.
 const SETTLE: u64 = 1_000_000;
 
+/// If there are more records than this in a second, only windows are recorded from then on, so that
+/// recording and reading cost about 3 % of a CPU (docs/dev/trace.md).
+const MAX_RECORDS: u64 = 40_000;
+
+/// The expected records of a window. Switching the events costs about as much as 10,000.
+const WINDOW_RECORDS: u64 = 30_000;
+
+/// A window is recorded at a random place of each period, ns, so that nothing that happens once a
+/// second is always missed, or always seen.
+const PERIOD: u64 = 1_000_000_000;
+
+/// The shortest and the longest window, ns.
+const WINDOW: [u64; 2] = [10_000_000, 500_000_000];
+
 /// A trace that has begun. Dropped, it leaves nothing behind.
 #[derive(Debug)]
 pub struct Tracing {
@@ -85,8 +99,22 @@ pub(crate) struct Outcome {
     pub(crate) names: Names,
     pub(crate) records: u64,
     pub(crate) lost: u64,
+    /// How long events were recorded, if not all the time.
+    pub(crate) sampled: Option<Duration>,
     /// CPU time of the thread that read it.
     pub(crate) cost: Duration,
+}
+
+impl Outcome {
+    /// Exits a second for each that the trace has, of `counted` ones.
+    pub(crate) fn rate_of_each(&self, counted: u64, seconds: f64) -> f64 {
+        let seen = self.attribution.seen;
+        match self.sampled {
+            None => 1.0 / seconds,
+            Some(_) if counted > 0 && seen > 0 => counted as f64 / seen as f64 / seconds,
+            Some(time) => 1.0 / time.as_secs_f64().max(1e-9),
+        }
+    }
 }
 
 impl Tracing {
@@ -126,7 +154,13 @@ impl Tracing {
 
     /// Reads the trace from now on, and counts the exits of each CPU from its time in `starts` on.
     pub(crate) fn read(&mut self, polls: Vec<bool>, starts: Vec<(u32, u64)>) -> Result<(), WakeError> {
+        let failed = || HostError::new(Op::Read, "trace_pipe_raw", Errno::IO);
+        let instance = self.instance.as_ref().ok_or_else(failed)?;
+        let switches = self.events.iter();
+        let switches =
+            switches.map(|event| format!("instances/{}/events/{event}/enable", instance.name())).collect();
         let mut reading = Reading {
+            recorder: Recorder::new(self.tracefs.clone(), switches),
             layouts: Layouts::new(&self.tracefs, &self.events)?,
             attribution: Attribution::new(polls, starts),
             waiting: Vec::new(),
@@ -150,6 +184,7 @@ impl Tracing {
         let instance = self.instance.take().ok_or_else(failed)?;
         instance.stop()?;
         let mut reading = self.join().ok_or_else(failed)??;
+        let sampled = reading.recorder.sampled();
         let mut lost = 0_u64;
         for cpu in instance.cpus()? {
             lost = lost.saturating_add(CpuStats::parse(cpu, &instance.stats(cpu)?).lost());
@@ -170,6 +205,7 @@ impl Tracing {
             names,
             records: reading.records,
             lost,
+            sampled,
             cost: reading.cost + flyball_process::thread_time().saturating_sub(began),
         })
     }
@@ -195,9 +231,127 @@ pub(crate) fn monotonic_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// Whether events are recorded now.
+#[derive(Debug, Clone, Copy)]
+enum Phase {
+    /// All the time: the start of this period, and the records until then.
+    Whole {
+        since: u64,
+        records: u64,
+    },
+    /// In a window, up to a time.
+    On {
+        until: u64,
+    },
+    Off {
+        until: u64,
+    },
+}
+
+/// Switches the events, so that there are not too many records.
+#[derive(Debug)]
+struct Recorder {
+    tracefs: Tracefs,
+    /// The files that switch an event each.
+    switches: Vec<String>,
+    phase: Phase,
+    /// Length of a window, ns.
+    window: u64,
+    /// Start of this period.
+    period: u64,
+    random: u64,
+    /// Since when events are recorded, and the time of recordings that ended, ns.
+    began: u64,
+    recorded: u64,
+}
+
+impl Recorder {
+    fn new(tracefs: Tracefs, switches: Vec<String>) -> Recorder {
+        let now = monotonic_ns();
+        let phase = Phase::Whole { since: now, records: 0 };
+        Recorder {
+            tracefs,
+            switches,
+            phase,
+            window: 0,
+            period: now,
+            random: now | 1,
+            began: now,
+            recorded: 0,
+        }
+    }
+
+    /// Switches the events on or off if it is time to. Returns what the attribution has to know, and
+    /// from when on.
+    fn step(&mut self, records: u64) -> Result<Option<(u64, What)>, HostError> {
+        let now = monotonic_ns();
+        match self.phase {
+            Phase::Whole { since, records: before } => {
+                let (passed, records_here) = (now - since, records - before);
+                if records_here > MAX_RECORDS && passed < 2 * PERIOD {
+                    let window = WINDOW_RECORDS.saturating_mul(passed) / records_here;
+                    self.window = window.clamp(WINDOW[0], WINDOW[1]);
+                    self.period = now;
+                    return self.switch_off().map(Some);
+                }
+                if passed >= PERIOD {
+                    self.phase = Phase::Whole { since: now, records };
+                }
+                Ok(None)
+            }
+            Phase::On { until } if now >= until => self.switch_off().map(Some),
+            Phase::Off { until } if now >= until => {
+                self.switch("1")?;
+                self.began = monotonic_ns();
+                self.phase = Phase::On { until: self.began + self.window };
+                Ok(Some((self.began, What::Resume)))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Stopping the recording alone would leave more than half of what events cost.
+    fn switch(&self, value: &str) -> Result<(), HostError> {
+        self.switches.iter().try_for_each(|path| self.tracefs.files().write(path, value))
+    }
+
+    fn switch_off(&mut self) -> Result<(u64, What), HostError> {
+        let now = monotonic_ns();
+        self.recorded += now - self.began;
+        self.switch("0")?;
+        // Marsaglia's xorshift.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.period = (self.period + PERIOD).max(now);
+        self.phase = Phase::Off { until: self.period + self.random % (PERIOD - self.window) };
+        Ok((now, What::Pause))
+    }
+
+    /// How long to sleep.
+    fn pause(&self) -> Duration {
+        match self.phase {
+            Phase::Whole { .. } => PAUSES[0],
+            Phase::On { until } => Duration::from_nanos(until.saturating_sub(monotonic_ns())).min(PAUSES[0]),
+            Phase::Off { until } => Duration::from_nanos(until.saturating_sub(monotonic_ns())).min(PAUSES[1]),
+        }
+    }
+
+    /// How long events were recorded, if not all the time.
+    fn sampled(&self) -> Option<Duration> {
+        let open = match self.phase {
+            Phase::Whole { .. } => return None,
+            Phase::On { .. } => monotonic_ns().saturating_sub(self.began),
+            Phase::Off { .. } => 0,
+        };
+        Some(Duration::from_nanos(self.recorded + open))
+    }
+}
+
 /// What becomes of the records, on the thread that reads them.
 #[derive(Debug)]
 struct Reading {
+    recorder: Recorder,
     layouts: Layouts,
     attribution: Attribution,
     /// Events that are decoded, and not yet in order.
@@ -229,9 +383,13 @@ impl Reading {
                 self.cost = flyball_process::thread_time();
                 return Ok(());
             }
+            let mark = self.recorder.step(self.records)?;
+            self.waiting.extend(mark.map(|(time, what)| Seen { time, cpu: 0, pid: 0, flags: 0, what }));
             self.hand_on(now.saturating_sub(SETTLE));
-            std::thread::sleep(PAUSES[0]);
-            wait_for_pages(readers, PAUSES[1], &mut ready)?;
+            std::thread::sleep(self.recorder.pause());
+            if matches!(self.recorder.phase, Phase::Whole { .. }) {
+                wait_for_pages(readers, PAUSES[1], &mut ready)?;
+            }
         }
     }
 

@@ -274,8 +274,9 @@ impl<'h> Watch<'h> {
 
     /// The causes by name. The workload's exits by state go into `states`, if all are known.
     fn sources(&self, outcome: Outcome, seconds: f64, states: &mut [WakeState]) -> WakeSources {
-        let Outcome { attribution, names, records, lost, cost } = outcome;
         let counted: u64 = states.iter().map(|state| state.exits).sum();
+        let each = outcome.rate_of_each(counted, seconds);
+        let Outcome { attribution, names, records, lost, sampled, cost } = outcome;
         let is_ours = |thread: Option<i32>| {
             thread.zip(self.threads.as_ref()).is_some_and(|(pid, threads)| threads.has(pid as u32))
         };
@@ -286,7 +287,7 @@ impl<'h> Watch<'h> {
                 .map_or_else(|| "a thread whose name is not known".to_owned(), ToString::to_string)
         };
         let rates = |counts: &[u64]| -> Vec<f64> {
-            (0..states.len()).map(|at| counts.get(at).copied().unwrap_or(0) as f64 / seconds).collect()
+            (0..states.len()).map(|at| counts.get(at).copied().unwrap_or(0) as f64 * each).collect()
         };
         let (mut attributed, mut ours) = (0, vec![0; states.len()]);
         let mut causes: Vec<WakeCause> = attribution
@@ -315,7 +316,10 @@ impl<'h> Watch<'h> {
                     woken: woken.map(thread),
                     woken_tid: woken.map(|pid| pid as u32),
                     of_workload: is_ours(*woken),
-                    wakes: count as f64 / seconds,
+                    wakes: count as f64 * each,
+                    wakes_error: sampled
+                        .and_then(|_| attribution.windows.error((*cause, *woken)))
+                        .map(|error| error * attribution.seen as f64 * each),
                     by_state: rates(counts),
                 }
             })
@@ -342,6 +346,7 @@ impl<'h> Watch<'h> {
             attributed,
             records,
             lost,
+            sampled_seconds: sampled.map(|time| time.as_secs_f64()),
             reading_ms: cost.as_secs_f64() * 1e3,
             of_workload,
             causes,

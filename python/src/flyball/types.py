@@ -2209,6 +2209,7 @@ class WakeCause(TypedDict):
     of_workload: bool
     tid: Union[int, None]
     wakes: float
+    wakes_error: Union[float, None]
     woken: Union[str, None]
     woken_tid: Union[int, None]
 
@@ -2263,6 +2264,7 @@ class WakeSources(TypedDict):
     of_workload: Union[float, None]
     reading_ms: float
     records: int
+    sampled_seconds: Union[float, None]
 
 
 class WakeState(TypedDict):

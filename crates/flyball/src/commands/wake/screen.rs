@@ -140,8 +140,10 @@ fn causes(out: &mut String, report: &WakeReport, sources: &WakeSources, paint: P
         report.states.iter().map(|state| format!("{}/s", state.name)).enumerate().collect();
     let states: Vec<(usize, String)> =
         states.into_iter().filter(|(at, _)| report.states[*at].exits > 0).collect();
-    let mut table = Columns::aligned_right(2..states.len() + 3);
+    let is_sampled = sources.sampled_seconds.is_some();
+    let mut table = Columns::aligned_right(2..states.len() + 3 + usize::from(is_sampled));
     let heading = ["woken by", "then ran", "wakes/s"].map(str::to_owned).into_iter();
+    let heading = heading.chain(is_sampled.then(|| "+-".to_owned()));
     table.heading(heading.chain(states.iter().map(|state| state.1.clone())));
     let with_number = |name: &str, tid: Option<u32>| match tid {
         Some(tid) => format!("{name} ({tid})"),
@@ -152,6 +154,7 @@ fn causes(out: &mut String, report: &WakeReport, sources: &WakeSources, paint: P
         let woken =
             cause.woken.as_deref().map_or_else(String::new, |name| with_number(name, cause.woken_tid) + ours);
         let mut row = vec![with_number(&cause.name, cause.tid), woken, rate(cause.wakes)];
+        row.extend(is_sampled.then(|| cause.wakes_error.map_or_else(String::new, rate)));
         row.extend(states.iter().map(|(at, _)| rate(cause.by_state[*at])));
         table.text_row(row);
     }
@@ -172,6 +175,14 @@ fn causes(out: &mut String, report: &WakeReport, sources: &WakeSources, paint: P
         "traced {exits} exits{of}, and the source of {attributed}; {records} records took {reading_ms:.1} ms of CPU time \
          to read"
     );
+    if let Some(seconds) = sources.sampled_seconds {
+        let _ = writeln!(
+            out,
+            "the CPUs woke too often to trace all the time: flyball traced {seconds:.1} s of {:.1} s, and the rates are \
+             estimates (+- at 95 % confidence)",
+            report.seconds
+        );
+    }
     if *lost > 0 {
         let _ =
             writeln!(out, "{lost} more records were overwritten before they were read: rates are too low");
