@@ -200,7 +200,10 @@ pub(super) fn compare_summaries(
         // With ties, test and interval can differ by a hair. Both must agree.
         let is_same = |one: Interval| one.low >= -EQUIVALENT && one.high <= EQUIVALENT;
         let differs = comparison.interval.is_some_and(|interval| !interval.contains(0.0));
-        let is_shown = p <= alpha && differs;
+        // Rounding of one factor can turn a product around.
+        let is_computed = base.is_computed() || arms[comparison.arm].is_some_and(Summary::is_computed);
+        let stays = || comparison.with_steps(false).is_some_and(|interval| !interval.contains(0.0));
+        let is_shown = p <= alpha && differs && (!is_computed || stays());
         comparison.interval = comparison.with_steps(is_shown);
         comparison.verdict = if is_shown {
             let more = comparison.change > 0.0;
@@ -226,7 +229,11 @@ pub(super) fn compare_summaries(
             let width = comparison.interval.map_or(f64::INFINITY, Interval::half_width);
             let shown = stats::shift_shown(&log_ratios(base, other), alpha / correction.medians)
                 .filter(|shift| *shift > 0.0 && !(is_uneven && *shift > 4.0 * width));
-            comparison.shows = shown.zip(comparison.step).map(|(shift, step)| shift.exp_m1().max(step));
+            comparison.shows = shown.zip(comparison.step).map(|(shift, step)| match shift.exp_m1() {
+                // One step of what is measured, and one of the interval.
+                shift if is_computed && comparison.is_coarse() => (1.0 + shift) * (1.0 + step).powi(2) - 1.0,
+                shift => shift.max(step),
+            });
         }
     }
     if base.quantity == Quantity::Performance {

@@ -1,6 +1,6 @@
 //! What a reader should know besides the numbers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rand::{Rng as _, SeedableRng as _};
 
@@ -510,6 +510,31 @@ pub(crate) fn rounding(values: &str, step: Option<f64>) -> String {
     }
 }
 
+/// What rounding of the energy meter hides, beside that of the metric.
+fn rounding_of_meter(report: &Report) -> Option<String> {
+    let of_metric = |arm: usize| {
+        let is_own = |one: &&Comparison| one.quantity == Quantity::Performance && one.arm == arm;
+        report.comparisons.iter().find(is_own).and_then(|one| one.step)
+    };
+    let of_energy = || report.comparisons.iter().filter(|one| one.quantity != Quantity::Performance);
+    // All values of the metric may be equal, which another note says.
+    let is_unknown = |one: &&Comparison| one.step.is_none() && of_metric(one.arm).is_some();
+    let unknown: BTreeSet<usize> = of_energy().filter(is_unknown).map(|one| one.arm).collect();
+    if !unknown.is_empty() {
+        let names: Vec<&str> = unknown.iter().map(|arm| report.arms[*arm].name.as_str()).collect();
+        let all = of_energy().all(|one| unknown.contains(&one.arm));
+        let of = if all { "" } else { &format!(" of {} and {}", report.arms[0].name, names.join(" and ")) };
+        return Some(rounding(&format!("the energy meter{of}"), None));
+    }
+    let of_meter = |one: &Comparison| {
+        let of_metric = if one.quantity == Quantity::Energy { 0.0 } else { of_metric(one.arm)? };
+        let step = (1.0 + one.step?) / (1.0 + of_metric) - 1.0;
+        one.interval.is_some_and(|interval| super::is_coarse(interval, step)).then_some(step)
+    };
+    let step = of_energy().filter_map(of_meter).max_by(f64::total_cmp)?;
+    Some(rounding("the energy meter", Some(step)))
+}
+
 /// What a reader should know, as sentences.
 pub(super) fn notes(
     manifest: &Manifest,
@@ -538,6 +563,7 @@ pub(super) fn notes(
     if let Some(step) = steps.max_by(f64::total_cmp) {
         notes.push(rounding(metric, Some(step)));
     }
+    notes.extend(rounding_of_meter(report));
     if manifest.machine.simulated {
         notes.push("This machine exists only in software: every number here is simulated.".to_owned());
     }

@@ -177,6 +177,28 @@ impl Quantity {
         }
     }
 
+    /// The domain whose energy it is, or is computed from, if verdicts are given for it.
+    pub(super) fn domain(self, manifest: &Manifest) -> Option<Domain> {
+        let mut sources = manifest.boots.iter().flat_map(|boot| &boot.meters.energy);
+        match self {
+            Quantity::Energy => Some(Domain::Package),
+            // Where only the platform is metered, that is the energy to count; in no round the one
+            // here and the other there.
+            Quantity::WorkEnergy | Quantity::PerWatt
+                if sources.any(|source| source.domain == Domain::Package) =>
+            {
+                Some(Domain::Package)
+            }
+            Quantity::WorkEnergy | Quantity::PerWatt => Some(Domain::Platform),
+            _ => None,
+        }
+    }
+
+    /// The energy of a round that it is computed from.
+    pub(super) fn joules(self, round: &Round, manifest: &Manifest) -> Option<f64> {
+        round.readings.joules(&manifest.boots.get(round.boot)?.meters.energy, self.domain(manifest)?)
+    }
+
     /// Its value in a round, in the unit of [`Quantity::metric`].
     pub fn of(self, round: &Round, manifest: &Manifest) -> Option<f64> {
         let sources = &manifest.boots.get(round.boot)?.meters.energy;
@@ -197,15 +219,7 @@ impl Quantity {
                 manifest.workload.metric.is_rate().then(|| 1.0 / per_joule)
             }
             Quantity::PerWatt => {
-                // Where only the platform is metered, that is the energy to count; in no round the
-                // one here and the other there.
-                let packages = manifest.boots.iter().flat_map(|boot| &boot.meters.energy);
-                let domain = if packages.into_iter().any(|source| source.domain == Domain::Package) {
-                    Domain::Package
-                } else {
-                    Domain::Platform
-                };
-                let energy = joules(domain)?;
+                let energy = self.joules(round, manifest)?;
                 // Of tbench the time limit less one second, as the kernel's selftest computes it
                 // (tbench.sh).
                 let seconds = outcome.work_seconds.unwrap_or(outcome.seconds);

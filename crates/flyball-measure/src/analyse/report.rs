@@ -47,6 +47,9 @@ pub(super) enum Origin {
     Exact,
 }
 
+/// Readings of power meters, by their names: those of each round.
+pub(super) type Watts = BTreeMap<String, Vec<Vec<u64>>>;
+
 /// One quantity of one arm.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Summary {
@@ -71,9 +74,15 @@ pub struct Summary {
     pub outliers: Vec<usize>,
     #[serde(skip)]
     pub(super) origin: Origin,
-    /// What the program printed, if the values are computed from that.
+    /// What the program printed, if the values are computed from that, and where that comes from.
     #[serde(skip)]
-    pub(super) printed: Vec<f64>,
+    pub(super) printed: (Origin, Vec<f64>),
+    /// The energies, if the values are computed from them.
+    #[serde(skip)]
+    pub(super) joules: Vec<f64>,
+    /// The readings of power meters that the values are computed from.
+    #[serde(skip)]
+    pub(super) watts: Watts,
     /// What the values are means of, if they are means over a suite's cases.
     #[serde(skip)]
     pub(super) cases: BTreeMap<String, Vec<f64>>,
@@ -83,6 +92,11 @@ impl Summary {
     /// Returns the values in the order of the rounds.
     pub(crate) fn values(&self) -> Vec<f64> {
         self.points.iter().map(|point| point.value).collect()
+    }
+
+    /// Whether values are computed from others that come in steps.
+    pub(super) fn is_computed(&self) -> bool {
+        !self.joules.is_empty() || !self.watts.is_empty()
     }
 
     /// Whether ratios of its values mean anything: they do not where one is zero or negative.

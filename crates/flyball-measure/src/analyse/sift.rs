@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     quantity::Quantity,
-    report::{ArmReport, Drift, Grades, LeftOut, Origin, Point, Summary},
+    report::{ArmReport, Drift, Grades, LeftOut, Origin, Point, Summary, Watts},
 };
 use crate::{
-    meter::WakeNote,
+    meter::{Domain, WakeNote},
     metric::Metric,
     run_directory::{Manifest, Round},
     speed::SpeedNote,
@@ -146,7 +146,9 @@ fn summary(quantity: Quantity, metric: Metric, is_judged: bool, points: Vec<Poin
         drift: None,
         outliers: Vec::new(),
         origin: Origin::default(),
-        printed: Vec::new(),
+        printed: (Origin::default(), Vec::new()),
+        joules: Vec::new(),
+        watts: Watts::new(),
         cases: BTreeMap::new(),
     })
 }
@@ -158,6 +160,8 @@ fn origin(quantity: Quantity, manifest: &Manifest) -> Origin {
         Quantity::User | Quantity::System => false,
         Quantity::Time => true,
         _ if Quantity::RESOURCES.contains(&quantity) => true,
+        // Meters round as programs do, whoever reads the metric.
+        _ if quantity.domain(manifest).is_some() => manifest.machine.simulated,
         Quantity::Performance => matches!(reader, None | Some(Reader::WallTime)),
         _ => reader.is_none(),
     };
@@ -170,6 +174,20 @@ fn origin(quantity: Quantity, manifest: &Manifest) -> Origin {
         }
         _ => Origin::Printed,
     }
+}
+
+/// The readings of power meters of a domain.
+fn watts(manifest: &Manifest, rounds: &[&Round], domain: Domain) -> Watts {
+    let mut found = Watts::new();
+    for round in rounds {
+        let sources = manifest.boots.get(round.boot).map_or(&[][..], |boot| &boot.meters.energy);
+        let own = sources.iter().zip(&round.readings.energy);
+        for (source, series) in own.filter(|(source, _)| source.is_power && source.domain == domain) {
+            let readings = series.iter().map(|(_, reading)| *reading).collect();
+            found.entry(source.name.clone()).or_default().push(readings);
+        }
+    }
+    found
 }
 
 /// The values of each case of a suite.
@@ -216,12 +234,16 @@ pub(super) fn summary_of(manifest: &Manifest, kept: &[&Round], quantity: Quantit
     let is_judged = Quantity::judged(&manifest.workload.metric).contains(&quantity);
     let mut found = summary(quantity, quantity.metric(&manifest.workload.metric), is_judged, points)?;
     found.origin = origin(quantity, manifest);
-    match quantity {
-        Quantity::Performance => found.cases = case_values(kept),
-        Quantity::PerWatt | Quantity::WorkEnergy => {
-            found.printed = kept.iter().filter_map(|round| round.outcome.value).collect();
+    if quantity == Quantity::Performance {
+        found.cases = case_values(kept);
+    }
+    if let Some(domain) = quantity.domain(manifest) {
+        found.watts = watts(manifest, kept, domain);
+        if quantity != Quantity::Energy {
+            let printed = kept.iter().filter_map(|round| round.outcome.value).collect();
+            found.printed = (origin(Quantity::Performance, manifest), printed);
+            found.joules = kept.iter().filter_map(|round| quantity.joules(round, manifest)).collect();
         }
-        _ => (),
     }
     Some(found)
 }

@@ -18,6 +18,8 @@ use crate::{
     },
 };
 
+mod energy;
+
 /// A boot of two arms with an energy counter of each domain, which counts in `unit` joules.
 fn metered(unit: f64, domains: &[Domain]) -> Boot {
     let mut boot = boot(&[0, 1]);

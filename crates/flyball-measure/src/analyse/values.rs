@@ -1,6 +1,8 @@
 //! How the values of an arm lie: the steps in which they come, and levels or rounds apart from the
 //! others.
 
+use std::collections::BTreeSet;
+
 use super::report::{Origin, Summary};
 use crate::stats;
 
@@ -23,17 +25,72 @@ fn are_different(sorted: &[f64]) -> bool {
 
 /// The step in which the values of arms come, as a fraction of the smallest: their last digit,
 /// or the least distance of two values of an arm if values repeat, as those of a coarse clock do.
-/// A mean of cases is rounded by the mean of their steps. None if it is not known.
+/// A mean of cases is rounded by the mean of their steps, and work over energy by the steps of both.
+/// None if it is not known.
 pub(super) fn step(arms: &[&Summary]) -> Option<f64> {
     let first = arms.first()?;
-    let of = |values: &mut dyn Iterator<Item = Vec<f64>>| {
-        step_of(&mut values.collect::<Vec<_>>(), first.origin, first.metric.is_rate())
+    let is_rate = first.metric.is_rate();
+    let of = |values: &mut dyn Iterator<Item = Vec<f64>>, origin: Origin, is_rate: bool| {
+        step_of(&mut values.collect::<Vec<_>>(), origin, is_rate)
     };
-    let own = of(&mut arms.iter().map(|arm| arm.values()))?;
-    let printed = of(&mut arms.iter().map(|arm| arm.printed.clone()))?;
-    let case = |name: &String| of(&mut arms.iter().filter_map(|arm| arm.cases.get(name).cloned()));
+    let own = of(&mut arms.iter().map(|arm| arm.values()), first.origin, is_rate)?;
+    let printed = of(&mut arms.iter().map(|arm| arm.printed.1.clone()), first.printed.0, is_rate)?;
+    let joules = of(&mut arms.iter().map(|arm| arm.joules.clone()), first.origin, false)?;
+    let watts = if first.origin == Origin::Measured { 0.0 } else { step_of_watts(arms)? };
+    let computed = (1.0 + printed) * (1.0 + joules.max(watts)) - 1.0;
+    let case = |name: &String| {
+        of(&mut arms.iter().filter_map(|arm| arm.cases.get(name).cloned()), first.origin, is_rate)
+    };
     let cases: Option<Vec<f64>> = first.cases.keys().map(case).collect();
-    Some(own.max(printed).max(stats::mean(&cases?).unwrap_or(0.0)))
+    Some(own.max(computed).max(stats::mean(&cases?).unwrap_or(0.0)))
+}
+
+/// The step of the readings of power meters, as a fraction of the least mean of a round. The mean over
+/// a round has more digits and is no more exact, unless its readings scatter.
+fn step_of_watts(arms: &[&Summary]) -> Option<f64> {
+    let names: BTreeSet<&String> = arms.iter().flat_map(|arm| arm.watts.keys()).collect();
+    let of_meter = |name| {
+        let own: Vec<&Vec<Vec<u64>>> = arms.iter().filter_map(|arm| arm.watts.get(name)).collect();
+        step_of_readings(&own)
+    };
+    names.into_iter().map(of_meter).try_fold(0.0, |most: f64, step| Some(most.max(step?)))
+}
+
+fn step_of_readings(arms: &[&Vec<Vec<u64>>]) -> Option<f64> {
+    let mut all: Vec<u64> = arms.iter().flat_map(|rounds| rounds.iter().flatten()).copied().collect();
+    if all.is_empty() {
+        return Some(0.0);
+    }
+    let count = all.len();
+    all.sort_unstable();
+    all.dedup();
+    let step = match all[..] {
+        // Readings are multiples of the step.
+        [one, other] => greatest_divisor(one, other),
+        _ => all.windows(2).map(|pair| pair[1] - pair[0]).min()?,
+    } as f64;
+    if all.len() == count || arms.iter().all(|rounds| is_dithered(rounds, step)) {
+        return Some(0.0);
+    }
+    let mean = |round: &Vec<u64>| stats::mean(&round.iter().map(|one| *one as f64).collect::<Vec<_>>());
+    let least = arms.iter().flat_map(|rounds| rounds.iter().filter_map(mean)).min_by(f64::total_cmp)?;
+    Some((step / least).min(1.0))
+}
+
+/// Whether readings scattered by half a step or more before they were rounded: of normal noise, that
+/// moves their mean by 0.3 % of a step at most. Both their distances from their mean and those of
+/// neighbours tell it: readings on two steps can have had no scatter, and of two levels of a load
+/// each is rounded by itself.
+fn is_dithered(rounds: &[Vec<u64>], step: f64) -> bool {
+    // The square of a half, and what rounding adds.
+    const LEAST: f64 = 0.25 + 1.0 / 12.0;
+    let in_steps = |reading: &u64| *reading as f64 / step;
+    let all: Vec<f64> = rounds.iter().flatten().map(in_steps).collect();
+    let middle = stats::mean(&all).unwrap_or_default();
+    let away: Vec<f64> = all.iter().map(|one| (one - middle).powi(2)).collect();
+    let half_square = |pair: &[u64]| (in_steps(&pair[1]) - in_steps(&pair[0])).abs().min(2.0).powi(2) / 2.0;
+    let apart: Vec<f64> = rounds.iter().flat_map(|round| round.windows(2).map(half_square)).collect();
+    [away, apart].iter().all(|squares| stats::mean(squares).is_some_and(|mean| mean >= LEAST))
 }
 
 /// Returns the step of values of several arms. Rates are work by the time of a clock: where they are
@@ -91,13 +148,14 @@ fn divisor(values: &[f64]) -> Option<f64> {
     let end = ends.collect::<Option<Vec<i32>>>()?.into_iter().min()?;
     let unit = 10.0_f64.powi(end);
     let whole = values.iter().map(|value| (value / unit).round() as u64);
-    let divisor = whole.reduce(|mut one, mut other| {
-        while other > 0 {
-            (one, other) = (other, one % other);
-        }
-        one
-    })?;
-    Some(divisor as f64 * unit)
+    Some(whole.reduce(greatest_divisor)? as f64 * unit)
+}
+
+fn greatest_divisor(mut one: u64, mut other: u64) -> u64 {
+    while other > 0 {
+        (one, other) = (other, one % other);
+    }
+    one
 }
 
 /// The two levels of an arm's values: each with how many rounds it has. The gap between them is

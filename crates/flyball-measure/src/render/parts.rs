@@ -95,7 +95,8 @@ pub(super) fn typical(report: &Report, comparison: &Comparison) -> &'static str 
 }
 
 /// What is said of an unclear comparison whose test decides: with ties, its interval can hold 0.
-pub(super) const HIDDEN: &str = "p shows a difference, but equal values hide its size and direction";
+pub(super) const HIDDEN: &str =
+    "p shows a difference, but equal values or rounding hide its size and direction";
 
 /// Returns whether the test of an unclear comparison decides.
 pub(super) fn is_hidden(report: &Report, comparison: &Comparison) -> bool {
