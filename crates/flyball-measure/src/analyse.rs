@@ -59,6 +59,8 @@ use crate::{
 pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
     let all = rounds;
     let rounds = &*cases::common(all);
+    let named = cases::named(all, manifest);
+    let manifest = named.as_ref().unwrap_or(manifest);
     let counted: Vec<&Round> = rounds.iter().filter(|round| !round.warm_up).collect();
     let mut arms: Vec<ArmReport> =
         (0..manifest.arms.len()).map(|arm| report_arm(manifest, &counted, arm)).collect();
@@ -67,6 +69,13 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
     let correction = Correction::for_arms(manifest, &arms);
     for quantity in Quantity::judged(&manifest.workload.metric) {
         comparisons.extend(compare(manifest, &arms, *quantity, correction));
+    }
+    // Of the case that does not count nothing is known, however equal the others are.
+    for comparison in comparisons.iter_mut().filter(|one| arms[one.arm].lacks_case) {
+        comparison.shows = None;
+        if comparison.verdict == Verdict::Equivalent {
+            comparison.verdict = Verdict::NoDifferenceShown;
+        }
     }
     let reason = |get: fn(&crate::meter::MeterList) -> &Option<String>| {
         manifest.boots.iter().find_map(|boot| get(&boot.meters).clone())

@@ -26,6 +26,8 @@ pub struct Metric {
 
 /// The name of the metric of suites, by which it is recognised.
 const MEAN_OF_CASES: &str = "mean of cases";
+/// Its beginning if some cases do not count.
+const MEAN_OF: &str = "mean of ";
 
 impl Metric {
     pub fn new(name: impl Into<String>, unit: impl Into<String>, better: Better) -> Metric {
@@ -42,9 +44,18 @@ impl Metric {
         Metric::new(MEAN_OF_CASES, unit, better)
     }
 
+    /// The mean over some of a suite's cases.
+    #[must_use]
+    pub(crate) fn of_cases(&self, some: usize, all: usize) -> Metric {
+        Metric::new(format!("{MEAN_OF}{some} of {all} cases"), &self.unit, self.better)
+    }
+
     /// Returns whether it is the mean over the cases of a suite.
     pub fn is_suite(&self) -> bool {
+        let of = self.name.strip_prefix(MEAN_OF).and_then(|rest| rest.strip_suffix(" cases"));
+        let numbers = of.and_then(|of| of.split_once(" of "));
         self.name == MEAN_OF_CASES
+            || numbers.is_some_and(|(some, all)| [some, all].iter().all(|one| one.parse::<usize>().is_ok()))
     }
 
     /// Whether the unit is one of a rate, so that metric x time is work.

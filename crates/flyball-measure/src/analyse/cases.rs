@@ -5,6 +5,8 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
+use flyball_text::counted;
+
 use super::{
     judge::{Correction, compare_summaries},
     report::{ArmReport, CaseReport, Comparison, Summary, Verdict},
@@ -41,34 +43,46 @@ pub(super) fn common(rounds: &[Round]) -> Cow<'_, [Round]> {
     Cow::Owned(kept)
 }
 
-/// The cases that do not count, each with the arms in which a round lacks it, or has no time of it.
-fn lost(rounds: &[Round]) -> BTreeMap<&str, BTreeSet<usize>> {
-    let all: BTreeSet<&str> =
-        measured(rounds).flat_map(|round| round.outcome.cases.keys().map(String::as_str)).collect();
-    let mut lost: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
+fn all_names(rounds: &[Round]) -> BTreeSet<&str> {
+    measured(rounds).flat_map(|round| round.outcome.cases.keys().map(String::as_str)).collect()
+}
+
+/// The cases that do not count, each with the arms of which rounds lack it, or have no time of it,
+/// and how many.
+fn lost(rounds: &[Round]) -> BTreeMap<&str, BTreeMap<usize, usize>> {
+    let all = all_names(rounds);
+    let mut lost: BTreeMap<&str, BTreeMap<usize, usize>> = BTreeMap::new();
     for round in measured(rounds) {
         for name in all.difference(&names(round)) {
-            lost.entry(name).or_default().insert(round.arm);
+            *lost.entry(name).or_default().entry(round.arm).or_default() += 1;
         }
     }
     lost
 }
 
-/// Notes which arms lack a case that the first arm has, or have a value where it has 0: a limit
-/// cannot be told for them.
+/// The manifest with a metric that says how many cases count, if some do not.
+pub(super) fn named(rounds: &[Round], manifest: &Manifest) -> Option<Manifest> {
+    let (lost, all) = (lost(rounds).len(), all_names(rounds).len());
+    let mut named = (lost > 0 && manifest.workload.metric.is_suite()).then(|| manifest.clone())?;
+    named.workload.metric = named.workload.metric.of_cases(all - lost, all);
+    Some(named)
+}
+
+/// Notes which arms cannot be compared with the first in a case that both have in some rounds, or
+/// that one of them lost: a limit cannot be told for them. A case that the first arm never had is
+/// none of them, unless it is 0 there.
 pub(super) fn mark_lost(rounds: &[Round], arms: &mut [ArmReport]) {
     let values = |case: &str, is: fn(f64) -> bool| -> BTreeSet<usize> {
         let has = |round: &&Round| round.outcome.cases.get(case).is_some_and(|value| is(*value));
         measured(rounds).filter(has).map(|round| round.arm).collect()
     };
     for (case, without) in lost(rounds) {
-        let marked = match () {
-            () if !without.contains(&0) => without,
-            () if values(case, |value| value == 0.0).contains(&0) => values(case, |value| value > 0.0),
-            () => continue,
-        };
-        for arm in marked {
-            arms[arm].lacks_case = true;
+        let (positive, zero) = (values(case, |value| value > 0.0), values(case, |value| value == 0.0));
+        let had = positive.contains(&0);
+        let has_lost = without.keys().filter(|_| had);
+        let has_alone = positive.iter().filter(|_| without.contains_key(&0) && (had || zero.contains(&0)));
+        for arm in has_lost.chain(has_alone).filter(|arm| **arm != 0) {
+            arms[*arm].lacks_case = true;
         }
     }
 }
@@ -77,9 +91,13 @@ pub(super) fn mark_lost(rounds: &[Round], arms: &mut [ArmReport]) {
 pub(super) fn note(all: &[Round], arms: &[ArmReport]) -> Option<String> {
     const NAMED: usize = 5;
     let lost = lost(all);
-    let name = |(case, without): (&&str, &BTreeSet<usize>)| {
-        let names: Vec<&str> = without.iter().map(|arm| arms[*arm].name.as_str()).collect();
-        format!("{case} (none or 0 in {})", names.join(", "))
+    let of_arm = |(arm, count): (&usize, &usize)| {
+        let name = &arms[*arm].name;
+        let is_whole = *count == measured(all).filter(|round| round.arm == *arm).count();
+        if is_whole { name.clone() } else { format!("{} of {name}", counted(*count, "round")) }
+    };
+    let name = |(case, without): (&&str, &BTreeMap<usize, usize>)| {
+        format!("{case} (none or 0 in {})", without.iter().map(of_arm).collect::<Vec<_>>().join(", "))
     };
     let first = lost.iter().take(NAMED).map(name).collect::<Vec<_>>().join(", ");
     let (count, more) = (lost.len(), if lost.len() > NAMED { ", ..." } else { "" });

@@ -205,6 +205,18 @@ fn not_measured(base: &ArmReport, arm: &ArmReport, quantity: Option<Quantity>) -
     }
 }
 
+/// Returns whether one of two arms has no values of a quantity.
+fn is_missing(
+    base: &ArmReport,
+    arm: &ArmReport,
+    quantity: Option<Quantity>,
+    found: Option<&Comparison>,
+) -> bool {
+    let has_both = |one| base.summary(one).is_some() && arm.summary(one).is_some();
+    let is_bounded = found.is_some_and(|one| one.interval.is_some());
+    !quantity.is_some_and(|one| has_both(one) || is_bounded)
+}
+
 /// Does the same as [`gate`] for arms and cases that are not in a report yet.
 pub(super) fn answers(
     manifest: &Manifest,
@@ -239,11 +251,7 @@ pub(super) fn answers(
                 }),
             };
             let is_missing = match quantity {
-                Some(quantity) => {
-                    let has_both = |one| base.summary(one).is_some() && arm.summary(one).is_some();
-                    let is_bounded = found.as_ref().is_some_and(|one| one.interval.is_some());
-                    !quantity.is_some_and(|one| has_both(one) || is_bounded)
-                }
+                Some(quantity) => is_missing(base, arm, quantity, found.as_ref()),
                 None => cases.is_empty() || arm.lacks_case,
             };
             let any = |is: fn(&Summary) -> bool| {
@@ -256,8 +264,10 @@ pub(super) fn answers(
             // With --until, answers are about the mean of the ratios, which every round changes.
             let is_typical = !until && any(is_uneven);
             let verdict = limit.verdict(found.as_ref(), is_withheld);
+            let is_lost = quantity == Some(Some(Quantity::Performance)) && arm.lacks_case;
             let is_unlike = is_missing || is_fixed_time && quantity != Some(Some(Quantity::PeakMemory));
-            let is_known = !is_unlike || holds_of_other_work(verdict, is_fixed_time, quantity.flatten());
+            let is_known =
+                !is_lost && (!is_unlike || holds_of_other_work(verdict, is_fixed_time, quantity.flatten()));
             let verdict = if is_known { verdict } else { GateVerdict::CannotTell };
             let case = case.filter(|_| is_known);
             let (interval, step) =
@@ -266,6 +276,7 @@ pub(super) fn answers(
             let interval = interval.filter(|found| found.high.is_finite());
             let reason = match () {
                 () if interval.is_some() || at_least.is_some() || is_withheld => None,
+                () if is_lost => Some(NoInterval::LostCase),
                 () if is_missing => {
                     Some(quantity.map_or(NoInterval::LostCase, |one| not_measured(base, arm, one)))
                 }

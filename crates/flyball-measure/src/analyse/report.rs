@@ -173,7 +173,7 @@ pub struct ArmReport {
     /// What applying it had to say.
     pub notes: Vec<String>,
     pub summaries: Vec<Summary>,
-    /// A round of it lacks a case of a suite that the first arm's rounds have.
+    /// A case of a suite cannot be compared with the first arm's, as rounds of either lack it.
     #[serde(skip)]
     pub(super) lacks_case: bool,
 }

@@ -19,6 +19,7 @@ use crate::{
 };
 
 mod energy;
+mod suites;
 
 /// A boot of two arms with an energy counter of each domain, which counts in `unit` joules.
 fn metered(unit: f64, domains: &[Domain]) -> Boot {
