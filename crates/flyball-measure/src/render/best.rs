@@ -53,8 +53,13 @@ pub(super) fn conclusion(report: &Report, arms: &Arms) -> Vec<(String, String)> 
         let name = if let [one] = best[..] { format!("{}; ", arms.name(one)) } else { String::new() };
         (words.join(", "), name + &how)
     };
-    let cases = cases::summary(report).map(|words| ("cases".to_owned(), words));
-    lines.into_iter().map(line).chain(cases).collect()
+    let mut all: Vec<(String, String)> = lines.into_iter().map(line).collect();
+    if let Some(words) = cases::summary(report) {
+        // A mean hides what is worse, so that this comes before it.
+        let is_worse = (1..report.arms.len()).any(|arm| cases::worse_in(report, arm).is_some());
+        all.insert(if is_worse { 0 } else { all.len() }, ("cases".to_owned(), words));
+    }
+    all
 }
 
 /// The arms that were measured in a quantity and are not compared in it, as of values of zero there

@@ -30,6 +30,13 @@ pub(super) fn summary(report: &Report) -> Option<String> {
     (!parts.is_empty()).then(|| format!("{} of {} (one correction)", parts.join(", "), report.cases.len()))
 }
 
+/// In how many cases an arm is worse than the first, if it is in any: `1 of 10 cases`.
+pub(super) fn worse_in(report: &Report, arm: usize) -> Option<String> {
+    let own = || report.cases.iter().filter(|case| case.comparison.arm == arm);
+    let worse = own().filter(|case| case.comparison.verdict == Verdict::Worse).count();
+    (worse > 0).then(|| format!("{worse} of {} cases", own().count()))
+}
+
 /// Rounds that a verdict on a case needs.
 fn needed(report: &Report) -> usize {
     // The correction is over the control too.

@@ -11,6 +11,7 @@ use flyball_text::{
 use super::{
     arms::Arms,
     best::conclusion,
+    cases::worse_in,
     effects::effects,
     parts::{
         HIDDEN, Screen, confidence, could_be_seen, difference, ended, extent, how, is_hidden, more_rounds,
@@ -324,10 +325,15 @@ fn verdict(report: &Report, comparison: &Comparison) -> String {
             let odd = if typical.is_empty() { "" } else { ", which does not count how far odd rounds lie" };
             format!("{arm} is {word} than {base}: {size}{odd} ({p}{how}).")
         }
-        Verdict::Equivalent => format!(
-            "{arm} has the same {name} as {base} within ±{} %{typical}, shown ({ends}{how}).",
-            100.0 * EQUIVALENT
-        ),
+        Verdict::Equivalent => {
+            let same = format!("within ±{} %{typical}, shown ({ends}{how}).", 100.0 * EQUIVALENT);
+            match worse_in(report, comparison.arm) {
+                Some(cases) => {
+                    format!("{arm} is worse than {base} in {cases}, and has the same {name} {same}")
+                }
+                None => format!("{arm} has the same {name} as {base} {same}"),
+            }
+        }
         Verdict::NoDifferenceShown => {
             let shows = comparison.shows.map_or_else(String::new, |shows| {
                 format!(

@@ -47,3 +47,25 @@ fn the_mean_of_a_suite_that_lost_a_case_is_not_told() {
     assert!(text_of(&report).contains("arm 1 has the same mean of 2 of 3 cases as arm 0 within"));
     assert_eq!(answers.map(|answer| answer.verdict), [GateVerdict::Within; 2]);
 }
+
+#[test]
+fn a_worse_case_is_named_before_the_same_mean() {
+    let (manifest, mut rounds) = suite(8, 10, &[1.0, 1.0], 20);
+    for round in &mut rounds {
+        for (name, value) in &mut round.outcome.cases {
+            let factor = match name.as_str() {
+                _ if round.arm == 0 => 1.0,
+                "case 0" => 1.5,
+                _ => 1.5_f64.powf(-1.0 / 9.0),
+            };
+            *value = factor * value.powf(0.2);
+        }
+        round.outcome.value = geometric_mean(round.outcome.cases.values().copied());
+    }
+    let report = analyse(&manifest, &rounds);
+    let text = text_of(&report);
+    let first = "arm 1 is worse than arm 0 in 1 of 10 cases, and has the same mean of cases within \u{b1}0.5 %, shown (";
+    assert!(text.starts_with(first), "{text}");
+    let place = |words: &str| text.find(words).expect(words);
+    assert!(place("\ncases: 1 worse, 9 better of 10") < place("\nbest mean of cases: no arm"), "{text}");
+}
