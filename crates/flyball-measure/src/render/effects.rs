@@ -74,6 +74,11 @@ fn not_tested(report: &Report, all: &[&ProgramEffect], tests: &[&Comparison]) ->
         let needed = stats::rounds_needed(alpha, test(few.paired, &report.schedule));
         return Some(format!("that needs {needed} rounds"));
     }
+    let apart: Vec<&str> =
+        all.iter().filter(|one| !one.effect.paired).map(|one| one.under.as_str()).collect();
+    if !apart.is_empty() {
+        return Some(format!("no block has both programs under {}", apart.join(" and under ")));
+    }
     if all.len() < settings(&report.arms) || tests.len() + 1 < all.len() {
         return Some("a setting has no verdict".to_owned());
     }
