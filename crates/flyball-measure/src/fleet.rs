@@ -472,6 +472,25 @@ mod tests {
         assert!(text.contains("wall time       -") && !text.contains("counted once"), "{text}");
     }
 
+    /// Five machines that agree say nothing of the fifth of machines on which it may be worse.
+    #[test]
+    fn the_next_machine_is_one_like_these() {
+        for (value, word) in [(-0.05, "better"), (0.05, "worse")] {
+            let of = |number: usize| {
+                let estimate = Estimate { value: value + 0.001 * number as f64, error: 0.001, freedom: 14.0 };
+                Member::with_effect(number.to_string(), estimate, Some(0.0))
+            };
+            let members: Vec<Member> = (0..5).map(of).collect();
+            let report = analyse_fleet(experiment(2), &members, Vec::new(), Vec::new(), 0.95);
+            let screen = crate::render::Screen { width: None, painter: flyball_text::columns::Unstyled };
+            let text = crate::render::fleet_text(&report, None, &[], screen);
+            let expected = format!(
+                "expected to be {word} on the next machine if it is like these 5 (up to 45 % of machines may be unlike them)"
+            );
+            assert!(text.contains(&expected), "{text}");
+        }
+    }
+
     /// Machines with values of zero: one is left out and named, several take the verdict.
     #[test]
     fn machines_without_ratios_are_named_and_several_take_the_verdict() {

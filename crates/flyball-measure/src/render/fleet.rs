@@ -156,6 +156,11 @@ fn side(interval: Option<Interval>, better: Better) -> Option<bool> {
     Some((interval.low > 0.0) == (better == Better::Higher))
 }
 
+/// The share of machines of another kind that so many machines may have missed, at 95 %.
+fn unlike(machines: usize) -> f64 {
+    1.0 - 0.05_f64.powf(1.0 / machines as f64)
+}
+
 /// What an effect comes down to, in a sentence.
 fn sentence(report: &FleetReport, effect: &Effect) -> String {
     let (arm, metric) = names(report, effect);
@@ -173,15 +178,20 @@ fn sentence(report: &FleetReport, effect: &Effect) -> String {
     } else {
         "; what the next machine does is not known from so few"
     };
+    let like = format!(
+        " if it is like these {} (up to {:.0} % of machines may be unlike them)",
+        effect.machines,
+        100.0 * unlike(effect.machines)
+    );
     match (effect.verdict, side(effect.next, metric.better)) {
         (Verdict::Better, Some(true)) => {
-            format!("{start}: better on average{worse}, and expected to be better on the next machine.")
+            format!("{start}: better on average{worse}, and expected to be better on the next machine{like}.")
         }
         (Verdict::Better, _) => {
             format!("{start}: better on average{worse}{next}.")
         }
         (Verdict::Worse, Some(false)) => {
-            format!("{start}: worse on average{better}, and expected to be worse on the next machine.")
+            format!("{start}: worse on average{better}, and expected to be worse on the next machine{like}.")
         }
         (Verdict::Worse, _) => {
             format!("{start}: worse on average{better}{next}.")
@@ -508,6 +518,12 @@ mod tests {
         assert_eq!(side(interval(-0.2, -0.1), Better::Lower), Some(true));
         assert_eq!(side(interval(-0.2, -0.1), Better::Higher), Some(false));
         assert_eq!(side(None, Better::Higher), None);
+    }
+
+    #[test]
+    fn few_machines_may_have_missed_many_of_another_kind() {
+        let percents = [2, 5, 10, 59].map(|machines| (100.0 * unlike(machines)).round());
+        assert_eq!(percents, [78.0, 45.0, 26.0, 5.0]);
     }
 
     #[test]
