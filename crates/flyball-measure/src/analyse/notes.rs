@@ -739,5 +739,37 @@ fn boot_notes(manifest: &Manifest, report: &Report) -> Vec<String> {
          the boots too."
             .to_owned(),
     );
+    notes.extend(unlike_spreads(report));
     notes
+}
+
+/// By how much the spreads of arms of different boots may differ without a word: the rank-sum test
+/// holds its level about so far.
+const UNLIKE: f64 = 2.0;
+
+/// The rank-sum test assumes that arms scatter alike, and its interval does.
+fn unlike_spreads(report: &Report) -> Vec<String> {
+    let own = |one: &&Comparison| !one.paired && one.quantity == Quantity::Performance;
+    let unlike = report.comparisons.iter().filter(own).filter_map(|one| {
+        let found = one.steadiness?;
+        let (base, other) = found.spreads;
+        let is_unlike = found.verdict.is_difference() || base.max(other) > UNLIKE * base.min(other);
+        is_unlike.then(|| {
+            format!(
+                "{} and {}: typical rounds vary by {} and by {}. The test of arms of different boots assumes that they \
+                 vary alike: if not, equal arms get a verdict in 2 to 7 % of comparisons at 99 % confidence, and \
+                 intervals miss the truth as often.",
+                report.arms[one.base].name,
+                report.arms[one.arm].name,
+                share(base),
+                share(other)
+            )
+        })
+    });
+    unlike.collect()
+}
+
+/// A spread as a percentage.
+fn share(spread: f64) -> String {
+    format!("{} %", number(100.0 * spread))
 }

@@ -336,6 +336,27 @@ fn rounds_of_one_boot_without_common_blocks_are_not_of_other_boots() {
     assert!(!text_of(&report).contains("other boot"));
 }
 
+/// The rank-sum test over boots assumes like spreads.
+#[test]
+fn unlike_spreads_of_boots_are_told() {
+    for (factor, expected) in [(1.0, false), (20.0, true)] {
+        let mut random = Noise::new(7);
+        let mut manifest = manifest(&["a", "b"]);
+        manifest.boots.extend([boot(&[0]), boot(&[1])]);
+        let mut rounds = Vec::new();
+        for (block, arm) in (0..15).flat_map(|block| [(block, 0), (block, 1)]) {
+            let noise = 0.002 * random.draw() * if arm == 1 { factor } else { 1.0 };
+            let mut one = round(block, arm, 10.0 * noise.exp());
+            one.boot = arm;
+            rounds.push(one);
+        }
+        let report = analyse(&manifest, &rounds);
+        let text = text_of(&report);
+        assert!(text.contains("were not run in turns"), "{text}");
+        assert_eq!(text.contains("assumes that they vary alike"), expected, "{text}");
+    }
+}
+
 #[test]
 fn numbers_without_ratios_get_no_verdict() {
     let mut manifest = manifest(&["a", "b"]);
