@@ -113,6 +113,9 @@ pub struct With {
     pub benchmark: String,
     pub arm: String,
     pub metric: String,
+    pub unit: String,
+    /// Which way is better, if that is known. Series of other units or ways are in other rows.
+    pub higher_is_better: Option<bool>,
     pub name: String,
     pub before: Option<String>,
     pub after: Option<String>,
@@ -120,6 +123,8 @@ pub struct With {
     pub shifted: usize,
     /// Series in which it changed with enough runs on both sides.
     pub of: usize,
+    /// Of those that shifted, the ones that became worse, if the metric says which way is better.
+    pub worse: Option<usize>,
     /// The median change of those that shifted.
     pub change: Option<f64>,
 }
@@ -533,9 +538,13 @@ fn with(
     words: &Words,
     settings: &mut Settings,
 ) -> Vec<With> {
-    type Change<'a> = ([&'a str; 3], String, Option<String>, Option<String>);
-    let mut counts: BTreeMap<Change, (Vec<f64>, usize, usize)> = BTreeMap::new();
-    let question = |key: &Key| [key.benchmark, key.arm, key.metric].map(|number| words.text(number));
+    type Change<'a> = (([&'a str; 4], Option<bool>), String, Option<String>, Option<String>);
+    let mut counts: BTreeMap<Change, (Vec<f64>, usize, usize, usize)> = BTreeMap::new();
+    // Shares of unlike units or ways have no common mean: a time of +25 % is a rate of -20 %.
+    let question = |key: &Key| {
+        let names = [key.benchmark, key.arm, key.metric, key.unit].map(|number| words.text(number));
+        (names, key.higher_is_better)
+    };
     for (index, shifted) in shifted {
         for place in &shifted.changes {
             for fact in place.facts.iter().filter(|fact| fact.runs_away <= NEAR) {
@@ -544,6 +553,7 @@ fn with(
                 let entry = counts.entry(change).or_default();
                 entry.0.extend(place.change);
                 entry.1 += 1;
+                entry.3 += usize::from(place.better == Some(false));
             }
         }
     }
@@ -566,18 +576,26 @@ fn with(
     }
     let mut all: Vec<With> = counts
         .into_iter()
-        .map(|(([benchmark, arm, metric], name, before, after), (changes, shifted, of))| With {
-            benchmark: benchmark.to_owned(),
-            arm: arm.to_owned(),
-            metric: metric.to_owned(),
-            name,
-            before,
-            after,
-            shifted,
-            // It counts as shifted even if its shift is nearer to an end than the search looks.
-            of: of.max(shifted),
-            change: stats::median(&changes),
-        })
+        .map(
+            |(
+                (([benchmark, arm, metric, unit], better), name, before, after),
+                (changes, shifted, of, worse),
+            )| With {
+                benchmark: benchmark.to_owned(),
+                arm: arm.to_owned(),
+                metric: metric.to_owned(),
+                unit: unit.to_owned(),
+                higher_is_better: better,
+                name,
+                before,
+                after,
+                shifted,
+                // It counts as shifted even if its shift is nearer to an end than the search looks.
+                of: of.max(shifted),
+                worse: better.map(|_| worse),
+                change: stats::median(&changes),
+            },
+        )
         .collect();
     all.sort_by(|a, b| b.shifted.cmp(&a.shifted).then(a.of.cmp(&b.of)));
     all

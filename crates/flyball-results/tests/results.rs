@@ -92,6 +92,54 @@ fn planted_shifts_are_found_at_their_place() {
     assert!(found >= 92 && placed >= found - 8 && wrong <= 4, "{found} {placed} {wrong}");
 }
 
+/// A time of 20 % more is a rate of 17 % less: they have no common mean.
+#[test]
+fn unlike_units_and_ways_have_rows_of_their_own() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut dataset = Dataset::create(folder.path()).expect("a dataset");
+    let column =
+        |name: &str| Kind::Rounds.columns().iter().position(|column| column.0 == name).expect("a column");
+    let hosts =
+        [("s", 1.2, false), ("s", 1.2, false), ("ms", 1.2, false), ("op/s", 0.8, true), ("s", 0.8, true)];
+    for run in 0..30_u32 {
+        for (number, (unit, factor, better)) in hosts.into_iter().enumerate() {
+            let value = if run < 15 { 1.0 } else { factor } * (1.0 + 0.001 * f64::from(run * 7 % 5));
+            let json = format!(r#"{{"results":[{{"command":"b","times":[{value}]}}]}}"#);
+            let given =
+                Given { host: Some(format!("node{number}")), time: Some((20_454 + u64::from(run)) * DAY) };
+            let mut input = Input::of_bytes(json.as_bytes(), &given).expect("hyperfine's JSON");
+            for row in &mut input.rows {
+                row[column("unit")] = unit.into();
+                row[column("higher_is_better")] = flyball_table::Cell::Truth(better);
+                row[column("firmware")] = if run < 15 { "1.2" } else { "1.3" }.into();
+            }
+            dataset.add(input).expect("room");
+        }
+    }
+    dataset.flush().expect("room");
+    let question = Question { pick: Pick::default(), benchmark: None, confidence: 0.99, threads: 1 };
+    let answer = shifts(&dataset, &question).expect("a dataset that can be read");
+    let mut rows: Vec<(&str, Option<bool>, usize, usize, Option<usize>)> = answer
+        .with
+        .iter()
+        .map(|with| (with.unit.as_str(), with.higher_is_better, with.shifted, with.of, with.worse))
+        .collect();
+    rows.sort_unstable();
+    assert_eq!(
+        rows,
+        [
+            ("ms", Some(false), 1, 1, Some(1)),
+            ("op/s", Some(true), 1, 1, Some(1)),
+            ("s", Some(false), 2, 2, Some(2)),
+            ("s", Some(true), 1, 1, Some(1)),
+        ]
+    );
+    for with in &answer.with {
+        let expected = if with.higher_is_better == Some(true) { -0.2 } else { 0.2 };
+        assert!((with.change.expect("a change") - expected).abs() < 0.01, "{with:?}");
+    }
+}
+
 #[test]
 fn what_failed_without_a_value_is_a_row() {
     let google = r#"{"context":{"host_name":"a","date":"2026-01-31T12:00:00+00:00"},"benchmarks":[

@@ -2337,10 +2337,13 @@ class With(TypedDict):
     before: Union[str, None]
     benchmark: str
     change: Union[float, None]
+    higher_is_better: Union[bool, None]
     metric: str
     name: str
     of: int
     shifted: int
+    unit: str
+    worse: Union[int, None]
 
 
 class WithoutRatio(TypedDict):

@@ -142,18 +142,23 @@ pub(super) fn shifts(answer: &Answer) -> String {
     );
     if !answer.with.is_empty() {
         out.push('\n');
-        let mut table = Columns::aligned_right(3..5);
-        table.heading(["changed", "from", "to", "shifted", "change", "benchmark", "arm", "metric"]);
+        let mut table = Columns::aligned_right(3..6);
+        table.heading(["changed", "from", "to", "shifted", "worse", "change", "benchmark", "arm", "metric"]);
         for with in answer.with.iter().take(MAX_LINES) {
             table.text_row([
                 with.name.clone(),
                 with.before.clone().unwrap_or_else(|| "-".to_owned()),
                 with.after.clone().unwrap_or_else(|| "-".to_owned()),
                 format!("{} of {}", with.shifted, with.of),
+                with.worse.map_or_else(|| "-".to_owned(), |worse| worse.to_string()),
                 with.change.map_or_else(|| "-".to_owned(), percent),
                 with.benchmark.clone(),
                 with.arm.clone(),
-                with.metric.clone(),
+                if with.unit.is_empty() {
+                    with.metric.clone()
+                } else {
+                    format!("{} ({})", with.metric, with.unit)
+                },
             ]);
         }
         out += &table.render(Paint::stdout());
