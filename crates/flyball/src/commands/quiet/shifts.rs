@@ -153,7 +153,7 @@ pub(crate) fn render(found: &Found) -> String {
     if let Some(period) = found.season {
         let _ = writeln!(
             out,
-            "{}: a season: the level goes up and down every {period:.0} runs, as by the time of day; a lasting change that is smaller \
+            "{}: a season: the level goes up and down every {period:.0} runs; a lasting change that is smaller \
              may not be seen",
             found.name
         );
@@ -228,6 +228,9 @@ fn by(before: f64, after: f64) -> String {
 /// Where a step is, as far as that is known.
 fn step(shift: &Shift, runs: usize) -> String {
     let few = Options::default().shortest;
+    if shift.within.as_ref().is_some_and(|within| 2 * within.len() > runs) {
+        return format!("from run {} (at once or slowly, 95 %: somewhere in the series)", shift.at + 1);
+    }
     if shift.within.as_ref().is_some_and(|within| !within.is_empty()) {
         return format!("from run {} (at once or slowly, {})", shift.at + 1, between(shift, runs));
     }
@@ -246,4 +249,29 @@ fn between(shift: &Shift, runs: usize) -> String {
 
 fn p(p: f64) -> String {
     if p < 0.001 { "< 0.001".to_owned() } else { format!("{p:.3}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_runs_of_more_than_half_of_the_series_are_no_place() {
+        let place = |within: std::ops::Range<usize>| {
+            let shift = Shift {
+                form: Form::Step,
+                at: 60,
+                within: Some(within),
+                before: 0..60,
+                after: 60..120,
+                median_before: 1.0,
+                median_after: 2.0,
+                p: 0.0005,
+            };
+            step(&shift, 120)
+        };
+        assert_eq!(place(0..119), "from run 61 (at once or slowly, 95 %: somewhere in the series)");
+        assert_eq!(place(50..70), "from run 61 (at once or slowly, 95 %: between runs 50 and 71)");
+        assert_eq!(place(60..60), "from run 61");
+    }
 }

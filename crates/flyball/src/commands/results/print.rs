@@ -129,7 +129,7 @@ pub(super) fn shifts(answer: &Answer) -> String {
             let _ = writeln!(
                 out,
                 "no shift found in {} (one in the last runs, slow, in several steps or of the spread, or no larger than the waves of a \
-                 series, may not be found)",
+                 series, may not be found, nor a clear step in a short series)",
                 count(answer.series, "series", "series")
             );
         }
