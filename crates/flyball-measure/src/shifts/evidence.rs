@@ -35,14 +35,19 @@ pub fn evidence(values: &[f64], options: &Options) -> f64 {
     let splits = super::ways(values.len(), options) as f64;
     let (before, after) = values.split_at(split);
     p = p.min(of_sides(before, after, &rest, splits / OF_SPLITS));
-    // One step fitted to a ramp or to two steps leaves residuals that are alike in neighbouring runs,
-    // even if the runs are independent.
-    let of_ranks = of_sides(before, after, &[], splits / OF_SLOW);
+    // What few runs happen to be alike is no reason to miss a step that is far larger than runs move
+    // from one to the next. One step fitted to a ramp or to two steps leaves residuals that are alike
+    // in neighbouring runs, even if the runs are independent.
+    let of_ranks = of_sides(before, after, &[], splits / OF_SPLITS);
     if of_ranks < p {
         let shares = shape::shares(values, split, options.shortest);
-        if shares.iter().any(|share| 0.0 < *share && *share < 1.0) {
-            p = p.min(neighbours::rare_chance(values, &shares, splits / OF_SLOW).max(of_ranks));
-        }
+        let is_slow = shares.iter().any(|share| 0.0 < *share && *share < 1.0);
+        let (part, chance) = if is_slow {
+            (OF_SLOW, neighbours::rare_chance(values, &shares, splits / OF_SLOW))
+        } else {
+            (OF_SPLITS, neighbours::rare_step_chance(values, &shares, splits / OF_SPLITS))
+        };
+        p = p.min(chance.max(of_ranks * OF_SPLITS / part));
     }
     if let Some((middle, ranges)) = temporary::widest(&scores, options.shortest) {
         let outside: Vec<f64> = values[..middle.start].iter().chain(&values[middle.end..]).copied().collect();

@@ -416,3 +416,36 @@ fn equal_runs_are_no_season() {
         assert_eq!(super::season(&vec![value; count]), None, "{count} x {value}");
     }
 }
+
+/// Of series that follow their neighbours much, hardly more than promised have evidence; and where
+/// runs are alike by chance, a step far larger than they move is not missed.
+#[test]
+fn a_clear_step_has_evidence_although_runs_look_alike() {
+    let options = Options::default();
+    let rates = |count: usize, correlation: f64, step: (usize, f64), series: u64| {
+        let mut found = [0; 4];
+        for seed in 0..series {
+            let mut level = 0.0;
+            let values = noise(70_000 + seed, count + 50).into_iter().map(|one| {
+                level = correlation * level + one;
+                level
+            });
+            let mut values: Vec<f64> = values.skip(50).collect();
+            values[step.0..].iter_mut().for_each(|value| *value += step.1);
+            let p = evidence(&values, &options);
+            for (limit, found) in [1e-2, 1e-3, 3e-4, 1e-4].into_iter().zip(&mut found) {
+                *found += usize::from(p <= limit);
+            }
+        }
+        println!("{count} runs, correlation {correlation}, step {step:?}: {found:?} of {series}");
+        found
+    };
+    // Alone, a series is named from evidence of 1e-2 on; one of thirty from 3e-4 on.
+    assert!(rates(14, 0.0, (9, 20.0), 200)[0] >= 190);
+    assert!(rates(20, 0.0, (10, 20.0), 200)[2] >= 190);
+    assert!(rates(30, 0.0, (15, 20.0), 200)[3] >= 190);
+    assert!(rates(30, 0.0, (15, 6.0), 200)[0] >= 185);
+    for (correlation, most) in [(0.0, 10), (0.5, 20), (0.8, 35)] {
+        assert!(rates(30, correlation, (0, 0.0), 1_000)[0] <= most);
+    }
+}
