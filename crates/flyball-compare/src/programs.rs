@@ -31,9 +31,9 @@ pub struct ProgramArgs {
     #[arg(id = "in", long = "in", value_name = "DIR,DIR", value_delimiter = ',')]
     pub directories: Vec<PathBuf>,
 
-    /// Values for {NAME} in the command and in --setup, --rebuild, --prepare, --conclude and --cleanup:
-    /// n=1..8, n=1..8:2 (by 2) or n=a,b. Each value makes an arm. An empty value leaves out a word
-    /// that is {NAME} alone.
+    /// Values for {NAME} in the command and in --setup, --rebuild, --prepare, --conclude and
+    /// --cleanup: n=1..8, n=1..8:2 (by 2) or n=a,b. Each value makes an arm. An empty value leaves
+    /// out a word that is {NAME} alone.
     #[arg(long, value_name = "NAME=VALUES")]
     pub parameter: Vec<String>,
 
@@ -69,8 +69,8 @@ pub struct ProgramArgs {
     pub load: Option<String>,
 
     /// The server is ready when this PORT or HOST:PORT accepts connections, when its output has
-    /// line:TEXT, or when this shell command succeeds, within 60 s or --timeout [default: after half
-    /// a second].
+    /// line:TEXT, or when this shell command succeeds, within 60 s or --timeout [default: after
+    /// half a second].
     #[arg(long, value_name = "WHEN", hide_short_help = true)]
     pub ready: Option<String>,
 

@@ -151,8 +151,8 @@ pub fn judge(manifest: &Manifest, rounds: &[Round], quantity: Quantity, question
     compare(manifest, &arms, quantity, Correction::for_questions(questions))
 }
 
-/// The step in which the values of arms come, as a fraction of the smallest. None if it is not known:
-/// then nothing is known of what is smaller than their values.
+/// The step in which the values of arms come, as a fraction of the smallest. None if it is not
+/// known: then nothing is known of what is smaller than their values.
 pub fn step(manifest: &Manifest, rounds: &[&Round], quantity: Quantity, arms: &[usize]) -> Option<f64> {
     let counts =
         |round: &&Round| arms.contains(&round.arm) && !round.warm_up && round.outcome.failure.is_none();

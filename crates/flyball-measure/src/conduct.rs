@@ -24,9 +24,9 @@ use crate::{
 
 /// Chooses the arms of each block, where not all arms are in every block.
 pub trait Blocks {
-    /// The arms of the next blocks, which take turns, each in its order, by the rounds of all blocks
-    /// before them; `None` ends the comparison. The same rounds give the same arms, so that a
-    /// comparison can be resumed.
+    /// The arms of the next blocks, which take turns, each in its order, by the rounds of all
+    /// blocks before them; `None` ends the comparison. The same rounds give the same arms, so that
+    /// a comparison can be resumed.
     fn next(&mut self, manifest: &Manifest, done: &[&Round]) -> Option<Vec<Vec<usize>>>;
 }
 
@@ -76,8 +76,8 @@ pub enum Event<'a> {
     },
     /// A stop was requested, and the arms' cleanup runs. Another request ends that.
     CleanUp,
-    /// Another block would not fit into the time; so many count. Those that ran may have gone so many
-    /// seconds beyond it.
+    /// Another block would not fit into the time; so many count. Those that ran may have gone so
+    /// many seconds beyond it.
     TimeUp { blocks: usize, beyond: f64 },
 }
 
@@ -430,7 +430,8 @@ impl Conductor<'_> {
     }
 
     /// How many blocks run together from `number` on, if time has room for `room` more, and their
-    /// rounds: the first of each block, then the second of each, and so on. `None` after the last block.
+    /// rounds: the first of each block, then the second of each, and so on. `None` after the last
+    /// block.
     fn turns(
         &mut self,
         directory: &RunDirectory,
@@ -604,7 +605,8 @@ impl Conductor<'_> {
         })
     }
 
-    /// Builds the arms of these rounds again, each for its first one. Returns how long set-ups took.
+    /// Builds the arms of these rounds again, each for its first one. Returns how long set-ups
+    /// took.
     fn rebuild(
         &self,
         set_up: &mut Vec<usize>,
@@ -642,7 +644,8 @@ impl Conductor<'_> {
         Ok(self.host.now().saturating_sub(began))
     }
 
-    /// Runs the cleanup of each arm that was set up, after a stop too. A stop while it runs ends it.
+    /// Runs the cleanup of each arm that was set up, after a stop too. A stop while it runs ends
+    /// it.
     fn clean_up(
         &self,
         set_up: &[usize],
@@ -691,8 +694,8 @@ impl Conductor<'_> {
 }
 
 /// How many blocks from `number` on the time limit has room for; `None` if the comparison ends with
-/// the block before, because there is none or enough is known. `spent` is the session's time, `block`
-/// that of a block like the last, in seconds.
+/// the block before, because there is none or enough is known. `spent` is the session's time,
+/// `block` that of a block like the last, in seconds.
 fn blocks_left(
     directory: &mut RunDirectory,
     boot: usize,
@@ -720,8 +723,8 @@ fn blocks_left(
     Ok((!is_known).then_some(room))
 }
 
-/// Fixes the number of blocks by the time of the warm-up, which ends with the block before `number`.
-/// Returns how many rounds this adds.
+/// Fixes the number of blocks by the time of the warm-up, which ends with the block before
+/// `number`. Returns how many rounds this adds.
 fn fix_rounds(
     directory: &mut RunDirectory,
     boot: usize,

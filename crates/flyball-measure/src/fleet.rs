@@ -51,7 +51,8 @@ pub fn analyse_fleet(
 ) -> FleetReport {
     let mut machines: Vec<MachineReport> = members.iter().map(MachineReport::of).collect();
     let mut effects = Vec::new();
-    // Each quantity is a question of its own, and its arms share the error: of intervals as of words.
+    // Each quantity is a question of its own, and its arms share the error: of intervals as of
+    // words.
     let arms = experiment.arms.len().saturating_sub(1).max(1);
     let joint = 1.0 - (1.0 - confidence) / arms as f64;
     let without_ratio = without_ratio(&experiment, members);
@@ -104,8 +105,8 @@ fn verdict(decided: bool, change: f64, better: Better) -> Verdict {
     }
 }
 
-/// Returns whether a difference of two machines is more than rounding makes of none: each effect is off
-/// by a step at most.
+/// Returns whether a difference of two machines is more than rounding makes of none: each effect is
+/// off by a step at most.
 fn is_beyond(step: Option<f64>, difference: f64) -> bool {
     step.is_some_and(|step| difference.abs() >= 2.0 * step)
 }

@@ -251,8 +251,8 @@ impl Readings {
         sum
     }
 
-    /// Returns what the wake-ups cost, in words, if exits from the meters' idle states can have taken
-    /// enough time to matter.
+    /// Returns what the wake-ups cost, in words, if exits from the meters' idle states can have
+    /// taken enough time to matter.
     pub fn wakes(&self, idle_states: &[(String, u64)]) -> Option<String> {
         WakeNote::mean(idle_states, self.exits.iter())?.words()
     }

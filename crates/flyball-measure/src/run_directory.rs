@@ -579,8 +579,9 @@ impl RunDirectory {
         })
     }
 
-    /// Opens the log for appending; what is left of a line cut short is cut off first. Refuses a log
-    /// that another process adds to, or has added to since it was read: blocks would have rounds twice.
+    /// Opens the log for appending; what is left of a line cut short is cut off first. Refuses a
+    /// log that another process adds to, or has added to since it was read: blocks would have
+    /// rounds twice.
     fn open_log(&mut self) -> Result<(), RecordError> {
         let path = self.path.join("rounds.jsonl");
         let fail = |cause| RecordError::Io { what: "write", path: path.clone(), cause };

@@ -76,11 +76,12 @@ pub struct Schedule {
     /// A round that takes longer, in seconds, is ended and fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<f64>,
-    /// Run at least this long, in seconds. After the warm-up, its duration gives the number of blocks,
-    /// and this field is cleared.
+    /// Run at least this long, in seconds. After the warm-up, its duration gives the number of
+    /// blocks, and this field is cleared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub least_seconds: Option<f64>,
-    /// A session ends with the last block that fits into this time, in seconds from its first round.
+    /// A session ends with the last block that fits into this time, in seconds from its first
+    /// round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most_seconds: Option<f64>,
     /// That time was used up, and so the number of blocks is smaller than it was to be.
@@ -114,8 +115,8 @@ impl Schedule {
     }
 
     /// Returns whether the time limit has no room for another block, and if so, makes the `done`
-    /// blocks the final number. Only the sums of blocks decide, to which all arms add alike, so tests
-    /// of signs stay exact.
+    /// blocks the final number. Only the sums of blocks decide, to which all arms add alike, so
+    /// tests of signs stay exact.
     pub fn end_if_time_up(&mut self, room: usize, done: usize) -> bool {
         if done == 0 || room > 0 {
             return false;
@@ -167,8 +168,8 @@ impl Schedule {
         order
     }
 
-    /// How many blocks from this one on, before the block `end`, take turns: two, or the last three,
-    /// if time has `room` for them. The first two run whatever the time is.
+    /// How many blocks from this one on, before the block `end`, take turns: two, or the last
+    /// three, if time has `room` for them. The first two run whatever the time is.
     pub fn together(&self, block: usize, end: usize, room: usize) -> usize {
         let wanted = match end.saturating_sub(block) {
             3 => 3,

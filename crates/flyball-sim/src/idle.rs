@@ -4,8 +4,8 @@
 //!
 //! Two governors are modelled after kernel 7.2: menu (drivers/cpuidle/governors/menu.c) and teo
 //! (teo.c). The models differ from the kernel in this: sleeps are known to the microsecond, without
-//! the exit; POLL is never chosen; the tick wakes a CPU only if it sleeps for a whole step in a state
-//! that is not the deepest allowed.
+//! the exit; POLL is never chosen; the tick wakes a CPU only if it sleeps for a whole step in a
+//! state that is not the deepest allowed.
 
 mod menu;
 mod teo;
@@ -181,7 +181,8 @@ impl History {
     }
 }
 
-/// A CPU as its idle governor sees it. It fills a cache line, because each step looks at all of them.
+/// A CPU as its idle governor sees it. It fills a cache line, because each step looks at all of
+/// them.
 #[derive(Debug, Clone, Default)]
 #[repr(align(64))]
 pub(crate) struct Sleeper {
@@ -245,8 +246,8 @@ impl Sleeper {
         self.state = self.history.choose(&choice, KERNEL_TIMER_US) as u8;
     }
 
-    /// A step that ends at `now`, of which the CPU rested for `rest` ns: counts the sleeps that ended,
-    /// and chooses states for those that follow. Returns the state in which it rested.
+    /// A step that ends at `now`, of which the CPU rested for `rest` ns: counts the sleeps that
+    /// ended, and chooses states for those that follow. Returns the state in which it rested.
     #[inline]
     pub(crate) fn step(
         &mut self,

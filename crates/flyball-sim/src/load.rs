@@ -65,7 +65,8 @@ impl Default for CpuWork {
 }
 
 impl CpuWork {
-    /// A sleep of this length ends, in microseconds. A third length counts as the nearer one of two.
+    /// A sleep of this length ends, in microseconds. A third length counts as the nearer one of
+    /// two.
     pub fn end_sleep(&mut self, us: u32) {
         let wakes = &mut self.activity.wakes;
         if *wakes == 0 {

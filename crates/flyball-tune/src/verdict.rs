@@ -48,8 +48,8 @@ pub struct Verdict<'a> {
     /// it.
     #[serde(skip)]
     pub nearest: Option<(String, f64)>,
-    /// A better setting beyond a relative limit: its expected change of the goal, and its measured one of
-    /// the limited quantity.
+    /// A better setting beyond a relative limit: its expected change of the goal, and its measured
+    /// one of the limited quantity.
     #[serde(skip)]
     #[schemars(skip)]
     beyond: Option<(String, f64, f64)>,
@@ -132,8 +132,8 @@ impl Confirmed {
         self.keeps_limit != Some(false) && (self.is_better(aim) || is_needed)
     }
 
-    /// Whether fresh rounds show that the search was wrong: a limit that a setting keeps by the search
-    /// is not kept, or the machine as it is is better and keeps the limit.
+    /// Whether fresh rounds show that the search was wrong: a limit that a setting keeps by the
+    /// search is not kept, or the machine as it is is better and keeps the limit.
     pub fn contradicts(&self, aim: Aim) -> bool {
         let is_worse = self
             .objective
@@ -206,8 +206,9 @@ fn median(directory: &RunDirectory, aim: Aim, arm: usize) -> Option<f64> {
     measured.get(measured.len() / 2).copied()
 }
 
-/// Of the settings that the model expects to be better than now, and whose rounds are over a relative
-/// limit, the nearest to it: with the expected change of the goal, and that of the limited quantity.
+/// Of the settings that the model expects to be better than now, and whose rounds are over a
+/// relative limit, the nearest to it: with the expected change of the goal, and that of the limited
+/// quantity.
 fn beyond_limit(directory: &RunDirectory, goal: &Goal, search: &Outcome) -> Option<(String, f64, f64)> {
     let limit = goal.limit.filter(|limit| limit.relative)?;
     let base = median(directory, limit.aim, 0)?;

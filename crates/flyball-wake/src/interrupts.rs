@@ -66,8 +66,8 @@ impl Interrupts {
         self.lines.is_empty()
     }
 
-    /// Counts the interrupts of some CPUs since `before`: by source, the most frequent first, and by
-    /// CPU.
+    /// Counts the interrupts of some CPUs since `before`: by source, the most frequent first, and
+    /// by CPU.
     pub(crate) fn since(&self, before: &Interrupts, cpus: &CpuList) -> (Vec<Counted>, BTreeMap<u32, u64>) {
         let mut found = Vec::new();
         let mut by_cpu = BTreeMap::new();

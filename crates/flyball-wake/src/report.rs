@@ -24,10 +24,10 @@ pub struct WakeReport {
     pub wakes: Option<f64>,
     /// Lightest first.
     pub states: Vec<WakeState>,
-    /// Milliseconds per second that exits cost at most: of the workload, or summed over the CPUs. By
-    /// the medians of `--measured`, for other states by the driver's table, which is an inference,
-    /// since a real exit may take more or less than is advertised. `null` without cpuidle and, unless
-    /// measured, in a virtual machine, where the host decides.
+    /// Milliseconds per second that exits cost at most: of the workload, or summed over the CPUs.
+    /// By the medians of `--measured`, for other states by the driver's table, which is an
+    /// inference, since a real exit may take more or less than is advertised. `null` without
+    /// cpuidle and, unless measured, in a virtual machine, where the host decides.
     pub lost_ms_at_most: Option<f64>,
     /// The limit that could pay; `null` if none could, or the loss is not known.
     pub advice: Option<WakeAdvice>,
@@ -57,8 +57,8 @@ pub struct WakeReport {
 pub struct WakeAdvice {
     /// As `compare`, `set` and `hold` take it.
     pub setting: String,
-    /// The part of [`WakeReport::lost_ms_at_most`] that it saves, by the driver's table. Its price in
-    /// watts is not known: `compare` measures it.
+    /// The part of [`WakeReport::lost_ms_at_most`] that it saves, by the driver's table. Its price
+    /// in watts is not known: `compare` measures it.
     pub saved_ms_at_most: f64,
 }
 
@@ -88,8 +88,8 @@ pub enum CheckVerdict {
     NotShown,
 }
 
-/// Chooses the least strict limit among those that save nearly as much as any: the state to allow, and
-/// the ms per second that it saves at most. `states` are lightest first.
+/// Chooses the least strict limit among those that save nearly as much as any: the state to allow,
+/// and the ms per second that it saves at most. `states` are lightest first.
 fn choose_limit(states: &[ExitRate], wakes: f64) -> Option<(usize, f64)> {
     let lost = |longest: f64| {
         let limited = states.iter().map(|state| ExitRate { cost_us: state.cost_us.min(longest), ..*state });
@@ -166,8 +166,8 @@ pub struct WakeSources {
     pub records: u64,
     /// Records that were overwritten before they were read.
     pub lost: u64,
-    /// Seconds in which events were recorded, if there were too many to record them all the time. The
-    /// rates are then the shares of these exits in all that cpuidle counted.
+    /// Seconds in which events were recorded, if there were too many to record them all the time.
+    /// The rates are then the shares of these exits in all that cpuidle counted.
     pub sampled_seconds: Option<f64>,
     /// CPU time that reading them took, ms. What recording them cost the traced CPUs is not in it.
     pub reading_ms: f64,

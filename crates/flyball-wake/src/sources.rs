@@ -94,8 +94,8 @@ impl Windows {
         }
     }
 
-    /// How far a pair's share of the exits may be off, at 95 %: windows are a sample of the time, and
-    /// the share is a ratio of two sums over them. `None` for fewer windows than five.
+    /// How far a pair's share of the exits may be off, at 95 %: windows are a sample of the time,
+    /// and the share is a ratio of two sums over them. `None` for fewer windows than five.
     pub(crate) fn error(&self, pair: Pair) -> Option<f64> {
         let (sums, count) = (self.sums.get(&pair)?, f64::from(self.count));
         let all = self.seen as f64;
@@ -109,8 +109,8 @@ impl Windows {
     }
 }
 
-/// The two-sided 95 % quantile of Student's distribution, at most 2 % too small from four degrees of
-/// freedom on (Cornish and Fisher's expansion).
+/// The two-sided 95 % quantile of Student's distribution, at most 2 % too small from four degrees
+/// of freedom on (Cornish and Fisher's expansion).
 fn student_95(freedom: f64) -> f64 {
     const Z: f64 = 1.96;
     let (cube, fifth) = (Z.powi(3), Z.powi(5));
@@ -495,8 +495,8 @@ mod tests {
         assert_eq!(attribute(&gap), [(Cause::NotSeen, Some(70), vec![0, 1])]);
     }
 
-    /// Two causes whose shares wander from second to second: of 200 watches in windows, the interval
-    /// has the true share in about 95 %.
+    /// Two causes whose shares wander from second to second: of 200 watches in windows, the
+    /// interval has the true share in about 95 %.
     #[test]
     fn windows_know_how_exact_they_are() {
         let mut planted = Planted { random: 7, events: Vec::new(), truth: HashMap::new() };
@@ -619,9 +619,9 @@ mod tests {
         }
     }
 
-    /// 28,800 wake-ups of 576 CPUs: each has its source if all records are there. If buffers overran,
-    /// sources are missing, and none is wrong: an interrupt by which a CPU wakes another one is one
-    /// even if the waker is not known.
+    /// 28,800 wake-ups of 576 CPUs: each has its source if all records are there. If buffers
+    /// overran, sources are missing, and none is wrong: an interrupt by which a CPU wakes another
+    /// one is one even if the waker is not known.
     #[test]
     fn planted_wake_ups_have_their_sources() {
         for seed in 0..4 {

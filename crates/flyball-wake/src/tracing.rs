@@ -281,8 +281,8 @@ impl Recorder {
         }
     }
 
-    /// Switches the events on or off if it is time to. Returns what the attribution has to know, and
-    /// from when on.
+    /// Switches the events on or off if it is time to. Returns what the attribution has to know,
+    /// and from when on.
     fn step(&mut self, records: u64) -> Result<Option<(u64, What)>, HostError> {
         let now = monotonic_ns();
         match self.phase {

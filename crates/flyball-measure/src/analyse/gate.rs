@@ -121,8 +121,8 @@ impl Limit {
         }
     }
 
-    /// Returns the case that decides for an arm. The intervals of cases hold together, so that picking
-    /// the worst needs no further correction.
+    /// Returns the case that decides for an arm. The intervals of cases hold together, so that
+    /// picking the worst needs no further correction.
     fn worst<'a>(&self, cases: &'a [CaseReport], arm: usize) -> Option<&'a CaseReport> {
         let own = cases.iter().filter(|case| case.comparison.arm == arm);
         // Large changes come first, and the last of equals is taken.
@@ -157,8 +157,8 @@ fn bounded(quantity: Quantity, base: &ArmReport, arm: &ArmReport) -> Option<(Sum
     }
 }
 
-/// An arm against the first, with an interval of this level. If a peak is only bounded, the interval
-/// is open on that side: its end is infinite or -1.
+/// An arm against the first, with an interval of this level. If a peak is only bounded, the
+/// interval is open on that side: its end is infinite or -1.
 fn compared(
     quantity: Quantity,
     base: &ArmReport,
@@ -180,8 +180,8 @@ fn compared(
     Some(Comparison { interval, ..found })
 }
 
-/// Returns whether no verdict on this quantity is given. What `--aa` finds of CPU time holds for its
-/// parts too, which are not judged by themselves.
+/// Returns whether no verdict on this quantity is given. What `--aa` finds of CPU time holds for
+/// its parts too, which are not judged by themselves.
 fn is_withheld_of(withheld: &[Quantity], quantity: Quantity) -> bool {
     let is_part = matches!(quantity, Quantity::User | Quantity::System);
     withheld.contains(&quantity) || is_part && withheld.contains(&Quantity::CpuTime)

@@ -126,8 +126,8 @@ impl Correction {
 }
 
 /// Judges steadiness, corrected like the medians. The word follows the tested estimate. If the
-/// printed spreads contradict it, no difference is claimed. If rounding can make or hide it, nothing
-/// is known: a spread is below the step of the values, and the estimate below two.
+/// printed spreads contradict it, no difference is claimed. If rounding can make or hide it,
+/// nothing is known: a spread is below the step of the values, and the estimate below two.
 fn judge_steadiness(comparisons: &mut [Comparison], alpha: f64, correction: f64) {
     for comparison in comparisons {
         let test = if comparison.paired { Test::Pairs } else { Test::Ranks };

@@ -250,8 +250,8 @@ pub(super) fn carry_over(rounds: &[Round], arms: &[ArmReport], comparisons: &[Co
     let follows: Vec<&[Round]> = rounds.windows(2).filter(is_next).collect();
     let after: BTreeMap<(usize, usize, usize), f64> =
         follows.iter().filter_map(|pair| Some((key(&pair[0]), *logs.get(&key(&pair[1]))?))).collect();
-    // Half a percent, for all arms together: the effects of the own arms are estimated from the same
-    // rounds, and at 1 % up to 1.6 % of comparisons without carry-over had a note.
+    // Half a percent, for all arms together: the effects of the own arms are estimated from the
+    // same rounds, and at 1 % up to 1.6 % of comparisons without carry-over had a note.
     let alpha = 0.005 / arms.len().saturating_sub(1).max(1) as f64;
     let base = arms.first().map_or("", |arm| &arm.name);
     let of_arm = |arm: usize| {
@@ -270,8 +270,9 @@ pub(super) fn carry_over(rounds: &[Round], arms: &[ArmReport], comparisons: &[Co
         };
         let shares = [share(arm), share(0)];
         let less = shares[0] - shares[1];
-        // The effects that were taken off the rounds hold a part of the change, `less` of it, and so
-        // lessen what is left by the square of that. If the arms always ran in turn, nothing is left.
+        // The effects that were taken off the rounds hold a part of the change, `less` of it, and
+        // so lessen what is left by the square of that. If the arms always ran in turn, nothing is
+        // left.
         let kept = Some(1.0 - less * less).filter(|kept| *kept > 0.25)?;
         let change = crate::stats::hodges_lehmann(&more)? / kept;
         let [own, of_base] = shares.map(|share| format!("{:.0} %", 100.0 * share));
@@ -323,8 +324,8 @@ impl Mean {
     }
 
     /// The probability of means that differ so much if the arms of each block could as well be
-    /// exchanged, of so many random exchanges that it can fall to a tenth of `alpha`. `None` without
-    /// common blocks, and where that takes too many exchanges.
+    /// exchanged, of so many random exchanges that it can fall to a tenth of `alpha`. `None`
+    /// without common blocks, and where that takes too many exchanges.
     fn test(&self, base: &Mean, alpha: f64) -> Option<f64> {
         const MAX_EXCHANGES: usize = 1 << 18;
         let exchanges = ((10.0 / alpha).ceil() as usize).max(2000) - 1;

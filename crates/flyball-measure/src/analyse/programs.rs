@@ -189,7 +189,8 @@ pub(super) fn notes(manifest: &Manifest, rounds: &[&Round]) -> Vec<String> {
     notes
 }
 
-/// That flyball's part of a program's time shows, because it keeps in a file what the program prints.
+/// That flyball's part of a program's time shows, because it keeps in a file what the program
+/// prints.
 fn much_output(manifest: &Manifest, rounds: &[&Round]) -> Option<String> {
     // To write a megabyte into a file takes 1 to 5 ms.
     const MAX_BYTES_PER_SECOND: f64 = 2e6;

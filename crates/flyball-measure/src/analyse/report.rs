@@ -160,8 +160,8 @@ pub struct ArmReport {
     pub grades: Option<Grades>,
     /// Throttle events over all rounds, where the kernel counts them.
     pub throttled: Option<u64>,
-    /// Its peak memory in MiB is only known to be at most this, in some of its rounds: flyball's own,
-    /// with which a program begins.
+    /// Its peak memory in MiB is only known to be at most this, in some of its rounds: flyball's
+    /// own, with which a program begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_at_most: Option<f64>,
     /// How fast its CPUs ran, and why not faster: means of its rounds.
@@ -285,8 +285,8 @@ pub(crate) fn is_coarse(found: Interval, step: f64) -> bool {
 }
 
 /// The interval of a difference, as a fraction, before the values were rounded to steps. Each ratio
-/// is off by a step at most, and so are the ends. Rounding does not turn a difference around, so the
-/// interval of a shown difference ends at 0. None if the step is not known.
+/// is off by a step at most, and so are the ends. Rounding does not turn a difference around, so
+/// the interval of a shown difference ends at 0. None if the step is not known.
 pub fn with_step(found: Interval, step: Option<f64>, is_shown: bool) -> Option<Interval> {
     let step = step?;
     if !is_coarse(found, step) {
@@ -483,8 +483,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Returns the steadiness of the first arm against itself if it differs: then there is no verdict
-    /// on steadiness.
+    /// Returns the steadiness of the first arm against itself if it differs: then there is no
+    /// verdict on steadiness.
     pub(crate) fn unsteady_control(&self) -> Option<Steadiness> {
         let controls = self.comparisons.iter().filter(|one| self.arms[one.arm].control);
         controls.filter_map(|one| one.steadiness).find(|found| found.verdict.is_difference())

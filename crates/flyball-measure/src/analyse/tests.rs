@@ -1248,7 +1248,8 @@ fn rare_slow_rounds_are_told_beside_the_verdict() {
     }
     let text = text_of(&analyse(&manifest, &exchanged));
     assert!(text.contains("follow the mean, 1.03") && text.contains("(b: 1.000, -3."), "{text}");
-    // The mean of a rate is work over time: 400/s in half of the rounds and 100/s in the others make 160/s.
+    // The mean of a rate is work over time: 400/s in half of the rounds and 100/s in the others
+    // make 160/s.
     manifest.workload.metric = crate::metric::Metric::new("rate", "ops/s", crate::metric::Better::Higher);
     for round in &mut rounds {
         let rate = if round.arm == 1 && round.block % 2 == 0 { 400.0 } else { 100.0 };

@@ -10,8 +10,8 @@ use crate::stats;
 const DIFFERENT: usize = 3;
 
 /// Returns how many digits a value has without zeros at its end, and the power of ten of its first
-/// digit. Values may have been scaled, as from nanoseconds to seconds, which leaves noise behind the
-/// twelfth digit.
+/// digit. Values may have been scaled, as from nanoseconds to seconds, which leaves noise behind
+/// the twelfth digit.
 fn digits(value: f64) -> Option<(i32, i32)> {
     let text = format!("{value:.11e}");
     let (mantissa, exponent) = text.split_once('e')?;
@@ -23,9 +23,9 @@ fn are_different(sorted: &[f64]) -> bool {
     sorted.chunk_by(|one, other| one == other).nth(DIFFERENT - 1).is_some()
 }
 
-/// The step in which the values of arms come, as a fraction of the smallest: their last digit,
-/// or the least distance of two values of an arm if values repeat, as those of a coarse clock do.
-/// A mean of cases is rounded by the mean of their steps, and work over energy by the steps of both.
+/// The step in which the values of arms come, as a fraction of the smallest: their last digit, or
+/// the least distance of two values of an arm if values repeat, as those of a coarse clock do. A
+/// mean of cases is rounded by the mean of their steps, and work over energy by the steps of both.
 /// None if it is not known.
 pub(super) fn step(arms: &[&Summary]) -> Option<f64> {
     let first = arms.first()?;
@@ -45,8 +45,8 @@ pub(super) fn step(arms: &[&Summary]) -> Option<f64> {
     Some(own.max(computed).max(stats::mean(&cases?).unwrap_or(0.0)))
 }
 
-/// The step of the readings of power meters, as a fraction of the least mean of a round. The mean over
-/// a round has more digits and is no more exact, unless its readings scatter.
+/// The step of the readings of power meters, as a fraction of the least mean of a round. The mean
+/// over a round has more digits and is no more exact, unless its readings scatter.
 fn step_of_watts(arms: &[&Summary]) -> Option<f64> {
     let names: BTreeSet<&String> = arms.iter().flat_map(|arm| arm.watts.keys()).collect();
     let of_meter = |name| {
@@ -77,10 +77,10 @@ fn step_of_readings(arms: &[&Vec<Vec<u64>>]) -> Option<f64> {
     Some((step / least).min(1.0))
 }
 
-/// Whether readings scattered by half a step or more before they were rounded: of normal noise, that
-/// moves their mean by 0.3 % of a step at most. Both their distances from their mean and those of
-/// neighbours tell it: readings on two steps can have had no scatter, and of two levels of a load
-/// each is rounded by itself.
+/// Whether readings scattered by half a step or more before they were rounded: of normal noise,
+/// that moves their mean by 0.3 % of a step at most. Both their distances from their mean and those
+/// of neighbours tell it: readings on two steps can have had no scatter, and of two levels of a
+/// load each is rounded by itself.
 fn is_dithered(rounds: &[Vec<u64>], step: f64) -> bool {
     // The square of a half, and what rounding adds.
     const LEAST: f64 = 0.25 + 1.0 / 12.0;
@@ -93,8 +93,8 @@ fn is_dithered(rounds: &[Vec<u64>], step: f64) -> bool {
     [away, apart].iter().all(|squares| stats::mean(squares).is_some_and(|mean| mean >= LEAST))
 }
 
-/// Returns the step of values of several arms. Rates are work by the time of a clock: where they are
-/// higher, the clock's ticks lie further apart.
+/// Returns the step of values of several arms. Rates are work by the time of a clock: where they
+/// are higher, the clock's ticks lie further apart.
 pub(super) fn step_of(all: &mut [Vec<f64>], origin: Origin, is_rate: bool) -> Option<f64> {
     if origin == Origin::Exact {
         return Some(0.0);
@@ -110,8 +110,8 @@ pub(super) fn step_of(all: &mut [Vec<f64>], origin: Origin, is_rate: bool) -> Op
         |sorted: &[f64]| -> Vec<f64> { sorted.windows(2).map(|pair| pair[1] - pair[0]).collect() };
     let shortest = |all: Vec<f64>| all.into_iter().filter(|one| *one > 0.0).min_by(f64::total_cmp);
     let Some(of_pool) = shortest(distances(&pool)) else { return is_measured.then_some(0.0) };
-    // The least values of arms in which some repeat, each with its distance to the next, which for a
-    // rate is turned into that of an arm's own least value.
+    // The least values of arms in which some repeat, each with its distance to the next, which for
+    // a rate is turned into that of an arm's own least value.
     let tick_of = |values: &Vec<f64>| {
         let all = distances(values);
         all.contains(&0.0).then(|| Some((values[0], shortest(all)?))).flatten()
@@ -175,7 +175,8 @@ pub(crate) fn two_levels(values: &[f64]) -> Option<[(f64, usize); 2]> {
     let gap = |at: usize| logs[at] - logs[at - 1];
     let at = (LEAST..(logs.len() + 1).saturating_sub(LEAST)).max_by(|a, b| gap(*a).total_cmp(&gap(*b)))?;
     let (low, high) = logs.split_at(at);
-    // Values rounded to whole milliseconds, or to a clock's ticks, can lie on two sides of a border.
+    // Values rounded to whole milliseconds, or to a clock's ticks, can lie on two sides of a
+    // border.
     let step = 1.5 * step_of(&mut [sorted.clone()], Origin::Measured, false).unwrap_or(0.0) * sorted[0];
     let is_rounding = sorted[at] - sorted[at - 1] < step;
     // 0.01: levels that lie closer are seen by nobody, and coarse clocks have them.

@@ -348,8 +348,8 @@ fn arms_of_another_boot_wait_for_it() {
 
 #[test]
 fn until_stops_when_precise() {
-    // Arms that are the same need more blocks than an interval that is narrow: 15, and blocks run in
-    // twos.
+    // Arms that are the same need more blocks than an interval that is narrow: 15, and blocks run
+    // in twos.
     for (half_width, decided, blocks) in [(0.01, false, 8), (0.005, true, 16)] {
         let mut session = session(&["a", "b"], |manifest| {
             manifest.schedule.length = Length::Until { half_width, decided, least: 8, most: 50 };

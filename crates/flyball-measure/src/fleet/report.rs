@@ -18,7 +18,8 @@ pub struct FleetReport {
     pub skipped: Vec<Skipped>,
     /// Machines that were expected and have no directory.
     pub missing: Vec<String>,
-    /// Which machines are left out of which quantity, because values of zero or below have no ratios.
+    /// Which machines are left out of which quantity, because values of zero or below have no
+    /// ratios.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub without_ratio: Vec<WithoutRatio>,
 }
@@ -106,8 +107,8 @@ pub struct Effect {
     pub plain_interval: Option<Interval>,
     /// Of the mean over machines like these, corrected for the number of arms like the verdict.
     pub interval: Option<Interval>,
-    /// The coarsest step in which the values of a machine come, as a fraction. None if that of one is
-    /// not known; then there is no interval.
+    /// The coarsest step in which the values of a machine come, as a fraction. None if that of one
+    /// is not known; then there is no interval.
     pub step: Option<f64>,
     /// Of the mean, or of the one in which each machine counts once, if that is larger.
     pub p: f64,

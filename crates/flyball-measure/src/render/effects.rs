@@ -66,8 +66,8 @@ fn sentence(report: &Report, all: &[&ProgramEffect]) -> Option<String> {
     Some(format!("{program} {words}{odd} ({}): {cells}.", p_value(p)))
 }
 
-/// Why no rounds like these could show that a difference depends on the settings, under one of these
-/// at least.
+/// Why no rounds like these could show that a difference depends on the settings, under one of
+/// these at least.
 fn not_tested(report: &Report, all: &[&ProgramEffect], tests: &[&Comparison]) -> Option<String> {
     if let Some(few) = tests.iter().find(|one| one.verdict == Verdict::TooFewRounds) {
         let alpha = (1.0 - report.schedule.confidence) / questions(&report.arms).max(1) as f64;

@@ -122,8 +122,8 @@ fn header(report: &FleetReport) -> [String; 8] {
         .map(ToOwned::to_owned)
 }
 
-/// The mean over the machines. A machine whose values are all equal has no known noise, so its weight
-/// is not known either.
+/// The mean over the machines. A machine whose values are all equal has no known noise, so its
+/// weight is not known either.
 fn mean(effect: &Effect) -> Option<f64> {
     effect.step.map(|_| effect.change)
 }

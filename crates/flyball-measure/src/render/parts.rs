@@ -77,8 +77,8 @@ pub(super) fn unsigned(fraction: f64) -> String {
     percent(fraction.abs()).trim_start_matches('+').to_owned()
 }
 
-/// An interval of a shown difference, which at most ends at 0, in words: `between 1.20 and 2.00 % more
-/// wall time`.
+/// An interval of a shown difference, which at most ends at 0, in words: `between 1.20 and 2.00 %
+/// more wall time`.
 pub(super) fn extent(interval: Interval, name: &str) -> String {
     let (low, high) = (interval.low.abs(), interval.high.abs());
     let direction = if interval.low < 0.0 { "less" } else { "more" };

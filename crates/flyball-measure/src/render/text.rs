@@ -1,5 +1,5 @@
-//! The report on a terminal: what `--fail-if` asked, the answer, what was compared, a table of medians
-//! that fits the width, what differs, and in the last lines which arm is best in what.
+//! The report on a terminal: what `--fail-if` asked, the answer, what was compared, a table of
+//! medians that fits the width, what differs, and in the last lines which arm is best in what.
 
 use std::fmt::Write;
 

@@ -52,8 +52,8 @@ pub(super) fn chance(values: &[f64], shares: &[f64], ways: usize) -> f64 {
     of_change(values, shares, 1.0, |_| 1.0, (ways as f64 * INDEPENDENT_WAYS).max(1.0))
 }
 
-/// Like [`chance`], for probabilities far below one in a thousand. There it matters how uncertain the
-/// correlation is: correlated runs weigh as fewer, and every way counts.
+/// Like [`chance`], for probabilities far below one in a thousand. There it matters how uncertain
+/// the correlation is: correlated runs weigh as fewer, and every way counts.
 pub(super) fn rare_chance(values: &[f64], shares: &[f64], ways: f64) -> f64 {
     of_change(values, shares, 1.0, |correlation| (1.0 - correlation) / (1.0 + correlation), ways)
 }

@@ -58,8 +58,9 @@ fn two_steps(values: &[f64], ramp: &Range<usize>, shortest: usize) -> Option<Ste
     Some(Steps { runs, share, gain: gain(sums.rest(ramp), rest, count) })
 }
 
-/// How much better the second fit is, in units of Schwarz's price for one more number. A fit with more
-/// numbers must be better by three: neighbours are often similar, and fewer numbers describe more simply.
+/// How much better the second fit is, in units of Schwarz's price for one more number. A fit with
+/// more numbers must be better by three: neighbours are often similar, and fewer numbers describe
+/// more simply.
 fn gain(simple: f64, other: f64, count: usize) -> f64 {
     let ratio = simple / other.max(f64::MIN_POSITIVE);
     (count as f64) * ratio.ln() / (count as f64).ln()
@@ -212,8 +213,8 @@ impl Sums {
         sums
     }
 
-    /// Returns the first step's share of both, and the squares that are left, of two steps at the ends
-    /// of these runs. `None` if they go in different directions.
+    /// Returns the first step's share of both, and the squares that are left, of two steps at the
+    /// ends of these runs. `None` if they go in different directions.
     fn of_steps(&self, runs: &Range<usize>) -> Option<(f64, f64)> {
         let count = self.value.len() - 1;
         let part = |from: usize, to: usize| (self.value[to] - self.value[from], (to - from) as f64);

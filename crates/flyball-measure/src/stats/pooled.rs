@@ -116,8 +116,8 @@ impl Sums {
         (self.wyy - self.wy * self.mean()).max(0.0)
     }
 
-    /// How fast `q` falls as the variance between machines grows. Rounding of equal effects must not
-    /// turn it around.
+    /// How fast `q` falls as the variance between machines grows. Rounding of equal effects must
+    /// not turn it around.
     fn slope(&self) -> f64 {
         let mean = self.mean();
         (self.w2yy - 2.0 * mean * self.w2y + mean * mean * self.w2).max(0.0)
@@ -495,8 +495,8 @@ mod tests {
         assert_eq!(groups(&same[..1]), None);
     }
 
-    /// Groups of equal machines are seldom called different, also if one machine is a group or noisy;
-    /// `FLYBALL_FLEETS=2000` with `--nocapture` prints the table.
+    /// Groups of equal machines are seldom called different, also if one machine is a group or
+    /// noisy; `FLYBALL_FLEETS=2000` with `--nocapture` prints the table.
     #[test]
     fn equal_groups_seldom_differ() {
         let fleets: u32 =

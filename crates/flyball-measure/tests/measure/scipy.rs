@@ -72,7 +72,8 @@ fn quantiles_and_deviations() {
 }
 
 /// Effects of machines put together, against statsmodels' Paule-Mandel variance and Hartung-Knapp
-/// interval (of few machines, that of their rounds): the numbers were computed by `expect_statsmodels.py`.
+/// interval (of few machines, that of their rounds): the numbers were computed by
+/// `expect_statsmodels.py`.
 #[test]
 fn pooled_effects() {
     let all: Value = serde_json::from_str(include_str!("../statsmodels.json")).expect("it is JSON");

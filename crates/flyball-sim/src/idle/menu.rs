@@ -16,7 +16,8 @@ pub(super) struct Menu {
     /// The last sleeps, us, in a ring.
     intervals: [u32; INTERVALS],
     next: u8,
-    /// How much of the time to the next timer sleeps have lasted, by the timer's order of magnitude.
+    /// How much of the time to the next timer sleeps have lasted, by the timer's order of
+    /// magnitude.
     factors: [u32; 6],
     /// The timer that the last guess knew of, us; `None` if it did not look.
     timer_us: Option<u32>,

@@ -68,9 +68,9 @@ fn equal_sleeps_are_guessed_right() {
     }
 }
 
-/// menu takes the short sleeps for typical, so that every long one is too light (get_typical_interval()
-/// finds the long ones to be outliers). teo expects what most of its sleeps were, the last one
-/// counting most: each time the other kind.
+/// menu takes the short sleeps for typical, so that every long one is too light
+/// (get_typical_interval() finds the long ones to be outliers). teo expects what most of its sleeps
+/// were, the last one counting most: each time the other kind.
 #[test]
 fn sleeps_that_alternate_mislead_both_governors() {
     let [c1, c1e, c6, c6p] = exits("menu", false, &[&[20, 700]]);
@@ -79,16 +79,16 @@ fn sleeps_that_alternate_mislead_both_governors() {
     assert_eq!([c1, c1e, c6, c6p], [NONE, [1000, 0, 1000], [1000, 1000, 0], NONE]);
 }
 
-/// Timers that are known: teo looks at the next one, unless most sleeps are cut short. menu's typical
-/// sleep hides the long ones (tools that wake by timers make it choose light states).
+/// Timers that are known: teo looks at the next one, unless most sleeps are cut short. menu's
+/// typical sleep hides the long ones (tools that wake by timers make it choose light states).
 #[test]
 fn teo_believes_timers_where_menu_believes_the_past() {
     assert_eq!(exits("teo", true, &[&[20, 700]]), [NONE, [1000, 0, 0], [1000, 0, 0], NONE]);
     assert_eq!(exits("menu", true, &[&[20, 700]]), [NONE, [2000, 0, 1000], NONE, NONE]);
 }
 
-/// A governor needs some sleeps to see that the load has changed: too deep after long ones, too light
-/// after short ones.
+/// A governor needs some sleeps to see that the load has changed: too deep after long ones, too
+/// light after short ones.
 #[test]
 fn bursts_cost_both_errors() {
     for governor in ["menu", "teo"] {

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Rates of about 1000 with noise of 0.2 %, 15 blocks of rounds of about 10 s, and a power meter that
-/// is read once a second as `watts` says of an arm.
+/// Rates of about 1000 with noise of 0.2 %, 15 blocks of rounds of about 10 s, and a power meter
+/// that is read once a second as `watts` says of an arm.
 fn metered_rates(mut watts: impl FnMut(&mut Noise, usize) -> f64) -> (Manifest, Vec<Round>) {
     let mut manifest = manifest(&["a", "b"]);
     manifest.machine.simulated = false;
@@ -62,7 +62,8 @@ fn a_step_of_a_power_meter_is_no_difference() {
     assert!(text_of(&report).contains("equal values or rounding hide its size and direction"));
 }
 
-/// The mean over a round has more digits than the readings, and is no more exact unless they scatter.
+/// The mean over a round has more digits than the readings, and is no more exact unless they
+/// scatter.
 #[test]
 fn the_mean_of_readings_has_their_step_unless_they_scatter() {
     let interval = |noise: f64| {

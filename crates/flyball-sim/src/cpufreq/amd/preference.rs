@@ -2,8 +2,8 @@
 
 use crate::{cpufreq::Platform, kernel::Kernel};
 
-/// The values of the words `performance` to `power` on a CPU: up to 7.3 one for each word, since 7.4
-/// by model and kind of core (epp_values and amd_pstate_epp_soc_ids).
+/// The values of the words `performance` to `power` on a CPU: up to 7.3 one for each word, since
+/// 7.4 by model and kind of core (epp_values and amd_pstate_epp_soc_ids).
 pub(super) fn epp_values(platform: &Platform, cpu: u32) -> [u8; 4] {
     let board = &platform.board;
     let is_zen6 = board.family == 0x1a && matches!(board.model, 0x80 | 0x81 | 0x84 | 0x85 | 0xe0);
