@@ -2553,33 +2553,43 @@ class JournalFile4(TypedDict):
     write: JournalFile4Write
 
 
-class JournalFile5Commit(TypedDict):
-    id: int
+class JournalFile5Refused(TypedDict):
+    location: Location
 
 
 class JournalFile5(TypedDict):
-    commit: JournalFile5Commit
+    """The kernel refused the last write of a driver's mode, and the mode is the one before it: the driver has removed nothing."""
+
+    refused: JournalFile5Refused
 
 
-class JournalFile6Restored(TypedDict):
+class JournalFile6Commit(TypedDict):
     id: int
 
 
 class JournalFile6(TypedDict):
-    restored: JournalFile6Restored
+    commit: JournalFile6Commit
 
 
-class JournalFile7Released(TypedDict):
-    locations: List[Location]
+class JournalFile7Restored(TypedDict):
+    id: int
 
 
 class JournalFile7(TypedDict):
+    restored: JournalFile7Restored
+
+
+class JournalFile8Released(TypedDict):
+    locations: List[Location]
+
+
+class JournalFile8(TypedDict):
     """No hold sets these any more: they have been restored by themselves, or belong to another writer."""
 
-    released: JournalFile7Released
+    released: JournalFile8Released
 
 
-JournalFile = Union["JournalFile1", "JournalFile2", "JournalFile3", "JournalFile4", "JournalFile5", "JournalFile6", "JournalFile7"]
+JournalFile = Union["JournalFile1", "JournalFile2", "JournalFile3", "JournalFile4", "JournalFile5", "JournalFile6", "JournalFile7", "JournalFile8"]
 
 
 class ManifestFile(TypedDict):
