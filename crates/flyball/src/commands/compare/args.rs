@@ -139,8 +139,8 @@ pub(crate) struct Args {
     pub(super) selftest: Option<Selftest>,
 
     /// Rounds per arm [default: 15]. A block has one round of every arm. The default is 20 with
-    /// --suite and 3 with --selftest. Programs without hooks that would take less than 3 s in all run
-    /// more often: as often as fits into 3 s, at most 200 times.
+    /// --suite and 3 with --selftest. Programs without hooks that would take less than 3 s in all
+    /// run more often: as often as fits into 3 s, at most 200 times.
     #[arg(long, alias = "runs", value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) rounds: Option<u32>,
 

@@ -140,30 +140,7 @@ pub(super) fn shifts(answer: &Answer) -> String {
         "{} shifted; at most {percent_false} % of them by chance, on average",
         answer.shifted.len()
     );
-    if !answer.with.is_empty() {
-        out.push('\n');
-        let mut table = Columns::aligned_right(3..6);
-        table.heading(["changed", "from", "to", "shifted", "worse", "change", "benchmark", "arm", "metric"]);
-        for with in answer.with.iter().take(MAX_LINES) {
-            table.text_row([
-                with.name.clone(),
-                with.before.clone().unwrap_or_else(|| "-".to_owned()),
-                with.after.clone().unwrap_or_else(|| "-".to_owned()),
-                format!("{} of {}", with.shifted, with.of),
-                with.worse.map_or_else(|| "-".to_owned(), |worse| worse.to_string()),
-                with.change.map_or_else(|| "-".to_owned(), percent),
-                with.benchmark.clone(),
-                with.arm.clone(),
-                if with.unit.is_empty() {
-                    with.metric.clone()
-                } else {
-                    format!("{} ({})", with.metric, with.unit)
-                },
-            ]);
-        }
-        out += &table.render(Paint::stdout());
-        more(&mut out, answer.with.len(), "changes");
-    }
+    facts(&mut out, answer);
     out.push('\n');
     for shifted in answer.shifted.iter().take(MAX_LINES) {
         let arm = if shifted.arm.is_empty() { String::new() } else { format!(", {}", shifted.arm) };
@@ -180,6 +157,35 @@ pub(super) fn shifts(answer: &Answer) -> String {
     }
     more(&mut out, answer.shifted.len(), "series");
     out
+}
+
+/// The facts that changed where series shifted.
+fn facts(out: &mut String, answer: &Answer) {
+    if answer.with.is_empty() {
+        return;
+    }
+    out.push('\n');
+    let mut table = Columns::aligned_right(3..6);
+    table.heading(["changed", "from", "to", "shifted", "worse", "change", "benchmark", "arm", "metric"]);
+    for with in answer.with.iter().take(MAX_LINES) {
+        table.text_row([
+            with.name.clone(),
+            with.before.clone().unwrap_or_else(|| "-".to_owned()),
+            with.after.clone().unwrap_or_else(|| "-".to_owned()),
+            format!("{} of {}", with.shifted, with.of),
+            with.worse.map_or_else(|| "-".to_owned(), |worse| worse.to_string()),
+            with.change.map_or_else(|| "-".to_owned(), percent),
+            with.benchmark.clone(),
+            with.arm.clone(),
+            if with.unit.is_empty() {
+                with.metric.clone()
+            } else {
+                format!("{} ({})", with.metric, with.unit)
+            },
+        ]);
+    }
+    *out += &table.render(Paint::stdout());
+    more(out, answer.with.len(), "changes");
 }
 
 fn change(place: &Place, unit: &str) -> String {
