@@ -119,7 +119,7 @@ fn unlike_units_and_ways_have_rows_of_their_own() {
     dataset.flush().expect("room");
     let question = Question { pick: Pick::default(), benchmark: None, confidence: 0.99, threads: 1 };
     let answer = shifts(&dataset, &question).expect("a dataset that can be read");
-    let mut rows: Vec<(&str, Option<bool>, usize, usize, Option<usize>)> = answer
+    let mut rows: Vec<_> = answer
         .with
         .iter()
         .map(|with| (with.unit.as_str(), with.higher_is_better, with.shifted, with.of, with.worse))
