@@ -31,7 +31,7 @@ pub struct Verdict {
     /// [`Verdict::set_owners`].
     pub owners: Vec<Owner>,
     /// Holds that set the knobs that drifted; see [`Verdict::set_holds`].
-    pub holds: Vec<HeldBy>,
+    pub held_by: Vec<HeldBy>,
     /// Further notes.
     pub notes: Vec<Note>,
 }
@@ -50,8 +50,8 @@ impl Verdict {
 
     /// Sets the holds to those in `held` that set what drifted.
     pub fn set_holds(&mut self, held: Vec<HeldBy>) {
-        self.holds = held;
-        self.holds.retain(|one| {
+        self.held_by = held;
+        self.held_by.retain(|one| {
             let is_same = |change: &Change| change.knob == one.knob && change.instance == one.instance;
             // The whole machine has no CPUs.
             let is_whole = |change: &Change| change.cpus.is_empty() || one.cpus.is_empty();
@@ -78,5 +78,5 @@ pub fn verify(snapshot: &Snapshot, intent: &Intent) -> Result<Verdict, PlanError
                 && !(change.provisional && change.old.as_deref().map(str::trim) == Some(&change.new))
         })
         .collect();
-    Ok(Verdict { drifted, owners: Vec::new(), holds: Vec::new(), notes: plan.notes })
+    Ok(Verdict { drifted, owners: Vec::new(), held_by: Vec::new(), notes: plan.notes })
 }

@@ -3445,7 +3445,7 @@ class VerifyOutput(TypedDict):
 
     drifted: List[Change]
     emulated: NotRequired[str]
-    holds: List[HeldBy]
+    held_by: List[HeldBy]
     notes: List[Note]
     owners: List[Owner]
     schema: Literal["verify/1"]

@@ -69,7 +69,7 @@ fn render(verdict: &Verdict, host: &dyn Host) -> String {
         let on = if cpus.is_empty() { String::new() } else { format!(" (CPUs {})", cpus.short()) };
         let _ = writeln!(out, "drifted: {words}{on}");
     }
-    for held in &verdict.holds {
+    for held in &verdict.held_by {
         let HeldBy { hold, knob, instance, value, cpus } = held;
         let colon = if instance.is_empty() { "" } else { ":" };
         let on = if cpus.is_empty() { String::new() } else { format!(" of {}", change::of_cpus(cpus)) };
@@ -79,7 +79,7 @@ fn render(verdict: &Verdict, host: &dyn Host) -> String {
         let process = owner.pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
         eprintln!("{}{process} runs here and writes that: {}", owner.name, owner.remedy);
     }
-    if verdict.owners.is_empty() && verdict.holds.is_empty() {
+    if verdict.owners.is_empty() && verdict.held_by.is_empty() {
         let nobody = if sees_processes(host) {
             "no program known to write these settings is running"
         } else {

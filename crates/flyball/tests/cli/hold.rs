@@ -761,7 +761,7 @@ fn verify_and_status_name_the_hold_and_the_command_that_decide() {
     let verified = run(5, &["verify", "max-freq=3GHz"]);
     assert!(verified.err.contains("the hold night sets max-freq of CPUs 0-15 to 2 GHz"), "{}", verified.err);
     let answer = run(5, &["verify", "max-freq=3GHz", "--json"]).json();
-    assert_eq!(answer["holds"][0]["hold"], "night", "{answer}");
+    assert_eq!(answer["held_by"][0]["hold"], "night", "{answer}");
     run(0, &["set", "max-freq=1GHz"]);
     let status = run(5, &["hold", "status"]).out;
     assert!(status.contains("but night sets 2 GHz (set by 'flyball "), "{status}");

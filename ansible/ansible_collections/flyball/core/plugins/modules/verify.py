@@ -54,7 +54,7 @@ owners:
   returned: when compared
   type: list
   elements: dict
-holds:
+held_by:
   description: Holds that keep these knobs at another value.
   returned: when compared
   type: list
@@ -78,10 +78,10 @@ def main():
     program = Program(module)
     code, data, err = program.run(["verify"] + program.settings(), results=(0, 5))
     result = dict(changed=False, exit_code=code, holds=code == 0)
-    result.update({key: data[key] for key in ("drifted", "owners", "holds", "notes") if key in data})
+    result.update({key: data[key] for key in ("drifted", "owners", "held_by", "notes") if key in data})
     if code == 5 and not module.params["report_only"]:
         places = drifted(data["drifted"])
-        holds = ["the hold %s sets %s to %s" % (row["hold"], row["knob"], row["value"]) for row in data.get("holds", [])]
+        holds = ["the hold %s sets %s to %s" % (row["hold"], row["knob"], row["value"]) for row in data.get("held_by", [])]
         owners = ["%s runs and writes %s" % (owner["name"], ", ".join(owner["writes"])) for owner in data["owners"]]
         more = ["and %d more" % (len(places) - 5)] if len(places) > 5 else []
         module.fail_json(msg="; ".join(places[:5] + more + holds + owners), error="drifted", **result)
