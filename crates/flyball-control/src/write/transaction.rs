@@ -31,7 +31,7 @@ pub use super::{
     undo::{Restored, Scope, boot_id, forget, release_unrecorded, restore, restore_locked},
 };
 use crate::{
-    Content, Location, Snapshot,
+    Content, Id, Location, Snapshot,
     intent::Intent,
     knob::{order::Step, spelling::Handling, subject::Subject},
     plan::{Change, Plan, PlanError, plan_and_choice},
@@ -442,7 +442,10 @@ impl<'h> Transaction<'h> {
         let written: BTreeSet<&Location> = writes.iter().map(|write| write.location).collect();
         // Only locations that this transaction has no memory of yet: a second memory might be of
         // its own writes.
-        let was = self.remember(self.journal.unknown(&footprint), &written, known)?;
+        let mut was = self.remember(self.journal.unknown(&footprint), &written, known)?;
+        if writes.iter().any(|write| matches!(write.subject, Subject::Knob(Id::DriverMode))) {
+            was.extend(self.hidden(&footprint));
+        }
         let mut olds = Vec::with_capacity(writes.len());
         let mut announced = Vec::with_capacity(writes.len());
         for write in writes {
@@ -461,6 +464,22 @@ impl<'h> Transaction<'h> {
         // them.
         known.retain(|location, _| !footprint.contains_key(location));
         Ok(olds)
+    }
+
+    /// Returns what this transaction has read and an offline CPU hides now: it brought the CPU
+    /// online before, and was restored since.
+    fn hidden(&self, footprint: &Footprint) -> Vec<(Location, Content, Handling)> {
+        let own = self.journal.contents().entries.iter().filter(|entry| entry.id == self.id);
+        let known = own.flat_map(|entry| &entry.was);
+        known
+            .filter(|(location, memory)| {
+                footprint.contains_key(*location) && !memory.content.is_out_of_reach()
+            })
+            .filter_map(|(location, memory)| {
+                let now = Content::of(&location.read(self.host));
+                now.is_busy().then(|| (location.clone(), now, memory.handling))
+            })
+            .collect()
     }
 
     /// Reads the contents of locations, for restoring them. A location to be written must be

@@ -408,6 +408,24 @@ fn a_refused_mode_loses_nothing() {
     assert!(!place.state.journal().exists());
 }
 
+/// One arm of a comparison brings a CPU online; when it is offline again, another arm changes the
+/// driver's mode, which removes the CPU's policy.
+#[test]
+fn what_an_arm_has_read_can_be_lost_with_a_later_one() {
+    let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 0);
+    kernel.poke("cpu1/online", "0").unwrap();
+    let place = Place::new();
+    let mut transaction =
+        Transaction::begin(&kernel, &place.state, Purpose::Compare, "compare", None).unwrap();
+    let mut restored = |words: &[&str]| {
+        let _ = transaction.apply(&Intent::from_arguments(words, None).unwrap(), &|| false).unwrap();
+        transaction.restore()
+    };
+    assert!(restored(&["online=on", "governor=powersave"]).is_exact());
+    let restoration = restored(&["driver-mode=passive"]);
+    assert!(restoration.left.iter().any(|left| left.because == NotRestoredReason::WasLost), "{restoration}");
+}
+
 /// The preference that is hidden while `performance` is in force survives, although no file showed
 /// it.
 #[test]

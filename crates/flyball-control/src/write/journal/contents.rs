@@ -94,6 +94,10 @@ pub struct Entry {
     /// The CPUs that it brought online.
     #[serde(skip)]
     pub brought: BTreeSet<u32>,
+    /// Locations that it has read, and that an offline CPU hides at the next change of the driver's
+    /// mode.
+    #[serde(skip)]
+    pub hidden: BTreeSet<Location>,
     /// The locations that its last write of a driver's mode made lost.
     #[serde(skip)]
     pub lost_last: Vec<Location>,
@@ -114,7 +118,11 @@ impl Entry {
     /// Marks what offline CPUs' policies held as lost with a change of the driver's mode. Returns
     /// the locations that were not lost before.
     fn lose_policies(&mut self) -> Vec<Location> {
-        let hidden = self.was.iter_mut().filter(|(_, memory)| memory.content.is_busy() && !memory.lost);
+        let again = std::mem::take(&mut self.hidden);
+        let is_hidden =
+            |location: &Location, memory: &Memory| memory.content.is_busy() || again.contains(location);
+        let hidden =
+            self.was.iter_mut().filter(|(location, memory)| is_hidden(location, memory) && !memory.lost);
         hidden
             .map(|(location, memory)| {
                 memory.lost = true;
@@ -204,6 +212,9 @@ impl Contents {
                     let was_busy = known.is_some_and(|known| known.content.is_busy());
                     let seen_late = seen_late || (was_busy && !entry.brings(&location) && !content.is_busy());
                     entry.was.insert(location, Memory { content, handling, late, lost, seen_late });
+                } else if content.is_busy() {
+                    // Its CPU is offline again, and a change of the driver's mode follows.
+                    entry.hidden.insert(location);
                 }
             }
             Record::Write { location, old, handling, kept: true, .. } => {
@@ -298,6 +309,7 @@ impl Contents {
             makes_files: false,
             moves_limits: false,
             brought: BTreeSet::new(),
+            hidden: BTreeSet::new(),
             lost_last: Vec::new(),
         });
     }
