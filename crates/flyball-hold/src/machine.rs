@@ -27,7 +27,7 @@ impl MachineFacts {
             model: info.model_name.clone().unwrap_or_default(),
             kernel: kernel_release(host).unwrap_or_default(),
             driver: scaling_driver(host).unwrap_or_default(),
-            is_virtual: info.flags.contains("hypervisor"),
+            is_virtual: info.is_virtual(),
         }
     }
 }

@@ -168,6 +168,11 @@ impl CpuInfo {
         !is_known || self.is_arm || !self.flags.is_empty() || self.vendor() != Vendor::Other
     }
 
+    /// Returns whether a hypervisor runs below (on x86): CPUID sets the flag for guests only.
+    pub fn is_virtual(&self) -> bool {
+        self.flags.contains("hypervisor")
+    }
+
     pub fn vendor(&self) -> Vendor {
         Vendor::of_id(&self.vendor_id)
     }

@@ -20,7 +20,7 @@ pub use wakes::{Exits, WakeNote};
 
 use std::time::{Duration, Instant};
 
-use flyball_host::{CpuList, Host, Kind};
+use flyball_host::{CpuInfo, CpuList, Host, Kind};
 
 /// A series of readings: seconds since the round's start, and the number that the file held.
 pub type Series = Vec<(f64, u64)>;
@@ -310,12 +310,12 @@ fn context_switches(host: &dyn Host) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("ctxt ")?.trim().parse().ok())
 }
 
-/// A file that holds one number.
-/// Returns whether the machine is a virtual one, which shows no such registers.
+/// Returns whether the machine is a virtual one: the host decides about idle states and registers.
 fn is_virtual(host: &dyn Host) -> bool {
-    host.read("/proc/cpuinfo").is_ok_and(|text| text.contains(" hypervisor"))
+    CpuInfo::read(host).is_ok_and(|info| info.is_virtual())
 }
 
+/// Reads a file that holds one number.
 pub(crate) fn read_number(host: &dyn Host, path: &str) -> Option<u64> {
     host.read(path).ok()?.trim().parse().ok()
 }
