@@ -17,7 +17,7 @@ pub struct HeldBy {
     pub knob: Id,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub instance: String,
-    /// What the hold sets, in the knob's own terms.
+    /// The value that the hold sets, in the knob's own terms.
     pub value: String,
     pub cpus: CpuList,
 }

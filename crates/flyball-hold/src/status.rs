@@ -40,7 +40,7 @@ pub struct HeldKnob {
     /// What is there; `None` if it cannot be read.
     pub found: Option<String>,
     pub holds: bool,
-    /// Whether all of its CPUs are offline: it is set when one comes online.
+    /// True if all of its CPUs are offline. The hold sets it when one of them comes online.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub offline: bool,
     /// The hold that decides.
@@ -56,7 +56,7 @@ pub struct HeldKnob {
     /// The command of flyball that set what is there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub set_by: Option<String>,
-    /// Of the first of its CPUs.
+    /// The location of the first of its CPUs.
     #[serde(skip)]
     pub location: Location,
 }

@@ -45,7 +45,7 @@ struct Machine<'k> {
 }
 
 impl Machine<'_> {
-    /// Everything that was asked of the service, and what came of it.
+    /// Hands events to the service, and checks what it reports of its holds.
     fn handle(&mut self, events: Vec<Event>) -> Result<(), TestCaseError> {
         self.service.handle(events, moment(self.millis));
         for notice in self.service.notices() {

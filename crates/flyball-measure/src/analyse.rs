@@ -70,7 +70,7 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
     for quantity in Quantity::judged(&manifest.workload.metric) {
         comparisons.extend(compare(manifest, &arms, *quantity, correction));
     }
-    // Of the case that does not count nothing is known, however equal the others are.
+    // The case that does not count may differ, however equal the others are.
     for comparison in comparisons.iter_mut().filter(|one| arms[one.arm].lacks_case) {
         comparison.shows = None;
         if comparison.verdict == Verdict::Equivalent {

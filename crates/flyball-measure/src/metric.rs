@@ -26,7 +26,7 @@ pub struct Metric {
 
 /// The name of the metric of suites, by which it is recognised.
 const MEAN_OF_CASES: &str = "mean of cases";
-/// Its beginning if some cases do not count.
+/// The beginning of its name if some cases do not count.
 const MEAN_OF: &str = "mean of ";
 
 impl Metric {

@@ -174,7 +174,7 @@ impl Planner<'_> {
     /// Returns the limit that intel_pstate in passive mode has requested for its percentages, with
     /// the percentage's knob, if it is narrower than `value`. cpufreq combines the requests of
     /// driver and file, and the file shows the result (`update_cpu_qos_request` in intel_pstate.c).
-    /// With turbo off the frequency that the percentage counts from cannot be read.
+    /// The percentage is one of a frequency that cannot be read while turbo is off.
     pub(super) fn under_percentage(
         &self,
         want: &Want,

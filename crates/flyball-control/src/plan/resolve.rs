@@ -169,8 +169,8 @@ impl Snapshot {
     }
 
     /// Returns the frequency that is `share` of the hardware's highest at `place`, in whole MHz.
-    /// With turbo off that is the base (nominal) frequency, also of a driver that does not lower
-    /// the highest to it, or the last entry of the driver's table. The share is at least the
+    /// With turbo off, the highest is the base (nominal) frequency, even if the driver still shows
+    /// more, or the last entry of the driver's table. The share is at least the
     /// processor's efficient frequency. Boost goes above the table's last entry (acpi-cpufreq on
     /// AMD), so a share that reaches this entry is the entry before it.
     pub(super) fn share_of_highest(

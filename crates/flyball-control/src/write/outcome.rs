@@ -84,7 +84,7 @@ pub struct Applied {
     pub not_needed: Vec<Change>,
     /// Further notes.
     pub notes: Vec<Note>,
-    /// What the kernel refused, twice.
+    /// The writes that the kernel refused twice.
     #[serde(skip)]
     pub refused: Vec<RefusedChange>,
     /// The part of the intent that the machine could have.

@@ -86,7 +86,7 @@ enum JournalScope {
     Footprint,
 }
 
-/// What happens to the rest of a change if the kernel refuses one write.
+/// How a change goes on after the kernel has refused one of its writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnRefusal {
     /// Everything is restored.
@@ -259,7 +259,7 @@ impl<'h> Transaction<'h> {
     ) -> Result<Applied, ApplyError> {
         let mut applied = Applied::default();
         let mut done: BTreeMap<Location, String> = BTreeMap::new();
-        // What waits for the next plan.
+        // Changes that wait for the next plan.
         let mut rest: Vec<Change> = Vec::new();
         let (mut first, mut has_retried) = (true, false);
         let mut intent = intent.clone();

@@ -180,8 +180,8 @@ fn compared(
     Some(Comparison { interval, ..found })
 }
 
-/// Returns whether no verdict on this quantity is given. What `--aa` finds of CPU time holds for
-/// its parts too, which are not judged by themselves.
+/// Returns whether no verdict on this quantity is given. What `--aa` finds of CPU time also holds
+/// for its parts, which have no verdict of their own.
 fn is_withheld_of(withheld: &[Quantity], quantity: Quantity) -> bool {
     let is_part = matches!(quantity, Quantity::User | Quantity::System);
     withheld.contains(&quantity) || is_part && withheld.contains(&Quantity::CpuTime)

@@ -91,8 +91,8 @@ fn without(name: &str, settings: &str) -> String {
     name.strip_suffix(settings).map_or(name, str::trim_end).to_owned()
 }
 
-/// An arm whose values are those of `other` over those of `base` in the same blocks, and the step
-/// of both.
+/// Returns an arm whose values are the ratios of `other` to `base` in the same blocks, with the
+/// step of both.
 fn ratio(base: &ArmReport, other: &ArmReport) -> Option<(ArmReport, Option<f64>)> {
     let (from, to) = (base.summary(Quantity::Performance)?, other.summary(Quantity::Performance)?);
     let step = step(&[from, to]);

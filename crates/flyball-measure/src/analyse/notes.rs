@@ -270,9 +270,9 @@ pub(super) fn carry_over(rounds: &[Round], arms: &[ArmReport], comparisons: &[Co
         };
         let shares = [share(arm), share(0)];
         let less = shares[0] - shares[1];
-        // The effects that were taken off the rounds hold a part of the change, `less` of it, and
-        // so lessen what is left by the square of that. If the arms always ran in turn, nothing is
-        // left.
+        // The effects that were taken off the rounds contain the share `less` of the change. So
+        // what is left is smaller by the square of this share. If the arms always ran in turn,
+        // nothing is left.
         let kept = Some(1.0 - less * less).filter(|kept| *kept > 0.25)?;
         let change = crate::stats::hodges_lehmann(&more)? / kept;
         let [own, of_base] = shares.map(|share| format!("{:.0} %", 100.0 * share));
@@ -511,7 +511,7 @@ pub(crate) fn rounding(values: &str, step: Option<f64>) -> String {
     }
 }
 
-/// What rounding of the energy meter hides, beside that of the metric.
+/// Returns the note on rounding by the energy meter. Rounding of the metric has its own.
 fn rounding_of_meter(report: &Report) -> Option<String> {
     let of_metric = |arm: usize| {
         let is_own = |one: &&Comparison| one.quantity == Quantity::Performance && one.arm == arm;

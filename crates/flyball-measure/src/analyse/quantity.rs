@@ -126,8 +126,8 @@ impl Quantity {
         self != Quantity::Performance && self.metric(metric) == *metric
     }
 
-    /// What the processes of programs used, judged where programs are compared. User and system
-    /// time are parts of one of these, CPU time.
+    /// The resources that processes of programs use. They are judged where programs are compared.
+    /// User and system time are parts of CPU time.
     pub const RESOURCES: [Quantity; 8] = [
         Quantity::CpuTime,
         Quantity::PeakMemory,

@@ -74,7 +74,8 @@ pub struct Summary {
     pub outliers: Vec<usize>,
     #[serde(skip)]
     pub(super) origin: Origin,
-    /// What the program printed, if the values are computed from that, and where that comes from.
+    /// The numbers that the program printed, if the values are computed from them, and their
+    /// origin.
     #[serde(skip)]
     pub(super) printed: (Origin, Vec<f64>),
     /// The energies, if the values are computed from them.
@@ -94,7 +95,7 @@ impl Summary {
         self.points.iter().map(|point| point.value).collect()
     }
 
-    /// Whether values are computed from others that come in steps.
+    /// Returns whether the values are computed from others that come in steps.
     pub(super) fn is_computed(&self) -> bool {
         !self.joules.is_empty() || !self.watts.is_empty()
     }

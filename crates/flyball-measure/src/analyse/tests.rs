@@ -814,7 +814,7 @@ fn whether_settings_matter_is_not_answered_untested() {
     });
     let text = text_of(&zero);
     assert!(text.contains("is not tested: a setting has no verdict"), "{text}");
-    // Of the second setting, no block has both.
+    // Under the second setting, no block has both programs.
     let apart = two_by_two_rounds(6, |block, arm| arm < 2 || (arm == 2) == (block < 12));
     assert!(text_of(&apart).contains("is not tested: no block has both programs under mode=y: "));
 }

@@ -77,10 +77,10 @@ fn step_of_readings(arms: &[&Vec<Vec<u64>>]) -> Option<f64> {
     Some((step / least).min(1.0))
 }
 
-/// Whether readings scattered by half a step or more before they were rounded: of normal noise,
-/// that moves their mean by 0.3 % of a step at most. Both their distances from their mean and those
-/// of neighbours tell it: readings on two steps can have had no scatter, and of two levels of a
-/// load each is rounded by itself.
+/// Returns whether readings scattered by half a step or more before they were rounded. If the noise
+/// was normal, rounding then moves their mean by at most 0.3 % of a step. The distances from the
+/// mean must show it, and so must those between neighbours: readings on two steps can come from a
+/// load without scatter, and of a load with two levels each level is rounded by itself.
 fn is_dithered(rounds: &[Vec<u64>], step: f64) -> bool {
     // The square of a half, and what rounding adds.
     const LEAST: f64 = 0.25 + 1.0 / 12.0;

@@ -94,7 +94,7 @@ pub(super) fn typical(report: &Report, comparison: &Comparison) -> &'static str 
     if is_uneven { " in typical rounds" } else { "" }
 }
 
-/// What is said of an unclear comparison whose test decides: with ties, its interval can hold 0.
+/// Printed of an unclear comparison whose test decides: with ties, its interval can contain 0.
 pub(super) const HIDDEN: &str =
     "p shows a difference, but equal values or rounding hide its size and direction";
 

@@ -35,9 +35,9 @@ pub fn evidence(values: &[f64], options: &Options) -> f64 {
     let splits = super::ways(values.len(), options) as f64;
     let (before, after) = values.split_at(split);
     p = p.min(of_sides(before, after, &rest, splits / OF_SPLITS));
-    // What few runs happen to be alike is no reason to miss a step that is far larger than runs
-    // move from one to the next. One step fitted to a ramp or to two steps leaves residuals that
-    // are alike in neighbouring runs, even if the runs are independent.
+    // In few runs, neighbours can be alike by chance. That must not hide a step that is far larger
+    // than the distances between neighbours. One step fitted to a ramp or to two steps leaves
+    // residuals that are alike in neighbouring runs, even if the runs are independent.
     let of_ranks = of_sides(before, after, &[], splits / OF_SPLITS);
     if of_ranks < p {
         let shares = shape::shares(values, split, options.shortest);

@@ -213,7 +213,8 @@ impl Contents {
                     let seen_late = seen_late || (was_busy && !entry.brings(&location) && !content.is_busy());
                     entry.was.insert(location, Memory { content, handling, late, lost, seen_late });
                 } else if content.is_busy() {
-                    // Its CPU is offline again, and a change of the driver's mode follows.
+                    // The location was read before. Its CPU is offline again, before a change of
+                    // the driver's mode.
                     entry.hidden.insert(location);
                 }
             }
