@@ -205,6 +205,13 @@ pub(crate) fn build_only(words: &[OsString]) {
     let _ = WORDS.set(words.to_owned());
 }
 
+/// Whether the command line may have the command `name`.
+pub(crate) fn may_be(name: &str) -> bool {
+    WORDS
+        .get()
+        .is_none_or(|words| words.iter().any(|word| word == name || NEED_ALL.iter().any(|all| word == all)))
+}
+
 /// Arguments of a command, which clap gets to know only if the command line may have the command.
 #[derive(Debug)]
 pub(crate) struct Lazy<A>(A);
@@ -219,11 +226,7 @@ impl<A> Deref for Lazy<A> {
 
 impl<A: clap::Args> clap::Args for Lazy<A> {
     fn augment_args(command: clap::Command) -> clap::Command {
-        let may_be = |word: &OsString| word == command.get_name() || NEED_ALL.iter().any(|name| word == name);
-        match WORDS.get() {
-            Some(words) if !words.iter().any(may_be) => command,
-            _ => A::augment_args(command),
-        }
+        if may_be(command.get_name()) { A::augment_args(command) } else { command }
     }
 
     fn augment_args_for_update(command: clap::Command) -> clap::Command {

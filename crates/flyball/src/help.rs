@@ -10,6 +10,8 @@ use flyball_text::{
     wrap,
 };
 
+use crate::commands::may_be;
+
 /// The commands by what they are for. A test compares them with the command line.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Look", &["show", "top", "get", "explain", "why", "wake", "doctor", "exporter"]),
@@ -77,9 +79,7 @@ pub(crate) fn command(top: Command, width: usize, short: bool) -> Command {
     top = top.term_width(width);
     let commands = list(&top, width);
     let options = options(&top, width);
-    // The names are collected first: mut_subcommand() takes the command that they are borrowed
-    // from.
-    for name in top.get_subcommands().map(|command| command.get_name().to_owned()).collect::<Vec<_>>() {
+    for name in asked_for(&top) {
         top = top.mut_subcommand(&name, |command| fitted(command, width, &format!("flyball {name}"), ""));
         if short {
             top =
@@ -92,6 +92,12 @@ pub(crate) fn command(top: Command, width: usize, short: bool) -> Command {
         "{about}.\n\nUsage: flyball [OPTIONS] COMMAND ...\n\n{commands}\n{options}\n{}",
         after(&blocks(FIRST), true, width)
     ))
+}
+
+/// The commands whose help this command line may print. Fitting that of all takes longer than many
+/// commands run.
+fn asked_for(top: &Command) -> Vec<String> {
+    top.get_subcommands().map(Command::get_name).filter(|name| may_be(name)).map(str::to_owned).collect()
 }
 
 /// The screen of `flyball` alone and of `flyball -h`.
@@ -163,7 +169,7 @@ pub(crate) fn without_machine(mut top: Command) -> Command {
 /// Leaves the main options of commands that have dozens, and hides the global ones.
 fn main_options(mut top: Command) -> Command {
     let globals: Vec<Arg> = top.get_arguments().filter(|arg| arg.is_global_set()).cloned().collect();
-    for name in top.get_subcommands().map(|command| command.get_name().to_owned()).collect::<Vec<_>>() {
+    for name in asked_for(&top) {
         let shown = SHORT.iter().find(|(command, _)| *command == name).map(|(_, shown)| shown);
         top = top.mut_subcommand(&name, |command| {
             without_globals(command, &globals).mut_args(|arg| match shown {

@@ -82,7 +82,7 @@ fn main() -> ExitCode {
     let color = ColorWhen::of_process();
     terminal::use_colours(color.choice());
     let words = words();
-    if words.len() == 1 {
+    if words.len() == 1 || words[1..] == ["-h"] {
         // Without a command it says what there are. `flyball | less` shows it, too.
         // Neither an error nor clap's list: a user who types the name alone asks what it is.
         return match output::line(help::first_screen(help_width())) {
