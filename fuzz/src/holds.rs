@@ -66,7 +66,7 @@ pub fn lines(bytes: &[u8]) -> String {
 /// The store, and the overlay of its holds.
 pub fn store(bytes: &[u8]) -> String {
     outcome(Store::parse(bytes), |mut store| {
-        let effective = Effective::of(&store.holds, &Facts::default());
+        let effective = Effective::new(&store.holds, &Facts::default());
         let ended = store.expire(std::time::Duration::from_secs(1));
         format!("{} {} {}", store.holds.len().min(9), effective.holds.len().min(9), ended.len().min(9))
     })

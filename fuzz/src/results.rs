@@ -9,7 +9,7 @@ use crate::outcome;
 /// A file that is added: reports, profiles, results of other tools.
 pub fn input(bytes: &[u8]) -> String {
     let given = Given { host: Some("fuzz".to_owned()), time: Some(1) };
-    outcome(Input::of_bytes(bytes, &given), |input| {
+    outcome(Input::from_bytes(bytes, &given), |input| {
         let width = input.kind.columns().len();
         assert!(input.rows.iter().all(|row| row.len() == width), "a row does not have the columns of its kind");
         format!("{} {} {}", input.kind.name(), input.rows.len().min(9), input.warnings.len().min(9))

@@ -307,7 +307,7 @@ impl Settings for HeldArms<'_> {
     // comparison.
     fn snapshot(&self) -> SettingsSnapshot {
         let settings =
-            Snapshot::of_knobs(self.host, &save::saved()).and_then(|snapshot| save::settings(&snapshot));
+            Snapshot::take_knobs(self.host, &save::saved()).and_then(|snapshot| save::settings(&snapshot));
         match settings {
             Ok(settings) => SettingsSnapshot::Settings { settings },
             Err(error) => SettingsSnapshot::Unread { error: error.to_string() },

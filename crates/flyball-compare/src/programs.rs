@@ -615,7 +615,7 @@ enum Found {
 /// The file that a program is, for as long as nobody builds it again.
 fn file_of(program: &str, directory: Option<&Path>) -> Option<ProgramFile> {
     let Found::Executable(path) = find(program, directory) else { return None };
-    ProgramFile::of(&std::path::absolute(path).ok()?)
+    ProgramFile::find(&std::path::absolute(path).ok()?)
 }
 
 /// Looks for a program as execvp(3) does.

@@ -15,7 +15,7 @@ impl RunSeeds {
 
     /// Those of a comparison of which `done` rounds were run earlier. A comparison that is resumed
     /// continues with other numbers than it began with, or it would repeat its first rounds.
-    pub fn of_comparison(seed: u64, done: usize) -> RunSeeds {
+    pub fn for_comparison(seed: u64, done: usize) -> RunSeeds {
         RunSeeds::new(mix(seed ^ mix(done as u64)))
     }
 
@@ -53,8 +53,8 @@ mod tests {
 
     #[test]
     fn a_resumed_comparison_has_other_numbers() {
-        let (mut first, mut again) = (RunSeeds::of_comparison(7, 0), RunSeeds::of_comparison(7, 0));
+        let (mut first, mut again) = (RunSeeds::for_comparison(7, 0), RunSeeds::for_comparison(7, 0));
         assert_eq!((first.next_seed(), first.next_seed()), (again.next_seed(), again.next_seed()));
-        assert_ne!(RunSeeds::of_comparison(7, 4).next_seed(), RunSeeds::of_comparison(7, 0).next_seed());
+        assert_ne!(RunSeeds::for_comparison(7, 4).next_seed(), RunSeeds::for_comparison(7, 0).next_seed());
     }
 }

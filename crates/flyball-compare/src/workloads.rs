@@ -110,7 +110,7 @@ pub enum Load {
 
 impl Load {
     /// What runs it.
-    pub fn of_measure(self) -> task::Load {
+    pub fn into_task(self) -> task::Load {
         match self {
             Load::Spin => task::Load::Spin,
             Load::Memory => task::Load::Memory,
@@ -225,7 +225,7 @@ pub struct PreparedWorkload {
 }
 
 impl PreparedWorkload {
-    fn of(command: Command) -> PreparedWorkload {
+    fn new(command: Command) -> PreparedWorkload {
         PreparedWorkload { command, server: None, background: Vec::new(), hooks: Hooks::default() }
     }
 }
@@ -244,8 +244,8 @@ pub fn prepare(host: &dyn Host, args: &WorkloadArgs) -> Result<PreparedWorkload,
         (None, false) => {
             let mut command = Command::new(args.command.clone());
             // Before --metric, which overrides it.
-            command.reader = Reader::of_command(&args.command);
-            PreparedWorkload::of(command)
+            command.reader = Reader::for_command(&args.command);
+            PreparedWorkload::new(command)
         }
         (Some(known), true) => known.make(host, args)?,
     };
@@ -281,13 +281,13 @@ pub fn prepare_programs<'a>(
         }
     }
     command.title = Some(lines.join(" | "));
-    let mut readers = programs.map(|program| Reader::of_command(&program.argv));
+    let mut readers = programs.map(|program| Reader::for_command(&program.argv));
     // One metric for all: programs that print different things have their time in common.
     let first = readers.next().unwrap_or(Reader::WallTime);
     let common = if readers.all(|reader| reader == first) { first } else { Reader::WallTime };
     command.reader = reader(args)?.unwrap_or(common);
     command.cpus = args.cpus(host)?;
-    let mut made = PreparedWorkload::of(command);
+    let mut made = PreparedWorkload::new(command);
     made.hooks.prepare.clone_from(&args.prepare);
     made.background = live_background(args)?;
     Ok(made)
@@ -357,7 +357,7 @@ fn model(
         software.model(&argv).map_err(PrepareError::Beside)?;
         Ok(argv)
     })?;
-    Ok(PreparedWorkload { background, ..PreparedWorkload::of(command) })
+    Ok(PreparedWorkload { background, ..PreparedWorkload::new(command) })
 }
 
 fn reader(args: &WorkloadArgs) -> Result<Option<Reader>, PrepareError> {
@@ -469,6 +469,6 @@ impl Known {
             }
             command.directory = Some(tree.clone());
         }
-        Ok(PreparedWorkload { server, ..PreparedWorkload::of(command) })
+        Ok(PreparedWorkload { server, ..PreparedWorkload::new(command) })
     }
 }

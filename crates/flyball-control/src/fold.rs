@@ -24,7 +24,7 @@ impl Write {
     fn new(location: &Location, tail: &str) -> Write {
         let (domain, head, number, foot) = match location {
             Location::SpeedSelect(setting) => {
-                let (head, number) = of_field(setting.field);
+                let (head, number) = field_label(setting.field);
                 (Some((setting.place.package, setting.place.domain)), head, number, "")
             }
             Location::Msr { cpu, register, .. } => {
@@ -42,7 +42,7 @@ impl Write {
 }
 
 /// What a field of Speed Select is, in words, up to the number of its core if it has one.
-fn of_field(field: Field) -> (String, Option<u32>) {
+fn field_label(field: Field) -> (String, Option<u32>) {
     let words = match field {
         Field::ClosMin(class) => format!("class {class} minimum MHz"),
         Field::ClosMax(class) => format!("class {class} maximum MHz"),
@@ -99,7 +99,7 @@ pub fn lines<'l>(writes: impl IntoIterator<Item = (&'l Location, String)>, each:
     if each {
         for write in &writes {
             let number = write.number.map(|number| number.to_string()).unwrap_or_default();
-            let _ = writeln!(out, "  {}{}{number}{}", of_domains(&[write.domain]), write.head, write.foot);
+            let _ = writeln!(out, "  {}{}{number}{}", domains_label(&[write.domain]), write.head, write.foot);
         }
         return out;
     }
@@ -123,14 +123,14 @@ pub fn lines<'l>(writes: impl IntoIterator<Item = (&'l Location, String)>, each:
         };
         let count = numbers.len() * domains.len();
         let count = if count > 1 { format!("  ({count} writes)") } else { String::new() };
-        let _ = writeln!(out, "  {}{head}{list}{foot}{count}", of_domains(&domains));
+        let _ = writeln!(out, "  {}{head}{list}{foot}{count}", domains_label(&domains));
     }
     out
 }
 
 /// The power domains in front of a line. All domains of some packages are two lists, others one
 /// name each.
-fn of_domains(domains: &[Option<(u8, u8)>]) -> String {
+fn domains_label(domains: &[Option<(u8, u8)>]) -> String {
     let all: BTreeSet<(u8, u8)> = domains.iter().flatten().copied().collect();
     let list = |numbers: &mut dyn Iterator<Item = u8>| numbers.map(u32::from).collect::<CpuList>();
     let packages = list(&mut all.iter().map(|(package, _)| *package));

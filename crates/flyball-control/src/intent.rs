@@ -118,7 +118,7 @@ impl Intent {
     }
 
     /// Returns the last setting of a knob, whatever its CPUs.
-    pub fn of(&self, knob: Id) -> Option<&Setting> {
+    pub fn setting(&self, knob: Id) -> Option<&Setting> {
         self.settings.iter().rfind(|setting| setting.name.knob == knob)
     }
 }

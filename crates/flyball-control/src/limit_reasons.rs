@@ -135,7 +135,7 @@ const SKYLAKE: LimitReasons = LimitReasons {
 
 impl LimitReasons {
     /// Returns the register of a processor; `None` if it has none or its register is not known.
-    pub fn of(vendor: Vendor, family: Option<u32>, model: Option<u32>) -> Option<LimitReasons> {
+    pub fn for_processor(vendor: Vendor, family: Option<u32>, model: Option<u32>) -> Option<LimitReasons> {
         if vendor != Vendor::Intel || family != Some(6) {
             return None;
         }

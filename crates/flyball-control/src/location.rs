@@ -268,7 +268,7 @@ pub enum Content {
 
 impl Content {
     /// Turns the result of a read into a content.
-    pub fn of(read: &Result<Vec<u8>, HostError>) -> Content {
+    pub fn from_read(read: &Result<Vec<u8>, HostError>) -> Content {
         match read {
             Ok(bytes) => Content::bytes(bytes),
             Err(error) => Content::Unreadable(error.errno.0),

@@ -65,7 +65,7 @@ pub fn owners(host: &dyn Host) -> Vec<Owner> {
         let script = if name.starts_with("python") { script_of(host, pid) } else { None };
         for known in KNOWN {
             // A longer name is cut by the kernel: both sides are compared cut.
-            let is = |process: &str| cut(process) == name || script.as_deref() == Some(process);
+            let is = |process: &str| truncate_name(process) == name || script.as_deref() == Some(process);
             if known.processes.iter().any(|process| is(process)) && may_write(host, pid, known) {
                 take(known, Some(pid));
             }
@@ -119,11 +119,11 @@ pub fn neighbours(host: &dyn Host, knobs: &BTreeSet<Id>) -> Vec<Owner> {
 /// Returns the process names of all programs, as the kernel stores them.
 #[cfg(test)]
 pub(crate) fn processes() -> impl Iterator<Item = &'static str> {
-    KNOWN.iter().flat_map(|known| known.processes).map(|process| cut(process))
+    KNOWN.iter().flat_map(|known| known.processes).map(|process| truncate_name(process))
 }
 
 /// Cuts a process name to the 15 characters that the kernel stores (TASK_COMM_LEN).
-fn cut(name: &str) -> &str {
+fn truncate_name(name: &str) -> &str {
     name.get(..15).unwrap_or(name)
 }
 

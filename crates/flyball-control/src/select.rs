@@ -110,9 +110,8 @@ fn one(part: &str, topology: &Topology) -> Result<CpuList, SelectError> {
             let big = topology.big_cache().filter(|_| value.eq_ignore_ascii_case("big"));
             (big.unwrap_or_default(), there.to_owned())
         }
-        "type" => {
-            of_type(value, topology).ok_or_else(|| bad(format!("core types here: {}", types(topology))))?
-        }
+        "type" => cpus_of_type(value, topology)
+            .ok_or_else(|| bad(format!("core types here: {}", types(topology))))?,
         _ => return Err(bad(FORMS.to_owned())),
     };
     // A selector that is well formed but selects nothing is an error: a setting for no CPU would be
@@ -125,7 +124,7 @@ fn one(part: &str, topology: &Topology) -> Result<CpuList, SelectError> {
 
 /// Returns the CPUs of a kind of core, and the available kinds; `None` for a word that names no
 /// kind.
-fn of_type(word: &str, topology: &Topology) -> Option<(CpuList, String)> {
+fn cpus_of_type(word: &str, topology: &Topology) -> Option<(CpuList, String)> {
     let wanted = match word.to_ascii_lowercase().as_str() {
         "p" | "core" | "performance" => CoreType::P,
         "e" | "atom" | "efficiency" => CoreType::E,

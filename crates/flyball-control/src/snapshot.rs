@@ -100,7 +100,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Creates a snapshot of this topology that holds no readings yet.
-    pub fn of(name: impl Into<String>, kind: Kind, topology: Topology) -> Snapshot {
+    pub fn empty(name: impl Into<String>, kind: Kind, topology: Topology) -> Snapshot {
         Snapshot {
             name: name.into(),
             kind,
@@ -122,7 +122,7 @@ impl Snapshot {
         let scope = knob.knob().scope;
         let places = match &self.places[scope as usize] {
             Some(places) => places.clone(),
-            None => instances::of_topology(&self.topology, scope).unwrap_or_default(),
+            None => instances::from_topology(&self.topology, scope).unwrap_or_default(),
         };
         // `None` means absent, not unknown: a constructed snapshot counts as completely read.
         let nothing = || Entry { reading: Ok(Reading::Absent(self.why_nowhere(knob))), slot: None };

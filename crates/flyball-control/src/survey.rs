@@ -32,7 +32,7 @@ impl Outcome {
         }
     }
 
-    fn of(reading: &Result<Reading, ReadError>) -> (Outcome, Option<&Location>) {
+    fn new(reading: &Result<Reading, ReadError>) -> (Outcome, Option<&Location>) {
         match reading {
             Ok(Reading::Value { value, source }) => (Outcome::Value(value.clone()), Some(source)),
             Ok(Reading::Absent(why)) => (Outcome::Absent(why.clone()), None),
@@ -140,7 +140,7 @@ fn one(
         return Ok(());
     }
     for (place, entry) in snapshot.entries(knob)?.filter(|(place, _)| is_meant(place)) {
-        let (outcome, source) = Outcome::of(&entry.ok_or(ReadError::NotTaken(knob))?.reading);
+        let (outcome, source) = Outcome::new(&entry.ok_or(ReadError::NotTaken(knob))?.reading);
         let alike = |row: &&mut Row| row.name == place.name && row.outcome.alike(&outcome);
         // From the back: neighbouring places mostly have the same value, and a machine has hundreds
         // of them.

@@ -275,7 +275,7 @@ impl Why {
     }
 
     /// Returns the reason with the path of every policy in place of `policy`'s.
-    pub(crate) fn of_every_policy(&self, policy: u32) -> Why {
+    pub(crate) fn for_every_policy(&self, policy: u32) -> Why {
         match self {
             Why::NoFile(path) => Why::NoFile(path.replacen(&format!("/policy{policy}/"), "/policy*/", 1)),
             _ => self.clone(),

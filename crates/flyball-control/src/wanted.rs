@@ -118,13 +118,13 @@ impl Wanted {
         let wanted = is_plausible.then(|| match knob.id {
             Id::IdleState => Some(idle_state(text)),
             Id::SstApart => partition_cpus(text),
-            _ => Wanted::of_form(knob, text),
+            _ => Wanted::parse_form(knob, text),
         });
         wanted.flatten().ok_or_else(|| refuse(knob.accepts()))
     }
 
     /// Parses `text` in the form of the knob.
-    fn of_form(knob: &Knob, text: &str) -> Option<Wanted> {
+    fn parse_form(knob: &Knob, text: &str) -> Option<Wanted> {
         let lower = text.to_ascii_lowercase();
         let value = match (knob.form(), lower.as_str()) {
             (Form::KHz | Form::MHz | Form::Ratio | Form::Percent, "min") => return Some(Wanted::Min),

@@ -120,14 +120,14 @@ impl<'h> Collector<'h> {
         let collector = Collector {
             host,
             options,
-            groups: Groups::of(layout),
+            groups: Groups::new(layout),
             settings: Settings::open(host, layout),
             select: Select::open(host),
             node: options.node.then(|| Node::open(host, layout)),
             exits: options
                 .wakes
                 .then(|| Exits::open(host, layout.cpus.iter().map(|cpu| cpu.number).collect())),
-            totals: Totals::of(layout),
+            totals: Totals::new(layout),
             holds: state.clone().map(Holds::new),
             mode: KeptAttribute::new(mode_file(layout)),
             state,

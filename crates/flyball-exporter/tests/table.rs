@@ -161,7 +161,7 @@ fn samples_have_what_get_prints() {
         let layout = sampler.layout();
         let interval = Interval::between(layout, &sample, &sample);
         let knobs = [Id::MinFreq, Id::MaxFreq, Id::Governor];
-        let snapshot = Snapshot::of_knobs(host, &knobs).unwrap();
+        let snapshot = Snapshot::take_knobs(host, &knobs).unwrap();
         let value = |knob: Id, cpu: u32| {
             let places = snapshot.places_on(knob, &CpuList::from_iter([cpu])).unwrap();
             places.iter().find_map(|place| snapshot.value_if_readable(knob, place).unwrap())

@@ -354,7 +354,7 @@ mod tests {
         ("replace a file", |path| crate::replace_file(path, b"x", false)),
         ("replace with mode", |path| crate::replace_with_mode(path, b"x", 0o600)),
         ("create", |path| crate::create(path).map(drop)),
-        ("unnamed", |path| crate::Replacement::of_unnamed(path, &tempfile::tempfile()?).map(drop)),
+        ("unnamed", |path| crate::Replacement::from_unnamed(path, &tempfile::tempfile()?).map(drop)),
         ("change", |path| open_output(path, Opening::Change, 0o600).map(drop)),
         ("append", |path| open_output(path, Opening::Append, 0o600).map(drop)),
         ("listen", |path| listen_at(path).map(drop)),

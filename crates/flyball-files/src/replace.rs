@@ -44,7 +44,7 @@ impl Replacement {
     ///
     /// # Errors
     /// Returns the error of open(2); `PermissionDenied` for a link of another user in the path.
-    pub fn of(path: &Path) -> io::Result<(File, Replacement)> {
+    pub fn create(path: &Path) -> io::Result<(File, Replacement)> {
         let location = Location::find(path)?;
         match location.look()? {
             Found::Stream(stream) => {
@@ -65,8 +65,8 @@ impl Replacement {
     /// Lets a file without a name (`O_TMPFILE`) of the same file system take the place of `path`.
     ///
     /// # Errors
-    /// The errno of linkat(2): `ENOENT` without /proc. `PermissionDenied` as [`Replacement::of`].
-    pub fn of_unnamed(path: &Path, file: &File) -> io::Result<Replacement> {
+    /// The errno of linkat(2): `ENOENT` without /proc. `PermissionDenied` as [`Replacement::create`].
+    pub fn from_unnamed(path: &Path, file: &File) -> io::Result<Replacement> {
         // AT_EMPTY_PATH would need CAP_DAC_READ_SEARCH, the link in /proc does not.
         let own = format!("/proc/self/fd/{}", file.as_raw_fd());
         let made = Replacement::made(Location::find(path)?, |Location { folder, name }| {
@@ -162,9 +162,9 @@ impl Drop for Replacement {
 /// after a crash the name does not lead to an empty file.
 ///
 /// # Errors
-/// Fails like [`Replacement::of`], and with the error of write(2).
+/// Fails like [`Replacement::create`], and with the error of write(2).
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let (mut file, replacement) = Replacement::of(path)?;
+    let (mut file, replacement) = Replacement::create(path)?;
     file.write_all(bytes)?;
     replacement.sync(&file)?;
     replacement.finish()
@@ -175,7 +175,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// Fails like [`replace`], and with the error of fchmod(2).
 pub fn replace_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    let (mut file, replacement) = Replacement::of(path)?;
+    let (mut file, replacement) = Replacement::create(path)?;
     if matches!(replacement.written, Written::Temporary(_)) {
         file.set_permissions(fs::Permissions::from_mode(mode))?;
     }
@@ -220,7 +220,7 @@ pub fn replace_file(path: &Path, bytes: &[u8], sync: bool) -> io::Result<()> {
 /// place of what has the name, or a stream.
 ///
 /// # Errors
-/// Fails like [`Replacement::of`], and with the error of unlink(2).
+/// Fails like [`Replacement::create`], and with the error of unlink(2).
 pub fn create(path: &Path) -> io::Result<File> {
     let location = Location::find(path)?;
     match location.look()? {
@@ -291,7 +291,7 @@ mod tests {
         replace(&path, b"first").unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o600, 0o600);
         let held = File::open(&path).unwrap();
-        let (mut file, replacement) = Replacement::of(&path).unwrap();
+        let (mut file, replacement) = Replacement::create(&path).unwrap();
         assert_eq!(left(folder.path()).len(), 2, "what is not finished is in the same directory");
         file.write_all(b"half").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"first");
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"second");
         // A reader that has the old one open reads on in the old one.
         assert_eq!(io::read_to_string(held).unwrap(), "first");
-        let (_, replacement) = Replacement::of(&path).unwrap();
+        let (_, replacement) = Replacement::create(&path).unwrap();
         assert_eq!(replacement.finish_new().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(left(folder.path()), ["out"]);
         assert_eq!(replace(folder.path(), b"").unwrap_err().kind(), io::ErrorKind::IsADirectory);

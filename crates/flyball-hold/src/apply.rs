@@ -144,11 +144,12 @@ fn bring_except(
     let differs = planned.as_ref().is_some_and(|((plan, _), _)| !plan.is_empty());
     let mut unsure = Vec::new();
     let contents = if unread.is_empty() { None } else { Journal::load(state)? };
-    let entries = contents.map(|contents| contents.of_holds()).unwrap_or_default();
+    let entries = contents.map(|contents| contents.hold_entries()).unwrap_or_default();
     for (location, Goal { was, first_old, .. }) in Contents::goals(entries.iter()).0 {
-        let is_unread = matches!(Subject::of(&location), Some(Subject::Knob(knob)) if unread.contains(&knob));
+        let is_unread =
+            matches!(Subject::from_location(&location), Some(Subject::Knob(knob)) if unread.contains(&knob));
         if first_old.is_some() && is_unread && kept.insert(location.clone()) {
-            let found = Content::of(&location.read(host)).trimmed().to_owned();
+            let found = Content::from_read(&location.read(host)).trimmed().to_owned();
             let (wanted, because) = (was.trimmed().to_owned(), NotRestoredReason::MayBeHeld);
             unsure.push(NotRestored { location, wanted, found, because, error: None });
         }
@@ -215,7 +216,7 @@ pub(crate) fn bring_possible(
     let (mut possible_holds, mut refused, mut unread) = (holds.to_vec(), Vec::new(), BTreeSet::new());
     let mut attempts = 0;
     loop {
-        let effective = Effective::of(&possible_holds, facts);
+        let effective = Effective::new(&possible_holds, facts);
         match bring_except(host, state, lock, command, (&effective, left), (&[], OnRefusal::GoOn), &unread) {
             Ok(brought) => return Ok((brought, effective, refused)),
             Err(BringError::Plan(_)) if attempts == 0 => {
@@ -256,7 +257,7 @@ pub(crate) fn possible(
         // In the order in which they were added, which decides between equal priorities.
         let with: Vec<Hold> =
             holds.iter().filter(|other| possible.contains(other) || *other == hold).cloned().collect();
-        let effective = Effective::of(&with, facts);
+        let effective = Effective::new(&with, facts);
         let planned =
             Snapshot::for_intent(host, &effective.intent).map_err(PlanError::from).and_then(|snapshot| {
                 targets(&snapshot, &effective.intent)?;
@@ -299,7 +300,7 @@ pub fn preview(
         written = Some(plan(&snapshot, &effective.without(left, &snapshot))?);
     }
     let contents = Journal::load(state)?.filter(|contents| contents.boot == boot_id(host));
-    let entries = contents.map(|contents| contents.of_holds()).unwrap_or_default();
+    let entries = contents.map(|contents| contents.hold_entries()).unwrap_or_default();
     // While a hold remains, what others disturbed is not restored unless the release itself
     // disturbs it.
     let is_released = |location: &Location, goal: &Goal| {
@@ -308,7 +309,7 @@ pub fn preview(
     let goals = Contents::goals(entries.iter()).0.into_iter();
     let restored =
         goals.filter(|(location, goal)| is_released(location, goal)).filter_map(|(location, goal)| {
-            let now = Content::of(&location.read(host));
+            let now = Content::from_read(&location.read(host));
             (goal.was != now).then_some((location, goal.was, now))
         });
     Ok(Preview { restored: restored.collect(), plan: written })
@@ -332,7 +333,7 @@ fn needs_journal(
     if contents.boot != boot_id(host) || contents.interrupted().is_some() {
         return Ok(true);
     }
-    let entries = contents.of_holds();
+    let entries = contents.hold_entries();
     let known: BTreeSet<&Location> = entries.iter().flat_map(|entry| entry.first_old.keys()).collect();
     Ok(known.iter().any(|location| !kept.contains(location))
         || wanted.iter().any(|location| !known.contains(location)))

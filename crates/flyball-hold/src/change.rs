@@ -83,7 +83,7 @@ pub(crate) fn change_locked(
     change(&mut store)?;
     store.expire(moment.now);
     let facts = store.facts(host, moment.local);
-    let effective = Effective::of(&store.holds, &facts);
+    let effective = Effective::new(&store.holds, &facts);
     // Before the machine: after a kill in between, the next start brings the holds about. In the
     // other order the machine would have settings that no hold explains.
     // A release needs neither a plan that succeeds nor space: what remains and cannot be planned is
@@ -127,7 +127,7 @@ pub(crate) fn change_locked(
             before.save(state)?;
             // An attempt that was planned may have restored some of what the old holds set.
             if !matches!(error, BringError::Plan(_)) {
-                let effective = Effective::of(&before.holds, &before.facts(host, moment.local));
+                let effective = Effective::new(&before.holds, &before.facts(host, moment.local));
                 let wanted = (&effective, before.left.as_slice());
                 let _ = bring_about(host, state, lock, command, wanted, &[], OnRefusal::GoOn);
             }
@@ -154,7 +154,7 @@ fn with_unmet(
         // Without a plan, every place that a hold has set may differ.
         Err(_) => {
             let contents = Journal::load(state).ok().flatten();
-            let entries = contents.map(|contents| contents.of_holds()).unwrap_or_default();
+            let entries = contents.map(|contents| contents.hold_entries()).unwrap_or_default();
             places.extend(Contents::goals(entries.iter()).0.keys().map(ToString::to_string));
         }
     }

@@ -181,12 +181,12 @@ pub struct ProcessId {
 
 impl ProcessId {
     /// A process that runs now.
-    pub fn of(pid: u32) -> Option<ProcessId> {
+    pub fn from_pid(pid: u32) -> Option<ProcessId> {
         Some(ProcessId { pid, started: flyball_process::started_at(pid)? })
     }
 
     pub fn runs(self) -> bool {
-        ProcessId::of(self.pid) == Some(self)
+        ProcessId::from_pid(self.pid) == Some(self)
     }
 }
 
@@ -325,7 +325,7 @@ mod tests {
         let at = |seconds| End { at: Some(Duration::from_secs(seconds)), process: None };
         assert!(at(5).has_come(Duration::from_secs(5)) && !at(5).has_come(Duration::from_secs(4)));
         assert!(!End::default().has_come(Duration::MAX));
-        let own = ProcessId::of(std::process::id()).unwrap();
+        let own = ProcessId::from_pid(std::process::id()).unwrap();
         assert!(!End { at: None, process: Some(own) }.has_come(Duration::ZERO));
         let other = ProcessId { started: own.started + 1, ..own };
         assert!(End { at: None, process: Some(other) }.has_come(Duration::ZERO));

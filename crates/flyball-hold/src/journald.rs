@@ -16,7 +16,7 @@ pub struct Journald(Option<UnixDatagram>);
 
 impl Journald {
     /// The journal if stdout leads there, as in a unit.
-    pub fn of_stdout() -> Journald {
+    pub fn from_stdout() -> Journald {
         let stream = std::env::var("JOURNAL_STREAM").ok();
         // Device and inode of what systemd connected: another program in between, or a redirection,
         // has another one (systemd.exec(5)).

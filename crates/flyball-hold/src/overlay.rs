@@ -24,7 +24,7 @@ pub struct Effective {
 
 impl Effective {
     /// The overlay of these holds, which are in the order in which they were added.
-    pub fn of(holds: &[Hold], facts: &Facts) -> Effective {
+    pub fn new(holds: &[Hold], facts: &Facts) -> Effective {
         // Ends are not looked at here: `Store::expire` takes such holds out, with the lock, so that
         // they are released for good.
         let is_in_force =

@@ -153,7 +153,7 @@ impl<'h> Service<'h> {
             looked: Duration::ZERO,
             notices: Vec::new(),
         };
-        service.store.service = ProcessId::of(std::process::id()).map(|process| ServiceState {
+        service.store.service = ProcessId::from_pid(std::process::id()).map(|process| ServiceState {
             process,
             since: moment.unix,
             blind,
@@ -164,7 +164,7 @@ impl<'h> Service<'h> {
         service.known = service.store.holds.iter().map(|hold| (hold.name.clone(), hold.since)).collect();
         service.expire(moment);
         service.store.save(&service.state)?;
-        service.saved = Stamp::of(&service.state);
+        service.saved = Stamp::read(&service.state);
         service.look(moment);
         service.renew();
         service.bring(lock, moment);
@@ -257,7 +257,7 @@ impl<'h> Service<'h> {
         let lock = self.lock()?;
         let changed = change_locked(self.host, &self.state, &lock, COMMAND, moment, change)?;
         // Before the lock is given up: the next command's file is another one.
-        self.saved = Stamp::of(&self.state);
+        self.saved = Stamp::read(&self.state);
         self.adopt(changed.store.clone(), moment);
         self.has_changed_holds = true;
         Ok(changed)
@@ -347,7 +347,7 @@ impl<'h> Service<'h> {
             match event {
                 Event::File { name } => match name.as_str() {
                     // Not for a write of its own.
-                    Store::NAME => batch.store |= Stamp::of(&self.state) != self.saved,
+                    Store::NAME => batch.store |= Stamp::read(&self.state) != self.saved,
                     "lock" => batch.lock = true,
                     _ => {}
                 },
@@ -407,7 +407,7 @@ impl<'h> Service<'h> {
     /// Takes what a command has written.
     fn reload(&mut self, moment: Moment) {
         // Before the file is read: one that is replaced meanwhile is read again.
-        self.saved = Stamp::of(&self.state);
+        self.saved = Stamp::read(&self.state);
         match Store::load(&self.state, self.host) {
             Ok(store) => self.adopt(store, moment),
             Err(error) => self.notices.push(Notice::Failed(error.to_string())),
@@ -470,11 +470,11 @@ impl<'h> Service<'h> {
     /// Computes the overlay; whether it is another one.
     fn renew(&mut self) -> bool {
         let effective = if self.refused.is_empty() {
-            Effective::of(&self.store.holds, &self.facts)
+            Effective::new(&self.store.holds, &self.facts)
         } else {
             let is_possible = |hold: &&Hold| !self.refused.iter().any(|refused| refused.hold == hold.name);
             let holds: Vec<Hold> = self.store.holds.iter().filter(is_possible).cloned().collect();
-            Effective::of(&holds, &self.facts)
+            Effective::new(&holds, &self.facts)
         };
         let has_changed = effective != self.effective;
         self.effective = effective;
@@ -558,7 +558,7 @@ impl<'h> Service<'h> {
         if let Err(error) = self.store.save(&self.state) {
             self.notices.push(Notice::Failed(error.to_string()));
         }
-        self.saved = Stamp::of(&self.state);
+        self.saved = Stamp::read(&self.state);
     }
 
     /// Ends: settings stay, but for holds that are released on exit.

@@ -97,7 +97,7 @@ impl Status {
     pub fn name_commands(&mut self, host: &dyn Host, journal: &Contents) {
         for knob in self.knobs.iter_mut().filter(|knob| !knob.holds && knob.left.is_none()) {
             let Some((entry, wrote)) = journal.last_write(&knob.location) else { continue };
-            let found = Content::of(&knob.location.read(host));
+            let found = Content::from_read(&knob.location.read(host));
             let spelling = knob.knob.knob().control().map(|control| control.writing.spelling);
             let is_same = spelling.is_some_and(|spelling| spelling.agrees(wrote.trimmed(), found.trimmed()));
             knob.set_by = (is_same && entry.holds.is_empty()).then(|| entry.command.clone());
@@ -118,12 +118,12 @@ pub fn status(host: &dyn Host, store: &Store, facts: &Facts, now: Duration) -> S
     let mut counting: Vec<Hold> =
         store.holds.iter().filter(|hold| because(hold).is_none()).cloned().collect();
     let mut refused = Vec::new();
-    let mut effective = Effective::of(&counting, facts);
+    let mut effective = Effective::new(&counting, facts);
     let mut compared = knobs(host, store, &effective);
     if compared.is_err() {
         // Where the machine has changed since the holds were set, or no service has tried them yet.
         (counting, refused, _) = possible(host, &counting, facts, &store.left);
-        effective = Effective::of(&counting, facts);
+        effective = Effective::new(&counting, facts);
         compared = knobs(host, store, &effective);
     }
     let holds = store.holds.iter().map(|hold| {

@@ -181,7 +181,7 @@ pub(crate) struct Stamp {
 
 impl Stamp {
     /// That of the file now, if it is there.
-    pub(crate) fn of(state: &StateDir) -> Option<Stamp> {
+    pub(crate) fn read(state: &StateDir) -> Option<Stamp> {
         let status = std::fs::symlink_metadata(Store::path(state)).ok()?;
         Some(Stamp { inode: status.ino(), changed: (status.ctime(), status.ctime_nsec()) })
     }

@@ -257,7 +257,7 @@ fn a_list_of_holds_that_others_may_write_is_refused() {
 /// What the holds want, by the plan: nothing is left to be written, if the machine can have it.
 fn is_held(kernel: &Kernel, state: &StateDir) -> Result<(), TestCaseError> {
     let store = Store::load(state, kernel).unwrap();
-    let effective = Effective::of(&store.holds, &Facts::default());
+    let effective = Effective::new(&store.holds, &Facts::default());
     if effective.intent.is_empty() || store.failure.is_some() {
         return Ok(());
     }
@@ -367,7 +367,7 @@ fn targets(kernel: &Kernel, intent: &Intent) -> Vec<Location> {
 /// Returns the locations that holds want.
 fn wanted(kernel: &Kernel, state: &StateDir) -> Vec<Location> {
     let store = Store::load(state, kernel).unwrap();
-    targets(kernel, &Effective::of(&store.holds, &Facts::default()).intent)
+    targets(kernel, &Effective::new(&store.holds, &Facts::default()).intent)
 }
 
 fn is_wanted(kernel: &Kernel, state: &StateDir, path: &str) -> bool {
@@ -480,7 +480,7 @@ fn fail(folder: &std::path::Path, lack: Lack, fails: bool) {
 
 /// The locations that these holds set, as far as they can be planned.
 fn set_by(kernel: &Kernel, holds: &[Hold]) -> BTreeMap<String, String> {
-    let effective = Effective::of(holds, &Facts::default());
+    let effective = Effective::new(holds, &Facts::default());
     let targets = Snapshot::for_intent(kernel, &effective.intent)
         .ok()
         .and_then(|snapshot| flyball_control::plan::targets(&snapshot, &effective.intent).ok());

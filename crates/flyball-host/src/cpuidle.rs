@@ -133,7 +133,7 @@ pub fn table(host: &dyn Host, cpu: u32) -> Vec<IdleState> {
 }
 
 /// Reads one CPU's counters of `states` states. `None` if it has none: it is offline.
-pub fn of_cpu(host: &dyn Host, cpu: u32, states: usize) -> Option<CpuCounts> {
+pub fn read_cpu(host: &dyn Host, cpu: u32, states: usize) -> Option<CpuCounts> {
     let at = host.now();
     let count = |index: usize| {
         let value = |name: &str| number(host, &format!("{CPUS}/cpu{cpu}/cpuidle/state{index}/{name}"));
@@ -154,7 +154,7 @@ pub fn counts(host: &dyn Host, cpus: &CpuList, states: usize) -> Vec<CpuCounts> 
     if states == 0 {
         return Vec::new();
     }
-    cpus.iter().filter_map(|cpu| of_cpu(host, cpu, states)).collect()
+    cpus.iter().filter_map(|cpu| read_cpu(host, cpu, states)).collect()
 }
 
 /// Exits from idle states since this was opened, summed over CPUs that come and go.

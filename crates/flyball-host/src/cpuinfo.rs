@@ -42,7 +42,7 @@ pub enum Vendor {
 
 impl Vendor {
     /// Returns the vendor that CPUID identifies by this string.
-    fn of_id(vendor_id: &str) -> Vendor {
+    fn from_id(vendor_id: &str) -> Vendor {
         match vendor_id {
             "GenuineIntel" => Vendor::Intel,
             "AuthenticAMD" | "HygonGenuine" => Vendor::Amd,
@@ -174,7 +174,7 @@ impl CpuInfo {
     }
 
     pub fn vendor(&self) -> Vendor {
-        Vendor::of_id(&self.vendor_id)
+        Vendor::from_id(&self.vendor_id)
     }
 }
 

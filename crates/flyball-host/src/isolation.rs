@@ -17,7 +17,7 @@ pub struct LastCpu {
 
 impl LastCpu {
     /// Reads it from the contents of cpu/possible or, for recordings that lack it, cpu/present.
-    pub fn of(possible: Option<&str>, present: Option<&str>) -> Option<LastCpu> {
+    pub fn parse(possible: Option<&str>, present: Option<&str>) -> Option<LastCpu> {
         let last = |list: &str| list.parse::<CpuList>().ok()?.iter().next_back();
         let exact = possible.and_then(last).map(|cpu| LastCpu { cpu, is_exact: true });
         exact.or_else(|| present.and_then(last).map(|cpu| LastCpu { cpu, is_exact: false }))
@@ -86,7 +86,7 @@ pub struct Isolation {
 
 impl Isolation {
     /// Parses `/proc/cmdline`.
-    pub fn of_command_line(text: &str, last: LastCpu) -> Isolation {
+    pub fn parse(text: &str, last: LastCpu) -> Isolation {
         let mut isolation = Isolation::default();
         let mut taken: Vec<(Purpose, CpuList)> = Vec::new();
         for word in command_line_words(text) {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     fn of(text: &str) -> Isolation {
-        Isolation::of_command_line(text, LAST)
+        Isolation::parse(text, LAST)
     }
 
     #[test]
@@ -228,7 +228,8 @@ mod tests {
 
     #[test]
     fn the_last_cpu_is_that_of_the_possible_ones() {
-        let last = |possible, present| LastCpu::of(possible, present).map(|last| (last.cpu, last.is_exact));
+        let last =
+            |possible, present| LastCpu::parse(possible, present).map(|last| (last.cpu, last.is_exact));
         assert_eq!(last(Some("0-7,16"), Some("0-3")), Some((16, true)));
         assert_eq!(last(None, Some("0-3\n")), Some((3, false)));
         assert_eq!(last(None, None), None);

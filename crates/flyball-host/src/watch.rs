@@ -123,7 +123,7 @@ impl Watch {
     }
 
     pub fn files(&mut self, directory: &Path) -> io::Result<()> {
-        self.files = Some(Files::of(directory)?);
+        self.files = Some(Files::new(directory)?);
         Ok(())
     }
 

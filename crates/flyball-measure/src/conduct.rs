@@ -348,7 +348,7 @@ impl Conductor<'_> {
             let mut preparing = self.rebuild(set_up, &directory.manifest, &due)?;
             for (at, turn) in due.iter().enumerate() {
                 let Turn { number, block, place, arm, ends_block } = *turn;
-                if self.stop.asked() {
+                if self.stop.is_requested() {
                     return Ok(End::Stopped);
                 }
                 let arm_data = directory.manifest.arms[arm].clone();
@@ -510,8 +510,10 @@ impl Conductor<'_> {
             // A search goes on: the setting was rolled back, counts as failed in this round, and is
             // left out after the second time. An interrupted application fails too, and is not the
             // setting's fault.
-            Err(cause) if self.blocks.is_some() && !self.stop.asked() => return Ok(Ran::not_applied(&cause)),
-            Err(_) if self.stop.asked() => return Err(WorkloadError::Stopped.into()),
+            Err(cause) if self.blocks.is_some() && !self.stop.is_requested() => {
+                return Ok(Ran::not_applied(&cause));
+            }
+            Err(_) if self.stop.is_requested() => return Err(WorkloadError::Stopped.into()),
             Err(cause) => return Err(RefusedArm { arm: arm.name.clone(), cause }.into()),
         };
         self.pause(schedule.pause())?;
@@ -680,7 +682,7 @@ impl Conductor<'_> {
     fn pause(&self, time: Duration) -> Result<(), WorkloadError> {
         let until = self.host.now() + time;
         loop {
-            if self.stop.asked() {
+            if self.stop.is_requested() {
                 return Err(WorkloadError::Stopped);
             }
             let left = until.saturating_sub(self.host.now());

@@ -49,7 +49,7 @@ pub fn analyse_fleet(
     missing: Vec<String>,
     confidence: f64,
 ) -> FleetReport {
-    let mut machines: Vec<MachineReport> = members.iter().map(MachineReport::of).collect();
+    let mut machines: Vec<MachineReport> = members.iter().map(MachineReport::new).collect();
     let mut effects = Vec::new();
     // Each quantity is a question of its own, and its arms share the error: of intervals as of
     // words.

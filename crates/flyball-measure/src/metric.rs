@@ -46,7 +46,7 @@ impl Metric {
 
     /// The mean over some of a suite's cases.
     #[must_use]
-    pub(crate) fn of_cases(&self, some: usize, all: usize) -> Metric {
+    pub(crate) fn for_cases(&self, some: usize, all: usize) -> Metric {
         Metric::new(format!("{MEAN_OF}{some} of {all} cases"), &self.unit, self.better)
     }
 

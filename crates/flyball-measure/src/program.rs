@@ -45,7 +45,7 @@ pub struct ProgramFile {
 
 impl ProgramFile {
     /// Returns the file at `path`; `None` if there is none.
-    pub fn of(path: &Path) -> Option<ProgramFile> {
+    pub fn find(path: &Path) -> Option<ProgramFile> {
         let data = std::fs::metadata(path).ok()?;
         Some(ProgramFile {
             path: path.to_owned(),
@@ -57,7 +57,7 @@ impl ProgramFile {
 
     /// Returns whether another file is there now.
     pub(crate) fn is_replaced(&self) -> bool {
-        ProgramFile::of(&self.path).is_some_and(|now| now != *self)
+        ProgramFile::find(&self.path).is_some_and(|now| now != *self)
     }
 }
 

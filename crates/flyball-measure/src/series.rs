@@ -12,7 +12,7 @@ mod table;
 
 use model::error;
 pub use model::{Series, SeriesError};
-pub use rounds::of_rounds;
+pub use rounds::read_rounds;
 
 /// Reads every series in a file. `value` names the column of a table that is the measurement;
 /// without it the first one that is named like a time, else the first column of numbers.

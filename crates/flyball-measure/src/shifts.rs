@@ -176,7 +176,7 @@ pub fn find(values: &[f64], options: &Options) -> Vec<Shift> {
     while let Some(segment) = open.pop() {
         let scores = normal_scores(&values[segment.clone()]);
         let mut change = |part: std::ops::Range<usize>, split: usize, p: f64| {
-            let shape = shape::of(&values[part.clone()], split - part.start, options.shortest);
+            let shape = shape::fit(&values[part.clone()], split - part.start, options.shortest);
             let runs = part.start + shape.start..part.start + shape.end;
             found.push(Change { runs: runs.clone(), p, segment: part, is_placed: false });
             runs
@@ -195,7 +195,7 @@ pub fn find(values: &[f64], options: &Options) -> Vec<Shift> {
             open.push(segment.start..change.start);
             open.push(change.end..segment.end);
         } else if let Some((inner, p)) =
-            temporary::test(inside, &scores, options, Chance::of(options, OF_TEMPORARY), &mut rng)
+            temporary::test(inside, &scores, options, Chance::new(options, OF_TEMPORARY), &mut rng)
         {
             let (from, to) = (segment.start + inner.start, segment.start + inner.end);
             let middle = usize::midpoint(from, to);
@@ -370,7 +370,7 @@ fn best_split(scores: &[f64], shortest: usize) -> Option<(usize, f64)> {
 /// The best split of a segment with its significance, if it is significant.
 fn test(values: &[f64], scores: &[f64], options: &Options, rng: &mut impl Rng) -> Option<(usize, f64)> {
     let (split, score) = best_split(scores, options.shortest)?;
-    let chance = Chance::of(options, OF_SPLITS);
+    let chance = Chance::new(options, OF_SPLITS);
     let p = permutation_test(scores, chance, rng, |shuffled| {
         best_split(shuffled, options.shortest).is_some_and(|(_, other)| other >= score)
     })?;
@@ -393,7 +393,7 @@ struct Chance {
 }
 
 impl Chance {
-    fn of(options: &Options, share: f64) -> Chance {
+    fn new(options: &Options, share: f64) -> Chance {
         Chance { alpha: options.alpha * share, permutations: options.permutations }
     }
 

@@ -72,7 +72,7 @@ fn lost(losses: &mut [&SpeedLoss]) -> String {
 impl SpeedNote {
     /// The frequency that the settings ask for, MHz, and what took the rest. A limit that takes
     /// effect before a lower one of a setting takes nothing from what was asked for.
-    fn asked(&self) -> (f64, Vec<&SpeedLoss>) {
+    fn asked_frequency(&self) -> (f64, Vec<&SpeedLoss>) {
         let settings = self.losses.iter().rposition(|loss| loss.is_setting).map_or(0, |last| last + 1);
         let (before, after) = self.losses.split_at(settings);
         (self.highest_mhz - before.iter().map(|loss| loss.mhz).sum::<f64>(), after.iter().collect())
@@ -80,7 +80,7 @@ impl SpeedNote {
 
     /// Why the frequency that was asked for was not reached, as a sentence; `None` if it was.
     pub fn why_not(&self) -> Option<String> {
-        let (asked, mut losses) = self.asked();
+        let (asked, mut losses) = self.asked_frequency();
         if self.mhz >= REACHED * asked || losses.is_empty() {
             return None;
         }

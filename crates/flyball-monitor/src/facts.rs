@@ -177,7 +177,7 @@ impl Facts {
         if layout.machine.vendor == Vendor::Intel {
             snapshot.take(host, &Request { knobs: IDLE_KNOBS, sample_absence: true, ..Request::default() });
         }
-        let look = Look::of(&snapshot);
+        let look = Look::new(&snapshot);
         let mut packages: Vec<PackageFacts> = layout
             .packages
             .iter()
@@ -212,7 +212,7 @@ impl Facts {
 struct Look<'a>(&'a Snapshot);
 
 impl<'a> Look<'a> {
-    fn of(snapshot: &'a Snapshot) -> Look<'a> {
+    fn new(snapshot: &'a Snapshot) -> Look<'a> {
         Look(snapshot)
     }
 

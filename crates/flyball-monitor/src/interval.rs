@@ -83,7 +83,7 @@ impl CpuInterval {
 
     /// Returns the wake-ups of this CPU, if they were counted.
     pub fn waking(&self, machine: &Machine) -> Option<Waking> {
-        let mut waking = Waking::of(machine, &self.wakes)?;
+        let mut waking = Waking::new(machine, &self.wakes)?;
         (waking.above, waking.below) = (self.above, self.below);
         let stay = |(name, rate): &(String, f64)| {
             let state = machine.idle_states.iter().position(|state| state == name)?;
@@ -115,7 +115,7 @@ pub struct Waking {
 
 impl Waking {
     /// `None` without rates of the machine's idle states.
-    pub fn of(machine: &Machine, rates: &[f64]) -> Option<Waking> {
+    pub fn new(machine: &Machine, rates: &[f64]) -> Option<Waking> {
         let names = &machine.idle_states;
         if rates.is_empty() || rates.len() != names.len() {
             return None;
@@ -199,7 +199,7 @@ impl Interval {
     pub fn between(layout: &Layout, from: &Sample, to: &Sample) -> Interval {
         let span = to.at.saturating_sub(from.at);
         let is_broken = to.at <= from.at || Interval::has_jumped(from, to);
-        let pair = Pair { layout, places: Places::of(layout), from, to, span: span.max(1) };
+        let pair = Pair { layout, places: Places::new(layout), from, to, span: span.max(1) };
         let cpus: Vec<CpuInterval> = (0..layout.cpus.len()).map(|index| pair.cpu(index, is_broken)).collect();
         let packages =
             (0..layout.packages.len()).map(|index| pair.package(index, &cpus, is_broken)).collect();
@@ -278,7 +278,7 @@ impl Pair<'_> {
             is_reported: mhz.is_none() && reported.is_some() && is_running,
             min: now(Quantity::RequestMin).map(|khz| khz as f64 / 1000.0),
             max: now(Quantity::RequestMax).map(|khz| self.meant(index, khz) as f64 / 1000.0),
-            epp: now(Quantity::Epp).and_then(Preference::of_code),
+            epp: now(Quantity::Epp).and_then(Preference::from_code),
             governor: now(Quantity::Governor).map(|number| number as usize),
             idle: (0..states)
                 .map(|state| {

@@ -53,7 +53,7 @@ pub struct Machine {
 impl Machine {
     /// Returns the register in which the processor says what limits it.
     pub fn limit_reasons(&self) -> Option<LimitReasons> {
-        LimitReasons::of(self.vendor, self.family, self.model)
+        LimitReasons::for_processor(self.vendor, self.family, self.model)
     }
 }
 

@@ -170,7 +170,7 @@ impl Proof {
     }
 
     /// `None` without any evidence.
-    pub(crate) fn of(evidence: Vec<Evidence>) -> Option<Proof> {
+    pub(crate) fn from_evidence(evidence: Vec<Evidence>) -> Option<Proof> {
         (!evidence.is_empty()).then_some(Proof(evidence))
     }
 

@@ -44,7 +44,7 @@ pub enum Why {
 
 impl Missing {
     /// Explains a failed access.
-    pub(crate) fn of(what: What, error: &HostError) -> Missing {
+    pub(crate) fn new(what: What, error: &HostError) -> Missing {
         let errno = error.errno;
         let why = if matches!(errno, Errno::PERM | Errno::ACCES) {
             Why::Forbidden(error.path.clone(), errno.to_string())

@@ -21,7 +21,7 @@ struct Place {
 }
 
 impl Places {
-    pub fn of(layout: &Layout) -> Places {
+    pub fn new(layout: &Layout) -> Places {
         let mut start = 0;
         let mut places = HashMap::default();
         for field in &layout.fields {

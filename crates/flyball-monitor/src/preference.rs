@@ -59,7 +59,7 @@ impl Preference {
     }
 
     /// Returns the preference of a number in samples.
-    pub fn of_code(code: u64) -> Option<Preference> {
+    pub fn from_code(code: u64) -> Option<Preference> {
         match u8::try_from(code) {
             Ok(number) => Some(Preference::Number(number)),
             Err(_) => {

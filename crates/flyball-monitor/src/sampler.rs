@@ -218,7 +218,7 @@ impl<'h> Sampler<'h> {
             layout.fields.retain(|field| field.quantity != Quantity::CoreEnergy);
         }
         let shared = shared::extend(host, &mut layout);
-        let places = Places::of(&layout);
+        let places = Places::new(&layout);
         Ok(Sampler {
             host,
             options,

@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for arm in 0..3_u32 {
         let values: Vec<f64> =
             noise(arm + 7, 15).iter().map(|v| 100.0 + 5.0 * f64::from(arm) + 4.0 * v).collect();
-        let stat = BoxStat::of(f64::from(arm), &values);
+        let stat = BoxStat::new(f64::from(arm), &values);
         let dots =
             values.iter().enumerate().map(|(i, v)| (f64::from(arm) + (i as f64 - 7.0) * 0.025, *v)).collect();
         boxes = boxes

@@ -207,7 +207,7 @@ fn place_legend(
     let (mut x, mut y) = (left, top + TEXT);
     for (name, colour) in legend {
         let swatch = if colour.is_some() { 16.0 } else { 0.0 };
-        let name = frame::cut(name, right - left - swatch, TEXT);
+        let name = frame::shorten(name, right - left - swatch, TEXT);
         let width = swatch + text_width(&name, TEXT) + 18.0;
         // The first of a row stays in it.
         if x > left && x + width - 18.0 > right {

@@ -20,7 +20,7 @@ pub struct BoxStat {
 impl BoxStat {
     /// Quartiles, with whiskers to the furthest values within one and a half box heights (Tukey).
     /// `None` of nothing.
-    pub fn of(at: f64, values: &[f64]) -> Option<BoxStat> {
+    pub fn new(at: f64, values: &[f64]) -> Option<BoxStat> {
         let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);
         let last = sorted.len().checked_sub(1)?;
@@ -202,9 +202,9 @@ mod tests {
 
     #[test]
     fn boxes_have_tukeys_whiskers() {
-        let stat = BoxStat::of(0.0, &[1.0, 2.0, 3.0, 4.0, 5.0, 100.0]).expect("values");
+        let stat = BoxStat::new(0.0, &[1.0, 2.0, 3.0, 4.0, 5.0, 100.0]).expect("values");
         assert_eq!((stat.low, stat.middle, stat.high), (1.0, 3.5, 5.0));
-        assert_eq!(BoxStat::of(0.0, &[f64::NAN]), None);
+        assert_eq!(BoxStat::new(0.0, &[f64::NAN]), None);
     }
 
     #[test]

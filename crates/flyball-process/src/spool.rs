@@ -241,7 +241,7 @@ mod tests {
         let file = spool.close_gaps(front, &sizes).unwrap();
         file.write_all_at(b"front", 0).unwrap();
         let path = folder.path().join("whole");
-        flyball_files::Replacement::of_unnamed(&path, &file).unwrap().finish().unwrap();
+        flyball_files::Replacement::from_unnamed(&path, &file).unwrap().finish().unwrap();
         let bytes = std::fs::read(&path).unwrap();
         assert_eq!(bytes.len(), 10 * ALIGNMENT);
         assert!(bytes.starts_with(b"front\0\0"));

@@ -57,7 +57,7 @@ impl User {
     ///
     /// # Errors
     /// sudo's variables hold no numbers, or the database cannot be read.
-    pub fn of_sudo() -> io::Result<Option<User>> {
+    pub fn from_sudo() -> io::Result<Option<User>> {
         // Without root these variables are only what another program has put into the environment.
         if !crate::process::is_root() {
             return Ok(None);
@@ -148,7 +148,7 @@ fn entry(
         let mut found = std::ptr::null_mut();
         match look(&mut record, &mut buffer, &mut found) {
             0 if found.is_null() => return Ok(None),
-            0 => return of_record(&record).map(Some),
+            0 => return from_record(&record).map(Some),
             // An entry with many members may be long; a megabyte is not an entry.
             libc::ERANGE if buffer.len() < 1 << 20 => buffer.resize(buffer.len() * 4, 0),
             // What the databases answer for a name that they do not have (getpwnam(3), ERRORS).
@@ -158,7 +158,7 @@ fn entry(
     }
 }
 
-fn of_record(record: &libc::passwd) -> io::Result<User> {
+fn from_record(record: &libc::passwd) -> io::Result<User> {
     // SAFETY: a record that was found has C strings in both fields, in the buffer that the caller
     // still holds.
     let (name, home) = unsafe { (CStr::from_ptr(record.pw_name), CStr::from_ptr(record.pw_dir)) };
@@ -192,7 +192,7 @@ fn groups_of(name: &CStr, gid: u32) -> io::Result<Vec<u32>> {
 /// The user whose files a command reads and writes: the one who called sudo, or the one that this
 /// process runs as.
 pub fn caller() -> u32 {
-    match User::of_sudo() {
+    match User::from_sudo() {
         Ok(Some(user)) => user.uid,
         _ => crate::process::user(),
     }

@@ -236,7 +236,7 @@ impl Dataset {
             hex(&name.finalize()[..8])
         ));
         let write = || -> io::Result<()> {
-            let (file, replacement) = Replacement::of(&path)?;
+            let (file, replacement) = Replacement::create(&path)?;
             let synced = file.try_clone()?;
             let notes = [("flyball.results.version", VERSION.to_string())];
             let mut table = Table::new(file, &kind.columns(), &notes)?;

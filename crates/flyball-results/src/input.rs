@@ -197,7 +197,7 @@ impl Input {
     ///
     /// # Errors
     /// Why it cannot be added.
-    pub fn of_bytes(bytes: &[u8], given: &Given) -> Result<Input, InputError> {
+    pub fn from_bytes(bytes: &[u8], given: &Given) -> Result<Input, InputError> {
         let place = Place { path: PathBuf::new(), folder: None, usable: Ok(()) };
         recognise(bytes)?.into_input(&place, given, None)
     }
@@ -213,12 +213,12 @@ fn recognise(bytes: &[u8]) -> Result<Found, InputError> {
         && !json.starts_with("[cpus")
         && (json.starts_with('{') || serde_json::from_str::<serde_json::Value>(json).is_ok())
     {
-        return of_json(json);
+        return parse_json(json);
     }
     report::profile(text)
 }
 
-fn of_json(text: &str) -> Result<Found, InputError> {
+fn parse_json(text: &str) -> Result<Found, InputError> {
     let value = benchmark::parse(text)?;
     let schema = value.get("schema").and_then(serde_json::Value::as_str).unwrap_or_default();
     match schema.split_once('/') {

@@ -444,7 +444,7 @@ struct Settings {
 }
 
 impl Settings {
-    fn of(&mut self, number: u32, words: &Words) -> &BTreeMap<String, String> {
+    fn get(&mut self, number: u32, words: &Words) -> &BTreeMap<String, String> {
         self.parsed
             .entry(number)
             .or_insert_with(|| serde_json::from_str(words.text(number)).unwrap_or_default())
@@ -473,8 +473,8 @@ fn differences(
         if before == after {
             continue;
         }
-        let before = settings.of(before, words).clone();
-        let after = settings.of(after, words);
+        let before = settings.get(before, words).clone();
+        let after = settings.get(after, words);
         let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
         for name in names {
             let (old, new) = (before.get(name), after.get(name));

@@ -36,7 +36,7 @@ fn searched(seed: u64, correlation: f64, level: impl Fn(usize, usize) -> f64) ->
                 host: Some(format!("node{host:02}")),
                 time: Some(20_454 * DAY + run as u64 * 7 * DAY),
             };
-            let input = Input::of_bytes(json.as_bytes(), &given).expect("hyperfine's JSON");
+            let input = Input::from_bytes(json.as_bytes(), &given).expect("hyperfine's JSON");
             dataset.add(input).expect("room");
         }
     }
@@ -107,7 +107,7 @@ fn unlike_units_and_ways_have_rows_of_their_own() {
             let json = format!(r#"{{"results":[{{"command":"b","times":[{value}]}}]}}"#);
             let given =
                 Given { host: Some(format!("node{number}")), time: Some((20_454 + u64::from(run)) * DAY) };
-            let mut input = Input::of_bytes(json.as_bytes(), &given).expect("hyperfine's JSON");
+            let mut input = Input::from_bytes(json.as_bytes(), &given).expect("hyperfine's JSON");
             for row in &mut input.rows {
                 row[column("unit")] = unit.into();
                 row[column("higher_is_better")] = flyball_table::Cell::Truth(better);
@@ -151,7 +151,7 @@ fn what_failed_without_a_value_is_a_row() {
     let column =
         |name: &str| Kind::Rounds.columns().iter().position(|column| column.0 == name).expect("a column");
     for (json, rows, benchmark, failure) in [(google, 2, "c", "no input"), (fio, 1, "j", "error 5")] {
-        let input = Input::of_bytes(json.as_bytes(), &Given::default()).expect("results");
+        let input = Input::from_bytes(json.as_bytes(), &Given::default()).expect("results");
         let last = input.rows.last().expect("a row");
         let cell = |name: &str| last[column(name)].clone();
         assert_eq!(input.rows.len(), rows);

@@ -67,12 +67,12 @@ const MEAN_VARIANCE: f64 = 1.0;
 
 impl Default for Scales {
     fn default() -> Scales {
-        Scales::of(EXPECTED)
+        Scales::new(EXPECTED)
     }
 }
 
 impl Scales {
-    fn of([single, pair, own, block, noise, moved]: [f64; 6]) -> Scales {
+    fn new([single, pair, own, block, noise, moved]: [f64; 6]) -> Scales {
         Scales { single, pair, own, block, noise, moved }
     }
 
@@ -262,7 +262,7 @@ fn climb(data: &Data<'_>, start: Scales, factor: f64, which: impl Fn(usize) -> b
             for _ in 0..4 {
                 let mut there = at;
                 there[index] *= direction;
-                let Some((score, ..)) = data.score(Scales::of(there)) else { break };
+                let Some((score, ..)) = data.score(Scales::new(there)) else { break };
                 // Downhill or flat: the scale is at its best in this direction, to within a step.
                 if score <= best {
                     break;
@@ -276,7 +276,7 @@ fn climb(data: &Data<'_>, start: Scales, factor: f64, which: impl Fn(usize) -> b
             }
         }
     }
-    Some(Scales::of(at))
+    Some(Scales::new(at))
 }
 
 /// The variance of each arm's own effect over the common one. It is 1, unless the rounds of an arm

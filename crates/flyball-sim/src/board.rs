@@ -177,7 +177,7 @@ const COMMON_FLAGS: &str = "fpu vme de pse tsc msr pae mce cx8 apic sep mtrr pge
 
 impl Board {
     /// The facts of a machine's description.
-    pub(crate) fn of(spec: &MachineSpec) -> Board {
+    pub(crate) fn new(spec: &MachineSpec) -> Board {
         let topology = Topology::new(spec);
         let vendor = spec.identity.vendor;
         let intel = vendor == Vendor::Intel;

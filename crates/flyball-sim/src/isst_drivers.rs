@@ -26,7 +26,7 @@ pub(crate) struct IsstDrivers {
 impl IsstDrivers {
     /// The drivers that bind to these processors at boot, by their tables of CPU ids
     /// (drivers/platform/x86/intel/ speed_select_if).
-    pub(crate) fn of(platform: &Platform) -> IsstDrivers {
+    pub(crate) fn for_platform(platform: &Platform) -> IsstDrivers {
         let board = &platform.board;
         let class = platform.chip.silicon().spec().sst.as_ref().map(|sst| sst.class);
         let backend = match (class, board.model) {

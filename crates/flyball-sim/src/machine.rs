@@ -52,10 +52,10 @@ impl std::fmt::Debug for SimMachine {
 
 impl SimMachine {
     pub fn boot(spec: MachineSpec, kernel: Kernel, boot: Boot, seed: u64) -> Result<SimMachine, SpecError> {
-        Ok(SimMachine::of(World::boot(spec, kernel, boot, seed)?))
+        Ok(SimMachine::from_world(World::boot(spec, kernel, boot, seed)?))
     }
 
-    pub(crate) fn of(world: World) -> SimMachine {
+    pub(crate) fn from_world(world: World) -> SimMachine {
         SimMachine { world, load: None, faults: Vec::new(), in_fault: false }
     }
 

@@ -368,7 +368,7 @@ fn speed_select(files: &dyn Recording, spec: &mut MachineSpec) {
     }
     // More instances than domains with cores are those of I/O dies, which `of_tpmi` needs too.
     let blocks: Vec<Vec<u64>> = dumps.into_iter().flatten().collect();
-    let Some(mut sst) = SstSpec::of_tpmi(&blocks, each, sizes.len()) else { return };
+    let Some(mut sst) = SstSpec::from_tpmi(&blocks, each, sizes.len()) else { return };
     sst.cores_per_module = module;
     spec.topology.dies_are_power_domains = true;
     spec.topology.power_domains = sizes;

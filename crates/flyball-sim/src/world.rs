@@ -119,7 +119,7 @@ pub(crate) enum Smt {
 
 impl World {
     pub(crate) fn boot(spec: MachineSpec, kernel: Kernel, boot: Boot, seed: u64) -> Result<World, SpecError> {
-        let mut board = Board::of(&spec);
+        let mut board = Board::new(&spec);
         let (name, title) = (spec.name.clone(), spec.title.clone());
         let silicon = Silicon::new(spec, seed)?;
         board.complete(&silicon);
@@ -200,7 +200,7 @@ impl World {
         // Last: drivers read registers and the board, and the Speed Select drivers look at what
         // they left.
         world.load_drivers();
-        world.isst = IsstDrivers::of(&world.platform);
+        world.isst = IsstDrivers::for_platform(&world.platform);
         // The kernel starts each sibling once and takes it offline again (cpu_bootable()).
         let smt = match (world.boot.has("nosmt"), world.boot.has("nosmt=force")) {
             (_, true) => Smt::ForceOff,

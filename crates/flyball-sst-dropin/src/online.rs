@@ -116,7 +116,7 @@ pub(super) fn all_online(session: &mut Session<'_>) -> Result<(), Ended> {
         switch(session, cpu, true)?;
     }
     // It was stored while CPUs were offline; now sysfs has all of them, and it is stored again.
-    if let Some(file) = TopologyFile::of(session.host) {
+    if let Some(file) = TopologyFile::for_host(session.host) {
         file.remove();
     }
     Ok(())

@@ -43,7 +43,7 @@ pub fn run(args: &[String], environment: Environment<'_>) -> u8 {
     let host: &dyn Host = &debug_host;
     // Without it the family is 0, and the driver decides what can be done.
     let info = CpuInfo::read(host).unwrap_or_default();
-    let model = CpuModel::of(&info);
+    let model = CpuModel::new(&info);
     let mut session = Session {
         host,
         debug_host: &debug_host,
@@ -199,7 +199,7 @@ fn options_and_command(
 /// Stores the topology for the time when CPUs are offline and sysfs no longer has it.
 fn keep_topology(session: &mut Session<'_>) {
     // An older file is kept: it may be from a time when more CPUs were online.
-    let Some(file) = TopologyFile::of(session.host).filter(|file| !file.exists()) else { return };
+    let Some(file) = TopologyFile::for_host(session.host).filter(|file| !file.exists()) else { return };
     match file.store(session.host, session.map.room) {
         Ok(()) => session.warn("Caching topology information\n"),
         Err(_) => session.warn(&format!("Can't create file:{}\n", file.0.display())),

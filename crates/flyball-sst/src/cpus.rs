@@ -66,7 +66,7 @@ impl CpuMap {
     pub fn read(host: &dyn Host, topology: CpuTopology, tpmi: bool) -> CpuMap {
         // sysfs has no topology of offline CPUs; what was stored while they were online names their
         // package.
-        let stored = TopologyFile::of(host).map_or(Vec::new(), |file| file.read());
+        let stored = TopologyFile::for_host(host).map_or(Vec::new(), |file| file.read());
         let known: Vec<Cpu> = topology
             .positions
             .iter()

@@ -60,7 +60,7 @@ impl Layout {
         };
         // Only now: most machines have no Speed Select, and /proc/cpuinfo is long on a large one.
         let info = CpuInfo::read(host).unwrap_or_default();
-        let model = CpuModel::of(&info);
+        let model = CpuModel::new(&info);
         let dumped = dump.is_some();
         let opened = if dumped { None } else { Some(access::open(host, &platform, &model)?) };
         let via = match platform.api_version {

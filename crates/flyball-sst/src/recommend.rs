@@ -105,7 +105,7 @@ pub fn candidates(
         }
         let level = model::level(layout, access.as_ref(), domain, number)?;
         if served.is_subset(&level.cpus) {
-            found.extend(of_level(layout, domain, &level, &served));
+            found.extend(level_candidates(layout, domain, &level, &served));
         }
     }
     let rank = |candidate: &Candidate| {
@@ -126,7 +126,7 @@ pub fn candidates(
 }
 
 /// A level alone, with base-freq and with turbo-freq, if it has them.
-fn of_level(layout: &Layout, domain: &Domain, level: &Level, served: &CpuList) -> Vec<Candidate> {
+fn level_candidates(layout: &Layout, domain: &Domain, level: &Level, served: &CpuList) -> Vec<Candidate> {
     let change = (!level.current).then(|| KnobSetting { knob: "sst-level", value: level.level.to_string() });
     let settings = |extra: &[(&'static str, &str)]| -> Vec<KnobSetting> {
         let extra = extra.iter().map(|&(knob, value)| KnobSetting { knob, value: value.to_owned() });

@@ -121,7 +121,7 @@ impl Field {
         }
     }
 
-    fn of(name: &str, index: Option<u16>) -> Option<Field> {
+    fn from_name(name: &str, index: Option<u16>) -> Option<Field> {
         // Journals are files: a class that no processor has must not reach the firmware.
         let class = || index.and_then(|index| u8::try_from(index).ok()).filter(|&class| class < 4);
         Some(match (name, index) {
@@ -193,7 +193,7 @@ impl FromStr for Setting {
             let place = DomainAddress { cpu, package: package.parse().ok()?, domain: domain.parse().ok()? };
             let name = parts.next()?;
             let index = parts.next().map(str::parse).transpose().ok()?;
-            let field = Field::of(name, index)?;
+            let field = Field::from_name(name, index)?;
             parts.next().is_none().then_some(Setting { via, place, field })
         }
         read(text).ok_or(FORM)

@@ -19,7 +19,7 @@ pub(crate) struct Canvas<'a> {
 
 /// `text` in at most `width` characters. What a terminal would not show as it is becomes a question
 /// mark: names of a machine may come from another user's file.
-pub(crate) fn cut(text: &str, width: usize) -> String {
+pub(crate) fn shorten(text: &str, width: usize) -> String {
     let shown = |char| if is_plain(char) { char } else { '?' };
     if text.chars().count() <= width {
         return text.chars().map(shown).collect();
@@ -53,7 +53,7 @@ impl Canvas<'_> {
         if y >= self.height() || x >= self.width() {
             return x;
         }
-        let text = cut(text, self.width() - x);
+        let text = shorten(text, self.width() - x);
         let style = tone.style(self.coloured);
         let place = (self.area.x + x as u16, self.area.y + y as u16);
         // The library counts cells, which differ from characters for wide ones.
@@ -73,7 +73,7 @@ impl Canvas<'_> {
 
     /// Writes text that ends at the right edge.
     pub(crate) fn right(&mut self, y: usize, text: &str, tone: Tone) {
-        let text = cut(text, self.width());
+        let text = shorten(text, self.width());
         self.text(self.width() - text.chars().count(), y, &text, tone);
     }
 
@@ -160,7 +160,7 @@ impl Canvas<'_> {
             let is_last = at + 1 == chosen.len() && !column.is_number;
             let width = if is_last { room } else { column.width.min(room) };
             let (text, tone) = cell(*index);
-            let text = cut(&text, width);
+            let text = shorten(&text, width);
             let indent = if column.is_number { width.saturating_sub(text.chars().count()) } else { 0 };
             self.text(x + indent, y, &text, tone);
             x += width + 1;
@@ -174,10 +174,10 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_marked() {
-        assert_eq!(cut("package", 7), "package");
-        assert_eq!(cut("package", 4), "pac…");
-        assert_eq!(cut("package", 0), "");
-        assert_eq!(cut("a\x1b[31mb", 9), "a?[31mb");
+        assert_eq!(shorten("package", 7), "package");
+        assert_eq!(shorten("package", 4), "pac…");
+        assert_eq!(shorten("package", 0), "");
+        assert_eq!(shorten("a\x1b[31mb", 9), "a?[31mb");
     }
 
     #[test]

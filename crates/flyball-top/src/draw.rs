@@ -105,7 +105,7 @@ fn head(canvas: &mut Canvas, state: &State, scene: &Scene) {
         scene.layout.cpus.len()
     );
     let room = canvas.width().saturating_sub(right.chars().count());
-    canvas.text(0, 0, &crate::canvas::cut(&left, room), Tone::Plain);
+    canvas.text(0, 0, &crate::canvas::shorten(&left, room), Tone::Plain);
     canvas.right(0, &right, Tone::Plain);
     canvas.select(0);
 }
@@ -179,7 +179,7 @@ fn help(canvas: &mut Canvas, page: usize) -> usize {
     for (at, row) in rows.iter().skip((page - 1) * room * columns).take(room * columns).enumerate() {
         let (x, y) = (1 + at / room * width, 2 + at % room);
         let text = format!("{:named$}  {}", row.written, row.does);
-        canvas.text(x, y, &crate::canvas::cut(&text, width.saturating_sub(1)), Tone::Plain);
+        canvas.text(x, y, &crate::canvas::shorten(&text, width.saturating_sub(1)), Tone::Plain);
     }
     pages
 }

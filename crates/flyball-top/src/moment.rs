@@ -137,7 +137,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    pub fn of(group: &Group, moment: &Moment) -> Summary {
+    pub fn new(group: &Group, moment: &Moment) -> Summary {
         let cpus = || group.cpus.iter().map(|index| &moment.interval.cpus[*index]);
         let package = group.package.and_then(|index| moment.interval.packages.get(index));
         let mut words: BTreeMap<&str, usize> = BTreeMap::new();
@@ -204,7 +204,7 @@ pub fn waking<'a>(machine: &Machine, cpus: impl Iterator<Item = &'a CpuInterval>
     let counted: Vec<&[f64]> = cpus.map(|cpu| &cpu.wakes[..]).filter(|wakes| !wakes.is_empty()).collect();
     let means = (0..machine.idle_states.len())
         .map(|state| mean(counted.iter().filter_map(|wakes| wakes.get(state).copied())));
-    Waking::of(machine, &means.collect::<Option<Vec<f64>>>()?)
+    Waking::new(machine, &means.collect::<Option<Vec<f64>>>()?)
 }
 
 /// Returns whether a CPU ran.

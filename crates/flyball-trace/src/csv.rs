@@ -50,7 +50,7 @@ impl CsvFiles {
         flyball_files::make_dirs(directory).map_err(|error| TraceError::io("create", directory, error))?;
         let path = directory.join("cpu.csv");
         let (all, replacement) =
-            Replacement::of(&path).map_err(|error| TraceError::io("create", path, error))?;
+            Replacement::create(&path).map_err(|error| TraceError::io("create", path, error))?;
         Ok(CsvFiles {
             directory: directory.to_owned(),
             rows: Rows::default(),

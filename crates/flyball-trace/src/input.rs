@@ -327,7 +327,7 @@ fn raw_file(source: Source, raw: RawDescription) -> TraceFile {
     let page_size = if raw.page_size == 0 { 4096 } else { raw.page_size };
     let data = CpuData { cpu: raw.cpu, offset: 0, size: source.len(), compressed: false };
     let buffer = Buffer { name: String::new(), clock: raw.clock, page_size, cpus: vec![data] };
-    TraceFile::of_pages(source, raw.formats, raw.header, raw.tasks, buffer)
+    TraceFile::from_pages(source, raw.formats, raw.header, raw.tasks, buffer)
 }
 
 /// Reads the buffers of a trace.dat file, one after the other, each in the order of time.

@@ -73,9 +73,9 @@ impl Machine {
         if self.command_line.is_none() && self.tickless.is_none() {
             return None;
         }
-        let last = LastCpu::of(self.possible.as_deref(), self.online.as_deref())
+        let last = LastCpu::parse(self.possible.as_deref(), self.online.as_deref())
             .unwrap_or(LastCpu { cpu: crate::record::MAX_CPUS - 1, is_exact: false });
-        let isolation = Isolation::of_command_line(self.command_line.as_deref().unwrap_or_default(), last);
+        let isolation = Isolation::parse(self.command_line.as_deref().unwrap_or_default(), last);
         Some(match &self.tickless {
             Some(list) => isolation.with_tickless(list),
             None => isolation,

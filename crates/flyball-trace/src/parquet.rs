@@ -70,7 +70,7 @@ impl ParquetFile {
     /// A new file at `path`.
     pub fn create(path: &Path) -> Result<ParquetFile, TraceError> {
         let (file, replacement) =
-            Replacement::of(path).map_err(|error| TraceError::io("create", path, error))?;
+            Replacement::create(path).map_err(|error| TraceError::io("create", path, error))?;
         let fail = |error: ParquetError| failed(path, error);
         let schema = Arc::new(parse_message_type(SCHEMA).map_err(fail)?);
         let mut properties = WriterProperties::builder()

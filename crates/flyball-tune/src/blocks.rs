@@ -99,7 +99,7 @@ impl<'a> SearchBlocks<'a> {
     ///
     /// # Errors
     /// The space is damaged, or the fresh rounds cannot be read.
-    pub fn of_directory(
+    pub fn from_directory(
         record: &'a Record,
         directory: &RunDirectory,
         progress: Option<&'a dyn Progress>,
@@ -107,7 +107,7 @@ impl<'a> SearchBlocks<'a> {
         let blocks = SearchBlocks::new(record, directory.manifest.schedule.seed, progress)?;
         let Some(after) = record.contradicted_after else { return Ok(blocks) };
         let fresh = RunDirectory::open(&directory.path().join(CONFIRM[0]))?;
-        Ok(blocks.contradicted(after, earlier::of_confirmation(&fresh, record)))
+        Ok(blocks.contradicted(after, earlier::confirmation_rounds(&fresh, record)))
     }
 
     /// Goes on after a confirmation that contradicted it, with its rounds.
@@ -147,7 +147,7 @@ impl<'a> SearchBlocks<'a> {
             Some((mean, deviation)) if best.arm != 0 => format!(
                 " ({} {:+.1} % \u{b1} {:.1} %)",
                 self.record.goal.aim.quantity.metric(&manifest.workload.metric).name,
-                100.0 * self.record.goal.aim.of_log(mean).exp_m1(),
+                100.0 * self.record.goal.aim.change_of_log(mean).exp_m1(),
                 // Two deviations of the expected value.
                 200.0 * deviation
             ),

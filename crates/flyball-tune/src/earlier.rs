@@ -70,7 +70,7 @@ pub fn earlier_rounds(
 }
 
 /// The rounds of a confirmation, block by block, as the search's.
-pub(crate) fn of_confirmation(fresh: &RunDirectory, record: &Record) -> Vec<Vec<Round>> {
+pub(crate) fn confirmation_rounds(fresh: &RunDirectory, record: &Record) -> Vec<Vec<Round>> {
     let arm_here = |arm: usize| {
         record.searched.arms.iter().position(|here| here.settings == fresh.manifest.arms[arm].settings)
     };

@@ -100,11 +100,11 @@ impl<'a> FrontBlocks<'a> {
 
     /// The result, if the search is over.
     pub fn found(&self) -> Option<FrontFound> {
-        self.is_over.then(|| self.so_far())
+        self.is_over.then(|| self.progress())
     }
 
     /// What is known, also while the search goes on.
-    fn so_far(&self) -> FrontFound {
+    fn progress(&self) -> FrontFound {
         let aims = self.aims();
         let name = |arm: usize| self.record.searched.arms[arm].name.clone();
         let changes = self.front.against_base();
@@ -123,7 +123,7 @@ impl<'a> FrontBlocks<'a> {
                     let (mean, deviation) = changes[arm][quantity];
                     let aim = aims[quantity];
                     let mut ends =
-                        [-2.0, 0.0, 2.0].map(|times| aim.of_log(mean + times * deviation).exp_m1());
+                        [-2.0, 0.0, 2.0].map(|times| aim.change_of_log(mean + times * deviation).exp_m1());
                     ends.sort_by(f64::total_cmp);
                     ends
                 };
@@ -158,7 +158,7 @@ impl<'a> FrontBlocks<'a> {
     /// What is known so far and what comes next.
     fn report(&self, manifest: &Manifest, next: &[usize]) {
         let Some(progress) = self.progress else { return };
-        let found = self.so_far();
+        let found = self.progress();
         let metric = &manifest.workload.metric;
         let what = if self.front.is_fresh() {
             let count = |claim: FrontClaim| found.settings.iter().filter(|one| one.claim == claim).count();

@@ -95,8 +95,8 @@ pub struct Aim {
 impl Aim {
     /// Its logarithm in a round, turned so that less is better.
     pub fn cost(self, round: &Round, manifest: &Manifest) -> Option<f64> {
-        let log = self.quantity.of(round, manifest).filter(|value| has_logarithm(*value))?.ln();
-        Some(self.of_log(log))
+        let log = self.quantity.value(round, manifest).filter(|value| has_logarithm(*value))?.ln();
+        Some(self.change_of_log(log))
     }
 
     /// Why a round has no cost: it failed, or its quantity is not above zero. None if it has one.
@@ -107,7 +107,7 @@ impl Aim {
     }
 
     /// A change of a cost as one of the quantity's logarithm, and the other way round.
-    pub fn of_log(self, log: f64) -> f64 {
+    pub fn change_of_log(self, log: f64) -> f64 {
         if self.more { -log } else { log }
     }
 }

@@ -31,7 +31,7 @@ struct Row {
 
 impl Pictures {
     /// The answer, and what is expected of each setting that ran.
-    pub fn of_search(
+    pub fn draw(
         directory: &RunDirectory,
         record: &Record,
         outcome: &Outcome,
@@ -85,7 +85,7 @@ impl Pictures {
 /// The settings that ran, by what is expected of them.
 fn rows(directory: &RunDirectory, record: &Record, outcome: &Outcome) -> Vec<Row> {
     let aim = record.goal.aim;
-    let percent = |log: f64| 100.0 * aim.of_log(log).exp_m1();
+    let percent = |log: f64| 100.0 * aim.change_of_log(log).exp_m1();
     let row = |arm: usize| {
         let rounds = directory.rounds.iter().filter(|round| round.arm == arm && !round.warm_up).count();
         let (mean, deviation) = outcome.expected[arm];
@@ -105,7 +105,7 @@ fn limited(directory: &RunDirectory, arm: usize, limit: &Limit) -> Option<(Strin
     let manifest = &directory.manifest;
     let median = |arm: usize| {
         let rounds = directory.rounds.iter().filter(|round| round.arm == arm && !round.warm_up);
-        let values: Vec<f64> = rounds.filter_map(|round| limit.aim.quantity.of(round, manifest)).collect();
+        let values: Vec<f64> = rounds.filter_map(|round| limit.aim.quantity.value(round, manifest)).collect();
         flyball_measure::stats::median(&values)
     };
     let value = median(arm)?;

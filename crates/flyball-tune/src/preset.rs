@@ -99,7 +99,7 @@ impl Preset {
 /// Five highest frequencies from 40 % of the range up: below, time grows as clocks fall, and saves
 /// nothing.
 fn frequencies(host: &dyn Host) -> Option<String> {
-    let snapshot = Snapshot::of_knobs(host, &[Id::HwMinFreq, Id::HwMaxFreq]).ok()?;
+    let snapshot = Snapshot::take_knobs(host, &[Id::HwMinFreq, Id::HwMaxFreq]).ok()?;
     let read = |knob: Id| {
         let policy = snapshot.places(knob).ok()?.first()?;
         Some(snapshot.value_if_readable(knob, policy).ok()??.frequency()?.0)

@@ -288,7 +288,7 @@ impl Row {
             return Err(SpaceError::NeedsBoot { knob: knob.to_owned() });
         }
         if let Some(user) = candidates.knob(knob) {
-            return Row::of_user(text, user, values);
+            return Row::from_user_knob(text, user, values);
         }
         let bare = knob.split('@').next().unwrap_or(knob);
         let name: KnobName = bare.parse()?;
@@ -322,7 +322,7 @@ impl Row {
 
 impl Row {
     /// Some values of a knob of the user, or `all`.
-    fn of_user(text: &str, knob: &UserKnob, values: &str) -> Result<Row, SpaceError> {
+    fn from_user_knob(text: &str, knob: &UserKnob, values: &str) -> Result<Row, SpaceError> {
         let wrong = |fault: RowFault| SpaceError::Row { text: text.to_owned(), fault };
         let values: Vec<String> = match values {
             "all" => knob.values.clone(),

@@ -170,7 +170,7 @@ fn unsigned(gain: f64) -> String {
 /// Returns the values of a quantity in the rounds of an arm.
 fn measured(directory: &RunDirectory, arm: usize, aim: Aim) -> Vec<f64> {
     let rounds = directory.rounds.iter().filter(|round| round.arm == arm && !round.warm_up);
-    rounds.filter_map(|round| aim.quantity.of(round, &directory.manifest)).collect()
+    rounds.filter_map(|round| aim.quantity.value(round, &directory.manifest)).collect()
 }
 
 /// Whether all fresh rounds of an arm are on one side of an absolute limit.
@@ -216,7 +216,7 @@ fn beyond_limit(directory: &RunDirectory, goal: &Goal, search: &Outcome) -> Opti
     let better = search.expected.iter().enumerate().filter(|(_, (cost, _))| *cost < (-goal.within).ln_1p());
     let measured = better.filter_map(|(arm, (cost, _))| {
         let change = median(directory, limit.aim, arm)? / base - 1.0;
-        Some((arm, goal.aim.of_log(*cost).exp_m1(), change))
+        Some((arm, goal.aim.change_of_log(*cost).exp_m1(), change))
     });
     let over = measured.filter(|(_, _, change)| miss(*change) > 0.0);
     let (arm, gain, change) = over.min_by(|a, b| miss(a.2).total_cmp(&miss(b.2)))?;
@@ -229,7 +229,7 @@ fn step_of_all(directory: &RunDirectory, aim: Aim) -> Option<f64> {
     let rounds: Vec<&Round> = directory.rounds.iter().collect();
     let has_value = |arm: &usize| {
         let mut own = rounds.iter().filter(|round| round.arm == *arm && !round.warm_up);
-        own.any(|round| round.outcome.failure.is_none() && aim.quantity.of(round, manifest).is_some())
+        own.any(|round| round.outcome.failure.is_none() && aim.quantity.value(round, manifest).is_some())
     };
     let arms: Vec<usize> = (0..manifest.arms.len()).filter(has_value).collect();
     step(manifest, &rounds, aim.quantity, &arms)
@@ -299,7 +299,7 @@ impl<'a> Verdict<'a> {
         let mattered: Vec<String> =
             self.mattered.iter().map(|(knob, share)| format!("{knob} {:.0} %", 100.0 * share)).collect();
         if let (true, Some((low, high))) = (mattered.len() > 1, self.search.range()) {
-            let change = |cost| render::percent(self.goal.aim.of_log(cost).exp_m1());
+            let change = |cost| render::percent(self.goal.aim.change_of_log(cost).exp_m1());
             let _ = writeln!(
                 out,
                 "influence  {} of the differences that the model expects, which are {} to {} against now",

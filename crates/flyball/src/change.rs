@@ -180,7 +180,7 @@ fn note_holds(state: &StateDir, host: &dyn Host, intent: &Intent) {
     // What is wrong with the list of holds is said by the commands that change it.
     let Ok(store) = Store::load(state, host) else { return };
     for hold in &store.holds {
-        let same = |setting: &&Setting| intent.of(setting.knob()).is_some();
+        let same = |setting: &&Setting| intent.setting(setting.knob()).is_some();
         if let Some(setting) = hold.settings.iter().find(same) {
             eprintln!(
                 "note: the hold {} keeps {} and may set it again; 'flyball hold release {}' releases it",
@@ -233,7 +233,7 @@ pub(crate) fn render_applied(applied: &Applied) -> String {
         let on = if knob.knob().scope == Scope::Machine || cpus.is_empty() {
             String::new()
         } else {
-            format!(" of {}", of_cpus(&cpus))
+            format!(" of {}", cpus_label(&cpus))
         };
         let _ = writeln!(out, "{knob}{instance}{on}: {text}");
     }
@@ -265,7 +265,7 @@ fn as_typed(setting: &Setting) -> String {
 }
 
 /// `CPU 5`, `CPUs 0-7`.
-pub(crate) fn of_cpus(cpus: &CpuList) -> String {
+pub(crate) fn cpus_label(cpus: &CpuList) -> String {
     format!("CPU{} {}", if cpus.len() == 1 { "" } else { "s" }, cpus.short())
 }
 

@@ -45,7 +45,7 @@ pub(crate) enum ColorWhen {
 impl ColorWhen {
     /// Reads the choice of the command line, before clap reads it, because clap's own help and
     /// errors are coloured too.
-    pub(crate) fn of_process() -> ColorWhen {
+    pub(crate) fn from_process() -> ColorWhen {
         let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
         // What follows `--` are the options of another program (`flyball run -- ls --color`).
         let words: Vec<String> = words.take_while(|word| word != "--").collect();

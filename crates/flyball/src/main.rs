@@ -76,10 +76,10 @@ fn main() -> ExitCode {
     flyball_process::set_signal_actions();
     // Before clap: called through a link named intel-speed-select, the arguments follow the kernel
     // tool's grammar.
-    if let Some(code) = intel_speed_select::of_process() {
+    if let Some(code) = intel_speed_select::run_if_called() {
         return code;
     }
-    let color = ColorWhen::of_process();
+    let color = ColorWhen::from_process();
     terminal::use_colours(color.choice());
     let words = words();
     if words.len() == 1 || words[1..] == ["-h"] {
@@ -123,7 +123,7 @@ fn help_width() -> usize {
 /// command.
 fn words() -> Vec<OsString> {
     let mut words: Vec<OsString> = std::env::args_os().collect();
-    if let Some(name) = words.first().and_then(|program| tracer_dropin::of_link(program)) {
+    if let Some(name) = words.first().and_then(|program| tracer_dropin::command_of_link(program)) {
         words.insert(1, name.into());
     }
     words

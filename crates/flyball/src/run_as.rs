@@ -32,7 +32,7 @@ impl RunAs {
     }
 
     fn choose(&self, runs_program: bool) -> Result<Option<User>, Failure> {
-        let caller = User::of_sudo()
+        let caller = User::from_sudo()
             .map_err(|error| Failure::usage(format!("cannot tell who called sudo: {error}")))?;
         let user = match &self.user {
             Some(name) => Some(named(name)?),

@@ -84,7 +84,7 @@ impl Bus<'_> {
         service: &mut Service<'_>,
         moment: Moment,
     ) -> Result<(), Refusal> {
-        let mut hold = self.of_profile(CHOSEN.0.to_owned(), CHOSEN.1, profile, owner, moment)?;
+        let mut hold = self.new_hold(CHOSEN.0.to_owned(), CHOSEN.1, profile, owner, moment)?;
         change(service, moment, |store| {
             hold.name = store.name_for(&hold.name, is_chosen);
             store.release_where(|hold| hold.owner.cookie().is_some());
@@ -113,7 +113,7 @@ impl Bus<'_> {
             Profile::PowerSaver => CHOSEN.1 + 2,
             _ => CHOSEN.1 + 1,
         };
-        let mut hold = self.of_profile(format!("{PREFIX}{cookie}"), priority, profile, owner, moment)?;
+        let mut hold = self.new_hold(format!("{PREFIX}{cookie}"), priority, profile, owner, moment)?;
         // The program's name on the bus is not known to the next service.
         hold.on_exit = OnExit::Release;
         change(service, moment, |store| {
@@ -125,7 +125,7 @@ impl Bus<'_> {
         Ok(())
     }
 
-    fn of_profile(
+    fn new_hold(
         &self,
         name: String,
         priority: u32,
@@ -164,7 +164,7 @@ impl Bus<'_> {
     /// Everything that is held, compared as `flyball verify` does.
     fn verify(&self, service: &Service<'_>, moment: Moment) -> Answer {
         let store = service.store();
-        let effective = Effective::of(&store.holds, &store.facts(self.host, moment.local));
+        let effective = Effective::new(&store.holds, &store.facts(self.host, moment.local));
         let failed = |error: &dyn std::fmt::Display| Refusal::new(Why::Failed, error);
         let snapshot = Snapshot::for_intent(self.host, &effective.intent).map_err(|error| failed(&error))?;
         let mut verdict = verify(&snapshot, &effective.intent).map_err(|error| failed(&error))?;

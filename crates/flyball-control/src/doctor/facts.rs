@@ -341,7 +341,7 @@ impl<'h> Facts<'h> {
     /// Returns the last CPU that the kernel's lists can name; `None` if it is not known.
     pub fn last_cpu(&self) -> Option<LastCpu> {
         let list = |name: &str| self.read(&format!("{CPUS}/{name}")).ok();
-        LastCpu::of(list("possible").as_deref(), list("present").as_deref())
+        LastCpu::parse(list("possible").as_deref(), list("present").as_deref())
     }
 
     /// Returns the name of the cpufreq driver, from the first policy that has it.

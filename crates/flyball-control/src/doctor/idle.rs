@@ -75,11 +75,11 @@ struct CpusApart {
 
 impl CpusApart {
     /// Parses the command line. Its lists cannot be read if the last CPU is not known.
-    fn of(facts: &Facts) -> Result<CpusApart, &'static str> {
+    fn new(facts: &Facts) -> Result<CpusApart, &'static str> {
         let cmdline = facts.cmdline.as_deref().ok_or("/proc/cmdline does not exist")?;
         let list = |name: &str| facts.read(&format!("/sys/devices/system/cpu/{name}")).ok();
         let asked = match facts.last_cpu() {
-            Some(last) => Isolation::of_command_line(cmdline, last),
+            Some(last) => Isolation::parse(cmdline, last),
             None if facts.parameter("nohz_full").or(facts.parameter("isolcpus")).is_some() => {
                 return Err(NO_LAST_CPU);
             }
@@ -100,7 +100,7 @@ impl CpusApart {
 /// Names the readings of flyball that interrupt CPUs that should be left alone. Counters of /proc
 /// and of thermal_throttle do not interrupt them.
 fn observer(facts: &Facts) -> Option<Answer> {
-    let CpusApart { isolated, tickless, cmdline, .. } = seen!(CpusApart::of(facts));
+    let CpusApart { isolated, tickless, cmdline, .. } = seen!(CpusApart::new(facts));
     let apart = tickless.union(&isolated).intersection(&facts.present);
     if apart.is_empty() {
         let what = "no CPU is isolated or tickless, so that reading meters interrupts none that must not be";
@@ -137,7 +137,7 @@ fn observer(facts: &Facts) -> Option<Answer> {
 /// boots.
 fn interrupts(facts: &Facts) -> Option<Answer> {
     let list = facts.parameter("irqaffinity")?;
-    let CpusApart { isolated, tickless, .. } = seen!(CpusApart::of(facts));
+    let CpusApart { isolated, tickless, .. } = seen!(CpusApart::new(facts));
     let apart = tickless.union(&isolated).intersection(&facts.present);
     if apart.is_empty() {
         return None;
@@ -165,7 +165,7 @@ fn interrupts(facts: &Facts) -> Option<Answer> {
 /// had. `rcu_nocbs=` changes nothing of that: the kernel offloads the callbacks of tickless CPUs in
 /// any case (rcu_init_nohz() in kernel/rcu/tree_nocb.h, since 3.10).
 fn nohz_full(facts: &Facts) -> Option<Answer> {
-    let CpusApart { isolated, tickless, reported, cmdline } = seen!(CpusApart::of(facts));
+    let CpusApart { isolated, tickless, reported, cmdline } = seen!(CpusApart::new(facts));
     let place = |answer: Answer| match &reported {
         Some(cpus) if cpus.is_empty() => answer.seen(NOHZ_FULL, "none"),
         Some(cpus) => answer.seen(NOHZ_FULL, cpus.to_string()),
@@ -290,7 +290,7 @@ fn cpuidle(facts: &Facts) -> Option<Answer> {
         };
         return Some(answer.seen(path, driver));
     }
-    let seen = IdleStates::of(facts);
+    let seen = IdleStates::new(facts);
     if !seen.polling.is_empty() {
         let what = format!(
             "{} poll at full power while idle: every other idle state is disabled",
@@ -383,7 +383,7 @@ struct IdleStates {
 }
 
 impl IdleStates {
-    fn of(facts: &Facts) -> IdleStates {
+    fn new(facts: &Facts) -> IdleStates {
         let mut seen = IdleStates::default();
         for cpu in facts.online.iter() {
             let root = format!("/sys/devices/system/cpu/cpu{cpu}/cpuidle");

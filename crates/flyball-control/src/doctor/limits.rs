@@ -65,7 +65,8 @@ fn limit_reasons(facts: &Facts) -> Option<Answer> {
     if !models::family_6(facts) {
         return None;
     }
-    let Some(reasons) = LimitReasons::of(facts.vendor, Some(facts.family), Some(facts.model)) else {
+    let Some(reasons) = LimitReasons::for_processor(facts.vendor, Some(facts.family), Some(facts.model))
+    else {
         // Broadwell's clients (3Dh, 47h) may have Haswell's register. Servers with TPMI report in
         // debugfs (now.tpmi-limits).
         let has_none =

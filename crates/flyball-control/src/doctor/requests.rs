@@ -142,7 +142,7 @@ struct Range {
 impl Range {
     /// The range that intel_pstate derives from its files (intel_pstate_update_perf_limits and
     /// intel_pstate_hwp_set).
-    fn of_intel_pstate(facts: &Facts, policy: &Policy) -> Result<Range, Unseen> {
+    fn from_intel_pstate(facts: &Facts, policy: &Policy) -> Result<Range, Unseen> {
         let file = |name: &str| number(policy, name);
         let governor = policy.get("scaling_governor");
         let governor = governor.ok_or_else(|| unreadable(policy, "scaling_governor"))?;
@@ -196,7 +196,7 @@ struct Compared {
 }
 
 fn compare_intel(facts: &Facts, policy: &Policy, cpu: u32, request: Request) -> Result<Compared, Unseen> {
-    let range = Range::of_intel_pstate(facts, policy)?;
+    let range = Range::from_intel_pstate(facts, policy)?;
     let step = khz_of_level(facts, policy, cpu)?;
     let highest = request.highest * step;
     let is_capped = highest > 0 && highest + step < range.highest;

@@ -37,7 +37,7 @@ struct Range {
 }
 
 impl Range {
-    fn of_class(class: &ClassOfService) -> Range {
+    fn from_class(class: &ClassOfService) -> Range {
         Range { low: class.min_mhz.0.into(), high: class.max_mhz.map(|mhz| mhz.0.into()) }
     }
 
@@ -91,7 +91,7 @@ fn compare(facts: &Facts, layout: &Layout) -> Result<Classes, HostError> {
         // Offline CPUs have a class too, and no limits of cpufreq to compare with.
         let cpus = domain.cpus.intersection(&facts.online);
         for (cpu, number) in model::classes_of(layout, facts.host(), &cpus)? {
-            let class = classes.get(usize::from(number)).map(Range::of_class);
+            let class = classes.get(usize::from(number)).map(Range::from_class);
             if let (Some(class), Some(cpufreq)) = (class, cpufreq_limits(facts, cpu)) {
                 found.add(cpu, number, class, cpufreq);
             }

@@ -174,7 +174,7 @@ mod tests {
 
     fn step(path: &str, new: &str) -> Step {
         let location = crate::Location::file(format!("{}/{path}", flyball_host::topology::CPUS));
-        Subject::of(&location).unwrap().handling(new).unwrap().step
+        Subject::from_location(&location).unwrap().handling(new).unwrap().step
     }
 
     #[test]
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(step("cpu0/cpuidle/state2/disable", "1"), Step::Idle);
         assert_eq!(step("intel_uncore_frequency/package_00_die_00/max_freq_khz", "800000"), Step::Power);
         let bias = crate::Location::Msr { cpu: 0, register: 0x1b0, mask: 15 };
-        assert_eq!(Subject::of(&bias).unwrap().handling("0x6").unwrap().step, Step::Preference);
+        assert_eq!(Subject::from_location(&bias).unwrap().handling("0x6").unwrap().step, Step::Preference);
     }
 
     #[test]

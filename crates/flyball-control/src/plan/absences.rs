@@ -102,7 +102,7 @@ impl fmt::Display for Absence {
                 // The path is that of the first place.
                 match at.as_slice() {
                     [Place { at: At::Policy(number), .. }, _, ..] => {
-                        write!(f, "{}", why.of_every_policy(*number))?;
+                        write!(f, "{}", why.for_every_policy(*number))?;
                     }
                     _ => write!(f, "{why}")?,
                 }

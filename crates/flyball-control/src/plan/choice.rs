@@ -190,7 +190,7 @@ mod tests {
                 rounds.set(rounds.get() + 1);
                 Err(PlanError::Refused(refused.clone()))
             };
-            let snapshot = Snapshot::of("", flyball_host::Kind::Recorded, crate::Topology::default());
+            let snapshot = Snapshot::empty("", flyball_host::Kind::Recorded, crate::Topology::default());
             assert!(choose(&intent, &snapshot, plan).is_err());
             rounds.get()
         };

@@ -109,7 +109,7 @@ impl Snapshot {
                     // Without the place's number, so that the refusals of all places are one.
                     Some(Reading::Absent(why)) => Err(refuse(match place.at {
                         At::Policy(number) => {
-                            format!("{source} is absent: {}", why.of_every_policy(number))
+                            format!("{source} is absent: {}", why.for_every_policy(number))
                         }
                         _ => format!("{source} is absent: {why}"),
                     })),

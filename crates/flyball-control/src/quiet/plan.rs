@@ -65,7 +65,7 @@ pub struct QuietPlan {
 impl QuietPlan {
     /// Decides for a machine as it is now. Writes nothing.
     pub fn decide(host: &dyn Host, options: &QuietOptions) -> Result<QuietPlan, QuietError> {
-        let snapshot = Snapshot::of_knobs(host, KNOBS)?;
+        let snapshot = Snapshot::take_knobs(host, KNOBS)?;
         let cpus = options.cpus(&snapshot)?;
         // Decided for what the machine has: each level leaves out what is not there, with a reason.
         let recipe = decide(host, &snapshot, options.level, &cpus, options.freq.as_deref())?;

@@ -17,7 +17,7 @@ const PLATFORM: &str = "/sys/devices/platform";
 const HWMON: &str = "/sys/class/hwmon";
 
 /// Returns the places of a scope that the topology alone knows; `None` for the others.
-pub(super) fn of_topology(topology: &Topology, scope: Scope) -> Option<Vec<Place>> {
+pub(super) fn from_topology(topology: &Topology, scope: Scope) -> Option<Vec<Place>> {
     Some(match scope {
         Scope::Machine => vec![Place::new(At::Machine, topology.present.clone())],
         Scope::Package => topology
@@ -62,7 +62,7 @@ impl Snapshot {
             Scope::ProfileDevice => find_profile_devices(host, topology),
             Scope::Socket => find_sockets(host, topology),
             Scope::Sensor => find_sensors(host, topology),
-            _ => of_topology(topology, scope).unwrap_or_default(),
+            _ => from_topology(topology, scope).unwrap_or_default(),
         }
     }
 }

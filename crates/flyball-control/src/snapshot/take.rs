@@ -47,7 +47,7 @@ pub struct Request<'a> {
 impl Snapshot {
     /// Reads only the topology of the machine behind `host`.
     pub fn begin(host: &dyn Host) -> Result<Snapshot, ReadError> {
-        Ok(Snapshot::of(host.name(), host.kind(), Topology::inspect(host)?))
+        Ok(Snapshot::empty(host.name(), host.kind(), Topology::inspect(host)?))
     }
 
     /// Reads the level-3 caches into the topology.
@@ -94,7 +94,7 @@ impl Snapshot {
     }
 
     /// Takes every place of `knobs`.
-    pub fn of_knobs(host: &dyn Host, knobs: &[Id]) -> Result<Snapshot, ReadError> {
+    pub fn take_knobs(host: &dyn Host, knobs: &[Id]) -> Result<Snapshot, ReadError> {
         let mut snapshot = Snapshot::begin(host)?;
         snapshot.take(host, &Request { knobs, to_plan: true, ..Request::default() });
         Ok(snapshot)

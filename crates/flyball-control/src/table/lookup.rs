@@ -106,13 +106,13 @@ pub fn called(name: &str) -> Option<&'static Knob> {
     let ours = ALIASES.iter().find_map(|(other, ours)| (*other == lower).then_some(*ours));
     ours.or_else(|| is_idle_state(&lower).then_some("idle-state"))
         .and_then(|name| Knob::named(name).ok())
-        .or_else(|| of_file(name))
+        .or_else(|| knob_of_file(name))
 }
 
 /// Returns the first row with a file of this name, as the kernel's documents spell it:
 /// `amd_pstate_max_freq`. Names of one word (`name`, `time`, `latency`) are not only those of
 /// files.
-fn of_file(name: &str) -> Option<&'static Knob> {
+fn knob_of_file(name: &str) -> Option<&'static Knob> {
     if !name.contains('_') {
         return None;
     }
@@ -152,7 +152,7 @@ fn nearest(name: &str, fits: impl Fn(&Knob) -> bool) -> Option<&'static str> {
     let alias = ALIASES.iter().filter(|(other, _)| *other == lower).find_map(|(_, ours)| named(ours));
     let dashed = lower.replace('_', "-");
     alias
-        .or_else(|| of_file(&lower).filter(|knob| fits(knob)).map(|knob| knob.name))
+        .or_else(|| knob_of_file(&lower).filter(|knob| fits(knob)).map(|knob| knob.name))
         .or_else(|| named("idle-state").filter(|_| is_idle_state(&lower)))
         .or_else(|| {
             known()
@@ -186,7 +186,7 @@ impl std::error::Error for UnknownKnob {}
 impl Subject {
     /// Returns the subject that `location` holds, by the patterns of the table; `None` if flyball
     /// has no reason to write there.
-    pub fn of(location: &Location) -> Option<Subject> {
+    pub fn from_location(location: &Location) -> Option<Subject> {
         let knob = |is: &dyn Fn(&Mechanism) -> bool| {
             let mut rows = TABLE.iter();
             // Only locations that flyball writes: a journal line about any other file is foreign

@@ -17,7 +17,7 @@ pub(crate) fn captures(pattern: &'static str, path: &str) -> Option<Captures> {
     let mut segments = path.split('/');
     for part in pattern.split('/') {
         let segment = segments.next()?;
-        match Part::of(part) {
+        match Part::parse(part) {
             Part::Fixed(text) if text == segment => {}
             Part::Fixed(_) => return None,
             Part::Variable { before, name, after } => {
@@ -36,7 +36,7 @@ enum Part<'p> {
 }
 
 impl<'p> Part<'p> {
-    fn of(part: &'p str) -> Part<'p> {
+    fn parse(part: &'p str) -> Part<'p> {
         let split = part
             .split_once('{')
             .and_then(|(before, rest)| rest.split_once('}').map(|(name, after)| (before, name, after)));
@@ -105,7 +105,7 @@ impl<'h> Listing<'h> {
         for part in pattern.split('/').skip(1) {
             let mut longer = Vec::with_capacity(paths.len());
             for path in paths {
-                match Part::of(part) {
+                match Part::parse(part) {
                     Part::Fixed(text) => longer.push(format!("{path}/{text}")),
                     Part::Variable { before, name, after } => {
                         if let Some((_, value)) = fixed.iter().find(|(known, _)| *known == name) {

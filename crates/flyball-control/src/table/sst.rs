@@ -91,7 +91,7 @@ const FEATURE: Role = Role::Knob(Control {
 });
 
 /// Returns the role of a field in a class's register, or of a core's membership in a class.
-const fn of_class(
+const fn class_role(
     accepts: &'static str,
     ends: Ends,
     check: Check,
@@ -247,7 +247,7 @@ pub(super) const CLOS_MIN: Row = Row {
     about: "The frequency that cores of the class get before lower-priority classes get power. \
             clos-min:0 is class 0; clos-0-min is another spelling. Values are rounded down to 100 MHz.",
     interacts: &[(Id::ClosMax, "must not be below it"), (Id::SstCp, "counts while it is on")],
-    role: of_class(
+    role: class_role(
         "a frequency with its unit in steps of 100MHz (2.4GHz), min or base",
         Ends::Numbers(0, NO_LIMIT),
         Check::ClassFrequency,
@@ -265,7 +265,7 @@ pub(super) const CLOS_MAX: Row = Row {
     about: "The frequency that cores of the class never exceed while core-power is on. max means no \
             limit. clos-max:3 is class 3.",
     interacts: &[(Id::ClosMin, "must not be above it"), (Id::MaxFreq, "the lower of the two counts")],
-    role: of_class(
+    role: class_role(
         "a frequency with its unit in steps of 100MHz (3.1GHz), or max for none",
         Ends::Numbers(0, NO_LIMIT),
         Check::ClassFrequency,
@@ -283,7 +283,7 @@ pub(super) const CLOS_WEIGHT: Row = Row {
     about: "Sets how little a class gets when power is shared in proportion: 0 gets most, 15 least. \
             Skylake and Cascade Lake servers have only ordered priority and ignore it.",
     interacts: &[(Id::SstCpPriority, "counts with proportional")],
-    role: of_class(NUMBER, Ends::None, Check::UpTo(15), JUDGING, Bound::None),
+    role: class_role(NUMBER, Ends::None, Check::UpTo(15), JUDGING, Bound::None),
 };
 
 pub(super) const CLOS_EPP: Row = Row {
@@ -295,7 +295,7 @@ pub(super) const CLOS_EPP: Row = Row {
     about: "Between performance (0) and energy (15) for the cores of a class. Only processors with a mailbox (Ice Lake to \
             Emerald Rapids) have it; later ones take the preference of each CPU instead.",
     interacts: &[(Id::Epp, "the preference of a CPU, which every processor has")],
-    role: of_class(NUMBER, Ends::None, Check::UpTo(15), JUDGING, Bound::None),
+    role: class_role(NUMBER, Ends::None, Check::UpTo(15), JUDGING, Bound::None),
 };
 
 pub(super) const CLOS: Row = Row {
@@ -307,7 +307,7 @@ pub(super) const CLOS: Row = Row {
     about: "Assigns a core to one of four classes of service, with all of its threads. With turbo-freq, \
             classes 0 and 1 have high priority.",
     interacts: &[(Id::SstCp, "counts while it is on"), (Id::SstTf, "classes 0 and 1 turbo high")],
-    role: of_class("a class from 0 to 3", Ends::None, Check::UpTo(3), JUDGING, Bound::None),
+    role: class_role("a class from 0 to 3", Ends::None, Check::UpTo(3), JUDGING, Bound::None),
 };
 
 pub(super) const TRL: Row = Row {

@@ -140,7 +140,7 @@ fn a_location_leads_to_its_row() {
                 }
                 Mechanism::Member { .. } => continue,
             };
-            assert_eq!(Subject::of(&location), Some(Subject::Knob(row.id)), "{location}");
+            assert_eq!(Subject::from_location(&location), Some(Subject::Knob(row.id)), "{location}");
             let text = location.to_text();
             assert_eq!(text.parse(), Ok(location), "{text}: the journal's form");
         }
@@ -148,7 +148,7 @@ fn a_location_leads_to_its_row() {
     for row in AUXILIARIES {
         for file in row.files {
             let location = Location::file(example(file));
-            assert_eq!(Subject::of(&location), Some(Subject::Auxiliary(row.id)), "{location}");
+            assert_eq!(Subject::from_location(&location), Some(Subject::Auxiliary(row.id)), "{location}");
         }
     }
 }

@@ -96,7 +96,7 @@ impl Topology {
 
     /// Kernels since 6.12 show capacities of hybrid processors without hyper-threading.
     fn kinds_by_capacity(&mut self, host: &dyn Host) -> Result<bool, ReadError> {
-        let Some(capacities) = self.of_each(host, "cpu_capacity")? else { return Ok(false) };
+        let Some(capacities) = self.read_each(host, "cpu_capacity")? else { return Ok(false) };
         let highest = capacities.values().copied().max().unwrap_or(0);
         // Cores of one kind differ by a few percent of turbo; kinds differ by a third and more.
         let is_big = |value: u32| u64::from(value) * 4 >= u64::from(highest) * 3;
@@ -111,7 +111,7 @@ impl Topology {
 
     /// Reads a number of each online CPU; `None` if the first has none. One missing file decides
     /// for all: hundreds of opens would be spent to learn that no CPU has it.
-    fn of_each(&self, host: &dyn Host, file: &str) -> Result<Option<BTreeMap<u32, u32>>, ReadError> {
+    fn read_each(&self, host: &dyn Host, file: &str) -> Result<Option<BTreeMap<u32, u32>>, ReadError> {
         let mut numbers = BTreeMap::new();
         for cpu in self.online.iter() {
             match read_number(host, &format!("{CPUS}/cpu{cpu}/{file}"))? {
@@ -175,7 +175,7 @@ impl Topology {
         if differ != Some(true) {
             return Ok(None);
         }
-        let Some(levels) = self.of_each(host, "acpi_cppc/highest_perf")? else { return Ok(None) };
+        let Some(levels) = self.read_each(host, "acpi_cppc/highest_perf")? else { return Ok(None) };
         let (big, small) = split(&levels);
         let without: CpuList = small.iter().filter(|&cpu| Self::has_l3(host, cpu) == Some(false)).collect();
         let dense = small.difference(&without);

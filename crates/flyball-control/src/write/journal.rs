@@ -261,13 +261,13 @@ impl Journal {
         let mut journal = Journal { path, file, length, contents: contents.unwrap_or_default(), size: 0 };
         if fresh {
             // A file without a whole header may have half a line in it.
-            journal.cut(0)?;
+            journal.truncate(0)?;
             journal.contents.boot = boot.map(str::to_owned);
             machine.clone_into(&mut journal.contents.machine);
             journal.append(&[journal.header()])?;
         } else {
             // A torn end would swallow the next line.
-            journal.cut(journal.contents.whole)?;
+            journal.truncate(journal.contents.whole)?;
             // Damage stays: it is why this journal is not restored as a whole.
             let end: &[u8] = if std::mem::take(&mut journal.contents.open_end) { b"\n" } else { b"" };
             let cut: &[u8] = if journal.contents.is_cut { CUT } else { b"" };
@@ -284,7 +284,7 @@ impl Journal {
         }
     }
 
-    fn cut(&mut self, length: u64) -> Result<(), JournalError> {
+    fn truncate(&mut self, length: u64) -> Result<(), JournalError> {
         self.file.set_len(length).map_err(|error| JournalError::Io { path: self.path.clone(), error })?;
         self.size = length;
         Ok(())
@@ -408,7 +408,7 @@ impl Journal {
     /// does. A service that corrects a setting every minute must not make the journal grow.
     pub(super) fn commit_hold(&mut self, id: u32) -> Result<(), JournalError> {
         const RESTORED: usize = 16;
-        let entries = self.contents.of_holds();
+        let entries = self.contents.hold_entries();
         let (this, earlier): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.id == id);
         let is_known = |location: &Location| {
             // A memory of a location that could not be read proves nothing: the newer one counts.

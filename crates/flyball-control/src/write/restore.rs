@@ -209,7 +209,7 @@ impl fmt::Display for NotRestored {
 }
 
 fn now(host: &dyn Host, location: &Location) -> Content {
-    Content::of(&location.read(host))
+    Content::from_read(&location.read(host))
 }
 
 impl Goal {
@@ -547,7 +547,7 @@ impl<'a> Rounds<'a> {
         for (location, goal, found, because) in left {
             let error = self.refused.get(location).map(|error| Refused {
                 error: error.clone(),
-                reason: reason(self.host, location, Subject::of(location), error),
+                reason: reason(self.host, location, Subject::from_location(location), error),
             });
             self.outcome.left.push(NotRestored {
                 location: location.clone(),
@@ -633,7 +633,7 @@ mod tests {
 
     fn goals(path: &str, was: &str) -> Goals {
         let location = Location::file(path);
-        let handling = Subject::of(&location).and_then(|subject| subject.handling(was)).unwrap();
+        let handling = Subject::from_location(&location).and_then(|subject| subject.handling(was)).unwrap();
         let was = Content::Text(was.to_owned());
         Goals(BTreeMap::from([(
             location,

@@ -52,7 +52,7 @@ pub fn settle(host: &dyn Host, expected: &[Expected<'_>]) -> Vec<Found> {
         let open: Vec<usize> = (0..expected.len()).filter(|index| found[*index].is_none()).collect();
         for index in open {
             let one = &expected[index];
-            let now = Content::of(&one.location.read(host));
+            let now = Content::from_read(&one.location.read(host));
             // A policy that is being recreated answers EBUSY for a moment. An errno never counts as
             // a settled value.
             let unreadable = matches!(now, Content::Unreadable(_));

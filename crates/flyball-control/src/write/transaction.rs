@@ -99,7 +99,7 @@ pub enum OnRefusal {
 impl OnRefusal {
     /// Returns whether a write that failed with this errno is left out. Without the right to write,
     /// every write fails alike.
-    fn goes_on(self, errno: Errno) -> bool {
+    fn tolerates(self, errno: Errno) -> bool {
         self == OnRefusal::GoOn && !matches!(errno, Errno::ROFS | Errno::ACCES | Errno::PERM)
     }
 }
@@ -180,7 +180,7 @@ impl<'h> Transaction<'h> {
     /// # Errors
     /// The journal cannot be written. The next call restores again what was restored by then.
     pub fn release_except(&mut self, kept: &BTreeSet<Location>) -> Result<Restoration, TransactionError> {
-        let mut entries: Vec<Entry> = self.journal.contents().of_holds();
+        let mut entries: Vec<Entry> = self.journal.contents().hold_entries();
         entries.retain(|entry| entry.id != self.id);
         let (released, restoration) = release_entries(self.host, self.journal.contents(), &entries, kept);
         self.journal.release(released).map_err(|error| TransactionError::after(error, &restoration))?;
@@ -194,13 +194,14 @@ impl<'h> Transaction<'h> {
     /// # Errors
     /// The journal cannot be written.
     pub fn remember_kept(&mut self, kept: &BTreeSet<Location>) -> Result<(), JournalError> {
-        let entries = self.journal.contents().of_holds();
+        let entries = self.journal.contents().hold_entries();
         let is_known =
             |location: &&Location| entries.iter().any(|entry| entry.first_old.contains_key(*location));
         let (mut was, mut announced) = (Vec::new(), Vec::new());
         for location in kept.iter().filter(|location| !is_known(location)) {
-            let content = Content::of(&location.read(self.host));
-            let handling = Subject::of(location).and_then(|subject| subject.handling(content.trimmed()));
+            let content = Content::from_read(&location.read(self.host));
+            let handling =
+                Subject::from_location(location).and_then(|subject| subject.handling(content.trimmed()));
             // A location that cannot be read now is remembered when it is written.
             let Some(handling) = handling.filter(|_| !matches!(content, Content::Unreadable(_))) else {
                 continue;
@@ -385,7 +386,7 @@ impl<'h> Transaction<'h> {
                 Err(NotAnnounced::Unreadable(location, error)) => {
                     // The location may be one that the batch only disturbs.
                     match batch.iter().position(|change| change.location == location) {
-                        Some(index) if on_refusal.goes_on(error.errno) => {
+                        Some(index) if on_refusal.tolerates(error.errno) => {
                             refused.push(self.left_out(batch.remove(index), &error));
                         }
                         index => return Err(self.refused(batch[index.unwrap_or(0)], error)),
@@ -401,7 +402,9 @@ impl<'h> Transaction<'h> {
                     self.written.insert(change.location.clone());
                     written.push((change, old));
                 }
-                Err(error) if on_refusal.goes_on(error.errno) => refused.push(self.left_out(change, &error)),
+                Err(error) if on_refusal.tolerates(error.errno) => {
+                    refused.push(self.left_out(change, &error))
+                }
                 Err(error) => return Err(self.refused(change, error)),
             }
         }
@@ -451,7 +454,7 @@ impl<'h> Transaction<'h> {
         for write in writes {
             let old = match known.get(write.location) {
                 Some(content) => content.clone(),
-                None => Content::of(&write.location.read(self.host)),
+                None => Content::from_read(&write.location.read(self.host)),
             };
             if let Some(handling) = write.subject.handling(old.trimmed()) {
                 let (location, new) = (write.location.clone(), write.new.to_owned());
@@ -476,7 +479,7 @@ impl<'h> Transaction<'h> {
                 footprint.contains_key(*location) && !memory.content.is_out_of_reach()
             })
             .filter_map(|(location, memory)| {
-                let now = Content::of(&location.read(self.host));
+                let now = Content::from_read(&location.read(self.host));
                 now.is_busy().then(|| (location.clone(), now, memory.handling))
             })
             .collect()
@@ -550,7 +553,7 @@ impl<'h> Transaction<'h> {
     /// policies held counts as lost, as before.
     fn note_refused_mode(&mut self, change: &Change) {
         let is_as_before =
-            || change.old.as_deref() == Some(Content::of(&change.location.read(self.host)).trimmed());
+            || change.old.as_deref() == Some(Content::from_read(&change.location.read(self.host)).trimmed());
         if change.step == Step::DriverMode && is_as_before() {
             let _ = self.journal.refused(&change.location);
         }
@@ -594,7 +597,7 @@ impl<'h> Transaction<'h> {
         let mut accepted = Vec::new();
         for (location, new) in writes {
             // A location that cannot be read could not be restored.
-            match (Subject::of(location), location.read(self.host)) {
+            match (Subject::from_location(location), location.read(self.host)) {
                 (Some(subject), Ok(_)) => accepted.push(Write { location, subject, new }),
                 (_, Err(error)) => refused.push((location.clone(), error)),
                 (None, Ok(_)) => refused.push((location.clone(), unknown_location(location))),
@@ -623,7 +626,7 @@ impl<'h> Transaction<'h> {
     /// # Errors
     /// The journal cannot be written; then nothing was, and everything has been restored.
     pub fn probe(&mut self, location: &Location, new: &str) -> Result<Probed, ApplyError> {
-        let Some(subject) = Subject::of(location) else {
+        let Some(subject) = Subject::from_location(location) else {
             return Ok(Probed::Refused(unknown_location(location)));
         };
         let write = Write { location, subject, new };
@@ -653,7 +656,8 @@ impl<'h> Transaction<'h> {
     pub fn restore(&mut self) -> Restoration {
         let mut goals = self.goals();
         for (location, content) in self.baseline.iter().flatten() {
-            if let (Some(goal), Some(subject)) = (goals.0.get_mut(location), Subject::of(location)) {
+            if let (Some(goal), Some(subject)) = (goals.0.get_mut(location), Subject::from_location(location))
+            {
                 // The step depends on the content: a CPU that was online at the baseline is
                 // restored by going online.
                 goal.handling = subject.handling(content.trimmed()).unwrap_or(goal.handling);
@@ -670,8 +674,9 @@ impl<'h> Transaction<'h> {
     pub fn set_baseline(&mut self) {
         let locations = self.goals().0.into_keys();
         // Read now: the resulting contents count, not the bytes that were written.
-        let baseline =
-            locations.map(|location| (location.clone(), Content::of(&location.read(self.host)))).collect();
+        let baseline = locations
+            .map(|location| (location.clone(), Content::from_read(&location.read(self.host))))
+            .collect();
         self.baseline = Some(baseline);
     }
 

@@ -33,12 +33,12 @@ pub enum Scope {
 
 impl Scope {
     /// Returns the transactions of a journal in this scope, oldest first.
-    pub fn of(self, contents: &Contents) -> Vec<Entry> {
+    pub fn entries(self, contents: &Contents) -> Vec<Entry> {
         match self {
             Scope::All => contents.pending().cloned().collect(),
             Scope::Last => contents.pending().next_back().cloned().into_iter().collect(),
             Scope::Open => contents.interrupted().cloned().into_iter().collect(),
-            Scope::Holds => contents.of_holds(),
+            Scope::Holds => contents.hold_entries(),
         }
     }
 }
@@ -98,12 +98,12 @@ pub fn restore_locked(host: &dyn Host, state: &StateDir, scope: Scope) -> Result
         Err(error @ JournalError::Io { .. }) if is_of(&contents, host) => {
             return Err(TransactionError::after(
                 error,
-                &restore_entries(host, &contents, &scope.of(&contents)),
+                &restore_entries(host, &contents, &scope.entries(&contents)),
             ));
         }
         Err(error) => return Err(error.into()),
     };
-    let undone = scope.of(journal.contents());
+    let undone = scope.entries(journal.contents());
     let mut restoration = restore_entries(host, journal.contents(), &undone);
     if scope == Scope::Holds {
         set_aside_moved(journal.contents(), &mut restoration);
@@ -144,7 +144,7 @@ pub fn release_unrecorded(
 ) -> TransactionError {
     match Journal::load(state) {
         Ok(Some(contents)) if is_of(&contents, host) => {
-            let (_, restoration) = release_entries(host, &contents, &contents.of_holds(), kept);
+            let (_, restoration) = release_entries(host, &contents, &contents.hold_entries(), kept);
             // Nothing was released: the journal's error is all there is to say.
             if restoration.written.is_empty() && restoration.made == 0 && restoration.left.is_empty() {
                 return error.into();
@@ -190,7 +190,7 @@ pub(super) fn release_entries(
         .map(|(location, _)| location.clone())
         .collect();
     let differs = |location: &&Location| {
-        let now = Content::of(&location.read(host));
+        let now = Content::from_read(&location.read(host));
         goals.get(*location).is_some_and(|goal| !goal.handling.spelling.is_back(host, &goal.was, &now))
     };
     if !released.iter().any(|location| differs(&location)) {
@@ -199,7 +199,7 @@ pub(super) fn release_entries(
     }
     let mut footprints = Footprints::new(host);
     for location in &released {
-        if let Some(subject) = Subject::of(location) {
+        if let Some(subject) = Subject::from_location(location) {
             footprints.add(location, subject);
         }
     }

@@ -23,7 +23,7 @@ fn open(machine: &Path) -> Archive {
 fn what_is_saved_is_already_so() {
     for folder in machines() {
         let host = open(&folder);
-        let text = save(&Snapshot::of_knobs(&host, &saved()).unwrap())
+        let text = save(&Snapshot::take_knobs(&host, &saved()).unwrap())
             .unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
         let profile =
             Profile::parse(text.as_bytes(), "saved").unwrap_or_else(|error| panic!("{error}\n{text}"));

@@ -8,7 +8,7 @@ use crate::doctor::machines::{CPU, FileHost, Files, flags, haswell, intel, msr};
 
 /// Reads the knob at its first place.
 fn read(host: &dyn Host, knob: Id) -> Reading {
-    let snapshot = Snapshot::of_knobs(host, &[knob]).unwrap();
+    let snapshot = Snapshot::take_knobs(host, &[knob]).unwrap();
     let place: Place = snapshot.places(knob).unwrap()[0].clone();
     snapshot.read(knob, &place).unwrap()
 }
@@ -58,7 +58,7 @@ fn energy_efficiency_where_the_kernel_knows_the_bit() {
     flags(&mut files, "model\t\t: 85", "model\t\t: 158");
     assert!(is_read(&files, Id::EnergyEfficiency));
     files.insert(format!("{CPU}/intel_pstate/energy_efficiency"), Some("0".to_owned()));
-    let snapshot = Snapshot::of_knobs(&FileHost(&files), &[Id::EnergyEfficiency]).unwrap();
+    let snapshot = Snapshot::take_knobs(&FileHost(&files), &[Id::EnergyEfficiency]).unwrap();
     let place = Place::new(At::Machine, snapshot.topology().present.clone());
     assert_eq!(snapshot.value(Id::EnergyEfficiency, &place).unwrap(), Some(Value::Switch(false)));
 }

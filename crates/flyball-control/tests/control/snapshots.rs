@@ -81,7 +81,7 @@ impl Held {
     fn snapshot(&self) -> Snapshot {
         let topology = topology_of(self.governors.len() as u32);
         let governors = Value::Words(GOVERNORS.map(str::to_owned).to_vec());
-        Snapshot::of("made", Kind::Simulated, topology)
+        Snapshot::empty("made", Kind::Simulated, topology)
             .with(Id::Governor, |place| {
                 word(place, "scaling_governor", GOVERNORS[self.governors[number(place)]])
             })

@@ -371,7 +371,7 @@ fn core_power_is_refused_where_the_processor_lacks_it() {
         assert!(planned(&fake, &["sst-cp=on"]).is_ok());
         fake.set(|state| state.lacks_core_power = true);
         assert!(planned(&fake, &["sst-cp=on"]).is_err(), "tpmi {tpmi}");
-        let snapshot = Snapshot::of_knobs(&fake, &[Id::SstCp]).unwrap();
+        let snapshot = Snapshot::take_knobs(&fake, &[Id::SstCp]).unwrap();
         let place = snapshot.places(Id::SstCp).unwrap()[0].clone();
         assert_eq!(snapshot.value(Id::SstCp, &place).unwrap(), None, "tpmi {tpmi}");
     }

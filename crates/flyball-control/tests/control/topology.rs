@@ -102,7 +102,7 @@ fn nodes_of_a_package_are_counted() {
 #[test]
 fn uncore_domains_belong_to_their_die() {
     let host = recorded("gnr0");
-    let snapshot = Snapshot::of_knobs(&host, &[Id::UncoreMaxFreq]).unwrap();
+    let snapshot = Snapshot::take_knobs(&host, &[Id::UncoreMaxFreq]).unwrap();
     let own = |name: &str| {
         let places = snapshot.places(Id::UncoreMaxFreq).unwrap();
         places.iter().find(|place| place.name == name).unwrap().own_cpus().clone()

@@ -70,7 +70,7 @@ impl Settings {
     pub(super) fn open(host: &dyn Host, layout: &Layout) -> Settings {
         let mut settings =
             Settings { knobs: Vec::new(), items: Vec::new(), next: 0, looked: None, buffer: Vec::new() };
-        let mut snapshot = Snapshot::of(host.name(), host.kind(), layout.topology());
+        let mut snapshot = Snapshot::empty(host.name(), host.kind(), layout.topology());
         for &knob in IN_TURN {
             for file in snapshot.files(host, knob) {
                 settings.add(layout, knob, file);
@@ -275,7 +275,7 @@ fn spelled(form: Form, value: u64, machine: &Machine) -> Option<String> {
         (Form::Switch, _) | (Form::InvertedSwitch, 0) => "on",
         (Form::Word, number) => machine.governors.get(number as usize)?,
         (Form::Epp, value) => {
-            return Some(Preference::of_code(value)?.to_string());
+            return Some(Preference::from_code(value)?.to_string());
         }
         (_, value) => return Some(value.to_string()),
     };

@@ -28,7 +28,7 @@ pub(super) struct Groups {
 const BUSY: f64 = 0.5;
 
 impl Groups {
-    pub(super) fn of(layout: &Layout) -> Groups {
+    pub(super) fn new(layout: &Layout) -> Groups {
         let mut groups: Vec<Group> = Vec::new();
         for (index, cpu) in layout.cpus.iter().enumerate() {
             // Not known of a CPU that was never online.

@@ -32,7 +32,7 @@ pub(super) struct Totals {
 }
 
 impl Totals {
-    pub(super) fn of(layout: &Layout) -> Totals {
+    pub(super) fn new(layout: &Layout) -> Totals {
         let limits =
             layout.machine.limit_reasons().filter(|_| layout.field(Quantity::LimitReasons).is_some());
         let thermal = REASONS.iter().filter(|reason| layout.field(reason.1).is_some());

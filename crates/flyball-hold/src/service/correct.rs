@@ -81,7 +81,7 @@ impl Service<'_> {
             && seen
                 .contents
                 .iter()
-                .all(|(location, content)| Content::of(&location.read(self.host)) == *content)
+                .all(|(location, content)| Content::from_read(&location.read(self.host)) == *content)
     }
 
     /// Compares everything, and does what the holds say about what drifted.
@@ -122,7 +122,7 @@ impl Service<'_> {
                 self.save();
             }
             let content = |location: Location| {
-                let content = Content::of(&location.read(self.host));
+                let content = Content::from_read(&location.read(self.host));
                 (location, content)
             };
             self.seen = Some(Seen { contents: known.into_keys().map(content).collect(), looks: 0 });
@@ -330,8 +330,11 @@ impl Service<'_> {
         }
         // Another knob that was written: a governor, the driver's mode, a CPU. The last one, since
         // it was nearest in time.
-        let other =
-            self.writes.iter().rev().find(|(path, _)| Subject::of(&Location::file(path.as_str())).is_some());
+        let other = self
+            .writes
+            .iter()
+            .rev()
+            .find(|(path, _)| Subject::from_location(&Location::file(path.as_str())).is_some());
         if let Some((path, by)) = other {
             return Cause::After { path: path.clone(), by: by.clone() };
         }

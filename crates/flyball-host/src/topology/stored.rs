@@ -19,7 +19,7 @@ pub struct TopologyFile(pub PathBuf);
 
 impl TopologyFile {
     /// Returns the file of a machine; `None` for a machine that is not kept between commands.
-    pub fn of(host: &dyn Host) -> Option<TopologyFile> {
+    pub fn for_host(host: &dyn Host) -> Option<TopologyFile> {
         host.topology_cache().map(TopologyFile)
     }
 

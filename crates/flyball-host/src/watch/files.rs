@@ -15,7 +15,7 @@ use super::Event;
 pub(super) struct Files(OwnedFd);
 
 impl Files {
-    pub(super) fn of(directory: &Path) -> io::Result<Files> {
+    pub(super) fn new(directory: &Path) -> io::Result<Files> {
         let inotify = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         // A lock is given up by closing its file, which was opened for writing; everything else is
         // renamed into place.

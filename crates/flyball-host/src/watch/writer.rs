@@ -19,7 +19,7 @@ pub struct Writer {
 
 impl Writer {
     /// Looks up a process. It may have ended: the kernel reports a write after it was made.
-    pub fn of(pid: u32) -> Writer {
+    pub fn from_pid(pid: u32) -> Writer {
         let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).ok();
         let name = read("comm").map(|name| name.trim_end().to_owned()).filter(|_| pid > 0);
         let unit = read("cgroup").filter(|_| pid > 0).as_deref().and_then(unit_of);
@@ -69,12 +69,12 @@ mod tests {
 
     #[test]
     fn a_process_that_has_ended_has_a_number_only() {
-        let this = Writer::of(std::process::id());
+        let this = Writer::from_pid(std::process::id());
         assert!(this.name.is_some());
         assert_eq!(
             Writer { name: None, ..this }.to_string(),
             format!("process {}, which has ended", std::process::id())
         );
-        assert_eq!(Writer::of(0).to_string(), "a process of another PID namespace");
+        assert_eq!(Writer::from_pid(0).to_string(), "a process of another PID namespace");
     }
 }

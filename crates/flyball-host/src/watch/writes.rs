@@ -97,7 +97,7 @@ impl Writes {
                 } else if let Some(path) = below(&self.root, &path).filter(|path| (self.concerns)(path)) {
                     // Only now: the process is looked up in /proc, and most writes to sysfs have
                     // nothing to do with processors.
-                    events.push(Event::Written { path, by: Writer::of(event.pid) });
+                    events.push(Event::Written { path, by: Writer::from_pid(event.pid) });
                 }
             }
         }

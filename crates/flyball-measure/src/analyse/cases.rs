@@ -64,7 +64,7 @@ fn lost(rounds: &[Round]) -> BTreeMap<&str, BTreeMap<usize, usize>> {
 pub(super) fn named(rounds: &[Round], manifest: &Manifest) -> Option<Manifest> {
     let (lost, all) = (lost(rounds).len(), all_names(rounds).len());
     let mut named = (lost > 0 && manifest.workload.metric.is_suite()).then(|| manifest.clone())?;
-    named.workload.metric = named.workload.metric.of_cases(all - lost, all);
+    named.workload.metric = named.workload.metric.for_cases(all - lost, all);
     Some(named)
 }
 

@@ -137,7 +137,7 @@ pub fn gate(manifest: &Manifest, report: &Report, limits: &[Limit]) -> Vec<GateA
 }
 
 /// The quantity that is judged in place of `quantity`, which can be the metric.
-fn of_metric(manifest: &Manifest, quantity: Quantity) -> Quantity {
+fn judged_quantity(manifest: &Manifest, quantity: Quantity) -> Quantity {
     if quantity.is_metric(&manifest.workload.metric) { Quantity::Performance } else { quantity }
 }
 
@@ -239,12 +239,12 @@ pub(super) fn answers(
     let mut answers = Vec::new();
     for limit in limits {
         for (index, arm) in &others {
-            let quantity = limit.quantity.map(|quantity| quantity.of_work(&manifest.workload.metric));
+            let quantity = limit.quantity.map(|quantity| quantity.per_work(&manifest.workload.metric));
             let (found, is_withheld, case) = match quantity {
                 Some(None) => (None, false, None),
                 Some(Some(quantity)) => {
                     let found = compared(quantity, base, arm, *index, 1.0 - alpha, until);
-                    (found, is_withheld_of(withheld, of_metric(manifest, quantity)), None)
+                    (found, is_withheld_of(withheld, judged_quantity(manifest, quantity)), None)
                 }
                 None => limit.worst(cases, *index).map_or((None, false, None), |case| {
                     (Some(case.comparison.clone()), case.withheld, Some(&case.name))
@@ -421,10 +421,10 @@ mod tests {
     fn limits_compare_the_same_work() {
         let rate = Metric::new("rate", "ops/s", Better::Higher);
         let [time, energy, cpu] = [Quantity::Time, Quantity::Energy, Quantity::CpuTime];
-        assert_eq!((time.of_work(&rate), energy.of_work(&rate)), (None, Some(Quantity::WorkEnergy)));
+        assert_eq!((time.per_work(&rate), energy.per_work(&rate)), (None, Some(Quantity::WorkEnergy)));
         let suite = Metric::suite("s", Better::Lower);
-        assert_eq!((time.of_work(&suite), energy.of_work(&suite)), (None, None));
-        assert_eq!((cpu.of_work(&rate), cpu.of_work(&suite)), (None, None));
+        assert_eq!((time.per_work(&suite), energy.per_work(&suite)), (None, None));
+        assert_eq!((cpu.per_work(&rate), cpu.per_work(&suite)), (None, None));
     }
 
     #[test]

@@ -108,7 +108,7 @@ impl Quantity {
     }
 
     /// The quantity that compares the same work of arms in place of this one, if there is one.
-    pub(super) fn of_work(self, metric: &Metric) -> Option<Quantity> {
+    pub(super) fn per_work(self, metric: &Metric) -> Option<Quantity> {
         match self {
             Quantity::Energy | Quantity::PerWatt if metric.is_suite() => None,
             Quantity::Time | Quantity::CpuTime | Quantity::User | Quantity::System
@@ -200,7 +200,7 @@ impl Quantity {
     }
 
     /// Its value in a round, in the unit of [`Quantity::metric`].
-    pub fn of(self, round: &Round, manifest: &Manifest) -> Option<f64> {
+    pub fn value(self, round: &Round, manifest: &Manifest) -> Option<f64> {
         let sources = &manifest.boots.get(round.boot)?.meters.energy;
         let joules = |domain| round.readings.joules(sources, domain);
         let outcome = &round.outcome;
@@ -215,7 +215,7 @@ impl Quantity {
             }
             Quantity::Energy => joules(Domain::Package),
             Quantity::WorkEnergy => {
-                let per_joule = Quantity::PerWatt.of(round, manifest)?;
+                let per_joule = Quantity::PerWatt.value(round, manifest)?;
                 manifest.workload.metric.is_rate().then(|| 1.0 / per_joule)
             }
             Quantity::PerWatt => {

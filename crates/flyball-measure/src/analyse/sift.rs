@@ -226,7 +226,7 @@ pub(super) fn case_summaries(
 
 /// Sums up a quantity of rounds of one arm that count.
 pub(super) fn summary_of(manifest: &Manifest, kept: &[&Round], quantity: Quantity) -> Option<Summary> {
-    let mut points = points(kept, |round| quantity.of(round, manifest));
+    let mut points = points(kept, |round| quantity.value(round, manifest));
     // Low peaks cannot be measured, so the median of the others would be too high.
     if quantity == Quantity::PeakMemory && points.len() < kept.len() {
         points.clear();

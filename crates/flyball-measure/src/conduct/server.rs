@@ -76,7 +76,7 @@ impl Served {
         };
         let began = host.now();
         loop {
-            if stop.asked() {
+            if stop.is_requested() {
                 return Err(WorkloadError::Stopped.into());
             }
             served.check()?;

@@ -71,8 +71,8 @@ impl Collected {
     /// Adds a run directory, or says why it cannot be used.
     fn add(&mut self, path: &Path) -> Result<(), Cause> {
         let directory = RunDirectory::open(path)?;
-        let member = Member::of(&directory)?;
-        let experiment = Experiment::of(&directory.manifest);
+        let member = Member::read(&directory)?;
+        let experiment = Experiment::new(&directory.manifest);
         let confidence = directory.manifest.schedule.confidence;
         match self.experiments.iter_mut().find(|found| found.experiment == experiment) {
             Some(found) => found.confidence = found.confidence.max(confidence),

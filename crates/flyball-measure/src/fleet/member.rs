@@ -32,7 +32,7 @@ pub struct Experiment {
 }
 
 impl Experiment {
-    pub fn of(manifest: &Manifest) -> Experiment {
+    pub fn new(manifest: &Manifest) -> Experiment {
         let settings = |arm: &crate::Arm| arm.settings.iter().map(ToString::to_string).collect();
         let file = manifest.experiment.clone();
         Experiment {
@@ -143,7 +143,7 @@ impl Member {
     ///
     /// # Errors
     /// Why it cannot take part.
-    pub fn of(directory: &RunDirectory) -> Result<Member, MemberError> {
+    pub fn read(directory: &RunDirectory) -> Result<Member, MemberError> {
         let manifest = &directory.manifest;
         let (mut effects, mut without) = (BTreeMap::new(), BTreeMap::new());
         let mut pairs = 0;

@@ -64,11 +64,11 @@ pub struct MachineReport {
 
 impl MachineReport {
     /// What this machine says of an effect by itself.
-    pub fn of_effect(&self, effect: &Effect) -> Option<&MachineEffect> {
+    pub fn effect(&self, effect: &Effect) -> Option<&MachineEffect> {
         self.effects.iter().find(|own| (own.arm, own.quantity) == (effect.arm, effect.quantity))
     }
 
-    pub(super) fn of(member: &Member) -> MachineReport {
+    pub(super) fn new(member: &Member) -> MachineReport {
         MachineReport {
             machine: member.machine.clone(),
             directory: member.directory.clone(),

@@ -20,12 +20,12 @@ pub(super) struct Arms {
 }
 
 impl Arms {
-    pub(super) fn of(report: &Report) -> Arms {
+    pub(super) fn new(report: &Report) -> Arms {
         Arms::numbered(report, |names| names.iter().any(|name| name.chars().count() > SHORT))
     }
 
     /// Numbered unless the names have room below the charts of a narrow page: six of six letters.
-    pub(super) fn of_page(report: &Report) -> Arms {
+    pub(super) fn for_page(report: &Report) -> Arms {
         Arms::numbered(report, |names| names.len() > 6 || names.iter().any(|name| name.chars().count() > 6))
     }
 

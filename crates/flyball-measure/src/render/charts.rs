@@ -161,7 +161,7 @@ fn by_arm(report: &Report, quantity: Quantity) -> Option<Chart> {
         let left = place as f64 - step * (values.len().saturating_sub(1)) as f64 / 2.0;
         let dots =
             values.iter().enumerate().map(|(round, value)| (left + step * round as f64, *value)).collect();
-        let stat = BoxStat::of(place as f64, &values);
+        let stat = BoxStat::new(place as f64, &values);
         chart = chart
             // Boxes first: dots are drawn over them.
             .with(Series::unnamed(Mark::Boxes(stat.into_iter().collect())).coloured(index))

@@ -444,7 +444,7 @@ fn forest(report: &FleetReport, effect: &Effect) -> Chart {
         .machines
         .iter()
         .filter_map(|machine| {
-            let own = machine.of_effect(effect)?;
+            let own = machine.effect(effect)?;
             let interval = own.interval.unwrap_or(Interval { low: own.change, high: own.change });
             Some((machine.machine.as_str(), own.change * 100.0, interval.map(|end| end * 100.0)))
         })
@@ -496,7 +496,7 @@ fn all(report: &FleetReport) -> Table {
         let mut row: Vec<Cell> = vec![machine.machine.clone().into(), machine.pairs.to_string().into()];
         row.extend(report.effects.iter().map(|effect| {
             machine
-                .of_effect(effect)
+                .effect(effect)
                 .map_or_else(|| Cell::from("-"), |own| Cell::styled(style(own.verdict), percent(own.change)))
         }));
         row.extend(

@@ -52,7 +52,7 @@ fn exported(report: &Report, manifest: &Manifest, rounds: &[Round], arm: usize) 
     };
     let own: Vec<&Round> = time.points.iter().filter_map(counted).collect();
     let mean = |quantity: Quantity| {
-        stats::mean(&own.iter().filter_map(|round| quantity.of(round, manifest)).collect::<Vec<_>>())
+        stats::mean(&own.iter().filter_map(|round| quantity.value(round, manifest)).collect::<Vec<_>>())
     };
     let filled = program.as_ref().filter(|program| !program.parameters.is_empty());
     Some(ExportedArm {

@@ -21,7 +21,7 @@ use crate::{
 
 /// The report: the answer, the verdicts, the medians, and what it was run on.
 pub fn markdown(report: &Report, manifest: &Manifest) -> String {
-    let arms = Arms::of_page(report);
+    let arms = Arms::for_page(report);
     let mut out = format!("# flyball compare: {}\n\n", escape(&report.workload.name));
     // Writing to a string does not fail.
     let _ = banner(&report.machine).map(|words| writeln!(out, "> **{}**\n", escape(&words)));

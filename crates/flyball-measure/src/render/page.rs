@@ -19,7 +19,7 @@ use crate::{
 
 /// The whole report as one page.
 pub fn page(report: &Report, manifest: &Manifest, rounds: &[Round]) -> Page {
-    let arms = Arms::of_page(report);
+    let arms = Arms::for_page(report);
     let mut page = Page::new(format!("flyball compare: {}", report.workload.name));
     page.blocks.extend(banner(&report.machine).map(Block::Banner));
     page = page.with(Block::Paragraph(in_one_line(report, manifest)));

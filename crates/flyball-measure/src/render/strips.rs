@@ -15,7 +15,7 @@ const WIDEST: usize = 100;
 
 /// A chart of performance, and one of energy if there is any.
 pub fn strips<P: Painter + Copy>(report: &Report, screen: Screen<P>) -> String {
-    let arms = Arms::of(report);
+    let arms = Arms::new(report);
     [Quantity::Performance, Quantity::Energy]
         .into_iter()
         .filter_map(|quantity| strip(report, &arms, quantity, screen))

@@ -30,7 +30,7 @@ use crate::{
 
 /// The whole report.
 pub fn text<P: Painter + Copy>(report: &Report, screen: Screen<P>) -> String {
-    let arms = Arms::of(report);
+    let arms = Arms::new(report);
     let conclusion = conclusion(report, &arms);
     let is_table = is_table(report);
     let gate: String = report.gate.iter().map(|answer| format!("{answer}\n")).collect();

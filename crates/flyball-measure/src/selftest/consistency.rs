@@ -3,7 +3,7 @@
 
 use super::{
     read::{Columns, Group, Line, Printed, Sheet},
-    write::{cut, six_digits},
+    write::{six_digits, truncate},
 };
 use crate::stats;
 
@@ -168,7 +168,7 @@ impl Computed {
     /// A quotient of bc, which cuts digits off after `places`.
     fn quotient(number: f64, places: usize) -> Computed {
         // A published cell may be rounded where the script cuts: one unit of the last digit.
-        Computed { text: cut(number, places), number, tolerance: 1.001 * 0.1_f64.powi(places as i32) }
+        Computed { text: truncate(number, places), number, tolerance: 1.001 * 0.1_f64.powi(places as i32) }
     }
 }
 

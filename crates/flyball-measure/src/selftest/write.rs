@@ -74,7 +74,7 @@ pub fn write(report: &Report) -> String {
             .zip(second)
             .map(|(a, b)| {
                 let (a, b) = (a.parse::<f64>().ok()?, b.parse::<f64>().ok()?);
-                (a != 0.0).then(|| cut((b - a) * 100.0 / a, 4))
+                (a != 0.0).then(|| truncate((b - a) * 100.0 / a, 4))
             })
             .map(Option::unwrap_or_default)
             .collect();
@@ -127,7 +127,7 @@ fn per_watt(row: &Row, cells: &[String; 6], is_rate: bool) -> Option<String> {
     if !is_rate {
         // Of a latency, performance per watt is something else.
         let close = (value * row[ENERGY]? - 1.0).abs() < 1e-3;
-        return close.then(|| cut(1.0 / energy, 9));
+        return close.then(|| truncate(1.0 / energy, 9));
     }
     let seconds = value * row[ENERGY]? / row[PERFORMANCE]?;
     // A simulated round ends with a step of a millisecond.
@@ -135,7 +135,7 @@ fn per_watt(row: &Row, cells: &[String; 6], is_rate: bool) -> Option<String> {
         return None;
     }
     let performance: f64 = cells[PERFORMANCE].parse().ok()?;
-    Some(cut(performance * seconds.round() / energy, 4))
+    Some(truncate(performance * seconds.round() / energy, 4))
 }
 
 /// Rounds by boot and block, with what each column has of them.
@@ -157,7 +157,7 @@ fn plain(value: f64) -> String {
 }
 
 /// A quotient as bc prints it: digits after `places` are cut off, not rounded.
-pub(super) fn cut(value: f64, places: usize) -> String {
+pub(super) fn truncate(value: f64, places: usize) -> String {
     let scale = 10_f64.powi(places as i32);
     // Cells have six digits: a quotient this close to a whole digit is that digit.
     let digits = (value * scale + 1e-5_f64.copysign(value)).trunc();
@@ -215,7 +215,7 @@ mod tests {
             (0.3 / 0.1, 4, "3.0000"),
             (-0.000_000_1, 4, "0.0000"),
         ] {
-            assert_eq!(cut(value, places), text);
+            assert_eq!(truncate(value, places), text);
         }
     }
 

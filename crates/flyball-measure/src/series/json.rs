@@ -52,7 +52,7 @@ fn list(list: &[Value], value: Option<&str>) -> Result<Series, SeriesError> {
     // null is what NaN became; it keeps its place, so that the numbers of runs stay right.
     if list.iter().all(|one| one.is_number() || one.is_null()) {
         let values: Vec<Option<f64>> = list.iter().map(Value::as_f64).collect();
-        return Ok(Series::of("value".to_owned(), String::new(), &values, Vec::new()));
+        return Ok(Series::new("value".to_owned(), String::new(), &values, Vec::new()));
     }
     let Some(objects) = list.iter().map(Value::as_object).collect::<Option<Vec<_>>>() else {
         return Err(error("a JSON list is of numbers, or of objects that hold numbers"));
@@ -71,7 +71,7 @@ fn list(list: &[Value], value: Option<&str>) -> Result<Series, SeriesError> {
     };
     let cells =
         header.iter().map(|key| objects.iter().map(|object| cell(object.get(key))).collect()).collect();
-    super::table::of_columns(&header, cells, value)
+    super::table::from_columns(&header, cells, value)
 }
 
 /// Recognises the tool by the keys at the top.
@@ -127,7 +127,7 @@ fn hyperfine(results: &[Value]) -> Vec<Series> {
                 }
             }
             let name = text(result, "command").unwrap_or_default();
-            Series::of(name, "s".to_owned(), &times, columns)
+            Series::new(name, "s".to_owned(), &times, columns)
         })
         .collect()
 }

@@ -20,7 +20,7 @@ pub struct Series {
 impl Series {
     /// A series of what has a number; runs without one, or with NaN or an infinity, are left out,
     /// in the metadata too.
-    pub fn of(name: String, unit: String, values: &[Option<f64>], mut columns: Vec<Column>) -> Series {
+    pub fn new(name: String, unit: String, values: &[Option<f64>], mut columns: Vec<Column>) -> Series {
         let has = |value: &Option<f64>| value.is_some_and(f64::is_finite);
         let keep: Vec<bool> = values.iter().map(has).collect();
         let left_out: Vec<usize> = (1..).zip(&keep).filter(|(_, keep)| !**keep).map(|(run, _)| run).collect();

@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// The rounds of each arm in the order in which they ran.
-pub fn of_rounds(directory: &RunDirectory) -> Vec<Series> {
+pub fn read_rounds(directory: &RunDirectory) -> Vec<Series> {
     let manifest = &directory.manifest;
     let mut all = Vec::new();
     for (index, arm) in manifest.arms.iter().enumerate() {
@@ -36,7 +36,7 @@ pub fn of_rounds(directory: &RunDirectory) -> Vec<Series> {
             numbers("context switches", "", &|round| round.readings.switches.map(|count| count as f64)),
         ];
         let values: Vec<Option<f64>> = values.into_iter().map(Some).collect();
-        all.push(Series::of(arm.name.clone(), manifest.workload.metric.unit.clone(), &values, columns));
+        all.push(Series::new(arm.name.clone(), manifest.workload.metric.unit.clone(), &values, columns));
     }
     all
 }

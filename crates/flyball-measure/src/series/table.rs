@@ -72,7 +72,7 @@ pub(super) fn read(text: &str, value: Option<&str>) -> Result<Vec<Series>, Serie
     if value.is_none() && has(&["name", "real_time", "time_unit"]) {
         return google(&header, &cells);
     }
-    of_columns(&header, cells, value).map(|series| vec![series])
+    from_columns(&header, cells, value).map(|series| vec![series])
 }
 
 /// The one of these bytes that is most often in a line; the first where none is.
@@ -98,7 +98,7 @@ fn pointed(cell: &str) -> String {
 }
 
 /// The measurement and its metadata, out of columns of equal length.
-pub(super) fn of_columns(
+pub(super) fn from_columns(
     header: &[String],
     cells: Vec<Cells>,
     value: Option<&str>,
@@ -134,7 +134,7 @@ pub(super) fn of_columns(
     let Values::Numbers(numbers) = column.values else {
         return Err(error(format!("column '{}' does not hold numbers", column.name)));
     };
-    Ok(Series::of(column.name, column.unit, &numbers, columns))
+    Ok(Series::new(column.name, column.unit, &numbers, columns))
 }
 
 /// Whether a column only counts the runs: 0, 1, 2 ... or 1, 2, 3 ...
@@ -229,5 +229,5 @@ fn google(header: &[String], cells: &[Cells]) -> Result<Vec<Series>, SeriesError
     if series.is_empty() {
         return Err(error("Google Benchmark's table, but without runs"));
     }
-    Ok(series.into_iter().map(|(name, unit, values)| Series::of(name, unit, &values, Vec::new())).collect())
+    Ok(series.into_iter().map(|(name, unit, values)| Series::new(name, unit, &values, Vec::new())).collect())
 }

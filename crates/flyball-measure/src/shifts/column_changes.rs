@@ -132,7 +132,7 @@ fn numbers(
     if !near.contains(&at) {
         // Heat follows a change for minutes: the column splits late, but it begins to move where
         // the series shifts.
-        let ramp = shape::of(&present, split, options.shortest);
+        let ramp = shape::fit(&present, split, options.shortest);
         if ramp.is_empty() || ramp.start == 0 || !near.contains(&places[ramp.start]) {
             return None;
         }

@@ -34,11 +34,11 @@ pub fn evidence(values: &[f64], options: &Options) -> f64 {
     let rest = around_means(&scores, split);
     let splits = super::ways(values.len(), options) as f64;
     let (before, after) = values.split_at(split);
-    p = p.min(of_sides(before, after, &rest, splits / OF_SPLITS));
+    p = p.min(sides_chance(before, after, &rest, splits / OF_SPLITS));
     // In few runs, neighbours can be alike by chance. That must not hide a step that is far larger
     // than the distances between neighbours. One step fitted to a ramp or to two steps leaves
     // residuals that are alike in neighbouring runs, even if the runs are independent.
-    let of_ranks = of_sides(before, after, &[], splits / OF_SPLITS);
+    let of_ranks = sides_chance(before, after, &[], splits / OF_SPLITS);
     if of_ranks < p {
         let shares = shape::shares(values, split, options.shortest);
         let is_slow = shares.iter().any(|share| 0.0 < *share && *share < 1.0);
@@ -53,7 +53,7 @@ pub fn evidence(values: &[f64], options: &Options) -> f64 {
         let outside: Vec<f64> = values[..middle.start].iter().chain(&values[middle.end..]).copied().collect();
         let mut rest = around_means(&scores[..middle.end], middle.start);
         rest.extend_from_slice(&scores[middle.end..]);
-        p = p.min(of_sides(&values[middle], &outside, &rest, ranges as f64 / OF_MIDDLE));
+        p = p.min(sides_chance(&values[middle], &outside, &rest, ranges as f64 / OF_MIDDLE));
     }
     p
 }
@@ -63,7 +63,7 @@ pub fn evidence(values: &[f64], options: &Options) -> f64 {
 const DEPENDENT: f64 = 5.0 / 3.0;
 
 /// The probability of two sides this different, times the number of ways in which they were chosen.
-fn of_sides(a: &[f64], b: &[f64], rest: &[f64], ways: f64) -> f64 {
+fn sides_chance(a: &[f64], b: &[f64], rest: &[f64], ways: f64) -> f64 {
     let weight = weight(rest);
     let of_means = || stats::trimmed_t(a, b, weight).unwrap_or(1.0);
     if weight > DEPENDENT {

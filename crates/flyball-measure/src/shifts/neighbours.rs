@@ -49,25 +49,25 @@ pub(super) fn around(values: &[f64], shares: &[f64]) -> Vec<f64> {
 /// How likely an autoregression of first order makes a change this large. `shares` has how far
 /// each run has gone from the first level to the second, and was chosen from so many `ways`.
 pub(super) fn chance(values: &[f64], shares: &[f64], ways: usize) -> f64 {
-    of_change(values, shares, 1.0, |_| 1.0, (ways as f64 * INDEPENDENT_WAYS).max(1.0))
+    change_chance(values, shares, 1.0, |_| 1.0, (ways as f64 * INDEPENDENT_WAYS).max(1.0))
 }
 
 /// Like [`chance`], for probabilities far below one in a thousand. There it matters how uncertain
 /// the correlation is: correlated runs weigh as fewer, and every way counts.
 pub(super) fn rare_chance(values: &[f64], shares: &[f64], ways: f64) -> f64 {
-    of_change(values, shares, 1.0, |correlation| (1.0 - correlation) / (1.0 + correlation), ways)
+    change_chance(values, shares, 1.0, |correlation| (1.0 - correlation) / (1.0 + correlation), ways)
 }
 
 /// The same of a step, which is compared with how far runs move from one to the next: the
 /// correlation is what it may be at most, so that few runs which happen to be alike hide no step
 /// that is far larger.
 pub(super) fn rare_step_chance(values: &[f64], shares: &[f64], ways: f64) -> f64 {
-    of_change(values, shares, 3.0, |_| 0.5, ways)
+    change_chance(values, shares, 3.0, |_| 0.5, ways)
 }
 
 /// The correlation is raised by so many standard `errors`; `weight` is how much a run weighs in the
 /// degrees of freedom, by the correlation.
-fn of_change(values: &[f64], shares: &[f64], errors: f64, weight: impl Fn(f64) -> f64, ways: f64) -> f64 {
+fn change_chance(values: &[f64], shares: &[f64], errors: f64, weight: impl Fn(f64) -> f64, ways: f64) -> f64 {
     let values = clipped(values, shares);
     let square: f64 = values.iter().map(|value| value * value).sum();
     let plain = Fit::new(&values, shares, 0.0);

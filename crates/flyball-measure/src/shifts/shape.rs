@@ -19,8 +19,8 @@ const FEWEST: usize = 3;
 
 /// The runs over which the change goes: empty at `split` for a step. Of two steps to the same side,
 /// which fit a ramp roughly, the larger one.
-pub(super) fn of(values: &[f64], split: usize, shortest: usize) -> Range<usize> {
-    let ramp = of_one(values, split, shortest);
+pub(super) fn fit(values: &[f64], split: usize, shortest: usize) -> Range<usize> {
+    let ramp = fit_one(values, split, shortest);
     let steps = two_steps(values, &ramp, shortest).filter(|steps| steps.gain > 3.0);
     steps.map_or(ramp, |steps| {
         let larger = if steps.share < 0.5 { steps.runs.end } else { steps.runs.start };
@@ -43,12 +43,12 @@ fn two_steps(values: &[f64], ramp: &Range<usize>, shortest: usize) -> Option<Ste
         return None;
     }
     let count = values.len();
-    let sums = Sums::of(&clipped(values));
+    let sums = Sums::new(&clipped(values));
     let stride = count.div_ceil(GRID);
     let mut best: Option<(Range<usize>, f64, f64)> = None;
     for from in (shortest..count - shortest).step_by(stride) {
         for to in (from + shortest..=count - shortest).step_by(stride) {
-            let Some((share, rest)) = sums.of_steps(&(from..to)) else { continue };
+            let Some((share, rest)) = sums.two_steps(&(from..to)) else { continue };
             if best.as_ref().is_none_or(|(.., least)| rest < *least) {
                 best = Some((from..to, share, rest));
             }
@@ -67,7 +67,7 @@ fn gain(simple: f64, other: f64, count: usize) -> f64 {
 }
 
 /// Finds the one step or ramp that fits best.
-fn of_one(values: &[f64], split: usize, shortest: usize) -> Range<usize> {
+fn fit_one(values: &[f64], split: usize, shortest: usize) -> Range<usize> {
     let count = values.len();
     let split = step_near(values, split, shortest);
     let step = split..split;
@@ -76,7 +76,7 @@ fn of_one(values: &[f64], split: usize, shortest: usize) -> Range<usize> {
         return step;
     }
     let values = clipped(values);
-    let sums = Sums::of(&values);
+    let sums = Sums::new(&values);
     // Every pair of ends on the grid is tried: about 7000 fits of constant time, whatever the
     // length of the series.
     let stride = count.div_ceil(GRID);
@@ -110,7 +110,7 @@ pub(super) fn step_near(values: &[f64], split: usize, shortest: usize) -> usize 
     if count < 2 * shortest {
         return split;
     }
-    let sums = Sums::of(&clipped(values));
+    let sums = Sums::new(&clipped(values));
     let around = shortest.max(count / 40);
     let near = split.saturating_sub(around).max(FEWEST)..=(split + around).min(count - FEWEST);
     near.min_by(|a, b| sums.rest(&(*a..*a)).total_cmp(&sums.rest(&(*b..*b)))).unwrap_or(split)
@@ -118,7 +118,7 @@ pub(super) fn step_near(values: &[f64], split: usize, shortest: usize) -> usize 
 
 /// How far each run has gone from the first level to the second, by the step or ramp near `split`.
 pub(super) fn shares(values: &[f64], split: usize, shortest: usize) -> Vec<f64> {
-    let ramp = of_one(values, split, shortest);
+    let ramp = fit_one(values, split, shortest);
     // Runs that resemble their neighbours fit two steps too, so these must fit far better here.
     match two_steps(values, &ramp, shortest).filter(|steps| steps.gain > 9.0) {
         Some(Steps { runs, share, .. }) => {
@@ -151,7 +151,7 @@ const POSSIBLE: f64 = 7.0;
 pub(super) fn region(values: &[f64], change: &Range<usize>) -> Range<usize> {
     let count = values.len();
     let values = clipped(values);
-    let sums = Sums::of(&values);
+    let sums = Sums::new(&values);
     let rest = neighbours::around(&values, &shares_of(change, count));
     // Runs that resemble their neighbours count as fewer.
     let correlation = neighbours::correlation_around_means(&rest).unwrap_or(0.0).clamp(0.0, 0.98);
@@ -197,7 +197,7 @@ struct Sums {
 }
 
 impl Sums {
-    fn of(values: &[f64]) -> Sums {
+    fn new(values: &[f64]) -> Sums {
         let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
         let mut sums = Sums { value: vec![0.0], moment: vec![0.0], square: 0.0 };
         let (mut value, mut moment) = (0.0, 0.0);
@@ -215,7 +215,7 @@ impl Sums {
 
     /// Returns the first step's share of both, and the squares that are left, of two steps at the
     /// ends of these runs. `None` if they go in different directions.
-    fn of_steps(&self, runs: &Range<usize>) -> Option<(f64, f64)> {
+    fn two_steps(&self, runs: &Range<usize>) -> Option<(f64, f64)> {
         let count = self.value.len() - 1;
         let part = |from: usize, to: usize| (self.value[to] - self.value[from], (to - from) as f64);
         let parts = [part(0, runs.start), part(runs.start, runs.end), part(runs.end, count)];
@@ -276,7 +276,7 @@ mod tests {
                     let mut holds = || {
                         let mut noise = || -> f64 { StandardNormal.sample(&mut rng) };
                         let values: Vec<f64> = shares.iter().map(|share| size * share + noise()).collect();
-                        let found = region(&values, &of(&values, usize::midpoint(from, to), 5));
+                        let found = region(&values, &fit(&values, usize::midpoint(from, to), 5));
                         found.start <= from && to <= found.end
                     };
                     let held = (0..200).filter(|_| holds()).count();
@@ -291,15 +291,15 @@ mod tests {
     fn a_step_is_a_step_and_a_ramp_has_its_ends() {
         let wobble = |run: usize| 0.05 * (run as f64 * 12.9898).sin();
         let step: Vec<f64> = (0..400).map(|run| if run < 105 { 2.0 } else { 1.0 } + wobble(run)).collect();
-        assert!(of(&step, 105, 5).is_empty());
+        assert!(fit(&step, 105, 5).is_empty());
         let ramp = |run: usize| ((run as f64 - 240.0) / 60.0).clamp(0.0, 1.0) + wobble(run);
-        let found = of(&(0..400).map(ramp).collect::<Vec<f64>>(), 270, 5);
+        let found = fit(&(0..400).map(ramp).collect::<Vec<f64>>(), 270, 5);
         assert!(found.start.abs_diff(240) <= 10 && found.end.abs_diff(300) <= 10, "{found:?}");
         let slope: Vec<f64> = (0..200).map(|run| run as f64 * 0.01 + wobble(run)).collect();
-        assert_eq!(of(&slope, 100, 5), 0..200);
+        assert_eq!(fit(&slope, 100, 5), 0..200);
         // A single wild value makes no ramp.
         let wild: Vec<f64> =
             step.iter().enumerate().map(|(run, value)| if run == 300 { 90.0 } else { *value }).collect();
-        assert!(of(&wild, 105, 5).is_empty());
+        assert!(fit(&wild, 105, 5).is_empty());
     }
 }

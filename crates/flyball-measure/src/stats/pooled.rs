@@ -149,7 +149,7 @@ fn between_machines(groups: &[Vec<Estimate>], freedom: f64, mut between: f64) ->
 
 /// The variance of the mean after Hartung and Knapp. Of so few machines whose effects lie closer
 /// together than their own rounds allow, it is at least that of the rounds.
-fn of_mean(sums: &Sums, between: f64) -> f64 {
+fn mean_variance(sums: &Sums, between: f64) -> f64 {
     const FEW: usize = 4;
     let least = if sums.count <= FEW && between == 0.0 { 1.0 } else { 0.0 };
     (sums.q() / (sums.count - 1) as f64).max(least) / sums.w
@@ -176,7 +176,7 @@ pub fn pooled(effects: &[Estimate]) -> Option<Pooled> {
         let share = 1.0 / (effect.variance() + between) / sums.w;
         (share * (effect.value - mean)).powi(2) / (1.0 - share)
     });
-    let variance = of_mean(&sums, between).max(residuals.sum());
+    let variance = mean_variance(&sums, between).max(residuals.sum());
     Some(Pooled {
         machines: effects.len(),
         mean: middle + mean,
@@ -232,7 +232,7 @@ fn allowed(effects: &[Estimate]) -> Vec<Allowed> {
         .map(|share| {
             between = between_machines(&effects, squares.inverse_cdf(share), between);
             let sums = Sums::over(effects[0].iter(), between);
-            Allowed { between, mean: sums.mean(), of_mean: of_mean(&sums, between) }
+            Allowed { between, mean: sums.mean(), of_mean: mean_variance(&sums, between) }
         })
         .collect()
 }

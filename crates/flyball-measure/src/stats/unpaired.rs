@@ -26,7 +26,7 @@ pub fn rank_sum(a: &[f64], b: &[f64]) -> Option<f64> {
     if all.len() <= EXACT_UP_TO {
         return Some(exact(&ranks, a.len()));
     }
-    Some(of_sum(sum, ties, a.len(), b.len()))
+    Some(sum_chance(sum, ties, a.len(), b.len()))
 }
 
 /// The same by the normal approximation, for groups of any size: quick, and far out larger than the
@@ -37,7 +37,7 @@ pub fn rank_sum_normal(a: &[f64], b: &[f64]) -> Option<f64> {
     }
     let all: Vec<f64> = a.iter().chain(b).copied().collect();
     let (ranks, ties) = midranks(&all);
-    Some(of_sum(ranks[..a.len()].iter().sum(), ties, a.len(), b.len()))
+    Some(sum_chance(ranks[..a.len()].iter().sum(), ties, a.len(), b.len()))
 }
 
 /// The same, exact also for larger groups where one of them is small: there the approximation is
@@ -71,7 +71,7 @@ fn exact(ranks: &[u32], take: usize) -> f64 {
 
 /// The two-sided probability of a sum of the first group's doubled ranks, by the normal
 /// approximation.
-fn of_sum(sum: u32, ties: f64, m: usize, n: usize) -> f64 {
+fn sum_chance(sum: u32, ties: f64, m: usize, n: usize) -> f64 {
     let (m, n) = (m as f64, n as f64);
     let total = m + n;
     let centre = m * (total + 1.0) / 2.0;
@@ -180,7 +180,7 @@ const TRIMMED: f64 = 0.2;
 /// groups), where `weight` values weigh as one independent value. `None` if too few are left for a
 /// variance.
 pub fn trimmed_t(a: &[f64], b: &[f64], weight: f64) -> Option<f64> {
-    let (one, other) = (Trimmed::of(a)?, Trimmed::of(b)?);
+    let (one, other) = (Trimmed::new(a)?, Trimmed::new(b)?);
     let kept = one.kept + other.kept;
     let variance = (one.squares + other.squares) / (kept - 2.0 * weight).max(1.0);
     let error = (variance * weight * (1.0 / one.kept + 1.0 / other.kept)).sqrt();
@@ -204,7 +204,7 @@ struct Trimmed {
 }
 
 impl Trimmed {
-    fn of(values: &[f64]) -> Option<Trimmed> {
+    fn new(values: &[f64]) -> Option<Trimmed> {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
         let cut = (TRIMMED * sorted.len() as f64) as usize;

@@ -261,7 +261,7 @@ impl Workload for Command {
         tick: &mut dyn FnMut(),
         stop: &Stop,
     ) -> Result<Outcome, WorkloadError> {
-        if stop.asked() {
+        if stop.is_requested() {
             return Err(WorkloadError::Stopped);
         }
         let io = |what: &str, cause| WorkloadError::Io { what: what.to_owned(), cause };
@@ -289,7 +289,7 @@ impl Workload for Command {
                 // The end comes before the stop flag: a command that has ended by itself needs no
                 // signal.
                 Some(ended) => break (ended, running.kill_left_behind()),
-                None if stop.asked() => {
+                None if stop.is_requested() => {
                     running.stop(PATIENCE).map_err(|cause| io("stop the command", cause))?;
                     return Err(WorkloadError::Stopped);
                 }
@@ -306,7 +306,7 @@ impl Workload for Command {
             }
         };
         // A signal to the terminal may end the command before the flag is seen.
-        if stop.asked() {
+        if stop.is_requested() {
             return Err(WorkloadError::Stopped);
         }
         let printed_bytes = length(&stdout) + length(&stderr);

@@ -107,8 +107,8 @@ impl Reader {
     }
 
     /// The reader that fits a command line: its preset if it is a known benchmark, else wall time.
-    pub fn of_command(argv: &[String]) -> Reader {
-        Preset::of_command(argv).map_or(Reader::WallTime, |preset| Reader::Preset { preset })
+    pub fn for_command(argv: &[String]) -> Reader {
+        Preset::for_command(argv).map_or(Reader::WallTime, |preset| Reader::Preset { preset })
     }
 
     /// What it yields.
@@ -209,7 +209,7 @@ impl Preset {
     }
 
     /// The preset that fits a command line.
-    pub fn of_command(argv: &[String]) -> Option<Preset> {
+    pub fn for_command(argv: &[String]) -> Option<Preset> {
         let words: Vec<&str> = argv.iter().map(String::as_str).collect();
         let has = |word: &str| words.contains(&word);
         match program(&words)? {

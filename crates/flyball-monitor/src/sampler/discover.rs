@@ -42,7 +42,7 @@ pub(super) fn discover(host: &dyn Host) -> Result<Discovered, ReadError> {
     // are then of /proc/stat alone.
     if idle.is_empty() {
         let error = HostError::new(Op::Read, format!("{CPUS}/cpu0/cpuidle"), Errno::NOENT);
-        layout.missing.push(Missing::of(What::IdleStates, &error));
+        layout.missing.push(Missing::new(What::IdleStates, &error));
     }
     // A CPU that is awake anyway: this one.
     let here = match host.kind() {
@@ -52,14 +52,14 @@ pub(super) fn discover(host: &dyn Host) -> Result<Discovered, ReadError> {
     let source = match source(host, &topology, here) {
         Ok(source) => source,
         Err(error) => {
-            layout.missing.push(Missing::of(What::Speed, &error));
+            layout.missing.push(Missing::new(What::Speed, &error));
             Source::None
         }
     };
     let reasons = match reasons(host, &layout.machine, here) {
         Ok(reasons) => reasons,
         Err(error) => {
-            layout.missing.push(Missing::of(What::Reasons, &error));
+            layout.missing.push(Missing::new(What::Reasons, &error));
             Vec::new()
         }
     };
@@ -78,7 +78,7 @@ pub(super) fn discover(host: &dyn Host) -> Result<Discovered, ReadError> {
     let policies = policies(&layout, &topology);
     if policies.is_empty() {
         let error = HostError::new(Op::Read, POLICIES, Errno::NOENT);
-        layout.missing.push(Missing::of(What::Requests, &error));
+        layout.missing.push(Missing::new(What::Requests, &error));
     }
     let (power, missing) = power(host, &layout);
     layout.missing.extend(missing);
@@ -242,7 +242,7 @@ fn sockets(host: &dyn Host, layout: &mut Layout, topology: &Topology) -> Vec<Soc
     if topology.vendor != Vendor::Amd {
         return Vec::new();
     }
-    let mut snapshot = Snapshot::of(host.name(), host.kind(), topology.clone());
+    let mut snapshot = Snapshot::empty(host.name(), host.kind(), topology.clone());
     snapshot.take(host, &Request { knobs: &[Id::SocketFreqLimit], ..Request::default() });
     let file = |knob: Id, place: &Place| Some(KeptAttribute::new(knob.knob().path(topology, &place.at)?));
     let socket = |place: &Place| {
@@ -266,7 +266,7 @@ fn sockets(host: &dyn Host, layout: &mut Layout, topology: &Topology) -> Vec<Soc
 
 /// Reads whether turbo is allowed on the whole machine.
 fn turbo(host: &dyn Host, topology: &Topology) -> Option<bool> {
-    let mut snapshot = Snapshot::of(host.name(), host.kind(), topology.clone());
+    let mut snapshot = Snapshot::empty(host.name(), host.kind(), topology.clone());
     snapshot.take(host, &Request { knobs: &[Id::Turbo], ..Request::default() });
     snapshot.machine_value(Id::Turbo).ok()??.switch()
 }
@@ -469,7 +469,7 @@ fn power(host: &dyn Host, layout: &Layout) -> (Vec<PowerFiles>, Option<Missing>)
                     is_slow: false,
                 });
             }
-            Err(error) => missing = missing.take().or_else(|| Some(Missing::of(What::Power, &error))),
+            Err(error) => missing = missing.take().or_else(|| Some(Missing::new(What::Power, &error))),
         }
         if quantity == Quantity::PackageEnergy {
             for number in 0..2 {
@@ -498,7 +498,7 @@ fn power(host: &dyn Host, layout: &Layout) -> (Vec<PowerFiles>, Option<Missing>)
         add(&zone.folder, zone.quantity, zone.index);
     }
     if found.is_empty() && missing.is_none() {
-        missing = Some(Missing::of(
+        missing = Some(Missing::new(
             What::Power,
             &HostError::new(Op::Read, format!("{POWERCAP}/intel-rapl:0"), Errno::NOENT),
         ));

@@ -6,7 +6,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 use flyball_host::{CpuList, Vendor};
 
 use super::{
-    attribution::{Attribution, LEAST, Loss, RESTS, of_sibling},
+    attribution::{Attribution, LEAST, Loss, RESTS, sibling_evidence},
     explanation::{Explanation, Step},
     package::{PackageState, is_fresh},
 };
@@ -58,7 +58,7 @@ impl Account {
         let watts = interval.packages.iter().filter_map(|package| package.watts);
         self.shown_watts = watts.chain(self.shown_watts).reduce(f64::max);
         let packages: Vec<PackageState> = (0..layout.packages.len())
-            .map(|index| PackageState::of(layout, facts, interval, from, to, index, self.shown_watts))
+            .map(|index| PackageState::new(layout, facts, interval, from, to, index, self.shown_watts))
             .collect();
         for (index, cpu) in layout.cpus.iter().enumerate() {
             let found = &interval.cpus[index];
@@ -87,7 +87,7 @@ impl Account {
                     let limit = &mut sum.limits[place];
                     // The file's value, not the step of the clock below it.
                     limit.mhz = found.max.unwrap_or(limit.mhz);
-                    limit.evidence = of_sibling(sibling, "");
+                    limit.evidence = sibling_evidence(sibling, "");
                 }
                 let mut losses = attribution.losses();
                 if sum.weight == 0.0

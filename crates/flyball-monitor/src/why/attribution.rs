@@ -35,7 +35,7 @@ pub(super) struct Attribution<'a> {
 }
 
 /// The maximum of an SMT sibling as evidence, with what it does.
-pub(super) fn of_sibling((sibling, max): (u32, f64), does: &str) -> Evidence {
+pub(super) fn sibling_evidence((sibling, max): (u32, f64), does: &str) -> Evidence {
     let file = format!("scaling_max_freq of CPU {sibling}, its SMT sibling");
     Evidence::new(file, format!("{max:.0} MHz{does}"))
 }
@@ -104,7 +104,7 @@ impl Attribution<'_> {
             return None;
         }
         let evidence = Proof::new(Evidence::new("scaling_max_freq", format!("{own:.0} MHz")))
-            .and(of_sibling(sibling, ", which raises it"));
+            .and(sibling_evidence(sibling, ", which raises it"));
         Some(Reason::inferred(Limiter::MaxFreq, evidence, &[Limiter::MaxFreq, Limiter::Firmware]))
     }
 
@@ -196,7 +196,7 @@ impl Attribution<'_> {
             }
             (_, file) => caps.extend(file),
         }
-        caps.extend(self.asked());
+        caps.extend(self.fixed_governor());
         caps.extend(self.package.and_then(PackageState::port));
         // A file that shows the highest frequency limits nothing.
         let least = self.facts.highest * (1.0 - LEAST);
@@ -395,7 +395,7 @@ impl Attribution<'_> {
     }
 
     /// A governor that asks for one frequency, whatever the load is.
-    fn asked(&self) -> Option<Cap> {
+    fn fixed_governor(&self) -> Option<Cap> {
         if self.is_autonomous() {
             return None;
         }

@@ -21,7 +21,7 @@ pub(super) struct Awake {
 
 impl Awake {
     /// A core is awake if any of its CPUs is.
-    pub(super) fn of<'a>(cpus: impl Iterator<Item = (&'a Cpu, f64)>) -> Awake {
+    pub(super) fn new<'a>(cpus: impl Iterator<Item = (&'a Cpu, f64)>) -> Awake {
         let mut shares: BTreeMap<Core, f64> = BTreeMap::new();
         for (cpu, share) in cpus {
             let most = shares.entry(core_of(cpu)).or_default();
@@ -128,7 +128,7 @@ mod tests {
 
     fn awake(shares: &[f64]) -> Awake {
         let cpus: Vec<Cpu> = (0..shares.len() as u32).map(cpu).collect();
-        Awake::of(cpus.iter().zip(shares.iter().copied()))
+        Awake::new(cpus.iter().zip(shares.iter().copied()))
     }
 
     #[test]
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn threads_of_a_core_are_one() {
         let cpus = [cpu(0), Cpu { number: 7, ..cpu(0) }];
-        let awake = Awake::of(cpus.iter().zip([0.3, 0.6]));
+        let awake = Awake::new(cpus.iter().zip([0.3, 0.6]));
         assert_eq!(awake.counts.len(), 2);
         assert!((awake.counts[1] - 0.6).abs() < 1e-12);
     }

@@ -79,7 +79,7 @@ const LOG: u32 = 16;
 const HOT_AMD: f64 = 93.0;
 
 impl<'a> PackageState<'a> {
-    pub(super) fn of(
+    pub(super) fn new(
         layout: &Layout,
         facts: &'a Facts,
         interval: &Interval,
@@ -166,8 +166,8 @@ impl<'a> PackageState<'a> {
             }
         }
         state.reasons = layout.machine.limit_reasons().zip(reasons);
-        state.awake = Awake::of(awake.into_iter());
-        state.could_sleep = Awake::of(could_sleep.into_iter());
+        state.awake = Awake::new(awake.into_iter());
+        state.could_sleep = Awake::new(could_sleep.into_iter());
         state
     }
 
@@ -332,7 +332,7 @@ impl<'a> PackageState<'a> {
         }
         // While nothing is hot, PROCHOT comes from outside.
         if self.is_prochot() {
-            return Some(Reason::measured(Limiter::Prochot, Proof::of(self.registers())?));
+            return Some(Reason::measured(Limiter::Prochot, Proof::from_evidence(self.registers())?));
         }
         let current = CURRENT.iter().find_map(|reason| self.shows(*reason))?;
         Some(Reason::measured(
@@ -378,7 +378,7 @@ impl<'a> PackageState<'a> {
         {
             evidence.push(Evidence::new("k10temp", format!("{celsius:.0} degrees Celsius")));
         }
-        let evidence = Proof::of(evidence)?;
+        let evidence = Proof::from_evidence(evidence)?;
         // PROCHOT of a processor at its limit may come from itself or from outside.
         if self.is_prochot() && !is_shown {
             let evidence = self.registers().into_iter().fold(evidence, Proof::and);
@@ -407,7 +407,7 @@ impl<'a> PackageState<'a> {
         evidence.extend(limits.into_iter().filter_map(|limit| self.shows(limit)));
         let at_limit = self.therms().filter(|(_, therm)| therm.shows(ThermStatus::POWER));
         evidence.extend(at_limit.map(|(register, _)| Evidence::new(msr(register), "bit 10, power limit")));
-        Proof::of(evidence)
+        Proof::from_evidence(evidence)
     }
 
     /// The thermal registers of the package and of its cores.
@@ -467,7 +467,7 @@ impl<'a> PackageState<'a> {
         }
         // Power and temperature at least: with one of them, the other may be the reason.
         let is_seen = evidence.len() >= 2;
-        match Proof::of(evidence).filter(|_| is_seen) {
+        match Proof::from_evidence(evidence).filter(|_| is_seen) {
             // No register of AMD shows the limits of power and current.
             Some(evidence) if self.limit.is_none() => {
                 let fits = [Limiter::Firmware, Limiter::Power, Limiter::Current];

@@ -317,13 +317,13 @@ pub(super) fn lines(name: &str, width: f32) -> Vec<String> {
     if text_width(name, TICK) > width
         && let Some((first, rest)) = name.split_once(' ')
     {
-        return vec![cut(first, width, TICK), cut(rest, width, TICK)];
+        return vec![shorten(first, width, TICK), shorten(rest, width, TICK)];
     }
-    vec![cut(name, width, TICK)]
+    vec![shorten(name, width, TICK)]
 }
 
 /// A name with its end left out if it is wider.
-pub(super) fn cut(name: &str, width: f32, size: f32) -> String {
+pub(super) fn shorten(name: &str, width: f32, size: f32) -> String {
     if text_width(name, size) <= width {
         return name.to_owned();
     }

@@ -79,7 +79,7 @@ proptest! {
             4 => Mark::Histogram(triples),
             5 => Mark::Band(triples),
             6 => Mark::histogram(&points.iter().map(|p| p.0).collect::<Vec<_>>()),
-            _ => Mark::Boxes(BoxStat::of(1.0, &points.iter().map(|p| p.1).collect::<Vec<_>>()).into_iter().collect()),
+            _ => Mark::Boxes(BoxStat::new(1.0, &points.iter().map(|p| p.1).collect::<Vec<_>>()).into_iter().collect()),
         };
         let chart = chart(vec![Series::new("x", mark)]);
         let svg = chart.svg();

@@ -269,19 +269,19 @@ const OF_FILES_BEFORE: Calls = calls![
 const OF_FILES_BEFORE: Calls = &[];
 
 /// The calls of a process that opens nothing.
-fn of_sockets() -> impl Iterator<Item = &'static Call> {
+fn socket_calls() -> impl Iterator<Item = &'static Call> {
     [COMMON, COMMON_BEFORE, OF_SOCKETS].into_iter().flatten()
 }
 
 /// The calls of a reader of files.
-fn of_files() -> impl Iterator<Item = &'static Call> {
+fn file_calls() -> impl Iterator<Item = &'static Call> {
     [COMMON, COMMON_BEFORE, OF_FILES, OF_FILES_BEFORE].into_iter().flatten()
 }
 
 /// The names of the calls that are left to a process that opens nothing, as strace prints them.
 pub fn allowed() -> impl Iterator<Item = &'static str> {
     // The C library falls back from this one, which is refused in its own way.
-    of_sockets().map(|(name, ..)| name.trim_start_matches("SYS_")).chain(["clone3"])
+    socket_calls().map(|(name, ..)| name.trim_start_matches("SYS_")).chain(["clone3"])
 }
 
 /// The numbers of all calls that have rules of their own, of a process that opens nothing and of a
@@ -291,7 +291,7 @@ pub(super) fn numbers() -> [Vec<libc::c_long>; 2] {
     let of = |calls: &mut dyn Iterator<Item = &'static Call>| {
         calls.map(|(_, number, _)| *number).chain([libc::SYS_clone3]).collect()
     };
-    [of(&mut of_sockets()), of(&mut of_files())]
+    [of(&mut socket_calls()), of(&mut file_calls())]
 }
 
 impl Check {
@@ -327,12 +327,12 @@ fn int(argument: u8, op: SeccompCmpOp, value: u64) -> Result<SeccompCondition, B
 
 /// Makes everything fail with EPERM that no reader of files needs.
 pub(super) fn allow_files() -> Result<(), Error> {
-    allow(of_files())
+    allow(file_calls())
 }
 
 /// Makes everything fail with EPERM that is not allowed to a process that opens nothing.
 pub(super) fn allow_sockets() -> Result<(), Error> {
-    allow(of_sockets())
+    allow(socket_calls())
 }
 
 fn allow(calls: impl Iterator<Item = &'static Call>) -> Result<(), Error> {

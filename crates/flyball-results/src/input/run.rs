@@ -114,7 +114,7 @@ fn cells(manifest: &Manifest, number: usize, round: &Round) -> Vec<Cell> {
     let beside: Vec<String> =
         workload.background.iter().map(flyball_measure::BackgroundNote::title).collect();
     let command = serde_json::to_string(&(&workload.argv, &workload.cpus, &workload.server, beside));
-    let of = |quantity: Quantity| quantity.of(round, manifest).filter(|value| value.is_finite());
+    let of = |quantity: Quantity| quantity.value(round, manifest).filter(|value| value.is_finite());
     let value = round.outcome.value.filter(|value| value.is_finite());
     let whole = |value: usize| Cell::from(value as u64);
     vec![

@@ -229,7 +229,7 @@ impl SstSpec {
     /// Decodes the registers of all power domains, as read from a real machine: package by package,
     /// `each` domains a package, of which the first `compute` have cores. `None` if no domain has
     /// registers of a known version.
-    pub fn of_tpmi(domains: &[Vec<u64>], each: usize, compute: usize) -> Option<SstSpec> {
+    pub fn from_tpmi(domains: &[Vec<u64>], each: usize, compute: usize) -> Option<SstSpec> {
         let valid =
             |d: &&Vec<u64>| d.first().is_some_and(|h| h & 0xff != 0xff && h >> 5 & 7 == 0 && h >> 9 & 1 == 1);
         let first = domains.iter().find(valid)?;
@@ -367,7 +367,7 @@ mod tests {
         };
         let mut blocks: Vec<Vec<u64>> = (0..4).map(block).collect();
         blocks[3] = vec![u64::MAX; 20];
-        let decoded = crate::spec::SstSpec::of_tpmi(&blocks, 4, 2).unwrap();
+        let decoded = crate::spec::SstSpec::from_tpmi(&blocks, 4, 2).unwrap();
         assert_eq!((decoded.version, decoded.io_domains, &decoded.absent[..]), (2, 2, &[3][..]));
         let mut spec = MachineSpec::builtin("tpmi-small").unwrap();
         spec.sst = Some(decoded);
@@ -378,7 +378,7 @@ mod tests {
             }
         }
         assert_eq!(again.tpmi_read(0, 3, 0), Some(u64::MAX));
-        assert!(crate::spec::SstSpec::of_tpmi(&[vec![u64::MAX; 4], vec![]], 2, 1).is_none());
+        assert!(crate::spec::SstSpec::from_tpmi(&[vec![u64::MAX; 4], vec![]], 2, 1).is_none());
     }
 
     #[test]

@@ -52,11 +52,15 @@ impl Bench {
     /// Boots a built-in machine.
     pub(super) fn boot(name: &str, kernel: Kernel, options: &[&str]) -> Result<Bench, CheckError> {
         let spec = MachineSpec::builtin(name)?;
-        Bench::of(spec, kernel, options)
+        Bench::boot_spec(spec, kernel, options)
     }
 
     /// Boots a machine.
-    pub(super) fn of(spec: MachineSpec, kernel: Kernel, options: &[&str]) -> Result<Bench, CheckError> {
+    pub(super) fn boot_spec(
+        spec: MachineSpec,
+        kernel: Kernel,
+        options: &[&str],
+    ) -> Result<Bench, CheckError> {
         let mhz = f64::from(spec.clock.tsc_khz) / 1000.0;
         let boot = Boot { options: options.iter().map(|&o| o.to_owned()).collect(), ..Boot::default() };
         let machine = SimMachine::boot(spec, kernel, boot, 0)?;

@@ -121,7 +121,7 @@ fn run(
         (power.pl1_w, power.pl1_s, power.pl2_w, power.pl2_s) = (LIMIT_W, 20.0, 25.0, 1.0);
         let amd = driver == "amd-pstate";
         let options: &[&str] = if amd { &["amd_pstate=passive"] } else { &["amd_pstate=disable"] };
-        let mut bench = Bench::of(spec, Kernel::V6_1, options)?;
+        let mut bench = Bench::boot_spec(spec, Kernel::V6_1, options)?;
         bench.set_all("scaling_governor", governor)?;
         let mut both: [Vec<Cells>; 2] = Default::default();
         for (round, (value, joules)) in rounds.into_iter().enumerate() {

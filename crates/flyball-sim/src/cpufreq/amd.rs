@@ -127,7 +127,7 @@ impl Amd {
 fn trace_request(platform: &mut Platform, cpu: u32, boost: bool, request: PerfRequest, changed: bool) {
     // Asked first: the levels are worked out only for a reader.
     if platform.trace.is_enabled(Kind::AmdEpp)
-        && let Ok(caps) = Caps::of(platform, cpu)
+        && let Ok(caps) = Caps::for_cpu(platform, cpu)
     {
         let PerfRequest { min, max, epp, .. } = request;
         platform
@@ -218,7 +218,7 @@ fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Caps> {
 fn verify(platform: &Platform, policy: &Policy, limits: &mut Limits) {
     if platform.since(Kernel::V6_18)
         && limits.min == 0
-        && let Ok(caps) = Caps::of(platform, policy.number)
+        && let Ok(caps) = Caps::for_cpu(platform, policy.number)
     {
         // No minimum was requested: firmware's, else the lowest nonlinear frequency.
         let bios = platform.amd.cpus[policy.number as usize].bios_min;
@@ -231,7 +231,7 @@ fn set_boost(platform: &mut Platform, policy: &mut Policy, on: bool) -> Answer {
     if !platform.board.boost && platform.since(Kernel::V6_12) {
         return Err(Errno::INVAL);
     }
-    let caps = Caps::of(platform, policy.number)?;
+    let caps = Caps::for_cpu(platform, policy.number)?;
     policy.highest = if on { caps.highest_khz() } else { caps.khz(caps.nominal) };
     // A request of the driver's own (req[1]): what was asked for before stays asked for. The switch
     // in HWCR is left alone; without boost no level above nominal is requested.

@@ -162,7 +162,7 @@ fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Pstates> {
         // intel_pstate_hwp_enable() runs for each CPU: HWP is on before its capabilities are read.
         platform.chip.write(cpu, PM_ENABLE, 1)?;
     }
-    let pstates = Pstates::of(platform, cpu)?;
+    let pstates = Pstates::for_cpu(platform, cpu)?;
     policy.lowest = pstates.lowest_khz;
     // cpuinfo_max_freq: of the state at registration, and since 6.12 also after a change of
     // no_turbo.
@@ -190,7 +190,7 @@ fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Pstates> {
 }
 
 fn verify(platform: &Platform, policy: &Policy, limits: &mut Limits) {
-    let Ok(pstates) = Pstates::of(platform, policy.number) else { return };
+    let Ok(pstates) = Pstates::for_cpu(platform, policy.number) else { return };
     // Of the present levels: they may have changed since the policy was made.
     limits.clip(policy.lowest, policy.highest.min(pstates.khz(pstates.top(platform))));
 }
@@ -245,7 +245,7 @@ fn trace_sample(
     let [mperf, aperf, _] = counters;
     // get_avg_frequency() multiplies APERF/MPERF by cpu_khz, the TSC's frequency, which is that of
     // the guaranteed P-state.
-    let top = Pstates::of(platform, cpu).map_or(0, |pstates| pstates.max);
+    let top = Pstates::for_cpu(platform, cpu).map_or(0, |pstates| pstates.max);
     // 128 bits: counters of a long interval times a frequency in kHz exceed 64.
     let khz = u128::from(top) * u128::from(scaling) * u128::from(aperf) / u128::from(mperf.max(1));
     let (busy, scaled) = match load {
@@ -275,7 +275,7 @@ fn leave(platform: &mut Platform, cpu: u32) {
             // Lowest performance and EPP 255, so that the core's other thread alone decides.
             write_hwp(platform, cpu, lowest, lowest, 0, Some(255));
         }
-    } else if let Ok(pstates) = Pstates::of(platform, cpu) {
+    } else if let Ok(pstates) = Pstates::for_cpu(platform, cpu) {
         write_perf_ctl(platform, cpu, pstates.min);
     }
 }

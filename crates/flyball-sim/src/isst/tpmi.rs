@@ -41,7 +41,7 @@ const FEATURES: Field = (8, 8);
 const SETTLES_NS: u64 = 5_000_000;
 const POLLS: u32 = 4;
 
-fn of(value: u64, (from, width): Field) -> u64 {
+fn extract(value: u64, (from, width): Field) -> u64 {
     value >> from & ((1 << width) - 1)
 }
 
@@ -88,7 +88,7 @@ impl Domain<'_> {
 
     /// Bit i: level i is there.
     fn enabled(&self) -> u64 {
-        of(self.header(), (12, 8))
+        extract(self.header(), (12, 8))
     }
 
     fn highest(&self) -> u64 {
@@ -97,8 +97,8 @@ impl Domain<'_> {
 
     /// A level's block; the place of what (0 its own registers, 1 base-freq, 2 turbo-freq) in it.
     fn block(&self, level: u32, what: u32) -> u32 {
-        let start = of(self.read(self.pp + PP_LEVELS), (8 * level.min(7), 8)) as u32;
-        let feature = of(self.read(self.pp + PP_FEATURES), (8 * what, 8)) as u32;
+        let start = extract(self.read(self.pp + PP_LEVELS), (8 * level.min(7), 8)) as u32;
+        let feature = extract(self.read(self.pp + PP_FEATURES), (8 * what, 8)) as u32;
         self.pp + 8 * start + 8 * feature
     }
 
@@ -127,7 +127,7 @@ fn instances(world: &World, package: usize) -> Answer<(u8, u16)> {
         let header = silicon.tpmi_read(package, domain, 0).unwrap_or(u64::MAX);
         // 0xff is a domain that is not there; of the version only the major part, bits 7:5, must be
         // 0.
-        header & 0xff != 0xff && of(header, (5, 3)) == 0
+        header & 0xff != 0xff && extract(header, (5, 3)) == 0
     };
     let mask = (0..count.min(16)).filter(usable).fold(0, |mask, domain| mask | 1u16 << domain);
     Ok((count as u8, mask))
@@ -140,7 +140,7 @@ fn domain(world: &mut World, package: u8, number: u8) -> Answer<Domain<'_>> {
         return Err(Errno::INVAL);
     }
     let header = world.platform.chip.silicon().tpmi_read(package, number, 0).ok_or(Errno::INVAL)?;
-    let (cp, pp) = (8 * of(header, (16, 8)) as u32, 8 * of(header, (24, 8)) as u32);
+    let (cp, pp) = (8 * extract(header, (16, 8)) as u32, 8 * extract(header, (24, 8)) as u32);
     Ok(Domain { world, package, number, cp, pp })
 }
 
@@ -216,9 +216,9 @@ fn core_power(world: &mut World, argument: &mut [u8], caller: Caller) -> Answer<
     // The switch in force, which firmware may not have followed yet; control holds what was asked
     // for.
     let status = d.read(d.cp + CP_STATUS);
-    argument[3] = of(status, ENABLE) as u8;
+    argument[3] = extract(status, ENABLE) as u8;
     argument[4] = (d.read(0) >> 8 & 1) as u8;
-    argument[5] = of(status, PRIORITY_TYPE) as u8;
+    argument[5] = extract(status, PRIORITY_TYPE) as u8;
     Ok(0)
 }
 
@@ -243,9 +243,9 @@ fn clos(world: &mut World, argument: &mut [u8], caller: Caller) -> Answer<i32> {
         return Ok(0);
     }
     let value = d.read(register);
-    put(argument, 4, &mhz(of(value, CLOS_MIN)).to_le_bytes());
-    put(argument, 6, &mhz(of(value, CLOS_MAX)).to_le_bytes());
-    argument[8] = of(value, CLOS_PRIORITY) as u8;
+    put(argument, 4, &mhz(extract(value, CLOS_MIN)).to_le_bytes());
+    put(argument, 6, &mhz(extract(value, CLOS_MAX)).to_le_bytes());
+    argument[8] = extract(value, CLOS_PRIORITY) as u8;
     Ok(0)
 }
 
@@ -281,7 +281,7 @@ fn associate(world: &mut World, argument: &mut [u8], caller: Caller) -> Answer<i
         if set {
             d.set(register, field, class.into());
         } else {
-            let class = of(d.read(register), field) as u16;
+            let class = extract(d.read(register), field) as u16;
             put(element, 4, &class.to_le_bytes());
         }
     }
@@ -293,10 +293,10 @@ fn levels(world: &mut World, argument: &mut [u8]) -> Answer<i32> {
     let (header, status) = (d.header(), d.read(d.pp + PP_STATUS));
     let facts = [
         d.highest() as u8,
-        of(header, (4, 8)) as u8,
+        extract(header, (4, 8)) as u8,
         d.enabled() as u8,
-        of(status, LEVEL) as u8,
-        of(status, FEATURES) as u8,
+        extract(status, LEVEL) as u8,
+        extract(status, FEATURES) as u8,
         (status >> 3 & 1) as u8,
         // Perf-profile is there: the capability's second bit.
         (d.read(0) >> 9 & 1) as u8,
@@ -316,16 +316,16 @@ fn set_level(world: &mut World, argument: &mut [u8], caller: Caller) -> Answer<i
         return Err(Errno::INVAL);
     }
     allowed?;
-    let current = of(d.read(d.pp + PP_STATUS), LEVEL);
+    let current = extract(d.read(d.pp + PP_STATUS), LEVEL);
     // allowed_level_mask; the level that is in force is refused too.
-    if of(d.header(), (20, 8)) >> level & 1 == 0 || current == level {
+    if extract(d.header(), (20, 8)) >> level & 1 == 0 || current == level {
         return Err(Errno::INVAL);
     }
     let control = d.pp + PP_CONTROL;
     d.set(control, LEVEL, level);
     for look in 1..=POLLS {
         d.world.platform.now += SETTLES_NS;
-        if of(d.read(d.pp + PP_STATUS), LEVEL) == level {
+        if extract(d.read(d.pp + PP_STATUS), LEVEL) == level {
             // What the old level had is off.
             d.set(control, FEATURES, 0);
             d.world.platform.now += SETTLES_NS;
@@ -373,25 +373,25 @@ fn level_info(world: &mut World, argument: &mut [u8]) -> Answer<i32> {
     let info = |n: u32| d.read(start + 8 * n);
     let (base, limits, range) = (info(0), info(1), info(11));
     let fields: [u16; 17] = [
-        of(base, (0, 8)) as u16,
-        mhz(of(base, (0, 8))),
-        mhz(of(base, (8, 8))),
-        mhz(of(base, (16, 8))),
-        mhz(of(base, (24, 8))),
+        extract(base, (0, 8)) as u16,
+        mhz(extract(base, (0, 8))),
+        mhz(extract(base, (8, 8))),
+        mhz(extract(base, (16, 8))),
+        mhz(extract(base, (24, 8))),
         // The design power is in eighths of a watt.
-        (of(limits, (32, 15)) / 8) as u16,
-        of(limits, (47, 8)) as u16,
-        mhz(of(limits, (55, 7))),
-        of(limits, (62, 2)) as u16,
-        mhz(of(range, (0, 8))),
-        mhz(of(range, (8, 8))),
-        mhz(of(range, (16, 8))),
-        mhz(of(range, (24, 8))),
-        mhz(of(range, (32, 8))),
-        mhz(of(range, (40, 8))),
+        (extract(limits, (32, 15)) / 8) as u16,
+        extract(limits, (47, 8)) as u16,
+        mhz(extract(limits, (55, 7))),
+        extract(limits, (62, 2)) as u16,
+        mhz(extract(range, (0, 8))),
+        mhz(extract(range, (8, 8))),
+        mhz(extract(range, (16, 8))),
+        mhz(extract(range, (24, 8))),
+        mhz(extract(range, (32, 8))),
+        mhz(extract(range, (40, 8))),
         // pn_fabric_freq_mhz is never filled.
         0,
-        mhz(of(range, (48, 8))),
+        mhz(extract(range, (48, 8))),
     ];
     let buckets = info(10);
     let trl: Vec<u64> = (4..10).map(info).collect();
@@ -434,10 +434,10 @@ fn base_freq(world: &mut World, argument: &mut [u8]) -> Answer<i32> {
     d.check_level(level)?;
     let info = d.read(d.block(level as u32, 1));
     let fields = [
-        mhz(of(info, (13, 8))),
-        mhz(of(info, (21, 8))),
-        of(info, (38, 8)) as u16,
-        (of(info, (46, 15)) / 8) as u16,
+        mhz(extract(info, (13, 8))),
+        mhz(extract(info, (21, 8))),
+        extract(info, (38, 8)) as u16,
+        (extract(info, (46, 15)) / 8) as u16,
     ];
     for (index, value) in fields.into_iter().enumerate() {
         put(argument, 4 + 2 * index, &value.to_le_bytes());
@@ -453,14 +453,18 @@ fn turbo_freq(world: &mut World, argument: &mut [u8]) -> Answer<i32> {
     let info: Vec<u64> = (0..9).map(|n| d.read(start + 8 * n)).collect();
     put(argument, 4, &[6, 0, 8, 0, 6, 0]);
     for index in 0..6 {
-        let clip = mhz(of(info[0], (16 + 8 * index, 8)));
+        let clip = mhz(extract(info[0], (16 + 8 * index, 8)));
         put(argument, 10 + 2 * index as usize, &clip.to_le_bytes());
     }
     numbers(argument, 22, info[1]);
     // From revision 2 on modules are counted instead, if there are any.
-    if of(info[0], (4, 8)) >= 2 && info[8] & 0xffff_ffff_ffff != 0 {
+    if extract(info[0], (4, 8)) >= 2 && info[8] & 0xffff_ffff_ffff != 0 {
         for bucket in 0..3 {
-            put(argument, 22 + 2 * bucket as usize, &(of(info[8], (16 * bucket, 16)) as u16).to_le_bytes());
+            put(
+                argument,
+                22 + 2 * bucket as usize,
+                &(extract(info[8], (16 * bucket, 16)) as u16).to_le_bytes(),
+            );
         }
     }
     for index in 0..6 {
@@ -474,7 +478,7 @@ fn fabric(world: &mut World, argument: &mut [u8]) -> Answer<i32> {
     let level = u64::from(u16_at(argument, 2));
     let d = domain(world, argument[0], argument[1])?;
     d.check_level(level)?;
-    if of(d.header(), (4, 8)) < 2 {
+    if extract(d.header(), (4, 8)) < 2 {
         return Err(Errno::INVAL);
     }
     let start = d.block(level as u32, 0);
@@ -482,7 +486,7 @@ fn fabric(world: &mut World, argument: &mut [u8]) -> Answer<i32> {
     put(argument, 4, &[2, 0]);
     for (fabric, register) in [first, second].into_iter().enumerate() {
         for (which, at) in [(0, 6), (8, 22), (16, 38)] {
-            let value = mhz(of(register, (which, 8)));
+            let value = mhz(extract(register, (which, 8)));
             put(argument, at + 2 * fabric, &value.to_le_bytes());
         }
     }

@@ -74,7 +74,7 @@ fn boost_initial(world: &World) -> Option<bool> {
 }
 
 fn caps(world: &World, dir: Dir) -> Answer<Caps> {
-    Caps::of(&world.platform, policy(world, dir)?.number)
+    Caps::for_cpu(&world.platform, policy(world, dir)?.number)
 }
 
 /// A write to a limit. Since 5.3 it is a request, which a work item applies; before, the write
@@ -460,7 +460,7 @@ fn intel_pstates(world: &World) -> Answer<Pstates> {
     if world.platform.intel.mode == intel::Mode::Off {
         return Err(Errno::AGAIN);
     }
-    Pstates::of(&world.platform, 0)
+    Pstates::for_cpu(&world.platform, 0)
 }
 
 fn is_hybrid(world: &World) -> bool {
@@ -513,7 +513,7 @@ pub(super) static INTEL_PSTATE: &[Attribute] = &[
     .when(|world, _| !is_hybrid(world)),
     ro("turbo_pct", |world, _, out| {
         let pstates = intel_pstates(world)?;
-        // No underflow: Pstates::of() keeps min, max and turbo in this order.
+        // No underflow: Pstates::for_cpu() keeps min, max and turbo in this order.
         let total = u64::from(pstates.turbo - pstates.min + 1);
         let plain = u64::from(pstates.max.saturating_sub(pstates.min) + 1);
         // Fixed point with 8 fraction bits.

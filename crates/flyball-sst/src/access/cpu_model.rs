@@ -24,7 +24,7 @@ pub struct CpuModel {
 
 impl CpuModel {
     /// Reads the model from /proc/cpuinfo; missing numbers are 0.
-    pub fn of(info: &CpuInfo) -> CpuModel {
+    pub fn new(info: &CpuInfo) -> CpuModel {
         CpuModel {
             vendor: info.vendor_id.clone(),
             family: info.family.unwrap_or(0),

@@ -24,7 +24,7 @@ struct Scale {
 }
 
 impl Scale {
-    fn of(quantity: Quantity, moment: &Moment) -> Scale {
+    fn new(quantity: Quantity, moment: &Moment) -> Scale {
         let cpus = &moment.interval.cpus;
         let most = match quantity {
             // Of the greatest request, so that a machine at half speed looks like it.
@@ -152,7 +152,7 @@ pub(crate) fn map(canvas: &mut Canvas, state: &State, scene: &Scene, moment: &Mo
     // Above the quantity and the legend, below the selected CPU.
     let room = canvas.height().saturating_sub(3);
     let (cell, rows) = plan(layout, &groups, canvas.width(), room);
-    let scale = Scale::of(state.quantity, moment);
+    let scale = Scale::new(state.quantity, moment);
     canvas.text(0, 0, &legend(state.quantity, &scale), Tone::Faint);
     // The selection is a CPU, whose row depends on the width of the screen.
     let at_row = |row: &Row| matches!((row, selected), (Row::Cells(cpus), Some(cpu)) if cpus.contains(&cpu));

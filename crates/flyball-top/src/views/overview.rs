@@ -75,7 +75,7 @@ pub(crate) fn overview(canvas: &mut Canvas, state: &State, scene: &Scene, moment
     let from = scroll(state.selected, groups.len(), shown);
     for (at, group) in groups.iter().enumerate().skip(from).take(shown) {
         let y = 2 + (at - from) * per_group;
-        let line = Summary::of(group, moment);
+        let line = Summary::new(group, moment);
         canvas.row(y, &columns, &chosen, |column| cell(&line, group, column));
         if at == state.selected {
             canvas.select(y);

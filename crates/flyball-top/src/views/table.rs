@@ -51,7 +51,7 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    fn of(cpus: Vec<usize>, scene: &Scene, moment: &'a Moment) -> Line<'a> {
+    fn new(cpus: Vec<usize>, scene: &Scene, moment: &'a Moment) -> Line<'a> {
         let all = || cpus.iter().map(|index| &moment.interval.cpus[*index]);
         let reason = moment.reasons[cpus[0]].as_ref();
         Line {
@@ -183,7 +183,7 @@ fn lines<'a>(state: &State, scene: &Scene, moment: &'a Moment) -> Vec<Line<'a>> 
         }
     }
     let members = if state.folded { groups.into_values().collect() } else { single };
-    let mut lines: Vec<Line> = members.into_iter().map(|cpus| Line::of(cpus, scene, moment)).collect();
+    let mut lines: Vec<Line> = members.into_iter().map(|cpus| Line::new(cpus, scene, moment)).collect();
     // Most first; CPUs by their number.
     lines.sort_by(|a, b| b.key(state.column).total_cmp(&a.key(state.column)).then(a.cpus[0].cmp(&b.cpus[0])));
     if state.reversed {

@@ -177,7 +177,7 @@ fn open(path: &Path, replacement: &mut Option<Replacement>) -> io::Result<File> 
     if let Some(replacement) = replacement {
         return replacement.reopen();
     }
-    let (file, new) = Replacement::of(path)?;
+    let (file, new) = Replacement::create(path)?;
     *replacement = Some(new);
     Ok(file)
 }

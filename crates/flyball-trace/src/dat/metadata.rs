@@ -109,7 +109,7 @@ impl TraceFile {
     }
 
     /// Bare pages, with what a trace.dat file would have said of them; `version` is 0.
-    pub(crate) fn of_pages(
+    pub(crate) fn from_pages(
         source: Source,
         formats: Vec<EventFormat>,
         header: PageHeader,

@@ -197,7 +197,7 @@ pub fn save(
     cpus: &mut [CpuInput],
 ) -> Result<(), TraceError> {
     let failed = |error| TraceError::io("write", path, error);
-    let (mut file, replacement) = flyball_files::Replacement::of(path).map_err(failed)?;
+    let (mut file, replacement) = flyball_files::Replacement::create(path).map_err(failed)?;
     write(&mut file, version, about, cpus).map_err(failed)?;
     replacement.finish().map_err(failed)
 }

@@ -15,7 +15,7 @@ struct Scale {
 }
 
 impl Scale {
-    fn of(diagnoser: &Diagnoser) -> Scale {
+    fn new(diagnoser: &Diagnoser) -> Scale {
         let busy = diagnoser.limits.busy;
         let mut scale = Scale {
             lowest_ghz: f64::INFINITY,
@@ -127,7 +127,7 @@ fn stretches(
 
 /// All findings, the worst first, then by CPU and time.
 pub(super) fn judge(diagnoser: &Diagnoser) -> Vec<Finding> {
-    let scale = Scale::of(diagnoser);
+    let scale = Scale::new(diagnoser);
     let mut findings = Vec::new();
     for (cpu, windows) in diagnoser.windows.cpus.iter().enumerate() {
         if !windows.is_empty() {

@@ -263,10 +263,8 @@ fn the_callback_that_never_ran_on_a_nohz_full_cpu() {
 }
 
 fn with_isolation(records: &[Record], command_line: &str) -> Vec<Finding> {
-    let isolation = crate::Isolation::of_command_line(
-        command_line,
-        flyball_host::isolation::LastCpu { cpu: 7, is_exact: true },
-    );
+    let isolation =
+        crate::Isolation::parse(command_line, flyball_host::isolation::LastCpu { cpu: 7, is_exact: true });
     let mut sorted = records.to_vec();
     sorted.sort_by_key(|record| record.time);
     let mut diagnoser = Diagnoser::new(Limits::default(), Vec::new()).with_isolation(isolation);

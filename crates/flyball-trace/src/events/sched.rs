@@ -72,7 +72,7 @@ impl KernelEvent for Switch {
 
     fn parse(text: &[u8]) -> Option<Switch> {
         // The kernel's form first: a name in it may look like the other one.
-        of_kernel(text).or_else(|| of_trace_cmd(text))
+        parse_kernel(text).or_else(|| parse_trace_cmd(text))
     }
 
     fn print(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -86,7 +86,7 @@ impl KernelEvent for Switch {
 }
 
 /// `prev_comm=a b prev_pid=1 prev_prio=120 prev_state=S ==> next_comm=c next_pid=2 next_prio=120`
-fn of_kernel(text: &[u8]) -> Option<Switch> {
+fn parse_kernel(text: &[u8]) -> Option<Switch> {
     let at = after(text, 0, b"prev_comm=")?;
     let arrow = memchr::memmem::find(text, b" ==> next_comm=")?;
     let previous = text.get(at..arrow)?;
@@ -105,7 +105,7 @@ fn of_kernel(text: &[u8]) -> Option<Switch> {
 }
 
 /// `a b:1 [120] S ==> c:2 [120]`
-fn of_trace_cmd(text: &[u8]) -> Option<Switch> {
+fn parse_trace_cmd(text: &[u8]) -> Option<Switch> {
     let arrow = memchr::memmem::find(text, b" ==> ")?;
     let task = |part: &[u8]| {
         // From the end: colons and brackets may be in the name, but not behind it.

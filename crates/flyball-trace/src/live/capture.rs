@@ -303,7 +303,7 @@ impl Capture {
             if file.metadata()?.len() < head.end {
                 file.set_len(head.end)?;
             }
-            flyball_files::Replacement::of_unnamed(path, &file)?.finish()
+            flyball_files::Replacement::from_unnamed(path, &file)?.finish()
         };
         Ok(write().map_err(|error| TraceError::io("write", path, error))?)
     }

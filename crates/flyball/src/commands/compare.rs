@@ -64,7 +64,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         args.forms.limits(&directory.manifest)?;
         confirm::confirm(&directory, args.yes)?;
         directory.give_to(args.run_as.user(&*host)?);
-        let power_command = power::of_resumed(&*host, &directory.manifest, &args.measuring)?;
+        let power_command = power::resumed(&*host, &directory.manifest, &args.measuring)?;
         if directory.manifest.bisect.is_some() {
             return bisect::resume(context, &*host, directory, power_command);
         }
@@ -124,7 +124,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let user = args.run_as.user(&*host)?;
     let power_command = power::start(&*host, &args.measuring, workload.command.cpus.as_ref())?;
     // Lock the machine before creating the directory, so that a refusal leaves nothing behind.
-    let seeds = RunSeeds::of_comparison(manifest.schedule.seed, 0);
+    let seeds = RunSeeds::for_comparison(manifest.schedule.seed, 0);
     let taken = take::take(context, &*host, &manifest, &interrupted, quiet, seeds)?;
     let directory = create(args, "compare", manifest, user)?;
     conduct(context, &*host, directory, taken, interrupted, power_command, &args.forms)
@@ -215,7 +215,7 @@ pub(super) fn take_again<'h>(
         .map(|quiet| quiet_during_arms(host, quiet, &mut manifest.clone()))
         .transpose()?;
     // Goes on after the seeds that the earlier rounds have used, so that no two rounds are equal.
-    let seeds = RunSeeds::of_comparison(manifest.schedule.seed, directory.rounds.len());
+    let seeds = RunSeeds::for_comparison(manifest.schedule.seed, directory.rounds.len());
     take::take(context, host, manifest, interrupted, quiet, seeds)
 }
 

@@ -55,7 +55,7 @@ pub(crate) fn run(top: Command, args: &Args) -> Result<Exit, Failure> {
         Some((last, words)) => (words, last.as_str()),
         None => (&[][..], ""),
     };
-    let (offers, files) = Place::of(top, words).offers(current);
+    let (offers, files) = Place::new(top, words).offers(current);
     let mut out = String::new();
     let fits = |offer: &&Offer| offer.word.starts_with(current) && is_plain(&offer.word);
     for offer in offers.iter().filter(fits) {
@@ -94,7 +94,7 @@ struct Place {
 }
 
 impl Place {
-    fn of(top: Command, words: &[String]) -> Place {
+    fn new(top: Command, words: &[String]) -> Place {
         let mut command = help::without_machine(top);
         // Hands global options down, and adds --help.
         command.build();
@@ -172,13 +172,13 @@ impl Place {
             return (Vec::new(), true);
         }
         if let Some(arg) = &self.pending {
-            return self.of_arg(arg, current);
+            return self.offers_for(arg, current);
         }
         if let Some((name, value)) = current.strip_prefix("--").and_then(|rest| rest.split_once('=')) {
             let Some(arg) = self.option(|arg| names(arg).contains(&name)) else {
                 return (Vec::new(), false);
             };
-            let (mut offers, files) = self.of_arg(&arg, value);
+            let (mut offers, files) = self.offers_for(&arg, value);
             // A shell replaces the whole word, so the option is part of each offer.
             for offer in &mut offers {
                 offer.word = format!("--{name}={}", offer.word);
@@ -201,7 +201,7 @@ impl Place {
             self.command.get_positionals().filter(|arg| !arg.is_last_set()).collect();
         // The last one may take all that follow.
         if let Some(arg) = positionals.get(self.positional).or(positionals.last()) {
-            let (more, of_files) = self.of_arg(arg, current);
+            let (more, of_files) = self.offers_for(arg, current);
             offers.extend(more);
             files = of_files;
         }
@@ -219,8 +219,8 @@ impl Place {
             .collect()
     }
 
-    fn of_arg(&self, arg: &Arg, current: &str) -> (Vec<Offer>, bool) {
-        values::of(arg, &self.top, &self.path, &self.machine, current)
+    fn offers_for(&self, arg: &Arg, current: &str) -> (Vec<Offer>, bool) {
+        values::offers(arg, &self.top, &self.path, &self.machine, current)
     }
 }
 
@@ -243,7 +243,7 @@ mod tests {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let (current, before) = words.split_last().unwrap();
         let (offers, files) =
-            Place::of(<crate::cli::Cli as clap::CommandFactory>::command(), before).offers(current);
+            Place::new(<crate::cli::Cli as clap::CommandFactory>::command(), before).offers(current);
         let files = files.then(|| ":files".to_owned());
         offers
             .into_iter()

@@ -260,7 +260,7 @@ fn release_preview(context: &Context, host: &dyn Host, args: &ReleaseArgs) -> Re
     let mut store = Store::load(&state, host)?;
     let released = take_released(&mut store, args)?;
     store.expire(moment(host).now);
-    let effective = Effective::of(&store.holds, &facts(host, &store));
+    let effective = Effective::new(&store.holds, &facts(host, &store));
     let Preview { restored, plan } = flyball_hold::preview(host, &state, (&effective, &store.left))?;
     let names: Vec<&str> = released.iter().map(|hold| hold.name.as_str()).collect();
     let restored: Vec<_> =
@@ -305,7 +305,7 @@ pub(crate) fn while_running(
     let hold = Hold {
         priority: Hold::OF_COMMAND,
         profile: Some(profile.to_owned()),
-        end: End { at: None, process: ProcessId::of(pid) },
+        end: End { at: None, process: ProcessId::from_pid(pid) },
         ..Hold::new(name.clone(), add::owner(), settings, crate::time::seconds_since_1970())
     };
     let changed = change_holds(context, &*host, |store| store.add(hold))?;
@@ -364,7 +364,7 @@ fn applied_text(brought: &Brought) -> String {
         (cpus, format!("{knob}={value} is not in force: {}", one.why))
     });
     let lines = change::by_value(lines).into_iter().map(|(words, cpus)| {
-        let on = if cpus.is_empty() { String::new() } else { format!(" ({})", change::of_cpus(&cpus)) };
+        let on = if cpus.is_empty() { String::new() } else { format!(" ({})", change::cpus_label(&cpus)) };
         format!("{words}{on}\n")
     });
     made + &lines.collect::<String>()

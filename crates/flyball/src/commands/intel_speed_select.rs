@@ -65,7 +65,7 @@ fn words_of_tool(words: &[String]) -> Vec<String> {
 
 /// Runs the tool if this process was started by its name or with it as the command; `None`
 /// otherwise.
-pub(crate) fn of_process() -> Option<ExitCode> {
+pub(crate) fn run_if_called() -> Option<ExitCode> {
     let args: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let called = Path::new(args.first()?).file_name()?.to_str()?;
     if called == NAME {

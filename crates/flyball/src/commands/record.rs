@@ -76,7 +76,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     // Asked now: the file may be another one when it is written.
     let is_stdout = terminal::is_stdout(path);
     let host = context.open()?;
-    let (file, replacement) = Replacement::of(path).map_err(|error| fail("create", &error))?;
+    let (file, replacement) = Replacement::create(path).map_err(|error| fail("create", &error))?;
     // Some seconds for hundreds of CPUs.
     terminal::redraw(&format!("recording {}", host.name()));
     let written = archive(&*host, &file);

@@ -122,7 +122,7 @@ impl Forms {
                 return Err(Failure::usage(format!("cannot write {file}: there is no directory {place}")));
             }
             // What is written through, such as a FIFO, would be opened.
-            let tried = if is_stream(file) { Ok(()) } else { Replacement::of(file).map(drop) };
+            let tried = if is_stream(file) { Ok(()) } else { Replacement::create(file).map(drop) };
             tried.map_err(|error| {
                 let why = flyball_host::words_of(&error);
                 Failure::usage(format!("cannot write {}: {why}", file.display()))

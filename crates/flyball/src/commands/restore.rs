@@ -158,13 +158,13 @@ fn preview(
         output.object(RestorePlan::default, String::new)?;
         return Ok(Exit::Done);
     }
-    let chosen = scope.of(&contents);
+    let chosen = scope.entries(&contents);
     // Several commands may have changed one location: the oldest value is the one to go back to.
     let goals = Contents::goals(chosen.iter());
     let differing: Vec<_> = goals
         .0
         .iter()
-        .map(|(location, goal)| (location, &goal.was, Content::of(&location.read(host))))
+        .map(|(location, goal)| (location, &goal.was, Content::from_read(&location.read(host))))
         .filter(|(_, was, now)| *was != now)
         .map(|(location, was, now)| Difference::new(location, was, &now))
         .collect();

@@ -46,7 +46,7 @@ impl Args {
 /// Writes the profile.
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
-    let snapshot = Snapshot::of_knobs(&*host, &saved())?;
+    let snapshot = Snapshot::take_knobs(&*host, &saved())?;
     let text = save(&snapshot)?;
     if args.out.as_os_str() == "-" {
         print(text)?;
@@ -55,7 +55,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let written = if args.force {
         replace(&args.out, text.as_bytes())
     } else {
-        Replacement::of(&args.out).and_then(|(mut file, replacement)| {
+        Replacement::create(&args.out).and_then(|(mut file, replacement)| {
             file.write_all(text.as_bytes())?;
             // Refused at the rename: a check beforehand would miss a file that another process
             // makes meanwhile.

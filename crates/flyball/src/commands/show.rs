@@ -93,7 +93,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         // JSON has the rows only.
         screen::take(host.as_ref(), &mut snapshot);
     }
-    let facts = facts::Facts::of(host.as_ref(), &snapshot);
+    let facts = facts::Facts::collect(host.as_ref(), &snapshot);
     output.object(
         || Whole { machine: &facts, rows: lines::objects(&rows) },
         || screen::render(&facts, &rows, &snapshot, (args.all, Paint::stdout())),

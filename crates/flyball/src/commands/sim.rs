@@ -140,7 +140,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    fn of(spec: &MachineSpec) -> Row {
+    fn new(spec: &MachineSpec) -> Row {
         Row {
             name: spec.name.clone(),
             title: spec.title.clone(),
@@ -155,7 +155,7 @@ fn list(output: &Reporter) -> Result<Exit, Failure> {
     let rows: Result<Vec<Row>, Failure> = MachineSpec::names()
         .map(|name| {
             let spec = MachineSpec::builtin(name).map_err(Failure::failed)?;
-            Ok(Row::of(&spec))
+            Ok(Row::new(&spec))
         })
         .collect();
     let rows = rows?;
@@ -199,7 +199,7 @@ fn show(options: &MachineOptions, output: &Reporter, name: &str, toml: bool) -> 
     let driver = scaling_driver(&machine).unwrap_or_else(|| "none".to_owned());
     let first = spec.core.first();
     let sheet = Sheet {
-        row: Row::of(&spec),
+        row: Row::new(&spec),
         about: spec.about.trim().to_owned(),
         processor: spec.identity.brand.clone(),
         driver,

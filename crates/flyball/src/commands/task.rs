@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
             // count.
             line(format_args!("spin: {:.9} s", spin(millions * 1_000_000).as_secs_f64()))?;
         }
-        Task::Load { kind } => load(kind.of_measure()),
+        Task::Load { kind } => load(kind.into_task()),
         Task::Io4k { reads, file, seed } => {
             let done = random_reads(file, *reads, *seed)
                 .map_err(|error| fail(&format!("cannot read {}", file.display()), error))?;

@@ -59,7 +59,7 @@ pub(crate) struct Args {
 }
 
 /// The command that a link to this program is called as, if it has a tracer's name.
-pub(crate) fn of_link(program: &OsStr) -> Option<&'static str> {
+pub(crate) fn command_of_link(program: &OsStr) -> Option<&'static str> {
     let called = Path::new(program).file_name()?;
     NAMES.into_iter().find(|name| called == OsStr::new(name))
 }
@@ -101,7 +101,7 @@ impl Args {
         if self.name.is_empty() || self.name.contains('/') || self.name.starts_with('.') {
             return Err(Failure::usage("the name is that of a directory below results/"));
         }
-        let user = User::of_sudo().map_err(Failure::failed)?;
+        let user = User::from_sudo().map_err(Failure::failed)?;
         let _as_user = user.as_ref().map(User::for_files);
         let directory = Path::new("results").join(&self.name);
         let failed = |error| Failure::failed(format!("cannot make {}: {error}", directory.display()));

@@ -52,7 +52,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let interrupted = change::interrupts()?;
     let (directory, record) = match &args.resume {
         Some(path) => resumed(&*host, path, args)?,
-        None => match begun(context, &*host, args)? {
+        None => match start_new(context, &*host, args)? {
             Some(begun) => begun,
             None => return Ok(Exit::Done),
         },
@@ -66,7 +66,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let Tuning { directory, record, .. } = tuning;
     let second = record.contradicted_after.is_some();
     let verdict = Verdict::new(&record.goal, &record.searched, &directory, &outcome, confirmed, second);
-    let pictures = Pictures::of_search(&directory, &record, &outcome, &verdict);
+    let pictures = Pictures::draw(&directory, &record, &outcome, &verdict);
     pictures::write(&directory, &pictures, directory.path())?;
     context
         .output
@@ -90,10 +90,14 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
 }
 
 /// A new search; `None` if it was only to be described.
-fn begun(context: &Context, host: &dyn Host, args: &Args) -> Result<Option<(RunDirectory, Record)>, Failure> {
+fn start_new(
+    context: &Context,
+    host: &dyn Host,
+    args: &Args,
+) -> Result<Option<(RunDirectory, Record)>, Failure> {
     let workload = workloads::prepare(host, &args.with_direction())?;
     let metric = flyball_measure::Workload::metric(&workload.command);
-    let asked = asked(context, host, args, &metric)?;
+    let asked = resolve_request(context, host, args, &metric)?;
     let goal = match &args.front {
         Some(text) => Goal::parse_front(text, args.within, &metric)?,
         None => Goal::parse(&asked, args.within, &args.prefer, &metric)?,
@@ -118,7 +122,7 @@ fn begun(context: &Context, host: &dyn Host, args: &Args) -> Result<Option<(RunD
     // As many as make 95 % of simulated searches right; more settings need more (docs/dev/tune.md).
     let by_size = if searched.arms.len() > 100 { 400 } else { 200 };
     let most_rounds = args.max_runs.map_or(by_size, |most| most as usize);
-    let length = Length::Search { most: most_rounds, cut: Some(cut(args, &goal)?) };
+    let length = Length::Search { most: most_rounds, cut: Some(round_timeout(args, &goal)?) };
     let mut manifest = manifest::manifest(host, &args.measuring, length, searched.arms.clone(), &workload);
     manifest.trace = args.measuring.trace;
     manifest.knobs = user_knobs::commands(&knobs);
@@ -152,7 +156,12 @@ fn begun(context: &Context, host: &dyn Host, args: &Args) -> Result<Option<(RunD
 }
 
 /// What is searched for: the preset's words, which are printed, or the options.
-fn asked(context: &Context, host: &dyn Host, args: &Args, metric: &Metric) -> Result<SearchRequest, Failure> {
+fn resolve_request(
+    context: &Context,
+    host: &dyn Host,
+    args: &Args,
+    metric: &Metric,
+) -> Result<SearchRequest, Failure> {
     let Some(preset) = args.preset else {
         return Ok(SearchRequest {
             over: args.over.clone(),
@@ -173,7 +182,7 @@ fn asked(context: &Context, host: &dyn Host, args: &Args, metric: &Metric) -> Re
 }
 
 /// After how many times the base's median a round is ended.
-fn cut(args: &Args, goal: &Goal) -> Result<f64, Failure> {
+fn round_timeout(args: &Args, goal: &Goal) -> Result<f64, Failure> {
     match args.cap {
         // What takes several times as long can still use the least power, and a score is only there
         // at the end.
@@ -291,7 +300,7 @@ impl Tuning<'_> {
         directory: &mut RunDirectory,
         blocks: Option<&mut dyn Blocks>,
     ) -> Result<Option<()>, Failure> {
-        let power_command = power::of_resumed(self.host, &directory.manifest, &self.args.measuring)?;
+        let power_command = power::resumed(self.host, &directory.manifest, &self.args.measuring)?;
         let mut taken = take_again(self.context, self.host, directory, &self.interrupted)?;
         let interrupted = Arc::clone(&self.interrupted);
         match run_rounds(self.host, directory, &mut taken, interrupted, power_command, blocks)? {
@@ -304,7 +313,7 @@ impl Tuning<'_> {
     fn search(&mut self) -> Result<Option<Outcome>, Failure> {
         let record = self.record.clone();
         let screen = Screen::default();
-        let mut blocks = SearchBlocks::of_directory(&record, &self.directory, Some(&screen))?;
+        let mut blocks = SearchBlocks::from_directory(&record, &self.directory, Some(&screen))?;
         if self.search_rounds(&mut blocks)?.is_none() {
             return Ok(None);
         }

@@ -72,7 +72,7 @@ fn render(verdict: &Verdict, host: &dyn Host) -> String {
     for held in &verdict.held_by {
         let HeldBy { hold, knob, instance, value, cpus } = held;
         let colon = if instance.is_empty() { "" } else { ":" };
-        let on = if cpus.is_empty() { String::new() } else { format!(" of {}", change::of_cpus(cpus)) };
+        let on = if cpus.is_empty() { String::new() } else { format!(" of {}", change::cpus_label(cpus)) };
         eprintln!("the hold {hold} sets {knob}{colon}{instance}{on} to {value}");
     }
     for owner in &verdict.owners {

@@ -116,7 +116,7 @@ impl Random {
 fn settings(host: &SimHost) -> BTreeMap<String, String> {
     const CPUS: &str = "/sys/devices/system/cpu";
     let mut found = BTreeMap::new();
-    let snapshot = Snapshot::of_knobs(host, &saved()).expect("a machine without faults can be read");
+    let snapshot = Snapshot::take_knobs(host, &saved()).expect("a machine without faults can be read");
     found.insert("profile".to_owned(), save(&snapshot).expect("a machine without faults can be read"));
     let mut read = |path: String| {
         if let Ok(text) = host.read(&path) {

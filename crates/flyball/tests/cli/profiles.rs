@@ -49,7 +49,7 @@ fn plans(host: &dyn Host, machine: &str) -> BTreeMap<String, (Plan, Intent)> {
             "{name} on {machine}: {:?}",
             planned.0.notes
         );
-        assert!(planned.1.of(Id::Governor).is_some(), "{name} on {machine} sets no governor");
+        assert!(planned.1.setting(Id::Governor).is_some(), "{name} on {machine} sets no governor");
         (name, planned)
     };
     all.into_iter().map(plan_one).collect()

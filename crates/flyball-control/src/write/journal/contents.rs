@@ -347,7 +347,7 @@ impl Contents {
 
     /// Returns the pending transactions of holds, each without the settings that a later command of
     /// the user has changed: `flyball set` while a hold is in force defines the state after it.
-    pub fn of_holds(&self) -> Vec<Entry> {
+    pub fn hold_entries(&self) -> Vec<Entry> {
         let mut found: Vec<Entry> = Vec::new();
         for entry in self.pending() {
             if entry.is_of_holds() {

@@ -13,7 +13,7 @@ fn text(text: &str) -> Content {
 }
 
 fn handling() -> Handling {
-    Subject::of(&location(0)).and_then(|subject| subject.handling("powersave")).unwrap()
+    Subject::from_location(&location(0)).and_then(|subject| subject.handling("powersave")).unwrap()
 }
 
 fn was(number: u32, content: &str) -> (Location, Content, Handling) {
@@ -224,7 +224,7 @@ fn compacting_keeps_what_is_not_known_for_certain() {
     let (mut journal, _) = Journal::open(&state, "live", Some("boot-1")).unwrap();
     journal.begin(Purpose::Set, "flyball set online=on governor=performance").unwrap();
     let online = Location::file("/sys/devices/system/cpu/cpu3/online");
-    let handling = Subject::of(&online).and_then(|subject| subject.handling("0")).unwrap();
+    let handling = Subject::from_location(&online).and_then(|subject| subject.handling("0")).unwrap();
     let busy =
         |number| (location(number), Content::Unreadable(flyball_host::Errno::BUSY.0), self::handling());
     let brings = Announced { location: online, old: text("0"), new: "1".to_owned(), handling, kept: false };
@@ -326,7 +326,7 @@ const COMMITTED: &[&str] = &[
 fn what_no_row_knows_is_restored() {
     const PATH: &str = "/sys/devices/system/cpu/cpufreq/policy0/knob_of_next_year";
     let tree = Tree::new(&[(PATH, "0\n")]);
-    assert_eq!(Subject::of(&Location::file(PATH)), None);
+    assert_eq!(Subject::from_location(&Location::file(PATH)), None);
     tree.journal(&[
         r#"{"header":{"format":FORMAT,"boot":null,"machine":"MACHINE"}}"#,
         r#"{"begin":{"id":1,"pid":4211,"command":"flyball set next=off","at":1770000000}}"#,
@@ -401,7 +401,7 @@ fn a_journal_whose_header_is_damaged_is_restored_and_kept() {
     let (mut journal, _) = Journal::open(&tree.state, &machine, None).unwrap();
     let id = journal.begin(Purpose::Set, "flyball set max-freq=2GHz").unwrap();
     let location = Location::file(MAX);
-    let handling = Subject::of(&location).and_then(|subject| subject.handling("4600000")).unwrap();
+    let handling = Subject::from_location(&location).and_then(|subject| subject.handling("4600000")).unwrap();
     let old = text("4600000\n");
     let write = Announced {
         location: location.clone(),

@@ -19,7 +19,7 @@ impl Transaction<'_> {
                 // They move with hotplug and by their devices, without another writer.
                 .filter(|(_, goal)| goal.handling.spelling != Spelling::Interrupt)
                 .map(|(location, goal)| {
-                    let content = Content::of(&location.read(self.host));
+                    let content = Content::from_read(&location.read(self.host));
                     (location, (content, goal.handling.spelling))
                 })
                 .collect(),

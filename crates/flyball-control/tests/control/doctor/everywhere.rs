@@ -222,7 +222,7 @@ fn no_answer_denies_what_the_machine_shows() {
             let expected = if is_promoted { "is promoted" } else { "in use" };
             assert!(words("firmware.c1e").contains(expected), "{}: {}", host.name(), words("firmware.c1e"));
         }
-        let snapshot = Snapshot::of_knobs(&host, &[Id::SstLocked]).unwrap();
+        let snapshot = Snapshot::take_knobs(&host, &[Id::SstLocked]).unwrap();
         for place in snapshot.places(Id::SstLocked).unwrap_or_default() {
             if let Ok(Reading::Value { value, .. }) = snapshot.read(Id::SstLocked, place) {
                 locks += 1;

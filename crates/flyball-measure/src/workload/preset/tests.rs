@@ -28,7 +28,7 @@ fn commands_are_recognised() {
         ("make -j8", None),
         ("", None),
     ] {
-        assert_eq!(Preset::of_command(&words(line)), want, "{line}");
+        assert_eq!(Preset::for_command(&words(line)), want, "{line}");
     }
 }
 

@@ -56,7 +56,7 @@ impl Driver for AmdPstateEpp {
     }
 
     fn set_policy(&self, platform: &mut Platform, policy: &mut Policy) {
-        let Ok(caps) = Caps::of(platform, policy.number) else { return };
+        let Ok(caps) = Caps::for_cpu(platform, policy.number) else { return };
         let (mut min, max) = limit_levels(platform, &caps, policy);
         let performance = matches!(policy.governor, Governor::Performance);
         if performance && platform.since(Kernel::V7_3) {

@@ -30,7 +30,7 @@ pub(super) fn div_ceil(a: u64, b: u64) -> u64 {
 }
 
 impl Caps {
-    pub(crate) fn of(platform: &Platform, cpu: u32) -> Answer<Caps> {
+    pub(crate) fn for_cpu(platform: &Platform, cpu: u32) -> Answer<Caps> {
         match platform.amd.cpus.get(cpu as usize).and_then(|state| state.caps) {
             Some(caps) => Ok(caps),
             None => Caps::read(platform, cpu),

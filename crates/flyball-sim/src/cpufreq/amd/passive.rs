@@ -111,7 +111,7 @@ impl Driver for AmdPstate {
     }
 
     fn target(&self, platform: &mut Platform, policy: &mut Policy, khz: u32, _relation: Relation) -> u32 {
-        let Ok(caps) = Caps::of(platform, policy.number) else { return khz };
+        let Ok(caps) = Caps::for_cpu(platform, policy.number) else { return khz };
         let (mut min, mut max) = limit_levels(platform, &caps, policy);
         if platform.before(Kernel::V6_12) {
             // The whole range: the limits act on the frequency that is asked for alone.
@@ -130,7 +130,7 @@ impl Driver for AmdPstate {
     }
 
     fn adjust(&self, platform: &mut Platform, policy: &mut Policy, min: u32, target: u32, capacity: u32) {
-        let Ok(caps) = Caps::of(platform, policy.number) else { return };
+        let Ok(caps) = Caps::for_cpu(platform, policy.number) else { return };
         let (mut floor, mut max) = limit_levels(platform, &caps, policy);
         if platform.before(Kernel::V6_12) {
             // The limits do not act on what schedutil asks for.

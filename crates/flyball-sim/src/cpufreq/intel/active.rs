@@ -41,7 +41,7 @@ impl Driver for IntelPstate {
     fn set_policy(&self, platform: &mut Platform, policy: &mut Policy) {
         let performance = matches!(policy.governor, Governor::Performance);
         for cpu in policy.online.clone() {
-            let Ok(pstates) = Pstates::of(platform, cpu) else { continue };
+            let Ok(pstates) = Pstates::for_cpu(platform, cpu) else { continue };
             let (min, max) = perf_limits(platform, policy, &pstates);
             if platform.intel.hwp {
                 let epp = if performance {
@@ -112,7 +112,7 @@ impl Driver for IntelPstate {
         // Before it is set to now: what load is measured over.
         let gap = platform.now - policy.sampled;
         policy.sampled = platform.now;
-        let Ok(pstates) = Pstates::of(platform, cpu) else { return };
+        let Ok(pstates) = Pstates::for_cpu(platform, cpu) else { return };
         let (min, max) = perf_limits(platform, policy, &pstates);
         // intel_pstate_update_util(): an eighth for a task that waited for IO, doubled for each
         // further one; halved without, and forgotten after more than a tick without a call.
@@ -157,7 +157,7 @@ impl Driver for IntelPstate {
 fn dynamic_boost(platform: &mut Platform, policy: &Policy, cpu: u32, io: bool) {
     // hwp_boost_hold_time_ns.
     const HOLD_NS: u64 = 3_000_000;
-    let Ok(pstates) = Pstates::of(platform, cpu) else { return };
+    let Ok(pstates) = Pstates::for_cpu(platform, cpu) else { return };
     let (min, max) = perf_limits(platform, policy, &pstates);
     let (now, tick) = (platform.now, platform.board.tick_us * 1000);
     let boost = &mut platform.intel.cpus[cpu as usize].boost;

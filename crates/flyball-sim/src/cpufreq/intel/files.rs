@@ -16,7 +16,7 @@ use crate::{
 
 /// min_perf_pct's floor: the lowest P-state as a percentage of turbo, rounded down.
 pub(crate) fn floor_pct(platform: &Platform) -> u32 {
-    Pstates::of(platform, 0).map_or(0, |pstates| pstates.min * 100 / pstates.turbo.max(1))
+    Pstates::for_cpu(platform, 0).map_or(0, |pstates| pstates.min * 100 / pstates.turbo.max(1))
 }
 
 /// Registers the driver of a mode.
@@ -95,7 +95,7 @@ fn refresh_all(cpufreq: &mut Cpufreq, platform: &mut Platform) {
     for index in 0..cpufreq.policies.len() {
         let number = cpufreq.policies[index].number;
         if platform.intel.mode == Mode::Passive
-            && let Ok(pstates) = Pstates::of(platform, number)
+            && let Ok(pstates) = Pstates::for_cpu(platform, number)
         {
             cpufreq.policies[index].driver_request = percent_requests(platform, &pstates);
         }
@@ -125,7 +125,7 @@ pub(crate) fn store_no_turbo(cpufreq: &mut Cpufreq, platform: &mut Platform, tex
         return Ok(());
     }
     platform.intel.no_turbo = value;
-    if value && let Ok(pstates) = Pstates::of(platform, 0) {
+    if value && let Ok(pstates) = Pstates::for_cpu(platform, 0) {
         // store_no_turbo(): the minimum is squashed into what is left without turbo.
         let most = pstates.max * 100 / pstates.turbo.max(1);
         platform.intel.min_pct = platform.intel.min_pct.min(most);
@@ -134,7 +134,7 @@ pub(crate) fn store_no_turbo(cpufreq: &mut Cpufreq, platform: &mut Platform, tex
         // intel_pstate_update_limits_for_all(); before 6.12 cpuinfo_max_freq stays what it was at
         // registration.
         for policy in &mut cpufreq.policies {
-            if let Ok(pstates) = Pstates::of(platform, policy.number) {
+            if let Ok(pstates) = Pstates::for_cpu(platform, policy.number) {
                 policy.highest = pstates.khz(if value { pstates.max } else { pstates.turbo });
             }
         }
@@ -211,7 +211,7 @@ pub(crate) fn store_epp(cpufreq: &mut Cpufreq, platform: &mut Platform, index: u
 
 /// base_frequency in kHz.
 pub(crate) fn base_frequency(platform: &Platform, cpu: u32) -> Answer<u32> {
-    let pstates = Pstates::of(platform, cpu)?;
+    let pstates = Pstates::for_cpu(platform, cpu)?;
     Ok(pstates.khz(pstates.max))
 }
 

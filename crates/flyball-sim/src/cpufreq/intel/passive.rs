@@ -57,7 +57,7 @@ impl Driver for IntelCpufreq {
     fn target(&self, platform: &mut Platform, policy: &mut Policy, khz: u32, relation: Relation) -> u32 {
         let mut set = khz;
         for cpu in policy.online.clone() {
-            let Ok(pstates) = Pstates::of(platform, cpu) else { continue };
+            let Ok(pstates) = Pstates::for_cpu(platform, cpu) else { continue };
             let (min, max) = perf_limits(platform, policy, &pstates);
             let target = pstates.level(khz, relation).clamp(min, max);
             // What intel_cpufreq_target() and intel_cpufreq_fast_switch() answer.
@@ -91,7 +91,7 @@ impl Driver for IntelCpufreq {
 
     fn adjust(&self, platform: &mut Platform, policy: &mut Policy, min: u32, target: u32, capacity: u32) {
         let cpu = policy.leader();
-        let Ok(pstates) = Pstates::of(platform, cpu) else { return };
+        let Ok(pstates) = Pstates::for_cpu(platform, cpu) else { return };
         let (low, high) = perf_limits(platform, policy, &pstates);
         // intel_cpufreq_adjust_perf() scales to HWP's range without turbo if turbo is off,
         // rounded up. Up to 6.1 only if firmware has switched it off (global.turbo_disabled).

@@ -40,7 +40,7 @@ fn activation_ratio(platform: &Platform, cpu: u32, info: u64) -> Option<u32> {
 }
 
 impl Pstates {
-    pub(crate) fn of(platform: &Platform, cpu: u32) -> Answer<Pstates> {
+    pub(crate) fn for_cpu(platform: &Platform, cpu: u32) -> Answer<Pstates> {
         let info = platform.chip.read(cpu, PLATFORM_INFO)?;
         let scaling =
             // Not 0: it is divided by.

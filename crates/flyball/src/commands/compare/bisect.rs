@@ -60,7 +60,7 @@ pub(super) fn run(context: &Context, host: &dyn Host, args: &Args, range: &str) 
         Err(error) => return ended(error),
     };
     let power_command = power::start(host, &args.measuring, workload.command.cpus.as_ref())?;
-    let seeds = RunSeeds::of_comparison(manifest.schedule.seed, 0);
+    let seeds = RunSeeds::for_comparison(manifest.schedule.seed, 0);
     let taken = take::take(context, host, &manifest, &interrupted, quiet, seeds)?;
     let directory = super::create(args, "bisect", manifest, user)?;
     search(context, host, directory, taken, blocks, power_command, interrupted)

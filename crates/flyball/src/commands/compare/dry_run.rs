@@ -41,7 +41,7 @@ pub(super) fn dry_run(context: &Context, host: &dyn Host, manifest: &Manifest) -
     let mut arms = Vec::new();
     let mut booted = match host.software() {
         Some(software) => {
-            let seeds = RunSeeds::of_comparison(manifest.schedule.seed, 0);
+            let seeds = RunSeeds::for_comparison(manifest.schedule.seed, 0);
             Some(BootedArms::new(host, software, None, seeds)?)
         }
         None => None,

@@ -39,7 +39,7 @@ pub(super) fn had_one(manifest: &Manifest) -> bool {
 
 /// The same for a comparison that is continued: with the command where its earlier rounds have one,
 /// and only there.
-pub(in crate::commands) fn of_resumed(
+pub(in crate::commands) fn resumed(
     host: &dyn Host,
     manifest: &Manifest,
     args: &RoundArgs,

@@ -13,7 +13,7 @@ use super::Offer;
 use crate::{machine::MachineArg, profiles};
 
 /// What fits in the place of `arg`, and whether files do.
-pub(super) fn of(
+pub(super) fn offers(
     arg: &Arg,
     top: &Command,
     path: &[String],

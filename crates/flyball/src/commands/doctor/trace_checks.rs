@@ -49,7 +49,7 @@ pub(super) const CHECKS: &[Check] = &[CALLBACKS, FREQUENCY, LOSSES];
 pub(super) fn findings(host: &dyn Host, file: &Path) -> Result<Vec<Finding>, Failure> {
     // From the machine and not from the trace: the question is whether this machine's settings
     // explain what was traced.
-    let isolation = traced_machine::of_host(host)?.isolation().unwrap_or_default();
+    let isolation = traced_machine::from_host(host)?.isolation().unwrap_or_default();
     let driver = scaling_driver(host);
     let names = Arc::new(Names::default());
     let mut diagnoser = Diagnoser::new(Limits::default(), Vec::new())
@@ -96,7 +96,7 @@ struct TraceFacts {
     driver: Option<String>,
 }
 
-fn of_callbacks(kind: FindingKind) -> bool {
+fn concerns_callbacks(kind: FindingKind) -> bool {
     matches!(kind, FindingKind::NoDecisions | FindingKind::Unexplained | FindingKind::Stopped)
 }
 
@@ -178,7 +178,7 @@ impl TraceFacts {
         if let Some(why) = self.blind() {
             return self.finding(&CALLBACKS, Verdict::Unknown, why.to_owned());
         }
-        let concerned: Vec<&Found> = found.iter().filter(|one| of_callbacks(one.kind)).collect();
+        let concerned: Vec<&Found> = found.iter().filter(|one| concerns_callbacks(one.kind)).collect();
         if let Some(mut finding) = self.worst(&CALLBACKS, &concerned) {
             if let Some(driver) = &self.driver {
                 finding
@@ -211,8 +211,10 @@ impl TraceFacts {
         if let Some(why) = self.blind() {
             return self.finding(&FREQUENCY, Verdict::Unknown, why.to_owned());
         }
-        let concerned: Vec<&Found> =
-            found.iter().filter(|one| !of_callbacks(one.kind) && one.kind != FindingKind::Lost).collect();
+        let concerned: Vec<&Found> = found
+            .iter()
+            .filter(|one| !concerns_callbacks(one.kind) && one.kind != FindingKind::Lost)
+            .collect();
         self.worst(&FREQUENCY, &concerned).unwrap_or_else(|| {
             self.finding(&FREQUENCY, Verdict::Ok, "the frequency followed the requests".to_owned())
         })

@@ -110,9 +110,9 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         })?;
         condition.add(key, value).map_err(Failure::usage)?;
     }
-    let process = args
-        .while_pid
-        .map(|pid| ProcessId::of(pid).ok_or_else(|| Failure::usage(format!("there is no process {pid}"))));
+    let process = args.while_pid.map(|pid| {
+        ProcessId::from_pid(pid).ok_or_else(|| Failure::usage(format!("there is no process {pid}")))
+    });
     let process = process.transpose()?;
     let at_boot = args.at_boot.then(|| at_boot(context, args, &wanted.wanted)).transpose()?;
     let host = context.open()?;
@@ -234,7 +234,7 @@ fn dry_run(context: &Context, host: &dyn Host, hold: Hold) -> Result<Exit, Failu
     let mut store = Store::load(&context.state()?, host)?;
     store.expire(moment(host).now);
     store.add(hold)?;
-    let effective = Effective::of(&store.holds, &facts(host, &store));
+    let effective = Effective::new(&store.holds, &facts(host, &store));
     let snapshot = Snapshot::for_intent(host, &effective.intent)?;
     let wanted = effective.without(&store.left, &snapshot);
     change::print_plan(&reporter(context, host), &plan(&snapshot, &wanted)?, false)?;
@@ -243,6 +243,6 @@ fn dry_run(context: &Context, host: &dyn Host, hold: Hold) -> Result<Exit, Failu
 
 /// Who adds it: the user who called sudo, or that of this process.
 pub(super) fn owner() -> Owner {
-    let caller = User::of_sudo().ok().flatten().map(|user| user.uid);
+    let caller = User::from_sudo().ok().flatten().map(|user| user.uid);
     Owner::User(caller.unwrap_or_else(flyball_process::user))
 }

@@ -85,7 +85,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         // A byte in a pipe ends the wait: a flag alone would be seen at the next event.
         wake_on(signal, &mut watch)?;
     }
-    let journal = Journald::of_stdout();
+    let journal = Journald::from_stdout();
     let mut summary = String::new();
     let mut presence = None;
     let mut bus = bus::open(context, &*host, args.bus.as_deref(), args.desktop, &mut watch)?;

@@ -128,7 +128,7 @@ pub(super) fn render(status: &Status, (why, is_rehearsal): (bool, bool)) -> Stri
         let _ = writeln!(out, "not noticed: {blind}");
     }
     for one in &status.holds {
-        out += &of_hold(one, why);
+        out += &hold_reason(one, why);
     }
     for knob in differing.into_iter().chain(held) {
         out += &line(knob, status, why);
@@ -151,7 +151,7 @@ fn changes(status: &Status) -> String {
 
 /// Why a hold is not in force; on request also why it is, and what of its condition is not
 /// reported.
-fn of_hold(one: &HoldStatus, why: bool) -> String {
+fn hold_reason(one: &HoldStatus, why: bool) -> String {
     let name = &one.hold.name;
     let mut out = match (&one.because, &one.hold.condition) {
         (Some(because), _) => format!("hold {name} is not in force: {because}\n"),
@@ -171,7 +171,7 @@ fn place(knob: &HeldKnob) -> String {
     if id.knob().scope == Scope::Machine {
         format!("{id}{colon}{instance}")
     } else {
-        format!("{id}{colon}{instance} of {}", change::of_cpus(on))
+        format!("{id}{colon}{instance} of {}", change::cpus_label(on))
     }
 }
 

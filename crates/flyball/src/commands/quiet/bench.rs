@@ -249,7 +249,7 @@ fn as_series(runs: &[Run], name: &str) -> Series {
         })
         .collect();
     let values: Vec<Option<f64>> = runs.iter().map(|run| Some(run.seconds * 1000.0)).collect();
-    Series::of(name.to_owned(), "ms".to_owned(), &values, columns)
+    Series::new(name.to_owned(), "ms".to_owned(), &values, columns)
 }
 
 fn write_csv(path: &std::path::Path, runs: &[Run]) -> std::io::Result<()> {

@@ -135,7 +135,7 @@ const MAX_SERIES: u64 = 32 << 20;
 fn read(args: &Args) -> Result<Vec<Series>, Failure> {
     if std::path::Path::new(&args.file).is_dir() {
         let directory = RunDirectory::open(std::path::Path::new(&args.file))?;
-        return Ok(series::of_rounds(&directory));
+        return Ok(series::read_rounds(&directory));
     }
     let read = if args.file == "-" {
         read_bounded(std::io::stdin().lock(), MAX_SERIES)

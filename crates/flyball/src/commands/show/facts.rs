@@ -64,14 +64,14 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    fn of(cache: &LastCache) -> Cache {
+    fn new(cache: &LastCache) -> Cache {
         Cache { cpus: cache.cpus.clone(), kib: cache.kib }
     }
 }
 
 impl Facts {
     /// Collects them.
-    pub(super) fn of(host: &dyn Host, snapshot: &Snapshot) -> Facts {
+    pub(super) fn collect(host: &dyn Host, snapshot: &Snapshot) -> Facts {
         let topology = snapshot.topology();
         let number = |number: Option<u32>| number.unwrap_or(0);
         Facts {
@@ -96,7 +96,7 @@ impl Facts {
             cores: topology.cores().len(),
             core_types: topology.core_kinds(),
             core_type_evidence: topology.kind_evidence,
-            caches: topology.caches.iter().flatten().map(Cache::of).collect(),
+            caches: topology.caches.iter().flatten().map(Cache::new).collect(),
             nodes: topology.nodes.clone(),
             nodes_per_package: topology.nodes_per_package(),
             policies: topology.policies.len(),

@@ -71,7 +71,7 @@ fn labels(host: &dyn Host, snapshot: &mut Snapshot) -> Result<Vec<(String, Strin
     let options = SurveyOptions { sample_absence: true, ..SurveyOptions::default() };
     snapshot.take(host, &options.request(&KNOBS));
     let rows = survey(snapshot, &KNOBS.map(KnobName::from), &options)?;
-    let facts = Facts::of(host, snapshot);
+    let facts = Facts::collect(host, snapshot);
     let kinds = facts.core_types.len() > 1;
     let known = [
         ("vendor", Some(facts.vendor.to_string())),

@@ -96,12 +96,12 @@ struct Class {
 }
 
 impl Screen<'_> {
-    fn of(&self, knob: Id) -> impl Iterator<Item = &Row> {
+    fn rows(&self, knob: Id) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(move |row| row.knob == knob)
     }
 
     fn value(&self, knob: Id) -> Option<&Value> {
-        self.of(knob).find_map(|row| row.outcome.value())
+        self.rows(knob).find_map(|row| row.outcome.value())
     }
 
     fn head(&self) -> String {
@@ -345,7 +345,7 @@ impl Screen<'_> {
     /// The range of current frequencies on `cpus`.
     fn now(&self, cpus: &CpuList) -> String {
         let (mut low, mut high): (Option<KiloHertz>, Option<KiloHertz>) = (None, None);
-        for row in self.of(Id::CurFreq) {
+        for row in self.rows(Id::CurFreq) {
             let Some(frequency) = row.outcome.value().and_then(Value::frequency) else { continue };
             if row.cpus.iter().any(|cpu| cpus.contains(cpu)) {
                 low = Some(low.map_or(frequency, |low| low.min(frequency)));
@@ -388,7 +388,7 @@ impl Screen<'_> {
     fn idle(&self) -> String {
         let names = self.snapshot.idle_states();
         let Some(cpu) = self.snapshot.topology().online.first() else { return String::new() };
-        if names.is_empty() || self.of(Id::IdleState).next().is_none() {
+        if names.is_empty() || self.rows(Id::IdleState).next().is_none() {
             return String::new();
         }
         let mut columns = Columns::new();
@@ -402,7 +402,7 @@ impl Screen<'_> {
             };
             let on = |wanted: bool| {
                 let mut cpus = CpuList::new();
-                for row in self.of(Id::IdleState).filter(|row| row.name == *name) {
+                for row in self.rows(Id::IdleState).filter(|row| row.name == *name) {
                     if row.outcome.value().and_then(Value::switch) == Some(wanted) {
                         cpus.extend(row.cpus.iter());
                     }
@@ -425,7 +425,7 @@ impl Screen<'_> {
     /// Power limits and energy counters.
     fn power(&self) -> String {
         let rows = [Id::PowerLimit, Id::PowerWindow, Id::Energy]
-            .map(|knob| self.of(knob).filter(|row| !row.name.is_empty()).collect::<Vec<_>>());
+            .map(|knob| self.rows(knob).filter(|row| !row.name.is_empty()).collect::<Vec<_>>());
         let [limits, windows, energies] = &rows;
         if limits.is_empty() && energies.is_empty() {
             return String::new();
@@ -469,7 +469,7 @@ impl Screen<'_> {
     fn heat(&self) -> String {
         let mut columns = Columns::new();
         let mut sensors: Vec<(&str, f64)> = Vec::new();
-        for row in self.of(Id::Temperature) {
+        for row in self.rows(Id::Temperature) {
             if let Some(Value::Temperature(temperature)) = row.outcome.value() {
                 sensors.push((&row.name, temperature.0));
             }
@@ -492,7 +492,7 @@ impl Screen<'_> {
         }
         for knob in [Id::CoreThrottles, Id::PackageThrottles] {
             let counts: Vec<(u64, &CpuList)> = self
-                .of(knob)
+                .rows(knob)
                 .filter_map(|row| match row.outcome.value() {
                     Some(Value::Count(count)) => Some((*count, &row.cpus)),
                     _ => None,

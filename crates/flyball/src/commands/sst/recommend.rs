@@ -69,7 +69,7 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
     if found.is_empty() {
         return Err(Failure::not_here("none of these CPUs is in a power domain of Speed Select"));
     }
-    let turbo = Snapshot::of_knobs(session.host, &[Id::Turbo])?.machine_value(Id::Turbo)?;
+    let turbo = Snapshot::take_knobs(session.host, &[Id::Turbo])?.machine_value(Id::Turbo)?;
     let is_turbo_off = turbo == Some(Value::Switch(false));
     let profile = args.profile.then(|| profile(layout, &found, &cpus, is_turbo_off));
     if is_turbo_off {

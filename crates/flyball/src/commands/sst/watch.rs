@@ -55,7 +55,7 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
         // The kernel has no topology of CPUs that are offline: it is stored where
         // intel-speed-select stores it. Only the first time: later, CPUs may be offline and would
         // be missing in it.
-        if let Some(file) = TopologyFile::of(session.host).filter(|file| !file.exists()) {
+        if let Some(file) = TopologyFile::for_host(session.host).filter(|file| !file.exists()) {
             if let Err(error) = file.store(session.host, layout.map.room) {
                 eprintln!("note: cannot save the topology of CPUs that go offline: {error}");
             }

@@ -152,7 +152,7 @@ pub(super) fn base_freq(session: &Session<'_>, on: bool, auto: bool) -> Result<E
 }
 
 fn turbo_is_off(session: &Session<'_>) -> bool {
-    let snapshot = Snapshot::of_knobs(session.host, &[Id::Turbo]);
+    let snapshot = Snapshot::take_knobs(session.host, &[Id::Turbo]);
     let turbo = snapshot.and_then(|snapshot| snapshot.machine_value(Id::Turbo));
     turbo.is_ok_and(|turbo| turbo.and_then(|turbo| turbo.switch()) == Some(false))
 }

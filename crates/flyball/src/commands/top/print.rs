@@ -165,7 +165,7 @@ impl Printer {
             value.map_or_else(|| "-".to_owned(), |value| format!("{value:.decimals$}"))
         };
         for group in groups(layout) {
-            let line = Summary::of(&group, moment);
+            let line = Summary::new(&group, moment);
             table.text_row([
                 group.name.clone(),
                 group.cpus.len().to_string(),

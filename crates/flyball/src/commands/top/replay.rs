@@ -169,7 +169,7 @@ fn parquet(replay: &mut Replay, args: &Args, begin: u64, file: &Path) -> Result<
     use super::print;
     let unwritten =
         |error: io::Error| Failure::new(Exit::Unwritten, format!("cannot write {}: {error}", file.display()));
-    let (opened, replacement) = Replacement::of(file).map_err(unwritten)?;
+    let (opened, replacement) = Replacement::create(file).map_err(unwritten)?;
     let mut table = flyball_table::parquet::Table::new(opened, &print::COLUMNS, &[]).map_err(unwritten)?;
     let from = begin.max(1);
     let end = replay.recording.len().min(from.saturating_add(args.samples.unwrap_or(u64::MAX)));

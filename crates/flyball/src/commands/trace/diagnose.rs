@@ -77,8 +77,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     // Before the trace is read: a wrong name should not cost the time to read it.
     let given = match args.topology.as_deref() {
         None => None,
-        Some("") => Some(traced_machine::of_host(&*context.open()?)?),
-        Some(from) => Some(traced_machine::of_text(from)?),
+        Some("") => Some(traced_machine::from_host(&*context.open()?)?),
+        Some(from) => Some(traced_machine::from_text(from)?),
     };
     let names = Arc::new(Names::default());
     let mut judge = Judge::new(names.clone());

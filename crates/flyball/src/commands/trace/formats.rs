@@ -177,7 +177,7 @@ impl Format for Page {
         }
         let head = Head { title, banner, facts: facts(summary) };
         let write = || -> std::io::Result<()> {
-            let (file, replacement) = Replacement::of(&path)?;
+            let (file, replacement) = Replacement::create(&path)?;
             // A page of a long trace has some megabytes, written in small pieces.
             let mut out = BufWriter::with_capacity(1 << 20, file);
             write_page(&mut out, &head, report, series)?;

@@ -78,7 +78,7 @@ impl Pictures<'_> {
         // Not flushed to the disk, as `replace` would: hundreds of CPUs have thousands of pictures,
         // which can be drawn again.
         let write = |bytes: Vec<u8>| {
-            let (mut file, replacement) = Replacement::of(&path)?;
+            let (mut file, replacement) = Replacement::create(&path)?;
             file.write_all(&bytes)?;
             replacement.finish()
         };
@@ -126,7 +126,7 @@ fn pictures(
         let y = Axis::new(metric.title, metric.unit);
         // A scale that is the same on all pictures of a value, so that CPUs can be compared by eye.
         let y = if metric.high > 0 { y.between(0.0, f64::from(metric.high)) } else { y.with_zero() };
-        Chart::new(of_machine(title, simulated), x.clone(), y).sized(1200, 600)
+        Chart::new(with_machine(title, simulated), x.clone(), y).sized(1200, 600)
     };
     for (at, metric) in metrics.iter().enumerate() {
         let Some(FileNames { of_one, of_all }) = names(metric) else { continue };
@@ -163,7 +163,7 @@ fn pictures(
         for cpu in &cpus {
             let title = format!("P-state and performance, CPU {cpu}");
             let mut both = Chart::new(
-                of_machine(title, simulated),
+                with_machine(title, simulated),
                 x.clone(),
                 Axis::new("P-state, and performance in percent", "").with_zero(),
             )
@@ -178,7 +178,7 @@ fn pictures(
 }
 
 /// A title with the machine, if that is simulated.
-fn of_machine(title: String, simulated: Option<&str>) -> String {
+fn with_machine(title: String, simulated: Option<&str>) -> String {
     simulated.map_or(title.clone(), |machine| format!("{title} ({machine}, simulated)"))
 }
 

@@ -200,7 +200,7 @@ pub(super) fn make(
         writer,
         // Only to explain findings later: a machine that does not describe itself can be recorded
         // all the same.
-        machine: super::traced_machine::of_host(host).ok(),
+        machine: super::traced_machine::from_host(host).ok(),
         trace_id: crate::time::trace_id(host),
     };
     let user = if args.command.is_empty() { None } else { args.run_as.user(host)? };

@@ -10,7 +10,7 @@ use flyball_trace::Machine;
 use crate::{exit::Failure, machine::MachineArg};
 
 /// What `host` says of itself.
-pub(crate) fn of_host(host: &dyn Host) -> Result<Machine, Failure> {
+pub(crate) fn from_host(host: &dyn Host) -> Result<Machine, Failure> {
     let read = |path: &str| -> Option<String> {
         let text = host.read_optional(path).ok().flatten()?;
         Some(text.trim().to_owned())
@@ -49,7 +49,7 @@ pub(crate) fn of_host(host: &dyn Host) -> Result<Machine, Failure> {
 }
 
 /// What `from` says: a machine as `-M` names it, or a file with the output of `lscpu -p`.
-pub(crate) fn of_text(from: &str) -> Result<Machine, Failure> {
+pub(crate) fn from_text(from: &str) -> Result<Machine, Failure> {
     let path = Path::new(from);
     if path.is_file()
         // A line of lscpu has 20 bytes.
@@ -63,7 +63,7 @@ pub(crate) fn of_text(from: &str) -> Result<Machine, Failure> {
             ))),
         };
     }
-    of_host(&*from.parse::<MachineArg>().map_err(Failure::usage)?.open()?)
+    from_host(&*from.parse::<MachineArg>().map_err(Failure::usage)?.open()?)
 }
 
 /// The cores with several CPUs out of `lscpu -p`: numbers with commas, behind a heading that names

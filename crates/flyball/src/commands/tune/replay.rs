@@ -20,7 +20,7 @@ pub(crate) fn report(output: &Reporter, directory: &RunDirectory, place: &Path) 
     if record.goal.second.is_some() {
         return front::report(output, directory, &record, place);
     }
-    let mut blocks = SearchBlocks::of_directory(&record, directory, None)?;
+    let mut blocks = SearchBlocks::from_directory(&record, directory, None)?;
     let done = in_order(directory);
     let next = blocks.next(&directory.manifest, &done);
     let Some(outcome) = blocks.outcome.filter(|_| next.is_none()) else {
@@ -36,7 +36,7 @@ pub(crate) fn report(output: &Reporter, directory: &RunDirectory, place: &Path) 
         }
     };
     let verdict = Verdict::new(&record.goal, &record.searched, directory, &outcome, confirmed, second);
-    pictures::write(directory, &Pictures::of_search(directory, &record, &outcome, &verdict), place)?;
+    pictures::write(directory, &Pictures::draw(directory, &record, &outcome, &verdict), place)?;
     output.object(|| &verdict, || verdict.text(&directory.manifest, &record.searched))?;
     Ok(Exit::Done)
 }
