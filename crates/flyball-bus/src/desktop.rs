@@ -42,7 +42,7 @@ pub(crate) enum Face {
 }
 
 /// A program's hold.
-pub(crate) struct Held {
+pub(crate) struct DesktopHold {
     pub(crate) sender: String,
     user: u32,
     pub(crate) face: Face,
@@ -58,7 +58,7 @@ pub(crate) struct Held {
 #[derive(Default)]
 struct Inner {
     state: State,
-    held: BTreeMap<u32, Held>,
+    held: BTreeMap<u32, DesktopHold>,
     /// The holds that the property showed when it last changed.
     shown: Vec<u32>,
     cookie: u32,
@@ -91,11 +91,11 @@ impl Desktop {
     }
 
     /// Takes a new state. Returns the one before, and the holds that the service has ended.
-    pub(crate) fn take(&self, state: State) -> (State, BTreeMap<u32, Held>) {
+    pub(crate) fn take(&self, state: State) -> (State, BTreeMap<u32, DesktopHold>) {
         let mut inner = self.inner();
         let before = std::mem::replace(&mut inner.state, state);
         let Inner { state, held, .. } = &mut *inner;
-        let is_gone = |(cookie, hold): &(u32, Held)| !hold.pending && !state.cookies.contains(cookie);
+        let is_gone = |(cookie, hold): &(u32, DesktopHold)| !hold.pending && !state.cookies.contains(cookie);
         let (gone, kept) = std::mem::take(held).into_iter().partition(is_gone);
         *held = kept;
         (before, gone)
@@ -121,7 +121,7 @@ impl Desktop {
     fn holds(&self) -> Vec<Dict> {
         let inner = self.inner();
         let known = inner.held.values().filter(|held| !held.pending);
-        let one = |held: &Held| {
+        let one = |held: &DesktopHold| {
             HashMap::from([
                 ("ApplicationId", text(&held.application)),
                 ("Profile", text(held.profile.as_str())),
@@ -184,7 +184,7 @@ impl Desktop {
                     break;
                 }
             }
-            let held = Held {
+            let held = DesktopHold {
                 sender: sender.clone(),
                 user,
                 face,

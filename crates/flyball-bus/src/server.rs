@@ -12,7 +12,7 @@ use zbus::{
 
 use crate::{
     control::Control,
-    desktop::{Desktop, Face, Hadess, Held, UPower},
+    desktop::{Desktop, DesktopHold, Face, Hadess, UPower},
     link::{Link, News},
     message::{State, Tell},
     text::{MAX_SENTENCE, sendable},
@@ -108,7 +108,7 @@ async fn run(bus: UnixStream, link: Arc<Link>, options: Options) -> Result<(), S
 }
 
 /// To the holder alone, on the interface that it used.
-async fn emit_released(connection: &Connection, cookie: u32, held: &Held) -> zbus::Result<()> {
+async fn emit_released(connection: &Connection, cookie: u32, held: &DesktopHold) -> zbus::Result<()> {
     let path = match held.face {
         Face::UPower => UPOWER.1,
         Face::Hadess => HADESS.1,

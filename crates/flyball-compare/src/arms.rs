@@ -18,7 +18,7 @@ use flyball_control::{
     write::{
         journal::Purpose,
         state::StateDir,
-        transaction::{Applied, Held, Transaction},
+        transaction::{Applied, HeldContents, Transaction},
     },
 };
 use flyball_host::{CommandKnob, CpuInfo, CpuList, Host, online_cpus, topology::scaling_driver};
@@ -148,10 +148,10 @@ impl CheckedArms {
 
 /// What another program may change while an arm is in effect.
 #[derive(Default)]
-struct Seen {
+struct ArmState {
     /// The online CPUs, as the kernel lists them.
     online: Option<CpuList>,
-    held: Option<Held>,
+    held: Option<HeldContents>,
 }
 
 /// The arms of a comparison on a machine that is not booted in between.
@@ -165,7 +165,7 @@ pub struct HeldArms<'h> {
     /// The knobs of the user that arms may name.
     knobs: Vec<CommandKnob>,
     /// What was held when the arm had been applied.
-    seen: Seen,
+    seen: ArmState,
     /// Notes for the user on how the machine was taken.
     pub notes: Vec<String>,
     /// The control group that the workload is to join: its CPUs are kept for it.
@@ -192,7 +192,7 @@ impl<'h> HeldArms<'h> {
             current: None,
             last_notes: Vec::new(),
             knobs: arms.knobs,
-            seen: Seen::default(),
+            seen: ArmState::default(),
             notes: Vec::new(),
             group: None,
         };
@@ -244,7 +244,7 @@ impl Settings for HeldArms<'_> {
         let intent = intent(arm, &self.knobs)?;
         let Some(transaction) = &mut self.transaction else {
             if intent.is_empty() {
-                self.seen = Seen { online: online_cpus(self.host), held: None };
+                self.seen = ArmState { online: online_cpus(self.host), held: None };
                 self.current = Some(arm.settings.clone());
                 return Ok(Vec::new());
             }
@@ -266,7 +266,7 @@ impl Settings for HeldArms<'_> {
         };
         // After the machine's own settings: a program may look at these.
         user_knobs::apply(transaction, &self.knobs, arm)?;
-        self.seen = Seen { online: online_cpus(self.host), held: Some(transaction.held()) };
+        self.seen = ArmState { online: online_cpus(self.host), held: Some(transaction.held()) };
         self.current = Some(arm.settings.clone());
         Ok(self.last_notes.clone())
     }

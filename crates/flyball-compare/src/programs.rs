@@ -495,10 +495,10 @@ impl ProgramArgs {
             return Ok(argv);
         }
         match find(&program, directory.map(PathBuf::as_path)) {
-            Found::Executable(_) => Ok(argv),
-            Found::Directory => Err(ProgramError::Directories { word: line.to_owned(), program }),
-            Found::File => Err(ProgramError::NotExecutable { word: line.to_owned(), program }),
-            Found::Nothing => Err(ProgramError::Neither { word: line.to_owned(), program }),
+            ProgramWord::Executable(_) => Ok(argv),
+            ProgramWord::Directory => Err(ProgramError::Directories { word: line.to_owned(), program }),
+            ProgramWord::File => Err(ProgramError::NotExecutable { word: line.to_owned(), program }),
+            ProgramWord::Nothing => Err(ProgramError::Neither { word: line.to_owned(), program }),
         }
     }
 
@@ -589,7 +589,7 @@ fn words_of(line: &str) -> Result<Vec<String>, ProgramError> {
 fn in_shell(shell: &str, line: &str) -> Result<Vec<String>, ProgramError> {
     let shell = if shell == "default" { "sh" } else { shell };
     let mut argv = words_of(shell)?;
-    if argv.first().is_none_or(|program| !matches!(find(program, None), Found::Executable(_))) {
+    if argv.first().is_none_or(|program| !matches!(find(program, None), ProgramWord::Executable(_))) {
         return Err(ProgramError::NoShell(shell.to_owned()));
     }
     argv.extend(["-c".to_owned(), line.to_owned()]);
@@ -605,7 +605,7 @@ fn extend(argv: &mut Vec<String>, words: &[String], is_shell: bool) {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Found {
+enum ProgramWord {
     Executable(PathBuf),
     Directory,
     File,
@@ -614,24 +614,24 @@ enum Found {
 
 /// The file that a program is, for as long as nobody builds it again.
 fn file_of(program: &str, directory: Option<&Path>) -> Option<ProgramFile> {
-    let Found::Executable(path) = find(program, directory) else { return None };
+    let ProgramWord::Executable(path) = find(program, directory) else { return None };
     ProgramFile::find(&std::path::absolute(path).ok()?)
 }
 
 /// Looks for a program as execvp(3) does.
-fn find(program: &str, directory: Option<&Path>) -> Found {
+fn find(program: &str, directory: Option<&Path>) -> ProgramWord {
     let look = |path: PathBuf| match std::fs::metadata(&path) {
-        Ok(data) if data.is_file() && data.permissions().mode() & 0o111 != 0 => Found::Executable(path),
-        Ok(data) if data.is_dir() => Found::Directory,
-        Ok(_) => Found::File,
-        Err(_) => Found::Nothing,
+        Ok(data) if data.is_file() && data.permissions().mode() & 0o111 != 0 => ProgramWord::Executable(path),
+        Ok(data) if data.is_dir() => ProgramWord::Directory,
+        Ok(_) => ProgramWord::File,
+        Err(_) => ProgramWord::Nothing,
     };
     if program.contains('/') {
         return look(directory.map_or_else(|| PathBuf::from(program), |directory| directory.join(program)));
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut found = std::env::split_paths(&path).map(|place| look(place.join(program)));
-    found.find(|found| matches!(found, Found::Executable(_))).unwrap_or(Found::Nothing)
+    found.find(|found| matches!(found, ProgramWord::Executable(_))).unwrap_or(ProgramWord::Nothing)
 }
 
 /// Refuses arms that cannot be compared. One program alone is measured.

@@ -77,7 +77,7 @@ pub enum PrepareError {
 
 /// Built-in workloads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Known {
+pub enum BuiltIn {
     /// Round trips per second between two processes over a pair of pipes (as
     /// `perf bench sched pipe`).
     SchedPipe,
@@ -124,7 +124,7 @@ impl Load {
 pub struct WorkloadArgs {
     /// Built-in workload instead of a command.
     #[arg(long, value_enum, value_name = "NAME")]
-    pub workload: Option<Known>,
+    pub workload: Option<BuiltIn>,
 
     /// On a simulated machine: file with a workload model.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "command"], hide_short_help = true)]
@@ -414,30 +414,30 @@ fn own_task(words: &[&str]) -> Result<Vec<String>, PrepareError> {
     Ok(argv)
 }
 
-impl Known {
+impl BuiltIn {
     fn make(self, host: &dyn Host, args: &WorkloadArgs) -> Result<PreparedWorkload, PrepareError> {
         let amount = |default: u64| args.amount.unwrap_or(default).to_string();
         let preset = |preset| Reader::Preset { preset };
         let (argv, reader, title, server) = match self {
-            Known::SchedPipe => {
+            BuiltIn::SchedPipe => {
                 // perf bench makes the same number.
                 let amount = amount(1_000_000);
                 let title = format!("sched-pipe, {amount} round trips");
                 (own_task(&["sched-pipe", &amount])?, preset(Preset::SchedPipe), title, None)
             }
-            Known::Spin => {
+            BuiltIn::Spin => {
                 let amount = amount(1000);
                 let title = format!("spin, {amount} million steps");
                 (own_task(&["spin", &amount])?, preset(Preset::Spin), title, None)
             }
-            Known::Io4k => {
+            BuiltIn::Io4k => {
                 let file = args.file.as_ref().ok_or(PrepareError::NoFile)?;
                 let name = file.to_str().ok_or(PrepareError::FilePath)?;
                 let amount = amount(20_000);
                 let title = format!("io-4k, {amount} reads of {name}");
                 (own_task(&["io-4k", &amount, "--file", name])?, preset(Preset::Io4k), title, None)
             }
-            Known::Tbench => {
+            BuiltIn::Tbench => {
                 // tools/testing/selftests/amd-pstate/run.sh: 100 s and 128 clients.
                 let seconds = amount(100);
                 let jobs = args.jobs.unwrap_or(128).to_string();
@@ -445,10 +445,10 @@ impl Known {
                 let title = format!("tbench, {jobs} clients, {seconds} s");
                 (argv, preset(Preset::Tbench), title, Some(vec!["tbench_srv".to_owned()]))
             }
-            Known::Speedometer | Known::CallSimple | Known::Idle => {
+            BuiltIn::Speedometer | BuiltIn::CallSimple | BuiltIn::Idle => {
                 return Err(PrepareError::OnlyModel);
             }
-            Known::Gitsource => {
+            BuiltIn::Gitsource => {
                 let online = online_cpus(host).unwrap_or_default();
                 // Two per CPU online, as gitsource.sh computes it.
                 let jobs = args.jobs.unwrap_or(2 * online.len().max(1) as u32);
@@ -460,7 +460,7 @@ impl Known {
         let mut command = Command::new(argv);
         command.reader = reader;
         command.title = Some(title);
-        if self == Known::Gitsource {
+        if self == BuiltIn::Gitsource {
             // Checked here, because make without a Makefile fails in the first round only, on a
             // machine that was set up for it.
             let tree = args.source.as_ref().ok_or(PrepareError::NoSource)?;

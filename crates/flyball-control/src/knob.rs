@@ -19,7 +19,7 @@ use flyball_sst::setting::Field;
 use serde::{Deserialize, Serialize};
 
 pub use self::control::{
-    AppearsWith, Check, Control, Disturbs, Ends, Refusal, Role, Saved, Section, Shown, When, Writing,
+    AppearsWith, Check, Control, Disturbs, Ends, Refusal, Role, Saved, Section, Visibility, When, Writing,
 };
 pub use self::id::Id;
 pub(crate) use self::id::rows;
@@ -305,7 +305,7 @@ pub struct Row {
     /// The vendor, if only one vendor's processors have it.
     pub vendor: Option<Vendor>,
     /// Section and condition in which `show` prints it.
-    pub shown: Shown,
+    pub shown: Visibility,
     /// Mechanisms, best first. Never empty.
     pub mechanisms: &'static [Mechanism],
     /// Description of the effect, in a paragraph.

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::{
     Id, TABLE,
-    programs::{KNOWN, Known, Program},
+    programs::{KNOWN, KnownProgram, Program},
 };
 
 /// A program that writes knobs and is active on a machine.
@@ -50,7 +50,7 @@ pub fn sees_processes(host: &dyn Host) -> bool {
 /// Returns the known programs that are active on the machine.
 pub fn owners(host: &dyn Host) -> Vec<Owner> {
     let mut found: Vec<Owner> = Vec::new();
-    let mut take = |known: &Known, pid: Option<u32>| {
+    let mut take = |known: &KnownProgram, pid: Option<u32>| {
         // Workers of one daemon are one owner. A process takes precedence over traces in files.
         if !found.iter().any(|owner| owner.name == known.name) {
             let (writes, stop, remedy) = (known.program.writes(), known.stop, known.remedy);
@@ -82,7 +82,7 @@ pub fn owners(host: &dyn Host) -> Vec<Owner> {
 /// Returns whether a process can be the program, and not one of a user that has its name: the
 /// programs run as root, but gamemoded asks a helper of root's. A recording without the process's
 /// user is believed.
-fn may_write(host: &dyn Host, pid: u32, known: &Known) -> bool {
+fn may_write(host: &dyn Host, pid: u32, known: &KnownProgram) -> bool {
     let status = host.read(&format!("/proc/{pid}/status")).unwrap_or_default();
     // The real user, then the effective one (proc_pid_status(5)).
     let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
@@ -91,7 +91,7 @@ fn may_write(host: &dyn Host, pid: u32, known: &Known) -> bool {
 }
 
 /// Returns whether the program's own configuration keeps it from acting.
-fn is_off(host: &dyn Host, known: &Known) -> bool {
+fn is_off(host: &dyn Host, known: &KnownProgram) -> bool {
     let Some((file, off)) = known.off else { return false };
     // If there are several assignments, the last one wins.
     let (key, text) = (off.split('=').next().unwrap_or(off), host.read(file).unwrap_or_default());

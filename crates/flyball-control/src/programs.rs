@@ -2,7 +2,7 @@
 //! The rows of the table list the knobs that each one writes.
 
 /// Known facts about a program.
-pub(crate) struct Known {
+pub(crate) struct KnownProgram {
     pub program: Program,
     pub name: &'static str,
     /// Names of its process as the kernel stores them (15 characters), or of the script that an
@@ -24,7 +24,7 @@ macro_rules! programs {
         #[allow(missing_docs, reason = "their names are below")]
         pub enum Program { $($program,)* }
 
-        pub(crate) const KNOWN: &[Known] = &[$(Known { program: Program::$program, $($field: $value),* }),*];
+        pub(crate) const KNOWN: &[KnownProgram] = &[$(KnownProgram { program: Program::$program, $($field: $value),* }),*];
     };
 }
 

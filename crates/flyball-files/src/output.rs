@@ -139,7 +139,7 @@ pub(crate) struct Location {
 
 /// The kind of file at a location.
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(crate) enum TargetKind {
     Nothing,
     /// A regular file, or a link to anything but a stream or a directory.
     File,
@@ -183,32 +183,32 @@ impl Location {
     ///
     /// # Errors
     /// The errno of openat(2); `PermissionDenied` for a link of another user.
-    pub(crate) fn look(&self) -> io::Result<Found> {
+    pub(crate) fn look(&self) -> io::Result<TargetKind> {
         let folder = self.folder.try_clone()?;
         let mut here = Location { folder, name: self.name.clone() };
         for links in 0..MAX_LINKS {
             let found =
                 match rustix::fs::openat(&here.folder, &here.name, LOOK | OFlags::NOFOLLOW, Mode::empty()) {
-                    Err(Errno::NOENT) if links > 0 => return Ok(Found::File),
-                    Err(Errno::NOENT) => return Ok(Found::Nothing),
+                    Err(Errno::NOENT) if links > 0 => return Ok(TargetKind::File),
+                    Err(Errno::NOENT) => return Ok(TargetKind::Nothing),
                     found => found?,
                 };
             let status = rustix::fs::fstat(&found)?;
             match FileType::from_raw_mode(status.st_mode) {
-                FileType::RegularFile => return Ok(Found::File),
-                FileType::Directory => return Ok(Found::Directory),
+                FileType::RegularFile => return Ok(TargetKind::File),
+                FileType::Directory => return Ok(TargetKind::Directory),
                 FileType::Symlink => {}
                 kind => {
                     // Only root makes devices. Behind a FIFO any user may wait.
                     if matches!(kind, FileType::Fifo | FileType::Socket) {
                         check_owner(&here.folder, &here.name, &status, "FIFO or socket")?;
                     }
-                    return Ok(Found::Stream(Stream { location: here, is_descriptor: false }));
+                    return Ok(TargetKind::Stream(Stream { location: here, is_descriptor: false }));
                 }
             }
             check_owner(&here.folder, &here.name, &status, "link")?;
             if is_in_proc(&here.folder)? {
-                return Ok(Found::Stream(Stream { location: here, is_descriptor: true }));
+                return Ok(TargetKind::Stream(Stream { location: here, is_descriptor: true }));
             }
             let target = target(&found)?;
             let target = Path::new(&target);
@@ -216,9 +216,9 @@ impl Location {
             match start(&here.folder, target).and_then(|start| Location::below(start, target, &mut 0)) {
                 Ok(next) => here = next,
                 Err(error) if error.raw_os_error() == Some(Errno::ISDIR.raw_os_error()) => {
-                    return Ok(Found::Directory);
+                    return Ok(TargetKind::Directory);
                 }
-                Err(_) => return Ok(Found::File),
+                Err(_) => return Ok(TargetKind::File),
             }
         }
         Err(Errno::LOOP.into())

@@ -16,7 +16,7 @@ use rustix::{
 };
 
 use crate::{
-    output::{Found, Location, Stream},
+    output::{Location, Stream, TargetKind},
     regular::not_regular,
 };
 
@@ -25,12 +25,12 @@ use crate::{
 #[must_use = "without `finish` nothing is replaced"]
 pub struct Replacement {
     location: Location,
-    written: Written,
+    written: Staging,
 }
 
 /// Where the content is until the end.
 #[derive(Debug)]
-enum Written {
+enum Staging {
     /// In a file of this name, in the folder of the location.
     Temporary(OsString),
     Through(Stream),
@@ -47,12 +47,12 @@ impl Replacement {
     pub fn create(path: &Path) -> io::Result<(File, Replacement)> {
         let location = Location::find(path)?;
         match location.look()? {
-            Found::Stream(stream) => {
+            TargetKind::Stream(stream) => {
                 let file = stream.open()?;
-                Ok((file, Replacement { location, written: Written::Through(stream) }))
+                Ok((file, Replacement { location, written: Staging::Through(stream) }))
             }
-            Found::Directory => Err(Errno::ISDIR.into()),
-            Found::File | Found::Nothing => Replacement::beside(location),
+            TargetKind::Directory => Err(Errno::ISDIR.into()),
+            TargetKind::File | TargetKind::Nothing => Replacement::beside(location),
         }
     }
 
@@ -89,7 +89,7 @@ impl Replacement {
             })?;
         let temporary = std::mem::replace(&mut location.name, name);
         let (made, _) = made.into_parts();
-        Ok((made, Replacement { location, written: Written::Temporary(temporary) }))
+        Ok((made, Replacement { location, written: Staging::Temporary(temporary) }))
     }
 
     /// Opens what is being written once more, to add to its end.
@@ -98,12 +98,12 @@ impl Replacement {
     /// Returns the error of open(2).
     pub fn reopen(&self) -> io::Result<File> {
         match &self.written {
-            Written::Temporary(name) => {
+            Staging::Temporary(name) => {
                 let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 Ok(rustix::fs::openat(&self.location.folder, name, flags, rustix::fs::Mode::empty())?.into())
             }
-            Written::Through(stream) => stream.open(),
-            Written::Done => Err(Errno::NOENT.into()),
+            Staging::Through(stream) => stream.open(),
+            Staging::Done => Err(Errno::NOENT.into()),
         }
     }
 
@@ -113,7 +113,7 @@ impl Replacement {
     /// # Errors
     /// Returns the error of fdatasync(2).
     pub fn sync(&self, file: &File) -> io::Result<()> {
-        if matches!(self.written, Written::Temporary(_)) { file.sync_data() } else { Ok(()) }
+        if matches!(self.written, Staging::Temporary(_)) { file.sync_data() } else { Ok(()) }
     }
 
     /// Gives the file its name.
@@ -121,10 +121,10 @@ impl Replacement {
     /// # Errors
     /// Returns the error of rename(2).
     pub fn finish(mut self) -> io::Result<()> {
-        if let Written::Temporary(temporary) = &self.written {
+        if let Staging::Temporary(temporary) = &self.written {
             let Location { folder, name } = &self.location;
             rustix::fs::renameat(folder, temporary, folder, name)?;
-            self.written = Written::Done;
+            self.written = Staging::Done;
         }
         Ok(())
     }
@@ -134,7 +134,7 @@ impl Replacement {
     /// # Errors
     /// `EEXIST` if it does.
     pub fn finish_new(mut self) -> io::Result<()> {
-        let Written::Temporary(temporary) = &self.written else { return Err(Errno::EXIST.into()) };
+        let Staging::Temporary(temporary) = &self.written else { return Err(Errno::EXIST.into()) };
         let Location { folder, name } = &self.location;
         match rustix::fs::renameat_with(folder, temporary, folder, name, RenameFlags::NOREPLACE) {
             // NFS and others do not have the flag; the dropped value removes the other name.
@@ -143,7 +143,7 @@ impl Replacement {
             }
             result => {
                 result?;
-                self.written = Written::Done;
+                self.written = Staging::Done;
                 Ok(())
             }
         }
@@ -152,7 +152,7 @@ impl Replacement {
 
 impl Drop for Replacement {
     fn drop(&mut self) {
-        if let Written::Temporary(temporary) = &self.written {
+        if let Staging::Temporary(temporary) = &self.written {
             let _ = rustix::fs::unlinkat(&self.location.folder, temporary, AtFlags::empty());
         }
     }
@@ -176,7 +176,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Fails like [`replace`], and with the error of fchmod(2).
 pub fn replace_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let (mut file, replacement) = Replacement::create(path)?;
-    if matches!(replacement.written, Written::Temporary(_)) {
+    if matches!(replacement.written, Staging::Temporary(_)) {
         file.set_permissions(fs::Permissions::from_mode(mode))?;
     }
     file.write_all(bytes)?;
@@ -194,7 +194,7 @@ pub fn folder_of(path: &Path) -> &Path {
 /// or a descriptor of this process (/dev/stdout, /dev/fd/1), whatever that leads to.
 pub fn is_stream(path: &Path) -> bool {
     let found = Location::find(path).and_then(|location| location.look());
-    matches!(found, Ok(Found::Stream(_)))
+    matches!(found, Ok(TargetKind::Stream(_)))
 }
 
 /// Replaces a file at a name that flyball chose in a directory that may come from another user,
@@ -205,7 +205,7 @@ pub fn is_stream(path: &Path) -> bool {
 /// `InvalidInput` if something has the name that is no file; otherwise as [`replace`].
 pub fn replace_file(path: &Path, bytes: &[u8], sync: bool) -> io::Result<()> {
     let location = Location::find(path)?;
-    if matches!(location.look()?, Found::Stream(_)) {
+    if matches!(location.look()?, TargetKind::Stream(_)) {
         return Err(not_regular());
     }
     let (mut file, replacement) = Replacement::beside(location)?;
@@ -224,10 +224,10 @@ pub fn replace_file(path: &Path, bytes: &[u8], sync: bool) -> io::Result<()> {
 pub fn create(path: &Path) -> io::Result<File> {
     let location = Location::find(path)?;
     match location.look()? {
-        Found::Stream(stream) => return stream.open(),
-        Found::Directory => return Err(Errno::ISDIR.into()),
-        Found::File => location.remove()?,
-        Found::Nothing => {}
+        TargetKind::Stream(stream) => return stream.open(),
+        TargetKind::Directory => return Err(Errno::ISDIR.into()),
+        TargetKind::File => location.remove()?,
+        TargetKind::Nothing => {}
     }
     location.open(OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, 0o666)
 }

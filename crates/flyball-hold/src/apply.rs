@@ -19,7 +19,7 @@ use flyball_control::{
 };
 use flyball_host::Host;
 
-use crate::{Effective, Facts, Hold, Left, LeftBecause, Refused};
+use crate::{Effective, Exemption, Facts, Hold, LeftBecause, Refused};
 
 /// What was done.
 #[derive(Debug, Clone, Default)]
@@ -33,7 +33,7 @@ pub struct Brought {
 impl Brought {
     /// The places where the kernel made another value of what was written, or refused the write:
     /// they are not written again and again.
-    pub fn not_taken(&self, effective: &Effective) -> Vec<Left> {
+    pub fn not_taken(&self, effective: &Effective) -> Vec<Exemption> {
         let clamped = self.applied.iter().flat_map(Applied::clamped);
         let clamped =
             clamped.map(|made| (&made.change, made.outcome.other().map(str::to_owned), LeftBecause::Clamped));
@@ -43,7 +43,7 @@ impl Brought {
         let left = clamped.chain(refused).filter_map(|(change, found, because)| {
             // A change that no hold asked for follows from one that a hold did (plan/couplings.rs):
             // it is not a place to be left.
-            Some(Left {
+            Some(Exemption {
                 hold: effective.hold_of(&change.from)?.clone(),
                 knob: change.knob,
                 instance: change.instance.clone(),
@@ -96,7 +96,7 @@ pub fn bring_about(
     state: &StateDir,
     lock: &Lock,
     command: &str,
-    wanted: (&Effective, &[Left]),
+    wanted: (&Effective, &[Exemption]),
     yielded: &[Location],
     on_refusal: OnRefusal,
 ) -> Result<Brought, BringError> {
@@ -111,7 +111,7 @@ fn bring_except(
     state: &StateDir,
     lock: &Lock,
     command: &str,
-    (effective, left): (&Effective, &[Left]),
+    (effective, left): (&Effective, &[Exemption]),
     (yielded, on_refusal): (&[Location], OnRefusal),
     unread: &BTreeSet<Id>,
 ) -> Result<Brought, BringError> {
@@ -211,7 +211,7 @@ pub(crate) fn bring_possible(
     state: &StateDir,
     lock: &Lock,
     command: &str,
-    (holds, facts, left): (&[Hold], &Facts, &[Left]),
+    (holds, facts, left): (&[Hold], &Facts, &[Exemption]),
 ) -> Result<(Brought, Effective, Vec<Refused>), BringError> {
     let (mut possible_holds, mut refused, mut unread) = (holds.to_vec(), Vec::new(), BTreeSet::new());
     let mut attempts = 0;
@@ -247,7 +247,7 @@ pub(crate) fn possible(
     host: &dyn Host,
     holds: &[Hold],
     facts: &Facts,
-    left: &[Left],
+    left: &[Exemption],
 ) -> (Vec<Hold>, Vec<Refused>, BTreeSet<Id>) {
     let mut possible: Vec<Hold> = Vec::new();
     let (mut refused, mut unread) = (Vec::new(), BTreeSet::new());
@@ -290,7 +290,7 @@ pub struct Preview {
 pub fn preview(
     host: &dyn Host,
     state: &StateDir,
-    (effective, left): (&Effective, &[Left]),
+    (effective, left): (&Effective, &[Exemption]),
 ) -> Result<Preview, BringError> {
     let mut kept = BTreeSet::new();
     let mut written = None;
@@ -315,7 +315,7 @@ pub fn preview(
     Ok(Preview { restored: restored.collect(), plan: written })
 }
 
-fn is_yielded(location: &Location, left: &[Left]) -> bool {
+fn is_yielded(location: &Location, left: &[Exemption]) -> bool {
     left.iter().any(|left| left.because == LeftBecause::Yielded && left.location == *location)
 }
 

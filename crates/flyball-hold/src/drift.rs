@@ -141,7 +141,7 @@ pub enum LeftBecause {
 
 /// A place that is left alone, until the hold is added again or released, or the pause is over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Left {
+pub struct Exemption {
     pub hold: HoldName,
     pub knob: Id,
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -158,11 +158,11 @@ pub struct Left {
     pub until: Option<Duration>,
 }
 
-impl Left {
+impl Exemption {
     /// Sets when a refused write is tried again, if nothing else sets it.
-    pub(crate) fn tried_again(self, now: Duration) -> Left {
+    pub(crate) fn tried_again(self, now: Duration) -> Exemption {
         let is_refused = matches!(self.because, LeftBecause::Refused(_));
-        Left { until: is_refused.then_some(now + MINUTE), ..self }
+        Exemption { until: is_refused.then_some(now + MINUTE), ..self }
     }
 
     /// Whether a setting is for this place, among others.

@@ -9,7 +9,7 @@ use flyball_control::{
 };
 use flyball_host::CpuList;
 
-use crate::{Facts, Hold, HoldName, Left, LeftBecause};
+use crate::{Exemption, Facts, Hold, HoldName, LeftBecause};
 
 /// The overlay of the holds that count now.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -52,7 +52,7 @@ impl Effective {
     }
 
     /// The settings without the places that were left to others.
-    pub fn without(&self, left: &[Left], snapshot: &Snapshot) -> Intent {
+    pub fn without(&self, left: &[Exemption], snapshot: &Snapshot) -> Intent {
         let left = &[left, &refused_preferences(left, snapshot)].concat()[..];
         // Only a setting of all instances, of which one is left, needs to know which others there
         // are.
@@ -76,7 +76,7 @@ impl Effective {
 
 /// The preferences that the kernel refuses because another writer has set the governor performance
 /// there, and the governor is left alone: they must not keep the rest of their holds out of force.
-pub(crate) fn refused_preferences(left: &[Left], snapshot: &Snapshot) -> Vec<Left> {
+pub(crate) fn refused_preferences(left: &[Exemption], snapshot: &Snapshot) -> Vec<Exemption> {
     let is_performance = |cpus: &CpuList| {
         let places = snapshot.places_on(Id::Governor, cpus).unwrap_or_default();
         places.iter().any(|place| {
@@ -92,15 +92,15 @@ pub(crate) fn refused_preferences(left: &[Left], snapshot: &Snapshot) -> Vec<Lef
             let why = "with the governor performance the kernel accepts only the preference performance";
             let because = LeftBecause::Refused(why.to_owned());
             let (knob, cpus) = (Id::Epp, place.cpus.clone());
-            Some(Left { knob, cpus, location, because, found: None, cause: None, ..left.clone() })
+            Some(Exemption { knob, cpus, location, because, found: None, cause: None, ..left.clone() })
         })
     });
     preferences.collect()
 }
 
 /// What remains of a setting: the CPUs, or the CPUs of each instance, that nothing was left on.
-fn remaining(setting: &Setting, left: &[Left], places: &[Target], topology: &Topology) -> Vec<Setting> {
-    let gone: Vec<&Left> = left.iter().filter(|left| left.concerns(setting)).collect();
+fn remaining(setting: &Setting, left: &[Exemption], places: &[Target], topology: &Topology) -> Vec<Setting> {
+    let gone: Vec<&Exemption> = left.iter().filter(|left| left.concerns(setting)).collect();
     if gone.is_empty() {
         return vec![setting.clone()];
     }
@@ -124,7 +124,7 @@ fn remaining(setting: &Setting, left: &[Left], places: &[Target], topology: &Top
     }
     let remain = instances.into_iter().filter_map(|(instance, on)| {
         let is_gone =
-            |left: &&&Left| instance.is_none_or(|instance| left.instance.eq_ignore_ascii_case(instance));
+            |left: &&&Exemption| instance.is_none_or(|instance| left.instance.eq_ignore_ascii_case(instance));
         let on =
             gone.iter().filter(is_gone).fold(on.intersection(&cpus), |on, left| on.difference(&left.cpus));
         let instance = instance.map(str::to_owned).or_else(|| setting.name.instance.clone());

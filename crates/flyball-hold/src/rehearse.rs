@@ -150,7 +150,7 @@ fn act(text: &str) -> Option<Act> {
 
 /// Something that the service did, and when.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Done {
+pub struct ServiceNotice {
     /// Since the rehearsal began.
     pub at: Duration,
     pub notice: Notice,
@@ -201,7 +201,7 @@ impl<'h> Rehearsal<'h> {
         Moment { now: self.since + self.now, unix: seconds, local }
     }
 
-    fn handle(&mut self, events: Vec<Event>) -> Vec<Done> {
+    fn handle(&mut self, events: Vec<Event>) -> Vec<ServiceNotice> {
         self.wake_ups += 1;
         let moment = self.moment();
         self.service.handle(events, moment);
@@ -209,13 +209,13 @@ impl<'h> Rehearsal<'h> {
     }
 
     /// What the service did since the last call.
-    pub fn done(&mut self) -> Vec<Done> {
+    pub fn done(&mut self) -> Vec<ServiceNotice> {
         let at = self.now;
-        self.service.notices().into_iter().map(|notice| Done { at, notice }).collect()
+        self.service.notices().into_iter().map(|notice| ServiceNotice { at, notice }).collect()
     }
 
     /// Lets time pass: the service compares, and conditions on time begin and end.
-    pub fn until(&mut self, at: Duration) -> Vec<Done> {
+    pub fn until(&mut self, at: Duration) -> Vec<ServiceNotice> {
         let mut done = Vec::new();
         loop {
             // A deadline that is due now is not passed by waiting for nothing.
@@ -234,7 +234,7 @@ impl<'h> Rehearsal<'h> {
     ///
     /// # Errors
     /// The machine refuses what the event does to it: the line and the errno.
-    pub fn play(&mut self, event: &Played) -> Result<Vec<Done>, String> {
+    pub fn play(&mut self, event: &Played) -> Result<Vec<ServiceNotice>, String> {
         let mut done = self.until(event.at);
         let fail = |error: HostError| format!("line {}: {error}", event.line);
         let report = match &event.act {

@@ -23,14 +23,14 @@ pub use self::{
     watched::Watched,
 };
 use crate::{
-    ACTIVE, BringError, Cause, ChangeError, Changed, Condition, Config, ConfigError, Effective, Facts, Hold,
-    HoldName, Left, MachineFacts, Moment, OnExit, Owner, ProcessId, Profiles, Refused, ServiceState, Store,
-    StoreError,
+    ACTIVE, BringError, Cause, ChangeError, Changed, Condition, Config, ConfigError, Effective, Exemption,
+    Facts, Hold, HoldName, MachineFacts, Moment, OnExit, Owner, ProcessId, Profiles, Refused, ServiceState,
+    Store, StoreError,
     apply::{bring_about, bring_possible, not_in_force},
     change::change_locked,
     condition::{Lasting, next_edge},
     drift::Corrections,
-    service::{correct::Seen, unsettled::Unsettled},
+    service::{correct::LastCheck, unsettled::Unsettled},
     store::Stamp,
 };
 
@@ -87,7 +87,7 @@ pub struct Service<'h> {
     /// What read back otherwise than it was written, and is tried again.
     unsettled: Unsettled,
     next_verify: Duration,
-    seen: Option<Seen>,
+    seen: Option<LastCheck>,
     next_edge: Option<Duration>,
     /// When conditions were judged last.
     looked: Duration,
@@ -330,8 +330,8 @@ impl<'h> Service<'h> {
     /// Watches places again that were left because of another writer, if their pause is over;
     /// whether there were any.
     fn take_up_again(&mut self, moment: Moment) -> bool {
-        let is_over = |left: &mut Left| left.until.is_some_and(|until| until <= moment.now);
-        let over: Vec<Left> = self.store.left.extract_if(.., is_over).collect();
+        let is_over = |left: &mut Exemption| left.until.is_some_and(|until| until <= moment.now);
+        let over: Vec<Exemption> = self.store.left.extract_if(.., is_over).collect();
         // What differs there still was written by the same program.
         self.writes.extend(over.iter().filter_map(|left| {
             let path = flyball_host::watch::real_path(self.host, left.location.path()?);

@@ -23,7 +23,7 @@ use crate::{
 
 /// A hold that wants something of a place that another hold decides.
 #[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
-pub struct Asked {
+pub struct OverruledHold {
     pub hold: HoldName,
     pub wanted: String,
 }
@@ -47,7 +47,7 @@ pub struct HeldKnob {
     pub hold: HoldName,
     /// Weaker holds that want something here, the weakest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub over: Vec<Asked>,
+    pub over: Vec<OverruledHold>,
     /// Why it is not set, if it is left alone, and what changed it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left: Option<LeftBecause>,
@@ -159,13 +159,13 @@ fn knobs(host: &dyn Host, store: &Store, effective: &Effective) -> Result<Vec<He
     let drifted: BTreeSet<Location> =
         verify(&snapshot, &effective.intent)?.drifted.into_iter().map(|change| change.location).collect();
     // Each hold alone, to show what it would set: the overlay only has what came out of all.
-    let mut asked: BTreeMap<Location, Vec<Asked>> = BTreeMap::new();
+    let mut asked: BTreeMap<Location, Vec<OverruledHold>> = BTreeMap::new();
     for name in &effective.holds {
         let Some(hold) = store.holds.iter().find(|hold| hold.name == *name) else { continue };
         // A hold that could not be held alone may be held with the others: then it is missing in
         // this list only.
         for target in targets(&snapshot, &hold.intent()).unwrap_or_default() {
-            let one = Asked { hold: name.clone(), wanted: target.value };
+            let one = OverruledHold { hold: name.clone(), wanted: target.value };
             asked.entry(target.location).or_default().push(one);
         }
     }

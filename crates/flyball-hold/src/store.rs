@@ -15,7 +15,7 @@ use flyball_control::write::{state::StateDir, transaction::boot_id};
 use flyball_host::{Host, watch::LocalTime};
 use serde::{Deserialize, Serialize};
 
-use crate::{Drift, Facts, Hold, HoldName, Left, Owner, hold::size};
+use crate::{Drift, Exemption, Facts, Hold, HoldName, Owner, hold::size};
 
 /// The format that this flyball writes.
 const FORMAT: u32 = 1;
@@ -123,7 +123,7 @@ pub struct Store {
     /// In the order in which they were added.
     pub holds: Vec<Hold>,
     #[serde(default)]
-    pub left: Vec<Left>,
+    pub left: Vec<Exemption>,
     /// The last ones, oldest first.
     #[serde(default)]
     pub drifts: Vec<Drift>,

@@ -11,7 +11,7 @@ use std::{
 };
 
 use flyball_control::{Intent, Setting, Snapshot, plan::targets, write::state::StateDir};
-use flyball_hold::{Config, Done, Notice, Played, Rehearsal, VERIFY_EVERY, events};
+use flyball_hold::{Config, Notice, Played, Rehearsal, ServiceNotice, VERIFY_EVERY, events};
 use flyball_simhost::{SimHost, SimSetup};
 
 const CONFIG: &str = "[[when]]\nprofile = \"governor=powersave\"\n\
@@ -25,7 +25,12 @@ fn profiles(name: &str) -> Result<Vec<Setting>, String> {
 }
 
 /// Plays events to a service, and hands back what it did and how often it woke up.
-fn play(machine: &str, text: &str, until: Duration, each_hour: &mut dyn FnMut()) -> (Vec<Done>, u64) {
+fn play(
+    machine: &str,
+    text: &str,
+    until: Duration,
+    each_hour: &mut dyn FnMut(),
+) -> (Vec<ServiceNotice>, u64) {
     let host = SimHost::open(&SimSetup::parse(machine).unwrap()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let state = StateDir::new(folder.path().join("state"));
@@ -132,7 +137,8 @@ fn storms_end_with_everything_held_or_left_with_a_warning() {
     }
     let (done, _) = play("ryzen-5750g", &writer, Duration::from_secs(500), &mut || ());
     let count = |action: &flyball_hold::Action| {
-        let is = |done: &&Done| matches!(&done.notice, Notice::Drift(drift) if drift.action == *action);
+        let is =
+            |done: &&ServiceNotice| matches!(&done.notice, Notice::Drift(drift) if drift.action == *action);
         done.iter().filter(is).count()
     };
     let (corrected, warnings) =

@@ -111,7 +111,7 @@ fn run(
         kernel.arm(Faults::default(), machine.state.journal());
         // The kernel reports each write of the other program.
         machine.handle(written())?;
-        let is_contended = |left: &flyball_hold::Left| left.because == LeftBecause::Contended;
+        let is_contended = |left: &flyball_hold::Exemption| left.because == LeftBecause::Contended;
         corrected.1 += usize::from(machine.service.store().left.iter().any(is_contended));
         machine.pass(*quiet)?;
     }

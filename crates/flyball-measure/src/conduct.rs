@@ -171,7 +171,7 @@ pub fn last_lines(output: &str) -> String {
 }
 
 /// What a round yields.
-struct Ran {
+struct RoundOutcome {
     notes: Vec<String>,
     outcome: Outcome,
     readings: crate::meter::Readings,
@@ -183,12 +183,20 @@ struct Ran {
     void: Option<String>,
 }
 
-impl Ran {
+impl RoundOutcome {
     /// A round that did not run, because its settings could not be had.
-    fn not_applied(cause: &SettingsError) -> Ran {
+    fn not_applied(cause: &SettingsError) -> RoundOutcome {
         let outcome = Outcome { failure: Some(cause.to_string()), ..Outcome::default() };
         let readings = crate::meter::Readings::default();
-        Ran { notes: Vec::new(), outcome, readings, trace: None, speed: None, conditions: None, void: None }
+        RoundOutcome {
+            notes: Vec::new(),
+            outcome,
+            readings,
+            trace: None,
+            speed: None,
+            conditions: None,
+            void: None,
+        }
     }
 }
 
@@ -362,7 +370,7 @@ impl Conductor<'_> {
                 self.workload.limit(time_limit(directory, boot));
                 self.workload.begin_arm(&arm_data, schedule.padding(number, place));
                 preparing += self.set_up(set_up, arm, &arm_data, &schedule)?;
-                let Ran { notes, mut outcome, readings, trace, speed, conditions, void } =
+                let RoundOutcome { notes, mut outcome, readings, trace, speed, conditions, void } =
                     self.round(&arm_data, &schedule, trace, watched)?;
                 if let Some(other) = other_output(directory, &outcome) {
                     if !self.ignore_failure {
@@ -503,7 +511,7 @@ impl Conductor<'_> {
         schedule: &Schedule,
         trace: Option<(&std::path::Path, String)>,
         watched: Option<CpuList>,
-    ) -> Result<Ran, MeasureError> {
+    ) -> Result<RoundOutcome, MeasureError> {
         check_file(arm)?;
         let notes = match self.settings.apply(arm) {
             Ok(notes) => notes,
@@ -511,7 +519,7 @@ impl Conductor<'_> {
             // left out after the second time. An interrupted application fails too, and is not the
             // setting's fault.
             Err(cause) if self.blocks.is_some() && !self.stop.is_requested() => {
-                return Ok(Ran::not_applied(&cause));
+                return Ok(RoundOutcome::not_applied(&cause));
             }
             Err(_) if self.stop.is_requested() => return Err(WorkloadError::Stopped.into()),
             Err(cause) => return Err(RefusedArm { arm: arm.name.clone(), cause }.into()),
@@ -588,7 +596,7 @@ impl Conductor<'_> {
             }
         }
         let void = self.blocks.is_some().then(|| self.settings.changed()).flatten();
-        Ok(Ran { notes, outcome, readings, trace, speed, conditions, void })
+        Ok(RoundOutcome { notes, outcome, readings, trace, speed, conditions, void })
     }
 
     /// Runs a shell command of the user's around a round, unmetered.

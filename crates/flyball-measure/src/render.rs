@@ -17,7 +17,7 @@ mod table;
 mod text;
 
 pub use crate::numbers::{level, number, p_value, percent, probability, relative, two_digits};
-pub use charts::{Named, charts};
+pub use charts::{NamedChart, charts};
 pub use fleet::{fleet_page, fleet_text};
 pub use hyperfine::hyperfine;
 pub use markdown::markdown;

@@ -3,7 +3,7 @@
 use flyball_host::cpuidle::{ExitRate, costliest, lost_ms};
 use serde::Serialize;
 
-use crate::{Layout, Machine, Preference, Quantity, Sample, places::Places};
+use crate::{Layout, Machine, Preference, Quantity, Sample, places::ValueOffsets};
 
 /// Waking up may decide the speed of a CPU that ran for a smaller share of the time.
 pub(crate) const WAKING: f64 = 0.2;
@@ -178,7 +178,7 @@ pub struct PackageInterval {
 /// Two samples of one machine.
 struct Pair<'a> {
     layout: &'a Layout,
-    places: Places,
+    places: ValueOffsets,
     from: &'a Sample,
     to: &'a Sample,
     /// ns.
@@ -199,7 +199,7 @@ impl Interval {
     pub fn between(layout: &Layout, from: &Sample, to: &Sample) -> Interval {
         let span = to.at.saturating_sub(from.at);
         let is_broken = to.at <= from.at || Interval::has_jumped(from, to);
-        let pair = Pair { layout, places: Places::new(layout), from, to, span: span.max(1) };
+        let pair = Pair { layout, places: ValueOffsets::new(layout), from, to, span: span.max(1) };
         let cpus: Vec<CpuInterval> = (0..layout.cpus.len()).map(|index| pair.cpu(index, is_broken)).collect();
         let packages =
             (0..layout.packages.len()).map(|index| pair.package(index, &cpus, is_broken)).collect();

@@ -26,7 +26,7 @@ pub use interval::{CpuInterval, Interval, PackageInterval, State, Waking};
 pub use layout::{Cpu, Field, Layout, Machine, Package, Quantity, Scope, Unit};
 pub use limiter::{Certainty, Evidence, Limiter, Proof, Reason};
 pub use missing::Missing;
-pub use places::Places;
+pub use places::ValueOffsets;
 pub use preference::{Preference, PreferenceWord};
 pub use sample::{ABSENT, Cost, Sample};
 pub use sampler::{

@@ -11,25 +11,25 @@ use crate::{ABSENT, Layout, Quantity, Sample};
 /// Looked up once per layout: a sample of 576 CPUs has 26,000 values, and a search of the fields
 /// for each of them costs more than reading them does.
 #[derive(Debug)]
-pub struct Places(HashMap<Quantity, Place, BuildHasherDefault<Small>>);
+pub struct ValueOffsets(HashMap<Quantity, ValueOffset, BuildHasherDefault<Small>>);
 
 /// Where a quantity begins, and after how many bits it wraps.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct ValueOffset {
     start: usize,
     wraps_after: u8,
 }
 
-impl Places {
-    pub fn new(layout: &Layout) -> Places {
+impl ValueOffsets {
+    pub fn new(layout: &Layout) -> ValueOffsets {
         let mut start = 0;
         let mut places = HashMap::default();
         for field in &layout.fields {
             // The first of two, as a search of the fields has it: a file may name a quantity twice.
-            places.entry(field.quantity).or_insert(Place { start, wraps_after: field.wraps_after });
+            places.entry(field.quantity).or_insert(ValueOffset { start, wraps_after: field.wraps_after });
             start += layout.instances(field.scope);
         }
-        Places(places)
+        ValueOffsets(places)
     }
 
     pub(crate) fn has(&self, quantity: Quantity) -> bool {

@@ -26,8 +26,8 @@ pub use self::{
     file::KeptAttribute,
 };
 use crate::{
-    ABSENT, Cost, Layout, Preference, Quantity, Sample, interval::WAKING, layout::DEEP_US, places::Places,
-    shared,
+    ABSENT, Cost, Layout, Preference, Quantity, Sample, interval::WAKING, layout::DEEP_US,
+    places::ValueOffsets, shared,
 };
 
 /// Which CPUs may be interrupted for a sample.
@@ -161,7 +161,7 @@ pub struct Sampler<'h> {
     host: &'h dyn Host,
     options: Options,
     layout: Layout,
-    places: Places,
+    places: ValueOffsets,
     source: Source,
     /// Quantities that the hold service reads for this user.
     shared: Vec<Quantity>,
@@ -218,7 +218,7 @@ impl<'h> Sampler<'h> {
             layout.fields.retain(|field| field.quantity != Quantity::CoreEnergy);
         }
         let shared = shared::extend(host, &mut layout);
-        let places = Places::new(&layout);
+        let places = ValueOffsets::new(&layout);
         Ok(Sampler {
             host,
             options,
@@ -250,7 +250,7 @@ impl<'h> Sampler<'h> {
     }
 
     /// Where its values stand.
-    pub fn places(&self) -> &Places {
+    pub fn places(&self) -> &ValueOffsets {
         &self.places
     }
 

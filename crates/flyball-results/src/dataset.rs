@@ -11,7 +11,7 @@ use std::{
 use flyball_files::{Opening, Replacement, make_dirs, open_output, open_regular, remove_output};
 use flyball_table::{
     Cell, Kind as Type,
-    parquet::{Column, Read, Table, Words, read},
+    parquet::{Column, ColumnSet, Table, Words, read},
 };
 use flyball_text::{date::Utc, hex};
 use rustix::fs::{FlockOperation, flock};
@@ -48,14 +48,14 @@ pub enum DatasetError {
 pub struct Dataset {
     path: PathBuf,
     /// Of each kind and month that was written, the inputs and their rows that are there.
-    known: HashMap<Kind, Known>,
+    known: HashMap<Kind, KnownInputs>,
     waiting: Vec<Input>,
     cells: usize,
 }
 
 /// The inputs of a kind.
 #[derive(Debug, Default)]
-struct Known {
+struct KnownInputs {
     rows: HashMap<String, usize>,
     /// Files that were looked at.
     files: std::collections::HashSet<PathBuf>,
@@ -77,7 +77,7 @@ pub struct Added {
 
 /// A file that cannot be used, and why.
 #[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
-pub struct Passed {
+pub struct SkippedFile {
     pub path: String,
     pub why: String,
 }
@@ -266,7 +266,7 @@ impl Dataset {
         pick: &Pick,
         words: &mut Words,
         each: &mut dyn FnMut(&Part, &mut Words),
-    ) -> Result<Vec<Passed>, DatasetError> {
+    ) -> Result<Vec<SkippedFile>, DatasetError> {
         let mut passed = Vec::new();
         self.pass_other_versions(&mut passed)?;
         let all = kind.columns();
@@ -290,11 +290,11 @@ impl Dataset {
                 Ok(found) if found.rows == 0 => continue,
                 Ok(_) => {
                     let why = "it has no columns id, host and time: another program's".to_owned();
-                    passed.push(Passed { path: path.display().to_string(), why });
+                    passed.push(SkippedFile { path: path.display().to_string(), why });
                     continue;
                 }
                 Err(why) => {
-                    passed.push(Passed { path: path.display().to_string(), why });
+                    passed.push(SkippedFile { path: path.display().to_string(), why });
                     continue;
                 }
             };
@@ -313,7 +313,7 @@ impl Dataset {
         Ok(passed)
     }
 
-    fn pass_other_versions(&self, passed: &mut Vec<Passed>) -> Result<(), DatasetError> {
+    fn pass_other_versions(&self, passed: &mut Vec<SkippedFile>) -> Result<(), DatasetError> {
         let own = format!("version={VERSION}");
         for name in names(&self.path)? {
             let path = self.path.join(&name).display().to_string();
@@ -326,7 +326,7 @@ impl Dataset {
                 }
                 _ => "not a part of the dataset".to_owned(),
             };
-            passed.push(Passed { path, why });
+            passed.push(SkippedFile { path, why });
         }
         Ok(())
     }
@@ -336,7 +336,7 @@ impl Dataset {
 fn files_of(
     folder: &Path,
     month: Option<&str>,
-    passed: &mut Vec<Passed>,
+    passed: &mut Vec<SkippedFile>,
 ) -> Result<Vec<PathBuf>, DatasetError> {
     if !folder.is_dir() {
         return Ok(Vec::new());
@@ -347,7 +347,7 @@ fn files_of(
         let Some(of) = partition.strip_prefix("month=").filter(|_| inner.is_dir()) else {
             if !partition.starts_with('.') {
                 let why = "not a part of the dataset".to_owned();
-                passed.push(Passed { path: inner.display().to_string(), why });
+                passed.push(SkippedFile { path: inner.display().to_string(), why });
             }
             continue;
         };
@@ -374,7 +374,7 @@ fn remove_torn(folder: &Path) {
     }
 }
 
-fn columns_of(path: &Path, columns: &[(&str, Type)], words: &mut Words) -> Result<Read, String> {
+fn columns_of(path: &Path, columns: &[(&str, Type)], words: &mut Words) -> Result<ColumnSet, String> {
     let file =
         open_regular(File::options().read(true), path).map_err(|error| flyball_host::words_of(&error))?;
     read(file, columns, words)

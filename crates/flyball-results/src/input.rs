@@ -29,7 +29,7 @@ const DEPTH: usize = 3;
 
 /// What the user says of inputs that do not say it.
 #[derive(Debug, Clone, Default)]
-pub struct Given {
+pub struct InputDefaults {
     pub host: Option<String>,
     /// In milliseconds since 1970.
     pub time: Option<u64>,
@@ -100,7 +100,7 @@ struct Row {
 }
 
 /// An input before it is known which host and time it is of.
-struct Found {
+struct ParsedInput {
     kind: Kind,
     about: About,
     /// What distinguishes it from others of its host.
@@ -111,7 +111,7 @@ struct Found {
 
 /// A place where an input may be.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct Candidate {
     pub path: PathBuf,
     /// The folder that it was found in, where a directory was given: engines name it after the
     /// host.
@@ -121,24 +121,24 @@ pub struct Place {
 }
 
 /// The run directories and files at or below `path`, in the order of names.
-pub fn find(path: &Path) -> Vec<Place> {
+pub fn find(path: &Path) -> Vec<Candidate> {
     let mut found = Vec::new();
     if path.is_dir() {
         walk(path, 0, &mut found);
         if found.is_empty() {
             let why = InputError::Unusable("there is no run directory, .json or .toml file in it");
-            found.push(Place { path: path.to_owned(), folder: None, usable: Err(why) });
+            found.push(Candidate { path: path.to_owned(), folder: None, usable: Err(why) });
         }
     } else {
-        found.push(Place { path: path.to_owned(), folder: None, usable: Ok(()) });
+        found.push(Candidate { path: path.to_owned(), folder: None, usable: Ok(()) });
     }
     found
 }
 
-fn walk(path: &Path, depth: usize, found: &mut Vec<Place>) {
+fn walk(path: &Path, depth: usize, found: &mut Vec<Candidate>) {
     let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
     let mut add = |path: &Path, folder: Option<String>, usable| {
-        found.push(Place { path: path.to_owned(), folder, usable });
+        found.push(Candidate { path: path.to_owned(), folder, usable });
     };
     let is_run = path.join("manifest.json").is_file();
     if is_run {
@@ -165,11 +165,11 @@ fn walk(path: &Path, depth: usize, found: &mut Vec<Place>) {
         } else if is(fs::FileType::is_symlink) {
             // It could lead out of what was given, or round in circles.
             let why = InputError::Unusable("links are not followed; give the file or directory itself");
-            found.push(Place { path: inner, folder: None, usable: Err(why) });
+            found.push(Candidate { path: inner, folder: None, usable: Err(why) });
         } else if !is_run && [".json", ".toml"].iter().any(|end| file.ends_with(end)) {
             let is_regular = is(fs::FileType::is_file).then_some(());
             let usable = is_regular.ok_or(InputError::Unusable("not a regular file"));
-            found.push(Place { path: inner, folder: name(path), usable });
+            found.push(Candidate { path: inner, folder: name(path), usable });
         }
     }
 }
@@ -179,7 +179,7 @@ impl Input {
     ///
     /// # Errors
     /// Why it cannot be added.
-    pub fn read(place: &Place, given: &Given) -> Result<Input, InputError> {
+    pub fn read(place: &Candidate, given: &InputDefaults) -> Result<Input, InputError> {
         place.usable.clone()?;
         let path = &place.path;
         if path.is_dir() {
@@ -197,14 +197,14 @@ impl Input {
     ///
     /// # Errors
     /// Why it cannot be added.
-    pub fn from_bytes(bytes: &[u8], given: &Given) -> Result<Input, InputError> {
-        let place = Place { path: PathBuf::new(), folder: None, usable: Ok(()) };
+    pub fn from_bytes(bytes: &[u8], given: &InputDefaults) -> Result<Input, InputError> {
+        let place = Candidate { path: PathBuf::new(), folder: None, usable: Ok(()) };
         recognise(bytes)?.into_input(&place, given, None)
     }
 }
 
 /// Reads the content of a file.
-fn recognise(bytes: &[u8]) -> Result<Found, InputError> {
+fn recognise(bytes: &[u8]) -> Result<ParsedInput, InputError> {
     let text =
         std::str::from_utf8(bytes).map_err(|error| InputError::NotUtf8 { offset: error.valid_up_to() })?;
     // fio prints notes before its JSON.
@@ -218,7 +218,7 @@ fn recognise(bytes: &[u8]) -> Result<Found, InputError> {
     report::profile(text)
 }
 
-fn parse_json(text: &str) -> Result<Found, InputError> {
+fn parse_json(text: &str) -> Result<ParsedInput, InputError> {
     let value = benchmark::parse(text)?;
     let schema = value.get("schema").and_then(serde_json::Value::as_str).unwrap_or_default();
     match schema.split_once('/') {
@@ -232,9 +232,14 @@ fn parse_json(text: &str) -> Result<Found, InputError> {
     }
 }
 
-impl Found {
-    fn into_input(self, place: &Place, given: &Given, changed: Option<u64>) -> Result<Input, InputError> {
-        let Found { kind, about, identity, rows, warnings } = self;
+impl ParsedInput {
+    fn into_input(
+        self,
+        place: &Candidate,
+        given: &InputDefaults,
+        changed: Option<u64>,
+    ) -> Result<Input, InputError> {
+        let ParsedInput { kind, about, identity, rows, warnings } = self;
         let host = about.host.clone().or_else(|| given.host.clone()).or_else(|| place.folder.clone());
         let host = host.or_else(|| about.machine.clone()).filter(|host| !host.is_empty()).ok_or({
             InputError::Unusable(

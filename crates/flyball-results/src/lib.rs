@@ -16,7 +16,7 @@ mod input;
 mod schema;
 pub mod shifts;
 
-pub use dataset::{Added, Dataset, DatasetError, Part, Passed, Pick};
+pub use dataset::{Added, Dataset, DatasetError, Part, Pick, SkippedFile};
 pub use flyball_table::parquet::{Words, read as columns};
-pub use input::{Given, Input, InputError, find};
+pub use input::{Input, InputDefaults, InputError, find};
 pub use schema::{COMMON, FACTS, Kind, VERSION};

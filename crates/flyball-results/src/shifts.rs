@@ -17,7 +17,7 @@ use flyball_measure::{
 use flyball_table::parquet::Words;
 
 use crate::{
-    dataset::{Dataset, DatasetError, Part, Passed, Pick},
+    dataset::{Dataset, DatasetError, Part, Pick, SkippedFile},
     schema::{FACTS, Kind},
 };
 
@@ -56,16 +56,16 @@ pub struct Answer {
     /// The first and the last run, in milliseconds since 1970.
     pub first: u64,
     pub last: u64,
-    pub shifted: Vec<Shifted>,
+    pub shifted: Vec<ShiftedSeries>,
     /// Changes of facts that came with shifts, the most frequent first.
-    pub with: Vec<With>,
+    pub with: Vec<FactChange>,
     /// Files that were passed over.
-    pub passed: Vec<Passed>,
+    pub passed: Vec<SkippedFile>,
 }
 
 /// A series that shifted.
 #[derive(Debug, schemars::JsonSchema, serde::Serialize)]
-pub struct Shifted {
+pub struct ShiftedSeries {
     pub host: String,
     pub benchmark: String,
     /// The arm; empty if there is none.
@@ -75,13 +75,12 @@ pub struct Shifted {
     pub runs: usize,
     /// The probability of as much in a series without a shift, corrected for the number of series.
     pub p: f64,
-    pub changes: Vec<Place>,
+    pub changes: Vec<ShiftPlace>,
 }
 
 /// Where a series shifted.
 #[derive(Debug, schemars::JsonSchema, serde::Serialize)]
-#[schemars(rename = "ShiftPlace")]
-pub struct Place {
+pub struct ShiftPlace {
     pub form: Form,
     /// The last run that is surely before the change, and the first that is surely after it (at
     /// 95 %), in milliseconds since 1970.
@@ -109,7 +108,7 @@ pub struct Fact {
 
 /// A change of a fact, over all series of a benchmark.
 #[derive(Debug, schemars::JsonSchema, serde::Serialize)]
-pub struct With {
+pub struct FactChange {
     pub benchmark: String,
     pub arm: String,
     pub metric: String,
@@ -230,13 +229,13 @@ pub fn shifts(dataset: &Dataset, question: &Question) -> Result<Answer, DatasetE
     }
     let found = search(&series, question);
     let mut settings = Settings::default();
-    let shifted: Vec<(usize, Shifted)> = found
+    let shifted: Vec<(usize, ShiftedSeries)> = found
         .into_iter()
         .map(|(index, p, shifts)| {
             let (key, runs) = &series[index];
             let changes = shifts.iter().map(|shift| place(shift, key, runs, &words, &mut settings)).collect();
             let text = |number| words.text(number).to_owned();
-            let shifted = Shifted {
+            let shifted = ShiftedSeries {
                 host: text(key.host),
                 benchmark: text(key.benchmark),
                 arm: text(key.arm),
@@ -350,7 +349,7 @@ impl Timeline {
     fn read(
         dataset: &Dataset,
         words: &mut Words,
-        passed: &mut Vec<Passed>,
+        passed: &mut Vec<SkippedFile>,
         pick: &Pick,
     ) -> Result<Timeline, DatasetError> {
         let mut columns = vec!["host", "time"];
@@ -487,7 +486,7 @@ fn differences(
 }
 
 /// The place of a shift, with the facts that changed there or nearby.
-fn place(shift: &Shift, key: &Key, runs: &[Run], words: &Words, settings: &mut Settings) -> Place {
+fn place(shift: &Shift, key: &Key, runs: &[Run], words: &Words, settings: &mut Settings) -> ShiftPlace {
     let last = runs.len() - 1;
     // Of a drift, the runs over which it went.
     let (from, to) = match shift.form {
@@ -519,7 +518,7 @@ fn place(shift: &Shift, key: &Key, runs: &[Run], words: &Words, settings: &mut S
     let mut facts: Vec<Fact> = facts.into_values().collect();
     facts.sort_by_key(|fact| fact.runs_away);
     let (before, after) = (shift.median_before, shift.median_after);
-    Place {
+    ShiftPlace {
         form: shift.form,
         before: runs[first].time.cast_unsigned(),
         after: runs[end].time.cast_unsigned(),
@@ -534,10 +533,10 @@ fn place(shift: &Shift, key: &Key, runs: &[Run], words: &Words, settings: &mut S
 /// Changes of facts over all series: with how many of those that had it a shift came.
 fn with(
     series: &[(Key, Vec<Run>)],
-    shifted: &[(usize, Shifted)],
+    shifted: &[(usize, ShiftedSeries)],
     words: &Words,
     settings: &mut Settings,
-) -> Vec<With> {
+) -> Vec<FactChange> {
     type Change<'a> = (([&'a str; 4], Option<bool>), String, Option<String>, Option<String>);
     let mut counts: BTreeMap<Change, (Vec<f64>, usize, usize, usize)> = BTreeMap::new();
     // Shares of unlike units or ways have no common mean: a time of +25 % is a rate of -20 %.
@@ -574,13 +573,13 @@ fn with(
             }
         }
     }
-    let mut all: Vec<With> = counts
+    let mut all: Vec<FactChange> = counts
         .into_iter()
         .map(
             |(
                 (([benchmark, arm, metric, unit], better), name, before, after),
                 (changes, shifted, of, worse),
-            )| With {
+            )| FactChange {
                 benchmark: benchmark.to_owned(),
                 arm: arm.to_owned(),
                 metric: metric.to_owned(),

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use flyball_results::{
-    COMMON, Dataset, Given, Input, Kind, Pick,
+    COMMON, Dataset, Input, InputDefaults, Kind, Pick,
     shifts::{Answer, Question, shifts},
 };
 use rand::SeedableRng as _;
@@ -32,7 +32,7 @@ fn searched(seed: u64, correlation: f64, level: impl Fn(usize, usize) -> f64) ->
                 results.push(format!(r#"{{"command":"b{benchmark}","times":[{value}]}}"#));
             }
             let json = format!(r#"{{"results":[{}]}}"#, results.join(","));
-            let given = Given {
+            let given = InputDefaults {
                 host: Some(format!("node{host:02}")),
                 time: Some(20_454 * DAY + run as u64 * 7 * DAY),
             };
@@ -105,8 +105,10 @@ fn unlike_units_and_ways_have_rows_of_their_own() {
         for (number, (unit, factor, better)) in hosts.into_iter().enumerate() {
             let value = if run < 15 { 1.0 } else { factor } * (1.0 + 0.001 * f64::from(run * 7 % 5));
             let json = format!(r#"{{"results":[{{"command":"b","times":[{value}]}}]}}"#);
-            let given =
-                Given { host: Some(format!("node{number}")), time: Some((20_454 + u64::from(run)) * DAY) };
+            let given = InputDefaults {
+                host: Some(format!("node{number}")),
+                time: Some((20_454 + u64::from(run)) * DAY),
+            };
             let mut input = Input::from_bytes(json.as_bytes(), &given).expect("hyperfine's JSON");
             for row in &mut input.rows {
                 row[column("unit")] = unit.into();
@@ -151,7 +153,7 @@ fn what_failed_without_a_value_is_a_row() {
     let column =
         |name: &str| Kind::Rounds.columns().iter().position(|column| column.0 == name).expect("a column");
     for (json, rows, benchmark, failure) in [(google, 2, "c", "no input"), (fio, 1, "j", "error 5")] {
-        let input = Input::from_bytes(json.as_bytes(), &Given::default()).expect("results");
+        let input = Input::from_bytes(json.as_bytes(), &InputDefaults::default()).expect("results");
         let last = input.rows.last().expect("a row");
         let cell = |name: &str| last[column(name)].clone();
         assert_eq!(input.rows.len(), rows);

@@ -192,7 +192,7 @@ impl Thread {
 /// State of one core.
 #[derive(Clone, Debug)]
 pub(crate) struct Core {
-    place: Place,
+    place: CoreSlot,
     pub khz: u32,
     /// Frequency at which the firmware would run the core if nothing limited it.
     target: u32,
@@ -218,14 +218,14 @@ pub(crate) struct Core {
     powered: (u32, f64),
     /// The work of its CPUs in the last step, and what follows from it in the step's two parts.
     activity: [Activity; 2],
-    kept: [step::Kept; 2],
+    kept: [step::CachedPower; 2],
     pub watts: f64,
     pub energy: u128,
     pub residency: [u64; 5],
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct CoreSlot {
     first: u32,
     second: u32,
     kind: u16,
@@ -464,7 +464,7 @@ impl Silicon {
             for core in &mut self.core {
                 (core.moved, core.asked) = (true, true);
                 // CPUs may have come or gone.
-                core.kept = [step::Kept::default(); 2];
+                core.kept = [step::CachedPower::default(); 2];
             }
             self.choose_targets();
         } else {
@@ -577,7 +577,7 @@ impl Core {
         let better = &spec.core[place.kind].better;
         let base = kinds[place.kind].base;
         Core {
-            place: Place {
+            place: CoreSlot {
                 first: place.cpus[0] as u32,
                 second: place.cpus[1] as u32,
                 kind: place.kind as u16,
@@ -600,7 +600,7 @@ impl Core {
             leakage: 0.0,
             powered: (0, 0.0),
             activity: [Activity::default(); 2],
-            kept: [step::Kept::default(); 2],
+            kept: [step::CachedPower::default(); 2],
             watts: 0.0,
             energy: 0,
             residency: [0; 5],

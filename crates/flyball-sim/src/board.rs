@@ -54,7 +54,7 @@ pub(crate) struct IdleState {
 
 /// Where a CPU sits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct CpuPlace {
     pub package: u32,
     /// Die within the package.
     pub die: u32,
@@ -107,7 +107,7 @@ pub(crate) struct Board {
     /// The flags line of /proc/cpuinfo.
     pub flags: Vec<String>,
     /// Each CPU's place.
-    pub places: Vec<Place>,
+    pub places: Vec<CpuPlace>,
     /// Time stamp counter frequency in kHz.
     pub tsc_khz: u32,
     /// The scheduler's tick in microseconds.
@@ -271,7 +271,7 @@ fn hybrid_scaling_khz(model: u32) -> u32 {
 }
 
 /// Each CPU's place.
-fn places(spec: &MachineSpec, topology: &Topology, intel: bool) -> Vec<Place> {
+fn places(spec: &MachineSpec, topology: &Topology, intel: bool) -> Vec<CpuPlace> {
     let hybrid = spec.core.len() > 1;
     // 0: one last-level cache for the package.
     let per_cache = match spec.topology.cores_per_cache {
@@ -298,7 +298,7 @@ fn places(spec: &MachineSpec, topology: &Topology, intel: bool) -> Vec<Place> {
             } else {
                 spec.clock.bus_khz
             };
-            Place {
+            CpuPlace {
                 package,
                 // To the kernel power domains are not dies.
                 die: if spec.topology.dies_are_power_domains { 0 } else { core.die },

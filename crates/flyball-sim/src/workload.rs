@@ -10,6 +10,6 @@ mod noise;
 mod several;
 
 pub use engine::{Engine, Progress, Shared};
-pub use model::{Group, Place, Variation, Workload, WorkloadError};
+pub use model::{Group, Placement, Variation, Workload, WorkloadError};
 pub use noise::Noise;
 pub use several::Several;

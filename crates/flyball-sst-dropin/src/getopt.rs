@@ -25,7 +25,7 @@ pub(super) struct Getopt<'a> {
 
 /// The result of one call.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum ParsedWord {
     /// An option and its value.
     Option(char, Option<String>),
     /// Something wrong; the message for stderr, without the program's name.
@@ -45,7 +45,7 @@ impl<'a> Getopt<'a> {
     }
 
     /// The next option. `only`: long options may have one dash.
-    pub(super) fn next(&mut self, short: &str, long: &[LongOption], only: bool) -> Found {
+    pub(super) fn next(&mut self, short: &str, long: &[LongOption], only: bool) -> ParsedWord {
         if self.rest.is_empty() {
             // The caller has moved the index back to read a second list of options, as it may by
             // getopt(3).
@@ -65,15 +65,15 @@ impl<'a> Getopt<'a> {
                 if self.first_plain != self.last_plain {
                     self.index = self.first_plain;
                 }
-                return Found::End;
+                return ParsedWord::End;
             };
             // POSIXLY_CORRECT order ("+" in the original's option string): the first plain word
             // ends the options.
             if !word.starts_with('-') || word == "-" {
-                return Found::End;
+                return ParsedWord::End;
             }
             if let Some(name) = word.strip_prefix("--") {
-                return self.long(name, "--", short, long, only).unwrap_or(Found::End);
+                return self.long(name, "--", short, long, only).unwrap_or(ParsedWord::End);
             }
             let letters = &word[1..];
             let first = letters.chars().next().unwrap_or('-');
@@ -89,26 +89,26 @@ impl<'a> Getopt<'a> {
         self.short(short)
     }
 
-    fn short(&mut self, short: &str) -> Found {
+    fn short(&mut self, short: &str) -> ParsedWord {
         // Whole characters, where glibc goes by bytes: no option has more than one.
         let letter = self.rest.remove(0);
         if self.rest.is_empty() {
             self.index += 1;
         }
         match spec(short, letter) {
-            None => Found::Wrong(format!("invalid option -- '{letter}'")),
-            Some(false) => Found::Option(letter, None),
+            None => ParsedWord::Wrong(format!("invalid option -- '{letter}'")),
+            Some(false) => ParsedWord::Option(letter, None),
             Some(true) => {
                 if !self.rest.is_empty() {
                     self.index += 1;
-                    return Found::Option(letter, Some(std::mem::take(&mut self.rest)));
+                    return ParsedWord::Option(letter, Some(std::mem::take(&mut self.rest)));
                 }
                 match self.word() {
                     Some(value) => {
                         self.index += 1;
-                        Found::Option(letter, Some(value.to_owned()))
+                        ParsedWord::Option(letter, Some(value.to_owned()))
                     }
-                    None => Found::Wrong(format!("option requires an argument -- '{letter}'")),
+                    None => ParsedWord::Wrong(format!("option requires an argument -- '{letter}'")),
                 }
             }
         }
@@ -122,7 +122,7 @@ impl<'a> Getopt<'a> {
         short: &str,
         long: &[LongOption],
         only: bool,
-    ) -> Option<Found> {
+    ) -> Option<ParsedWord> {
         let (name, value) = match text.split_once('=') {
             Some((name, value)) => (name, Some(value)),
             None => (text, None),
@@ -146,7 +146,7 @@ impl<'a> Getopt<'a> {
                             return None;
                         }
                         self.index += 1;
-                        return Some(Found::Wrong(format!("unrecognized option '{dashes}{text}'")));
+                        return Some(ParsedWord::Wrong(format!("unrecognized option '{dashes}{text}'")));
                     }
                     [first, others @ ..] if others.iter().any(|other| !same(first, other)) => {
                         self.index += 1;
@@ -154,7 +154,7 @@ impl<'a> Getopt<'a> {
                         for option in fitting {
                             message.push_str(&format!(" '{dashes}{}'", option.name));
                         }
-                        return Some(Found::Wrong(message));
+                        return Some(ParsedWord::Wrong(message));
                     }
                     [first, ..] => *first,
                 }
@@ -164,16 +164,16 @@ impl<'a> Getopt<'a> {
         let LongOption { name, takes_value, letter } = *option;
         Some(match value {
             Some(_) if !takes_value => {
-                Found::Wrong(format!("option '{dashes}{name}' doesn't allow an argument"))
+                ParsedWord::Wrong(format!("option '{dashes}{name}' doesn't allow an argument"))
             }
-            Some(value) => Found::Option(letter, Some(value.to_owned())),
-            None if !takes_value => Found::Option(letter, None),
+            Some(value) => ParsedWord::Option(letter, Some(value.to_owned())),
+            None if !takes_value => ParsedWord::Option(letter, None),
             None => match self.word() {
                 Some(value) => {
                     self.index += 1;
-                    Found::Option(letter, Some(value.to_owned()))
+                    ParsedWord::Option(letter, Some(value.to_owned()))
                 }
-                None => Found::Wrong(format!("option '{dashes}{name}' requires an argument")),
+                None => ParsedWord::Wrong(format!("option '{dashes}{name}' requires an argument")),
             },
         })
     }
@@ -208,14 +208,14 @@ mod tests {
         let mut found = Vec::new();
         loop {
             match getopt.next("c:df:h", LONG, only) {
-                Found::End => return (found, getopt.index),
-                Found::Option(letter, value) => {
+                ParsedWord::End => return (found, getopt.index),
+                ParsedWord::Option(letter, value) => {
                     found.push(format!(
                         "{letter}{}",
                         value.map_or(String::new(), |value| format!("={value}"))
                     ));
                 }
-                Found::Wrong(message) => found.push(message),
+                ParsedWord::Wrong(message) => found.push(message),
             }
         }
     }

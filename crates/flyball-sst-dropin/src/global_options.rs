@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     daemon,
-    getopt::{Found, Getopt, LongOption},
+    getopt::{Getopt, LongOption, ParsedWord},
     help, info, numbers,
     session::{Ended, Results, Session, VERSION},
 };
@@ -43,7 +43,7 @@ pub(super) struct GlobalOptions {
 pub fn outputs(args: &[String]) -> Option<Vec<String>> {
     let mut getopt = Getopt::new(args);
     let mut files = Vec::new();
-    while let Found::Option(letter, value) = getopt.next(SHORT, LONG, true) {
+    while let ParsedWord::Option(letter, value) = getopt.next(SHORT, LONG, true) {
         match letter {
             'o' => files.extend(value),
             'b' => return None,
@@ -71,9 +71,9 @@ pub(super) fn read(
     };
     loop {
         let (letter, value) = match getopt.next(SHORT, LONG, true) {
-            Found::End => return Ok(options),
-            Found::Option(letter, value) => (letter, value.unwrap_or_default()),
-            Found::Wrong(message) => {
+            ParsedWord::End => return Ok(options),
+            ParsedWord::Option(letter, value) => (letter, value.unwrap_or_default()),
+            ParsedWord::Wrong(message) => {
                 session.warn(&format!("{}: {message}\n", args[0]));
                 return Err(help::usage_error(session));
             }

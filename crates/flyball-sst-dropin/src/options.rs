@@ -2,7 +2,7 @@
 //! isst-config.c).
 
 use crate::{
-    getopt::{Found, Getopt, LongOption},
+    getopt::{Getopt, LongOption, ParsedWord},
     session::{Ended, Session},
 };
 
@@ -85,9 +85,9 @@ pub(super) fn read(
     let mut options = Options::default();
     loop {
         let (letter, text) = match getopt.next(SHORT, LONG, false) {
-            Found::End => break,
-            Found::Option(letter, value) => (letter, value.unwrap_or_default()),
-            Found::Wrong(message) => {
+            ParsedWord::End => break,
+            ParsedWord::Option(letter, value) => (letter, value.unwrap_or_default()),
+            ParsedWord::Wrong(message) => {
                 session.warn(&format!("{}: {message}\n", args[0]));
                 session.note("Unknown option: ignore\n");
                 session.failed = true;

@@ -18,7 +18,7 @@ pub(super) fn show_levels(session: &mut Session<'_>, id: &Id, levels: &[LevelInf
         return;
     }
     let cpus = session.domain_cpus(id).len();
-    let shown = Shown { cpus, ..shown(session, id) };
+    let shown = LevelFacts { cpus, ..shown(session, id) };
     let mut bad_bucket = false;
     session.display.record(id, |lines| {
         for level in levels {
@@ -40,7 +40,7 @@ fn plain_first(session: &Session<'_>) -> bool {
 }
 
 /// Facts about the machine for the lines of a level.
-struct Shown {
+struct LevelFacts {
     id: Id,
     cpus: usize,
     room: u32,
@@ -58,7 +58,7 @@ fn state(supported: bool, on: bool) -> &'static str {
     }
 }
 
-impl Shown {
+impl LevelFacts {
     /// The lines of one level; true if SST-TF has no bucket to show.
     fn level(&self, lines: &mut Lines<'_>, level: &LevelInfo) -> bool {
         if self.id.cpu >= 0 {
@@ -183,8 +183,8 @@ impl Shown {
     }
 }
 
-fn shown(session: &Session<'_>, id: &Id) -> Shown {
-    Shown {
+fn shown(session: &Session<'_>, id: &Id) -> LevelFacts {
+    LevelFacts {
         id: *id,
         cpus: 0,
         room: session.map.room,

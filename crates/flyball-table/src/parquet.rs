@@ -224,7 +224,7 @@ impl Column {
 
 /// Some columns of a file.
 #[derive(Debug)]
-pub struct Read {
+pub struct ColumnSet {
     pub rows: usize,
     /// In the order in which they were asked for.
     pub columns: Vec<Column>,
@@ -238,7 +238,7 @@ pub fn read<R: ChunkReader + 'static>(
     file: R,
     columns: &[(&str, Kind)],
     words: &mut Words,
-) -> Result<Read, String> {
+) -> Result<ColumnSet, String> {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {
         let print = std::panic::take_hook();
@@ -269,7 +269,7 @@ fn read_columns<R: ChunkReader + 'static>(
     file: R,
     wanted: &[(&str, Kind)],
     words: &mut Words,
-) -> Result<Read, ParquetError> {
+) -> Result<ColumnSet, ParquetError> {
     let reader = SerializedFileReader::new(file)?;
     let metadata = reader.metadata();
     let schema = metadata.file_metadata().schema_descr();
@@ -291,7 +291,7 @@ fn read_columns<R: ChunkReader + 'static>(
                 return Err(ParquetError::General(format!("column {name} is not flat")));
             }
             let is_optional = described.max_def_level() == 1;
-            let given = Given { count, is_optional, name };
+            let given = ColumnFacts { count, is_optional, name };
             let mut number_of = |text: ByteArray| words.number(&String::from_utf8_lossy(text.data()));
             match (group.get_column_reader(index)?, kind) {
                 (ColumnReader::Int64ColumnReader(column), Kind::Integer | Kind::Time) => {
@@ -316,7 +316,7 @@ fn read_columns<R: ChunkReader + 'static>(
             }
         }
     }
-    Ok(Read { rows, columns })
+    Ok(ColumnSet { rows, columns })
 }
 
 /// The column, made on the first group.
@@ -328,13 +328,13 @@ fn typed(column: &mut Column, empty: Column) -> &mut Column {
 }
 
 /// Facts about a column of a row group.
-struct Given<'a> {
+struct ColumnFacts<'a> {
     count: usize,
     is_optional: bool,
     name: &'a str,
 }
 
-impl Given<'_> {
+impl ColumnFacts<'_> {
     fn take<T: DataType, V>(
         &self,
         mut column: ColumnReaderImpl<T>,

@@ -8,7 +8,7 @@ use crate::{
     keys, moment,
     palette::Tone,
     scene::{Drawn, Scene},
-    state::{Asked, State, View},
+    state::{PromptKind, State, View},
     views,
 };
 
@@ -114,8 +114,8 @@ fn head(canvas: &mut Canvas, state: &State, scene: &Scene) {
 fn bottom(canvas: &mut Canvas, y: usize, state: &State, scene: &Scene) {
     if let Some(prompt) = &state.prompt {
         let asked = match prompt.asked {
-            Asked::Filter => "filter (CPUs or words): ",
-            Asked::Time => "time (14:05, -90s, -5m): ",
+            PromptKind::Filter => "filter (CPUs or words): ",
+            PromptKind::Time => "time (14:05, -90s, -5m): ",
         };
         let end = canvas.text(0, y, &format!("{asked}{}", prompt.text), Tone::Plain);
         canvas.glyph(end, y, ' ', Tone::Selected);

@@ -74,7 +74,7 @@ impl Column {
 
 /// Input that a prompt asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked {
+pub enum PromptKind {
     Filter,
     Time,
 }
@@ -82,7 +82,7 @@ pub enum Asked {
 /// A line that is being typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prompt {
-    pub asked: Asked,
+    pub asked: PromptKind,
     pub text: String,
 }
 
@@ -234,8 +234,8 @@ impl State {
                 self.shown = None;
                 self.is_playing = false;
             }
-            Action::Jump => self.ask(Asked::Time),
-            Action::Filter => self.ask(Asked::Filter),
+            Action::Jump => self.ask(PromptKind::Time),
+            Action::Filter => self.ask(PromptKind::Filter),
             Action::PreviousAlert => {
                 let now = self.shown.unwrap_or(extent.last);
                 self.show_alert(extent.alerts.iter().rev().find(|alert| **alert < now));
@@ -344,8 +344,8 @@ impl State {
         }
     }
 
-    fn ask(&mut self, asked: Asked) {
-        let text = if asked == Asked::Filter { self.filter.clone() } else { String::new() };
+    fn ask(&mut self, asked: PromptKind) {
+        let text = if asked == PromptKind::Filter { self.filter.clone() } else { String::new() };
         self.prompt = Some(Prompt { asked, text });
     }
 
@@ -367,7 +367,7 @@ impl State {
     fn entered(&mut self, prompt: &Prompt) -> Effect {
         let text = prompt.text.trim();
         match prompt.asked {
-            Asked::Filter => {
+            PromptKind::Filter => {
                 text.clone_into(&mut self.filter);
                 self.selected = 0;
                 if self.view == View::Overview && !text.is_empty() {
@@ -375,8 +375,8 @@ impl State {
                 }
                 Effect::None
             }
-            Asked::Time if text.is_empty() => Effect::None,
-            Asked::Time => match time(text) {
+            PromptKind::Time if text.is_empty() => Effect::None,
+            PromptKind::Time => match time(text) {
                 Some(jump) => Effect::Jump(jump),
                 None => {
                     self.message =

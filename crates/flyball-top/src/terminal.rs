@@ -27,7 +27,7 @@ pub type Screen = ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Stdout>>>>;
 
 /// Gives the terminal back when it is dropped.
 #[derive(Debug)]
-pub struct Taken(());
+pub struct TerminalGuard(());
 
 /// Gives the terminal back. Whatever fails, the rest is tried: this is the last that the process
 /// does with it.
@@ -38,7 +38,7 @@ pub fn give_back() {
     let _ = out.flush();
 }
 
-impl Drop for Taken {
+impl Drop for TerminalGuard {
     fn drop(&mut self) {
         give_back();
     }
@@ -48,7 +48,7 @@ impl Drop for Taken {
 ///
 /// # Errors
 /// It is not a terminal, or went away.
-pub fn take() -> io::Result<(Taken, Screen)> {
+pub fn take() -> io::Result<(TerminalGuard, Screen)> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let before = panic::take_hook();
@@ -62,7 +62,7 @@ pub fn take() -> io::Result<(Taken, Screen)> {
     enable_raw_mode()?;
     // From here on every failure restores: raw mode without a screen would leave a terminal
     // that shows nothing typed.
-    let taken = Taken(());
+    let taken = TerminalGuard(());
     execute!(io::stdout(), EnterAlternateScreen, Hide)?;
     // A frame is one write: without the buffer each change of colour would be one.
     let out = BufWriter::with_capacity(1 << 16, io::stdout());

@@ -128,14 +128,14 @@ fn facts(layout: &Layout) -> Facts {
     }
 }
 
-struct Shown {
+struct Fixture {
     layout: Layout,
     series: Series,
     moment: Moment,
 }
 
-impl Shown {
-    fn new(cpus: u32, is_hybrid: bool) -> Shown {
+impl Fixture {
+    fn new(cpus: u32, is_hybrid: bool) -> Fixture {
         let layout = layout(cpus, is_hybrid);
         let facts = facts(&layout);
         let mut series = Series::default();
@@ -148,7 +148,7 @@ impl Shown {
             series.add(Point::from(moment));
         }
         let moment = moments.into_iter().next_back().expect("there are 39");
-        Shown { layout, series, moment }
+        Fixture { layout, series, moment }
     }
 
     fn scene(&self) -> Scene<'_> {
@@ -183,7 +183,7 @@ fn views_look_as_they_should() {
     for (cpus, is_hybrid, sizes) in
         [(1, false, &ALL[..1]), (8, true, &ALL[..2]), (64, false, &ALL[..1]), (576, false, ALL)]
     {
-        let shown = Shown::new(cpus, is_hybrid);
+        let shown = Fixture::new(cpus, is_hybrid);
         for &view in View::ALL {
             for &(width, height) in sizes {
                 let state = State { view, ..State::default() };
@@ -197,7 +197,7 @@ fn views_look_as_they_should() {
 
 #[test]
 fn help_has_every_key_where_there_is_room() {
-    let shown = Shown::new(8, false);
+    let shown = Fixture::new(8, false);
     let state = State { help: 1, ..State::default() };
     let (buffer, _) = shown.drawn(&state, 80, 40);
     let screen = text(&buffer);
@@ -222,7 +222,7 @@ fn no_size_and_no_state_panics() {
     for (cpus, is_hybrid) in
         [(1, false), (2, true), (16, true), (56, false), (128, false), (512, false), (576, false)]
     {
-        let shown = Shown::new(cpus, is_hybrid);
+        let shown = Fixture::new(cpus, is_hybrid);
         for &view in View::ALL {
             for (width, height) in
                 SIZES.into_iter().chain([(0, 0), (1, 1), (39, 12), (40, 11), (41, 13), (60, 12)])
@@ -248,7 +248,7 @@ fn nothing_is_cut_without_a_mark() {
     for (cpus, is_hybrid) in
         [(1, false), (2, true), (16, true), (56, false), (128, false), (512, false), (576, false)]
     {
-        let shown = Shown::new(cpus, is_hybrid);
+        let shown = Fixture::new(cpus, is_hybrid);
         for &view in View::ALL {
             let state = State { view, ..State::default() };
             let wide = text(&shown.drawn(&state, 400, 60).0);
@@ -269,7 +269,7 @@ fn nothing_is_cut_without_a_mark() {
 #[test]
 fn every_cpu_has_a_cell_from_80_by_24_on() {
     for cpus in [8, 64, 512, 576] {
-        let shown = Shown::new(cpus, false);
+        let shown = Fixture::new(cpus, false);
         for quantity in state::Quantity::ALL {
             let state = State { view: View::Map, quantity: *quantity, ..State::default() };
             let (buffer, drawn) = shown.drawn(&state, 80, 24);
@@ -282,7 +282,7 @@ fn every_cpu_has_a_cell_from_80_by_24_on() {
 
 #[test]
 fn colours_say_nothing_that_characters_do_not() {
-    let shown = Shown::new(64, false);
+    let shown = Fixture::new(64, false);
     let state = State { view: View::Map, ..State::default() };
     let mut buffer = Buffer::empty(Rect::new(0, 0, 80, 24));
     draw(&mut buffer, &state, &shown.scene(), false);
@@ -294,7 +294,7 @@ fn colours_say_nothing_that_characters_do_not() {
 /// Wake-ups are counted only while there is room for them.
 #[test]
 fn a_wide_table_has_wake_ups() {
-    let shown = Shown::new(8, false);
+    let shown = Fixture::new(8, false);
     let state = State { view: View::Table, ..State::default() };
     for (width, expected) in [(90, false), (200, true)] {
         let (buffer, drawn) = shown.drawn(&state, width, 30);

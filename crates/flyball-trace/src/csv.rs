@@ -22,7 +22,7 @@ use flyball_files::Replacement;
 
 use crate::{error::TraceError, record::Record};
 
-use split::Split;
+use split::SplitFiles;
 
 pub use row::{AMD_HEADER, CsvRow, INTEL_HEADER, Rows};
 
@@ -40,7 +40,7 @@ pub struct CsvFiles {
     replacement: Replacement,
     block: Vec<u8>,
     rows_are_first: bool,
-    split: Option<Split>,
+    split: Option<SplitFiles>,
 }
 
 impl CsvFiles {
@@ -59,7 +59,7 @@ impl CsvFiles {
             // A block is written once it is full, so it grows beyond that by up to one row.
             block: Vec::with_capacity(BLOCK + 4096),
             rows_are_first: true,
-            split: per_cpu.then(|| Split::new(directory)),
+            split: per_cpu.then(|| SplitFiles::new(directory)),
         })
     }
 

@@ -17,7 +17,7 @@ use crate::{
 
 /// One event of a trace: its format, and what becomes of its records.
 #[derive(Debug, Clone)]
-struct Known {
+struct KnownEvent {
     format: EventFormat,
     plan: Plan,
     name: NameId,
@@ -29,7 +29,7 @@ struct Known {
 pub struct Decoder {
     /// Index into `events` by event number, 0 for an unknown one.
     by_id: Vec<u16>,
-    events: Vec<Known>,
+    events: Vec<KnownEvent>,
     flags: Slot,
     preempt: Slot,
     pid: Slot,
@@ -66,7 +66,7 @@ impl Decoder {
             if decoder.events.len() >= usize::from(u16::MAX) {
                 break;
             }
-            decoder.events.push(Known {
+            decoder.events.push(KnownEvent {
                 plan: Plan::new(format),
                 name: names.intern(&format.name),
                 size: format.size(),
@@ -78,7 +78,7 @@ impl Decoder {
         decoder
     }
 
-    fn known(&self, payload: &[u8]) -> Option<&Known> {
+    fn known(&self, payload: &[u8]) -> Option<&KnownEvent> {
         let [low, high] = *payload.first_chunk()?;
         // A table and not a map: this is done for each record, and numbers are below some
         // thousands.
@@ -164,7 +164,7 @@ fn unknown(payload: &[u8]) -> Malformed {
 }
 
 #[cold]
-fn too_short(payload: &[u8], known: &Known) -> Malformed {
+fn too_short(payload: &[u8], known: &KnownEvent) -> Malformed {
     let (have, name, needed) = (payload.len(), &known.format.name, known.size);
     Malformed::new(0, format!("{name} needs records of {needed} bytes, this one has {have}"))
 }

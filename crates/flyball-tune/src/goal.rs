@@ -230,19 +230,19 @@ impl Goal {
         let most = if self.aim.more { "most" } else { "least" };
         let mut text = format!("{most} {}", self.aim.quantity.metric(metric).name);
         if let Some(limit) = &self.limit {
-            text += &format!(", {}", Shown { limit, metric });
+            text += &format!(", {}", LimitText { limit, metric });
         }
         text
     }
 }
 
 /// A limit as it is typed.
-pub(crate) struct Shown<'a> {
+pub(crate) struct LimitText<'a> {
     pub limit: &'a Limit,
     pub metric: &'a Metric,
 }
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for LimitText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Limit { aim, value, relative } = self.limit;
         let metric = aim.quantity.metric(self.metric);

@@ -6,7 +6,7 @@ use flyball_text::columns::Cell;
 
 use crate::{
     blocks::Outcome,
-    goal::{Limit, Shown},
+    goal::{Limit, LimitText},
     record::Record,
     verdict::Verdict,
 };
@@ -62,7 +62,7 @@ impl Pictures {
             None => "by the model, with two deviations to either side",
         });
         if let Some(limit) = &record.goal.limit {
-            let shown = Shown { limit, metric };
+            let shown = LimitText { limit, metric };
             chart = chart
                 .with(Series::new(format!("keeps {shown} (median)"), intervals(false)).coloured(0))
                 .with(Series::new("breaks it", intervals(true)).coloured(1));

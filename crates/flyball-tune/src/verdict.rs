@@ -9,7 +9,7 @@ use flyball_text::columns::one_line;
 
 use crate::{
     blocks::Outcome,
-    goal::{Aim, Goal, Limit, Shown, certainty},
+    goal::{Aim, Goal, Limit, LimitText, certainty},
     space::Searched,
 };
 
@@ -349,7 +349,7 @@ impl<'a> Verdict<'a> {
             out += "The fresh rounds of a first choice contradicted the search; this is the second.\n";
         }
         if let (Some((name, over)), Some(limit)) = (&self.nearest, &self.goal.limit) {
-            let shown = Shown { limit, metric };
+            let shown = LimitText { limit, metric };
             let _ = writeln!(
                 out,
                 "No setting keeps the limit {shown}; the nearest is '{name}', {:+.1} %.",
@@ -422,7 +422,7 @@ impl<'a> Verdict<'a> {
     /// The second sentence: whether the limit holds.
     fn limit(&self, confirmed: &Confirmed, metric: &Metric) -> String {
         let Some(limit) = &self.goal.limit else { return String::new() };
-        let shown = Shown { limit, metric };
+        let shown = LimitText { limit, metric };
         let found = match &confirmed.limit {
             Some(found) => match found.interval {
                 Some(interval) => format!(

@@ -152,28 +152,28 @@ pub(crate) struct Pair {
 /// One wake-up.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Sample {
-    pub(crate) state: Left,
+    pub(crate) state: LeftState,
     pub(crate) us: f64,
 }
 
 /// The state that a wake-up left, by the counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Left {
+pub(crate) enum LeftState {
     State(usize),
     /// None was left: the CPU ran.
     None,
     Several,
 }
 
-impl Left {
+impl LeftState {
     /// Compares the exits from each state before and after a wake-up.
-    pub(crate) fn between(before: &[u64], after: &[u64]) -> Left {
-        let mut left = Left::None;
+    pub(crate) fn between(before: &[u64], after: &[u64]) -> LeftState {
+        let mut left = LeftState::None;
         for (index, (then, now)) in before.iter().zip(after).enumerate() {
             left = match (left, now.wrapping_sub(*then)) {
                 (left, 0) => left,
-                (Left::None, 1) => Left::State(index),
-                _ => return Left::Several,
+                (LeftState::None, 1) => LeftState::State(index),
+                _ => return LeftState::Several,
             };
         }
         left
@@ -294,7 +294,11 @@ fn rows(table: &[IdleState], pair: Pair, samples: &[Sample]) -> Vec<ProbeRow> {
         return row("halt", None, samples.iter().map(|sample| sample.us).collect()).into_iter().collect();
     }
     let of = |index: usize| -> Vec<f64> {
-        samples.iter().filter(|sample| sample.state == Left::State(index)).map(|sample| sample.us).collect()
+        samples
+            .iter()
+            .filter(|sample| sample.state == LeftState::State(index))
+            .map(|sample| sample.us)
+            .collect()
     };
     table.iter().enumerate().filter_map(|(index, state)| row(&state.name, Some(state), of(index))).collect()
 }
@@ -396,7 +400,7 @@ pub fn probe(
                     continue;
                 }
                 draws.extend((0..MODEL_DRAWS).map(|_| Sample {
-                    state: Left::State(state.index as usize),
+                    state: LeftState::State(state.index as usize),
                     us: software.wake_latency(pair.sleeper, state.index, shares.next()).as_secs_f64() * 1e6,
                 }));
             }
@@ -438,9 +442,9 @@ fn measure(
         report.rows.extend(rows(table, *pair, &samples));
         for sample in &samples {
             match sample.state {
-                Left::State(_) => report.attributed += 1,
-                Left::None => report.awake += 1,
-                Left::Several => report.ambiguous += 1,
+                LeftState::State(_) => report.attributed += 1,
+                LeftState::None => report.awake += 1,
+                LeftState::Several => report.ambiguous += 1,
             }
         }
     }
@@ -492,7 +496,7 @@ fn path(
         // The kernel restores the limit when the descriptor is closed.
         drop(held);
         // A CPU that ran something else was not woken.
-        let slept = samples.iter().filter(|sample| table.is_empty() || sample.state != Left::None);
+        let slept = samples.iter().filter(|sample| table.is_empty() || sample.state != LeftState::None);
         let mut us: Vec<f64> = slept.map(|sample| sample.us).collect();
         us.sort_by(f64::total_cmp);
         let state = table.first().map_or_else(|| "halt".to_owned(), |state| state.name.clone());
@@ -508,13 +512,13 @@ mod tests {
 
     #[test]
     fn counters_name_one_state_or_none() {
-        assert_eq!(Left::between(&[1, 2, 3], &[1, 3, 3]), Left::State(1));
-        assert_eq!(Left::between(&[1, 2, 3], &[1, 2, 3]), Left::None);
-        assert_eq!(Left::between(&[1, 2, 3], &[1, 4, 3]), Left::Several);
-        assert_eq!(Left::between(&[1, 2, 3], &[2, 3, 3]), Left::Several);
-        assert_eq!(Left::between(&[], &[]), Left::None);
+        assert_eq!(LeftState::between(&[1, 2, 3], &[1, 3, 3]), LeftState::State(1));
+        assert_eq!(LeftState::between(&[1, 2, 3], &[1, 2, 3]), LeftState::None);
+        assert_eq!(LeftState::between(&[1, 2, 3], &[1, 4, 3]), LeftState::Several);
+        assert_eq!(LeftState::between(&[1, 2, 3], &[2, 3, 3]), LeftState::Several);
+        assert_eq!(LeftState::between(&[], &[]), LeftState::None);
         // A counter that went back.
-        assert_eq!(Left::between(&[5], &[0]), Left::Several);
+        assert_eq!(LeftState::between(&[5], &[0]), LeftState::Several);
     }
 
     #[test]

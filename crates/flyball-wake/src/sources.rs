@@ -6,7 +6,7 @@ use crate::SourceKind;
 
 /// One event of a trace, in the order of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct TracedEvent {
     /// On the monotonic clock, ns.
     pub(crate) time: u64,
     /// Where the code ran.
@@ -43,7 +43,7 @@ const HARD: u8 = 0x08 | 0x40;
 const SOFT: u8 = 0x10;
 const NEED_RESCHED: u8 = 0x04;
 
-/// What the numbers of [`Seen`] stand for.
+/// What the numbers of [`TracedEvent`] stand for.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     pub(crate) interrupts: Vec<(SourceKind, String)>,
@@ -210,7 +210,7 @@ impl Attribution {
         &mut self.cpus[at]
     }
 
-    pub(crate) fn add(&mut self, event: &Seen, names: &Names) {
+    pub(crate) fn add(&mut self, event: &TracedEvent, names: &Names) {
         let cpu = self.cpu(event.cpu);
         match event.what {
             What::Enter(state) => {
@@ -353,7 +353,8 @@ mod tests {
         let names = names();
         let mut attribution = Attribution::new(vec![true, false], [(0, 0), (1, 0)]);
         for (time, cpu, pid, flags, what) in events {
-            attribution.add(&Seen { time: *time, cpu: *cpu, pid: *pid, flags: *flags, what: *what }, &names);
+            attribution
+                .add(&TracedEvent { time: *time, cpu: *cpu, pid: *pid, flags: *flags, what: *what }, &names);
         }
         attribution.finish();
         let mut exits: Vec<_> =
@@ -551,7 +552,7 @@ mod tests {
         let mut attribution = Attribution::new(vec![false], [(0, 100)]);
         let names = Names::default();
         let add = |attribution: &mut Attribution, cpu, time, what| {
-            attribution.add(&Seen { time, cpu, pid: 0, flags: 0, what }, &names);
+            attribution.add(&TracedEvent { time, cpu, pid: 0, flags: 0, what }, &names);
         };
         for (cpu, time) in [(0, 90), (0, 100), (0, 110), (7, 105)] {
             add(&mut attribution, cpu, time - 5, What::Enter(0));
@@ -565,7 +566,7 @@ mod tests {
     /// A generator of wake-ups on a large machine, each with a thread of its own.
     struct Planted {
         random: u64,
-        events: Vec<Seen>,
+        events: Vec<TracedEvent>,
         truth: HashMap<i32, Cause>,
     }
 
@@ -578,7 +579,7 @@ mod tests {
         }
 
         fn put(&mut self, time: u64, cpu: u32, pid: i32, flags: u8, what: What) {
-            self.events.push(Seen { time, cpu, pid, flags, what });
+            self.events.push(TracedEvent { time, cpu, pid, flags, what });
         }
 
         /// One sleep of a CPU from `at` on, which takes less than 1,000 ns.

@@ -20,7 +20,7 @@ use flyball_trace::{
 
 use crate::{
     SourceKind, WakeError,
-    sources::{Attribution, Names, Seen, What},
+    sources::{Attribution, Names, TracedEvent, What},
 };
 
 /// Events without which nothing can be attributed.
@@ -355,7 +355,7 @@ struct Reading {
     layouts: Layouts,
     attribution: Attribution,
     /// Events that are decoded, and not yet in order.
-    waiting: Vec<Seen>,
+    waiting: Vec<TracedEvent>,
     records: u64,
     cost: Duration,
 }
@@ -384,7 +384,13 @@ impl Reading {
                 return Ok(());
             }
             let mark = self.recorder.step(self.records)?;
-            self.waiting.extend(mark.map(|(time, what)| Seen { time, cpu: 0, pid: 0, flags: 0, what }));
+            self.waiting.extend(mark.map(|(time, what)| TracedEvent {
+                time,
+                cpu: 0,
+                pid: 0,
+                flags: 0,
+                what,
+            }));
             self.hand_on(now.saturating_sub(SETTLE));
             std::thread::sleep(self.recorder.pause());
             if matches!(self.recorder.phase, Phase::Whole { .. }) {
@@ -398,7 +404,7 @@ impl Reading {
         // That of the running kernel, which has 64 bits as this program has.
         let Ok(page) = Page::parse(bytes, PageHeader::default()) else { return 0 };
         if page.missed != Missed::None {
-            self.waiting.push(Seen { time: page.time, cpu, pid: 0, flags: 0, what: What::Lost });
+            self.waiting.push(TracedEvent { time: page.time, cpu, pid: 0, flags: 0, what: What::Lost });
         }
         for entry in page.entries().flatten() {
             self.records += 1;
@@ -475,7 +481,7 @@ impl Layouts {
     }
 
     /// `None` for a record that is cut off, or no event of these.
-    fn decode(&mut self, time: u64, cpu: u32, payload: &[u8]) -> Option<Seen> {
+    fn decode(&mut self, time: u64, cpu: u32, payload: &[u8]) -> Option<TracedEvent> {
         let id = u16::from_le_bytes(*payload.first_chunk()?);
         let number = |field: &Field| field.integer(payload);
         let what = match self.by_id.get(usize::from(id))?.as_ref()? {
@@ -508,7 +514,13 @@ impl Layouts {
             Layout::Vector(index) => What::Interrupt(*index),
             Layout::Raise => What::Raise,
         };
-        Some(Seen { time, cpu, pid: number(&self.pid)? as i32, flags: number(&self.flags)? as u8, what })
+        Some(TracedEvent {
+            time,
+            cpu,
+            pid: number(&self.pid)? as i32,
+            flags: number(&self.flags)? as u8,
+            what,
+        })
     }
 }
 

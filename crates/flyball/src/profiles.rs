@@ -41,7 +41,7 @@ pub(crate) enum Source {
 
 /// A profile with its text.
 #[derive(Debug)]
-pub(crate) struct Named {
+pub(crate) struct NamedProfile {
     pub name: String,
     /// The file, if it is not built in.
     pub file: Option<PathBuf>,
@@ -98,16 +98,16 @@ fn read_trusted(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 }
 
 /// Reads the profile that an argument means: a name, a file, or `-` for stdin.
-pub(crate) fn read(argument: &str) -> Result<Named, Failure> {
+pub(crate) fn read(argument: &str) -> Result<NamedProfile, Failure> {
     read_with(argument, read_input)
 }
 
 /// Does what [`read`] does for a service, which obeys the file that its configuration names.
-pub(crate) fn read_for_service(argument: &str) -> Result<Named, Failure> {
+pub(crate) fn read_for_service(argument: &str) -> Result<NamedProfile, Failure> {
     read_with(argument, read_trusted)
 }
 
-fn read_with(argument: &str, file: fn(&Path, u64) -> io::Result<Vec<u8>>) -> Result<Named, Failure> {
+fn read_with(argument: &str, file: fn(&Path, u64) -> io::Result<Vec<u8>>) -> Result<NamedProfile, Failure> {
     // Messages name a built-in profile by its name and any other by its file.
     let (path, text) = match find(argument) {
         Some(Source::BuiltIn(text)) => (None, Ok(text.to_owned().into_bytes())),
@@ -121,7 +121,7 @@ fn read_with(argument: &str, file: fn(&Path, u64) -> io::Result<Vec<u8>>) -> Res
     let called = path.as_ref().map_or_else(|| argument.to_owned(), |file| file.display().to_string());
     let profile = Profile::parse(&bytes, &called).map_err(Failure::usage)?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
-    Ok(Named { name: argument.to_owned(), file: path, text, profile })
+    Ok(NamedProfile { name: argument.to_owned(), file: path, text, profile })
 }
 
 /// What to do about a name that no profile has.

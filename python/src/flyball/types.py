@@ -87,11 +87,15 @@ class ArmSetting(TypedDict):
     value: str
 
 
-class Asked(TypedDict):
-    """A hold that wants something of a place that another hold decides."""
+class ArmSummary(TypedDict):
+    """Rounds of an arm."""
 
-    hold: HoldName
-    wanted: str
+    arm: str
+    benchmark: str
+    median: float
+    metric: str
+    rounds: int
+    unit: str
 
 
 class BackgroundNote(TypedDict):
@@ -734,6 +738,23 @@ class Extra(TypedDict):
 Fact = Literal["processor", "product", "firmware", "microcode", "kernel", "driver"]
 
 
+class FactChange(TypedDict):
+    """A change of a fact, over all series of a benchmark."""
+
+    after: Union[str, None]
+    arm: str
+    before: Union[str, None]
+    benchmark: str
+    change: Union[float, None]
+    higher_is_better: Union[bool, None]
+    metric: str
+    name: str
+    of: int
+    shifted: int
+    unit: str
+    worse: Union[int, None]
+
+
 class FactEffect(TypedDict):
     """The fleet divided by a fact."""
 
@@ -840,16 +861,6 @@ Fix = Union["Fix1", "Fix2", "Fix3", "Fix4"]
 Form = Literal["step", "drift", "spread"]
 
 
-class Found(TypedDict):
-    """One series with its shifts."""
-
-    name: str
-    runs: int
-    season: NotRequired[float]
-    shifts: List[Explained]
-    unit: str
-
-
 FrontClaim = Literal["on-front", "dominated", "undecided"]
 
 
@@ -930,7 +941,7 @@ class HeldKnob(TypedDict):
     knob: Id
     left: NotRequired[LeftBecause]
     offline: NotRequired[bool]
-    over: NotRequired[List[Asked]]
+    over: NotRequired[List[OverruledHold]]
     set_by: NotRequired[str]
     wanted: str
 
@@ -1295,17 +1306,6 @@ class Odd(TypedDict):
     peers: float
 
 
-class Of(TypedDict):
-    """Rounds of an arm."""
-
-    arm: str
-    benchmark: str
-    median: float
-    metric: str
-    rounds: int
-    unit: str
-
-
 OnDrift = Literal["correct", "report", "yield"]
 
 
@@ -1350,6 +1350,13 @@ class Outcome4(TypedDict):
 Outcome = Union[Literal["applied"], "Outcome2", "Outcome3", "Outcome4"]
 
 
+class OverruledHold(TypedDict):
+    """A hold that wants something of a place that another hold decides."""
+
+    hold: HoldName
+    wanted: str
+
+
 class Owner(TypedDict):
     """A program that writes knobs and is active on a machine."""
 
@@ -1389,13 +1396,6 @@ class Partition(TypedDict):
     content: str
     hand_down: bool
     path: str
-
-
-class Passed(TypedDict):
-    """A file that cannot be used, and why."""
-
-    path: str
-    why: str
 
 
 Percent = int
@@ -1658,7 +1658,10 @@ class Restoration(TypedDict):
     made: NotRequired[int]
     moved: NotRequired[List[Location]]
     remembered: int
-    written: List[Written]
+    written: List[RestoredLocation]
+
+
+RestoredLocation = TypedDict("RestoredLocation", {"from": "str", "location": "Location", "to": "str"})
 
 
 class Run(TypedDict):
@@ -1788,6 +1791,16 @@ class Searched(TypedDict):
     levels: List[Union[List[int], None]]
 
 
+class SeriesShifts(TypedDict):
+    """One series with its shifts."""
+
+    name: str
+    runs: int
+    season: NotRequired[float]
+    shifts: List[Explained]
+    unit: str
+
+
 class Server(TypedDict):
     """A server that runs during each round of an arm."""
 
@@ -1829,7 +1842,7 @@ class ShiftPlace(TypedDict):
     median_before: float
 
 
-class Shifted(TypedDict):
+class ShiftedSeries(TypedDict):
     """A series that shifted."""
 
     arm: str
@@ -1890,6 +1903,13 @@ class Skipped(TypedDict):
     """A directory that could not be used, and why."""
 
     directory: str
+    why: str
+
+
+class SkippedFile(TypedDict):
+    """A file that cannot be used, and why."""
+
+    path: str
     why: str
 
 
@@ -2329,23 +2349,6 @@ Wanted = Union[Literal["min", "max", "base", "nominal", "efficient", "normal", "
 Window = TypedDict("Window", {"from": "int", "to": "int"})
 
 
-class With(TypedDict):
-    """A change of a fact, over all series of a benchmark."""
-
-    after: Union[str, None]
-    arm: str
-    before: Union[str, None]
-    benchmark: str
-    change: Union[float, None]
-    higher_is_better: Union[bool, None]
-    metric: str
-    name: str
-    of: int
-    shifted: int
-    unit: str
-    worse: Union[int, None]
-
-
 class WithoutRatio(TypedDict):
     """A machine that is left out of a quantity, in which a value of it is zero or negative."""
 
@@ -2385,9 +2388,6 @@ class Writer(TypedDict):
     name: NotRequired[str]
     pid: int
     unit: NotRequired[str]
-
-
-Written = TypedDict("Written", {"from": "str", "location": "Location", "to": "str"})
 
 
 class AtBootOutput(TypedDict):
@@ -2841,7 +2841,7 @@ class QuietBenchOutput(TypedDict):
     median_ms: float
     runs: List[Run]
     schema: Literal["quiet-bench/1"]
-    shifts: Found
+    shifts: SeriesShifts
     simulated: NotRequired[bool]
     standard_deviation_ms: float
 
@@ -2956,7 +2956,7 @@ class ResultsAddOutput(TypedDict):
     rows: int
     schema: Literal["results-add/1"]
     simulated: NotRequired[bool]
-    skipped: List[Passed]
+    skipped: List[SkippedFile]
     undated: int
 
 
@@ -2976,7 +2976,7 @@ class ResultsListOutputItem(TypedDict):
 ResultsListOutput = List["ResultsListOutputItem"]
 
 
-ResultsShiftsOutput = TypedDict("ResultsShiftsOutput", {"ambiguous": "List[str]", "confidence": "float", "emulated": "NotRequired[str]", "first": "int", "hosts": "int", "last": "int", "passed": "List[Passed]", "rounds": "int", "schema": "Literal['results-shifts/1']", "series": "int", "shifted": "List[Shifted]", "short": "int", "simulated": "NotRequired[bool]", "undated": "List[str]", "with": "List[With]"})
+ResultsShiftsOutput = TypedDict("ResultsShiftsOutput", {"ambiguous": "List[str]", "confidence": "float", "emulated": "NotRequired[str]", "first": "int", "hosts": "int", "last": "int", "passed": "List[SkippedFile]", "rounds": "int", "schema": "Literal['results-shifts/1']", "series": "int", "shifted": "List[ShiftedSeries]", "short": "int", "simulated": "NotRequired[bool]", "undated": "List[str]", "with": "List[FactChange]"})
 
 
 class ResultsShowOutput(TypedDict):
@@ -2988,7 +2988,7 @@ class ResultsShowOutput(TypedDict):
     host: str
     id: str
     kind: TableKind
-    results: List[Of]
+    results: List[ArmSummary]
     rows: int
     schema: Literal["results-show/1"]
     settings: Dict[str, str]

@@ -193,7 +193,7 @@ pub enum Saved {
 
 /// Section and condition in which `show` prints a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shown {
+pub struct Visibility {
     /// The part of the screen.
     pub section: Section,
     /// When it appears without being asked for.
@@ -234,23 +234,23 @@ pub enum When {
     Lacks(Id),
 }
 
-impl Shown {
-    pub const fn in_section(section: Section) -> Shown {
-        Shown { section, when: When::Always }
+impl Visibility {
+    pub const fn in_section(section: Section) -> Visibility {
+        Visibility { section, when: When::Always }
     }
 
     /// Shows the row on request.
-    pub const fn on_request(section: Section) -> Shown {
-        Shown { section, when: When::OnRequest }
+    pub const fn on_request(section: Section) -> Visibility {
+        Visibility { section, when: When::OnRequest }
     }
 
     /// Shows the row on request, and if no place has a value of `id`.
-    pub const fn without(section: Section, id: Id) -> Shown {
-        Shown { section, when: When::Lacks(id) }
+    pub const fn without(section: Section, id: Id) -> Visibility {
+        Visibility { section, when: When::Lacks(id) }
     }
 
     /// Shows the row on request, and if `id` has the value `value`.
-    pub const fn with(section: Section, id: Id, value: &'static str) -> Shown {
-        Shown { section, when: When::Holds(id, value) }
+    pub const fn with(section: Section, id: Id, value: &'static str) -> Visibility {
+        Visibility { section, when: When::Holds(id, value) }
     }
 }

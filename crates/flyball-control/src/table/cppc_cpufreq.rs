@@ -8,8 +8,8 @@ use super::{ro, rw};
 use crate::{
     Id,
     knob::{
-        AppearsWith, Check, Control, Ends, Form, Refusal, Role, Row, Saved, Scope, Section, Shown, Writing,
-        order::Step, spelling::Spelling,
+        AppearsWith, Check, Control, Ends, Form, Refusal, Role, Row, Saved, Scope, Section, Visibility,
+        Writing, order::Step, spelling::Spelling,
     },
 };
 
@@ -24,7 +24,7 @@ pub(super) const AUTO_SELECT: Row = Row {
     title: "frequency chosen by the processor",
     scope: Scope::Policy,
     vendor: None,
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[rw("/sys/devices/system/cpu/cpufreq/policy{policy}/auto_select", Form::Switch)],
     about: "With the driver cppc_cpufreq: on lets the processor choose its frequency between min-freq and max-freq, \
             so that the governor's requests no longer count. Off lets the governor choose. Linux has the file from \
@@ -55,7 +55,7 @@ pub(super) const ACTIVITY_WINDOW: Row = Row {
     title: "time over which the processor averages its load",
     scope: Scope::Policy,
     vendor: None,
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[rw("/sys/devices/system/cpu/cpufreq/policy{policy}/auto_act_window", Form::Micros)],
     about: "With the driver cppc_cpufreq and auto-select: how far back the processor looks when it chooses its \
             frequency. A short window follows bursts, a long one saves energy. 0 lets the firmware choose.",
@@ -76,7 +76,7 @@ pub(super) const EPP_VALUE: Row = Row {
     title: "energy preference of cppc_cpufreq",
     scope: Scope::Policy,
     vendor: None,
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[rw(
         "/sys/devices/system/cpu/cpufreq/policy{policy}/energy_performance_preference_val",
         Form::Count,
@@ -103,7 +103,7 @@ pub(super) const PERF_LIMITED: Row = Row {
     title: "limits that the platform has enforced",
     scope: Scope::Policy,
     vendor: None,
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[ro("/sys/devices/system/cpu/cpufreq/policy{policy}/perf_limited", Form::Count)],
     about: "With the driver cppc_cpufreq: 1 if the processor delivered less than the desired performance, 2 if less \
             than the minimum, 3 if both, since someone last wrote the number back to clear it. The processor does \

@@ -7,7 +7,7 @@ use flyball_host::Vendor;
 use super::{amd, intel, ro};
 use crate::{
     Id,
-    knob::{Form, Role, Row, Scope, Section, Shown},
+    knob::{Form, Role, Row, Scope, Section, Visibility},
 };
 
 macro_rules! policy {
@@ -26,7 +26,7 @@ pub(super) const DRIVER: Row = Row {
     title: "cpufreq driver",
     scope: Scope::Machine,
     vendor: None,
-    shown: Shown::in_section(Section::Machine),
+    shown: Visibility::in_section(Section::Machine),
     // Below any policy: cpufreq has one driver at a time (cpufreq_register_driver answers EEXIST to
     // a second).
     mechanisms: &[ro("/sys/devices/system/cpu/cpufreq/policy{any-policy}/scaling_driver", Form::Word)],
@@ -41,7 +41,7 @@ pub(super) const AVAILABLE_GOVERNORS: Row = Row {
     title: "governors that the driver accepts",
     scope: Scope::Machine,
     vendor: None,
-    shown: Shown::in_section(Section::Machine),
+    shown: Visibility::in_section(Section::Machine),
     mechanisms: &[ro(
         "/sys/devices/system/cpu/cpufreq/policy{any-policy}/scaling_available_governors",
         Form::Words,
@@ -56,7 +56,7 @@ pub(super) const AVAILABLE_EPP: Row = Row {
     title: "preferences that the driver accepts",
     scope: Scope::Policy,
     vendor: None,
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[ro(policy!("energy_performance_available_preferences"), Form::Words)],
     about: "The words that epp accepts now. amd-pstate lists performance alone while the governor is performance; \
             intel_pstate always lists all of its words, and still refuses most of them under that governor.",
@@ -71,7 +71,7 @@ pub(super) const HW_MIN_FREQ: Row = Row {
     title: "lowest frequency of the hardware",
     scope: Scope::Policy,
     vendor: None,
-    shown: Shown::in_section(Section::Cpus),
+    shown: Visibility::in_section(Section::Cpus),
     mechanisms: &[ro(policy!("cpuinfo_min_freq"), Form::KHz)],
     about: "The lowest frequency that the driver can ask for. The word min for frequency knobs means this value.",
     interacts: &[(Id::MinFreq, "cannot go below")],
@@ -82,7 +82,7 @@ pub(super) const HW_MAX_FREQ: Row = Row {
     title: "highest frequency of the hardware",
     scope: Scope::Policy,
     vendor: None,
-    shown: Shown::in_section(Section::Cpus),
+    shown: Visibility::in_section(Section::Cpus),
     mechanisms: &[ro(policy!("cpuinfo_max_freq"), Form::KHz)],
     about: "The highest frequency that the driver can ask for, turbo included while turbo is on. With acpi-cpufreq on AMD \
             it may be above every frequency of the driver's table. The word max for frequency knobs means this value.",
@@ -94,7 +94,7 @@ pub(super) const BASE_FREQ: Row = Row {
     title: "guaranteed frequency",
     scope: Scope::Policy,
     vendor: Some(Vendor::Intel),
-    shown: Shown::in_section(Section::Cpus),
+    shown: Visibility::in_section(Section::Cpus),
     // The file first: it is the guaranteed level of the moment (show_base_frequency in
     // intel_pstate.c), which Speed Select moves.
     mechanisms: &[ro(policy!("base_frequency"), Form::KHz), intel(MSR_PLATFORM_INFO, (15, 8), Form::Ratio)],
@@ -109,7 +109,7 @@ pub(super) const NOMINAL_FREQ: Row = Row {
     scope: Scope::Cpu,
     vendor: None,
     // Intel processors have it as base_frequency, one file per policy instead of one per CPU.
-    shown: Shown::without(Section::Cpus, Id::BaseFreq),
+    shown: Visibility::without(Section::Cpus, Id::BaseFreq),
     mechanisms: &[ro(cppc!("nominal_freq"), Form::MHz)],
     about: "The frequency that goes with the nominal performance of CPPC: what the firmware calls sustained with all cores \
             busy. On AMD it is the frequency without boost. The firmware rounds it to MHz.",
@@ -124,7 +124,7 @@ pub(super) const LOWEST_NONLINEAR_FREQ: Row = Row {
     title: "frequency below which energy per work rises again",
     scope: Scope::Policy,
     vendor: Some(Vendor::Amd),
-    shown: Shown::in_section(Section::Levels),
+    shown: Visibility::in_section(Section::Levels),
     mechanisms: &[ro(policy!("amd_pstate_lowest_nonlinear_freq"), Form::KHz)],
     about: "Above this frequency, voltage and so energy per work rise with the frequency; below it the voltage stays, and \
             going slower saves no energy for the same work. amd-pstate uses it as the default lowest frequency.",
@@ -139,7 +139,7 @@ pub(super) const CUR_FREQ: Row = Row {
     title: "current frequency",
     scope: Scope::Policy,
     vendor: None,
-    shown: Shown::in_section(Section::Current),
+    shown: Visibility::in_section(Section::Current),
     // arch_freq_get_on_cpu (APERF and MPERF), else what the driver asked for (show_scaling_cur_freq
     // in cpufreq.c).
     mechanisms: &[ro(policy!("scaling_cur_freq"), Form::KHz)],
@@ -154,7 +154,7 @@ pub(super) const BIOS_LIMIT: Row = Row {
     title: "frequency limit of the firmware",
     scope: Scope::Policy,
     vendor: None,
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[ro(policy!("bios_limit"), Form::KHz)],
     about: "The highest frequency that the firmware allows now (ACPI _PPC). A limit below the highest frequency of the \
             table explains a machine that is slower than it should be: a power cap, a weak supply, or a setting. \
@@ -167,7 +167,7 @@ pub(super) const AVAILABLE_FREQS: Row = Row {
     title: "frequencies of the driver's table",
     scope: Scope::Policy,
     vendor: None,
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[ro(policy!("scaling_available_frequencies"), Form::KHzList)],
     about: "The frequencies that a driver with a table (acpi-cpufreq) can ask for. Limits between two of them take effect \
             as the next one. Drivers without a table choose freely and do not present this.",
@@ -179,7 +179,7 @@ pub(super) const BOOST_FREQS: Row = Row {
     title: "frequencies of the table that need turbo",
     scope: Scope::Policy,
     vendor: None,
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[ro(policy!("scaling_boost_frequencies"), Form::KHzList)],
     about: "The frequencies of the driver's table that are used only while turbo is on. Often empty on AMD with \
             acpi-cpufreq, where the hardware boosts above its highest P-state without reporting how far.",
@@ -191,7 +191,7 @@ pub(super) const TRANSITION_LATENCY: Row = Row {
     title: "time that a frequency change takes",
     scope: Scope::Policy,
     vendor: None,
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     // Nanoseconds, while the governors' sampling rates are microseconds.
     mechanisms: &[ro(policy!("cpuinfo_transition_latency"), Form::Nanos)],
     about: "How long the processor needs to change its frequency, as the driver states it; 0 or unknown if it does not. Governors \
@@ -204,7 +204,7 @@ pub(super) const NUM_PSTATES: Row = Row {
     title: "number of P-states of intel_pstate",
     scope: Scope::Machine,
     vendor: Some(Vendor::Intel),
-    shown: Shown::on_request(Section::Machine),
+    shown: Visibility::on_request(Section::Machine),
     mechanisms: &[ro("/sys/devices/system/cpu/intel_pstate/num_pstates", Form::Count)],
     about: "How many steps of 100 MHz there are from the lowest frequency to the highest turbo. Not presented on hybrid \
             processors, where core types differ.",
@@ -216,7 +216,7 @@ pub(super) const TURBO_PCT: Row = Row {
     title: "share of P-states in the turbo range",
     scope: Scope::Machine,
     vendor: Some(Vendor::Intel),
-    shown: Shown::on_request(Section::Machine),
+    shown: Visibility::on_request(Section::Machine),
     mechanisms: &[ro("/sys/devices/system/cpu/intel_pstate/turbo_pct", Form::Percent)],
     about: "The share of intel_pstate's P-states that lie above the guaranteed frequency. Not presented on hybrid \
             processors, where core types differ.",
@@ -231,7 +231,7 @@ pub(super) const CPPC_HIGHEST: Row = Row {
     // If there is a base frequency, hw-max-freq has what the best core can do, in kHz
     // (intel_pstate.c, from HWP's highest performance). The kernel asks the firmware for each read
     // of this file (drivers/acpi/cppc_acpi.c, cppc_get_perf_caps).
-    shown: Shown::without(Section::Levels, Id::BaseFreq),
+    shown: Visibility::without(Section::Levels, Id::BaseFreq),
     mechanisms: &[ro(cppc!("highest_perf"), Form::Perf), amd(MSR_AMD_CPPC_CAP1, (31, 24), Form::Perf)],
     about: "The performance level of one core's highest boost, on the firmware's abstract scale. Cores of one machine \
             differ where some are preferred: the best core has the highest number.",
@@ -243,7 +243,7 @@ pub(super) const CPPC_NOMINAL: Row = Row {
     title: "nominal performance of CPPC",
     scope: Scope::Cpu,
     vendor: None,
-    shown: Shown::on_request(Section::Levels),
+    shown: Visibility::on_request(Section::Levels),
     mechanisms: &[ro(cppc!("nominal_perf"), Form::Perf), amd(MSR_AMD_CPPC_CAP1, (23, 16), Form::Perf)],
     about: "The performance level that the firmware calls sustained with all cores busy, on the same scale as \
             cppc-highest. nominal-freq is its frequency.",
@@ -255,7 +255,7 @@ pub(super) const CPPC_GUARANTEED: Row = Row {
     title: "guaranteed performance of CPPC",
     scope: Scope::Cpu,
     vendor: None,
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[ro(cppc!("guaranteed_perf"), Form::Perf)],
     about: "The performance level that the processor guarantees under its present power limit; it can change while the \
             machine runs. AMD's firmware leaves it at 0.",
@@ -267,7 +267,7 @@ pub(super) const CPPC_LOWEST_NONLINEAR: Row = Row {
     title: "lowest non-linear performance of CPPC",
     scope: Scope::Cpu,
     vendor: None,
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[
         ro(cppc!("lowest_nonlinear_perf"), Form::Perf),
         amd(MSR_AMD_CPPC_CAP1, (15, 8), Form::Perf),
@@ -282,7 +282,7 @@ pub(super) const CPPC_LOWEST: Row = Row {
     title: "lowest performance of CPPC",
     scope: Scope::Cpu,
     vendor: None,
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[ro(cppc!("lowest_perf"), Form::Perf), amd(MSR_AMD_CPPC_CAP1, (7, 0), Form::Perf)],
     about: "The lowest performance level that the firmware takes, on the same scale as cppc-highest. Going this low may \
             use more energy for the same work than a higher level.",
@@ -294,7 +294,7 @@ pub(super) const PREFCORE: Row = Row {
     title: "preferred cores of amd-pstate",
     scope: Scope::Machine,
     vendor: Some(Vendor::Amd),
-    shown: Shown::in_section(Section::Machine),
+    shown: Visibility::in_section(Section::Machine),
     mechanisms: &[ro("/sys/devices/system/cpu/amd_pstate/prefcore", Form::Enabled)],
     about: "Whether amd-pstate gives the scheduler a ranking of the cores that boost highest, so that single tasks land on them. \
             Disabled where all cores are equal, or by amd_prefcore=disable on the kernel command line.",
@@ -306,7 +306,7 @@ pub(super) const PREFCORE_RANKING: Row = Row {
     title: "rank of a core among preferred cores",
     scope: Scope::Policy,
     vendor: Some(Vendor::Amd),
-    shown: Shown::in_section(Section::Levels),
+    shown: Visibility::in_section(Section::Levels),
     mechanisms: &[ro(policy!("amd_pstate_prefcore_ranking"), Form::Perf)],
     about: "The highest performance that the firmware gives this core: the scheduler prefers cores with a higher number. \
             The firmware may change it while the machine runs.",

@@ -6,8 +6,8 @@ use super::{effects, rw};
 use crate::{
     Id,
     knob::{
-        AppearsWith, Check, Control, Disturbs, Ends, Form, Refusal, Role, Row, Saved, Scope, Section, Shown,
-        Writing,
+        AppearsWith, Check, Control, Disturbs, Ends, Form, Refusal, Role, Row, Saved, Scope, Section,
+        Visibility, Writing,
         order::{Bound, Step},
         spelling::Spelling,
     },
@@ -43,7 +43,7 @@ pub(super) const GOVERNOR: Row = Row {
     title: "frequency governor",
     scope: Scope::Policy,
     vendor: None,
-    shown: Shown::in_section(Section::Cpus),
+    shown: Visibility::in_section(Section::Cpus),
     mechanisms: &[rw("/sys/devices/system/cpu/cpufreq/policy{policy}/scaling_governor", Form::Word)],
     about: "The rule by which the kernel requests frequencies. In active mode only performance (request \
             the most, EPP 0) and powersave (let the processor choose by EPP) exist, and powersave is not \
@@ -127,7 +127,7 @@ pub(super) const MIN_PERF_PCT: Row = Row {
     title: "lowest performance, in percent of the highest turbo",
     scope: Scope::Machine,
     vendor: Some(Vendor::Intel),
-    shown: Shown::in_section(Section::Machine),
+    shown: Visibility::in_section(Section::Machine),
     mechanisms: &[rw("/sys/devices/system/cpu/intel_pstate/min_perf_pct", Form::Percent)],
     about: "Lower bound for all CPUs, in percent of the highest turbo frequency, in addition to each \
             policy's min-freq: the higher one wins. The kernel clamps it silently between the hardware's \
@@ -148,7 +148,7 @@ pub(super) const MAX_PERF_PCT: Row = Row {
     title: "highest performance, in percent of the highest turbo",
     scope: Scope::Machine,
     vendor: Some(Vendor::Intel),
-    shown: Shown::in_section(Section::Machine),
+    shown: Visibility::in_section(Section::Machine),
     mechanisms: &[rw("/sys/devices/system/cpu/intel_pstate/max_perf_pct", Form::Percent)],
     about: "Upper bound for all CPUs, in percent of the highest turbo frequency, in addition to each \
             policy's max-freq: the lower one wins. The kernel clamps it silently to at least \
@@ -187,7 +187,7 @@ pub(super) const MIN_FREQ: Row = Row {
     title: "lowest frequency to use",
     scope: Scope::Policy,
     vendor: None,
-    shown: Shown::in_section(Section::Cpus),
+    shown: Visibility::in_section(Section::Cpus),
     mechanisms: &[rw("/sys/devices/system/cpu/cpufreq/policy{policy}/scaling_min_freq", Form::KHz)],
     about: "Lowest frequency that the governor or the processor may choose while a CPU works. The value \
             read back is the bound in effect, clipped to the hardware's limits and to other requests in \
@@ -219,7 +219,7 @@ pub(super) const MAX_FREQ: Row = Row {
     title: "highest frequency to use",
     scope: Scope::Policy,
     vendor: None,
-    shown: Shown::in_section(Section::Cpus),
+    shown: Visibility::in_section(Section::Cpus),
     mechanisms: &[rw("/sys/devices/system/cpu/cpufreq/policy{policy}/scaling_max_freq", Form::KHz)],
     about: "Highest frequency that the governor or the processor may choose. Above the base or nominal \
             frequency it is a permission, not a promise: turbo depends on active cores, power and heat.",
@@ -250,7 +250,7 @@ pub(super) const SETSPEED: Row = Row {
     title: "frequency asked for by the userspace governor",
     scope: Scope::Policy,
     vendor: None,
-    shown: Shown::with(Section::Cpus, Id::Governor, "userspace"),
+    shown: Visibility::with(Section::Cpus, Id::Governor, "userspace"),
     mechanisms: &[rw("/sys/devices/system/cpu/cpufreq/policy{policy}/scaling_setspeed", Form::KHz)],
     about: "Frequency that the userspace governor requests. Under any other governor a read gives \
             <unsupported> and a write fails with EINVAL.",
@@ -284,7 +284,7 @@ pub(super) const FLOOR_FREQ: Row = Row {
     title: "frequency that the firmware keeps under power limits",
     scope: Scope::Policy,
     vendor: Some(Vendor::Amd),
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[rw("/sys/devices/system/cpu/cpufreq/policy{policy}/amd_pstate_floor_freq", Form::KHz)],
     about: "With CPPC performance priority, the firmware does not push the core below this frequency \
             when it shares out a power limit; cores with lower floors give way first. Must be between \

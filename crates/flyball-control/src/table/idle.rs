@@ -6,8 +6,8 @@ use super::{ro, rw};
 use crate::{
     Id,
     knob::{
-        AppearsWith, Check, Control, Ends, Form, Refusal, Role, Row, Saved, Scope, Section, Shown, Writing,
-        order::Step, spelling::Spelling,
+        AppearsWith, Check, Control, Ends, Form, Refusal, Role, Row, Saved, Scope, Section, Visibility,
+        Writing, order::Step, spelling::Spelling,
     },
     programs::Program,
 };
@@ -16,7 +16,7 @@ pub(super) const IDLE_STATE: Row = Row {
     title: "whether an idle state may be used",
     scope: Scope::IdleState,
     vendor: None,
-    shown: Shown::in_section(Section::Idle),
+    shown: Visibility::in_section(Section::Idle),
     mechanisms: &[rw("/sys/devices/system/cpu/cpu{cpu}/cpuidle/state{state}/disable", Form::InvertedSwitch)],
     about: "Deeper idle states save more power and let other cores turbo higher, but take longer to wake \
             from. Set one state with idle-state:C6=off, or the deepest allowed one with idle-state=C1. \
@@ -52,7 +52,7 @@ pub(super) const IDLE_GOVERNOR: Row = Row {
     title: "rule for choosing idle states",
     scope: Scope::Machine,
     vendor: None,
-    shown: Shown::in_section(Section::Machine),
+    shown: Visibility::in_section(Section::Machine),
     mechanisms: &[
         rw("/sys/devices/system/cpu/cpuidle/current_governor", Form::Word),
         // Older kernels have only this one unless booted with cpuidle_sysfs_switch
@@ -82,7 +82,7 @@ pub(super) const C1_DEMOTION: Row = Row {
     title: "demotion of deep idle requests to C1",
     scope: Scope::Machine,
     vendor: Some(Vendor::Intel),
-    shown: Shown::in_section(Section::Machine),
+    shown: Visibility::in_section(Section::Machine),
     mechanisms: &[rw("/sys/devices/system/cpu/cpuidle/intel_c1_demotion", Form::Switch)],
     about: "Lets an Intel processor enter C1 when the kernel requested C6 but an early wakeup is likely. \
             Lowers latency for steady interrupt loads and costs idle power. Since kernel 6.16, on some \
@@ -104,7 +104,7 @@ pub(super) const LATENCY_LIMIT: Row = Row {
     title: "longest wake-up latency of a CPU",
     scope: Scope::Cpu,
     vendor: None,
-    shown: Shown::in_section(Section::Cpus),
+    shown: Visibility::in_section(Section::Cpus),
     // The per-CPU file, not /dev/cpu_dma_latency: that request ends with the process that holds the
     // file open.
     mechanisms: &[rw("/sys/devices/system/cpu/cpu{cpu}/power/pm_qos_resume_latency_us", Form::LatencyLimit)],
@@ -129,7 +129,7 @@ pub(super) const IDLE_DRIVER: Row = Row {
     title: "cpuidle driver",
     scope: Scope::Machine,
     vendor: None,
-    shown: Shown::in_section(Section::Machine),
+    shown: Visibility::in_section(Section::Machine),
     mechanisms: &[ro("/sys/devices/system/cpu/cpuidle/current_driver", Form::Word)],
     about: "What gives the kernel its table of idle states: intel_idle knows Intel's processors by itself, acpi_idle takes \
             what the firmware lists, none leaves the CPU in a plain HLT. A server on acpi_idle where intel_idle was \
@@ -142,7 +142,7 @@ pub(super) const AVAILABLE_IDLE_GOVERNORS: Row = Row {
     title: "cpuidle governors of this kernel",
     scope: Scope::Machine,
     vendor: None,
-    shown: Shown::in_section(Section::Machine),
+    shown: Visibility::in_section(Section::Machine),
     mechanisms: &[ro("/sys/devices/system/cpu/cpuidle/available_governors", Form::Words)],
     about: "The rules for choosing idle states that this kernel was built with; idle-governor takes one of them.",
     interacts: &[(Id::IdleGovernor, "takes one of them")],
@@ -153,7 +153,7 @@ pub(super) const IDLE_DEFAULT: Row = Row {
     title: "whether the driver allows an idle state by itself",
     scope: Scope::IdleState,
     vendor: None,
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[ro("/sys/devices/system/cpu/cpu{cpu}/cpuidle/state{state}/default_status", Form::Enabled)],
     about: "The kernel lists some idle states and leaves them off, for example those that the firmware does not \
             list. Kernels before 5.6 do not say which.",
@@ -165,7 +165,7 @@ pub(super) const IDLE_LATENCY: Row = Row {
     title: "exit latency of an idle state",
     scope: Scope::IdleState,
     vendor: None,
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[ro("/sys/devices/system/cpu/cpu{cpu}/cpuidle/state{state}/latency", Form::Micros)],
     about: "How long the processor needs, at worst, to run again after an interrupt in this idle state, as the cpuidle \
             driver states it. A latency limit below it forbids the state.",
@@ -177,7 +177,7 @@ pub(super) const IDLE_RESIDENCY: Row = Row {
     title: "shortest stay for which an idle state pays",
     scope: Scope::IdleState,
     vendor: None,
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[ro("/sys/devices/system/cpu/cpu{cpu}/cpuidle/state{state}/residency", Form::Micros)],
     about: "The time a CPU must stay in the idle state before entering it has saved energy, as the cpuidle driver states \
             it. The idle governor enters the state only when it expects to sleep longer.",

@@ -7,7 +7,7 @@ use super::{effects, ro, rw};
 use crate::{
     Id,
     knob::{
-        Check, Control, Disturbs, Ends, Form, Refusal, Role, Row, Saved, Scope, Section, Shown, Writing,
+        Check, Control, Disturbs, Ends, Form, Refusal, Role, Row, Saved, Scope, Section, Visibility, Writing,
         order::Step, spelling::Spelling,
     },
     programs::Program,
@@ -17,7 +17,7 @@ pub(super) const PLATFORM_PROFILE: Row = Row {
     title: "profile of the firmware",
     scope: Scope::Machine,
     vendor: None,
-    shown: Shown::in_section(Section::Machine),
+    shown: Visibility::in_section(Section::Machine),
     mechanisms: &[rw("/sys/firmware/acpi/platform_profile", Form::Word)],
     about: "Chooses power limits and fan curves in the firmware, below all settings of the kernel. A write \
             sets every profile device and stops at the first that fails. custom means that the devices differ: set \
@@ -53,7 +53,7 @@ pub(super) const DEVICE_PROFILE: Row = Row {
     title: "profile of one profile device",
     scope: Scope::ProfileDevice,
     vendor: None,
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[rw("/sys/class/platform-profile/{profile-device}/profile", Form::Word)],
     about: "A laptop can have several drivers with profiles: its maker's, AMD's power management (amd-pmf) and, on \
             Linux 7.3, one per policy with a dynamic preference. Set one by its name: device-profile:amd-pmf=quiet. \
@@ -100,7 +100,7 @@ pub(super) const X3D_MODE: Row = Row {
     title: "die that is preferred on a processor with 3D V-Cache",
     scope: Scope::Machine,
     vendor: Some(Vendor::Amd),
-    shown: Shown::in_section(Section::Machine),
+    shown: Visibility::in_section(Section::Machine),
     mechanisms: &[rw("/sys/devices/platform/AMDI0101:00/amd_x3d_mode", Form::Word)],
     about: "A Ryzen with two dies has large cache on one and higher frequency on the other. The firmware ranks the \
             cores of the preferred die higher, and the scheduler fills them first. The file shows what the driver \
@@ -126,7 +126,7 @@ pub(super) const AVAILABLE_PLATFORM_PROFILES: Row = Row {
     title: "profiles that every profile device has",
     scope: Scope::Machine,
     vendor: None,
-    shown: Shown::on_request(Section::Machine),
+    shown: Visibility::on_request(Section::Machine),
     mechanisms: &[ro("/sys/firmware/acpi/platform_profile_choices", Form::Words)],
     about: "The words that platform-profile takes: those that all profile devices have in common. A device may take \
             more than that by device-profile.",
@@ -138,7 +138,7 @@ pub(super) const AVAILABLE_DEVICE_PROFILES: Row = Row {
     title: "profiles of one profile device",
     scope: Scope::ProfileDevice,
     vendor: None,
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[ro("/sys/class/platform-profile/{profile-device}/choices", Form::Words)],
     about: "The words that device-profile takes on this device. Some drivers take more words than they list, so that \
             another device's words are found among theirs.",
@@ -150,7 +150,7 @@ pub(super) const SCHEDULER: Row = Row {
     title: "scheduler loaded through sched_ext",
     scope: Scope::Machine,
     vendor: None,
-    shown: Shown::in_section(Section::Machine),
+    shown: Visibility::in_section(Section::Machine),
     mechanisms: &[ro("/sys/kernel/sched_ext/root/ops", Form::Word)],
     about: "The name of the BPF scheduler that has replaced the kernel's own, if one is loaded. Under schedutil, a \
             scheduler that takes all tasks and asks for no frequency makes CPUs run at their highest.",
@@ -165,7 +165,7 @@ pub(super) const SCHEDULER_STATE: Row = Row {
     title: "state of sched_ext",
     scope: Scope::Machine,
     vendor: None,
-    shown: Shown::on_request(Section::Machine),
+    shown: Visibility::on_request(Section::Machine),
     mechanisms: &[ro("/sys/kernel/sched_ext/state", Form::Word)],
     about: "enabled while a BPF scheduler runs the tasks, disabled while the kernel's own does, and enabling or \
             disabling in between.",
@@ -177,7 +177,7 @@ pub(super) const SCHEDULER_CHANGES: Row = Row {
     title: "schedulers loaded through sched_ext since boot",
     scope: Scope::Machine,
     vendor: None,
-    shown: Shown::on_request(Section::Machine),
+    shown: Visibility::on_request(Section::Machine),
     mechanisms: &[ro("/sys/kernel/sched_ext/enable_seq", Form::Count)],
     about: "The kernel counts each BPF scheduler that it enables. If the count differs between two readings, a \
             scheduler was loaded or replaced in between.",

@@ -6,8 +6,8 @@ use super::{effects, ro, rw};
 use crate::{
     Id,
     knob::{
-        AppearsWith, Check, Control, Disturbs, Ends, Form, Refusal, Role, Row, Saved, Scope, Section, Shown,
-        Writing,
+        AppearsWith, Check, Control, Disturbs, Ends, Form, Refusal, Role, Row, Saved, Scope, Section,
+        Visibility, Writing,
         order::{Bound, Step},
         spelling::Spelling,
     },
@@ -81,7 +81,7 @@ pub(super) const UNCORE_MIN_FREQ: Row = Row {
     title: "lowest uncore frequency",
     scope: Scope::Uncore,
     vendor: Some(Vendor::Intel),
-    shown: Shown::in_section(Section::Uncore),
+    shown: Visibility::in_section(Section::Uncore),
     mechanisms: &[rw(uncore!("min_freq_khz"), Form::KHz)],
     about: "The uncore is what the cores share: mesh, last-level cache, memory and I/O controllers. Its \
             lowest frequency sets the memory latency of a lightly loaded machine, and much of its idle \
@@ -98,7 +98,7 @@ pub(super) const UNCORE_MAX_FREQ: Row = Row {
     title: "highest uncore frequency",
     scope: Scope::Uncore,
     vendor: Some(Vendor::Intel),
-    shown: Shown::in_section(Section::Uncore),
+    shown: Visibility::in_section(Section::Uncore),
     mechanisms: &[rw(uncore!("max_freq_khz"), Form::KHz)],
     about: "Highest frequency of what the cores share. Lowering it leaves power to the cores but costs memory \
             bandwidth. With TPMI, a fabric cluster cannot exceed its package's root entry (package_NN_die_00).",
@@ -113,7 +113,7 @@ pub(super) const ELC_FLOOR_FREQ: Row = Row {
     title: "uncore frequency at low load",
     scope: Scope::Uncore,
     vendor: Some(Vendor::Intel),
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[rw(uncore!("elc_floor_freq_khz"), Form::KHz)],
     about: "Efficiency latency control (TPMI): below elc-low-threshold, the uncore falls to this frequency \
             at lowest, unless uncore-min-freq is higher. A high floor keeps memory latency low after idle, \
@@ -138,7 +138,7 @@ pub(super) const ELC_LOW_THRESHOLD: Row = Row {
     title: "load below which the uncore floor applies",
     scope: Scope::Uncore,
     vendor: Some(Vendor::Intel),
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[rw(uncore!("elc_low_threshold_percent"), Form::Percent)],
     about: "Efficiency latency control: below this load, elc-floor-freq is the lowest uncore frequency if it \
             is above uncore-min-freq. It may read back one percent lower.",
@@ -150,7 +150,7 @@ pub(super) const ELC_HIGH_THRESHOLD: Row = Row {
     title: "load above which the uncore speeds up",
     scope: Scope::Uncore,
     vendor: Some(Vendor::Intel),
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[rw(uncore!("elc_high_threshold_percent"), Form::Percent)],
     about: "Efficiency latency control: above this load, the uncore frequency rises step by step while \
             the power budget allows, if elc-high-enable is on. It may read back one percent lower.",
@@ -162,7 +162,7 @@ pub(super) const ELC_HIGH_ENABLE: Row = Row {
     title: "whether the high uncore threshold counts",
     scope: Scope::Uncore,
     vendor: Some(Vendor::Intel),
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[rw(uncore!("elc_high_threshold_enable"), Form::Switch)],
     about: "Efficiency latency control: lets a load above elc-high-threshold raise the uncore frequency.",
     interacts: &[(Id::ElcHighThreshold, "the load that it is about")],
@@ -182,7 +182,7 @@ pub(super) const POWER_LIMIT: Row = Row {
     title: "power limit of a zone",
     scope: Scope::Constraint,
     vendor: Some(Vendor::Intel),
-    shown: Shown::in_section(Section::Power),
+    shown: Visibility::in_section(Section::Power),
     mechanisms: &[rw(powercap!("constraint_{constraint}_power_limit_uw"), Form::MicroWatts)],
     about: "Average power over the constraint's time window: long_term is PL1, short_term PL2, \
             peak_power PL4. Name one as power-limit:long_term=65W. If the firmware has locked the \
@@ -218,7 +218,7 @@ pub(super) const SOCKET_POWER_LIMIT: Row = Row {
     scope: Scope::Socket,
     vendor: Some(Vendor::Amd),
     // On request, because each read is a message to the firmware that may take a millisecond.
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[rw("/sys/class/hwmon/{hwmon}/power1_cap", Form::MicroWatts)],
     about: "Package power (PPT) that a socket may draw, through EPYC's management port (HSMP). Needs the driver hsmp_acpi \
             (or amd_hsmp) of Linux 6.16 or later, and HSMP enabled in the firmware. Debian's kernels have neither driver. \
@@ -244,7 +244,7 @@ pub(super) const SOCKET_POWER_MAX: Row = Row {
     title: "highest power limit of an EPYC socket",
     scope: Scope::Socket,
     vendor: Some(Vendor::Amd),
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[ro("/sys/class/hwmon/{hwmon}/power1_cap_max", Form::MicroWatts)],
     about: "The highest package power that the firmware allows on this socket, through the management port (HSMP).",
     interacts: &[(Id::SocketPowerLimit, "up to this")],
@@ -255,7 +255,7 @@ pub(super) const SOCKET_FREQ_LIMIT: Row = Row {
     title: "frequency limit in effect on an EPYC socket",
     scope: Scope::Socket,
     vendor: Some(Vendor::Amd),
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[ro("/sys/devices/platform/{port}/pwr_current_active_freq_limit", Form::MHz)],
     about: "The highest frequency that the firmware allows on this socket at this moment, from the driver hsmp_acpi of \
             Linux 6.16 or later.",
@@ -267,7 +267,7 @@ pub(super) const SOCKET_LIMIT_SOURCE: Row = Row {
     title: "what sets the frequency limit of an EPYC socket",
     scope: Scope::Socket,
     vendor: Some(Vendor::Amd),
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[ro("/sys/devices/platform/{port}/pwr_current_active_freq_limit_source", Form::Lines)],
     about: "The limits that act, in the kernel's words: cHTC-Active and PROCHOT (heat), TDC limit (current), PPT Limit \
             (power), OPN Max (the model's highest), Reliability Limit, APML Agent (management controller), HSMP Agent.",
@@ -279,7 +279,7 @@ pub(super) const POWER_WINDOW: Row = Row {
     title: "time window of a power limit",
     scope: Scope::Constraint,
     vendor: Some(Vendor::Intel),
-    shown: Shown::in_section(Section::Power),
+    shown: Visibility::in_section(Section::Power),
     mechanisms: &[rw(powercap!("constraint_{constraint}_time_window_us"), Form::Micros)],
     about: "Time over which a power limit is averaged. A long window lets short bursts run above the \
             limit. The kernel rounds down to a supported value. A few windows below 4 ms can be read but \
@@ -303,7 +303,7 @@ pub(super) const UNCORE_DOMAIN: Row = Row {
     title: "power domain of an uncore domain",
     scope: Scope::Uncore,
     vendor: Some(Vendor::Intel),
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     // Only the TPMI driver has it (uncore-frequency-tpmi.c).
     mechanisms: &[ro(uncore!("domain_id"), Form::Count)],
     about: "The number of the die in its package, as the power unit counts compute and I/O dies and Speed Select names its power \
@@ -316,7 +316,7 @@ pub(super) const UNCORE_AGENTS: Row = Row {
     title: "what an uncore domain clocks",
     scope: Scope::Uncore,
     vendor: Some(Vendor::Intel),
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[ro(uncore!("agent_types"), Form::Words)],
     about: "The kinds of agents whose fabric this domain clocks: core, cache, memory and io. Kernel 6.17 has it and 6.12 does \
             not, for processors with TPMI.",
@@ -328,7 +328,7 @@ pub(super) const UNCORE_FREQ: Row = Row {
     title: "current uncore frequency",
     scope: Scope::Uncore,
     vendor: Some(Vendor::Intel),
-    shown: Shown::in_section(Section::Uncore),
+    shown: Visibility::in_section(Section::Uncore),
     mechanisms: &[ro(uncore!("current_freq_khz"), Form::KHz)],
     about: "The frequency at which mesh, last-level cache and memory controllers run now. Only root may read it, and \
             some kernels cannot read it at all.",
@@ -340,7 +340,7 @@ pub(super) const UNCORE_HW_MIN: Row = Row {
     title: "lowest uncore frequency at boot",
     scope: Scope::Uncore,
     vendor: Some(Vendor::Intel),
-    shown: Shown::in_section(Section::Uncore),
+    shown: Visibility::in_section(Section::Uncore),
     // uncore_freq_add_entry keeps what it found: after an unload of the driver, what was set before
     // it.
     mechanisms: &[ro(uncore!("initial_min_freq_khz"), Form::KHz)],
@@ -354,7 +354,7 @@ pub(super) const UNCORE_HW_MAX: Row = Row {
     title: "highest uncore frequency at boot",
     scope: Scope::Uncore,
     vendor: Some(Vendor::Intel),
-    shown: Shown::in_section(Section::Uncore),
+    shown: Visibility::in_section(Section::Uncore),
     mechanisms: &[ro(uncore!("initial_max_freq_khz"), Form::KHz)],
     about: "The highest uncore frequency that was set when the driver loaded, which is the firmware's choice. The word \
             max for uncore knobs means this value.",
@@ -366,7 +366,7 @@ pub(super) const POWER_MAX: Row = Row {
     title: "highest power limit of a constraint",
     scope: Scope::Constraint,
     vendor: Some(Vendor::Intel),
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[ro(powercap!("constraint_{constraint}_max_power_uw"), Form::MicroWatts)],
     about: "The highest limit that the processor names for this constraint, usually its thermal design power for \
             long_term. Many processors report nothing (0) for the others.",
@@ -378,7 +378,7 @@ pub(super) const ENERGY: Row = Row {
     title: "energy counter of a zone",
     scope: Scope::Zone,
     vendor: None,
-    shown: Shown::in_section(Section::Power),
+    shown: Visibility::in_section(Section::Power),
     // Mode 0400 since 2020: power readings leak what other programs compute (CVE-2020-8694).
     mechanisms: &[ro(powercap!("energy_uj"), Form::MicroJoules)],
     about: "Energy that the zone (package, cores, memory, whole platform) has used since an arbitrary start, as the \
@@ -392,7 +392,7 @@ pub(super) const ENERGY_RANGE: Row = Row {
     title: "where an energy counter wraps",
     scope: Scope::Zone,
     vendor: None,
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[ro(powercap!("max_energy_range_uj"), Form::MicroJoules)],
     about: "The highest value that the zone's energy counter shows before it starts again at 0. Differences of two \
             readings must add it once for each wrap between them.",
@@ -404,7 +404,7 @@ pub(super) const CORE_THROTTLES: Row = Row {
     title: "times that the core was throttled for heat",
     scope: Scope::Cpu,
     vendor: Some(Vendor::Intel),
-    shown: Shown::in_section(Section::Heat),
+    shown: Visibility::in_section(Section::Heat),
     // therm_throt.c counts interrupts with the condition present, not the time in it: one long
     // throttling is one count.
     mechanisms: &[ro("/sys/devices/system/cpu/cpu{cpu}/thermal_throttle/core_throttle_count", Form::Count)],
@@ -418,7 +418,7 @@ pub(super) const PACKAGE_THROTTLES: Row = Row {
     title: "times that the package was throttled for heat",
     scope: Scope::Cpu,
     vendor: Some(Vendor::Intel),
-    shown: Shown::in_section(Section::Heat),
+    shown: Visibility::in_section(Section::Heat),
     mechanisms: &[ro(
         "/sys/devices/system/cpu/cpu{cpu}/thermal_throttle/package_throttle_count",
         Form::Count,
@@ -433,7 +433,7 @@ pub(super) const TEMPERATURE: Row = Row {
     title: "temperature",
     scope: Scope::Sensor,
     vendor: None,
-    shown: Shown::in_section(Section::Heat),
+    shown: Visibility::in_section(Section::Heat),
     mechanisms: &[ro("/sys/class/hwmon/{hwmon}/temp{sensor}_input", Form::MilliCelsius)],
     about: "What the processor's own sensors say: coretemp on Intel, a package and each core; k10temp on AMD, where Tctl \
             is the value that the fans follow and Tccd the dies. coretemp renews its values once a second.",

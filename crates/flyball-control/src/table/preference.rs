@@ -8,7 +8,7 @@ use crate::{
     Id,
     knob::{
         AppearsWith, Check, Control, Disturbs, Ends, Form, Mechanism, On, Refusal, Role, Row, Saved, Scope,
-        Section, Shown, Writing, order::Step, spelling::Spelling,
+        Section, Visibility, Writing, order::Step, spelling::Spelling,
     },
     programs::Program,
 };
@@ -17,7 +17,7 @@ pub(super) const EPP: Row = Row {
     title: "energy performance preference",
     scope: Scope::Policy,
     vendor: None,
-    shown: Shown::in_section(Section::Cpus),
+    shown: Visibility::in_section(Section::Cpus),
     mechanisms: &[
         // The registers are read if the driver shows no preference. A write behind the driver's
         // back would last until its next request, which comes from its cache (hwp_req_cached,
@@ -101,7 +101,7 @@ pub(super) const EPB: Row = Row {
     title: "energy performance bias",
     scope: Scope::Cpu,
     vendor: Some(Vendor::Intel),
-    shown: Shown::in_section(Section::Cpus),
+    shown: Visibility::in_section(Section::Cpus),
     mechanisms: &[
         rw("/sys/devices/system/cpu/cpu{cpu}/power/energy_perf_bias", Form::Epb),
         Mechanism::Msr {
@@ -146,7 +146,7 @@ pub(super) const ENERGY_EFFICIENCY: Row = Row {
     title: "the processor's own energy efficiency optimisation",
     scope: Scope::Machine,
     vendor: Some(Vendor::Intel),
-    shown: Shown::in_section(Section::Machine),
+    shown: Visibility::in_section(Section::Machine),
     mechanisms: &[
         rw("/sys/devices/system/cpu/intel_pstate/energy_efficiency", Form::Switch),
         // The bit disables the optimisation (MSR_IA32_POWER_CTL_BIT_EE in msr-index.h). The kernel
@@ -174,7 +174,7 @@ pub(super) const HWP_DYNAMIC_BOOST: Row = Row {
     title: "boost after waits for I/O",
     scope: Scope::Machine,
     vendor: Some(Vendor::Intel),
-    shown: Shown::in_section(Section::Machine),
+    shown: Visibility::in_section(Section::Machine),
     mechanisms: &[rw("/sys/devices/system/cpu/intel_pstate/hwp_dynamic_boost", Form::Switch)],
     about: "With HWP in active mode, raises a CPU's minimum performance for a few milliseconds when a \
             task wakes from waiting for I/O. On by default on servers.",

@@ -10,14 +10,14 @@ use flyball_host::Vendor;
 use super::{amd, intel, intel_on};
 use crate::{
     Id,
-    knob::{Form, On, Role, Row, Scope, Section, Shown},
+    knob::{Form, On, Role, Row, Scope, Section, Visibility},
 };
 
 pub(super) const HWP_REQUEST: Row = Row {
     title: "what the kernel asks of HWP",
     scope: Scope::Cpu,
     vendor: Some(Vendor::Intel),
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[intel(
         MSR_HWP_REQUEST,
         (63, 0),
@@ -41,7 +41,7 @@ pub(super) const HWP_CAPABILITIES: Row = Row {
     title: "what HWP can do",
     scope: Scope::Cpu,
     vendor: Some(Vendor::Intel),
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[intel(
         MSR_HWP_CAPABILITIES,
         (63, 0),
@@ -60,7 +60,7 @@ pub(super) const CPPC_REQUEST: Row = Row {
     title: "what the kernel asks of CPPC",
     scope: Scope::Cpu,
     vendor: Some(Vendor::Amd),
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[amd(
         MSR_AMD_CPPC_REQ,
         (63, 0),
@@ -106,7 +106,7 @@ pub(super) const TURBO_RATIOS: Row = Row {
     title: "highest turbo ratios by number of active cores",
     scope: Scope::Package,
     vendor: Some(Vendor::Intel),
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[intel_on(WITH_RATIOS, MSR_TURBO_RATIO_LIMIT, (63, 0), BYTES)],
     about: "Eight highest ratios (times 100 MHz), for rising numbers of active cores. Before Skylake-SP, ratio N holds for \
             N+1 active cores; on later Xeons turbo-ratio-cores says for how many.",
@@ -118,7 +118,7 @@ pub(super) const TURBO_RATIO_CORES: Row = Row {
     title: "numbers of active cores of the turbo ratios",
     scope: Scope::Package,
     vendor: Some(Vendor::Intel),
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[intel_on(WITH_CORE_COUNTS, MSR_TURBO_RATIO_LIMIT1, (63, 0), BYTES)],
     about: "On Xeons since Skylake-SP and some Atoms, the largest number of active cores for which each of the eight \
             turbo-ratios holds. Xeons of E-cores count modules of up to four cores. On older and client processors the \
@@ -131,7 +131,7 @@ pub(super) const PLATFORM_INFO: Row = Row {
     title: "ratios that the platform was built with",
     scope: Scope::Package,
     vendor: Some(Vendor::Intel),
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[intel(
         MSR_PLATFORM_INFO,
         (63, 0),
@@ -153,7 +153,7 @@ pub(super) const FIRMWARE_TURBO: Row = Row {
     title: "turbo that the firmware allows",
     scope: Scope::Package,
     vendor: Some(Vendor::Intel),
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[intel(MSR_IA32_MISC_ENABLE, (38, 38), Form::InvertedSwitch)],
     about: "Off if the firmware has disabled turbo in this package: then no setting can raise its cores above the base \
             frequency. Under acpi-cpufreq, turbo=off sets the same bit.",

@@ -8,7 +8,7 @@ use crate::{
     Id,
     knob::{
         AppearsWith, Check, Control, Disturbs, Ends, Form, Mechanism, Role, Row, Saved, Scope, Section,
-        Shown, Writing,
+        Visibility, Writing,
         order::{Bound, Step, Turn},
         spelling::Spelling,
     },
@@ -114,7 +114,7 @@ pub(super) const LEVEL: Row = Row {
     title: "performance level (SST-PP)",
     scope: Scope::PowerDomain,
     vendor: Some(Vendor::Intel),
-    shown: Shown::in_section(Section::Line),
+    shown: Visibility::in_section(Section::Line),
     mechanisms: &[sst(Field::Level, Form::Count)],
     about: "Trades cores for base frequency: a higher level lets fewer cores run, guarantees them a \
             higher frequency, and may have other power and temperature limits. CPUs outside the level \
@@ -154,7 +154,7 @@ pub(super) const BF: Row = Row {
     title: "base-freq (SST-BF)",
     scope: Scope::PowerDomain,
     vendor: Some(Vendor::Intel),
-    shown: Shown::in_section(Section::Line),
+    shown: Visibility::in_section(Section::Line),
     mechanisms: &[sst(Field::BaseFreq, Form::Switch)],
     about: "Gives some cores, chosen by the processor, a higher base frequency and all others a lower \
             one. Use it if a few threads need guaranteed speed and can be pinned to those cores. It \
@@ -171,7 +171,7 @@ pub(super) const TF: Row = Row {
     title: "turbo-freq (SST-TF)",
     scope: Scope::PowerDomain,
     vendor: Some(Vendor::Intel),
-    shown: Shown::in_section(Section::Line),
+    shown: Visibility::in_section(Section::Line),
     mechanisms: &[sst(Field::TurboFreq, Form::Switch)],
     about: "Lets cores of classes 0 and 1 exceed the ordinary turbo limits while every core is busy, and \
             holds cores of classes 2 and 3 below a clip frequency. Choose the cores with clos. It needs \
@@ -189,7 +189,7 @@ pub(super) const CP: Row = Row {
     title: "core-power (SST-CP)",
     scope: Scope::PowerDomain,
     vendor: Some(Vendor::Intel),
-    shown: Shown::in_section(Section::Line),
+    shown: Visibility::in_section(Section::Line),
     mechanisms: &[sst(Field::CorePower, Form::Switch)],
     about: "Switches classes of service on: when power runs short, the cores of a class get at least its \
             minimum and at most its maximum, and the remainder goes by weight or in order. sst-bf and \
@@ -217,7 +217,7 @@ pub(super) const PRIORITY: Row = Row {
     title: "how classes share power",
     scope: Scope::PowerDomain,
     vendor: Some(Vendor::Intel),
-    shown: Shown::in_section(Section::Line),
+    shown: Visibility::in_section(Section::Line),
     mechanisms: &[sst(Field::Priority, Form::Word)],
     about: "Ordered: class 0 gets what it requests first, then class 1, and so on. Proportional: every \
             class gets a share by its weight. base-freq and turbo-freq need ordered. Skylake and Cascade \
@@ -242,7 +242,7 @@ pub(super) const CLOS_MIN: Row = Row {
     title: "lowest frequency of a class of service",
     scope: Scope::Clos,
     vendor: Some(Vendor::Intel),
-    shown: Shown::with(Section::Line, Id::SstCp, "on"),
+    shown: Visibility::with(Section::Line, Id::SstCp, "on"),
     mechanisms: &[sst(Field::ClosMin(0), Form::MHz)],
     about: "The frequency that cores of the class get before lower-priority classes get power. \
             clos-min:0 is class 0; clos-0-min is another spelling. Values are rounded down to 100 MHz.",
@@ -260,7 +260,7 @@ pub(super) const CLOS_MAX: Row = Row {
     title: "highest frequency of a class of service",
     scope: Scope::Clos,
     vendor: Some(Vendor::Intel),
-    shown: Shown::with(Section::Line, Id::SstCp, "on"),
+    shown: Visibility::with(Section::Line, Id::SstCp, "on"),
     mechanisms: &[sst(Field::ClosMax(0), Form::MHz)],
     about: "The frequency that cores of the class never exceed while core-power is on. max means no \
             limit. clos-max:3 is class 3.",
@@ -278,7 +278,7 @@ pub(super) const CLOS_WEIGHT: Row = Row {
     title: "proportional priority of a class of service",
     scope: Scope::Clos,
     vendor: Some(Vendor::Intel),
-    shown: Shown::with(Section::Line, Id::SstCp, "on"),
+    shown: Visibility::with(Section::Line, Id::SstCp, "on"),
     mechanisms: &[sst(Field::ClosWeight(0), Form::Count)],
     about: "Sets how little a class gets when power is shared in proportion: 0 gets most, 15 least. \
             Skylake and Cascade Lake servers have only ordered priority and ignore it.",
@@ -290,7 +290,7 @@ pub(super) const CLOS_EPP: Row = Row {
     title: "energy preference of a class of service",
     scope: Scope::Clos,
     vendor: Some(Vendor::Intel),
-    shown: Shown::on_request(Section::Line),
+    shown: Visibility::on_request(Section::Line),
     mechanisms: &[sst(Field::ClosEpp(0), Form::Count)],
     about: "Between performance (0) and energy (15) for the cores of a class. Only processors with a mailbox (Ice Lake to \
             Emerald Rapids) have it; later ones take the preference of each CPU instead.",
@@ -302,7 +302,7 @@ pub(super) const CLOS: Row = Row {
     title: "class of service of a core",
     scope: Scope::Core,
     vendor: Some(Vendor::Intel),
-    shown: Shown::with(Section::Line, Id::SstCp, "on"),
+    shown: Visibility::with(Section::Line, Id::SstCp, "on"),
     mechanisms: &[sst(Field::Class(0), Form::Count)],
     about: "Assigns a core to one of four classes of service, with all of its threads. With turbo-freq, \
             classes 0 and 1 have high priority.",
@@ -314,7 +314,7 @@ pub(super) const TRL: Row = Row {
     title: "turbo ratio limits",
     scope: Scope::Package,
     vendor: Some(Vendor::Intel),
-    shown: Shown::in_section(Section::Line),
+    shown: Visibility::in_section(Section::Line),
     mechanisms: &[sst(Field::TurboLimits, Form::Word)],
     about: "Highest turbo frequency by number of active cores, in eight buckets (MSR 0x1AD). turbo-freq \
             raises the limit temporarily.",
@@ -335,7 +335,7 @@ pub(super) const PARTITION: Row = Row {
     title: "CPUs set apart in a cgroup v2 partition",
     scope: Scope::PowerDomain,
     vendor: Some(Vendor::Intel),
-    shown: Shown::in_section(Section::Line),
+    shown: Visibility::in_section(Section::Line),
     mechanisms: &[sst(Field::Partition, Form::Word)],
     about: "Keeps CPUs outside the performance level idle without taking them offline, in an isolated \
             cpuset partition. They keep their frequency policies and interrupts, and CPU 0, which cannot \
@@ -369,7 +369,7 @@ pub(super) const HIGHEST: Row = Row {
     title: "highest performance level (SST-PP)",
     scope: Scope::PowerDomain,
     vendor: Some(Vendor::Intel),
-    shown: Shown::in_section(Section::Line),
+    shown: Visibility::in_section(Section::Line),
     mechanisms: &[sst(Field::Highest, Form::Count)],
     about: "The number of the highest performance level of the power domain; 0 where there is only the base level. What \
             each level offers is in 'flyball sst perf-profile info'.",
@@ -381,7 +381,7 @@ pub(super) const LOCKED: Row = Row {
     title: "performance level locked by firmware",
     scope: Scope::PowerDomain,
     vendor: Some(Vendor::Intel),
-    shown: Shown::in_section(Section::Line),
+    shown: Visibility::in_section(Section::Line),
     mechanisms: &[sst(Field::Locked, Form::Switch)],
     about: "Whether firmware refuses another performance level. A BIOS setup entry (dynamic SST-PP, or speed select \
             configuration) unlocks it where the vendor offers one.",

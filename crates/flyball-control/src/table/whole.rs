@@ -7,7 +7,7 @@ use crate::{
     Id,
     knob::{
         AppearsWith, Check, Control, Disturbs, Ends, Form, Mechanism, Refusal, Role, Row, Saved, Scope,
-        Section, Shown, Writing,
+        Section, Visibility, Writing,
         order::{Bound, Step, Turn},
         spelling::Spelling,
     },
@@ -20,7 +20,7 @@ pub(super) const DRIVER_MODE: Row = Row {
     title: "mode of the P-state driver",
     scope: Scope::Machine,
     vendor: None,
-    shown: Shown::in_section(Section::Machine),
+    shown: Visibility::in_section(Section::Machine),
     mechanisms: &[
         // At most one of the folders exists: each is made by its driver's own init, and one
         // processor has one vendor.
@@ -73,7 +73,7 @@ pub(super) const ONLINE: Row = Row {
     title: "whether a CPU runs",
     scope: Scope::Cpu,
     vendor: None,
-    shown: Shown::in_section(Section::Line),
+    shown: Visibility::in_section(Section::Line),
     mechanisms: &[
         rw("/sys/devices/system/cpu/cpu{cpu}/online", Form::Switch),
         Mechanism::Member { path: "/sys/devices/system/cpu/online" },
@@ -129,7 +129,7 @@ pub(super) const SMT: Row = Row {
     title: "simultaneous multi-threading",
     scope: Scope::Machine,
     vendor: None,
-    shown: Shown::in_section(Section::Machine),
+    shown: Visibility::in_section(Section::Machine),
     mechanisms: &[rw("/sys/devices/system/cpu/smt/control", Form::Word)],
     about: "Decides whether the second thread of each core runs. Off gives each task a whole core, which \
             steadies benchmarks and helps code that fills a core, but costs throughput if threads share \
@@ -167,7 +167,7 @@ pub(super) const TURBO: Row = Row {
     title: "turbo of the whole machine",
     scope: Scope::Machine,
     vendor: None,
-    shown: Shown::in_section(Section::Machine),
+    shown: Visibility::in_section(Section::Machine),
     mechanisms: &[
         // First: intel_pstate has no set_boost, so there is no `boost` under it, and other drivers
         // have no `no_turbo`.
@@ -234,7 +234,7 @@ pub(super) const BOOST: Row = Row {
     title: "turbo of one policy",
     scope: Scope::Policy,
     vendor: None,
-    shown: Shown::in_section(Section::Cpus),
+    shown: Visibility::in_section(Section::Cpus),
     mechanisms: &[
         rw("/sys/devices/system/cpu/cpufreq/policy{policy}/boost", Form::Switch),
         // acpi-cpufreq's own switch on AMD (store_cpb in acpi-cpufreq.c).

@@ -36,7 +36,7 @@ pub struct Restoration {
     /// Number of settings in the journal.
     pub remembered: usize,
     /// The locations that were written, in order, each with the content that it holds again.
-    pub written: Vec<Written>,
+    pub written: Vec<RestoredLocation>,
     /// Number of locations that had been changed, if known. A limit may still have shown its old
     /// value when it was restored, and is then not in `written`.
     #[serde(skip_serializing_if = "is_zero")]
@@ -62,7 +62,7 @@ fn is_zero(count: &usize) -> bool {
 
 /// A location that was restored.
 #[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
-pub struct Written {
+pub struct RestoredLocation {
     pub location: Location,
     /// Content before restoring.
     pub from: String,
@@ -459,7 +459,7 @@ impl<'a> Rounds<'a> {
     }
 
     fn wrote(&mut self, location: &Location, from: &Content, to: &str) {
-        self.outcome.written.push(Written {
+        self.outcome.written.push(RestoredLocation {
             location: location.clone(),
             from: from.to_string(),
             to: to.trim_end().to_owned(),

@@ -20,7 +20,7 @@ const STEADY: u32 = 4;
 
 /// The content found at a location after a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
+pub enum Settled {
     /// The wanted value.
     Held,
     /// Another value, which no longer changes.
@@ -41,8 +41,8 @@ pub struct Expected<'a> {
 
 /// Waits until every location holds its expected content, or has settled on something else. The
 /// answers are in order.
-pub fn settle(host: &dyn Host, expected: &[Expected<'_>]) -> Vec<Found> {
-    let mut found: Vec<Option<Found>> = vec![None; expected.len()];
+pub fn settle(host: &dyn Host, expected: &[Expected<'_>]) -> Vec<Settled> {
+    let mut found: Vec<Option<Settled>> = vec![None; expected.len()];
     let mut seen: Vec<(Content, u32)> = vec![(Content::Text(String::new()), 0); expected.len()];
     for pause in PAUSES {
         // Most files hold the value at once: no pause before the first look.
@@ -57,7 +57,7 @@ pub fn settle(host: &dyn Host, expected: &[Expected<'_>]) -> Vec<Found> {
             // a settled value.
             let unreadable = matches!(now, Content::Unreadable(_));
             if !unreadable && one.spelling.agrees(one.new, now.trimmed()) {
-                found[index] = Some(Found::Held);
+                found[index] = Some(Settled::Held);
                 continue;
             }
             let (last, times) = &mut seen[index];
@@ -66,12 +66,12 @@ pub fn settle(host: &dyn Host, expected: &[Expected<'_>]) -> Vec<Found> {
             // The old value may still be there because the worker has not run yet, so it is waited
             // for until the end.
             if *times >= STEADY && last != one.old && !unreadable {
-                found[index] = Some(Found::Other(last.clone()));
+                found[index] = Some(Settled::Other(last.clone()));
             }
         }
         if found.iter().all(Option::is_some) {
             break;
         }
     }
-    found.into_iter().zip(seen).map(|(found, (last, _))| found.unwrap_or(Found::Other(last))).collect()
+    found.into_iter().zip(seen).map(|(found, (last, _))| found.unwrap_or(Settled::Other(last))).collect()
 }

@@ -15,14 +15,14 @@ use std::{
 
 use flyball_host::{Errno, Host, HostError, Op};
 
-pub use self::others::Held;
+pub use self::others::HeldContents;
 use super::{
     footprint::{Footprint, Footprints},
     guardian::Guardian,
     journal::{Announced, Contents, EarlierBoot, Entry, Goals, Journal, JournalError, Purpose},
     reasons::reason,
     restore::{Restoration, restore_goals},
-    settle::{Expected, Found, settle},
+    settle::{Expected, Settled, settle},
     state::{Lock, StateDir},
     undo::release_entries,
 };
@@ -415,11 +415,11 @@ impl<'h> Transaction<'h> {
         let made = written.into_iter().zip(found).map(|((change, old), found)| AppliedChange {
             change: Change { old: Some(old.to_string()), ..change.clone() },
             outcome: match found {
-                Found::Held => Outcome::Applied,
-                Found::Other(content) if change.shown_as == Some(content.trimmed()) => Outcome::Applied,
+                Settled::Held => Outcome::Applied,
+                Settled::Other(content) if change.shown_as == Some(content.trimmed()) => Outcome::Applied,
                 // A value that never moved was not clamped: the kernel has dropped the write.
-                Found::Other(content) if content == *old => Outcome::Lost(content.to_string()),
-                Found::Other(content) => Outcome::Clamped(content.to_string()),
+                Settled::Other(content) if content == *old => Outcome::Lost(content.to_string()),
+                Settled::Other(content) => Outcome::Clamped(content.to_string()),
             },
         });
         Ok((made.collect(), refused))
@@ -642,7 +642,7 @@ impl<'h> Transaction<'h> {
         let expected: Vec<_> = olds.first().and_then(|old| write.expected(old)).into_iter().collect();
         let found = settle(self.host, &expected);
         Ok(match found.into_iter().next() {
-            Some(Found::Other(content)) => Probed::Reads(content.to_string()),
+            Some(Settled::Other(content)) => Probed::Reads(content.to_string()),
             _ => Probed::Held,
         })
     }

@@ -166,7 +166,7 @@ fn links_are_made_only_where_they_stay_inside() {
 
 /// One step of making a tree.
 #[derive(Debug, Clone)]
-enum Made {
+enum TreeStep {
     Folder(String),
     File(String),
     Link(String, String),
@@ -185,11 +185,11 @@ fn target() -> impl Strategy<Value = String> {
     prop::collection::vec(part, 1..6).prop_map(|parts| parts.join("/"))
 }
 
-fn made() -> impl Strategy<Value = Made> {
+fn made() -> impl Strategy<Value = TreeStep> {
     prop_oneof![
-        path().prop_map(Made::Folder),
-        path().prop_map(Made::File),
-        (path(), target()).prop_map(|(path, target)| Made::Link(path, target)),
+        path().prop_map(TreeStep::Folder),
+        path().prop_map(TreeStep::File),
+        (path(), target()).prop_map(|(path, target)| TreeStep::Link(path, target)),
     ]
 }
 
@@ -208,9 +208,9 @@ proptest! {
             // The usual calls follow links; they stay below `root` all the same, which is deep
             // enough.
             match step {
-                Made::Folder(path) => drop(fs::create_dir_all(top.join(path))),
-                Made::File(path) => drop(fs::write(top.join(path), "x")),
-                Made::Link(path, target) => drop(symlink(target, top.join(path))),
+                TreeStep::Folder(path) => drop(fs::create_dir_all(top.join(path))),
+                TreeStep::File(path) => drop(fs::write(top.join(path), "x")),
+                TreeStep::Link(path, target) => drop(symlink(target, top.join(path))),
             }
         }
         let dir = Dir::open(&top).unwrap();

@@ -18,15 +18,15 @@ use flyball_host::CpuList;
 
 use super::{Batch, COMMAND, Moment, Notice, Service};
 use crate::{
-    Action, BringError, Brought, Cause, Drift, HoldName, Left, LeftBecause, OnDrift, Refused, Store,
+    Action, BringError, Brought, Cause, Drift, Exemption, HoldName, LeftBecause, OnDrift, Refused, Store,
     apply::bring_about,
 };
 
 /// What drifted, and what is to be done about it.
 #[derive(Default)]
-struct Found {
+struct DriftCheck {
     drifts: Vec<(Location, Drift)>,
-    left: Vec<Left>,
+    left: Vec<Exemption>,
     yielded: Vec<Location>,
     corrects: bool,
 }
@@ -57,7 +57,7 @@ impl From<Target> for Drifted {
 }
 
 /// What the places of all holds had in them when nothing was to be done.
-pub(super) struct Seen {
+pub(super) struct LastCheck {
     contents: Vec<(Location, Content)>,
     /// How often they were read again since.
     looks: u32,
@@ -125,7 +125,7 @@ impl Service<'_> {
                 let content = Content::from_read(&location.read(self.host));
                 (location, content)
             };
-            self.seen = Some(Seen { contents: known.into_keys().map(content).collect(), looks: 0 });
+            self.seen = Some(LastCheck { contents: known.into_keys().map(content).collect(), looks: 0 });
             return;
         }
         // Before the lock: a command that has it is what changed the settings, perhaps; when it
@@ -254,10 +254,10 @@ impl Service<'_> {
         changes
     }
 
-    fn judge(&mut self, changes: Vec<Drifted>, batch: &Batch, moment: Moment) -> Found {
+    fn judge(&mut self, changes: Vec<Drifted>, batch: &Batch, moment: Moment) -> DriftCheck {
         // Collected once: a governor that is changed on 512 CPUs is as many changes with one cause.
         let writers = self.writers();
-        let mut found = Found::default();
+        let mut found = DriftCheck::default();
         let mut perhaps: Option<Vec<String>> = None;
         for change in changes {
             let Some(name) = self.effective.hold_of(&change.from).cloned() else { continue };
@@ -281,7 +281,7 @@ impl Service<'_> {
             if action == Action::Yielded {
                 found.yielded.push(change.location.clone());
             }
-            found.left.extend(because.map(|because| Left {
+            found.left.extend(because.map(|because| Exemption {
                 hold: name.clone(),
                 knob: change.knob,
                 instance: change.instance.clone(),

@@ -11,7 +11,7 @@ use flyball_control::Location;
 use flyball_host::CpuList;
 
 use super::{Moment, Notice, Service};
-use crate::{Action, Brought, Drift, Left, LeftBecause};
+use crate::{Action, Brought, Drift, Exemption, LeftBecause};
 
 /// Pauses before the next try, in milliseconds: a driver that registers policies takes milliseconds
 /// for each.
@@ -63,7 +63,7 @@ impl Service<'_> {
                     None => {}
                 }
                 let until = is_refused.then(|| self.corrections.pause(&left.location, moment.now));
-                self.store.left.push(Left { until, ..left });
+                self.store.left.push(Exemption { until, ..left });
                 continue;
             };
             let at = moment.now + Duration::from_millis(*pause);

@@ -13,7 +13,7 @@ use crate::RunDirectory;
 const DEPTH: usize = 3;
 
 /// An experiment, and a machine that ran it.
-struct Found {
+struct MachineExperiment {
     experiment: Experiment,
     confidence: f64,
     machine: String,
@@ -24,7 +24,7 @@ struct Found {
 pub struct Collected {
     /// The machines by name, each with its newest run.
     pub members: BTreeMap<String, Member>,
-    experiments: Vec<Found>,
+    experiments: Vec<MachineExperiment>,
     pub skipped: Vec<Skipped>,
 }
 
@@ -76,7 +76,11 @@ impl Collected {
         let confidence = directory.manifest.schedule.confidence;
         match self.experiments.iter_mut().find(|found| found.experiment == experiment) {
             Some(found) => found.confidence = found.confidence.max(confidence),
-            None => self.experiments.push(Found { experiment, confidence, machine: member.machine.clone() }),
+            None => self.experiments.push(MachineExperiment {
+                experiment,
+                confidence,
+                machine: member.machine.clone(),
+            }),
         }
         let older = match self.members.get(&member.machine) {
             // A machine counts once: its newest run, as a repeated job leaves it.
@@ -97,7 +101,7 @@ impl Collected {
         let found = &self.experiments;
         let (Some(first), second) = (found.first(), found.get(1)) else { return Ok(None) };
         let Some(second) = second else { return Ok(Some(first.experiment.clone())) };
-        let named = |one: &Found| {
+        let named = |one: &MachineExperiment| {
             one.experiment.name.as_deref().map_or("without a file".to_owned(), |name| format!("'{name}'"))
         };
         let what = if first.experiment.name != second.experiment.name {
@@ -107,7 +111,7 @@ impl Collected {
         } else if first.experiment.workload != second.experiment.workload {
             format!("'{}' and '{}'", first.experiment.workload, second.experiment.workload)
         } else if first.experiment.arms != second.experiment.arms {
-            let arms = |one: &Found| {
+            let arms = |one: &MachineExperiment| {
                 let names = one.experiment.arms.iter().map(|(name, _)| name.as_str());
                 names.collect::<Vec<_>>().join(", ")
             };
@@ -129,16 +133,16 @@ impl Collected {
 }
 
 /// A place where results may be.
-struct Place {
+struct Candidate {
     path: PathBuf,
     /// Why it is none, if that is known already.
     usable: Result<(), Cause>,
 }
 
 /// Run directories at or below `path`, in the order of names, and what is passed over.
-fn find(path: &Path) -> Vec<Place> {
+fn find(path: &Path) -> Vec<Candidate> {
     let mut found = Vec::new();
-    let mut add = |path: PathBuf, usable| found.push(Place { path, usable });
+    let mut add = |path: PathBuf, usable| found.push(Candidate { path, usable });
     let mut level = vec![path.to_owned()];
     let mut any = false;
     for depth in 0..=DEPTH {
@@ -174,7 +178,7 @@ fn find(path: &Path) -> Vec<Place> {
     }
     if !any && found.is_empty() {
         let why = "there is no run directory (a folder with manifest.json) in it".into();
-        found.push(Place { path: path.to_owned(), usable: Err(why) });
+        found.push(Candidate { path: path.to_owned(), usable: Err(why) });
     }
     found
 }

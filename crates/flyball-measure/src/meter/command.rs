@@ -33,7 +33,7 @@ const LONGEST_GAP: Duration = Duration::from_secs(10);
 const MAX: usize = 100_000;
 
 #[derive(Default)]
-struct Seen {
+struct PowerReadings {
     /// When it was read, and microwatts.
     readings: VecDeque<(Instant, u64)>,
     runs: u64,
@@ -45,7 +45,7 @@ struct Seen {
 /// A command that prints watts, run in the background.
 pub struct PowerCommand {
     program: String,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<PowerReadings>>,
     end: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     /// Rounds that it did not cover.
@@ -53,7 +53,7 @@ pub struct PowerCommand {
 }
 
 /// What a panicking thread left is as good as before: readings are added whole.
-fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
+fn lock(seen: &Mutex<PowerReadings>) -> MutexGuard<'_, PowerReadings> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -91,8 +91,10 @@ impl PowerCommand {
         command.cpus = cpus;
         let end = Arc::new(AtomicBool::new(false));
         let first = watts_of(&mut command, &end).map_err(PowerCommandError)?;
-        let seen =
-            Arc::new(Mutex::new(Seen { readings: [(Instant::now(), first)].into(), ..Seen::default() }));
+        let seen = Arc::new(Mutex::new(PowerReadings {
+            readings: [(Instant::now(), first)].into(),
+            ..PowerReadings::default()
+        }));
         let thread = {
             let (seen, end) = (seen.clone(), end.clone());
             std::thread::spawn(move || {
@@ -170,7 +172,7 @@ impl Drop for PowerCommand {
     }
 }
 
-impl Seen {
+impl PowerReadings {
     fn take(&mut self, read: Result<u64, PowerFault>) {
         self.runs += 1;
         match read {
@@ -319,7 +321,7 @@ mod tests {
 
     #[test]
     fn failures_are_counted() {
-        let mut seen = Seen::default();
+        let mut seen = PowerReadings::default();
         seen.take(Ok(1));
         seen.take(Err(PowerFault::Failed { failure: "exit 1".to_owned(), output: "no".to_owned() }));
         let command = PowerCommand {

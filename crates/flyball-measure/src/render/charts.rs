@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// A chart with the name of its file.
-pub struct Named {
+pub struct NamedChart {
     /// `performance`, `energy`, `frequency-over-time`.
     pub name: &'static str,
     pub chart: Chart,
@@ -19,26 +19,32 @@ pub struct Named {
 /// The charts of a report: performance against energy, the changes with their intervals,
 /// performance, energy and performance per watt by arm with every round drawn, rounds in the order
 /// run, and frequency over time. Those without data are left out.
-pub fn charts(report: &Report, manifest: &Manifest, rounds: &[Round]) -> Vec<Named> {
+pub fn charts(report: &Report, manifest: &Manifest, rounds: &[Round]) -> Vec<NamedChart> {
     let full: Vec<String> = report.arms.iter().map(|arm| one_line(arm.name.clone())).collect();
     drawn(report, manifest, rounds, &full)
 }
 
 /// The same; legends call the arms by these words.
-pub(super) fn drawn(report: &Report, manifest: &Manifest, rounds: &[Round], legend: &[String]) -> Vec<Named> {
+pub(super) fn drawn(
+    report: &Report,
+    manifest: &Manifest,
+    rounds: &[Round],
+    legend: &[String],
+) -> Vec<NamedChart> {
     let mut charts = Vec::new();
-    charts.extend(against_energy(report, legend).map(|chart| Named { name: "against-energy", chart }));
-    charts.extend(changes(report, legend).map(|chart| Named { name: "change", chart }));
+    charts.extend(against_energy(report, legend).map(|chart| NamedChart { name: "against-energy", chart }));
+    charts.extend(changes(report, legend).map(|chart| NamedChart { name: "change", chart }));
     for (name, quantity) in [
         ("performance", Quantity::Performance),
         ("energy", Quantity::Energy),
         ("performance-per-watt", Quantity::PerWatt),
     ] {
-        charts.extend(by_arm(report, quantity).map(|chart| Named { name, chart }));
+        charts.extend(by_arm(report, quantity).map(|chart| NamedChart { name, chart }));
     }
-    charts.extend(in_order(report, rounds, legend).map(|chart| Named { name: "rounds", chart }));
+    charts.extend(in_order(report, rounds, legend).map(|chart| NamedChart { name: "rounds", chart }));
     charts.extend(
-        frequency(report, manifest, rounds, legend).map(|chart| Named { name: "frequency-over-time", chart }),
+        frequency(report, manifest, rounds, legend)
+            .map(|chart| NamedChart { name: "frequency-over-time", chart }),
     );
     charts
 }

@@ -36,7 +36,7 @@ pub fn page(report: &Report, manifest: &Manifest, rounds: &[Round]) -> Page {
         .into_iter()
         .partition(|named| matches!(named.name, "against-energy" | "change"));
     // The tables name the arms; keys of charts would repeat that five times.
-    let charts = |named: Vec<super::Named>| {
+    let charts = |named: Vec<super::NamedChart>| {
         Block::Charts(named.into_iter().map(|named| named.chart.without_key()).collect::<Vec<Chart>>())
     };
     page = page.with(charts(answers));

@@ -15,7 +15,7 @@ use crate::{Facts, Layout, Sample};
 
 /// Where a chunk is, and what its head says.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct ChunkHead {
     file: u32,
     /// Offset of the content.
     offset: u64,
@@ -51,7 +51,7 @@ pub struct Recording<R> {
     /// Facts by file.
     facts: Vec<Option<Facts>>,
     layout: Layout,
-    chunks: Vec<Place>,
+    chunks: Vec<ChunkHead>,
     lost: Lost,
     end: u64,
     /// The chunk that was decoded last, since neighbours are asked for together.
@@ -120,8 +120,8 @@ fn header(file: &mut (impl Read + Seek)) -> Result<(Layout, Option<Facts>, u64),
 }
 
 /// The chunk whose head these bytes are; offset and position are the caller's.
-fn head(bytes: &[u8; HEAD], values: usize) -> Option<Place> {
-    let place = Place {
+fn head(bytes: &[u8; HEAD], values: usize) -> Option<ChunkHead> {
+    let place = ChunkHead {
         file: 0,
         offset: 0,
         length: u32::from_le_bytes(number(bytes, 4)),
@@ -234,7 +234,7 @@ impl<R: Read + Seek> Recording<R> {
                         return Err(FileError::TooLarge { offset, what: "it has more chunks" });
                     }
                     let file = self.files.len() as u32;
-                    self.chunks.push(Place { file, offset: content, before: self.len(), ..place });
+                    self.chunks.push(ChunkHead { file, offset: content, before: self.len(), ..place });
                     offset = content + u64::from(place.length);
                     self.end = offset;
                 }

@@ -27,7 +27,7 @@ const MAX_PER_DAY: u32 = 1000;
 
 /// Limits on the files of a recording; without a limit, files stay.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Kept {
+pub struct FileLimits {
     /// Files of earlier days that were last written before this are removed.
     pub age: Option<Duration>,
     /// Bytes of all files together: the oldest are removed first.
@@ -104,7 +104,7 @@ pub struct Recorder {
     path: PathBuf,
     layout: Layout,
     facts: Option<Facts>,
-    kept: Kept,
+    kept: FileLimits,
     writer: Option<Writer<File>>,
     /// Bytes of the day's file before this writer.
     begun: u64,
@@ -119,7 +119,7 @@ impl Recorder {
         path: &Path,
         layout: &Layout,
         facts: Option<&Facts>,
-        kept: Kept,
+        kept: FileLimits,
     ) -> Result<Recorder, RecordError> {
         let mut recorder = Recorder {
             path: path.to_owned(),
@@ -262,7 +262,7 @@ impl Recorder {
 
     /// Removes files of earlier days that are too old or too many.
     fn remove_old(&mut self) -> Result<(), RecordError> {
-        let Kept { age, bytes } = self.kept;
+        let FileLimits { age, bytes } = self.kept;
         if age.is_none() && bytes.is_none() {
             return Ok(());
         }

@@ -9,7 +9,7 @@ use flyball_table::Cell;
 use flyball_text::date;
 use serde_json::Value;
 
-use super::{About, Found, InputError, Row, experiment};
+use super::{About, InputError, ParsedInput, Row, experiment};
 use crate::schema::Kind;
 
 /// JSON of a tool, perhaps with notes behind it.
@@ -22,7 +22,7 @@ pub(super) fn parse(text: &str) -> Result<Value, InputError> {
     }
 }
 
-pub(super) fn read(value: &Value, whole: &str) -> Result<Found, InputError> {
+pub(super) fn read(value: &Value, whole: &str) -> Result<ParsedInput, InputError> {
     if value.get("fio version").is_some() {
         return fio(value, whole);
     }
@@ -58,7 +58,7 @@ pub(super) fn read(value: &Value, whole: &str) -> Result<Found, InputError> {
         rows.extend((0..).zip(&series.values).map(|(round, value)| result.row(round, Some(*value), None)));
     }
     rows.extend(google_failures(value));
-    Ok(Found { kind: Kind::Rounds, about, identity: whole.as_bytes().to_vec(), rows, warnings })
+    Ok(ParsedInput { kind: Kind::Rounds, about, identity: whole.as_bytes().to_vec(), rows, warnings })
 }
 
 /// A quantity that some rounds measured.
@@ -190,7 +190,7 @@ fn pyperf(value: &Value) -> About {
 
 /// fio: of each job and direction that did something, throughput, operations per second and latency
 /// of completion.
-fn fio(value: &Value, whole: &str) -> Result<Found, InputError> {
+fn fio(value: &Value, whole: &str) -> Result<ParsedInput, InputError> {
     let jobs = value.get("jobs").or_else(|| value.get("client_stats")).and_then(Value::as_array);
     let jobs = jobs.ok_or(InputError::Unusable("fio's JSON has no jobs"))?;
     let milliseconds = value.get("timestamp_ms").and_then(Value::as_u64);
@@ -256,5 +256,11 @@ fn fio(value: &Value, whole: &str) -> Result<Found, InputError> {
             rows.push(result.row(0, None, failure.as_deref()));
         }
     }
-    Ok(Found { kind: Kind::Rounds, about, identity: whole.as_bytes().to_vec(), rows, warnings: Vec::new() })
+    Ok(ParsedInput {
+        kind: Kind::Rounds,
+        about,
+        identity: whole.as_bytes().to_vec(),
+        rows,
+        warnings: Vec::new(),
+    })
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use flyball_table::Cell;
 use serde_json::Value;
 
-use super::{About, Found, InputError, Row, flatten};
+use super::{About, InputError, ParsedInput, Row, flatten};
 use crate::schema::Kind;
 
 fn text(value: &Value, key: &str) -> Option<String> {
@@ -37,7 +37,7 @@ fn about(value: &Value, facts: Vec<(&'static str, Option<String>)>) -> About {
 }
 
 /// The doctor's report.
-pub(super) fn doctor(value: &Value, whole: &str) -> Result<Found, InputError> {
+pub(super) fn doctor(value: &Value, whole: &str) -> Result<ParsedInput, InputError> {
     let facts = vec![("processor", text(value, "processor")), ("kernel", text(value, "kernel"))];
     let findings = value.get("findings").and_then(Value::as_array);
     let findings = findings.ok_or(InputError::Unusable("the doctor's report has no findings"))?;
@@ -54,7 +54,7 @@ pub(super) fn doctor(value: &Value, whole: &str) -> Result<Found, InputError> {
     };
     let rows: Option<Vec<Row>> = findings.iter().map(row).collect();
     let rows = rows.ok_or(InputError::Unusable("a finding of the doctor has no id or verdict"))?;
-    Ok(Found {
+    Ok(ParsedInput {
         kind: Kind::Findings,
         about: about(value, facts),
         identity: whole.as_bytes().to_vec(),
@@ -64,7 +64,7 @@ pub(super) fn doctor(value: &Value, whole: &str) -> Result<Found, InputError> {
 }
 
 /// What `show --json` prints.
-pub(super) fn show(value: &Value, whole: &str) -> Result<Found, InputError> {
+pub(super) fn show(value: &Value, whole: &str) -> Result<ParsedInput, InputError> {
     let machine = value.get("machine").ok_or(InputError::Unusable("it says nothing of its machine"))?;
     let mut facts = vec![
         ("processor", text(machine, "model_name")),
@@ -89,7 +89,7 @@ pub(super) fn show(value: &Value, whole: &str) -> Result<Found, InputError> {
     let mut about = about(value, facts);
     about.settings = summary(&found);
     let identity = whole.as_bytes().to_vec();
-    Ok(Found { kind: Kind::Settings, about, identity, rows: found, warnings: Vec::new() })
+    Ok(ParsedInput { kind: Kind::Settings, about, identity, rows: found, warnings: Vec::new() })
 }
 
 fn setting(knob: String, cpus: String, value: String, unit: Option<String>) -> Row {
@@ -118,7 +118,7 @@ fn summary(rows: &[Row]) -> BTreeMap<String, String> {
 }
 
 /// A profile, as `flyball save` writes it.
-pub(super) fn profile(text: &str) -> Result<Found, InputError> {
+pub(super) fn profile(text: &str) -> Result<ParsedInput, InputError> {
     const WHAT: &str = "it is neither a run directory, JSON of doctor, show, hyperfine, pyperf, Google Benchmark or fio, \
                         nor a profile";
     let table: toml::Table = text.parse().map_err(|_| InputError::Unusable(WHAT))?;
@@ -137,5 +137,11 @@ pub(super) fn profile(text: &str) -> Result<Found, InputError> {
         add(cpus, section);
     }
     let about = About { tool: Some("flyball".to_owned()), settings: summary(&rows), ..About::default() };
-    Ok(Found { kind: Kind::Settings, about, identity: text.as_bytes().to_vec(), rows, warnings: Vec::new() })
+    Ok(ParsedInput {
+        kind: Kind::Settings,
+        about,
+        identity: text.as_bytes().to_vec(),
+        rows,
+        warnings: Vec::new(),
+    })
 }

@@ -7,13 +7,13 @@ use flyball_files::Dir;
 use flyball_measure::{Better, Manifest, Quantity, Round, RunDirectory, SettingsSnapshot};
 use flyball_table::Cell;
 
-use super::{About, Found, InputError, Row, experiment, flatten};
+use super::{About, InputError, ParsedInput, Row, experiment, flatten};
 use crate::schema::Kind;
 
 /// Bytes of a snapshot: the settings of 512 CPUs.
 const MAX_SNAPSHOT: u64 = 4 << 20;
 
-pub(super) fn read(path: &Path) -> Result<Found, InputError> {
+pub(super) fn read(path: &Path) -> Result<ParsedInput, InputError> {
     let directory = RunDirectory::open(path).map_err(|error| InputError::Run(Arc::new(error)))?;
     let manifest = &directory.manifest;
     let mut about = about(manifest);
@@ -37,7 +37,7 @@ pub(super) fn read(path: &Path) -> Result<Found, InputError> {
         &manifest.machine.name,
     ));
     let identity = identity.map_err(|error| InputError::Json(Arc::new(error)))?;
-    Ok(Found { kind: Kind::Rounds, about, identity, rows, warnings })
+    Ok(ParsedInput { kind: Kind::Rounds, about, identity, rows, warnings })
 }
 
 fn about(manifest: &Manifest) -> About {

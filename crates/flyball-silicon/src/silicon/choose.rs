@@ -269,7 +269,7 @@ impl Silicon {
             return;
         }
         core.powered = (khz, conflict);
-        core.kept = [step::Kept::default(); 2];
+        core.kept = [step::CachedPower::default(); 2];
         core.khz = khz;
         core.dynamic = kind.curve.dynamic_watts(khz) * q * q * conflict;
         core.leakage = kind.curve.leakage_by_voltage(khz);

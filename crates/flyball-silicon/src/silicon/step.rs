@@ -18,7 +18,7 @@ pub(super) struct Sums {
 /// What follows from the work of a core's CPUs and its frequency in a part of a step. It is worked
 /// out again only after one of them has changed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct CachedPower {
     /// The part's length, ns; 0 if nothing is known.
     dt: u64,
     /// Dynamic power, W.
@@ -132,13 +132,13 @@ impl Sums {
 
 impl Core {
     /// Works out what follows from the work and the frequency in a part of a step.
-    fn part(&self, kind: &Kind, online: [bool; 2], dt: u64, whole: u64) -> Kept {
+    fn part(&self, kind: &Kind, online: [bool; 2], dt: u64, whole: u64) -> CachedPower {
         // Through i64, which a processor converts in one instruction.
         let whole_dt = dt as i64 as f64;
         let per_dt = 1.0 / whole_dt;
         let khz = self.khz;
         let [a0, a1] = self.activity;
-        let mut k = Kept { dt, ..Kept::default() };
+        let mut k = CachedPower { dt, ..CachedPower::default() };
         let (mut b0, mut idle) = (part_of(a0.busy_ns, dt, whole), a0.idle);
         if !online[0] {
             // An offline CPU rests in the deepest state (arch/x86/kernel/smpboot.c,

@@ -103,7 +103,7 @@ pub(super) fn check(report: &mut Report) -> Result<(), CheckError> {
 fn parallel_make() -> Result<Workload, CheckError> {
     let mut workload = Workload::builtin("gitsource")?;
     let group = &mut workload.task[0];
-    (group.count, group.place, group.stretches) = (0, crate::workload::Place::Fixed, None);
+    (group.count, group.place, group.stretches) = (0, crate::workload::Placement::Fixed, None);
     (group.cycles, group.turns) = (2.0 * group.cycles, PROCESSES);
     Ok(workload)
 }

@@ -18,7 +18,7 @@ use fuser::{
 };
 
 use super::{
-    open::{Open, Paced, State, error, lock, take},
+    open::{OpenFile, Paced, State, error, lock, take},
     own::{SETTINGS, StandIns, WORK},
     wait::{Waiters, Waiting},
 };
@@ -189,7 +189,9 @@ impl Files {
         if path.ends_with("/cpu_dma_latency") {
             lock(&self.machine).machine().request_latency(handle, -1);
         }
-        state.open.insert(handle, Open { path: path.to_string(), text: Vec::new(), fresh: true, work: None });
+        state
+            .open
+            .insert(handle, OpenFile { path: path.to_string(), text: Vec::new(), fresh: true, work: None });
         Ok(handle)
     }
 

@@ -47,7 +47,7 @@ impl Paced {
 
 /// The state of an open file.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct OpenFile {
     pub(super) path: String,
     pub(super) text: Vec<u8>,
     /// The errno of the read at offset 0, repeated until the next.
@@ -60,7 +60,7 @@ pub(super) struct Open {
 pub(super) struct State {
     pub(super) paths: Vec<Arc<str>>,
     pub(super) inodes: HashMap<Arc<str>, u64>,
-    pub(super) open: HashMap<u64, Open>,
+    pub(super) open: HashMap<u64, OpenFile>,
     pub(super) next: u64,
     /// How far the workload is that was started last.
     pub(super) work: Option<crate::workload::Shared>,

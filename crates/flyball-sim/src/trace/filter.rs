@@ -16,14 +16,14 @@ enum Condition {
     All(Vec<Condition>),
     Any(Vec<Condition>),
     Not(Box<Condition>),
-    Number(Place, Op, i128),
+    Number(Operand, Op, i128),
     /// The task's name: equal to a text, or like a pattern.
     Comm(bool, String),
 }
 
 /// Where a number is.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Place {
+enum Operand {
     /// In the record: offset, size, signed.
     Field(u32, u32, bool),
     Pid,
@@ -92,9 +92,9 @@ impl Condition {
             Condition::Not(part) => !part.holds(seen),
             Condition::Number(place, op, wanted) => {
                 let value = match place {
-                    Place::Pid => i128::from(seen.pid),
-                    Place::Cpu => i128::from(seen.cpu),
-                    Place::Field(offset, size, signed) => number(seen.bytes, *offset, *size, *signed),
+                    Operand::Pid => i128::from(seen.pid),
+                    Operand::Cpu => i128::from(seen.cpu),
+                    Operand::Field(offset, size, signed) => number(seen.bytes, *offset, *size, *signed),
                 };
                 match op {
                     Op::Equal => value == *wanted,
@@ -199,11 +199,11 @@ impl Parser<'_> {
             return (like || !text.contains('*')).then_some(Condition::Comm(equal, text));
         }
         let place = match name.as_str() {
-            "common_pid" => Place::Pid,
-            "cpu" | "CPU" => Place::Cpu,
+            "common_pid" => Operand::Pid,
+            "cpu" | "CPU" => Operand::Cpu,
             name => {
                 let (offset, size, signed) = format::field(self.kind, self.kernel, name)?;
-                Place::Field(offset, size, signed)
+                Operand::Field(offset, size, signed)
             }
         };
         let op = OPS.iter().find(|(token, _)| self.takes(token)).map(|(_, op)| *op)?;

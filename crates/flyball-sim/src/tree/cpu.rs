@@ -3,7 +3,7 @@
 
 use super::{Attribute, Dir, Node, numbered, ro, rw};
 use crate::{
-    board::{Place, Vendor},
+    board::{CpuPlace, Vendor},
     cpufreq::intel,
     errno::{Answer, Errno},
     idle::Governor,
@@ -12,12 +12,15 @@ use crate::{
     world::{Smt, World},
 };
 
-fn place(world: &World, dir: Dir) -> Answer<&Place> {
+fn place(world: &World, dir: Dir) -> Answer<&CpuPlace> {
     world.platform.board.places.get(dir.index() as usize).ok_or(Errno::NODEV)
 }
 
 /// CPUs online whose place satisfies a condition.
-fn online_where<'a>(world: &'a World, keep: impl Fn(&Place) -> bool + 'a) -> impl Iterator<Item = u32> + 'a {
+fn online_where<'a>(
+    world: &'a World,
+    keep: impl Fn(&CpuPlace) -> bool + 'a,
+) -> impl Iterator<Item = u32> + 'a {
     // Masks of topology and nodes hold online CPUs alone; the kernel removes a CPU from them when
     // it goes offline.
     world.online().filter(move |&cpu| keep(&world.platform.board.places[cpu as usize]))
@@ -93,29 +96,29 @@ pub(super) static CPU: &[Attribute] = &[
     ),
 ];
 
-fn mask(world: &World, dir: Dir, out: &mut Vec<u8>, of: fn(&World, &Place) -> Vec<u32>) -> Answer {
+fn mask(world: &World, dir: Dir, out: &mut Vec<u8>, of: fn(&World, &CpuPlace) -> Vec<u32>) -> Answer {
     line(out, cpu_mask(of(world, place(world, dir)?), world.platform.board.cpus()))
 }
 
-fn list(world: &World, dir: Dir, out: &mut Vec<u8>, of: fn(&World, &Place) -> Vec<u32>) -> Answer {
+fn list(world: &World, dir: Dir, out: &mut Vec<u8>, of: fn(&World, &CpuPlace) -> Vec<u32>) -> Answer {
     line(out, cpu_list(of(world, place(world, dir)?)))
 }
 
-fn same_core(world: &World, place: &Place) -> Vec<u32> {
+fn same_core(world: &World, place: &CpuPlace) -> Vec<u32> {
     place.siblings.iter().copied().filter(|&cpu| world.is_online(cpu)).collect()
 }
 
-fn same_package(world: &World, place: &Place) -> Vec<u32> {
+fn same_package(world: &World, place: &CpuPlace) -> Vec<u32> {
     let package = place.package;
     online_where(world, |other| other.package == package).collect()
 }
 
-fn same_die(world: &World, place: &Place) -> Vec<u32> {
+fn same_die(world: &World, place: &CpuPlace) -> Vec<u32> {
     let (package, die) = (place.package, place.die);
     online_where(world, |other| other.package == package && other.die == die).collect()
 }
 
-fn same_cache(world: &World, place: &Place) -> Vec<u32> {
+fn same_cache(world: &World, place: &CpuPlace) -> Vec<u32> {
     let llc = place.llc;
     online_where(world, |other| other.llc == llc).collect()
 }

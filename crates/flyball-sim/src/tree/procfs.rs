@@ -60,7 +60,7 @@ fn cpuinfo(world: &World, out: &mut Vec<u8>) -> Answer {
     let flags = board.flags.join(" ");
     for number in world.online() {
         let place = &board.places[number as usize];
-        let online = |keep: &dyn Fn(&crate::board::Place) -> bool| {
+        let online = |keep: &dyn Fn(&crate::board::CpuPlace) -> bool| {
             world.online().filter(|&cpu| keep(&board.places[cpu as usize])).count()
         };
         let siblings = online(&|other| other.package == place.package);

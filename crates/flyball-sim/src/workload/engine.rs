@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use flyball_silicon::{Activity, License, Silicon};
 
-use super::{Group, Noise, Place, Workload};
+use super::{Group, Noise, Placement, Workload};
 use crate::load::{CpuWork, Load, Step};
 
 /// Kernel housekeeping of each CPU: wake-ups per second and cycles per wake-up. The cycles are set
@@ -198,16 +198,17 @@ impl Engine {
             let count = if g.count == 0 { self.allowed.len() as u32 } else { g.count };
             for n in 0..count as usize {
                 let at = |i: usize| self.allowed[(first + i) % self.allowed.len()];
-                let cpus = if g.place == Place::Pair { [at(2 * n), at(2 * n + 1)] } else { [at(n), at(n)] };
+                let cpus =
+                    if g.place == Placement::Pair { [at(2 * n), at(2 * n + 1)] } else { [at(n), at(n)] };
                 let mut task =
                     Task { group, cpus, share: g.busy_share, steady: g.is_steady(), ..Task::default() };
                 self.begin(&mut task, g, 0.0);
                 self.tasks.push(task);
             }
             first += match g.place {
-                Place::Pair => 2 * count as usize,
-                Place::Fixed => count as usize,
-                Place::Roam | Place::Stay => 0,
+                Placement::Pair => 2 * count as usize,
+                Placement::Fixed => count as usize,
+                Placement::Roam | Placement::Stay => 0,
             };
         }
         self.workload.task = groups;
@@ -249,7 +250,7 @@ impl Engine {
             task.share = if draw < share { busy } else { g.busy_share };
         }
         let (place, over) = (g.place, g.over as usize);
-        if place == Place::Roam || (place == Place::Stay && self.tasks_on[task.cpus[0]] > 1) {
+        if place == Placement::Roam || (place == Placement::Stay && self.tasks_on[task.cpus[0]] > 1) {
             self.tasks_on[task.cpus[0]] = self.tasks_on[task.cpus[0]].saturating_sub(1);
             let cpu = self.find(task.cpus[0], over);
             self.tasks_on[cpu] += 1;
@@ -289,7 +290,7 @@ impl Engine {
     fn run(&mut self, task: &mut Task, g: &Group, step: &Step<'_>, work: &mut [CpuWork]) {
         let span = step.span_ns as f64;
         // Tasks of these groups may begin a turn on another CPU.
-        let moves = matches!(g.place, Place::Roam | Place::Stay);
+        let moves = matches!(g.place, Placement::Roam | Placement::Stay);
         let mut known: Option<Turn> = None;
         let mut t = 0.0;
         while t < span && !task.over {
@@ -424,15 +425,17 @@ impl Engine {
     fn turn(&self, task: &Task, g: &Group, step: &Step<'_>) -> Turn {
         let cpu = task.cpus[0];
         let tasks_on = f64::from(self.tasks_on[cpu].max(1));
-        let wake = if g.gap_ns > 0.0 || (g.place == Place::Pair && !g.fork) {
-            let each = if g.place == Place::Pair { 2.0 } else { 1.0 };
+        let wake = if g.gap_ns > 0.0 || (g.place == Placement::Pair && !g.fork) {
+            let each = if g.place == Placement::Pair { 2.0 } else { 1.0 };
             let state = step.idle.get(cpu).copied().unwrap_or(0);
             each * (step.silicon.wake_ns(cpu, state) as f64 + step.silicon.wake_loss_ns(cpu, state))
         } else {
             0.0
         };
         let slow = match g.place {
-            Place::Pair => 0.5 / self.speed(step.silicon, cpu) + 0.5 / self.speed(step.silicon, task.cpus[1]),
+            Placement::Pair => {
+                0.5 / self.speed(step.silicon, cpu) + 0.5 / self.speed(step.silicon, task.cpus[1])
+            }
             _ => 1.0 / self.speed(step.silicon, cpu),
         };
         let whole = (g.cycles * slow + g.memory_ns) * tasks_on + g.gap_ns + wake;
@@ -503,7 +506,7 @@ impl Engine {
 
     fn account_turns(&mut self, task: &Task, g: &Group, turns: f64, turn: &Turn, work: &mut [CpuWork]) {
         let &Turn { whole, wake, slow, .. } = turn;
-        if g.place == Place::Pair && task.cpus[0] != task.cpus[1] {
+        if g.place == Placement::Pair && task.cpus[0] != task.cpus[1] {
             for cpu in task.cpus {
                 let busy = turns * whole * task.share;
                 self.busy[cpu] += busy;
@@ -556,12 +559,12 @@ impl Engine {
         self.stalled[cpu] += memory * part;
         self.intensity[cpu] = g.intensity;
         // What ended in this step is known better.
-        let has_slept = work[cpu].activity.wakes > 0 && g.place != Place::Pair;
+        let has_slept = work[cpu].activity.wakes > 0 && g.place != Placement::Pair;
         let gap = &mut work[cpu].gap_us;
         if has_slept && *gap != u32::MAX {
             return;
         }
-        if g.place == Place::Pair {
+        if g.place == Placement::Pair {
             *gap = (*gap).min(((executing + memory) * (1.0 - task.share) / 1000.0) as u32);
         } else if g.gap_ns > 0.0 {
             *gap = (*gap).min((task.pause / 1000.0) as u32);
@@ -582,7 +585,7 @@ impl Group {
     /// a pause.
     #[inline]
     fn is_steady(&self) -> bool {
-        self.place == Place::Fixed
+        self.place == Placement::Fixed
             && self.gap_ns == 0.0
             && self.has_equal_turns()
             && !self.fork

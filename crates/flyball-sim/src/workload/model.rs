@@ -53,7 +53,7 @@ pub struct Variation {
 /// Where the tasks of a group run.
 #[derive(Debug, Clone, Copy, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
-pub enum Place {
+pub enum Placement {
     /// Task n on the n-th allowed CPU, for good.
     Fixed,
     /// Each turn on an idle CPU that the scheduler finds.
@@ -75,7 +75,7 @@ pub struct Group {
     pub count: u32,
     /// Where they run.
     #[serde(default)]
-    pub place: Place,
+    pub place: Placement,
     /// A roaming task goes round over so many CPUs only, the first of those allowed: the scheduler
     /// likes caches that are warm. 0: all.
     #[serde(default)]
@@ -259,7 +259,7 @@ impl Workload {
             if !is_share(group.long) || !is_share(group.long_gap) {
                 return bad(i, "long and long_gap: a share of 0 to 1, and cycles or ns");
             }
-            if group.long_gap.is_some() && (group.gap_ns <= 0.0 || group.place == Place::Pair) {
+            if group.long_gap.is_some() && (group.gap_ns <= 0.0 || group.place == Placement::Pair) {
                 return bad(i, "long_gap needs gap_ns, and no pair");
             }
         }

@@ -8,7 +8,7 @@
 //! * a level above the highest in the core-mask calls (the first 6.12): only [`Tpmi::level`]
 //!   returns a [`Level`];
 //! * an association call for a domain without registers (7.2): only [`Tpmi::domain`], which reads
-//!   the mask of usable ones, returns a [`Place`].
+//!   the mask of usable ones, returns a [`DomainIndex`].
 
 use std::{cell::RefCell, collections::BTreeMap, time::Duration};
 
@@ -34,7 +34,7 @@ pub struct Tpmi<'h> {
 
 /// A power domain that has registers: the package, as sysfs numbers it, and the number within it.
 #[derive(Clone, Copy)]
-struct Place {
+struct DomainIndex {
     package: u8,
     domain: u8,
 }
@@ -42,7 +42,7 @@ struct Place {
 /// A performance level that its domain has.
 #[derive(Clone, Copy)]
 struct Level {
-    place: Place,
+    place: DomainIndex,
     number: u8,
 }
 
@@ -93,10 +93,10 @@ impl<'h> Tpmi<'h> {
         Ok(mask)
     }
 
-    fn domain(&self, at: &DomainAddress) -> Result<Place, HostError> {
+    fn domain(&self, at: &DomainAddress) -> Result<DomainIndex, HostError> {
         let &DomainAddress { package, domain, .. } = at;
         if domain < 16 && self.usable(package)? >> domain & 1 != 0 {
-            return Ok(Place { package, domain });
+            return Ok(DomainIndex { package, domain });
         }
         let what = format!("package {package} power domain {domain}, which has no registers");
         Err(HostError::new(Op::Isst, what, Errno::NODEV))
@@ -106,7 +106,7 @@ impl<'h> Tpmi<'h> {
     fn call<const SIZE: usize>(
         &self,
         number: u32,
-        Place { package, domain }: Place,
+        DomainIndex { package, domain }: DomainIndex,
         what: &str,
         mut argument: [u8; SIZE],
     ) -> Result<[u8; SIZE], HostError> {
@@ -130,12 +130,12 @@ impl<'h> Tpmi<'h> {
 
     /// Reads struct isst_core_power: get_set, socket_id, power_domain_id, enable, supported,
     /// priority_type.
-    fn core_power(&self, at: Place) -> Result<[u8; 6], HostError> {
+    fn core_power(&self, at: DomainIndex) -> Result<[u8; 6], HostError> {
         let argument = [0, at.package, at.domain, 0, 0, 0];
         self.call(number::CORE_POWER_STATE, at, "core-power state", argument)
     }
 
-    fn perf_levels(&self, at: Place) -> Result<PerfLevels, HostError> {
+    fn perf_levels(&self, at: DomainIndex) -> Result<PerfLevels, HostError> {
         let mut argument = [0; 11];
         argument[..2].copy_from_slice(&[at.package, at.domain]);
         let [_, _, highest, version, mask, current, features, locked, enabled, turbo_freq, base_freq] =

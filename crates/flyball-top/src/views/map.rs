@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// A cell: a glyph, a number of three characters, a tone.
-struct Shown {
+struct MapCell {
     glyph: char,
     number: String,
     tone: Tone,
@@ -41,8 +41,8 @@ impl Scale {
     }
 }
 
-fn shown(quantity: Quantity, scale: &Scale, cpu: &CpuInterval, reason: Option<&Reason>) -> Shown {
-    let special = |glyph, word: &str| Shown { glyph, number: word.to_owned(), tone: Tone::Faint };
+fn shown(quantity: Quantity, scale: &Scale, cpu: &CpuInterval, reason: Option<&Reason>) -> MapCell {
+    let special = |glyph, word: &str| MapCell { glyph, number: word.to_owned(), tone: Tone::Faint };
     match cpu.state {
         flyball_monitor::State::Offline => return special(OFFLINE, "off"),
         // On large machines the idle times of CPUs that sleep are read in turns.
@@ -56,12 +56,12 @@ fn shown(quantity: Quantity, scale: &Scale, cpu: &CpuInterval, reason: Option<&R
     }
     if quantity == Quantity::Why {
         return match reason {
-            Some(reason) => Shown {
+            Some(reason) => MapCell {
                 glyph: reason.letter,
                 number: format!("  {}", reason.letter),
                 tone: if reason.is_throttle { Tone::Alert } else { Tone::Notice },
             },
-            None => Shown { glyph: '=', number: "  =".to_owned(), tone: Tone::Good },
+            None => MapCell { glyph: '=', number: "  =".to_owned(), tone: Tone::Good },
         };
     }
     let value = match quantity {
@@ -84,7 +84,7 @@ fn shown(quantity: Quantity, scale: &Scale, cpu: &CpuInterval, reason: Option<&R
         // Half of what was asked for is where the colours end.
         _ => tone((share * 2.0 - 1.0).clamp(0.0, 1.0), true),
     };
-    Shown { glyph: bar(share), number, tone }
+    MapCell { glyph: bar(share), number, tone }
 }
 
 /// The lines of a map: titles of groups and of the dies in them, and rows of cells.

@@ -37,7 +37,7 @@ struct Piece {
 
 /// All CPUs' files.
 #[derive(Debug)]
-pub(super) struct Split {
+pub(super) struct SplitFiles {
     directory: PathBuf,
     cpus: Vec<CpuRows>,
     /// The block's rows in the order of time.
@@ -49,9 +49,9 @@ pub(super) struct Split {
     open: usize,
 }
 
-impl Split {
-    pub(super) fn new(directory: &Path) -> Split {
-        Split {
+impl SplitFiles {
+    pub(super) fn new(directory: &Path) -> SplitFiles {
+        SplitFiles {
             directory: directory.to_owned(),
             cpus: Vec::new(),
             pieces: Vec::new(),

@@ -27,7 +27,7 @@ use crate::{
 };
 
 use super::{
-    collect::{Collector, CpuPart, LiveRecords, Place},
+    collect::{Collector, CpuPart, Destination, LiveRecords},
     describe::{self, Origin, TaskNames},
     options::{CaptureError, CaptureOptions, CaptureSummary, CpuCapture, LiveSink},
 };
@@ -284,8 +284,8 @@ impl Capture {
             let mut inputs: Vec<CpuInput> = parts
                 .into_iter()
                 .filter_map(|part| match part.place {
-                    Place::Own(pages) => Some(CpuInput { cpu: part.cpu, pages, size: part.size }),
-                    Place::SpoolPart(_) => None,
+                    Destination::Own(pages) => Some(CpuInput { cpu: part.cpu, pages, size: part.size }),
+                    Destination::SpoolPart(_) => None,
                 })
                 .collect();
             return Ok(dat::save(path, version, about, &mut inputs)?);

@@ -50,7 +50,7 @@ fn until_forgotten(names: usize) -> Duration {
 
 /// Where one CPU's pages go.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum Destination {
     /// The CPU's part of the file that becomes the trace.
     SpoolPart(SpoolPart),
     /// A nameless file of its own.
@@ -61,7 +61,7 @@ pub(super) enum Place {
 #[derive(Debug)]
 pub(super) struct CpuPart {
     pub(super) cpu: u32,
-    pub(super) place: Place,
+    pub(super) place: Destination,
     pub(super) size: u64,
     pub(super) received: u64,
 }
@@ -73,8 +73,8 @@ impl CpuPart {
         stretch: Option<SpoolPart>,
     ) -> Result<CpuPart, CaptureError> {
         let place = match stretch {
-            Some(stretch) => Place::SpoolPart(stretch),
-            None => Place::Own(
+            Some(stretch) => Destination::SpoolPart(stretch),
+            None => Destination::Own(
                 tempfile::tempfile_in(directory)
                     .map_err(|error| TraceError::io("create a file in", directory, error))?,
             ),
@@ -260,7 +260,7 @@ impl CpuPart {
     /// Bytes to write at once.
     fn piece(&self) -> usize {
         match &self.place {
-            Place::SpoolPart(stretch) if stretch.is_direct() => DIRECT_WRITE,
+            Destination::SpoolPart(stretch) if stretch.is_direct() => DIRECT_WRITE,
             _ => WRITE,
         }
     }
@@ -270,8 +270,8 @@ impl CpuPart {
             return Ok(());
         }
         let written = match &mut self.place {
-            Place::Own(file) => file.write_all(pages),
-            Place::SpoolPart(stretch) => {
+            Destination::Own(file) => file.write_all(pages),
+            Destination::SpoolPart(stretch) => {
                 let start = Instant::now();
                 let written = stretch.write(pages);
                 if stretch.is_direct() && !pace.keeps_up(start.elapsed()) {

@@ -79,7 +79,7 @@ impl<R: Read> Chunks<R> {
     /// Fills `chunk` with whole lines: its number, its place in the text, and how much of it is
     /// used. `None` at the end. What lies behind the used part is left as it is: clearing it would
     /// cost a pass over the text.
-    fn fill(&mut self, chunk: &mut Vec<u8>, size: usize) -> std::io::Result<Option<Place>> {
+    fn fill(&mut self, chunk: &mut Vec<u8>, size: usize) -> std::io::Result<Option<Piece>> {
         let mut used = self.rest.len();
         if chunk.len() < used + size {
             chunk.resize(used + size, 0);
@@ -127,7 +127,7 @@ impl<R: Read> Chunks<R> {
         if used == 0 {
             return Ok(None);
         }
-        let place = Place { number: self.next, offset: self.offset, used };
+        let place = Piece { number: self.next, offset: self.offset, used };
         self.next += 1;
         self.offset += used as u64;
         Ok(Some(place))
@@ -135,7 +135,7 @@ impl<R: Read> Chunks<R> {
 }
 
 /// The piece of the text that a chunk holds.
-struct Place {
+struct Piece {
     number: u64,
     offset: u64,
     used: usize,
@@ -147,7 +147,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The records of one chunk, read.
-struct Done {
+struct ParsedChunk {
     batch: TextBatch,
     bytes: u64,
     cut_off: bool,
@@ -160,7 +160,7 @@ struct Queue {
     next: u64,
     /// True while a thread is handing on.
     delivering: bool,
-    ready: BTreeMap<u64, Done>,
+    ready: BTreeMap<u64, ParsedChunk>,
     /// Batches to use again, with their memory.
     spare: Vec<TextBatch>,
     failed: Option<TraceError>,
@@ -173,7 +173,7 @@ struct Receiver<'a> {
 }
 
 impl Receiver<'_> {
-    fn take(&mut self, done: &Done) -> Result<(), TraceError> {
+    fn take(&mut self, done: &ParsedChunk) -> Result<(), TraceError> {
         self.summary.add(&done.batch);
         self.summary.bytes += done.bytes;
         self.summary.cut_off = done.cut_off;
@@ -219,12 +219,12 @@ impl<R: Read + Send> Shared<'_, R> {
                     }
                 }
             };
-            let Some(Place { number, offset, used }) = filled else { return };
+            let Some(Piece { number, offset, used }) = filled else { return };
             let text = &chunk[..used];
             // Keeps its memory: some 60 KiB of records for each chunk need not be allocated again.
             batch.clear();
             parser.parse(text, offset, &mut batch);
-            let done = Done { batch, bytes: used as u64, cut_off: text.last() != Some(&b'\n') };
+            let done = ParsedChunk { batch, bytes: used as u64, cut_off: text.last() != Some(&b'\n') };
             match self.hand_on(number, done) {
                 Some(spare) => batch = spare,
                 None => return,
@@ -234,7 +234,7 @@ impl<R: Read + Send> Shared<'_, R> {
 
     /// Puts a chunk's records into the queue, and empties it up to the first gap unless another
     /// thread does. Answers memory for the next batch; `None` after a failure.
-    fn hand_on(&self, number: u64, done: Done) -> Option<TextBatch> {
+    fn hand_on(&self, number: u64, done: ParsedChunk) -> Option<TextBatch> {
         let mut queue = lock(&self.queue);
         // The next one is always let in: all others wait for it.
         while queue.failed.is_none() && queue.ready.len() >= self.room && queue.next != number {

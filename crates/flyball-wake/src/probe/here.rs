@@ -12,7 +12,7 @@ use std::{
 
 use flyball_host::{Errno, Host, HostError, KeptFile, Op};
 
-use super::{Left, Pair, Sample};
+use super::{LeftState, Pair, Sample};
 use crate::WakeError;
 
 /// Wake-ups of one length at most.
@@ -89,7 +89,7 @@ fn by_timer(exits: Exits, lengths: &[Duration], budget: Duration) -> Vec<Sample>
                 .is_err()
             {}
             let woke = now();
-            let state = Left::between(&before, &exits.read());
+            let state = LeftState::between(&before, &exits.read());
             samples.push(Sample { state, us: woke.saturating_sub(due) as f64 * 1e-3 });
         }
     }
@@ -147,7 +147,7 @@ fn by_futex(
                     }
                 };
                 let Some(woke) = woke else { continue };
-                let state = Left::between(&before, &exits.read());
+                let state = LeftState::between(&before, &exits.read());
                 samples.push(Sample { state, us: woke.saturating_sub(started) as f64 * 1e-3 });
             }
         }

@@ -35,7 +35,7 @@ use self::{
     args::Until,
     manifest::{background_of, check_same_machine, command_of, least_seconds, length, manifest},
     progress::Progress,
-    take::{QuietDuringArms, Taken},
+    take::{ComparisonSettings, QuietDuringArms},
 };
 use super::{
     report::{Forms, write_and_print},
@@ -208,7 +208,7 @@ pub(super) fn take_again<'h>(
     host: &'h dyn Host,
     directory: &RunDirectory,
     interrupted: &Arc<AtomicBool>,
-) -> Result<Taken<'h>, Failure> {
+) -> Result<ComparisonSettings<'h>, Failure> {
     let manifest = &directory.manifest;
     // This is decided each time, because it depends on the machine's present state.
     let quiet = resumed_quiet(manifest)?
@@ -259,7 +259,7 @@ fn conduct(
     context: &Context,
     host: &dyn Host,
     mut directory: RunDirectory,
-    mut taken: Taken<'_>,
+    mut taken: ComparisonSettings<'_>,
     interrupted: Arc<AtomicBool>,
     power_command: Option<PowerCommand>,
     forms: &Forms,
@@ -274,7 +274,7 @@ fn conduct(
 pub(super) fn run_rounds(
     host: &dyn Host,
     directory: &mut RunDirectory,
-    taken: &mut Taken<'_>,
+    taken: &mut ComparisonSettings<'_>,
     interrupted: Arc<AtomicBool>,
     power_command: Option<PowerCommand>,
     blocks: Option<&mut dyn Blocks>,

@@ -55,7 +55,7 @@ pub(crate) fn run(top: Command, args: &Args) -> Result<Exit, Failure> {
         Some((last, words)) => (words, last.as_str()),
         None => (&[][..], ""),
     };
-    let (offers, files) = Place::new(top, words).offers(current);
+    let (offers, files) = Cursor::new(top, words).offers(current);
     let mut out = String::new();
     let fits = |offer: &&Offer| offer.word.starts_with(current) && is_plain(&offer.word);
     for offer in offers.iter().filter(fits) {
@@ -77,7 +77,7 @@ fn is_plain(word: &str) -> bool {
 }
 
 /// Where on the command line the cursor is.
-struct Place {
+struct Cursor {
     /// The whole command line.
     top: Command,
     /// The command that is being typed.
@@ -93,8 +93,8 @@ struct Place {
     machine: MachineArg,
 }
 
-impl Place {
-    fn new(top: Command, words: &[String]) -> Place {
+impl Cursor {
+    fn new(top: Command, words: &[String]) -> Cursor {
         let mut command = help::without_machine(top);
         // Hands global options down, and adds --help.
         command.build();
@@ -102,7 +102,7 @@ impl Place {
         // Until -M is met, which may stand anywhere on the line.
         let machine = MachineArg::Live;
         let mut place =
-            Place { top, command, path: Vec::new(), pending: None, positional: 0, foreign: false, machine };
+            Cursor { top, command, path: Vec::new(), pending: None, positional: 0, foreign: false, machine };
         for word in words {
             place.take(word);
         }
@@ -243,7 +243,7 @@ mod tests {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let (current, before) = words.split_last().unwrap();
         let (offers, files) =
-            Place::new(<crate::cli::Cli as clap::CommandFactory>::command(), before).offers(current);
+            Cursor::new(<crate::cli::Cli as clap::CommandFactory>::command(), before).offers(current);
         let files = files.then(|| ":files".to_owned());
         offers
             .into_iter()

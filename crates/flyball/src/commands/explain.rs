@@ -9,7 +9,7 @@ use crate::{
     exit::{Exit, Failure},
     output::Reporter,
     paint::{Cell, Columns, Paint, Style, terminal_columns},
-    profiles::{self, Named},
+    profiles::{self, NamedProfile},
 };
 
 /// Arguments of `explain`.
@@ -69,15 +69,15 @@ impl From<&Knob> for Object {
     }
 }
 
-impl From<&Named> for Explained {
-    fn from(named: &Named) -> Explained {
+impl From<&NamedProfile> for Explained {
+    fn from(named: &NamedProfile) -> Explained {
         let file = named.file.as_ref().map(|file| file.display().to_string());
         Explained::Profile { profile: named.name.clone(), file, text: named.text.clone() }
     }
 }
 
 /// What stands above the text of a profile.
-fn heading(named: &Named, paint: Paint) -> String {
+fn heading(named: &NamedProfile, paint: Paint) -> String {
     let place = named.file.as_ref().map_or_else(|| "built in".to_owned(), |file| file.display().to_string());
     format!("{}: a profile ({place})\n\n", paint.apply(Style::Heading, &named.name))
 }
@@ -86,7 +86,7 @@ fn heading(named: &Named, paint: Paint) -> String {
 pub(crate) fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     let mut named: Vec<&Knob> = Vec::new();
     let mut found: Vec<&Knob> = Vec::new();
-    let mut profiles: Vec<Named> = Vec::new();
+    let mut profiles: Vec<NamedProfile> = Vec::new();
     for word in &args.words {
         // The name of a profile comes before a search for the word, but not before a knob.
         if word.parse::<KnobName>().is_err() && profiles::find(word).is_some() {

@@ -12,7 +12,7 @@ use crate::{
     context::Context,
     exit::{Exit, Failure},
     paint::{Cell, Columns, Paint, Style},
-    profiles::{self, Named, Source},
+    profiles::{self, NamedProfile, Source},
 };
 
 /// Arguments of `profiles`.
@@ -57,7 +57,7 @@ pub(crate) struct Object {
 
 /// Prints the list.
 pub(crate) fn run(context: &Context, _: &Args) -> Result<Exit, Failure> {
-    let mut all: Vec<Named> = Vec::new();
+    let mut all: Vec<NamedProfile> = Vec::new();
     for name in profiles::names() {
         match profiles::read(&name) {
             Ok(profile) => all.push(profile),
@@ -76,7 +76,7 @@ pub(crate) fn run(context: &Context, _: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn object(snapshot: &Snapshot, one: &Named) -> Result<Object, Failure> {
+fn object(snapshot: &Snapshot, one: &NamedProfile) -> Result<Object, Failure> {
     let intent = &one.profile.intent;
     let (possible, in_effect, notes) = match plan_and_choice(snapshot, intent) {
         Ok((plan, chosen)) => {

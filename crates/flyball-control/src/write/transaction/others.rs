@@ -7,14 +7,14 @@ use crate::{Content, Location, knob::spelling::Spelling};
 
 /// The contents of a transaction's locations at one moment.
 #[derive(Debug, Clone, Default)]
-pub struct Held(BTreeMap<Location, (Content, Spelling)>);
+pub struct HeldContents(BTreeMap<Location, (Content, Spelling)>);
 
 impl Transaction<'_> {
     /// Reads the present content of every location that this transaction has written or may have
     /// disturbed.
-    pub fn held(&self) -> Held {
+    pub fn held(&self) -> HeldContents {
         let goals = self.goals().0.into_iter();
-        Held(
+        HeldContents(
             goals
                 // They move with hotplug and by their devices, without another writer.
                 .filter(|(_, goal)| goal.handling.spelling != Spelling::Interrupt)
@@ -27,7 +27,7 @@ impl Transaction<'_> {
     }
 
     /// Returns the first location whose content differs from an earlier moment, as a sentence.
-    pub fn changed_since(&self, earlier: &Held) -> Option<String> {
+    pub fn changed_since(&self, earlier: &HeldContents) -> Option<String> {
         let now = self.held();
         earlier.0.iter().find_map(|(location, (was, spelling))| {
             let (found, _) = now.0.get(location)?;

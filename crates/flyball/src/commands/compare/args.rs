@@ -297,9 +297,9 @@ impl Args {
         args.workload.workload = Some(match test {
             Selftest::Tbench => {
                 args.workload.amount.get_or_insert(100);
-                workloads::Known::Tbench
+                workloads::BuiltIn::Tbench
             }
-            Selftest::Gitsource => workloads::Known::Gitsource,
+            Selftest::Gitsource => workloads::BuiltIn::Gitsource,
         });
         args
     }

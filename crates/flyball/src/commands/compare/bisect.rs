@@ -18,7 +18,7 @@ use super::{
     arms_and_workload, dry_run, failure,
     manifest::manifest,
     power, run_rounds,
-    take::{self, Taken},
+    take::{self, ComparisonSettings},
 };
 use crate::{
     change,
@@ -125,7 +125,7 @@ fn search(
     context: &Context,
     host: &dyn Host,
     mut directory: RunDirectory,
-    mut taken: Taken<'_>,
+    mut taken: ComparisonSettings<'_>,
     mut blocks: CommitBlocks<'_>,
     power_command: Option<PowerCommand>,
     interrupted: Arc<AtomicBool>,

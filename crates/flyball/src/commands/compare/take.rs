@@ -20,7 +20,7 @@ pub(crate) struct QuietDuringArms {
 }
 
 /// The settings of a comparison, and the control group that the workload is to join.
-pub(crate) struct Taken<'h> {
+pub(crate) struct ComparisonSettings<'h> {
     pub settings: Box<dyn Settings + 'h>,
     pub group: Option<String>,
 }
@@ -47,11 +47,11 @@ pub(crate) fn take<'h>(
     interrupted: &Arc<AtomicBool>,
     quiet: Option<QuietDuringArms>,
     seeds: RunSeeds,
-) -> Result<Taken<'h>, Failure> {
+) -> Result<ComparisonSettings<'h>, Failure> {
     // No group: models are not processes, and what they run on is chosen by --pin.
     if let Some(software) = host.software() {
         let booted = BootedArms::new(host, software, quiet.map(|beneath| beneath.options), seeds)?;
-        return Ok(Taken { settings: Box::new(booted), group: None });
+        return Ok(ComparisonSettings { settings: Box::new(booted), group: None });
     }
     let arms = CheckedArms::check(host, manifest)?;
     let plan = quiet.map(|beneath| beneath.plan);
@@ -71,5 +71,5 @@ pub(crate) fn take<'h>(
         eprintln!("note: {note}");
     }
     let group = held.group.clone();
-    Ok(Taken { settings: Box::new(held), group })
+    Ok(ComparisonSettings { settings: Box::new(held), group })
 }

@@ -34,7 +34,7 @@ use crate::{
     exit::{Exit, Failure},
     machine::MachineArg,
     output, process,
-    profiles::{self, Named},
+    profiles::{self, NamedProfile},
 };
 
 /// Arguments of `run`.
@@ -247,7 +247,7 @@ fn profile_of(name: &str) -> Result<Vec<Setting>, String> {
     settings(profiles::read_for_service(name))
 }
 
-fn settings(read: Result<Named, Failure>) -> Result<Vec<Setting>, String> {
+fn settings(read: Result<NamedProfile, Failure>) -> Result<Vec<Setting>, String> {
     read.map(|named| named.profile.intent.settings).map_err(|failure| failure.to_string())
 }
 

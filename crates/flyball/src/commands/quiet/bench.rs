@@ -89,7 +89,7 @@ pub(crate) struct Measured<'a> {
     median_ms: f64,
     standard_deviation_ms: f64,
     /// The shifts in the wall time of the runs.
-    shifts: &'a shifts::Found,
+    shifts: &'a shifts::SeriesShifts,
 }
 
 /// Runs the series. A machine in software is not booted between the runs: a fault that is set for a

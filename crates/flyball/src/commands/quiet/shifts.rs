@@ -56,7 +56,7 @@ impl Args {
 
 /// One series with its shifts.
 #[derive(Debug, schemars::JsonSchema, serde::Serialize)]
-pub(crate) struct Found {
+pub(crate) struct SeriesShifts {
     name: String,
     /// The unit of numbers; empty if they have none.
     unit: String,
@@ -85,13 +85,13 @@ struct Explained {
 }
 
 /// Looks for shifts in one series.
-pub(crate) fn look(series: &Series, options: &Options) -> Found {
+pub(crate) fn look(series: &Series, options: &Options) -> SeriesShifts {
     let season = shifts::season(&series.values);
     let shifts = shifts::find(&series.values, options)
         .into_iter()
         .map(|shift| Explained { with: shifts::column_changes(&shift, &series.columns, options), shift })
         .collect();
-    Found {
+    SeriesShifts {
         name: series.name.clone(),
         unit: series.unit.clone(),
         runs: series.values.len(),
@@ -124,7 +124,7 @@ pub(crate) fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
             runs.join(", ")
         );
     }
-    let found: Vec<Found> = all.iter().map(|series| look(series, &options)).collect();
+    let found: Vec<SeriesShifts> = all.iter().map(|series| look(series, &options)).collect();
     output.list(|| found.iter().collect(), || found.iter().map(render).collect())?;
     Ok(Exit::Done)
 }
@@ -148,7 +148,7 @@ fn read(args: &Args) -> Result<Vec<Series>, Failure> {
 }
 
 /// As text: `from run 106: 20.3 to 11.0 ms (-46 %); with it: frequency 1600 to 3400 MHz`.
-pub(crate) fn render(found: &Found) -> String {
+pub(crate) fn render(found: &SeriesShifts) -> String {
     let mut out = String::new();
     if let Some(period) = found.season {
         let _ = writeln!(

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use flyball_results::{Added, Kind, Passed};
+use flyball_results::{Added, Kind, SkippedFile};
 
 /// What `add` prints.
 #[derive(Debug, schemars::JsonSchema, serde::Serialize)]
@@ -10,7 +10,7 @@ pub(crate) struct Sum {
     #[serde(flatten)]
     pub added: Added,
     /// What was passed over.
-    pub skipped: Vec<Passed>,
+    pub skipped: Vec<SkippedFile>,
 }
 
 /// An input of the dataset.
@@ -29,7 +29,7 @@ pub(crate) struct Listed {
 
 /// An input with its facts.
 #[derive(Debug, schemars::JsonSchema, serde::Serialize)]
-pub(crate) struct Shown {
+pub(crate) struct InputDetails {
     #[serde(flatten)]
     pub listed: Listed,
     /// Processor, firmware and the like, by name.
@@ -37,14 +37,14 @@ pub(crate) struct Shown {
     /// Other facts and settings, by name.
     pub settings: BTreeMap<String, String>,
     /// Of each arm and metric the number of rounds that count, and their median.
-    pub results: Vec<Of>,
+    pub results: Vec<ArmSummary>,
     /// Of findings, how many of each verdict.
     pub verdicts: BTreeMap<String, usize>,
 }
 
 /// Rounds of an arm.
 #[derive(Debug, schemars::JsonSchema, serde::Serialize)]
-pub(crate) struct Of {
+pub(crate) struct ArmSummary {
     pub benchmark: String,
     /// The arm; empty if there is none.
     pub arm: String,

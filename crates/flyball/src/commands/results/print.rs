@@ -6,10 +6,10 @@ use flyball_measure::{
     render::{number, percent},
     shifts::Form,
 };
-use flyball_results::shifts::{Answer, Place};
+use flyball_results::shifts::{Answer, ShiftPlace};
 use flyball_text::date::Utc;
 
-use super::data::{Listed, Shown, Sum};
+use super::data::{InputDetails, Listed, Sum};
 use crate::paint::{Columns, Paint};
 
 /// Lines of text; JSON has everything.
@@ -63,7 +63,7 @@ pub(super) fn listed(all: &[Listed]) -> String {
     table.render(Paint::stdout())
 }
 
-pub(super) fn shown(shown: &Shown) -> String {
+pub(super) fn shown(shown: &InputDetails) -> String {
     let listed = &shown.listed;
     let mut out = format!(
         "{} of {} on {}: {} of {}\n",
@@ -188,7 +188,7 @@ fn facts(out: &mut String, answer: &Answer) {
     more(out, answer.with.len(), "changes");
 }
 
-fn change(place: &Place, unit: &str) -> String {
+fn change(place: &ShiftPlace, unit: &str) -> String {
     let (before, after) =
         (Utc::from_seconds(place.before / 1000).date(), Utc::from_seconds(place.after / 1000).date());
     let when = match place.form {

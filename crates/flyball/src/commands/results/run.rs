@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use flyball_results::{
-    Added, Dataset, DatasetError, Given, Input, Kind, Passed, Pick, Words, find,
+    Added, Dataset, DatasetError, Input, InputDefaults, Kind, Pick, SkippedFile, Words, find,
     shifts::{Question, shifts as search},
 };
 use flyball_text::date;
 
 use super::{
     Add, Export, List, Rows, Shifts, Show, Which,
-    data::{Listed, Of, Shown, Sum},
+    data::{ArmSummary, InputDetails, Listed, Sum},
     print,
 };
 use crate::{
@@ -45,7 +45,7 @@ fn time(text: &str) -> Result<u64, Failure> {
 }
 
 pub(super) fn add(output: &Reporter, args: &Add) -> Result<Exit, Failure> {
-    let given = Given { host: args.host.clone(), time: args.time.as_deref().map(time).transpose()? };
+    let given = InputDefaults { host: args.host.clone(), time: args.time.as_deref().map(time).transpose()? };
     let mut dataset = None;
     let mut sum = Sum { added: Added::default(), skipped: Vec::new() };
     let count = |sum: &mut Sum, new: Added| {
@@ -72,7 +72,7 @@ pub(super) fn add(output: &Reporter, args: &Add) -> Result<Exit, Failure> {
                     };
                     count(&mut sum, dataset.add(input)?);
                 }
-                Err(error) => sum.skipped.push(Passed { path, why: error.to_string() }),
+                Err(error) => sum.skipped.push(SkippedFile { path, why: error.to_string() }),
             }
         }
     }
@@ -89,7 +89,7 @@ pub(super) fn add(output: &Reporter, args: &Add) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn inputs(dataset: &Dataset, pick: &Pick) -> Result<(Vec<Listed>, Vec<Passed>), Failure> {
+fn inputs(dataset: &Dataset, pick: &Pick) -> Result<(Vec<Listed>, Vec<SkippedFile>), Failure> {
     let mut all: BTreeMap<String, Listed> = BTreeMap::new();
     let mut passed = Vec::new();
     let mut words = Words::default();
@@ -139,8 +139,8 @@ fn inputs(dataset: &Dataset, pick: &Pick) -> Result<(Vec<Listed>, Vec<Passed>), 
     Ok((all, passed))
 }
 
-fn name_passed(passed: &[Passed]) {
-    let note = |passed: &Passed| format!("note: {} is passed over: {}", passed.path, passed.why);
+fn name_passed(passed: &[SkippedFile]) {
+    let note = |passed: &SkippedFile| format!("note: {} is passed over: {}", passed.path, passed.why);
     say(&passed.iter().map(note).collect::<Vec<_>>(), "files");
 }
 
@@ -176,7 +176,7 @@ pub(super) fn show(output: &Reporter, args: &Show) -> Result<Exit, Failure> {
             args.id, listed.id, other.id
         )));
     }
-    let mut shown = Shown {
+    let mut shown = InputDetails {
         facts: BTreeMap::new(),
         settings: BTreeMap::new(),
         results: Vec::new(),
@@ -222,7 +222,7 @@ pub(super) fn show(output: &Reporter, args: &Show) -> Result<Exit, Failure> {
         .into_iter()
         .filter_map(|([benchmark, arm, metric, unit], values)| {
             let median = flyball_measure::stats::median(&values)?;
-            Some(Of { benchmark, arm, metric, unit, rounds: values.len(), median })
+            Some(ArmSummary { benchmark, arm, metric, unit, rounds: values.len(), median })
         })
         .collect();
     output.object(|| &shown, || print::shown(&shown))?;

@@ -199,7 +199,7 @@ schemas! {
         "What `flyball quiet bench` prints: the runs with their conditions, and the shifts among them";
     object "quiet-plan" 1 commands::quiet::status::Planned<'_>,
         "What `flyball quiet --dry-run` prints: what would be set";
-    list "quiet-shifts" 1 commands::quiet::shifts::Found,
+    list "quiet-shifts" 1 commands::quiet::shifts::SeriesShifts,
         "What `flyball quiet shifts` prints: the shifts in each series";
     object "quiet-status" 1 commands::quiet::status::QuietStatus<'_>,
         "What `flyball quiet status` prints: whether the machine is quiet";
@@ -221,7 +221,7 @@ schemas! {
     object "results-shifts" 1 flyball_results::shifts::Answer,
         "What `flyball results shifts` prints: shifts over months";
     #[cfg(feature = "parquet")]
-    object "results-show" 1 commands::results::data::Shown,
+    object "results-show" 1 commands::results::data::InputDetails,
         "What `flyball results show` prints: an input of a dataset";
     object "selftest" 1 flyball_measure::selftest::SelftestReport,
         "What `flyball report` of a kernel selftest's CSV file prints";

@@ -86,7 +86,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         judge.add(batch);
         Ok(())
     })?;
-    let Judged { findings, seen } = judge.finish(&summary, given.as_ref(), args.input.cpus.as_ref());
+    let Diagnosis { findings, seen } = judge.finish(&summary, given.as_ref(), args.input.cpus.as_ref());
     let output = context.output.about_simulated(simulated(&summary).is_some());
     if let Some(machine) = simulated(&summary) {
         eprintln!("flyball: this trace is of {machine}, which is simulated");
@@ -122,20 +122,20 @@ pub(super) fn exit(findings: &[Finding], whole: bool) -> Exit {
 pub(super) struct Judge {
     names: Arc<Names>,
     diagnoser: Diagnoser,
-    seen: Seen,
+    seen: TraceContents,
     others: BTreeMap<NameId, u64>,
 }
 
 /// What was found.
-pub(super) struct Judged {
+pub(super) struct Diagnosis {
     pub(super) findings: Vec<Finding>,
-    pub(super) seen: Seen,
+    pub(super) seen: TraceContents,
 }
 
 impl Judge {
     pub(super) fn new(names: Arc<Names>) -> Judge {
         let diagnoser = Diagnoser::new(Limits::default(), Vec::new()).with_names(names.clone());
-        Judge { names, diagnoser, seen: Seen::default(), others: BTreeMap::new() }
+        Judge { names, diagnoser, seen: TraceContents::default(), others: BTreeMap::new() }
     }
 
     pub(super) fn add(&mut self, batch: &[Record]) {
@@ -158,7 +158,7 @@ impl Judge {
         summary: &TraceSummary,
         given: Option<&Machine>,
         cpus: Option<&CpuList>,
-    ) -> Judged {
+    ) -> Diagnosis {
         let Judge { names, mut diagnoser, mut seen, others } = self;
         // What the user gave has precedence over what the trace says of its machine.
         if let Some(known) = given.or(summary.machine.as_ref()) {
@@ -173,7 +173,7 @@ impl Judge {
         // Events of the table that passed through by name have fields that cannot be read.
         seen.unread =
             others.iter().filter(|(id, _)| is_known(&names.name(**id))).map(|(_, count)| count).sum();
-        Judged { findings: diagnoser.findings(summary.clock), seen }
+        Diagnosis { findings: diagnoser.findings(summary.clock), seen }
     }
 }
 
@@ -184,7 +184,7 @@ fn is_known(name: &str) -> bool {
 
 /// The contents of a trace.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct TraceContents {
     records: u64,
     /// Requests with counters, whose effect can be judged.
     judged: u64,
@@ -195,7 +195,7 @@ pub(super) struct Seen {
     is_timed: bool,
 }
 
-impl Seen {
+impl TraceContents {
     /// Says on stderr what could not be read. Answers whether that was nothing.
     pub(super) fn say_unread(&self) -> bool {
         if self.unread > 0 {
@@ -209,7 +209,7 @@ impl Seen {
 
     /// Why there are no findings.
     pub(super) fn silence(&self) -> String {
-        let Seen { records, judged, without_counters, unread, is_timed } = *self;
+        let TraceContents { records, judged, without_counters, unread, is_timed } = *self;
         if records == 0 {
             "the trace contains no records".to_owned()
         } else if !is_timed {

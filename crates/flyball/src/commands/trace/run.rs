@@ -15,7 +15,7 @@ use crate::{
 };
 
 use super::{
-    diagnose::{self, Judge, Judged},
+    diagnose::{self, Diagnosis, Judge},
     input::say_what_is_missing,
     record, tables,
 };
@@ -72,7 +72,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         Ok(())
     })?;
     let report = analyser.report(summary.clock, &names);
-    let Judged { findings, seen } = judge.finish(&summary, None, None);
+    let Diagnosis { findings, seen } = judge.finish(&summary, None, None);
     context.output.about(&*host).object(
         || Output { recording: &recording, trace: &summary, report: &report, findings: &findings },
         || {
