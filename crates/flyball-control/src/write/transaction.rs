@@ -403,7 +403,7 @@ impl<'h> Transaction<'h> {
                     written.push((change, old));
                 }
                 Err(error) if on_refusal.tolerates(error.errno) => {
-                    refused.push(self.left_out(change, &error))
+                    refused.push(self.left_out(change, &error));
                 }
                 Err(error) => return Err(self.refused(change, error)),
             }
