@@ -1,6 +1,6 @@
-//! A comparison's arms: the knobs of `flyball set`, and what only another boot can give.
-//! [`HeldArms`] applies them to a real machine inside one transaction, [`BootedArms`] to a machine
-//! in software.
+//! A comparison's arms: the knobs of `flyball set`, and settings that need another boot.
+//! [`HeldArms`] applies them to a real machine inside one transaction, [`BootedArms`] to a
+//! simulated machine.
 
 mod booted;
 mod user_knobs;
@@ -28,10 +28,10 @@ use flyball_measure::{
 
 pub use self::booted::BootedArms;
 
-/// The settings of an arm that are of flyball's knobs: neither a boot's nor of the user's `knobs`.
+/// The settings of an arm that are knobs of flyball, not of a boot and not of the user's `knobs`.
 ///
 /// # Errors
-/// A setting that is of none of these.
+/// A setting that is none of these.
 pub fn intent(arm: &Arm, knobs: &[CommandKnob]) -> Result<Intent, SettingsError> {
     let mut intent = Intent::default();
     for setting in arm.settings.iter().filter(|setting| setting.user_knob(knobs).is_none()) {
@@ -88,9 +88,9 @@ fn driver_needs(host: &dyn Host, wanted: &str) -> Result<Option<String>, Setting
     Ok(Some(parameter.to_owned()))
 }
 
-/// What a real machine is held with while arms are applied.
+/// The means of holding a real machine while arms are applied.
 pub struct Holding {
-    /// Where the lock and the journal are.
+    /// The directory of the lock and the journal.
     pub state: StateDir,
     /// Restores the machine if this process dies.
     pub guardian: std::process::Command,
@@ -98,17 +98,17 @@ pub struct Holding {
     pub command_line: String,
 }
 
-/// Why the arms of a comparison cannot be had on a real machine.
+/// Why the arms of a comparison cannot be applied on a real machine.
 #[derive(Debug, thiserror::Error)]
 pub enum ArmsError {
     #[error(transparent)]
     Arm(#[from] RefusedArm),
-    /// A knob of the user's own.
+    /// A knob of the user failed.
     #[error(transparent)]
     Knob(SettingsError),
 }
 
-/// Arms that a real machine accepts, as far as this boot can tell.
+/// Arms that a real machine accepts, checked in this boot.
 #[derive(Debug)]
 pub struct CheckedArms {
     /// The user's own knobs that arms name.
@@ -118,7 +118,7 @@ pub struct CheckedArms {
 }
 
 impl CheckedArms {
-    /// Checks every arm that this boot can give. Nothing is written.
+    /// Checks every arm that is possible in this boot. Nothing is written.
     ///
     /// # Errors
     /// The first arm that the machine does not accept.
@@ -132,11 +132,11 @@ impl CheckedArms {
         for arm in &manifest.arms {
             let refused = |cause| RefusedArm { arm: arm.name.clone(), cause };
             let intent = intent(arm, &knobs).map_err(refused)?;
-            // Arms of another boot are not planned: their driver, and with it their knobs, is not
-            // here.
+            // Arms of another boot are not planned: their driver, and with it their knobs, is
+            // missing now.
             let here = boot_needed(host, arm).map_err(refused)?;
             if here.is_none() && !intent.is_empty() {
-                // Planned now and thrown away: a setting that does not exist here must be refused
+                // Planned only as a check: a setting that does not exist here must be rejected
                 // before the first round.
                 plan_now(host, &intent).map_err(refused)?;
                 sets = true;
@@ -146,7 +146,7 @@ impl CheckedArms {
     }
 }
 
-/// What another program may change while an arm is in effect.
+/// The state that another program may change while an arm is in effect.
 #[derive(Default)]
 struct ArmState {
     /// The online CPUs, as the kernel lists them.
@@ -154,7 +154,7 @@ struct ArmState {
     held: Option<HeldContents>,
 }
 
-/// The arms of a comparison on a machine that is not booted in between.
+/// The arms of a comparison on a machine that does not reboot in between.
 pub struct HeldArms<'h> {
     host: &'h dyn Host,
     transaction: Option<Transaction<'h>>,
@@ -164,17 +164,17 @@ pub struct HeldArms<'h> {
     last_notes: Vec<String>,
     /// The knobs of the user that arms may name.
     knobs: Vec<CommandKnob>,
-    /// What was held when the arm had been applied.
+    /// The state when the arm had been applied.
     seen: ArmState,
-    /// Notes for the user on how the machine was taken.
+    /// Notes for the user from taking the machine.
     pub notes: Vec<String>,
-    /// The control group that the workload is to join: its CPUs are kept for it.
+    /// The control group that the workload should join: its CPUs are reserved for the workload.
     pub group: Option<String>,
 }
 
 impl<'h> HeldArms<'h> {
-    /// Takes the machine: with its lock, a journal and a guardian if `holding` has them. Makes it
-    /// quiet beneath the arms if there is a plan for that.
+    /// Takes the machine, with its lock, a journal and a guardian if `holding` has them. Makes it
+    /// quiet before any arm if there is a plan for that.
     ///
     /// # Errors
     /// The machine cannot be taken or made quiet. What was written has been restored.
@@ -207,13 +207,13 @@ impl<'h> HeldArms<'h> {
                     held.group = result.group;
                 }
                 Err(error) => {
-                    // The failure that led here is the one to report; a restoration that fails too
-                    // stays in the journal for `flyball restore`.
+                    // Report the failure that led here. If the restoration fails too, it stays in
+                    // the journal for `flyball restore`.
                     let _ = transaction.end();
                     return Err(error.into());
                 }
             }
-            // Between arms the machine goes back to this, not to what it was before.
+            // Between arms the machine returns to this state, not to the original one.
             transaction.set_baseline();
         }
         held.transaction = Some(transaction);
@@ -221,11 +221,11 @@ impl<'h> HeldArms<'h> {
     }
 }
 
-/// What is worth keeping of an application: what the kernel made of values, and the plan's notes.
+/// The notes on an application: values that the kernel changed, and the plan's notes.
 fn notes(applied: &Applied) -> Vec<String> {
     let mut notes: Vec<String> = applied.notes.iter().map(ToString::to_string).collect();
     notes.extend(applied.clamped().map(ToString::to_string));
-    // The same note of many CPUs follows itself.
+    // Equal notes for many CPUs are adjacent.
     notes.dedup();
     notes
 }
@@ -250,8 +250,8 @@ impl Settings for HeldArms<'_> {
             }
             return Err(SettingsError::NotHeld);
         };
-        // Back to the baseline between arms: a setting that only the last arm had must not leak
-        // into this one.
+        // Return to the baseline between arms: a setting of the previous arm must not leak into
+        // this one.
         let restoration = transaction.restore();
         // A round on a machine that is not in the arm's state measures something else.
         if !restoration.is_exact() {
@@ -264,7 +264,7 @@ impl Settings for HeldArms<'_> {
             let applied = transaction.apply(&intent, &|| interrupted.load(Ordering::Relaxed))?;
             notes(&applied)
         };
-        // After the machine's own settings: a program may look at these.
+        // After the machine's own settings, because the user's command may look at them.
         user_knobs::apply(transaction, &self.knobs, arm)?;
         self.seen = ArmState { online: online_cpus(self.host), held: Some(transaction.held()) };
         self.current = Some(arm.settings.clone());
@@ -297,14 +297,14 @@ impl Settings for HeldArms<'_> {
             Some(hotplug())
         };
         if changed.is_some() {
-            // The same arm must be applied again, although it is the current one.
+            // The arm must be applied again, although it is the current one.
             self.current = None;
         }
         changed
     }
 
-    // For readers of the run directory only: a machine that cannot be read must not end a
-    // comparison.
+    // Only for readers of the run directory: if the machine cannot be read, the comparison must not
+    // end.
     fn snapshot(&self) -> SettingsSnapshot {
         let settings =
             Snapshot::take_knobs(self.host, &save::saved()).and_then(|snapshot| save::settings(&snapshot));

@@ -1,4 +1,4 @@
-//! A bisection of commits with a statistical decision, in work trees outside of the checkout.
+//! A bisection of commits with a statistical decision, in work trees outside the checkout.
 
 mod hunt;
 mod repository;
@@ -23,7 +23,7 @@ use self::{
 /// Builds commits and chooses the two that run in the next block.
 pub struct CommitBlocks<'a> {
     repository: &'a Repository<'a>,
-    /// Builds a commit, if anything does: its hook `setup`.
+    /// The hook `setup`, if there is one, builds a commit.
     build: HookRunner,
     stop: Stop,
     hunt: Hunt,
@@ -40,13 +40,13 @@ pub struct CommitBlocks<'a> {
 pub struct BisectReport {
     /// `found`, `alike` (GOOD and BAD do not differ) or `undecided`.
     pub answer: &'static str,
-    /// The commit that made the change. Several if those between could not be measured; the most
-    /// probable ones, the likeliest first, if these rounds did not decide.
+    /// The commit that made the change. Several if commits between them could not be measured. If
+    /// the rounds did not decide, the most probable commits, the likeliest first.
     pub commits: Vec<SuspectCommit>,
-    /// The commit is right with this probability at least, if it was found.
+    /// Minimum probability that the commit is right, if it was found.
     pub confidence: f64,
-    /// The change as a fraction: of the commit from the one before it if it was found, else of BAD
-    /// from GOOD. 0.02 is 2 % more.
+    /// The change as a fraction: from the previous commit if the commit was found, otherwise from
+    /// GOOD to BAD. 0.02 is 2 % more.
     pub change: Option<f64>,
     /// The confidence interval of `change`.
     pub interval: Option<Interval>,
@@ -106,7 +106,7 @@ impl<'a> CommitBlocks<'a> {
         Ok(blocks)
     }
 
-    /// Makes sure that a commit can run. False if it cannot, which `skipped` explains.
+    /// Makes sure that a commit can run. Returns false if it cannot; `skipped` has the reason.
     fn build(&mut self, commit: usize) -> Result<bool, BisectError> {
         if self.skipped.contains_key(&commit) {
             return Ok(false);
@@ -142,7 +142,7 @@ impl<'a> CommitBlocks<'a> {
             let why = match (&round.outcome.failure, round.outcome.value) {
                 (Some(failure), _) => format!("it does not run: {failure}"),
                 (None, None) => "it has no metric in its output".to_owned(),
-                // A short round has no user time now and then.
+                // A short round sometimes has no user time.
                 (None, Some(_)) if !is_hopeless(done, round.arm) => continue,
                 (None, Some(_)) => format!("its metric was not above 0 in any of {LEAST_ZEROS} rounds"),
             };
@@ -230,22 +230,22 @@ impl<'a> CommitBlocks<'a> {
     }
 }
 
-/// The step in which the values of two commits come.
+/// The rounding step of two commits' values.
 fn rounding(manifest: &Manifest, done: &[&Round], pair: Pair) -> Option<f64> {
     step(manifest, done, Quantity::Performance, &[pair.low, pair.high])
 }
 
-/// Rounds of a commit without one above 0 after which it is given up.
+/// Number of rounds without a value above 0 after which a commit is given up.
 const LEAST_ZEROS: usize = 6;
 
-/// Returns whether many rounds of a commit have no value above 0, and none has one.
+/// Returns whether a commit has many rounds, and none with a value above 0.
 fn is_hopeless(done: &[&Round], commit: usize) -> bool {
     let own = done.iter().filter(|round| round.arm == commit).map(|round| round.outcome.value);
     own.clone().count() >= LEAST_ZEROS && own.flatten().all(|value| value <= 0.0)
 }
 
 impl BisectReport {
-    /// The answer in words. `metric` names what was measured.
+    /// The answer in words. `metric` is the name of the metric.
     pub fn text(&self, metric: &str) -> String {
         use std::fmt::Write as _;
         let mut text = String::new();

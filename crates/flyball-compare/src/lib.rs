@@ -1,11 +1,11 @@
-//! A comparison on a machine: what [`flyball_measure`] asks of one.
+//! A comparison on a machine: the machine's side of [`flyball_measure`].
 //!
 //! [`arms`] applies the settings of arms and restores them: [`HeldArms`] on a real machine inside
-//! one transaction, [`BootedArms`] on a machine in software. [`user_knobs`] reads the files with
-//! the user's own knobs, [`RoundTraces`] records the driver's decisions in each round, and
+//! one transaction, [`BootedArms`] on a simulated machine. [`user_knobs`] reads the files with the
+//! user's own knobs, [`RoundTraces`] records the driver's decisions in each round, and
 //! [`SpeedWatch`] explains how fast the CPUs ran. [`workloads`] are what runs, and [`programs`]
 //! makes arms of programs. [`bisect`] looks for the commit that made a program slower. [`RunSeeds`]
-//! are the random numbers of machines in software.
+//! are the random numbers of simulated machines.
 
 pub mod arms;
 pub mod bisect;

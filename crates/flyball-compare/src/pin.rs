@@ -7,15 +7,15 @@ use flyball_host::{
     topology::{AbsentCpus, CPUS, must_be_present},
 };
 
-/// What `--pin` takes.
+/// The value of `--pin`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pin {
     List(CpuList),
-    /// So many CPUs, each the first of its core, of the cores that are ranked highest.
+    /// A number of CPUs, each the first of its core, on the cores with the highest ranking.
     Best(usize),
 }
 
-/// Why a text names no CPUs, or none of this machine's.
+/// Why a text names no CPUs, or none of this machine.
 #[derive(Debug, thiserror::Error)]
 pub enum PinError {
     #[error("write best:N, as in best:2")]
@@ -65,8 +65,8 @@ fn best(host: &dyn Host, count: usize) -> Result<CpuList, PinError> {
         if siblings.and_then(|list| list.first()).is_some_and(|first| first != cpu) {
             continue;
         }
-        // amd-pstate's own file first: where firmware ranks by it, highest_perf is the boost limit
-        // and the same for all (amd_get_boost_ratio_numerator() in arch/x86/kernel/acpi/cppc.c).
+        // amd-pstate's own file first: if firmware ranks by it, highest_perf is the boost limit and
+        // equal on all CPUs (amd_get_boost_ratio_numerator() in arch/x86/kernel/acpi/cppc.c).
         // Intel's ITMT has the ranking in CPPC.
         let ranking = number(format!("{CPUS}/cpu{cpu}/cpufreq/amd_pstate_prefcore_ranking"))
             .or_else(|| number(format!("{CPUS}/cpu{cpu}/acpi_cppc/highest_perf")));

@@ -1,7 +1,7 @@
-//! Programs as arms: how bare words, directories, parameters and settings make one design.
+//! Programs as arms: one design from bare words, directories, parameters and settings.
 //!
 //! The arms are the product of programs, directories, parameters and settings. The first arm, with
-//! which the others are compared, has the first of each.
+//! which the others are compared, has the first value of each.
 
 use std::{
     collections::BTreeMap,
@@ -188,7 +188,7 @@ impl Design {
     }
 }
 
-/// The words of the command line, by what they name.
+/// The words of the command line, sorted by their meaning.
 struct Words {
     settings: Vec<String>,
     /// Rows of `--matrix` other than programs.
@@ -197,7 +197,7 @@ struct Words {
     programs: Vec<(String, Vec<String>)>,
 }
 
-/// Refuses a parameter that no program and no hook uses.
+/// Rejects a parameter that no program and no hook uses.
 fn check_used(
     parameters: &[(String, Vec<String>)],
     programs: &[(String, Vec<String>)],
@@ -217,7 +217,7 @@ fn check_used(
 }
 
 impl ProgramArgs {
-    /// The first option given that acts on a process, which a model of a workload does not have.
+    /// The first given option that acts on a process, which a model of a workload does not have.
     pub fn process_option(&self) -> Option<&'static str> {
         let options = [
             (self.shell.is_some(), "--shell"),
@@ -234,11 +234,11 @@ impl ProgramArgs {
         options.into_iter().find_map(|(given, option)| given.then_some(option))
     }
 
-    /// The arms of programs, of `--arm` and of `--matrix`. `command` is what stands after `--`, and
-    /// `prepare` the option of that name.
+    /// The arms of programs, of `--arm` and of `--matrix`. `command` are the words after `--`, and
+    /// `prepare` is the option of that name.
     ///
     /// # Errors
-    /// Words that are neither programs nor settings; designs that cannot be.
+    /// Words that are neither programs nor settings; impossible designs.
     pub fn design(
         &self,
         typed: &[String],
@@ -247,7 +247,7 @@ impl ProgramArgs {
         prepare: Option<&String>,
         knobs: &[CommandKnob],
     ) -> Result<Design, ProgramError> {
-        // First, because programs are looked for in these directories.
+        // First, because programs are searched for in these directories.
         self.check_files()?;
         let Words { settings, rows, mut programs } = self.words(typed, matrix, knobs)?;
         let shared = programs.is_empty();
@@ -291,7 +291,7 @@ impl ProgramArgs {
         let is_alone = settings.is_empty() && rows.is_empty() && !command.is_empty();
         let is_one = servers.is_empty() && parameters.is_empty() && self.directories.is_empty();
         let plain = shared && is_one && !is_alone;
-        // A workload that all arms share is the comparison's, and arms are settings alone.
+        // A workload that all arms share belongs to the comparison, and arms are settings only.
         let variants = if plain {
             vec![(String::new(), None)]
         } else {
@@ -308,7 +308,7 @@ impl ProgramArgs {
         let under = match (settings.is_empty() && rows.is_empty(), plain) {
             (true, false) => vec![Arm::now()],
             (true, true) if self.aa => vec![Arm::now()],
-            // One arm is enough where another comes from programs or from --aa.
+            // One arm is enough if another comes from programs or from --aa.
             _ => Arm::from_words(&settings, &rows, knobs)?,
         };
         let mut arms = Vec::new();
@@ -333,7 +333,7 @@ impl ProgramArgs {
     }
 
     /// The server of each program. With `--load` alone, the programs are servers, and the load
-    /// takes their place.
+    /// replaces them.
     fn servers(
         &self,
         programs: &mut [(String, Vec<String>)],
@@ -438,7 +438,7 @@ impl ProgramArgs {
                         .collect();
                     let directory = directory.cloned();
                     let program = Program {
-                        // Hooks may build it.
+                        // A file that hooks may build is not recorded.
                         file: argv
                             .first()
                             .filter(|_| hooks.is_empty())
@@ -465,9 +465,9 @@ impl ProgramArgs {
         if word.trim() == "now" {
             return Ok(Word::Settings);
         }
-        // Without quotes: a setting has none in front of its value.
+        // Without quotes: a setting has none before its value.
         let first = word.split_whitespace().next().unwrap_or_default();
-        // `NAME: KNOB=VALUE`, as --arm takes it.
+        // `NAME: KNOB=VALUE`, as in --arm.
         let named =
             word.split_once(':').filter(|(name, rest)| !name.contains(['=', '/']) && rest.contains('='));
         let first = named.map_or(first, |(_, rest)| rest.split_whitespace().next().unwrap_or_default());
@@ -483,7 +483,7 @@ impl ProgramArgs {
         Ok(Word::Program(self.program(word, self.directories.first())?))
     }
 
-    /// The words of a program, which must be there: in `directory` if it has no absolute path.
+    /// The words of a program, which must exist: in `directory` if it has no absolute path.
     fn program(&self, line: &str, directory: Option<&PathBuf>) -> Result<Vec<String>, ProgramError> {
         if let Some(shell) = &self.shell {
             return in_shell(shell, line);
@@ -557,13 +557,13 @@ impl ProgramArgs {
     }
 }
 
-/// The most values of one parameter; there are fewer arms.
+/// Maximum number of values of a parameter. The limit on arms is lower.
 const MAX_VALUES: f64 = 1000.0;
 
 /// Reads `1..8`, `1..8:2` or `a,b`.
 fn values_of(text: &str) -> Option<Vec<String>> {
     let Some((low, rest)) = text.split_once("..") else {
-        // `\,` is a comma of the value. No argument of a program has a zero byte.
+        // `\,` is a comma in a value. No argument of a program has a zero byte.
         let escaped = text.replace("\\,", "\0");
         let list: Vec<String> = escaped.split(',').map(|value| value.trim().replace('\0', ",")).collect();
         return list.iter().any(|value| !value.is_empty()).then_some(list);
@@ -612,7 +612,7 @@ enum ProgramWord {
     Nothing,
 }
 
-/// The file that a program is, for as long as nobody builds it again.
+/// A program's file, valid until it is rebuilt.
 fn file_of(program: &str, directory: Option<&Path>) -> Option<ProgramFile> {
     let ProgramWord::Executable(path) = find(program, directory) else { return None };
     ProgramFile::find(&std::path::absolute(path).ok()?)
@@ -634,7 +634,7 @@ fn find(program: &str, directory: Option<&Path>) -> ProgramWord {
     found.find(|found| matches!(found, ProgramWord::Executable(_))).unwrap_or(ProgramWord::Nothing)
 }
 
-/// Refuses arms that cannot be compared. One program alone is measured.
+/// Rejects arms that cannot be compared. A single program is only measured.
 fn check(arms: &[Arm]) -> Result<(), ArmError> {
     match (Arm::check_all(arms), arms) {
         (Err(ArmError::Few), [arm]) if arm.program.is_some() && arm.settings.is_empty() => Ok(()),
@@ -642,7 +642,7 @@ fn check(arms: &[Arm]) -> Result<(), ArmError> {
     }
 }
 
-/// Numbers arms that have the same name: the same program twice is a comparison with itself.
+/// Numbers arms that have equal names: the same program twice is a comparison with itself.
 fn distinguish(arms: &mut [Arm]) {
     let mut known = BTreeMap::new();
     for arm in arms.iter_mut().filter(|arm| arm.program.is_some()) {

@@ -1,7 +1,7 @@
-//! Chance on machines in software: every run gets a number that follows from one seed.
+//! Random numbers for simulated machines: every run gets a number derived from one seed.
 
-/// What makes each run differ a little from the others, as runs on hardware do: a number for each,
-/// derived from one seed. The same seed makes the same series.
+/// Makes each run differ a little from the others, as on hardware: a number for each run, derived
+/// from one seed. Equal seeds give equal series.
 #[derive(Debug, Clone, Default)]
 pub struct RunSeeds {
     seed: u64,
@@ -13,8 +13,8 @@ impl RunSeeds {
         RunSeeds { seed, number: 0 }
     }
 
-    /// Those of a comparison of which `done` rounds were run earlier. A comparison that is resumed
-    /// continues with other numbers than it began with, or it would repeat its first rounds.
+    /// The seeds of a comparison with `done` earlier rounds. A resumed comparison continues with
+    /// different numbers; otherwise it would repeat its first rounds.
     pub fn for_comparison(seed: u64, done: usize) -> RunSeeds {
         RunSeeds::new(mix(seed ^ mix(done as u64)))
     }
@@ -26,7 +26,7 @@ impl RunSeeds {
     }
 }
 
-/// A number for a text, the same on every machine and in every release (FNV-1a).
+/// A number for a text, equal on every machine and in every release (FNV-1a).
 pub fn digest(text: &str) -> u64 {
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn numbers_are_those_of_splitmix64() {
-        // The first two of its reference implementation for seed 0.
+        // The first two numbers of the reference implementation for seed 0.
         assert_eq!(mix(0), 0xe220_a839_7b1d_cdaf);
         assert_eq!(mix(0x9e37_79b9_7f4a_7c15), 0x6e78_9e6a_a1b9_65f4);
     }

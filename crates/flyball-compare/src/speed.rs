@@ -1,5 +1,5 @@
-//! How fast CPUs ran while something else ran, and why not faster: for the rounds of comparisons
-//! and for `run --why`.
+//! How fast CPUs ran while something else ran, and why they were not faster: for the rounds of
+//! comparisons and for `run --why`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,14 +13,14 @@ use flyball_host::{
 use flyball_measure::{Arm, RoundSpeed, SpeedLoss, SpeedNote};
 use flyball_monitor::{Account, Explanation, Facts, IdleReads, Options, Reads, Sample, Sampler};
 
-/// At most this often the CPUs that ran are interrupted for their counters.
+/// Minimum time between two readings of the CPUs' counters, each of which interrupts the CPU.
 const BETWEEN: Duration = Duration::from_secs(1);
 /// /proc/stat counts in hundredths of a second: in a shorter round too few of them show which CPUs
 /// ran, and power is not averaged yet.
 const SHORTEST: Duration = Duration::from_millis(200);
 
-/// All requests in each sample: one of the arm before would be the highest frequency of this one.
-/// Wake-ups only of suspects, since reading delays the round.
+/// Reads all requests in each sample: the highest frequency must not be that of the previous arm.
+/// Reads wake-ups only of suspects, because reading delays the round.
 fn options() -> Options {
     let reads = Reads { idle: IdleReads::Times, ..Reads::default() };
     Options { slow: Duration::ZERO, reads, ..Options::default() }
@@ -29,19 +29,19 @@ fn options() -> Options {
 /// Watches CPUs.
 pub struct SpeedWatch<'h> {
     host: &'h dyn Host,
-    /// Those that the work may use; all without them.
+    /// The CPUs that the work may use; all if none.
     cpus: Option<CpuList>,
     /// `None` if the CPUs cannot be listed.
     sampler: Option<Sampler<'h>>,
     /// The driver and the online CPUs that the sampler found.
     found: (Option<String>, Option<String>),
-    /// Limits by settings, for each arm once: taking them reads hundreds of files.
+    /// Limits by settings, read once for each arm: that takes hundreds of files.
     facts: BTreeMap<String, Facts>,
     arm: String,
     account: Option<Account>,
-    /// When it began, in the machine's time.
+    /// The start, in the machine's time.
     begun: Duration,
-    /// Arms whose last round was too short to be explained: the next one is not watched.
+    /// Arms whose last round was too short to explain. The next round is not watched.
     short: BTreeSet<String>,
     last: Option<Sample>,
 }
@@ -66,10 +66,10 @@ impl<'h> SpeedWatch<'h> {
         self.host
     }
 
-    /// Begins under settings of this name.
+    /// Begins a watch under settings with this name.
     pub fn begin(&mut self, arm: &str) {
-        // Another driver or another mode of it has other files, registers and reasons. A CPU that
-        // was offline had no place in a package.
+        // Another driver or driver mode has other files, registers and reasons. A CPU that was
+        // offline had no package.
         let found = (scaling_driver(self.host), self.host.read(&format!("{CPUS}/online")).ok());
         if self.sampler.is_none() || self.found != found {
             self.found = found;
@@ -90,7 +90,7 @@ impl<'h> SpeedWatch<'h> {
         self.begun = self.host.now();
     }
 
-    /// Looks again if it is time.
+    /// Takes a sample, if one is due.
     pub fn attend(&mut self) {
         let now = self.host.now().as_nanos() as u64;
         let due = |last: &Sample| now.saturating_sub(last.at) >= BETWEEN.as_nanos() as u64;
@@ -112,7 +112,7 @@ impl<'h> SpeedWatch<'h> {
         self.last = Some(sample);
     }
 
-    /// Ends, and explains what ran.
+    /// Ends the watch, and explains how fast the CPUs ran.
     pub fn end(&mut self) -> Option<Explanation> {
         self.look();
         let account = self.account.take()?;

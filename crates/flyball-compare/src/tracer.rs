@@ -1,4 +1,4 @@
-//! The driver's decisions in each round of a comparison: recorded while it runs, summed up for the
+//! The driver's decisions in each round of a comparison: recorded while it runs, summarized for the
 //! report.
 
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ pub enum NotTraceable {
 /// Records each round in its own trace instance.
 pub struct RoundTraces {
     directory: PathBuf,
-    /// Whom the traces belong to, if not the user of this process.
+    /// The owner of the traces, if not the user of this process.
     owner: Option<User>,
     /// The writer that the files name.
     writer: String,
@@ -59,7 +59,7 @@ pub struct RoundTraces {
 }
 
 impl RoundTraces {
-    /// Refuses a machine that cannot be traced, before anything is written.
+    /// Fails if the machine cannot be traced, before anything is written.
     pub fn check(host: &dyn Host) -> Result<(), NotTraceable> {
         let tracefs = host.tracefs().map_err(|error| match error.errno {
             Errno::NOSYS => NotTraceable::Files,
@@ -71,7 +71,7 @@ impl RoundTraces {
         Ok(())
     }
 
-    /// Ready to record; pages are kept in `directory` until a round ends.
+    /// Prepares to record. Pages are kept in `directory` until a round ends.
     pub fn new(
         directory: &Path,
         owner: Option<&User>,
@@ -90,8 +90,8 @@ impl RoundTraces {
 
 impl RoundTracer for RoundTraces {
     fn begin(&mut self, host: &dyn Host) -> Result<(), TracerError> {
-        // Opened again for each round: drivers come and go between arms, and their events with
-        // them.
+        // Opened again for each round: drivers, and with them their events, can change between
+        // arms.
         let tracefs = host.tracefs().map_err(RoundTraceError::from)?;
         let options = CaptureOptions {
             events: CaptureOptions::default_events(&tracefs),
@@ -123,11 +123,11 @@ impl RoundTracer for RoundTraces {
         // Version 6: kernelshark and older trace-cmd read it.
         let summary = capture.stop(&path, DatVersion::Six).map_err(RoundTraceError::from)?;
         if let Some(owner) = &self.owner {
-            // It is made as root, which tracefs needs.
+            // The file is made as root, which tracefs requires.
             owner.give(&path).map_err(|error| RoundTraceError::File { path: path.clone(), error })?;
         }
-        // Read back from the file, and not summed up meanwhile: decoding would take CPU time from
-        // the round.
+        // Read back from the file, not summarized meanwhile: decoding would take CPU time from the
+        // round.
         let report = report(&path)?;
         Ok(note(file, summary.received, summary.lost, &report))
     }
@@ -150,27 +150,27 @@ fn report(path: &Path) -> Result<Report, RoundTraceError> {
     Ok(analyser.report(summary.clock, &names))
 }
 
-/// All CPUs of a report together.
+/// Summarizes all CPUs of a report.
 fn note(file: String, records: u64, lost: u64, report: &Report) -> TraceNote {
     let cpus = &report.cpus;
-    // Without a P-state driver's events, a change of frequency is what a decision is.
+    // Without a P-state driver's events, a change of frequency counts as a decision.
     let decisions = match report.driver {
         Some(_) => cpus.iter().map(|cpu| cpu.decisions).sum(),
         None => cpus.iter().map(|cpu| cpu.frequency_events).sum(),
     };
     let mut lags: Vec<(f64, u64)> =
         cpus.iter().filter_map(|cpu| cpu.lag).map(|lag| (lag.median_ms, lag.count)).collect();
-    // The weighted median of the CPUs' medians: single lags of all CPUs are not kept by the report.
+    // The weighted median of the CPUs' medians: the report does not keep single lags.
     lags.sort_by(|a, b| a.0.total_cmp(&b.0));
     let all: u64 = lags.iter().map(|(_, count)| count).sum();
     let mut below = 0;
     let lag_ms = lags.iter().find_map(|(lag, count)| {
         below += count;
-        // The first that half of all changes do not exceed.
+        // The first lag that half of all changes do not exceed.
         (below * 2 >= all).then_some(*lag)
     });
-    // Weighted by MPERF, the time that a CPU was not idle: an idle CPU's frequency says nothing of
-    // the work.
+    // Weighted by MPERF, the time that a CPU was not idle: an idle CPU's frequency says nothing
+    // about the work.
     let running: f64 = cpus.iter().map(|cpu| cpu.running_mperf).sum();
     let ghz = (running > 0.0).then(|| {
         cpus.iter().filter_map(|cpu| Some(cpu.running_ghz? * cpu.running_mperf)).sum::<f64>() / running

@@ -11,7 +11,7 @@ use flyball_control::KnobName;
 use flyball_files::{open_input, read_bounded};
 use flyball_host::{CommandKnob, Host};
 
-/// Bytes of a file: a thousand knobs.
+/// Maximum size of a file in bytes: a thousand knobs.
 const MAX: u64 = 1 << 20;
 
 /// A knob of the user with its values.
@@ -23,7 +23,7 @@ pub struct UserKnob {
     pub commands: CommandKnob,
 }
 
-/// A table of the file; its name is the knob's.
+/// A table of the file. Its name is the knob's name.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
@@ -60,10 +60,10 @@ pub enum UserKnobsError {
     Knob { path: PathBuf, knob: String, fault: KnobFault },
 }
 
-/// What is wrong with a knob of a file.
+/// The fault in a knob of a file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KnobFault {
-    /// Of its name or its commands.
+    /// A fault in its name or its commands.
     #[error("{0}")]
     Commands(&'static str),
     #[error("flyball has a knob of this name; choose another")]
@@ -77,8 +77,8 @@ pub enum KnobFault {
 /// Reads the knobs of these files.
 ///
 /// # Errors
-/// A file that other users may change, a machine on which no commands run, names of flyball's
-/// knobs, or what is wrong in a table.
+/// A file that other users may change, a machine on which no commands run, a name of one of
+/// flyball's knobs, or a fault in a table.
 pub fn read(host: &dyn Host, paths: &[PathBuf]) -> Result<Vec<UserKnob>, UserKnobsError> {
     if !paths.is_empty() && host.software().is_some() {
         return Err(UserKnobsError::Model { machine: host.name() });
@@ -103,7 +103,7 @@ pub fn read(host: &dyn Host, paths: &[PathBuf]) -> Result<Vec<UserKnob>, UserKno
     Ok(all)
 }
 
-/// The commands, for the manifest.
+/// The commands of the knobs, for the manifest.
 pub fn commands(knobs: &[UserKnob]) -> Vec<CommandKnob> {
     knobs.iter().map(|knob| knob.commands.clone()).collect()
 }
@@ -136,14 +136,14 @@ fn knob(name: &str, table: Table) -> Result<UserKnob, KnobFault> {
     Ok(UserKnob { values, ordered, commands })
 }
 
-/// Reads a file whose commands are about to run: as root only if no other user can have written
-/// them.
+/// Reads a file whose commands are about to run. As root, fails unless no other user can have
+/// written them.
 ///
 /// # Errors
-/// What the system answered, or why the file is not trusted.
+/// The system's error, or why the file is not trusted.
 pub fn open(path: &Path) -> io::Result<String> {
     let file = open_input(path)?;
-    // Of the open file, so that another one cannot take its place after the look.
+    // From the open file, so that no other file can replace it after the check.
     let status = file.metadata()?;
     if !status.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));

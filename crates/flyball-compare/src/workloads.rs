@@ -1,4 +1,4 @@
-//! What `compare` runs: a command after `--`, or a built-in workload.
+//! The workloads of `compare`: a command after `--`, or a built-in workload.
 
 use std::{io, path::PathBuf};
 
@@ -109,7 +109,7 @@ pub enum Load {
 }
 
 impl Load {
-    /// What runs it.
+    /// The task that runs it.
     pub fn into_task(self) -> task::Load {
         match self {
             Load::Spin => task::Load::Spin,
@@ -216,7 +216,7 @@ pub enum Direction {
 /// A workload, and the server that it needs.
 pub struct PreparedWorkload {
     pub command: Command,
-    /// A server that must run meanwhile.
+    /// A server that must run during the rounds.
     pub server: Option<Vec<String>>,
     /// Loads that run during each round.
     pub background: Vec<BackgroundNote>,
@@ -258,7 +258,7 @@ pub fn prepare(host: &dyn Host, args: &WorkloadArgs) -> Result<PreparedWorkload,
     Ok(made)
 }
 
-/// Prepares the workload of arms that run their own programs: the parts that these share.
+/// Prepares the shared parts of a workload whose arms run their own programs.
 pub fn prepare_programs<'a>(
     host: &dyn Host,
     args: &WorkloadArgs,
@@ -282,7 +282,7 @@ pub fn prepare_programs<'a>(
     }
     command.title = Some(lines.join(" | "));
     let mut readers = programs.map(|program| Reader::for_command(&program.argv));
-    // One metric for all: programs that print different things have their time in common.
+    // One metric for all: programs with different output have only their time in common.
     let first = readers.next().unwrap_or(Reader::WallTime);
     let common = if readers.all(|reader| reader == first) { first } else { Reader::WallTime };
     command.reader = reader(args)?.unwrap_or(common);
@@ -316,7 +316,7 @@ fn background(
     loads.collect()
 }
 
-/// The model of a workload, for a machine in software.
+/// The model of a workload, for a simulated machine.
 fn model(
     host: &dyn Host,
     software: &dyn Software,
@@ -339,7 +339,7 @@ fn model(
         }
         (None, None) => return Err(PrepareError::NoModel),
     };
-    // The first word marks the record of a comparison as one of a model.
+    // The first word marks the recorded comparison as one of a model.
     let mut argv = vec![PROGRAM.to_owned(), name];
     argv.extend(args.amount.map(|amount| amount.to_string()));
     let model = software.model(&argv).map_err(PrepareError::Model)?;
@@ -385,7 +385,7 @@ fn reader(args: &WorkloadArgs) -> Result<Option<Reader>, PrepareError> {
     if let Some(preset) = Preset::named(text) {
         return Ok(Some(Reader::Preset { preset }));
     }
-    // A word without a group cannot be an expression that reads a number: it is a misspelled name.
+    // A word without a group is a misspelled name, not an expression that reads a number.
     if !text.contains('(') {
         return Err(PrepareError::Metric { name: text.clone() });
     }
@@ -397,7 +397,7 @@ fn direction(args: &WorkloadArgs) -> Result<Better, PrepareError> {
     match args.better {
         Some(Direction::Higher) => Ok(Better::Higher),
         Some(Direction::Lower) => Ok(Better::Lower),
-        // Rates only: of any other unit (points, ms) either direction is possible, and a wrong
+        // Only rates: for any other unit (points, ms) either direction is possible, and a wrong
         // guess would reverse the verdict.
         None if args.unit.ends_with("/s") => Ok(Better::Higher),
         None => Err(PrepareError::NoDirection),
@@ -407,7 +407,7 @@ fn direction(args: &WorkloadArgs) -> Result<Better, PrepareError> {
 /// The command line of one of flyball's own tasks.
 fn own_task(words: &[&str]) -> Result<Vec<String>, PrepareError> {
     let own = std::env::current_exe().map_err(PrepareError::OwnProgram)?;
-    // The words of a workload are kept in the manifest, which is JSON.
+    // The words of a workload are stored in the manifest, which is JSON.
     let own = own.to_str().ok_or(PrepareError::OwnPath)?.to_owned();
     let mut argv = vec![own, "task".to_owned()];
     argv.extend(words.iter().map(|word| (*word).to_owned()));
@@ -420,7 +420,7 @@ impl BuiltIn {
         let preset = |preset| Reader::Preset { preset };
         let (argv, reader, title, server) = match self {
             BuiltIn::SchedPipe => {
-                // perf bench makes the same number.
+                // perf bench makes as many.
                 let amount = amount(1_000_000);
                 let title = format!("sched-pipe, {amount} round trips");
                 (own_task(&["sched-pipe", &amount])?, preset(Preset::SchedPipe), title, None)
@@ -461,8 +461,8 @@ impl BuiltIn {
         command.reader = reader;
         command.title = Some(title);
         if self == BuiltIn::Gitsource {
-            // Checked here, because make without a Makefile fails in the first round only, on a
-            // machine that was set up for it.
+            // Checked here, because make without a Makefile would fail only in the first round, on
+            // a machine that was already set up.
             let tree = args.source.as_ref().ok_or(PrepareError::NoSource)?;
             if !tree.join("Makefile").exists() {
                 return Err(PrepareError::NoMakefile { tree: tree.clone() });

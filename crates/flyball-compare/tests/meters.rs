@@ -1,4 +1,4 @@
-//! The meters of a round on a simulated machine, whose counters say what is true.
+//! The meters of a round on a simulated machine, whose counters have the truth.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 

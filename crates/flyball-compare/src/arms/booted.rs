@@ -1,5 +1,5 @@
-//! Arms on a machine in software: it is booted for every round, so that arms that need another
-//! driver need nothing from the user and every round starts from the same state.
+//! Arms on a simulated machine: it is booted for every round, so that arms with another driver need
+//! nothing from the user and every round starts from the same state.
 
 use std::time::Duration;
 
@@ -13,20 +13,20 @@ use flyball_measure::{Arm, RefusedArm, Settings, SettingsError, SettingsSnapshot
 use super::{boot_needed, intent, notes};
 use crate::RunSeeds;
 
-/// How long the processors rest between a boot and the settings, and between these and the round.
+/// How long the processors rest between the boot and the settings, and before the round.
 const AFTER_BOOT: Duration = Duration::from_millis(500);
 const AFTER_SETTINGS: Duration = Duration::from_millis(100);
 
 /// The arms of a comparison as boots: each is applied to a machine that has just been booted, with
-/// what it needs on the kernel's command line.
+/// the words that it needs on the kernel's command line.
 pub struct BootedArms<'h> {
     host: &'h dyn Host,
     software: &'h dyn Software,
-    // In this order: fields are dropped as they are listed, and the transaction needs its journal
-    // to the end.
+    // The order matters: fields are dropped as they are listed, and the transaction needs its
+    // journal to the end.
     transaction: Option<(Transaction<'h>, tempfile::TempDir)>,
     seeds: RunSeeds,
-    /// The quiet level that is held beneath every arm.
+    /// The quiet level beneath every arm.
     quiet: Option<QuietOptions>,
 }
 
@@ -37,15 +37,15 @@ impl<'h> BootedArms<'h> {
         quiet: Option<QuietOptions>,
         seeds: RunSeeds,
     ) -> Result<BootedArms<'h>, SettingsError> {
-        // A boot loses what the state file promises to keep.
+        // A boot loses the state that the state file should keep.
         if software.is_kept() {
             return Err(SettingsError::Kept);
         }
         Ok(BootedArms { host, software, transaction: None, seeds, quiet })
     }
 
-    /// Applies each arm once, so that one that no boot makes possible is refused before anything is
-    /// measured.
+    /// Applies each arm once, so that an arm that no boot makes possible is rejected before
+    /// anything is measured.
     pub fn check(&mut self, arms: &[Arm]) -> Result<(), RefusedArm> {
         for arm in arms {
             self.apply(arm).map_err(|cause| RefusedArm { arm: arm.name.clone(), cause })?;
@@ -53,11 +53,12 @@ impl<'h> BootedArms<'h> {
         Ok(())
     }
 
-    /// Boots the machine for the next run of an arm. Returns what it was booted with.
+    /// Boots the machine for the next run of an arm. Returns the words on the kernel's command
+    /// line.
     pub fn boot(&mut self, arm: &Arm) -> Result<Vec<String>, SettingsError> {
         // Before the boot: the seed decides how the machine comes up.
         self.software.vary(self.seeds.next_seed());
-        // First with its own parameters: which driver they bring up decides what the arm still
+        // First with its own parameters: the driver that they bring up decides what the arm still
         // needs.
         self.software.reboot(&[]).map_err(SettingsError::Boot)?;
         let Some(needed) = boot_needed(self.host, arm)? else { return Ok(Vec::new()) };
@@ -79,20 +80,20 @@ impl Settings for BootedArms<'_> {
         // The processors leave the boot at its frequency and temperature; a round right after it
         // would start from there.
         self.host.sleep(AFTER_BOOT);
-        // The user's own knobs are refused on machines in software.
+        // The user's own knobs are rejected on simulated machines.
         let intent = intent(arm, &[])?;
         if intent.is_empty() && self.quiet.is_none() {
             return Ok(Vec::new());
         }
-        // The journal is of no use once this machine is gone, so it is kept apart from the user's.
-        // Bound before the transaction: if something below fails, it is dropped first and still
-        // finds its journal.
+        // The journal is useless once this machine is gone, so it is separate from the user's.
+        // Bound before the transaction: if something below fails, the transaction is dropped first
+        // and still finds its journal.
         let folder = tempfile::tempdir().map_err(SettingsError::Journal)?;
         let state = StateDir::new(folder.path());
         let mut transaction =
             Transaction::begin(self.host, &state, Purpose::Compare, "flyball compare", None)?;
         if let Some(quiet) = &self.quiet {
-            // Decided for this boot: which settings make it quiet depends on the driver.
+            // Decided for this boot: the settings that make it quiet depend on the driver.
             let quiet_plan = QuietPlan::decide(self.host, quiet)?;
             // Without a check for Ctrl-C: this takes milliseconds of host time, and no real setting
             // has to be undone.

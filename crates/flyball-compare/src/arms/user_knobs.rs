@@ -8,7 +8,7 @@ use flyball_control::{
 use flyball_host::{CommandKnob, Host};
 use flyball_measure::{Arm, SettingsError, UserKnobError};
 
-/// Reads each knob twice. What does not read the same could be neither checked nor restored.
+/// Reads each knob twice. A knob with two different values could be neither checked nor restored.
 pub(super) fn check(host: &dyn Host, knobs: &[CommandKnob]) -> Result<(), SettingsError> {
     for knob in knobs {
         let read = || Ok::<_, SettingsError>(String::from_utf8_lossy(&knob.read(host)?).into_owned());
@@ -20,8 +20,8 @@ pub(super) fn check(host: &dyn Host, knobs: &[CommandKnob]) -> Result<(), Settin
     Ok(())
 }
 
-/// Writes the user's knobs of an arm. After a failure everything that the arm has changed is
-/// restored.
+/// Writes the user's knobs of an arm. After a failure, restores everything that the arm has
+/// changed.
 pub(super) fn apply(
     transaction: &mut Transaction<'_>,
     knobs: &[CommandKnob],
@@ -30,7 +30,7 @@ pub(super) fn apply(
     for setting in &arm.settings {
         let Some(knob) = setting.user_knob(knobs) else { continue };
         let location = Location::Command(Box::new(knob.clone()));
-        // After an error of the journal, what was changed has been restored.
+        // After an error of the journal, the changes have already been restored.
         let found = match transaction.probe(&location, setting.value())? {
             Probed::Held => continue,
             Probed::Reads(found) => Ok(found),

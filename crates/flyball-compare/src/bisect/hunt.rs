@@ -1,9 +1,9 @@
 //! The decisions of a bisection: which two commits run next, and when the answer is known.
 //!
 //! First GOOD and BAD run until they are known to differ. Then the posterior of [`Bisection`]
-//! chooses. The commit that it finds runs in fresh pairs with the one before it until these alone
-//! show a change. A wrong find is contradicted by its fresh pairs, which count for the posterior
-//! too, and the search goes on.
+//! chooses. The commit that it finds runs in fresh pairs with the one before it until these pairs
+//! alone show a change. Fresh pairs contradict a wrong find; they count for the posterior too, and
+//! the search goes on.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use flyball_measure::{
 };
 use flyball_search::{Bisection, Probe};
 
-/// The probability at which a commit is worth fresh pairs. They decide.
+/// The probability at which a commit is worth fresh pairs, which then decide.
 const LIKELY: f64 = 0.9;
 
-/// Pairs without which nothing ends: outliers need some to be seen as such.
+/// Minimum number of pairs before anything ends: outliers need some to be recognised.
 const LEAST_PAIRS: usize = 6;
 
 /// The state of a bisection.
@@ -28,7 +28,7 @@ pub(super) struct Hunt {
     confidence: f64,
     /// Differences of fresh pairs, by the commits that they were meant to tell apart.
     fresh: BTreeMap<Pair, Vec<f64>>,
-    /// The pair that a find asked for last.
+    /// The fresh pair that was requested last.
     asked: Option<Pair>,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Pair {
 /// The next action of a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Step {
-    /// Run two blocks that take turns, each with both commits in random order.
+    /// Run two interleaved blocks, each with both commits in random order.
     Measure([Pair; 2]),
     End(Ending),
 }
@@ -63,7 +63,7 @@ impl Hunt {
         Hunt { search, last, confidence, fresh: BTreeMap::new(), asked: None }
     }
 
-    /// Adds a block that was asked for, as logarithms of values.
+    /// Adds a requested block, as logarithms of values.
     pub(super) fn add(&mut self, block: [(usize, f64); 2]) {
         let [one, other] = block;
         let (low, high) = if one.0 < other.0 { (one, other) } else { (other, one) };
@@ -74,7 +74,6 @@ impl Hunt {
         self.search.add(block);
     }
 
-    /// Leaves a commit out.
     pub(super) fn skip(&mut self, commit: usize) {
         self.search.skip(commit);
     }
@@ -88,7 +87,7 @@ impl Hunt {
         Pair { low: 0, high: self.last }
     }
 
-    /// The change from GOOD to BAD, as if their values were not rounded.
+    /// The change from GOOD to BAD, without allowing for rounding.
     pub(super) fn between_ends(&self) -> Option<Interval> {
         self.interval(&self.search.differences())
     }
@@ -103,7 +102,7 @@ impl Hunt {
         self.between_ends().is_some_and(leaves_out_zero)
     }
 
-    /// The next step. `rounding` is the step in which the values of two commits come.
+    /// The next step. `rounding` returns the rounding step of two commits' values.
     pub(super) fn step(&mut self, rounding: impl Fn(Pair) -> Option<f64>) -> Step {
         self.asked = None;
         let ends = self.ends();
@@ -117,14 +116,14 @@ impl Hunt {
             },
         }
         let (before, at) = match self.search.next(LIKELY) {
-            // Beside GOOD and beside BAD, so that neither end's luck counts for all.
+            // One pair with GOOD and one with BAD, so that neither end's luck decides alone.
             Probe::Commit(one) => {
                 return Step::Measure([Pair { low: 0, high: one }, Pair { low: one, high: self.last }]);
             }
             Probe::Found { before, at } => (before, at),
         };
         let pair = Pair { low: before, high: at };
-        // GOOD and BAD themselves were not chosen by their rounds: these are as good as fresh ones.
+        // GOOD and BAD were not chosen by their rounds, which are therefore as good as fresh ones.
         let known = if pair == ends {
             self.between_ends()
         } else {
@@ -160,7 +159,7 @@ mod tests {
         StandardNormal.sample(random)
     }
 
-    /// Mostly small, and a spike in every twelfth round.
+    /// Mostly small, with a spike in every twelfth round.
     fn spikes(random: &mut Pcg64Mcg) -> f64 {
         let spike = if random.random_bool(0.08) { 10.0 * random.random::<f64>() } else { 0.0 };
         0.6 * normal(random) + spike
@@ -178,7 +177,7 @@ mod tests {
     }
 
     /// Searches among 64 commits, one of which changes the value, with this noise. The round after
-    /// one of BAD has `leaves` added.
+    /// a round of BAD has `leaves` added.
     fn searches(count: u64, change: f64, deviation: f64, noise: Noise, walk: f64, leaves: f64) -> Tally {
         let mut tally = Tally::default();
         for seed in 0..count {
@@ -265,8 +264,8 @@ mod tests {
         }
     }
 
-    /// If each pair ran alone, BAD would hardly ever follow itself and look faster by half of what
-    /// it leaves to the next round: 1 %.
+    /// If each pair ran alone, BAD would hardly ever follow itself. It would look faster by half of
+    /// its effect on the next round: 1 %.
     #[test]
     fn a_commit_that_slows_the_next_round_is_not_blamed() {
         let found = searches(200, 0.0, 0.01, normal, 0.0, 0.02);

@@ -1,7 +1,7 @@
 //! The commits of a range, and a work tree for each one that runs.
 //!
-//! git and the builds run as the workload's user. Work trees lie in a directory of their own below
-//! TMPDIR and go with the [`Repository`], so the checkout stays as it is.
+//! git and the builds run as the workload's user. Work trees lie in their own directory below
+//! TMPDIR and are removed with the [`Repository`], so the checkout stays as it is.
 
 use std::{
     cell::RefCell,
@@ -16,10 +16,10 @@ use flyball_measure::{
 };
 use flyball_process::{User, terminal};
 
-/// More commits would make a run directory that nobody can read.
+/// Maximum number of commits: with more, nobody could read the run directory.
 const MAX_COMMITS: usize = 2000;
 
-/// How often a build or git is looked at.
+/// How often a build or git is checked.
 const TICK: Duration = Duration::from_millis(100);
 
 /// How long git may take. Removing the work trees does not end at Ctrl-C, so it needs a limit.
@@ -48,12 +48,12 @@ pub enum BisectError {
     Workload(#[from] WorkloadError),
 }
 
-/// A range of commits, and the work trees made of them.
+/// A range of commits, and their work trees.
 pub struct Repository<'a> {
     host: &'a dyn Host,
     user: Option<User>,
     top: String,
-    /// Where the user is, below the top.
+    /// The user's directory, relative to the top.
     prefix: String,
     /// The directory of the work trees.
     root: PathBuf,
@@ -96,7 +96,7 @@ impl<'a> Repository<'a> {
         };
         let found = repository.run(&["git", "rev-parse", "--show-toplevel"], stop)?;
         if found.failure.is_some() {
-            // "fatal: not a git repository", or that it belongs to somebody else.
+            // "fatal: not a git repository", or the repository belongs to somebody else.
             return Err(BisectError::NoRepository(last_lines(&found.output)));
         }
         repository.prefix = repository.git(&["rev-parse", "--show-prefix"], stop)?;
@@ -143,8 +143,8 @@ impl<'a> Repository<'a> {
         Ok(repository)
     }
 
-    /// Names the work trees of a bisection that was killed. One that still runs has some too, so
-    /// they stay.
+    /// Notes the work trees that a killed bisection left behind. They stay, because a running
+    /// bisection has some too.
     fn name_left_behind(&self, stop: &Stop) -> Result<(), BisectError> {
         let list = self.git(&["worktree", "list", "--porcelain"], stop)?;
         let trees = list.lines().filter_map(|line| line.strip_prefix("worktree "));
@@ -161,7 +161,7 @@ impl<'a> Repository<'a> {
         Ok(())
     }
 
-    /// Where the program of a commit runs.
+    /// The directory in which the program of a commit runs.
     pub(super) fn directory(&self, commit: &str) -> PathBuf {
         self.root.join(commit).join(&self.prefix)
     }
@@ -171,7 +171,7 @@ impl<'a> Repository<'a> {
         self.built.borrow().len()
     }
 
-    /// The first line of a commit's message; nothing if git does not tell.
+    /// The first line of a commit's message; empty if git fails.
     pub(super) fn subject(&self, place: usize) -> String {
         let words = ["log", "-1", "--format=%s", &self.commits[place]];
         self.git(&words, &Stop::default()).unwrap_or_default()
@@ -184,7 +184,7 @@ impl<'a> Repository<'a> {
         self.run(&words, &Stop::default()).is_ok_and(|found| found.failure.is_none())
     }
 
-    /// Checks a commit out and builds it, unless that has been done.
+    /// Checks a commit out and builds it, unless that was done before.
     pub(super) fn build(&self, place: usize, hooks: &HookRunner, stop: &Stop) -> Result<Built, BisectError> {
         if self.built.borrow().contains(&place) {
             return Ok(Built::Ready);
@@ -221,7 +221,7 @@ impl<'a> Repository<'a> {
 
     fn run(&self, words: &[&str], stop: &Stop) -> Result<Outcome, BisectError> {
         let mut command = Command::new(words.iter().map(|word| (*word).to_owned()).collect());
-        // Only a command with a reader keeps its output. The metric is not used.
+        // Only a command with a reader keeps its output. The metric is ignored.
         command.reader = flyball_measure::preset::Reader::UserTime;
         command.directory = Some(Path::new(&self.top).to_path_buf());
         command.user.clone_from(&self.user);
@@ -237,7 +237,7 @@ impl Drop for Repository<'_> {
         }
         let root = self.root.display().to_string();
         let line = format!("rm -rf -- {} && git worktree prune", quote(std::slice::from_ref(&root)));
-        // After Ctrl-C too, so it does not look at the stop.
+        // Also after Ctrl-C, so it ignores the stop.
         let removed = self.run(&["sh", "-c", &line], &Stop::default());
         if !removed.is_ok_and(|outcome| outcome.failure.is_none()) {
             terminal::complain(format!(
