@@ -107,7 +107,7 @@ fn named(count: u64) {
         let tau = 5.0 + (seed % 36) as f64;
         let fall =
             |run: usize| if run < 80 { 0.0 } else { -12.0 * (1.0 - (-(run as f64 - 80.0) / tau).exp()) };
-        // It wanders up somewhere else.
+        // It rises at another run.
         let start = 120.0 + (seed % 40) as f64;
         let elsewhere = |run: usize| 10.0 * ((run as f64 - start) / 30.0).clamp(0.0, 1.0);
         let column = |name: &str, values: Vec<f64>| Column {

@@ -1,4 +1,4 @@
-//! What three rounds can see of a difference that is known from many: the judgement of the
+//! What three rounds show of a difference that is known from many rounds: the judgement of the
 //! three-round design of the kernel's amd-pstate document, by resampling comparisons of
 //! lab/scripts/amd-table.
 //!
@@ -55,7 +55,7 @@ fn values(directory: &Path, arm: &str, quantity: Quantity) -> Option<Vec<f64>> {
     Some(summary.points.iter().map(|point| point.value).collect())
 }
 
-/// How often three rounds say what.
+/// How often three rounds give each answer.
 #[derive(Default)]
 struct Seen {
     sign: usize,

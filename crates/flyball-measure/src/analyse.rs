@@ -1,15 +1,14 @@
 //! From raw rounds to a report: pure, so that the same run directory always gives the same report.
 //!
 //! Arms are compared with the first one. Rounds of one block ran close together, so their ratios
-//! are compared, not their values: what changed over the hours changed for both. The test is
-//! Wilcoxon's on the logarithms of these ratios, its probabilities exact; the estimate and its
-//! interval are those that belong to the test. Probabilities and intervals are corrected after
-//! Bonferroni for all questions that a report answers (arms, quantities and steadiness): an
-//! interval leaves out 0 exactly where a difference is claimed, and all claims hold together. Arms
-//! that ran in different boots have no common blocks; they are compared by the rank-sum test, and
-//! the report says so. A comparison that ended when it knew enough (`--until`) has looked at its
-//! rounds again and again: its intervals and probabilities are those of `stats::always_interval`,
-//! which allow that.
+//! are compared, not their values: a change over hours affects both. The test is Wilcoxon's on the
+//! logarithms of these ratios, with exact probabilities; the estimate and its interval belong to
+//! the test. Probabilities and intervals are corrected after Bonferroni for all questions that a
+//! report answers (arms, quantities and steadiness): an interval excludes 0 exactly if a difference
+//! is claimed, and all claims hold together. Arms that ran in different boots have no common
+//! blocks; they are compared by the rank-sum test, and the report says so. A comparison that ended
+//! when it knew enough (`--until`) has looked at its rounds again and again: its intervals and
+//! probabilities are those of `stats::always_interval`, which allow that.
 
 mod cases;
 mod gate;
@@ -101,8 +100,8 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
         no_counters: None,
         notes: Vec::new(),
     };
-    // A meter that stands still was found, so the list of meters has no reason; only the rounds
-    // show it.
+    // The list of meters gives no reason for a meter that was found but stands still. Only the
+    // rounds show that.
     report.no_energy = report.no_energy.or_else(|| notes::still(manifest, &counted));
     report.effects = interaction::effects(manifest, &report.arms);
     if !report.resources.is_empty() {
@@ -113,7 +112,7 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
     report.notes.extend(notes::busy(manifest, rounds, &report.arms));
     report.notes.extend(notes::fixed_time(&report));
     if notes::runs_for_fixed_time(&report.workload, &report.arms) {
-        // Equal times and energies of unequal work are not 'the same'.
+        // Arms that did different work in equal time are not 'the same'.
         for comparison in &mut report.comparisons {
             comparison.shows = None;
             if comparison.verdict == Verdict::Equivalent {
@@ -129,7 +128,7 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
     report.notes.extend(programs::zeros(&report.arms));
     let changed = notes::changed_differences(&report);
     report.notes.extend(changed.iter().map(|(.., note)| note.clone()));
-    // There is no one difference that rounds could have shown.
+    // The difference changed, so rounds could not have shown a single one.
     for comparison in &mut report.comparisons {
         if changed.iter().any(|(quantity, arm, _)| (*quantity, *arm) == (comparison.quantity, comparison.arm))
         {
@@ -141,7 +140,7 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
     report
 }
 
-/// Every arm against the first in one quantity, as [`analyse`] compares them, but as one of so many
+/// Compares every arm with the first in one quantity like [`analyse`], but as one of this many
 /// questions.
 pub fn judge(manifest: &Manifest, rounds: &[Round], quantity: Quantity, questions: usize) -> Vec<Comparison> {
     let rounds = &*cases::common(rounds);
@@ -151,8 +150,8 @@ pub fn judge(manifest: &Manifest, rounds: &[Round], quantity: Quantity, question
     compare(manifest, &arms, quantity, Correction::for_questions(questions))
 }
 
-/// The step in which the values of arms come, as a fraction of the smallest. None if it is not
-/// known: then nothing is known of what is smaller than their values.
+/// The rounding step of arms' values, as a fraction of the smallest value. None if it is not known:
+/// then nothing is known of differences below the values.
 pub fn step(manifest: &Manifest, rounds: &[&Round], quantity: Quantity, arms: &[usize]) -> Option<f64> {
     let counts =
         |round: &&Round| arms.contains(&round.arm) && !round.warm_up && round.outcome.failure.is_none();
@@ -165,7 +164,8 @@ pub fn step(manifest: &Manifest, rounds: &[&Round], quantity: Quantity, arms: &[
     values::step(&all?.iter().collect::<Vec<_>>())
 }
 
-/// What [`analyse`] notes if rounds of an arm lie far from the others, or on two levels.
+/// Returns the note of [`analyse`] on rounds of an arm that lie far from the others, or on two
+/// levels.
 pub fn odd_rounds(manifest: &Manifest, rounds: &[Round], arm: usize, quantity: Quantity) -> Option<String> {
     let counted: Vec<&Round> = rounds.iter().filter(|round| !round.warm_up).collect();
     let arms = [0, arm].map(|arm| report_arm(manifest, &counted, arm));
@@ -177,13 +177,13 @@ pub fn odd_rounds(manifest: &Manifest, rounds: &[Round], arm: usize, quantity: Q
 pub(crate) struct Differences {
     pub(crate) quantity: Quantity,
     pub(crate) arm: usize,
-    /// None if a value of either arm is zero or negative.
+    /// Empty if a value of either arm is zero or negative.
     pub(crate) logs: Vec<f64>,
-    /// The step in which the values come.
+    /// The rounding step of the values.
     pub(crate) step: Option<f64>,
     /// Blocks with both arms.
     pub(crate) pairs: usize,
-    /// Why there are no logarithms although blocks have both.
+    /// Why there are no logarithms, although there are blocks with both arms.
     pub(crate) why_none: Option<String>,
 }
 
@@ -212,15 +212,16 @@ pub(crate) fn differences(manifest: &Manifest, rounds: &[Round]) -> Vec<Differen
     each.filter_map(|(quantity, arm)| of(quantity, arm)).collect()
 }
 
-/// Blocks before a comparison ends because arms are the same. With fewer, a slow round in ten has
-/// often not happened yet.
+/// Minimum number of blocks before a comparison ends because arms are the same. With fewer, a slow
+/// round in ten has often not happened yet.
 const LEAST_FOR_SAME: usize = 15;
 
-/// Whether a boot's arms are known as well as [`Length::Until`] asks for: each against its first.
+/// Returns whether a boot's arms, each against the first, are known as well as [`Length::Until`]
+/// requires.
 pub(crate) fn is_known(manifest: &Manifest, rounds: &[Round], boot: usize) -> bool {
     let Length::Until { half_width, decided, .. } = manifest.schedule.length else { return false };
     let rounds = &*cases::common(rounds);
-    // Other boots share no blocks with this one, so more rounds here do not narrow those intervals.
+    // Other boots share no blocks with this one, so more rounds here do not narrow their intervals.
     let counted: Vec<&Round> = rounds.iter().filter(|round| !round.warm_up && round.boot == boot).collect();
     let Some(arms) = manifest.boots.get(boot).map(|boot| &boot.arms) else { return false };
     let reports: Vec<ArmReport> = arms.iter().map(|arm| report_points(manifest, &counted, *arm)).collect();
@@ -237,7 +238,7 @@ pub(crate) fn is_known(manifest: &Manifest, rounds: &[Round], boot: usize) -> bo
             match answer.verdict {
                 GateVerdict::Over => true,
                 GateVerdict::Within => !is_early,
-                // More rounds will not have it either.
+                // More rounds will not give an interval either.
                 GateVerdict::CannotTell => answer.reason.is_some_and(|reason| !reason.is_of_rounds()),
             }
         });
@@ -259,8 +260,8 @@ pub(crate) fn is_known(manifest: &Manifest, rounds: &[Round], boot: usize) -> bo
         })
     };
     if others.is_empty() {
-        // An arm alone in its boot: its own precision counts, around its mean because it is
-        // compared with nothing.
+        // An arm alone in its boot: its own precision counts. Centred, because it is compared with
+        // nothing.
         let logs: Vec<f64> = base.points.iter().map(|p| p.value.ln()).collect();
         let middle = stats::mean(&logs).unwrap_or_default();
         return is_narrow(&logs.iter().map(|log| log - middle).collect::<Vec<_>>(), Some(0.0));

@@ -105,13 +105,13 @@ pub struct Arm {
     /// The name in tables and plots.
     pub name: String,
     /// The settings, in the order typed; none is the machine as it is.
-    // The name that run directories have for it.
+    // Run directories call this field `wishes`.
     #[serde(rename = "wishes")]
     pub settings: Vec<ArmSetting>,
     /// What it runs, if arms run different programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<Program>,
-    /// Whether it is the first arm again (`--aa`): what it differs by is the machine's own noise.
+    /// Whether it is the first arm again (`--aa`): any difference is the machine's own noise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub control: bool,
 }
@@ -149,7 +149,7 @@ pub enum ArmError {
 }
 
 impl Arm {
-    /// The most arms of one comparison.
+    /// The maximum number of arms in a comparison.
     pub const MAX: usize = 64;
 
     /// Settings under a name, for the workload that all arms share.
@@ -168,7 +168,7 @@ impl Arm {
     }
 
     /// Reads `NAME: K=V K=V`, `K=V K=V` (named by its settings), `NAME:` or `now`. Another word
-    /// alone would be the machine as it is under a name that says otherwise, such as a governor's.
+    /// alone is an error: it would name the machine as it is, for example after a governor.
     ///
     /// # Errors
     /// Words that are not settings.
@@ -220,7 +220,7 @@ impl Arm {
     /// The arms that are named, then the matrix's cross product. `knobs` are the user's own.
     ///
     /// # Errors
-    /// As [`Arm::parse`]; settings of unknown knobs; a matrix of too many.
+    /// As [`Arm::parse`]; also unknown knobs, and a matrix of too many arms.
     pub fn from_words(
         arms: &[String],
         matrix: &[String],

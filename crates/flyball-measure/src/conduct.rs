@@ -22,33 +22,33 @@ use crate::{
     workload::{Command, Outcome, Stop, Workload, WorkloadError},
 };
 
-/// Chooses the arms of each block, where not all arms are in every block.
+/// Chooses the arms of each block, if not all arms are in every block.
 pub trait Blocks {
-    /// The arms of the next blocks, which take turns, each in its order, by the rounds of all
-    /// blocks before them; `None` ends the comparison. The same rounds give the same arms, so that
-    /// a comparison can be resumed.
+    /// Returns the arms of the next blocks, which run interleaved, each in its order; `None` ends
+    /// the comparison. The choice depends only on the rounds of all blocks before them, so that a
+    /// comparison can be resumed.
     fn next(&mut self, manifest: &Manifest, done: &[&Round]) -> Option<Vec<Vec<usize>>>;
 }
 
-/// Why a round could not be recorded. What records it is no part of this crate.
+/// Why a trace could not be recorded. Boxed, because the tracer is not in this crate.
 pub type TracerError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Records the driver's decisions while a round runs.
 pub trait RoundTracer {
-    /// Begins to record. Called right before the meters.
+    /// Starts recording. Called right before the meters start.
     fn begin(&mut self, host: &dyn Host) -> Result<(), TracerError>;
 
-    /// Takes what was recorded so far, on machines whose buffers are not read meanwhile. Called at
+    /// Stores what was recorded so far, on machines whose buffers nothing else empties. Called at
     /// every tick.
     fn attend(&mut self) -> Result<(), TracerError> {
         Ok(())
     }
 
-    /// Ends, stores what was recorded in `directory` under `name` with a file extension, and sums
-    /// it up.
+    /// Stops recording, stores the trace in `directory` as `name` with a file extension, and
+    /// summarizes it.
     fn end(&mut self, directory: &std::path::Path, name: &str) -> Result<TraceNote, TracerError>;
 
-    /// Drops what was begun; the round failed.
+    /// Discards the recording, because the round failed.
     fn abandon(&mut self);
 }
 
@@ -60,7 +60,7 @@ pub enum Event<'a> {
         arm: &'a Arm,
         /// Rounds done in this session.
         done: usize,
-        /// Rounds at most in this session.
+        /// Maximum number of rounds in this session.
         of: usize,
     },
     /// A round is over.
@@ -69,15 +69,15 @@ pub enum Event<'a> {
         round: &'a Round,
         /// Rounds done in this session.
         done: usize,
-        /// Rounds at most in this session.
+        /// Maximum number of rounds in this session.
         of: usize,
         /// Whether it is the last of its block.
         ends_block: bool,
     },
-    /// A stop was requested, and the arms' cleanup runs. Another request ends that.
+    /// A stop was requested, and the arms' cleanup is running. A second request aborts the cleanup.
     CleanUp,
-    /// Another block would not fit into the time; so many count. Those that ran may have gone so
-    /// many seconds beyond it.
+    /// The time limit has no room for another block. `blocks` is how many count, `beyond` by how
+    /// many seconds they may have exceeded the limit.
     TimeUp { blocks: usize, beyond: f64 },
 }
 
@@ -90,7 +90,7 @@ pub enum End {
     Stopped,
 }
 
-/// What ended a comparison early. Whatever it was, settings were restored unless it says otherwise.
+/// Why a comparison ended early. Unless it is `Restore`, the settings were restored.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
     /// An arm could not be applied.
@@ -120,7 +120,7 @@ pub enum MeasureError {
     #[error("arm '{arm}': found no {metric} in the workload's output{}", last_lines(output))]
     NoValue {
         arm: String,
-        /// What was looked for.
+        /// The metric that was searched for.
         metric: String,
         /// The end of what it printed.
         output: String,
@@ -132,7 +132,7 @@ pub enum MeasureError {
         path.display()
     )]
     Replaced { arm: String, path: PathBuf },
-    /// Two arms printed different things, and were to print the same.
+    /// Two arms had to print the same output and did not.
     #[error("arm '{arm}': its standard output differs from that of '{other}' (--same-output)")]
     OtherOutput {
         arm: String,
@@ -145,12 +145,12 @@ pub enum MeasureError {
     /// The run directory failed.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// Settings could not be restored. Reported last, whatever else failed.
+    /// Settings could not be restored. Takes precedence over an earlier error, which is in `first`.
     #[error("the settings could not be restored: {cause}{}", first.as_ref().map(|e| format!(" (after: {e})")).unwrap_or_default())]
     Restore {
-        /// What could not be restored.
+        /// The reason.
         cause: SettingsError,
-        /// What had gone wrong before, if anything.
+        /// The earlier error, if there was one.
         first: Option<Box<MeasureError>>,
     },
 }
@@ -170,21 +170,21 @@ pub fn last_lines(output: &str) -> String {
     if last.is_empty() { String::new() } else { format!("; it printed:\n  {}", last.join("\n  ")) }
 }
 
-/// What a round yields.
+/// The outcome of one round.
 struct RoundOutcome {
     notes: Vec<String>,
     outcome: Outcome,
     readings: crate::meter::Readings,
     trace: Option<TraceNote>,
     speed: Option<SpeedNote>,
-    /// What else went on, where that was watched.
+    /// Other activity on the machine, if it was watched.
     conditions: Option<Conditions>,
-    /// What makes the block worthless.
+    /// Why the whole block is invalid.
     void: Option<String>,
 }
 
 impl RoundOutcome {
-    /// A round that did not run, because its settings could not be had.
+    /// A round that did not run, because its settings could not be applied.
     fn not_applied(cause: &SettingsError) -> RoundOutcome {
         let outcome = Outcome { failure: Some(cause.to_string()), ..Outcome::default() };
         let readings = crate::meter::Readings::default();
@@ -215,11 +215,11 @@ pub struct Conductor<'a> {
     pub host: &'a dyn Host,
     pub settings: &'a mut dyn Settings,
     pub workload: &'a mut dyn Workload,
-    /// What is read.
+    /// The meters to read.
     pub meters: &'a Meters,
     /// A request to stop.
     pub stop: &'a Stop,
-    /// Whether a failing workload is recorded and passed over instead of ending the comparison.
+    /// Whether a failing workload is recorded instead of ending the comparison.
     pub ignore_failure: bool,
     /// Shell commands around rounds, unmetered.
     pub hooks: Option<&'a HookRunner>,
@@ -236,8 +236,8 @@ pub struct Conductor<'a> {
 }
 
 impl Conductor<'_> {
-    /// Runs what the manifest asks for and this boot can give, and restores the settings whatever
-    /// happens.
+    /// Runs the rounds of the manifest that are possible in this boot, and restores the settings in
+    /// any case.
     ///
     /// # Errors
     /// See [`MeasureError`]. Rounds that were measured are in the directory in any case.
@@ -263,7 +263,7 @@ impl Conductor<'_> {
         if let Err(cause) = self.settings.restore() {
             return Err(MeasureError::Restore { cause, first: outcome.err().map(Box::new) });
         }
-        // The machine is as it was by now, whatever these commands do.
+        // The settings are restored by now, whatever these commands do.
         let cleaned = self.clean_up(&set_up, &directory.manifest, progress);
         let written =
             directory.write(&format!("snapshot-{boot}-after.json"), &pretty(&self.settings.snapshot()));
@@ -274,10 +274,11 @@ impl Conductor<'_> {
         }
     }
 
-    /// Finds or makes this boot in the manifest, and which arms run in it.
+    /// Returns the index of this boot in the manifest. If the boot is new, adds it with the arms
+    /// that run in it.
     fn enter_boot(&mut self, directory: &mut RunDirectory) -> Result<usize, MeasureError> {
         let fact = |path: &str| self.host.read(path).unwrap_or_default();
-        // A machine without boot ids, one in software, is always in the same boot.
+        // A machine without boot ids (a simulated one) is always in the same boot.
         let id = match fact("/proc/sys/kernel/random/boot_id") {
             id if id.is_empty() => "only".to_owned(),
             id => id,
@@ -303,15 +304,15 @@ impl Conductor<'_> {
         directory.manifest.boots.push(Boot {
             id,
             kernel: fact("/proc/sys/kernel/osrelease"),
-            // Reports are given to others.
+            // Reports are shared with others, so private parameters are removed.
             command_line: flyball_host::recorder::parameters(&fact("/proc/cmdline")).trim().to_owned(),
             driver: flyball_host::topology::scaling_driver(self.host),
             started: self.began_at,
             arms,
             meters: MeterList::clone(self.meters.list()),
         });
-        // An arm that this boot can run has no need here, but keeps what an earlier boot recorded:
-        // the report of an arm without rounds says what to boot with.
+        // An arm that can run in this boot keeps the need that an earlier boot recorded: if it has
+        // no rounds, the report says what to boot with.
         for (known, new) in directory.manifest.boot_needs.iter_mut().zip(&needs) {
             if new.is_some() {
                 known.clone_from(new);
@@ -324,7 +325,7 @@ impl Conductor<'_> {
         Ok(directory.manifest.boots.len() - 1)
     }
 
-    /// All blocks, the warm-up first.
+    /// Runs all blocks, the warm-up first.
     fn blocks(
         &mut self,
         directory: &mut RunDirectory,
@@ -352,7 +353,8 @@ impl Conductor<'_> {
             let is_due = |turn: &Turn| warm_up || !done_before.contains(&(turn.block, turn.arm));
             let due: Vec<Turn> = turns.into_iter().filter(is_due).collect();
             let pair_began = self.host.now();
-            // Set-ups do not come again, builds do.
+            // The time of setups is subtracted from that of the block: builds are repeated, setups
+            // are not.
             let mut preparing = self.rebuild(set_up, &directory.manifest, &due)?;
             for (at, turn) in due.iter().enumerate() {
                 let Turn { number, block, place, arm, ends_block } = *turn;
@@ -403,8 +405,8 @@ impl Conductor<'_> {
                 // Written here, between rounds: no meter runs, and if this process is killed in the
                 // next round, only that one is lost.
                 directory.append(round)?;
-                // For its next block now and not right before that round, which the heat of the
-                // build would slow: like a round, a build is to slow any arm.
+                // Rebuild for the arm's next block now, not right before that round: the heat of
+                // the build would slow only this arm. Now it slows whichever arm is next.
                 if let Some(again) = due[at + 1..].iter().find(|turn| turn.arm == arm) {
                     self.rebuild(set_up, &directory.manifest, std::slice::from_ref(again))?;
                 }
@@ -422,9 +424,9 @@ impl Conductor<'_> {
         Ok(End::Complete)
     }
 
-    /// The CPUs on which other programs are watched in a round of `arm`: those made quiet, else all
-    /// that it may use. `None` if nothing could be said: of a model, and of a round as short as the
-    /// arm's last one.
+    /// Returns the CPUs on which to watch other programs in a round of `arm`: those made quiet,
+    /// else all that it may use. `None` for a model, and if the arm's last round was too short to
+    /// watch.
     fn watched(&self, directory: &RunDirectory, arm: usize) -> Option<CpuList> {
         let manifest = &directory.manifest;
         if let Some(quiet) = &manifest.quiet {
@@ -437,9 +439,9 @@ impl Conductor<'_> {
         (is_real && !is_short).then(|| cpus.parse().unwrap_or_default())
     }
 
-    /// How many blocks run together from `number` on, if time has room for `room` more, and their
-    /// rounds: the first of each block, then the second of each, and so on. `None` after the last
-    /// block.
+    /// Returns how many blocks run interleaved from `number` on, if there is time for `room` more,
+    /// and their rounds: the first of each block, then the second of each, and so on. `None` after
+    /// the last block.
     fn turns(
         &mut self,
         directory: &RunDirectory,
@@ -454,8 +456,8 @@ impl Conductor<'_> {
         let first = if warm_up { number } else { number - schedule.warm_up };
         let mut end = schedule.most();
         if !warm_up && first >= end {
-            // Which rounds others disturbed does not depend on their values, so that the tests'
-            // number of rounds is still one that was fixed before.
+            // Whether a round was disturbed does not depend on its value, so the number of rounds
+            // is still fixed in advance, as the tests require.
             end += disturbed_blocks(manifest, &directory.rounds, boot).min(schedule.repeats());
             if first >= end {
                 return None;
@@ -476,7 +478,7 @@ impl Conductor<'_> {
         Some((together, turns))
     }
 
-    /// The arms of the next blocks, each in its order; `None` after the last block.
+    /// Returns the arms of the next blocks, each in its order; `None` after the last block.
     fn orders(
         &mut self,
         directory: &RunDirectory,
@@ -492,8 +494,8 @@ impl Conductor<'_> {
         let Some(block) = number.checked_sub(schedule.warm_up) else {
             return Some(vec![arms.first().copied().into_iter().collect()]);
         };
-        // Of earlier blocks only: a block that was interrupted is chosen again as it was, and then
-        // completed. References: a round holds up to 64 KiB of its workload's output.
+        // Only earlier blocks: an interrupted block must be chosen again as it was, to be
+        // completed. References, because a round holds up to 64 KiB of its workload's output.
         let mut done: Vec<&Round> = directory
             .rounds
             .iter()
@@ -503,7 +505,7 @@ impl Conductor<'_> {
         blocks.next(&directory.manifest, &done)
     }
 
-    /// One round: settings, pause, preparation, then the workload between two readings of the
+    /// Runs one round: settings, pause, preparation, then the workload between two readings of the
     /// meters.
     fn round(
         &mut self,
@@ -515,9 +517,8 @@ impl Conductor<'_> {
         check_file(arm)?;
         let notes = match self.settings.apply(arm) {
             Ok(notes) => notes,
-            // A search goes on: the setting was rolled back, counts as failed in this round, and is
-            // left out after the second time. An interrupted application fails too, and is not the
-            // setting's fault.
+            // A search goes on. The setting was rolled back, counts as failed in this round, and is
+            // dropped after the second time. A stop can also make it fail, which is not its fault.
             Err(cause) if self.blocks.is_some() && !self.stop.is_requested() => {
                 return Ok(RoundOutcome::not_applied(&cause));
             }
@@ -542,8 +543,8 @@ impl Conductor<'_> {
         }
         let counting = watched.map(|cpus| Counting::start(self.host, cpus, self.meters));
         let mut recording = self.meters.start(self.host);
-        // A tick cannot fail: the first error is kept and reported when the workload has ended,
-        // which must not be interrupted with the settings in effect.
+        // A tick cannot return an error: the first one is reported after the workload has ended,
+        // which must not be interrupted while the settings are in effect.
         let mut attended = Ok(());
         let mut tick = || {
             if !schedule.unobserved {
@@ -564,7 +565,7 @@ impl Conductor<'_> {
             Ok(outcome) => outcome,
             Err(error) => {
                 if let Some((tracer, _)) = tracer {
-                    // Or the buffers stay enabled in tracefs after the process has gone.
+                    // Otherwise the buffers stay enabled in tracefs after this process has ended.
                     tracer.abandon();
                 }
                 return Err(error.into());
@@ -580,7 +581,7 @@ impl Conductor<'_> {
             .map(|(tracer, (directory, name))| tracer.end(directory, &name).map_err(failed))
             .transpose()?;
         self.hook(Hook::Conclude, arm, schedule, None)?;
-        // In a search a round that was ended is a result: its setting is too slow.
+        // In a search, a round that was cut off is a result: its setting is too slow.
         if !(self.ignore_failure || outcome.cut && self.blocks.is_some()) {
             if let Some(failure) = &outcome.failure {
                 let is_load = arm.program.as_ref().is_some_and(|program| program.server.is_some());
@@ -615,8 +616,7 @@ impl Conductor<'_> {
         })
     }
 
-    /// Builds the arms of these rounds again, each for its first one. Returns how long set-ups
-    /// took.
+    /// Rebuilds each arm in `due` once, for its first round there. Returns how long setups took.
     fn rebuild(
         &self,
         set_up: &mut Vec<usize>,
@@ -654,8 +654,8 @@ impl Conductor<'_> {
         Ok(self.host.now().saturating_sub(began))
     }
 
-    /// Runs the cleanup of each arm that was set up, after a stop too. A stop while it runs ends
-    /// it.
+    /// Runs the cleanup of each arm that was set up, also after a stop request. Another request
+    /// aborts it.
     fn clean_up(
         &self,
         set_up: &[usize],
@@ -697,15 +697,15 @@ impl Conductor<'_> {
             if left.is_zero() {
                 return Ok(());
             }
-            // A signal sets a flag only; a tenth of a second is how late it is noticed.
+            // A signal only sets a flag, which is noticed after a tenth of a second at most.
             self.host.sleep(left.min(Duration::from_millis(100)));
         }
     }
 }
 
-/// How many blocks from `number` on the time limit has room for; `None` if the comparison ends with
-/// the block before, because there is none or enough is known. `spent` is the session's time,
-/// `block` that of a block like the last, in seconds.
+/// Returns how many blocks from `number` on fit into the time limit; `None` if the comparison ends
+/// before `number`, because no block fits or enough is known. `spent` is the time of the session,
+/// and `block` that of a block like the last one, in seconds.
 fn blocks_left(
     directory: &mut RunDirectory,
     boot: usize,
@@ -755,21 +755,22 @@ fn fix_rounds(
     Ok(added)
 }
 
-/// After what time a round of a search is ended; `None` without a limit, and until the first arm
-/// has run.
+/// Returns the time after which a round is cut off. In a search with a limit, that is a multiple of
+/// the first arm's median, and `None` until that arm has run.
 fn time_limit(directory: &RunDirectory, boot: usize) -> Option<Duration> {
     let schedule = &directory.manifest.schedule;
     let Length::Search { cut: Some(cut), .. } = schedule.length else {
         return schedule.timeout();
     };
     let of_base = |round: &&Round| round.boot == boot && round.arm == 0 && round.outcome.failure.is_none();
-    // Warm-up rounds too: without them, what hangs in the first block would hang forever.
+    // Warm-up rounds count too: otherwise nothing would end a command that hangs in the first
+    // block.
     let seconds: Vec<f64> =
         directory.rounds.iter().filter(of_base).map(|round| round.outcome.seconds).collect();
     Duration::try_from_secs_f64(cut * crate::stats::median(&seconds)?).ok()
 }
 
-/// Refuses a program that was built again since the comparison began.
+/// Fails if the arm's program was rebuilt since the comparison began.
 fn check_file(arm: &Arm) -> Result<(), MeasureError> {
     match arm.program.as_ref().and_then(|program| program.file.as_ref()) {
         Some(file) if file.is_replaced() => {
@@ -779,8 +780,8 @@ fn check_file(arm: &Arm) -> Result<(), MeasureError> {
     }
 }
 
-/// The first arm, if outputs are compared and `outcome` has another one than its first round that
-/// did not fail. Before that round, which follows within a block, nothing is judged.
+/// Returns the first arm's name if outputs are compared and `outcome` differs from that arm's first
+/// successful round. Nothing is compared before that round, which is in the same block.
 fn other_output(directory: &RunDirectory, outcome: &Outcome) -> Option<String> {
     let digest = outcome.output_digest.as_ref()?;
     let first = directory.rounds.iter().find(|round| {
@@ -790,12 +791,12 @@ fn other_output(directory: &RunDirectory, outcome: &Outcome) -> Option<String> {
     differs.then(|| directory.manifest.arms.get(first.arm).map(|arm| arm.name.clone())).flatten()
 }
 
-/// Whether one of the boots so far ran all rounds of an arm.
+/// Whether one of the earlier boots ran all rounds of an arm.
 fn finished(directory: &RunDirectory, arm: usize, most: usize) -> bool {
     let wanted = match directory.manifest.schedule.length {
         Length::Rounds(rounds) => rounds,
-        // How many are needed depends on the noise; with the least number an arm is taken as
-        // finished and does not run again in another boot.
+        // How many are needed depends on the noise. With the minimum, an arm counts as finished and
+        // does not run again in another boot.
         Length::Until { least, .. } => least.min(most),
         Length::Search { .. } => return false,
     };

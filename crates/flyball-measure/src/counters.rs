@@ -8,7 +8,7 @@ pub struct Counts {
     pub instructions: u64,
     pub cycles: u64,
     pub branch_misses: u64,
-    /// Of the last level of cache, by the kernel's choice of the event.
+    /// Misses of the last level of cache, by the kernel's choice of the event.
     pub cache_misses: u64,
 }
 
@@ -77,7 +77,8 @@ mod tests {
 
     #[test]
     fn a_machine_without_counters_says_so() {
-        // Of this kernel either is true; a machine in software has none, and no reason.
+        // On this kernel either can be true. A simulated machine has no counters, and gives no
+        // reason.
         let live = flyball_host::Live::new();
         assert_eq!(why_not(&live).is_none(), live.program_counters(&EVENTS).is_ok());
     }

@@ -2,7 +2,8 @@
 //! they do not, and what those have in common.
 //!
 //! Each machine ran both arms in the same blocks, so each is its own control; its run directory is
-//! reduced to an effect with an error ([`Member`]). [`analyse_fleet`] puts these together, purely.
+//! reduced to an effect with an error ([`Member`]). [`analyse_fleet`] combines these, as a pure
+//! function.
 
 mod collect;
 mod member;
@@ -24,24 +25,24 @@ use crate::{
     with_step,
 };
 
-/// Pairs that a machine needs: of fewer, the error is hardly known.
+/// Pairs that a machine needs: with fewer, the error is hardly known.
 const LEAST_PAIRS: usize = 3;
 
-/// Pairs of each machine from which on the intervals hold as often as they say. With three to five
-/// they are too narrow, because the errors of the machines are estimated (docs/dev/compare.md).
+/// Pairs per machine from which on intervals keep their confidence level. With three to five they
+/// are too narrow, because the errors of the machines are estimated (docs/dev/compare.md).
 pub(crate) const ENOUGH_PAIRS: usize = 6;
 
-/// Peers that a machine is held against, at least: of fewer, the scatter is known so badly that
-/// machines like the others are called odd (`stats::pooled`'s tests print how often).
+/// Minimum number of peers to compare a machine with. With fewer, the scatter is known so badly
+/// that machines like the others are called odd (`stats::pooled`'s tests print how often).
 const LEAST_PEERS: usize = 9;
 
-/// A change as a fraction, from one of logarithms.
+/// Converts a difference of logarithms to a change as a fraction.
 fn change(log: f64) -> f64 {
     log.exp_m1()
 }
 
-/// Puts the machines' effects together. Machines whose directory cannot be used are `skipped`,
-/// those that were expected and have none are `missing`.
+/// Combines the machines' effects. `skipped` are directories that cannot be used, `missing` are
+/// machines that were expected and have none.
 pub fn analyse_fleet(
     experiment: Experiment,
     members: &[Member],
@@ -51,8 +52,8 @@ pub fn analyse_fleet(
 ) -> FleetReport {
     let mut machines: Vec<MachineReport> = members.iter().map(MachineReport::new).collect();
     let mut effects = Vec::new();
-    // Each quantity is a question of its own, and its arms share the error: of intervals as of
-    // words.
+    // Each quantity is a question of its own. Its arms share the error level, in intervals and in
+    // verdicts.
     let arms = experiment.arms.len().saturating_sub(1).max(1);
     let joint = 1.0 - (1.0 - confidence) / arms as f64;
     let without_ratio = without_ratio(&experiment, members);
@@ -66,7 +67,8 @@ pub fn analyse_fleet(
             (1..experiment.arms.len()).filter(|arm| !is_withheld(arm)).filter_map(judged).collect();
         for effect in &mut of_arms {
             effect.p_corrected = (effect.p * arms as f64).min(1.0);
-            // Rounding turns no machine's difference around, but can turn a mean of several.
+            // Rounding cannot reverse one machine's difference, but it can reverse a mean of
+            // several.
             let is_shown = effect.interval.is_some_and(|found| found.low >= 0.0 || found.high <= 0.0);
             let decided = is_shown && effect.p_corrected <= 1.0 - confidence;
             effect.verdict = verdict(decided, effect.change, better);
@@ -76,8 +78,8 @@ pub fn analyse_fleet(
     FleetReport { experiment, confidence, machines, effects, skipped, missing, without_ratio }
 }
 
-/// The machines of which an arm has no ratios in a quantity. One may be left out; a mean of a fleet
-/// without several of them would be one of machines that were chosen by their values.
+/// Returns the machines on which an arm has no ratios in a quantity. One may be left out. Without
+/// several, the fleet's mean would be over machines selected by their values.
 fn without_ratio(experiment: &Experiment, members: &[Member]) -> Vec<WithoutRatio> {
     let mut all = Vec::new();
     for &quantity in Quantity::judged(&experiment.metric) {
@@ -105,13 +107,13 @@ fn verdict(decided: bool, change: f64, better: Better) -> Verdict {
     }
 }
 
-/// Returns whether a difference of two machines is more than rounding makes of none: each effect is
-/// off by a step at most.
+/// Returns whether a difference between two machines exceeds rounding: each effect is off by at
+/// most one step.
 fn is_beyond(step: Option<f64>, difference: f64) -> bool {
     step.is_some_and(|step| difference.abs() >= 2.0 * step)
 }
 
-/// An arm in one quantity: over all machines, on each, and by what they are.
+/// Judges an arm in one quantity: over all machines, on each machine, and by the machines' facts.
 fn judge(
     members: &[Member],
     machines: &mut [MachineReport],
@@ -129,7 +131,7 @@ fn judge(
             Some(((index, estimate), step))
         })
         .unzip();
-    // The coarsest; none if that of a machine is not known.
+    // The coarsest step; none if a machine's step is not known.
     let all: Option<Vec<f64>> = steps.iter().copied().collect();
     let step = all.map(|all| all.into_iter().fold(0.0, f64::max));
     let estimates: Vec<Estimate> = known.iter().map(|(_, estimate)| *estimate).collect();
@@ -157,8 +159,8 @@ fn judge(
     }
     let facts = by_fact(members, &known, step, confidence);
     let others = stats::leave_one_out(&estimates);
-    // Machines are weighted by how well their effect is known. If that goes with the effect, the
-    // mean is that of quiet machines, and both means must show the effect.
+    // Machines are weighted by how well their effect is known. If that depends on the effect, the
+    // weighted mean stands for quiet machines only, so both means must show the effect.
     let is_other = |plain: &Estimate| {
         whole
             .interval(joint)
@@ -167,10 +169,10 @@ fn judge(
     let plain = stats::unweighted(&estimates).filter(is_other);
     let agrees = |plain: &Estimate| (plain.value > 0.0) == (whole.mean > 0.0);
     let p_of_plain = plain.map(|plain| plain.p().filter(|_| agrees(&plain)).unwrap_or(1.0));
-    // Rounding can make as much of a difference between the two means.
+    // Smaller differences between the two means can come from rounding.
     let plain = plain.filter(|plain| is_beyond(step, change(plain.value) - change(whole.mean)));
-    // Where a fact divides the fleet, a machine is held against those that share it: otherwise half
-    // a fleet would be odd, or its scatter would hide the odd one.
+    // If a fact divides the fleet, a machine is compared with those that share it: otherwise half a
+    // fleet would be odd, or its scatter would hide the odd one.
     let divided = facts.iter().find(|fact| fact.p_corrected <= alpha);
     let mut odd = odd(members, &known, divided, alpha);
     odd.retain(|one| is_beyond(step, one.change - one.peers));
@@ -208,7 +210,7 @@ fn judge(
     })
 }
 
-/// How far the mean goes if one machine is left out.
+/// Returns the extremes of the mean with one machine left out.
 fn lasting(members: &[Member], known: &[(usize, Estimate)], others: &[stats::LeftOutOne]) -> Lasting {
     let name = |place: usize| members[known[place].0].machine.clone();
     let mut ends = [(0, f64::INFINITY), (0, f64::NEG_INFINITY)];
@@ -293,8 +295,8 @@ fn by_fact(
     found
 }
 
-/// Tests each fact again among the machines that share the surest one. What merely goes with it
-/// divides the fleet too, but not these.
+/// Tests each fact again among the machines that share the surest fact. A fact that merely goes
+/// along with it divides the fleet too, but not these machines.
 fn within_surest(known: &[(usize, Estimate)], found: &mut [FactEffect], divisions: &[Vec<usize>]) {
     let Some(first) = (0..found.len()).min_by(|a, b| found[*a].p.total_cmp(&found[*b].p)) else { return };
     let grouped = |division: &[usize], estimates: &[Estimate]| {
@@ -458,7 +460,7 @@ mod tests {
         }
     }
 
-    /// A machine of which all values are equal has no known noise, and so no known weight.
+    /// A machine whose values are all equal has no known noise, and so no known weight.
     #[test]
     fn an_unknown_step_gives_no_mean() {
         let of = |number: usize| {

@@ -17,7 +17,7 @@ const MAX_CLEANUP: Duration = Duration::from_secs(300);
 /// Runs the hooks of a comparison.
 #[derive(Debug, Clone)]
 pub struct HookRunner {
-    /// Those of arms that have none of their own.
+    /// Hooks of arms that have none of their own.
     pub hooks: Hooks,
     /// Where they run, for arms without a directory of their own.
     pub directory: Option<PathBuf>,
@@ -50,7 +50,7 @@ impl HookRunner {
         command.user.clone_from(&self.user);
         command.environment =
             seed.map(|seed| ("FLYBALL_SEED".to_owned(), seed.to_string())).into_iter().collect();
-        // A database that --setup starts.
+        // Keeps a database that --setup starts.
         command.keeps_daemons = true;
         // Nobody may be there to stop it.
         command.limit = (hook == Hook::Cleanup).then_some(MAX_CLEANUP);

@@ -1,12 +1,12 @@
 //! Run workloads in a fair order, meter energy, show what differs and with which confidence.
 //!
 //! The parts, in the order of a comparison: [`Arm`]s are the settings to compare; a [`Schedule`]
-//! says who runs when; a [`Workload`] is what runs; [`Meters`] are read around it; [`conduct`]
+//! decides what runs when; a [`Workload`] is what runs; [`Meters`] are read around it; [`conduct`]
 //! brings them together and hands each round to a [`RunDirectory`], which keeps raw readings only;
-//! [`analyse`] makes a [`Report`] of those, purely, as often as one likes. [`watch`] says how
-//! undisturbed a run was, [`shifts`] where a [`series`] of runs changed and what changed with it.
-//! [`fleet`] puts the run directories of many machines together. Settings are applied and restored
-//! by the implementation of [`Settings`]; this crate parses the settings of arms and writes none.
+//! [`analyse`] computes a [`Report`] from them, as a pure function. [`watch`] finds what disturbed
+//! a run, [`shifts`] where a [`series`] of runs changed and what changed with it. [`fleet`]
+//! combines the run directories of many machines. Settings are applied and restored by the
+//! implementation of [`Settings`]; this crate parses the settings of arms and writes none.
 
 mod analyse;
 mod arm;

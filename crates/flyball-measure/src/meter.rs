@@ -1,9 +1,8 @@
-//! Meters: what is read of the machine around and during a round.
+//! Meters: the readings of the machine around and during a round.
 //!
-//! [`Meters::find`] looks once for what there is; a [`Recording`] reads it at a round's start, now
-//! and then, and at its end, and keeps the raw readings. What they mean in joules and hertz is
-//! worked out later, from the record ([`Readings`] has the arithmetic), so a report can be made
-//! again.
+//! [`Meters::find`] finds the meters once; a [`Recording`] reads them at a round's start, now and
+//! then, and at its end, and keeps the raw readings. Joules and hertz are computed later, from the
+//! record ([`Readings`] has the arithmetic), so a report can be made again.
 
 mod clock;
 mod command;
@@ -25,7 +24,7 @@ use flyball_host::{CpuInfo, CpuList, Host, Kind};
 /// A series of readings: seconds since the round's start, and the number that the file held.
 pub type Series = Vec<(f64, u64)>;
 
-/// Where a meter's numbers come from, in the manifest.
+/// The meters of a boot, as the manifest lists them.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct MeterList {
     /// Energy meters; the order is that of [`Readings::energy`].
@@ -35,7 +34,7 @@ pub struct MeterList {
     pub no_energy: Option<String>,
     /// Frequency files read during a round, by CPU; the order is that of [`Readings::frequency`].
     pub frequency: Vec<(u32, String)>,
-    /// Why no frequency can be had during a round, if so.
+    /// Why no frequency can be read during a round, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_frequency: Option<String>,
     /// CPUs whose APERF, MPERF and TSC registers are read at both ends of a round.
@@ -48,10 +47,10 @@ pub struct MeterList {
     /// Names and exit latencies, us, of the idle states whose exits are counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub idle_states: Vec<(String, u64)>,
-    /// Whether the processor's counters are read of programs.
+    /// Whether the processor's counters are read for programs.
     #[serde(default)]
     pub counters: bool,
-    /// Why they are not, on a real machine.
+    /// Why they are not read, on a real machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_counters: Option<String>,
 }
@@ -89,7 +88,7 @@ pub struct Meters {
     clock: clock::Clocks,
     heat: heat::Heat,
     wakes: wakes::Wakes,
-    /// The source of it is the last of the list.
+    /// The user's power command. Its source is the last in the list.
     command: Option<PowerCommand>,
 }
 
@@ -117,8 +116,8 @@ impl Meters {
         Meters { list, energy, clock, heat, wakes, command: None }
     }
 
-    /// With the power that a command of the user's prints, in place of other meters of the whole
-    /// machine: both together would count it twice.
+    /// Adds the user's power command, which replaces other meters of the whole machine: both
+    /// together would count it twice.
     #[must_use]
     pub fn with_power_command(mut self, command: PowerCommand) -> Meters {
         self.energy.leave_out(Domain::Platform);
@@ -129,12 +128,12 @@ impl Meters {
         self
     }
 
-    /// What the user's command did not do, if so.
+    /// Returns what went wrong with the user's command, if anything.
     pub fn complaint(&self) -> Option<String> {
         self.command.as_ref().and_then(PowerCommand::complaint)
     }
 
-    /// What was found.
+    /// The meters that were found.
     pub fn list(&self) -> &MeterList {
         &self.list
     }
@@ -176,7 +175,7 @@ pub struct Recording<'a> {
     meters: &'a Meters,
     host: &'a dyn Host,
     started: Duration,
-    /// The same on the clock of the user's power command.
+    /// The start on the clock of the user's power command.
     began: Instant,
     readings: Readings,
     registers: Vec<Option<clock::Registers>>,
@@ -190,7 +189,7 @@ impl Recording<'_> {
         self.host.now().saturating_sub(self.started).as_secs_f64()
     }
 
-    /// Reads what moves.
+    /// Reads what changes during a round: energy, frequencies, temperatures.
     pub fn tick(&mut self) {
         let at = self.seconds();
         self.meters.energy.read(self.host, at, &mut self.readings.energy);
@@ -207,7 +206,7 @@ impl Recording<'_> {
     pub fn finish(mut self) -> Readings {
         let at = self.seconds();
         self.meters.energy.read(self.host, at, &mut self.readings.energy);
-        // What did not answer at both ends measured something shorter than the round.
+        // A meter that did not answer at both ends did not cover the whole round.
         for series in &mut self.readings.energy {
             let whole = series.first().is_some_and(|first| first.0 == 0.0)
                 && series.last().is_some_and(|last| last.0 == at);
@@ -215,8 +214,8 @@ impl Recording<'_> {
                 series.clear();
             }
         }
-        // Not read in ticks: its thread has the times, also where nothing may be read during a
-        // round.
+        // Not read in ticks: its thread records the times itself, even if nothing may be read
+        // during a round.
         if let (Some(command), Some(series)) = (&self.meters.command, self.readings.energy.last_mut()) {
             *series = command.series(self.began, Instant::now());
         }
@@ -240,8 +239,8 @@ impl Recording<'_> {
 }
 
 impl Readings {
-    /// Energy of a domain over the round in joules: the sum of its sources. `None` where there is
-    /// no such source or one of them has no usable readings.
+    /// Energy of a domain over the round in joules: the sum of its sources. `None` if there is no
+    /// such source or one of them has no usable readings.
     pub fn joules(&self, sources: &[EnergySource], domain: Domain) -> Option<f64> {
         let mut sum = None;
         for (source, series) in sources.iter().zip(&self.energy).filter(|(source, _)| source.domain == domain)
@@ -268,9 +267,9 @@ impl Readings {
         Some(joules / (series.last()?.0 - series.first()?.0)).filter(|watts| watts.is_finite())
     }
 
-    /// The energy series of `found` in the order of `known`, for a record whose list was made
-    /// earlier in the same boot: another user, or a module loaded since, finds other meters. Those
-    /// that are not there any more are empty.
+    /// Reorders the energy series from `found` to `known`, a list that was made earlier in the same
+    /// boot. Another user or a newly loaded module may find other meters. Meters that are gone have
+    /// empty series.
     pub(crate) fn in_order_of(mut self, known: &[EnergySource], found: &[EnergySource]) -> Readings {
         if known != found {
             self.energy = known
@@ -293,7 +292,7 @@ impl Readings {
         })
     }
 
-    /// Share of time that the metered CPUs were not idle, 0 to 1, where the registers say.
+    /// Share of time that the metered CPUs were not idle, 0 to 1, if the registers were read.
     pub fn busy(&self) -> Option<f64> {
         clock::busy(&self.registers)
     }

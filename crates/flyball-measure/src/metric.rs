@@ -1,4 +1,4 @@
-//! What is measured of a workload: a number, its unit, and which way is better.
+//! What is measured of a workload: a number, its unit, and which direction is better.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ pub enum Better {
 /// A quantity that rounds yield.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Metric {
-    /// What it is: `wall time`, `throughput`.
+    /// Its name: `wall time`, `throughput`.
     pub name: String,
     /// Its unit: `s`, `MB/s`.
     pub unit: String,
@@ -63,17 +63,17 @@ impl Metric {
         self.better == Better::Higher
     }
 
-    /// Whether it is the time of a fixed piece of work, so that less energy for the same work is
-    /// all that counts. Other things of which less is better, such as a latency in us, are measured
-    /// while work of another size runs.
+    /// Whether it is the time of a fixed piece of work, so that only energy for the same work
+    /// counts. Other metrics of which less is better, such as a latency in us, do not measure a
+    /// fixed amount of work.
     fn is_time_of_work(&self) -> bool {
         self.better == Better::Lower && self.unit == "s"
     }
 
     /// The metric of performance per watt that belongs to this one, as the kernel's amd-pstate
     /// selftest defines it: work per joule for a rate (`MB/s` x s / J = `MB/J`), 1/energy for the
-    /// time of a fixed piece of work. Of a latency, which the selftest does not have, the inverse
-    /// is divided by the mean power.
+    /// time of a fixed piece of work. For a latency, which the selftest does not have, it is the
+    /// inverse divided by the mean power.
     #[must_use]
     pub fn per_watt(&self) -> Metric {
         let unit = if self.is_rate() {
@@ -90,7 +90,7 @@ impl Metric {
         Metric::new("performance per watt", unit, Better::Higher)
     }
 
-    /// The unit of the energy that a rate's work takes: `J/MB` of `MB/s`.
+    /// The unit of energy per work of a rate: `J/MB` for `MB/s`.
     pub(crate) fn energy_per_work_unit(&self) -> String {
         let per_joule = self.per_watt().unit;
         per_joule.strip_suffix("/J").map_or_else(
@@ -102,7 +102,7 @@ impl Metric {
         )
     }
 
-    /// Whether performance per watt is the inverse of a quantity of energy that is judged too.
+    /// Whether performance per watt is the inverse of an energy that is also judged.
     pub(crate) fn is_per_watt_of_energy(&self) -> bool {
         self.is_rate() || self.is_time_of_work()
     }

@@ -32,7 +32,7 @@ fn has_exponent(size: f64) -> bool {
     size >= 1e7 || (size > 0.0 && size < 1e-4)
 }
 
-/// A number with four significant digits at least, grouped in no way.
+/// A number with at least four significant digits, without grouping.
 pub fn number(value: f64) -> String {
     let size = value.abs();
     if !value.is_finite() {
@@ -52,7 +52,7 @@ pub fn two_digits(count: usize) -> usize {
     count.div_ceil(unit).saturating_mul(unit)
 }
 
-/// A fraction as a signed percentage: `+2.04 %`. What is not zero does not look like zero.
+/// A fraction as a signed percentage: `+2.04 %`. Only zero looks like zero.
 pub fn percent(fraction: f64) -> String {
     let value = fraction * 100.0;
     let size = value.abs();

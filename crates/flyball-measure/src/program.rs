@@ -1,4 +1,4 @@
-//! Programs as arms: what an arm runs where arms do not share one workload.
+//! Programs as arms: what an arm runs if arms do not share one workload.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ pub struct Program {
     /// The values that `--parameter` put into the command line and the hooks.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, String>,
-    /// Shell commands around its rounds; those of the comparison are used where it has none.
+    /// Shell commands around its rounds; if it has none, those of the comparison.
     #[serde(default, skip_serializing_if = "Hooks::is_empty")]
     pub hooks: Hooks,
     /// A server that runs while the program puts load on it.
@@ -33,7 +33,7 @@ pub struct Program {
 /// A program's file as it was when the comparison began.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ProgramFile {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
     /// Its inode number.
     pub inode: u64,
@@ -134,7 +134,7 @@ impl Hooks {
         script.as_deref()
     }
 
-    /// The same commands with each text changed by `change`.
+    /// Applies `change` to each command.
     #[must_use]
     pub fn map(&self, change: impl Fn(&str) -> String) -> Hooks {
         let [setup, rebuild, prepare, conclude, cleanup] = Hook::ALL.map(|hook| self.get(hook).map(&change));

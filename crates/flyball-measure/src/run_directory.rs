@@ -37,17 +37,17 @@ use crate::{
     workload::{Outcome, preset::Reader},
 };
 
-/// What the `format` field of a manifest says.
+/// The `format` field of a manifest.
 pub const FORMAT: &str = "flyball-comparison";
 
-/// The version of the format that is written. Older ones are read.
+/// The version of the format that flyball writes. It also reads older versions.
 pub const VERSION: u32 = 1;
 
-/// Bytes of a manifest, and of the rounds: a hundred thousand rounds of ten kilobytes.
+/// Size limits in bytes of a manifest and of the rounds: a hundred thousand rounds of 10 KB.
 const MAX_MANIFEST: u64 = 16 << 20;
 const MAX_ROUNDS: u64 = 1 << 30;
 
-/// Comparisons that start in one second in one directory.
+/// How many comparisons can start in one directory within one second.
 const MAX_AT_ONCE: u32 = 1000;
 
 /// The machine that was measured.
@@ -57,14 +57,14 @@ pub struct MachineNote {
     pub name: String,
     /// Whether it exists only in software.
     pub simulated: bool,
-    /// What it says it is, if its processors are emulated: a guest of flyball's.
+    /// What the machine calls itself if its processors are emulated, as in flyball's guests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emulated: Option<String>,
     /// The processor's name.
     pub processor: String,
     /// Logical CPUs online.
     pub cpus: usize,
-    /// What distinguishes it from others with this processor.
+    /// What distinguishes it from other machines with this processor.
     #[serde(default, skip_serializing_if = "SystemNote::is_empty")]
     pub system: SystemNote,
 }
@@ -113,7 +113,7 @@ impl MachineNote {
 pub struct WorkloadNote {
     /// Its name in reports.
     pub name: String,
-    /// What it yields.
+    /// The metric that it yields.
     pub metric: Metric,
     /// The command line, if it was a command.
     #[serde(default)]
@@ -142,13 +142,13 @@ pub struct WorkloadNote {
     /// Shell commands that ran around rounds.
     #[serde(flatten)]
     pub hooks: Hooks,
-    /// Whether failing rounds were passed over.
+    /// Whether failing rounds were ignored.
     #[serde(default)]
     pub ignore_failure: bool,
     /// Exit codes other than 0 that are no failure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accepted_exit_codes: Vec<i32>,
-    /// Whether all arms must print the same.
+    /// Whether all arms must print the same output.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub same_output: bool,
 }
@@ -156,7 +156,7 @@ pub struct WorkloadNote {
 /// A load that ran during every round.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct BackgroundNote {
-    /// As it was named.
+    /// The name that it was given.
     pub name: String,
     pub argv: Vec<String>,
     /// The CPUs that it was kept on, in list form.
@@ -174,7 +174,7 @@ impl BackgroundNote {
     }
 }
 
-/// That the machine was kept quiet around all rounds, and how.
+/// How the machine was kept quiet around all rounds.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct QuietNote {
     /// `light`, `steady` or `fixed`.
@@ -183,7 +183,7 @@ pub struct QuietNote {
     pub cpus: String,
     /// The settings, as typed; an arm's own come after them.
     pub settings: Vec<String>,
-    /// What this machine does not have of it, each with its reason.
+    /// The settings of the level that this machine does not have, each with its reason.
     #[serde(default, alias = "cannot", skip_serializing_if = "Vec::is_empty")]
     pub unavailable: Vec<String>,
 }
@@ -204,7 +204,7 @@ pub struct Boot {
     pub started: u64,
     /// The arms that ran, by index.
     pub arms: Vec<usize>,
-    /// The meters that were there.
+    /// The available meters.
     pub meters: MeterList,
 }
 
@@ -252,7 +252,7 @@ pub struct Manifest {
 pub struct BisectNote {
     /// The shell command that builds a commit.
     pub build: Option<String>,
-    /// Where it began, in the repository.
+    /// The directory in the repository in which the search was started.
     #[serde(default)]
     pub directory: PathBuf,
 }
@@ -261,7 +261,7 @@ pub struct BisectNote {
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ExperimentNote {
     pub name: String,
-    /// Equal for files that say the same: a name may be used twice.
+    /// Equal for files with equal content. Different experiments may have the same name.
     pub digest: String,
 }
 
@@ -273,17 +273,16 @@ pub struct TraceNote {
     pub records: u64,
     /// Records that were lost before they could be read.
     pub lost: u64,
-    /// Requests for another performance than before, all CPUs together.
+    /// Requests that changed the performance level, over all CPUs.
     pub decisions: u64,
-    /// Frequency while running, weighted by that time, all CPUs together, GHz; if the events show
-    /// it.
+    /// Mean frequency in GHz over all CPUs, weighted by running time; only if the events report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ghz: Option<f64>,
     /// Means over the driver's records, as the kernel's selftest takes them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampled: Option<Sampled>,
-    /// Milliseconds from a changed request until the frequency has gone half the way, the median;
-    /// where the events report it.
+    /// Median time in milliseconds from a changed request until the frequency has moved half of the
+    /// way; only if the events report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag_ms: Option<f64>,
 }
@@ -306,7 +305,7 @@ pub struct Round {
     pub block: usize,
     /// The arm, by index.
     pub arm: usize,
-    /// When in its block it ran, from 0.
+    /// Position in its block, from 0.
     pub place: usize,
     /// Whether it was only to warm up.
     #[serde(default)]
@@ -316,41 +315,41 @@ pub struct Round {
     /// Uptime, wall clock and load when it began.
     #[serde(default)]
     pub moment: Moment,
-    /// What applying the arm had to say: clamped values and the like.
+    /// Messages from applying the arm, for example about clamped values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// What the workload yielded.
+    /// The outcome of the workload.
     pub outcome: Outcome,
-    /// What the meters read.
+    /// The meters' readings.
     pub readings: Readings,
     /// The driver's decisions, if they were traced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceNote>,
-    /// What makes the whole block worthless: another writer, a CPU that came or went. Only searches
-    /// look for that.
+    /// Why the whole block is invalid: another process changed settings, or a CPU went online or
+    /// offline. Only searches check this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub void: Option<String>,
     /// How fast the CPUs ran, and why not faster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<SpeedNote>,
-    /// What else went on in the machine.
+    /// Other activity on the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conditions: Option<Conditions>,
 }
 
-/// What went wrong with a run directory.
+/// An error with a run directory.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// A file of it.
+    /// A file operation failed.
     #[error("cannot {what} {path}: {}", flyball_host::words_of(cause))]
     Io {
         /// `read`, `write`, `make`.
         what: &'static str,
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         cause: io::Error,
     },
-    /// Content that is not in the format.
+    /// The content of a file is not in the format.
     #[error("{path}{}: {cause}", line.map(|n| format!(" line {n}")).unwrap_or_default())]
     Content {
         path: PathBuf,
@@ -387,9 +386,9 @@ pub struct RunDirectory {
     pub manifest: Manifest,
     /// The rounds, in the order run.
     pub rounds: Vec<Round>,
-    /// What had to be passed over when it was read.
+    /// Warnings about lines that were skipped when it was read.
     pub warnings: Vec<String>,
-    /// Whom its files belong to, if not the user of this process.
+    /// The owner of its files, if not the user of this process.
     owner: Option<User>,
     log: Option<File>,
     /// When the log was flushed last, or opened.
@@ -397,11 +396,11 @@ pub struct RunDirectory {
 }
 
 impl RunDirectory {
-    /// Makes a new one at `path`, which must not exist or be empty. With an owner, everything in it
-    /// belongs to that user.
+    /// Creates a run directory at `path`, which must not exist or must be empty. If there is an
+    /// owner, everything in it belongs to that user.
     ///
     /// # Errors
-    /// What the system answered; EEXIST for a directory with something in it.
+    /// The system's error; EEXIST if the directory is not empty.
     pub fn create(path: &Path, manifest: Manifest, owner: Option<User>) -> Result<RunDirectory, RecordError> {
         let _as_owner = owner.as_ref().map(User::for_files);
         let fail = |what, cause| RecordError::Io { what, path: path.to_owned(), cause };
@@ -432,8 +431,8 @@ impl RunDirectory {
         Ok(directory)
     }
 
-    /// Makes a new one at `path`, or at `path-2`, `path-3` and so on if that exists: two
-    /// comparisons may start in one second.
+    /// Creates a run directory at `path`, or at `path-2`, `path-3` and so on if that exists: two
+    /// comparisons may start in the same second.
     pub fn create_numbered(
         path: &Path,
         manifest: Manifest,
@@ -445,8 +444,7 @@ impl RunDirectory {
         };
         let as_owner = owner.as_ref().map(User::for_files);
         let mut number = 1;
-        // Making the directory decides who has it: looking first would leave time for the other
-        // one.
+        // Making the directory is the test. A check before it would race with another comparison.
         while let Err(cause) = flyball_files::make_dir(&numbered(number)) {
             if cause.kind() != io::ErrorKind::AlreadyExists || number >= MAX_AT_ONCE {
                 return Err(RecordError::Io { what: "make", path: numbered(number), cause });
@@ -457,11 +455,11 @@ impl RunDirectory {
         RunDirectory::create(&numbered(number), manifest, owner)
     }
 
-    /// Reads one. A last line that is cut short (power lost while it was written) is passed over
+    /// Reads a run directory. A truncated last line (power lost while it was written) is skipped
     /// with a warning.
     ///
     /// # Errors
-    /// Files that are missing, unreadable or not what they should be.
+    /// A file is missing, unreadable or malformed.
     pub fn open(path: &Path) -> Result<RunDirectory, RecordError> {
         let dir = Dir::open(path).map_err(|cause| RecordError::Io {
             what: "read",
@@ -493,17 +491,17 @@ impl RunDirectory {
         Ok(RunDirectory { path, manifest, rounds, warnings, owner: None, log: None, flushed: Instant::now() })
     }
 
-    /// From now on what is written belongs to `owner`.
+    /// Makes `owner` the owner of everything that is written from now on.
     pub fn give_to(&mut self, owner: Option<User>) {
         self.owner = owner;
     }
 
-    /// Whom its files belong to, if not the user of this process.
+    /// Returns the owner of its files, if not the user of this process.
     pub fn owner(&self) -> Option<&User> {
         self.owner.as_ref()
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -514,19 +512,19 @@ impl RunDirectory {
         text
     }
 
-    /// Writes the manifest in one step, and to the disk.
+    /// Replaces the manifest in one step, and flushes it to disk.
     pub fn save(&self) -> Result<(), RecordError> {
         self.replace("manifest.json", &self.manifest_text(), true)
     }
 
-    /// Writes a file of the run directory in one step, and leaves it to the kernel when it comes to
-    /// the disk: rounds are worth the milliseconds that waiting for it takes, snapshots are not.
+    /// Replaces a file of the run directory in one step, without flushing it to disk. Flushing
+    /// takes milliseconds, which rounds are worth and snapshots are not.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), RecordError> {
         self.replace(name, bytes, false)
     }
 
-    /// A link that is in the way is replaced, not followed: a run directory may come from another
-    /// user.
+    /// Replaces a symbolic link at the file's path and does not follow it: a run directory may come
+    /// from another user.
     fn replace(&self, name: &str, bytes: &[u8], sync: bool) -> Result<(), RecordError> {
         let _as_owner = self.owner.as_ref().map(User::for_files);
         let path = self.path.join(name);
@@ -537,7 +535,7 @@ impl RunDirectory {
         })
     }
 
-    /// Adds a round and makes sure that it is on disk.
+    /// Appends a round, and flushes the rounds to disk if the last flush is a second ago.
     pub fn append(&mut self, round: Round) -> Result<(), RecordError> {
         if self.log.is_none() {
             self.open_log()?;
@@ -550,8 +548,8 @@ impl RunDirectory {
         })?;
         line.push('\n');
         if let Some(log) = &mut self.log {
-            // What was written survives this process. A flush, for the case that the machine
-            // crashes, costs milliseconds, so that short rounds share one.
+            // A written line survives the end of this process. Only a crash of the machine needs a
+            // flush, which takes milliseconds, so short rounds share one.
             const UNFLUSHED: Duration = Duration::from_secs(1);
             log.write_all(line.as_bytes())
                 .and_then(|()| {
@@ -563,7 +561,7 @@ impl RunDirectory {
                 })
                 .map_err(|cause| RecordError::Io { what: "write", path, cause })?;
         }
-        // Only after it is in the file: the stopping rule must not count a round that a later
+        // Only after the line is in the file: the stopping rule must not count a round that a later
         // report does not have.
         self.rounds.push(round);
         Ok(())
@@ -579,9 +577,8 @@ impl RunDirectory {
         })
     }
 
-    /// Opens the log for appending; what is left of a line cut short is cut off first. Refuses a
-    /// log that another process adds to, or has added to since it was read: blocks would have
-    /// rounds twice.
+    /// Opens the log for appending, after removing a truncated last line. Fails if another process
+    /// is adding rounds, or has added some since the log was read: blocks would have rounds twice.
     fn open_log(&mut self) -> Result<(), RecordError> {
         let path = self.path.join("rounds.jsonl");
         let fail = |cause| RecordError::Io { what: "write", path: path.clone(), cause };
@@ -589,13 +586,13 @@ impl RunDirectory {
         // Appending: each line goes to the end, whatever another process has done to the file.
         let mut file =
             flyball_files::open_output(&path, flyball_files::Opening::Append, 0o666).map_err(fail)?;
-        // A lock of the process, which may read its own directory a second time.
+        // A lock per process, not per open file: this process may open its own directory twice.
         let locked = fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive);
         let mut bytes = Vec::new();
         io::Read::read_to_end(&mut file, &mut bytes).map_err(fail)?;
         let lines = bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
         let rounds = lines.filter(|line| !line.iter().all(u8::is_ascii_whitespace)).count();
-        // A file system without locks has the second test alone.
+        // On a file system without locks, only the number of rounds is checked.
         if matches!(locked, Err(Errno::AGAIN | Errno::ACCESS)) || rounds != self.rounds.len() {
             return Err(fail(io::Error::other("another flyball adds rounds to this directory")));
         }
@@ -610,7 +607,7 @@ impl RunDirectory {
     }
 }
 
-/// Reads a manifest. Refuses other content, and a newer version.
+/// Reads a manifest. Fails for other content, and for a newer version.
 fn parse_manifest(bytes: &[u8]) -> Result<Manifest, ContentFault> {
     #[derive(Deserialize)]
     struct Head {
@@ -631,12 +628,11 @@ fn parse_manifest(bytes: &[u8]) -> Result<Manifest, ContentFault> {
 }
 
 impl Manifest {
-    /// Refuses numbers that no command line of flyball's gives, before something is computed with
-    /// them.
+    /// Rejects numbers that no command line of flyball gives, before they are used.
     fn check(&self) -> Result<(), ContentFault> {
         let Schedule { length, warm_up, cool_down, interval, confidence, .. } = self.schedule;
         let within = |what: &'static str, value: f64, low: f64, high: f64| {
-            // Not the other way round: a number that is none is outside of every range.
+            // `contains` is false for NaN, so NaN is rejected too.
             if (low..=high).contains(&value) {
                 Ok(())
             } else {
@@ -679,14 +675,13 @@ impl Manifest {
 
 type Parsed = Result<(Vec<Round>, Vec<String>), (usize, ContentFault)>;
 
-/// Reads the rounds.
 fn parse_rounds(bytes: &[u8], manifest: &Manifest) -> Parsed {
     let mut rounds = Vec::new();
     let mut warnings = Vec::new();
     let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').enumerate();
     for (index, line) in &mut lines {
         let whole = line.last() == Some(&b'\n');
-        // A user may have edited the file by hand, as to take a round out.
+        // A user may have edited the file by hand, for example to remove a round.
         if line.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
@@ -696,7 +691,7 @@ fn parse_rounds(bytes: &[u8], manifest: &Manifest) -> Parsed {
                 return Err((index + 1, ContentFault::Round));
             }
             Ok(round) if whole => rounds.push(round),
-            // Without its end the last line is not known to be whole.
+            // A last line without a newline may be truncated, even if it parses.
             _ if !whole => {
                 warnings.push(format!("the last round (line {}) was cut short and is left out", index + 1));
             }
@@ -839,7 +834,7 @@ pub(crate) mod tests {
         drop(run);
         let log = path.join("rounds.jsonl");
         let bytes = fs::read(&log).expect("it is there");
-        // At whatever byte the power went, what is whole is read, and the log can be continued.
+        // Wherever the power fails, complete lines are read and the log can be continued.
         for length in 0..=bytes.len() {
             fs::write(&log, &bytes[..length]).expect("it can be written");
             let mut run = RunDirectory::open(&path).expect("it can be read");

@@ -4,19 +4,19 @@
 //! changes hit all of them equally, and only differences inside a block are compared.
 //!
 //! A round can also slow the next one: heat, a cache that it fills, a power budget that it uses up.
-//! In one block after another, no arm would follow itself except over the border of blocks. An arm
-//! that slows the next round would hardly ever be slowed itself and look faster than its equals, by
-//! half of that in comparisons of two arms. So two blocks take turns: after each round of one comes
-//! a round of the other, whose order does not depend on it. Each round then follows any arm, its
-//! own included, with the same probability.
+//! If blocks ran one after the other, an arm could follow itself only across a block border. An arm
+//! that slows the next round would hardly ever be slowed itself. It would look faster than an equal
+//! arm, with two arms by half of the slowdown. So two blocks are interleaved: after each round of
+//! one comes a round of the other, whose order is independent. Each round then follows any arm, its
+//! own included, with equal probability.
 
 use std::time::Duration;
 
 use rand::{Rng as _, SeedableRng, seq::SliceRandom};
 use rand_pcg::Pcg64Mcg;
 
-/// Rounds of a comparison that says nothing else: the exact test of 15 pairs reaches p = 2/2^15,
-/// enough for 99 % with dozens of arms.
+/// The default number of rounds: the exact test of 15 pairs reaches p = 2/2^15, enough for 99 %
+/// with dozens of arms.
 pub const USUAL_ROUNDS: usize = 15;
 
 /// When to stop.
@@ -30,20 +30,19 @@ pub enum Length {
     Until {
         /// The half-width wanted.
         half_width: f64,
-        /// End earlier where each arm is known to differ: intervals are true however often one
-        /// looks.
+        /// End earlier if each arm is known to differ: intervals remain valid under repeated looks.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         decided: bool,
-        /// Blocks at least.
+        /// Minimum number of blocks.
         least: usize,
-        /// Blocks at most.
+        /// Maximum number of blocks.
         most: usize,
     },
     /// Until a search ends, which chooses the arms of each block.
     Search {
-        /// Rounds at most.
+        /// Maximum number of rounds.
         most: usize,
-        /// A round is ended after so many times the median of the first arm's, and counts as
+        /// A round is cut off after this many times the first arm's median time, and counts as
         /// failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cut: Option<f64>,
@@ -53,7 +52,7 @@ pub enum Length {
 /// How a comparison is run.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct Schedule {
-    /// Of every random choice.
+    /// The seed of all random choices.
     pub seed: u64,
     /// When to stop.
     pub length: Length,
@@ -69,11 +68,11 @@ pub struct Schedule {
     /// are measured.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unobserved: bool,
-    /// Each round of a program has an environment of another size, which moves its stack: the
-    /// answer is then about the programs and not about one alignment.
+    /// Each round of a program gets an environment of a different size, which moves its stack. The
+    /// answer is then not about one alignment only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub random_layout: bool,
-    /// A round that takes longer, in seconds, is ended and fails.
+    /// A round that takes longer than this, in seconds, is ended and fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<f64>,
     /// Run at least this long, in seconds. After the warm-up, its duration gives the number of
@@ -84,7 +83,7 @@ pub struct Schedule {
     /// round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most_seconds: Option<f64>,
-    /// That time was used up, and so the number of blocks is smaller than it was to be.
+    /// `most_seconds` was used up, so there are fewer blocks than planned.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ended_by_time: bool,
     /// Limits as typed. A comparison that runs until it is decided (`Length::Until`) decides these.
@@ -99,8 +98,9 @@ impl Schedule {
         matches!(self.length, Length::Until { .. })
     }
 
-    /// Fixes the number of blocks, if their time was to decide it: before any round counts, so that
-    /// tests of a fixed number hold. `block_seconds` is how long a block of the warm-up took.
+    /// Fixes the number of blocks if `least_seconds` is set. This happens before any round counts,
+    /// so that tests for a fixed number hold. `block_seconds` is how long a block of the warm-up
+    /// took.
     pub fn fix_rounds(&mut self, block_seconds: Option<f64>) {
         const MAX_ROUNDS: usize = 200;
         if let (Some(least), Length::Rounds(rounds)) = (self.least_seconds.take(), &mut self.length) {
@@ -115,8 +115,8 @@ impl Schedule {
     }
 
     /// Returns whether the time limit has no room for another block, and if so, makes the `done`
-    /// blocks the final number. Only the sums of blocks decide, to which all arms add alike, so
-    /// tests of signs stay exact.
+    /// blocks the final number. Only the times of whole blocks decide, to which all arms contribute
+    /// alike, so sign tests remain exact.
     pub fn end_if_time_up(&mut self, room: usize, done: usize) -> bool {
         if done == 0 || room > 0 {
             return false;
@@ -134,14 +134,14 @@ impl Schedule {
         Duration::from_secs_f64(self.cool_down.clamp(0.0, 86_400.0))
     }
 
-    /// After what time a round that hangs is ended.
+    /// The time after which a hanging round is ended.
     pub fn timeout(&self) -> Option<Duration> {
         self.timeout.and_then(|timeout| Duration::try_from_secs_f64(timeout).ok())
     }
 
     /// The longest time between two readings of the meters, in seconds. A package's energy counter
-    /// goes round after 65 kJ with the unit of many servers, and a package uses less than 1 kW: it
-    /// must not go round twice unseen.
+    /// wraps after 65 kJ with the unit of many servers, and a package uses less than 1 kW: the
+    /// counter must not wrap twice between readings.
     pub const LONGEST_INTERVAL: f64 = 60.0;
 
     /// Time between two readings of the meters.
@@ -155,8 +155,8 @@ impl Schedule {
         Duration::from_secs_f64(self.interval.clamp(0.001, Schedule::LONGEST_INTERVAL))
     }
 
-    /// The order of `arms` arms in a block. Depends on nothing but the seed and the block's number,
-    /// so that a comparison can be taken up again.
+    /// The order of `arms` arms in a block. It depends only on the seed and the block's number, so
+    /// that a comparison can be resumed.
     pub fn order(&self, block: usize, arms: &[usize]) -> Vec<usize> {
         let mut order = arms.to_vec();
         let mut random =
@@ -168,8 +168,8 @@ impl Schedule {
         order
     }
 
-    /// How many blocks from this one on, before the block `end`, take turns: two, or the last
-    /// three, if time has `room` for them. The first two run whatever the time is.
+    /// Returns how many blocks from this one on, before the block `end`, are interleaved: two, or
+    /// the last three, if there is time for `room` blocks. The first two run in any case.
     pub fn together(&self, block: usize, end: usize, room: usize) -> usize {
         let wanted = match end.saturating_sub(block) {
             3 => 3,
@@ -178,9 +178,9 @@ impl Schedule {
         wanted.min(room.max(if block == 0 { 2 } else { 1 }))
     }
 
-    /// By how many bytes the environment grows in one round. Less than a page: the stack's place in
-    /// it is what alignment effects depend on, and address space randomisation moves whole 16
-    /// bytes.
+    /// Returns by how many bytes the environment grows in one round. Less than a page: alignment
+    /// effects depend on the stack's position in a page, and address space randomisation moves it
+    /// by multiples of 16 bytes.
     pub fn padding(&self, block: usize, place: usize) -> usize {
         if !self.random_layout {
             return 0;
@@ -198,7 +198,7 @@ impl Schedule {
         Pcg64Mcg::seed_from_u64(!self.seed ^ (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// Blocks at most.
+    /// The maximum number of blocks.
     pub fn most(&self) -> usize {
         match self.length {
             Length::Rounds(rounds) => rounds,
@@ -207,8 +207,8 @@ impl Schedule {
         }
     }
 
-    /// Blocks at most that replace those in which other programs disturbed a round. Comparisons
-    /// that end when they know enough go on by themselves.
+    /// The maximum number of blocks that replace disturbed ones. Comparisons that end when they
+    /// know enough need no replacements.
     pub fn repeats(&self) -> usize {
         match self.length {
             Length::Rounds(rounds) => rounds.div_ceil(2),
@@ -216,7 +216,7 @@ impl Schedule {
         }
     }
 
-    /// Rounds at most, those of the warm-up included, without repeated ones.
+    /// The maximum number of rounds, including the warm-up but no replacements.
     pub fn rounds(&self, arms: usize) -> usize {
         match self.length {
             // Only the first arm warms the machine up for a search: it has many arms, and runs few

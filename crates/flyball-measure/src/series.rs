@@ -27,7 +27,7 @@ pub fn read(bytes: &[u8], value: Option<&str>) -> Result<Vec<Series>, SeriesErro
     if text.trim().is_empty() {
         return Err(error("the file is empty"));
     }
-    // No table has a header that begins so.
+    // No table's header begins like this.
     if text.trim_start().starts_with(['{', '[']) {
         return json::read(&json::parse(text)?, value);
     }

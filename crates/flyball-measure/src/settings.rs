@@ -18,22 +18,22 @@ use crate::arm::{Arm, ArmSetting};
 
 /// Applies the settings of an arm to a machine, and restores them.
 pub trait Settings {
-    /// Brings the machine from the state that this object left it in to what `arm` asks for:
-    /// settings of the arm before that this one does not name go back to what they were at first.
-    /// Returns what is worth knowing, such as values that the kernel clamped.
+    /// Brings the machine from the state that this object left it in to the settings of `arm`.
+    /// Settings of the previous arm that this one does not name return to their original values.
+    /// Returns notes, for example about values that the kernel clamped.
     ///
     /// # Errors
-    /// Why the arm cannot be had. What was written is restored by [`Settings::restore`].
+    /// Why the settings could not be applied. [`Settings::restore`] undoes what was written.
     fn apply(&mut self, arm: &Arm) -> Result<Vec<String>, SettingsError>;
 
     /// Restores everything.
     ///
     /// # Errors
-    /// What could not be restored.
+    /// The settings that could not be restored.
     fn restore(&mut self) -> Result<(), SettingsError>;
 
-    /// What the machine must be booted with before this arm can be applied; `None` if it can be
-    /// now.
+    /// Returns what the machine must be booted with before this arm can be applied; `None` if it
+    /// can be applied now.
     ///
     /// # Errors
     /// An arm that no boot makes possible.
@@ -42,8 +42,8 @@ pub trait Settings {
         Ok(None)
     }
 
-    /// What other programs, or the kernel, have changed since the last [`Settings::apply`], as a
-    /// sentence.
+    /// Returns what other programs, or the kernel, have changed since the last [`Settings::apply`],
+    /// as a sentence.
     fn changed(&mut self) -> Option<String> {
         None
     }
@@ -60,9 +60,9 @@ pub trait Settings {
 pub enum SettingsSnapshot {
     /// Every setting that a profile can have.
     Settings { settings: Vec<SavedSetting> },
-    /// As flyball wrote them before: the text of a profile.
+    /// The format of older versions of flyball: the text of a profile.
     Profile { profile: String },
-    /// A machine in software, which each round boots anew.
+    /// A simulated machine, which boots again for each round.
     Booted { machine: String, simulated: bool },
     /// The machine could not be read.
     Unread { error: String },
@@ -73,7 +73,7 @@ pub enum SettingsSnapshot {
 /// Why settings could not be applied or restored.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// A setting is of no knob that is known here.
+    /// The knob of a setting is not known here.
     #[error(transparent)]
     Intent(#[from] IntentError),
     /// The machine cannot be read.
@@ -88,7 +88,7 @@ pub enum SettingsError {
     /// Applying failed.
     #[error(transparent)]
     Apply(#[from] ApplyError),
-    /// The machine could not be made quiet beneath the arms.
+    /// The machine could not be made quiet before the arms.
     #[error(transparent)]
     Quiet(#[from] QuietError),
     /// Something could not be restored.
@@ -100,7 +100,7 @@ pub enum SettingsError {
     /// A knob of the user's own cannot be read.
     #[error(transparent)]
     UnreadKnob(#[from] HostError),
-    /// A knob of the user's own read differently without a write in between.
+    /// The user's own knob read differently without a write in between.
     #[error(
         "knob {knob}: 'read' printed '{first}' and then '{second}'; it must print the value, the same each time"
     )]
@@ -111,21 +111,21 @@ pub enum SettingsError {
          (active), intel_pstate (active), intel_cpufreq (passive)"
     )]
     Driver(String),
-    /// A machine in software did not boot.
+    /// A simulated machine did not boot.
     #[error(transparent)]
     Boot(io::Error),
-    /// A machine in software booted, and does not have what the arm needs.
+    /// A simulated machine booted, and does not have what the arm needs.
     #[error("{machine} booted with {words} still needs {needed}: this machine or kernel does not have that")]
     NotBooted { machine: String, words: String, needed: String },
-    /// A machine in software whose state is kept.
+    /// A simulated machine whose state is kept.
     #[error(
         "a comparison boots the machine again and again: it cannot be kept with --sim-state\nhint: leave out --sim-state"
     )]
     Kept,
-    /// The journal of a machine in software has no directory.
+    /// The journal of a simulated machine has no directory.
     #[error("cannot make a directory for the journal: {0}")]
     Journal(io::Error),
-    /// An arm sets something, and the machine was taken for arms that set nothing.
+    /// An arm sets something, but the machine was opened for arms that set nothing.
     #[error("the machine is not held")]
     NotHeld,
 }
@@ -135,7 +135,7 @@ pub enum SettingsError {
 #[error("{}{}", self.problem(), if self.restoration.is_exact() { String::new() } else { format!("; {}", self.restoration) })]
 pub struct UserKnobError {
     pub setting: ArmSetting,
-    /// What it reads after the write, or the error of its command.
+    /// The value read after the write, or the error of the read command.
     pub found: Result<String, HostError>,
     /// How the arm's other settings were restored.
     pub restoration: Restoration,

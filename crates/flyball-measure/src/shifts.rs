@@ -2,13 +2,12 @@
 //!
 //! Every split of the series is scored by the difference between the normal scores of its two sides
 //! (a rank statistic: outliers weigh little, and nothing is lost on normal noise). The best split
-//! counts when fewer than `alpha` of all permutations of the same values score as high. Values of
-//! runs that follow each other are often similar; the change must also be larger than such runs
-//! wander (`neighbours`). A change that a ramp over many runs fits clearly
-//! better than a step is reported as drift, with the runs over which it went (`shape`). Found
-//! shifts split the series, and the parts are searched again. Where no split counts, runs in the
-//! middle are compared with all others (`temporary`); at the end the spread around the levels is
-//! searched in the same way (`spread`).
+//! counts if fewer than `alpha` of all permutations of the values score as high. Neighbouring runs
+//! often have similar values, so the change must also be larger than such runs wander by chance
+//! (`neighbours`). If a ramp over many runs fits clearly better than a step, the change is reported
+//! as drift, with the runs of the ramp (`shape`). Shifts split the series, and the parts are
+//! searched again. If no split counts, runs in the middle are compared with all others
+//! (`temporary`). Finally the spread around the levels is searched in the same way (`spread`).
 //!
 //! `column_changes` names the metadata that moved at the same run.
 
@@ -43,7 +42,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        // 1999 and the observed order are 2000: alpha of them is a whole number, 10. Two wild
+        // 1999 and the observed order are 2000, of which alpha is a whole number, 10. Two wild
         // values do not move the median of five runs.
         Options { alpha: 0.005, permutations: 1999, shortest: 5, seed: 1 }
     }
@@ -55,14 +54,14 @@ impl Default for Options {
 pub enum Form {
     /// From one level to another between two runs.
     Step,
-    /// A slow movement: it begins at `at`, where `before` ends, and is over where `after` begins.
+    /// A slow movement from `at`, where `before` ends, to the start of `after`.
     Drift,
-    /// The level stays, and the runs vary more or less: both medians are standard deviations.
+    /// The level stays and the spread of the runs changes: both medians are standard deviations.
     Spread,
 }
 
-/// How the chance of finding something where there is nothing is divided: splits, which are what
-/// mostly happens, get half.
+/// How the chance of a false discovery is divided among the searches. Splits, the most frequent
+/// change, get half.
 const OF_SPLITS: f64 = 0.5;
 const OF_TEMPORARY: f64 = 0.2;
 const OF_GLITCHES: f64 = 0.1;
@@ -74,29 +73,27 @@ pub struct Shift {
     pub form: Form,
     /// Index of the first value of the change, counted from 0.
     pub at: usize,
-    /// The runs between which the change lies with a confidence of 95 %, whether sudden or slow, as
-    /// indexes: it begins with the first of these runs or later, and is over at the end. Not known
-    /// of the spread.
+    /// The runs between which the change lies with 95 % confidence, as indexes: it begins with the
+    /// first of these runs or later, and is over at the end. Not known for a change of the spread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within: Option<std::ops::Range<usize>>,
-    /// The segment before, as indexes; empty where a drift goes on from the start.
+    /// The segment before, as indexes; empty if a drift begins at the start.
     pub before: std::ops::Range<usize>,
-    /// The segment after, as indexes; empty where a drift goes on to the end.
+    /// The segment after, as indexes; empty if a drift goes on to the end.
     pub after: std::ops::Range<usize>,
-    /// Median before; of a drift from the start on, of its first runs.
+    /// Median before. For a drift that begins at the start, the median of its first runs.
     pub median_before: f64,
-    /// Median after; of a drift to the end, of its last runs.
+    /// Median after. For a drift that goes on to the end, the median of its last runs.
     pub median_after: f64,
-    /// How likely so large a change is by chance: the larger of the share of permutations that
-    /// score as high, and of the probability that runs which resemble their neighbours wander so
-    /// far.
+    /// The probability of so large a change by chance: the share of permutations that score as
+    /// high, or the probability that similar neighbours wander so far, whichever is larger.
     pub p: f64,
 }
 
 impl Shift {
-    /// The runs that stand for before and after: the levels; where a drift follows on another
-    /// change, as many runs before it as it takes; where there is nothing else, its own first and
-    /// last tenth.
+    /// Returns the runs that stand for before and after: the levels. If a drift follows another
+    /// change, these are as many runs before it as the drift has. If there is nothing else, they
+    /// are the first and last tenth of the drift.
     pub fn sides(&self) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
         let few = Options::default().shortest;
         let (from, to) = (self.before.end, self.after.start);
@@ -113,12 +110,12 @@ impl Shift {
     }
 }
 
-/// The size from which a step in the middle of these runs is found in about 9 of 10 series with
-/// independent noise around one level, in standard deviations. `None` of so few that none is known,
-/// and of runs that resemble their neighbours or have two levels.
+/// Returns the smallest step, in standard deviations, that is found in the middle of these runs in
+/// about 9 of 10 series with independent noise around one level. `None` if there are too few runs,
+/// if they resemble their neighbours, or if they have two levels.
 pub fn found_from(values: &[f64]) -> Option<f64> {
     const FEWEST: usize = 40;
-    // By simulation; `a_lasting_change_of_the_named_size_is_found` counts it again.
+    // By simulation; `a_lasting_change_of_the_named_size_is_found` verifies it.
     const OF_ROOT: f64 = 13.0;
     let is_known = values.len() >= FEWEST && two_levels(values).is_none();
     let mean = stats::mean(values).filter(|_| is_known)?;
@@ -128,18 +125,19 @@ pub fn found_from(values: &[f64]) -> Option<f64> {
     neighbours::correlation(&rest).is_none_or(|found| found <= 2.0 / root).then(|| OF_ROOT / root)
 }
 
-/// Returns whether all values of several are one number, as of counts and coarse clocks.
+/// Returns whether several values are all equal, as with counts and coarse clocks.
 pub fn are_equal(values: &[f64]) -> bool {
     values.len() > 1 && values.windows(2).all(|pair| pair[0] == pair[1])
 }
 
-/// How many runs the level takes to go up and down again, if it does so three times at least: a
-/// wave then explains half of the squares, and most of what is not the scatter of neighbours.
+/// Returns after how many runs the level repeats itself, if it goes up and down at least three
+/// times. A wave must explain half of the squares, and most of what is not scatter between
+/// neighbours.
 pub fn season(values: &[f64]) -> Option<f64> {
     const FEWEST: usize = 60;
     const OF_ALL: f64 = 0.5;
     const OF_MOVEMENT: f64 = 0.7;
-    // Equal values do not vary, so there is nothing for a wave to explain.
+    // Equal values leave a wave nothing to explain.
     if values.len() < FEWEST || values.iter().any(|value| !value.is_finite()) || are_equal(values) {
         return None;
     }
@@ -155,7 +153,7 @@ pub fn season(values: &[f64]) -> Option<f64> {
         }
         2.0 * (sine * sine + cosine * cosine) / count
     };
-    // From three cycles on, by tenths: a change made, undone, made and undone again has two.
+    // From three cycles on, in tenths: a change that is made, undone, made and undone has two.
     let cycles = (30..=10 * values.len() / 6).map(|tenths| tenths as f64 / 10.0);
     let (cycles, best) =
         cycles.map(|cycles| (cycles, explained(cycles))).max_by(|a, b| a.1.total_cmp(&b.1))?;
@@ -171,8 +169,8 @@ pub fn find(values: &[f64], options: &Options) -> Vec<Shift> {
     let mut found = Vec::new();
     let mut open = Vec::new();
     open.push(0..values.len());
-    // Binary segmentation (Scott and Knott 1974): the order of segments does not matter for the
-    // result's shifts, but it decides which random numbers a segment gets, so it is fixed.
+    // Binary segmentation (Scott and Knott 1974). The order of segments is fixed, because it
+    // decides which random numbers a segment gets.
     while let Some(segment) = open.pop() {
         let scores = normal_scores(&values[segment.clone()]);
         let mut change = |part: std::ops::Range<usize>, split: usize, p: f64| {
@@ -184,7 +182,7 @@ pub fn find(values: &[f64], options: &Options) -> Vec<Shift> {
         let inside = &values[segment.clone()];
         if let Some((glitch, p)) = temporary::glitch(inside, options) {
             let (from, to) = (segment.start + glitch.start, segment.start + glitch.end);
-            // Towards an end of the segment, nothing changes or it is known.
+            // The end of a segment is a known change, or the end of the series.
             for at in [from, to].into_iter().filter(|at| segment.start < *at && *at < segment.end) {
                 found.push(Change { runs: at..at, p, segment: segment.clone(), is_placed: true });
             }
@@ -209,8 +207,8 @@ pub fn find(values: &[f64], options: &Options) -> Vec<Shift> {
     // Segments were searched depth first, later ones before earlier ones.
     found.sort_by_key(|change| change.runs.start);
     let mut shifts = describe(values, &with_tails(values, found, options), options);
-    // With few distinct values (a simulated machine's, a coarse clock's) their shares may change
-    // and the usual one stays.
+    // With few distinct values (simulated machines, coarse clocks), their shares can change while
+    // the median stays.
     let is_news = |shift: &Shift| {
         let (before, after) = (shift.median_before, shift.median_after);
         (after - before).abs() > 1e-9 * before.abs().max(after.abs())
@@ -222,14 +220,14 @@ pub fn find(values: &[f64], options: &Options) -> Vec<Shift> {
     shifts
 }
 
-/// What slows down to a level does so ever more slowly, and the last of it looks like further,
-/// smaller changes: they are the tail of the drift before them.
+/// A value that settles to a level does so ever more slowly, and its last part looks like further,
+/// smaller changes. These are the tail of the drift before them.
 fn with_tails(values: &[f64], found: Vec<Change>, options: &Options) -> Vec<Change> {
-    // A twentieth of the series: heat settles exponentially, and a gap of more is a change of its
-    // own.
+    // A twentieth of the series: heat settles exponentially, and a change after a longer gap stands
+    // by itself.
     let near = options.shortest.max(values.len() / 20);
     let mean = |range: std::ops::Range<usize>| stats::mean(&values[range]).unwrap_or(0.0);
-    // How far the values move over a change, between some runs on either side of its ends.
+    // How far the values move over a change, between a few runs on either side.
     let moved = |change: &std::ops::Range<usize>| {
         let few = options.shortest;
         let before = change.start.saturating_sub(few)..change.start.max(1);
@@ -255,18 +253,18 @@ fn with_tails(values: &[f64], found: Vec<Change>, options: &Options) -> Vec<Chan
 
 /// A change that was found.
 struct Change {
-    /// The runs over which it goes; empty for a step.
+    /// The runs of the change; empty for a step.
     runs: std::ops::Range<usize>,
     /// Its significance.
     p: f64,
     /// The segment that it was found in.
     segment: std::ops::Range<usize>,
-    /// Whether its place is exact.
+    /// Whether its location is exact.
     is_placed: bool,
 }
 
-/// Puts each change between its neighbours: localises steps again there, and takes the medians of
-/// both sides.
+/// Describes each change between its neighbours: locates steps again there, and takes the medians
+/// of both sides.
 fn describe(values: &[f64], found: &[Change], options: &Options) -> Vec<Shift> {
     let shifts = found.iter().enumerate().map(|(index, Change { runs: change, p, is_placed, .. })| {
         let start = index.checked_sub(1).map_or(0, |index| found[index].runs.end);
@@ -278,8 +276,8 @@ fn describe(values: &[f64], found: &[Change], options: &Options) -> Vec<Shift> {
         };
         if change.is_empty() {
             let scores = normal_scores(&values[start..end]);
-            // A split found while a later shift was still in the segment may be off; between its
-            // neighbours it is placed again.
+            // A split may be off if it was found while a later shift was still in the segment. It
+            // is placed again between its neighbours.
             let split = best_split(&scores, options.shortest).map(|(split, _)| split).filter(|_| !is_placed);
             let at = split.map_or(change.start, |split| {
                 start + shape::step_near(&values[start..end], split, options.shortest)
@@ -312,8 +310,7 @@ fn describe(values: &[f64], found: &[Change], options: &Options) -> Vec<Shift> {
     shifts.collect()
 }
 
-/// The normal scores of the values' ranks, centred: what a normal sample of this size would look
-/// like in this order.
+/// The centred normal scores of the values' ranks: a normal sample of this size in this order.
 fn normal_scores(values: &[f64]) -> Vec<f64> {
     let normal = Normal::standard();
     let count = values.len();
@@ -378,15 +375,15 @@ fn test(values: &[f64], scores: &[f64], options: &Options, rng: &mut impl Rng) -
     Some((split, chance.with_neighbours(p, values, &shares, ways(values.len(), options))?))
 }
 
-/// The number of splits.
+/// The number of possible splits.
 fn ways(count: usize, options: &Options) -> usize {
     (count + 1).saturating_sub(2 * options.shortest)
 }
 
-/// What a search may find by chance.
+/// How a search limits false discoveries.
 #[derive(Debug, Clone, Copy)]
 struct Chance {
-    /// How often.
+    /// The allowed probability of one.
     alpha: f64,
     /// How many permutations decide.
     permutations: u32,
@@ -397,14 +394,14 @@ impl Chance {
         Chance { alpha: options.alpha * share, permutations: options.permutations }
     }
 
-    /// The probability of a change that permutations give `p`, if neighbours which resemble each
-    /// other are as unlikely to make it.
+    /// Returns the p-value of a change: `p` from permutations, or the probability that similar
+    /// neighbours make it, whichever is larger; `None` above `alpha`.
     fn with_neighbours(self, p: f64, values: &[f64], shares: &[f64], ways: usize) -> Option<f64> {
         Some(neighbours::chance(values, shares, ways).max(p)).filter(|p| *p <= self.alpha)
     }
 }
 
-/// The share of permutations that score as high as what was seen, if it is at most `alpha`.
+/// The share of permutations that score as high as the observed order, if it is at most `alpha`.
 fn permutation_test(
     scores: &[f64],
     Chance { alpha, permutations }: Chance,
@@ -412,15 +409,13 @@ fn permutation_test(
     is_as_high: impl Fn(&[f64]) -> bool,
 ) -> Option<f64> {
     let mut shuffled = scores.to_vec();
-    // The order that was seen is one of the permutations, so that fewer of them could not show
-    // alpha.
+    // The observed order is one of the permutations. Fewer than this could not reach alpha.
     let permutations = permutations.max((1.0 / alpha).ceil() as u32 - 1);
-    // More than this many and p cannot be at most alpha: the search stops early, which most
-    // segments do.
+    // With more than this many, p cannot be at most alpha. Most segments stop early here.
     let allowed = (alpha * f64::from(permutations + 1) + 1e-9).floor() as u32;
     let mut as_high = 1;
     for _ in 0..permutations {
-        // Any order is as good a start.
+        // Any order is a valid start of the next shuffle.
         shuffled.shuffle(rng);
         if is_as_high(&shuffled) {
             as_high += 1;

@@ -1,6 +1,6 @@
-//! Why CPUs ran as fast as they did in a round, and whether that is what the arm asked for. Another
-//! crate watches them ([`RoundSpeed`]); what was found is kept with the round, and an arm's rounds
-//! are averaged here.
+//! Why CPUs ran as fast as they did in a round, and whether that is the speed that the arm
+//! requested. Another crate watches them ([`RoundSpeed`]). The finding is kept with the round, and
+//! an arm's rounds are averaged here.
 
 use flyball_text::ghz;
 
@@ -8,35 +8,35 @@ use crate::Arm;
 
 /// Watches the CPUs of rounds, and explains their speed.
 pub trait RoundSpeed {
-    /// Begins. Called when the arm is in effect, before the meters.
+    /// Begins. Called when the arm is in effect, before the meters start.
     fn begin(&mut self, arm: &Arm);
 
-    /// Looks again, if it is time. Called at every tick.
+    /// Takes a sample, if one is due. Called at every tick.
     fn attend(&mut self);
 
-    /// Ends. `None` where no speed can be seen.
+    /// Ends. `None` if no speed can be seen.
     fn end(&mut self) -> Option<SpeedNote>;
 }
 
 /// The speed of the CPUs that ran, on average over the time in which each ran.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct SpeedNote {
-    /// In list form.
+    /// CPUs, in list form.
     pub cpus: String,
-    /// The highest frequency of the hardware, and the mean while they ran.
+    /// The highest frequency of the hardware.
     pub highest_mhz: f64,
     /// The mean frequency while they ran.
     pub mhz: f64,
-    /// What lies between the two, in the order in which it takes effect.
+    /// The losses between the two, in the order in which they take effect.
     pub losses: Vec<SpeedLoss>,
 }
 
-/// What one limit took.
+/// The frequency that one limit cost.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct SpeedLoss {
-    /// As `flyball why --json` names it.
+    /// The name in `flyball why --json`.
     pub limiter: String,
-    /// In a sentence, after 'lost to'.
+    /// The words after 'lost to' in a sentence.
     pub words: String,
     pub mhz: f64,
     /// Share of the running time in which it limited.
@@ -48,11 +48,11 @@ pub struct SpeedLoss {
     /// The setting that changes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub knob: Option<String>,
-    /// A setting asked for it, so that it was not asked for more.
+    /// Whether a setting requested this limit.
     pub is_setting: bool,
 }
 
-/// Below this share of what was asked for it was not reached: rounding to whole ratios is less.
+/// Below this share, a requested frequency was not reached: rounding to whole ratios is less.
 const REACHED: f64 = 0.98;
 
 /// Losses as `flyball why` words them, the largest first.
@@ -70,15 +70,15 @@ fn lost(losses: &mut [&SpeedLoss]) -> String {
 }
 
 impl SpeedNote {
-    /// The frequency that the settings ask for, MHz, and what took the rest. A limit that takes
-    /// effect before a lower one of a setting takes nothing from what was asked for.
+    /// The frequency that the settings request, in MHz, and the losses below it. A limit that takes
+    /// effect before a lower one of a setting takes nothing from what was requested.
     fn asked_frequency(&self) -> (f64, Vec<&SpeedLoss>) {
         let settings = self.losses.iter().rposition(|loss| loss.is_setting).map_or(0, |last| last + 1);
         let (before, after) = self.losses.split_at(settings);
         (self.highest_mhz - before.iter().map(|loss| loss.mhz).sum::<f64>(), after.iter().collect())
     }
 
-    /// Why the frequency that was asked for was not reached, as a sentence; `None` if it was.
+    /// Why the requested frequency was not reached, as a sentence; `None` if it was.
     pub fn why_not(&self) -> Option<String> {
         let (asked, mut losses) = self.asked_frequency();
         if self.mhz >= REACHED * asked || losses.is_empty() {
@@ -92,7 +92,7 @@ impl SpeedNote {
         ))
     }
 
-    /// What took the frequency, the largest part first: "lost 0.50 to ...". `None` if nothing did.
+    /// The losses, the largest first: "lost 0.50 to ...". `None` if there are none.
     pub fn lost(&self) -> Option<String> {
         let mut losses: Vec<&SpeedLoss> = self.losses.iter().collect();
         (!losses.is_empty()).then(|| lost(&mut losses))
@@ -110,7 +110,7 @@ impl SpeedNote {
             };
             sum.highest_mhz += round.highest_mhz;
             sum.mhz += round.mhz;
-            // In the order in which limits take effect, which all rounds have in common.
+            // In the order in which limits take effect, which is the same in all rounds.
             let mut at = 0;
             for loss in &round.losses {
                 match sum.losses.iter().position(|other| other.limiter == loss.limiter) {

@@ -1,8 +1,8 @@
 //! Statistics for comparing rounds of measurements.
 //!
-//! Everything here is a pure function of numbers (and, where chance is involved, of a seed).
-//! Distributions come from `statrs`; the tests themselves are ours, because small numbers of rounds
-//! need exact null distributions, ties included, and no kept crate has those. All of it is checked
+//! Everything here is a pure function of numbers (and of a seed, if chance is involved).
+//! Distributions come from `statrs`. The tests are our own, because small numbers of rounds need
+//! exact null distributions, ties included, which no available crate has. All of it is checked
 //! against SciPy in `tests/measure/scipy.rs`.
 
 mod always;

@@ -1,4 +1,4 @@
-//! What the machine did while something ran: frequency, heat, throttling, load of other programs,
+//! Watches the machine while something runs: frequency, heat, throttling, load of other programs,
 //! stolen time, interrupts, context switches, memory pressure.
 //!
 //! [`Watch::start`] reads the counters and starts the [`Meters`], [`Watch::tick`] may be called
@@ -32,7 +32,7 @@ struct Counters {
     memory_wait: Option<u64>,
 }
 
-/// Fewer jiffies a CPU than these, and a share of busy or stolen time could be wrong by more than a
+/// Minimum jiffies per CPU. With fewer, a share of busy or stolen time could be off by more than a
 /// tenth.
 const SHORTEST_JIFFIES: u64 = 20;
 
@@ -54,20 +54,21 @@ pub struct Counting<'a> {
 }
 
 impl<'a> Watch<'a> {
-    /// Starts watching. `cpus` are those on which the work runs; `meters` should follow the same.
+    /// Starts watching. `cpus` are those on which the work runs; `meters` should follow the same
+    /// CPUs.
     pub fn start(host: &'a dyn Host, meters: &'a Meters, cpus: CpuList) -> Watch<'a> {
         Watch { counting: Counting::start(host, cpus, meters), recording: meters.start(host) }
     }
 
-    /// Reads what moves: cheap enough for ten times a second.
+    /// Reads the meters; cheap enough for ten times a second.
     pub fn tick(&mut self) {
         self.recording.tick();
     }
 
     /// Stops watching and says what happened.
     pub fn stop(mut self) -> Conditions {
-        // A run shorter than a tick would have no frequency at all. A longer one has, and its CPUs
-        // are idle by now.
+        // A run shorter than a tick has no frequency yet. A longer one has, and its CPUs are idle
+        // by now.
         if !self.recording.has_frequency() {
             self.recording.tick();
         }
@@ -80,7 +81,7 @@ impl<'a> Counting<'a> {
     /// steps.
     pub const SHORTEST_SECONDS: f64 = SHORTEST_JIFFIES as f64 / 100.0;
 
-    /// Starts counting on the CPUs on which the work runs; on all where the list is empty.
+    /// Starts counting on the CPUs on which the work runs, or on all if the list is empty.
     pub fn start(host: &'a dyn Host, cpus: CpuList, meters: &Meters) -> Counting<'a> {
         let (moment, floor_mhz, limit_c) =
             (Moment::read(host), floor_mhz(host, &cpus), meters.temperature_limit_c());
@@ -95,16 +96,15 @@ impl<'a> Counting<'a> {
         }
     }
 
-    /// Stops counting; with what the meters read meanwhile it is known what happened. Adds the
-    /// machine's context switches to the readings.
+    /// Stops counting, and returns the conditions by these counts and the meters' readings. Adds
+    /// the machine's context switches to the readings.
     pub fn stop(self, readings: &mut Readings) -> Conditions {
         let after = counters(self.host, &self.cpus);
         let seconds = self.host.now().saturating_sub(self.started).as_secs_f64();
         // Saturating: iowait may decrease (Documentation/filesystems/proc.rst), and a CPU may go
         // offline in between.
         let total = after.total.saturating_sub(self.before.total);
-        // The kernel counts in hundredths of a second: of a run that is shorter than some of them
-        // nothing can be said.
+        // The kernel counts in hundredths of a second: a run of only a few of them says nothing.
         let long_enough = total >= SHORTEST_JIFFIES * self.cpus.len().max(1) as u64;
         let share = |now: u64, then: u64| long_enough.then(|| now.saturating_sub(then) as f64 / total as f64);
         let rate = |count: Option<u64>| (seconds > 0.0).then_some(count? as f64 / seconds);
@@ -134,17 +134,16 @@ impl<'a> Counting<'a> {
     }
 }
 
-/// The lowest minimum of the watched CPUs in MHz, if each of them has one above what the hardware
-/// goes down to. Only hardware can run below that then: for heat or power.
+/// Returns the lowest minimum of the watched CPUs in MHz, if each of them has one above the
+/// hardware's. Only the hardware itself can then run below it, because of heat or power.
 fn floor_mhz(host: &dyn Host, cpus: &CpuList) -> Option<f64> {
-    // As many as a workload needs, so that a run on all of 512 CPUs does not begin with a thousand
-    // reads.
+    // Enough for most workloads: a run on all of 512 CPUs must not begin with a thousand reads.
     const LOOKED_AT: usize = 16;
     let khz = |cpu: u32, name: &str| {
         crate::meter::read_number(host, &format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/{name}"))
     };
-    // Governor performance asks for the maximum at all times, whatever the file of the minimum
-    // says. Turbo takes more than a limit to reach, so the base frequency counts.
+    // Governor performance requests the maximum at all times, whatever the file of the minimum
+    // says. Turbo depends on more than the limit, so the base frequency counts.
     let pinned = |cpu: u32| {
         let path = format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor");
         host.read(&path).ok().filter(|governor| governor.trim() == "performance")?;
@@ -160,8 +159,8 @@ fn floor_mhz(host: &dyn Host, cpus: &CpuList) -> Option<f64> {
     floors.collect::<Option<Vec<f64>>>()?.into_iter().min_by(f64::total_cmp)
 }
 
-/// The widest range that one CPU's frequency went through, leaving out the first sample: it may be
-/// of the idle time before.
+/// The widest range of one CPU's frequency, without the first sample, which may date from the idle
+/// time before.
 fn range_mhz(series: &[crate::meter::Series]) -> Option<f64> {
     series
         .iter()

@@ -1,10 +1,9 @@
-//! What is run under each arm: anything that does a piece of work on a machine and says how well it
-//! went.
+//! What is run under each arm: anything that does a piece of work on a machine and reports how well
+//! it went.
 //!
-//! A workload watches no meter and sets no knob; it calls back now and then while it works, so that
-//! the meters can be read in the middle (counters wrap, frequencies move) without a second thread.
-//! [`Command`] is the one that runs what [`Host::spawn`] starts: a program, or the model of one on
-//! a machine in software.
+//! A workload reads no meter and sets no knob. It calls back now and then while it works, so that
+//! the meters can be read meanwhile (counters wrap, frequencies change) without a second thread.
+//! [`Command`] runs what [`Host::spawn`] starts: a program, or its model on a simulated machine.
 
 mod command;
 pub mod preset;
@@ -59,24 +58,24 @@ impl Stop {
 #[derive(Debug, Clone, Default, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 #[schemars(rename = "RunOutcome")]
 pub struct Outcome {
-    /// The value of the workload's metric; `None` where its output did not have it.
+    /// The value of the workload's metric; `None` if its output did not have it.
     pub value: Option<f64>,
     /// Time from start to end on the machine's clock, in seconds.
     pub seconds: f64,
-    /// Seconds of the work that a rate refers to, where that is not the whole time (tbench counts
-    /// one second less than its limit).
+    /// Seconds of the work that a rate refers to, if that is not the whole time (tbench counts one
+    /// second less than its limit).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work_seconds: Option<f64>,
-    /// What the kernel accounted.
+    /// Resource usage by the kernel's accounting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// What its peak memory in KiB is at most, if `usage` does not know it: this process's own.
+    /// Upper bound of its peak memory in KiB, if `usage` does not know it: this process's own peak.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_at_most_kib: Option<u64>,
-    /// What the processor's counters say of it.
+    /// The processor's counters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts: Option<Counts>,
-    /// Whether it was ended because it took too long, which is how it failed then.
+    /// Whether it was ended because it took too long, which is then its failure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
     /// `exit 1`, `signal 11`: how it failed, if it did.
@@ -88,13 +87,13 @@ pub struct Outcome {
     /// SHA-256 of its standard output, if outputs are compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_digest: Option<String>,
-    /// Processes of its group that were still there after its end, and were killed.
+    /// Processes of its group that remained after its end, and were killed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_behind: Vec<String>,
     /// Bytes that it printed, on both streams.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub printed_bytes: u64,
-    /// What a suite of benchmarks says of each of its cases.
+    /// The value of each case of a suite.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub cases: BTreeMap<String, f64>,
     /// The end of what it printed, kept so that values can be read from it again.
@@ -113,17 +112,17 @@ pub enum WorkloadError {
     #[error("cannot start {program}: {cause}{hint}")]
     Start {
         program: String,
-        /// The system's answer.
+        /// The system's error.
         cause: std::io::Error,
         /// What to do about it, with a leading separator, or nothing.
         hint: String,
     },
-    /// A file around it failed.
+    /// A file that it needs failed.
     #[error("cannot {what}: {cause}")]
     Io {
-        /// What was tried.
+        /// The action that failed.
         what: String,
-        /// The system's answer.
+        /// The system's error.
         cause: std::io::Error,
     },
     /// A stop was requested. What ran has been stopped.
@@ -136,27 +135,27 @@ pub trait Workload {
     /// How to name it in reports: the command line, or the name of a known workload.
     fn name(&self) -> String;
 
-    /// What it yields.
+    /// The metric that it yields.
     fn metric(&self) -> Metric;
 
-    /// What its output was searched for, for a message.
+    /// What its output is searched for, for a message.
     fn sought(&self) -> String {
         format!("{} (--metric time counts wall time)", self.metric().name)
     }
 
-    /// Later runs are rounds of `arm`: its program replaces the workload's. `padding` is a number
-    /// of bytes that the environment grows by, which moves the stack.
+    /// Makes later runs rounds of `arm`: its program replaces the workload's. `padding` is the
+    /// number of bytes by which the environment grows, which moves the stack.
     fn begin_arm(&mut self, _arm: &Arm, _padding: usize) {}
 
-    /// Ends later runs after this time, where that can be done.
+    /// Ends later runs after this time, if the workload can do that.
     fn limit(&mut self, _time: Option<Duration>) {}
 
-    /// Does it once on `host`, calling `tick` about every `interval` of the machine's time while it
-    /// lasts.
+    /// Does the work once on `host`, and calls `tick` about every `interval` of the machine's time
+    /// meanwhile.
     ///
     /// # Errors
-    /// [`WorkloadError::Stopped`] after `stop` was raised; else why it could not run. Work that ran
-    /// and failed is an [`Outcome`] with its failure.
+    /// [`WorkloadError::Stopped`] if `stop` was raised; otherwise why it could not run. Work that
+    /// ran and failed is an [`Outcome`] with its failure.
     fn run(
         &mut self,
         host: &dyn Host,

@@ -188,7 +188,7 @@ class CaptureSummary(TypedDict):
 
 
 class CaseReport(TypedDict):
-    """A case of a benchmark suite: an arm's against the first one's."""
+    """One case of a benchmark suite: an arm compared with the first arm."""
 
     comparison: Comparison
     marks: NotRequired[List[str]]
@@ -392,7 +392,7 @@ class Conditions(TypedDict):
 
 
 class Confirmed(TypedDict):
-    """What fresh rounds say."""
+    """The result of the fresh rounds."""
 
     keeps_limit: Union[bool, None]
     limit: Union[Comparison, None]
@@ -622,7 +622,7 @@ class Effect(TypedDict):
 
 
 class Effective(TypedDict):
-    """What the registers counted over a round on one CPU."""
+    """Differences of one CPU's registers over a round."""
 
     aperf: int
     mperf: int
@@ -865,7 +865,7 @@ FrontClaim = Literal["on-front", "dominated", "undecided"]
 
 
 class FrontPlace(TypedDict):
-    """A setting's place."""
+    """A setting's place in relation to the front."""
 
     by: NotRequired[str]
     chance: float
@@ -876,7 +876,7 @@ class FrontPlace(TypedDict):
 
 
 class GateAnswer(TypedDict):
-    """An arm held against a limit."""
+    """An arm checked against a limit."""
 
     arm: int
     at_least: NotRequired[float]
@@ -1222,7 +1222,7 @@ MegaHertz = int
 
 
 class MeterList(TypedDict):
-    """Where a meter's numbers come from, in the manifest."""
+    """The meters of a boot, as the manifest lists them."""
 
     counters: bool
     energy: List[EnergySource]
@@ -1533,7 +1533,7 @@ Quantity = Literal["time", "performance", "latency", "energy", "work-energy", "p
 
 
 class QuietNote(TypedDict):
-    """That the machine was kept quiet around all rounds, and how."""
+    """How the machine was kept quiet around all rounds."""
 
     cpus: str
     level: str
@@ -1783,7 +1783,7 @@ class SearchOutcome(TypedDict):
 
 
 class Searched(TypedDict):
-    """What is searched."""
+    """The settings of a search."""
 
     arms: List[Arm]
     factors: List[Factor]
@@ -1928,7 +1928,7 @@ SourceKind = Literal["timer", "reschedule", "function-call", "device", "other", 
 
 
 class SpeedLoss(TypedDict):
-    """What one limit took."""
+    """The frequency that one limit cost."""
 
     certainty: NotRequired[str]
     evidence: List[str]
@@ -2350,7 +2350,7 @@ Window = TypedDict("Window", {"from": "int", "to": "int"})
 
 
 class WithoutRatio(TypedDict):
-    """A machine that is left out of a quantity, in which a value of it is zero or negative."""
+    """A machine that is left out of a quantity, because one of its values is zero or negative."""
 
     arm: int
     machine: str
@@ -2668,13 +2668,13 @@ class SnapshotFile1(TypedDict):
 
 
 class SnapshotFile2(TypedDict):
-    """As flyball wrote them before: the text of a profile."""
+    """The format of older versions of flyball: the text of a profile."""
 
     profile: str
 
 
 class SnapshotFile3(TypedDict):
-    """A machine in software, which each round boots anew."""
+    """A simulated machine, which boots again for each round."""
 
     machine: str
     simulated: bool

@@ -22,7 +22,7 @@ fn names(round: &Round) -> BTreeSet<&str> {
     round.outcome.cases.iter().filter(|(_, value)| **value > 0.0).map(|(name, _)| name.as_str()).collect()
 }
 
-/// The rounds that say which cases there are.
+/// The rounds that determine which cases there are.
 fn measured(rounds: &[Round]) -> impl Iterator<Item = &Round> {
     let is_suite = |round: &&Round| !round.outcome.cases.is_empty();
     rounds.iter().filter(is_suite).filter(|round| !round.warm_up && round.outcome.failure.is_none())
@@ -47,8 +47,8 @@ fn all_names(rounds: &[Round]) -> BTreeSet<&str> {
     measured(rounds).flat_map(|round| round.outcome.cases.keys().map(String::as_str)).collect()
 }
 
-/// The cases that do not count, each with the arms of which rounds lack it, or have no time of it,
-/// and how many.
+/// The cases that do not count. Each has the arms whose rounds lack the case, or have no time for
+/// it, with the number of these rounds.
 fn lost(rounds: &[Round]) -> BTreeMap<&str, BTreeMap<usize, usize>> {
     let all = all_names(rounds);
     let mut lost: BTreeMap<&str, BTreeMap<usize, usize>> = BTreeMap::new();
@@ -68,9 +68,9 @@ pub(super) fn named(rounds: &[Round], manifest: &Manifest) -> Option<Manifest> {
     Some(named)
 }
 
-/// Notes which arms cannot be compared with the first in a case that both have in some rounds, or
-/// that one of them lost: a limit cannot be told for them. A case that the first arm never had is
-/// none of them, unless it is 0 there.
+/// Marks the arms that lost a case of the first arm, or that have one which the first arm lost.
+/// They cannot be compared in it, so a limit cannot be decided. A case that the first arm never had
+/// does not count here, unless it is 0 there.
 pub(super) fn mark_lost(rounds: &[Round], arms: &mut [ArmReport]) {
     let values = |case: &str, is: fn(f64) -> bool| -> BTreeSet<usize> {
         let has = |round: &&Round| round.outcome.cases.get(case).is_some_and(|value| is(*value));

@@ -1,4 +1,4 @@
-//! Limits on how much worse an arm may be than the first, as `--fail-if` takes them.
+//! Limits on how much worse an arm may be than the first, for `--fail-if`.
 
 use std::str::FromStr;
 
@@ -24,13 +24,13 @@ pub struct Limit {
     text: String,
     /// None for the cases of a suite.
     quantity: Option<Quantity>,
-    /// Whether more than the change is over the limit, or less.
+    /// Whether a larger change is over the limit, or a smaller one.
     is_most: bool,
     /// As a fraction: 0.02 is 2 % more.
     change: f64,
 }
 
-/// Why a text is no limit.
+/// Why a text is not a limit.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum LimitError {
     #[error("write QUANTITY > +PERCENT or QUANTITY < -PERCENT, as in 'time > +2%'")]
@@ -91,10 +91,10 @@ impl Limit {
         self.quantity.is_none()
     }
 
-    /// Refuses what would fail an arm that is no worse than the first and pass one that is worse.
+    /// Rejects a limit that would fail an arm that is no worse than the first and pass a worse one.
     ///
     /// # Errors
-    /// The condition that was meant.
+    /// The condition that was probably meant.
     pub fn check(&self, metric: &Metric) -> Result<(), LimitError> {
         let better = self.quantity.map_or(metric.better, |quantity| quantity.metric(metric).better);
         let allows_worse = if self.is_most { self.change < 0.0 } else { self.change > 0.0 };
@@ -121,28 +121,28 @@ impl Limit {
         }
     }
 
-    /// Returns the case that decides for an arm. The intervals of cases hold together, so that
-    /// picking the worst needs no further correction.
+    /// Returns the case that decides for an arm. The intervals of cases hold together, so picking
+    /// the worst needs no further correction.
     fn worst<'a>(&self, cases: &'a [CaseReport], arm: usize) -> Option<&'a CaseReport> {
         let own = cases.iter().filter(|case| case.comparison.arm == arm);
-        // Large changes come first, and the last of equals is taken.
+        // Large changes come first, and `max_by_key` takes the last of equals.
         own.rev().max_by_key(|case| self.verdict(Some(&case.comparison), case.withheld))
     }
 }
 
-/// Holds every arm against every limit. An arm is over or within a limit if its whole interval is;
-/// the level is corrected for the number of answers.
+/// Checks every arm against every limit. An arm is over or within a limit if its whole interval is.
+/// The level is corrected for the number of answers.
 pub fn gate(manifest: &Manifest, report: &Report, limits: &[Limit]) -> Vec<GateAnswer> {
     answers(manifest, &report.arms, &report.cases, &report.withheld, limits)
 }
 
-/// The quantity that is judged in place of `quantity`, which can be the metric.
+/// Returns the quantity that is judged instead of `quantity`: performance, if that is the metric.
 fn judged_quantity(manifest: &Manifest, quantity: Quantity) -> Quantity {
     if quantity.is_metric(&manifest.workload.metric) { Quantity::Performance } else { quantity }
 }
 
-/// The peak memory of both arms, if that of one is only known to be at most a bound, which stands
-/// for it then.
+/// The peak memory of both arms, if one of them is only known to be at most a bound. The bound then
+/// replaces its values.
 fn bounded(quantity: Quantity, base: &ArmReport, arm: &ArmReport) -> Option<(Summary, Summary)> {
     let at_most = |arm: &ArmReport, like: &Summary| {
         let value = arm.memory_at_most?;
@@ -157,7 +157,7 @@ fn bounded(quantity: Quantity, base: &ArmReport, arm: &ArmReport) -> Option<(Sum
     }
 }
 
-/// An arm against the first, with an interval of this level. If a peak is only bounded, the
+/// Compares an arm with the first, with an interval of this level. If a peak is only bounded, the
 /// interval is open on that side: its end is infinite or -1.
 fn compared(
     quantity: Quantity,
@@ -180,22 +180,22 @@ fn compared(
     Some(Comparison { interval, ..found })
 }
 
-/// Returns whether no verdict on this quantity is given. What `--aa` finds of CPU time also holds
+/// Returns whether there is no verdict on this quantity. A finding of `--aa` on CPU time also holds
 /// for its parts, which have no verdict of their own.
 fn is_withheld_of(withheld: &[Quantity], quantity: Quantity) -> bool {
     let is_part = matches!(quantity, Quantity::User | Quantity::System);
     withheld.contains(&quantity) || is_part && withheld.contains(&Quantity::CpuTime)
 }
 
-/// Returns whether an answer about arms that did different work holds nevertheless: slower arms may
-/// have done less in the same time, and faster ones used more of what work takes.
+/// Returns whether an answer about arms that did different work is still valid: slower arms may
+/// have done less in the same time, and faster ones used more resources for more work.
 fn holds_of_other_work(verdict: GateVerdict, is_fixed_time: bool, quantity: Option<Quantity>) -> bool {
     let is_of_work = is_fixed_time && !matches!(quantity, Some(Quantity::Time | Quantity::PeakMemory));
     verdict == GateVerdict::Over && !is_of_work
 }
 
-/// Why two arms have no values of a quantity; of none if what was named does not compare the same
-/// work.
+/// Why two arms have no values of a quantity. `quantity` is none if the named one does not compare
+/// the same work.
 fn not_measured(base: &ArmReport, arm: &ArmReport, quantity: Option<Quantity>) -> NoInterval {
     let are_small = [base, arm].iter().all(|arm| arm.memory_at_most.is_some());
     match quantity {
@@ -217,7 +217,7 @@ fn is_missing(
     !quantity.is_some_and(|one| has_both(one) || is_bounded)
 }
 
-/// Does the same as [`gate`] for arms and cases that are not in a report yet.
+/// Like [`gate`], for arms and cases that are not in a report yet.
 pub(super) fn answers(
     manifest: &Manifest,
     arms: &[ArmReport],
@@ -444,7 +444,7 @@ mod tests {
             (&time, "case < +5%", Some("case > +5%")),
             (&rate, "metric > -5%", Some("metric < -5%")),
             (&time, "per-watt > -3%", Some("per-watt < -3%")),
-            // A gain that is required, and one that is too good to be true.
+            // A required gain, and one that is too good to be true.
             (&time, "time > -5%", None),
             (&rate, "metric < +5%", None),
             (&time, "time < -90%", None),

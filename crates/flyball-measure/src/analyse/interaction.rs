@@ -11,8 +11,8 @@ use super::{
 };
 use crate::run_directory::Manifest;
 
-/// Every program against the first under the same settings, and against how it differs under the
-/// first settings. One correction covers all of these questions.
+/// Compares every program with the first under the same settings, and this difference with the one
+/// under the first settings. One correction covers all of these questions.
 pub(super) fn effects(manifest: &Manifest, arms: &[ArmReport]) -> Vec<ProgramEffect> {
     let settings = distinct(arms, |arm| arm.settings.clone());
     let programs = distinct(arms, |arm| arm.program.clone());
@@ -24,7 +24,7 @@ pub(super) fn effects(manifest: &Manifest, arms: &[ArmReport]) -> Vec<ProgramEff
             !arm.control && arm.program == programs[program] && arm.settings == settings[setting]
         })
     };
-    // Of each program: its effect under each setting, and how each but the first differs.
+    // For each program: its effect under each setting, and how each effect differs from the first.
     let correction = Correction::for_questions(questions(arms));
     let judge = |pair: [&ArmReport; 2]| {
         compare(manifest, &pair.map(Clone::clone), Quantity::Performance, correction).into_iter().next()
@@ -36,13 +36,13 @@ pub(super) fn effects(manifest: &Manifest, arms: &[ArmReport]) -> Vec<ProgramEff
             let Some((base, arm)) = cell(0, setting).zip(cell(program, setting)) else { continue };
             let Some(mut effect) = judge([&arms[base], &arms[arm]]) else { continue };
             (effect.base, effect.arm, effect.steadiness) = (base, arm, None);
-            // What the program takes in relation to the first one, block by block, here and there.
+            // The ratio of the program to the first one, block by block, under both settings.
             let interaction = first.filter(|_| setting > 0).and_then(|(first_base, first_arm)| {
                 let (there, steps) = ratio(&arms[first_base], &arms[first_arm])?;
                 let (here, own) = ratio(&arms[base], &arms[arm])?;
                 let mut found = judge([&there, &here])?;
                 (found.base, found.arm, found.steadiness) = (base, arm, None);
-                // Each ratio is off by a step at most, so that rounding can make a difference.
+                // Each ratio is off by a step at most, so rounding alone can make a difference.
                 found.step = steps.zip(own).map(|(one, other)| (1.0 + one) * (1.0 + other) - 1.0);
                 found.interval = found.with_steps(false);
                 let is_open = found.interval.is_none_or(|interval| interval.contains(0.0));

@@ -69,8 +69,8 @@ fn steadiness(base: &Summary, other: &Summary) -> Option<Steadiness> {
     })
 }
 
-/// The share of the error that the medians have. Steadiness, which seldom is the question, has the
-/// rest: half of it would cost every fourth slowdown of a disturbed machine.
+/// The medians' share of the error. Steadiness, which is seldom the question, has the other tenth:
+/// with half of the error, it would cost every fourth slowdown of a disturbed machine.
 const OF_MEDIANS: f64 = 0.9;
 
 /// How strictly each question of a report is answered, so that all answers hold together.
@@ -78,24 +78,24 @@ const OF_MEDIANS: f64 = 0.9;
 pub struct Correction {
     /// Questions: each arm against the first in each quantity that is judged, and in steadiness.
     pub questions: usize,
-    /// By how much a probability is multiplied, and the error of an interval divided.
+    /// The factor by which p-values are multiplied and the error of intervals is divided.
     pub medians: f64,
-    /// The same of steadiness.
+    /// The factor for steadiness.
     pub steadiness: f64,
 }
 
 impl Correction {
-    /// For so many questions about medians.
+    /// The correction for this many questions about medians.
     pub(super) fn for_questions(questions: usize) -> Correction {
         Correction { questions, medians: questions.max(1) as f64, steadiness: 1.0 }
     }
 
-    /// For a comparison of so many arms. One that ends when it knows enough (`until`) does not
-    /// judge steadiness.
+    /// The correction for a comparison of this many arms. One that ends when it knows enough
+    /// (`until`) does not judge steadiness.
     pub fn new(arms: usize, has_energy: bool, metric: &Metric, until: bool) -> Correction {
         let of_energy = match (has_energy && !metric.is_suite(), metric.is_per_watt_of_energy()) {
             (false, _) => 0,
-            // One is the inverse of the other, so both have one answer.
+            // Energy and performance per watt are inverse, so both have one answer.
             (true, true) => 1,
             (true, false) => 2,
         };
@@ -111,12 +111,12 @@ impl Correction {
         }
     }
 
-    /// For so many cases of a suite, which share half of the error.
+    /// The correction for this many cases of a suite, which share half of the error.
     pub(super) fn for_cases(cases: usize) -> Correction {
         Correction::for_questions(2 * cases)
     }
 
-    /// For arms that have run.
+    /// The correction for arms that have run.
     pub(super) fn for_arms(manifest: &Manifest, arms: &[ArmReport]) -> Correction {
         let is_of_energy = |one: &Summary| one.is_judged && one.quantity != Quantity::Performance;
         let has_energy = arms.iter().flat_map(|arm| &arm.summaries).any(is_of_energy);
@@ -125,9 +125,10 @@ impl Correction {
     }
 }
 
-/// Judges steadiness, corrected like the medians. The word follows the tested estimate. If the
-/// printed spreads contradict it, no difference is claimed. If rounding can make or hide it,
-/// nothing is known: a spread is below the step of the values, and the estimate below two.
+/// Judges steadiness, corrected like the medians. The verdict follows the tested estimate. If the
+/// printed spreads contradict it, no difference is claimed. Nothing is known if rounding can make
+/// or hide a difference: a spread is below the step of the values, and the estimate below two
+/// steps.
 fn judge_steadiness(comparisons: &mut [Comparison], alpha: f64, correction: f64) {
     for comparison in comparisons {
         let test = if comparison.paired { Test::Pairs } else { Test::Ranks };
@@ -190,7 +191,7 @@ pub(super) fn compare_summaries(
     for comparison in &mut found {
         let p = (comparison.p * correction.medians).min(1.0);
         comparison.p_corrected = p;
-        // Ties make it larger; then the verdict is only less definite.
+        // Ties make the smallest p larger; then the verdict is only less definite.
         let rounds = if comparison.paired {
             [comparison.pairs; 2]
         } else {
@@ -200,7 +201,7 @@ pub(super) fn compare_summaries(
         // With ties, test and interval can differ by a hair. Both must agree.
         let is_same = |one: Interval| one.low >= -EQUIVALENT && one.high <= EQUIVALENT;
         let differs = comparison.interval.is_some_and(|interval| !interval.contains(0.0));
-        // Rounding of one factor can turn a product around.
+        // Rounding of one factor can reverse the change of a product.
         let is_computed = base.is_computed() || arms[comparison.arm].is_some_and(Summary::is_computed);
         let stays = || comparison.with_steps(false).is_some_and(|interval| !interval.contains(0.0));
         let is_shown = p <= alpha && differs && (!is_computed || stays());
@@ -215,13 +216,13 @@ pub(super) fn compare_summaries(
         } else {
             Verdict::NoDifferenceShown
         };
-        // Both are of a fixed number of pairs. Slow rounds widen the interval, and a difference of
-        // typical rounds needs fewer rounds than normal noise of that width.
+        // This number is for fixed numbers of pairs and normal noise. Slow rounds widen the
+        // interval, although typical rounds then need fewer pairs than normal noise of that width.
         let is_uneven = [Some(base), arms[comparison.arm]].into_iter().flatten().any(is_uneven);
         if !comparison.paired || until || is_uneven {
             comparison.rounds_for_one_percent = None;
         }
-        // Two hundred simulated comparisons: only where the answer is read.
+        // Costs two hundred simulated comparisons, so only if the answer is read.
         let other = arms[comparison.arm].filter(|other| other.is_judged && comparison.paired && !until);
         if let (Verdict::NoDifferenceShown, Some(other)) = (comparison.verdict, other) {
             // Slow rounds of one arm can hide changes on their side only, far beyond the interval.
@@ -230,7 +231,7 @@ pub(super) fn compare_summaries(
             let shown = stats::shift_shown(&log_ratios(base, other), alpha / correction.medians)
                 .filter(|shift| *shift > 0.0 && !(is_uneven && *shift > 4.0 * width));
             comparison.shows = shown.zip(comparison.step).map(|(shift, step)| match shift.exp_m1() {
-                // One step of what is measured, and one of the interval.
+                // One step for the measured value, and one for the interval.
                 shift if is_computed && comparison.is_coarse() => (1.0 + shift) * (1.0 + step).powi(2) - 1.0,
                 shift => shift.max(step),
             });
@@ -306,12 +307,12 @@ pub(super) fn compare_two(
         p_corrected: p,
         delta,
         verdict: Verdict::NoDifferenceShown,
-        // Its test has a fixed number of rounds.
+        // The test of steadiness needs a fixed number of rounds.
         steadiness: (base.quantity == Quantity::Performance && !until)
             .then(|| steadiness(base, other))
             .flatten(),
         shows: None,
-        // 0.01 as a logarithm is 1 % to four digits. Power 0.9, the usual choice where a missed
+        // 0.01 as a logarithm is 1 % to four digits. Power 0.9 is the usual choice if a missed
         // difference costs another run.
         rounds_for_one_percent: spread
             .filter(|_| step.is_some_and(|step| step < 0.01))

@@ -1,4 +1,4 @@
-//! What a reader should know besides the numbers.
+//! Notes for the reader, besides the numbers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,8 @@ use crate::{
     workload::preset::note_fixed_time,
 };
 
-/// A sentence for each round that is left out; of many, how many and the worst of each kind.
+/// Returns a sentence for each round that is left out. If they are many, it returns their number
+/// and the worst of each kind.
 pub(super) fn left_out_notes(arm: &ArmReport) -> Vec<String> {
     if arm.left_out.len() <= 5 {
         return arm
@@ -30,7 +31,7 @@ pub(super) fn left_out_notes(arm: &ArmReport) -> Vec<String> {
             .map(|one| format!("{}: round {} is left out: {}.", arm.name, one.block + 1, one.why))
             .collect();
     }
-    // The same except for their numbers.
+    // Reasons of one kind differ only in their numbers.
     let stem = |why: &str| why.split(|c: char| c.is_ascii_digit()).next().unwrap_or_default().to_owned();
     let mut kinds: BTreeMap<String, Vec<&LeftOut>> = BTreeMap::new();
     for one in &arm.left_out {
@@ -53,7 +54,8 @@ pub(super) fn left_out_notes(arm: &ArmReport) -> Vec<String> {
         .collect()
 }
 
-/// The energy meters of packages and platform that never moved, which is why there is no energy.
+/// Names the energy meters of packages and platform that never moved, if that is why there is no
+/// energy.
 pub(super) fn still(manifest: &Manifest, rounds: &[&Round]) -> Option<String> {
     let mut names: Vec<&str> = Vec::new();
     for (number, boot) in manifest.boots.iter().enumerate() {
@@ -64,7 +66,7 @@ pub(super) fn still(manifest: &Manifest, rounds: &[&Round]) -> Option<String> {
                 .filter_map(|round| round.readings.energy.get(place))
                 .filter(|series| series.len() > 1)
                 .peekable();
-            // Boots have the same meters as a rule: each is named once.
+            // Boots usually have the same meters: name each only once.
             let matters = matches!(source.domain, Domain::Package | Domain::Platform)
                 && !names.contains(&source.name.as_str());
             if matters && read.peek().is_some() && read.all(|series| source.stands_still(series)) {
@@ -80,12 +82,12 @@ pub(super) fn still(manifest: &Manifest, rounds: &[&Round]) -> Option<String> {
     })
 }
 
-/// That a warm-up round took several times as long as those that count: a build, a download or a
-/// cache that the first run leaves behind is then not what was measured. Page caches alone rarely
-/// make a run three times as long.
+/// Notes that a warm-up round took several times as long as those that count. The first run then
+/// did a build or a download, or filled a cache, and this work was not measured. Page caches alone
+/// rarely make a run three times as long.
 pub(super) fn slow_warm_up(manifest: &Manifest, rounds: &[Round]) -> Option<String> {
     const TIMES: f64 = 3.0;
-    // Models always do the same work, and with --prepare the user has thought of it.
+    // Models always do the same work, and a user of --prepare has thought of it.
     if manifest.workload.reader.is_none() || manifest.workload.hooks.prepare.is_some() {
         return None;
     }
@@ -96,7 +98,7 @@ pub(super) fn slow_warm_up(manifest: &Manifest, rounds: &[Round]) -> Option<Stri
         };
         let slowest = seconds(true).max_by(f64::total_cmp)?;
         let median = crate::stats::median(&seconds(false).collect::<Vec<_>>())?;
-        // Below a tenth of a second, starting a program for the first time is most of it.
+        // Below a tenth of a second, most of it is the first start of the program.
         (slowest > TIMES * median && slowest > 0.1).then_some((slowest, median))
     };
     let found = (0..manifest.arms.len()).filter_map(of_arm);
@@ -110,8 +112,8 @@ pub(super) fn slow_warm_up(manifest: &Manifest, rounds: &[Round]) -> Option<Stri
     })
 }
 
-/// That the machine was busy before the first round, that its host gave its time to others, or that
-/// other programs disturbed rounds which count.
+/// Notes that the machine was busy before the first round, that its host gave its time to others,
+/// or that other programs disturbed rounds which count.
 pub(super) fn busy(manifest: &Manifest, rounds: &[Round], arms: &[ArmReport]) -> Vec<String> {
     let mut notes = Vec::new();
     let cpus = manifest.machine.cpus.max(1);
@@ -166,8 +168,8 @@ pub(super) fn busy(manifest: &Manifest, rounds: &[Round], arms: &[ArmReport]) ->
     notes
 }
 
-/// That all arms took the same time at different speeds, which a program does that runs for a fixed
-/// time or waits for something else than a CPU. Of metrics that are rates the time does not matter.
+/// Notes that all arms took equally long at different speeds: the program may run for a fixed time
+/// or wait for something other than a CPU. The time does not matter if the metric is a rate.
 pub(super) fn fixed_time(report: &Report) -> Option<String> {
     const SAME: f64 = 1.005;
     const OTHER: f64 = 1.1;
@@ -201,9 +203,9 @@ fn known_to_run_for_fixed_time(workload: &WorkloadNote, arms: &[ArmReport]) -> O
     note_fixed_time(workload.reader.as_ref()?, programs.chain([workload.argv.as_slice()]))
 }
 
-/// Whether a command is known to run for a fixed time, or seems to end after a whole number of
-/// seconds: all arms take so long and at most 0.2 % and 20 ms more, and rounds differ by less than
-/// 0.05 %.
+/// Returns whether a command is known to run for a fixed time, or seems to end after a whole number
+/// of seconds: all arms take this long and at most 0.2 % and 20 ms more, and rounds differ by less
+/// than 0.05 %.
 pub(super) fn runs_for_fixed_time(workload: &WorkloadNote, arms: &[ArmReport]) -> bool {
     const SAME: f64 = 0.0005;
     let metric = &workload.metric;
@@ -230,15 +232,16 @@ pub(super) fn runs_for_fixed_time(workload: &WorkloadNote, arms: &[ArmReport]) -
     }) && times.iter().all(|(median, _)| (median - times[0].0).abs() <= SAME * median)
 }
 
-/// That an arm slows or speeds up the round after it, by heat, caches or turbo budget: in each
-/// block, the round that came after it against the one after the first arm, both without the
-/// effect of their own arm. Which rounds those are is random, as in a comparison of the two arms.
+/// Notes that an arm slows or speeds up the round after it, by heat, caches or turbo budget. In
+/// each block, the round after the arm is compared with the round after the first arm, both without
+/// the effect of their own arm. Which rounds these are is random, as in a comparison of the two
+/// arms.
 pub(super) fn carry_over(rounds: &[Round], arms: &[ArmReport], comparisons: &[Comparison]) -> Vec<String> {
     let mut logs: BTreeMap<(usize, usize, usize), f64> = BTreeMap::new();
     for (index, arm) in arms.iter().enumerate() {
         let own = |one: &&Comparison| one.arm == index && one.quantity == Quantity::Performance && one.paired;
         let effect = comparisons.iter().find(own).map(|one| one.change.ln_1p());
-        // The ratio of 1e-160 and 1e160 is too large for a number.
+        // The ratio of 1e-160 and 1e160 overflows.
         let effect = effect.or((index == 0).then_some(0.0)).filter(|effect| effect.is_finite());
         let Some(effect) = effect else { continue };
         let points = arm.summary(Quantity::Performance).map_or(&[][..], |summary| &summary.points);
@@ -262,7 +265,7 @@ pub(super) fn carry_over(rounds: &[Round], arms: &[ArmReport], comparisons: &[Co
         let more: Vec<f64> = after.iter().filter_map(of_block).collect();
         let p = crate::stats::signed_rank(&more).p;
         let interval = crate::stats::walsh_interval(&more, 1.0 - alpha).filter(|_| p <= alpha)?;
-        // Of the rounds of an arm, those that came after this one.
+        // The share of an arm's rounds that came after this arm.
         let share = |own: usize| {
             let before: Vec<usize> =
                 follows.iter().filter(|pair| pair[1].arm == own).map(|pair| pair[0].arm).collect();
@@ -290,10 +293,11 @@ pub(super) fn carry_over(rounds: &[Round], arms: &[ArmReport], comparisons: &[Co
     (1..arms.len()).filter_map(of_arm).collect()
 }
 
-/// The mean that throughput follows. Of a rate it is the work of all rounds over their time.
+/// The mean that throughput follows. For a rate, it is the work of all rounds divided by their
+/// time.
 struct Mean {
     words: &'static str,
-    /// What each round adds to the sum above and below the line.
+    /// What each round adds to the numerator and the denominator.
     parts: BTreeMap<(usize, usize), (f64, f64)>,
 }
 
@@ -301,7 +305,7 @@ impl Mean {
     fn new(arm: &ArmReport, summary: &Summary) -> Mean {
         let key = |point: &Point| (point.boot, point.block);
         let times = arm.summary(Quantity::Time).map(|time| &time.points);
-        // Points of a benchmark are no work per time, although more of them is better.
+        // A benchmark's points are not work per time, although more of them is better.
         let is_rate = summary.metric.unit.ends_with("/s");
         match times.filter(|times| is_rate && times.len() == summary.points.len()) {
             Some(times) => {
@@ -323,9 +327,9 @@ impl Mean {
         above / below
     }
 
-    /// The probability of means that differ so much if the arms of each block could as well be
-    /// exchanged, of so many random exchanges that it can fall to a tenth of `alpha`. `None`
-    /// without common blocks, and where that takes too many exchanges.
+    /// Returns the p-value of a permutation test: how often the means differ as much after random
+    /// exchanges of arms within blocks. There are enough exchanges for p = `alpha` / 10. `None`
+    /// without common blocks, and if that takes too many exchanges.
     fn test(&self, base: &Mean, alpha: f64) -> Option<f64> {
         const MAX_EXCHANGES: usize = 1 << 18;
         let exchanges = ((10.0 / alpha).ceil() as usize).max(2000) - 1;
@@ -352,8 +356,8 @@ impl Mean {
     }
 }
 
-/// That rounds of an arm lie far from the others, or on two levels: what verdicts about typical
-/// rounds do not count.
+/// Notes that rounds of an arm lie far from the others or on two levels. Verdicts about typical
+/// rounds ignore them.
 pub(super) fn odd_rounds(
     arms: &[ArmReport],
     index: usize,
@@ -432,11 +436,11 @@ fn thirds(values: &[f64]) -> Option<[f64; 3]> {
     Some([of(0)?, of(middle)?, of(values.len() - third)?])
 }
 
-/// A quantity and the arm whose difference from the first moves, and the note that says so.
+/// A quantity, the arm whose difference from the first changes, and the note about it.
 type Changed = (Quantity, usize, String);
 
-/// Comparisons in which the difference itself moves during the run: a trend of the ratios of
-/// blocks, or blocks that resemble the ones next to them, at 1 % over all of them.
+/// Returns the comparisons in which the difference itself changes during the run: the ratios of
+/// blocks have a trend or resemble their neighbours. The level is 1 % over all comparisons.
 pub(super) fn changed_differences(report: &Report) -> Vec<Changed> {
     let of_comparison = |one: &Comparison| {
         let (base, arm) = (&report.arms[one.base], &report.arms[one.arm]);
@@ -460,7 +464,7 @@ pub(super) fn changed_differences(report: &Report) -> Vec<Changed> {
     report.comparisons.iter().filter_map(of_comparison).collect()
 }
 
-/// What is known of an arm's rounds and not of its numbers.
+/// Notes trace records that were lost in an arm's rounds.
 fn round_notes(rounds: &[&Round], arm: usize, name: &str) -> Option<String> {
     let lost: Vec<u64> = rounds
         .iter()
@@ -478,11 +482,11 @@ fn round_notes(rounds: &[&Round], arm: usize, name: &str) -> Option<String> {
     })
 }
 
-/// That frequencies were sampled, not counted: an idle CPU's file says what was last asked for, and
+/// Notes that frequencies were sampled, not counted: an idle CPU's file shows the last request, and
 /// weighs as much as a busy one's.
 fn frequency_by_file(manifest: &Manifest, report: &Report) -> Option<String> {
     report.arms.iter().find_map(|arm| arm.summary(Quantity::Frequency))?;
-    // Registers are preferred: where a boot has them, its frequencies were counted.
+    // Registers are preferred: in a boot that has them, frequencies were counted.
     let boot =
         manifest.boots.iter().find(|b| b.meters.registers.is_empty() && !b.meters.frequency.is_empty())?;
     let (_, path) = boot.meters.frequency.first()?;
@@ -499,7 +503,7 @@ fn frequency_by_file(manifest: &Manifest, report: &Report) -> Option<String> {
     ))
 }
 
-/// What rounding to this step hides.
+/// Notes what rounding to this step hides.
 pub(crate) fn rounding(values: &str, step: Option<f64>) -> String {
     match step {
         None => format!("All values of {values} are equal, so the step in which they come is not known."),
@@ -536,7 +540,7 @@ fn rounding_of_meter(report: &Report) -> Option<String> {
     Some(rounding("the energy meter", Some(step)))
 }
 
-/// What a reader should know, as sentences.
+/// All notes of a report, as sentences.
 pub(super) fn notes(
     manifest: &Manifest,
     rounds: &[&Round],
@@ -584,7 +588,7 @@ pub(super) fn notes(
     notes
 }
 
-/// The notes of all arms; what several arms have in common once.
+/// Merges the notes of all arms. A note that several arms share appears once.
 fn folded(arms: Vec<(String, Vec<String>)>) -> Vec<String> {
     let mut notes: Vec<(Vec<String>, String)> = Vec::new();
     for (name, of_arm) in arms {
@@ -633,26 +637,26 @@ const CARRY_OVER: &str = "it changes the round after it";
 const ZERO: &str = "is zero or negative";
 pub(super) const CPU_TIME: &str = "CPU time differs from that of";
 
-/// Returns whether a note stands next to the answer, which is not the whole answer without it.
+/// Returns whether a note is shown next to the answer, which is incomplete without it.
 pub(crate) fn is_first(note: &str) -> bool {
     [TWO_LEVELS, CHANGED, NO_ROUND, CARRY_OVER, ZERO, CPU_TIME].iter().any(|words| note.contains(words))
 }
 
-/// That a quantity of an arm has values of which there is no ratio.
+/// Notes that a quantity of an arm has values without a ratio.
 pub(crate) fn without_ratio(arm: &str, summary: &Summary) -> Option<String> {
     let without = summary.without_ratio();
     let rounds = if without == 1 { "round" } else { "rounds" };
     (without > 0).then(|| format!("{arm}: {} {ZERO} in {without} {rounds}", summary.metric.name))
 }
 
-/// That values of an arm move during the run, and whether their differences do.
+/// Notes that an arm's values change during the run, and whether their differences do.
 fn moves(report: &Report, index: usize, changed: &[Changed]) -> Option<String> {
     let arm = &report.arms[index];
     let mut is_steady = true;
     let mut moving = Vec::new();
     for summary in arm.summaries.iter().filter(|summary| summary.is_judged) {
         let Some((drift, [first, _, last])) = summary.drift.zip(thirds(&summary.values())) else { continue };
-        // Steps of a coarse clock can have a trend whose medians agree or go the other way.
+        // A coarse clock can show a trend whose medians agree or go the other way.
         if (last > first) != (drift.change > 0.0) || first == last {
             continue;
         }
@@ -672,14 +676,14 @@ fn moves(report: &Report, index: usize, changed: &[Changed]) -> Option<String> {
     })
 }
 
-/// What stands between an arm's numbers and a conclusion.
+/// Returns the notes that qualify an arm's numbers.
 fn arm_notes(report: &Report, index: usize, changed: &[Changed]) -> Vec<String> {
     let (base, arm) = (&report.arms[0], &report.arms[index]);
     let mut notes = Vec::new();
     if arm.rounds == 0 && !arm.left_out.is_empty() {
         notes.push(format!("{}: {NO_ROUND}, so there is no verdict.", arm.name));
     }
-    // Only set where most rounds were throttled; single ones are left out.
+    // Only set if most rounds were throttled; otherwise the throttled rounds are left out.
     if arm.throttled.is_some_and(|count| count > 0) {
         let why = if base.throttled.is_some_and(|count| count > 0) {
             "because without them nothing would be left. Heat, not only the settings, decides this comparison"
@@ -717,7 +721,7 @@ fn arm_notes(report: &Report, index: usize, changed: &[Changed]) -> Vec<String> 
     notes
 }
 
-/// Which arms ran in which boot, where there is more than one.
+/// Says which arms ran in which boot, if there is more than one.
 fn boot_notes(manifest: &Manifest, report: &Report) -> Vec<String> {
     let in_boot = |boot: usize| -> Vec<&str> {
         report.arms.iter().filter(|arm| arm.boots.contains(&boot)).map(|arm| arm.name.as_str()).collect()
@@ -744,11 +748,12 @@ fn boot_notes(manifest: &Manifest, report: &Report) -> Vec<String> {
     notes
 }
 
-/// By how much the spreads of arms of different boots may differ without a word: the rank-sum test
-/// holds its level about so far.
+/// The ratio of spreads between boots above which there is a note. The rank-sum test holds its
+/// level up to about this ratio.
 const UNLIKE: f64 = 2.0;
 
-/// The rank-sum test assumes that arms scatter alike, and its interval does.
+/// Notes that arms of different boots scatter differently. The rank-sum test and its interval
+/// assume that they scatter alike.
 fn unlike_spreads(report: &Report) -> Vec<String> {
     let own = |one: &&Comparison| !one.paired && one.quantity == Quantity::Performance;
     let unlike = report.comparisons.iter().filter(own).filter_map(|one| {

@@ -1,4 +1,4 @@
-//! What matters where arms run different programs: resources, exit codes, processes that were left
+//! Notes for arms that run different programs: resources, exit codes, processes that were left
 //! behind, and the first arm compared with itself.
 
 use std::collections::BTreeSet;
@@ -17,8 +17,8 @@ use crate::{
     run_directory::{Manifest, Round},
 };
 
-/// Every arm against the first in what its processes used. One correction covers all of them: they
-/// are looked at together, to see where a difference comes from.
+/// Compares every arm with the first in the resources of its processes. One correction covers all
+/// of them, because they are read together, to see where a difference comes from.
 pub(super) fn resources(manifest: &Manifest, arms: &[ArmReport]) -> Vec<Comparison> {
     if arms.iter().all(|arm| arm.program.is_none()) {
         return Vec::new();
@@ -56,7 +56,7 @@ pub(super) fn withhold(report: &mut Report) -> Vec<String> {
             comparison.steadiness = None;
         }
     }
-    // The control keeps its own, which is the reason.
+    // The control keeps its steadiness, which is the reason.
     if report.unsteady_control().is_some() {
         for comparison in report.comparisons.iter_mut().filter(|one| !report.arms[one.arm].control) {
             comparison.steadiness = None;
@@ -65,8 +65,8 @@ pub(super) fn withhold(report: &mut Report) -> Vec<String> {
     notes
 }
 
-/// That CPU time differs where wall time, which waits and neighbours make noisier, is unclear. It
-/// repeats verdicts of the resources, whose family they are in.
+/// Notes that CPU time differs although wall time, which waits and neighbours make noisier, is
+/// unclear. It repeats verdicts of the resources, whose correction covers it.
 pub(super) fn cpu_time(report: &Report) -> Option<String> {
     const MAX: usize = 4;
     let is_of_time = Quantity::Time.is_metric(&report.workload.metric)
@@ -94,8 +94,8 @@ pub(super) fn cpu_time(report: &Report) -> Option<String> {
     })
 }
 
-/// Resources that are 0 in some rounds and not in others, which have no ratios: short CPU times, if
-/// the kernel counts them in ticks.
+/// Notes resources that are 0 in only some rounds, and so have no ratios: short CPU times, if the
+/// kernel counts them in ticks.
 pub(super) fn zeros(arms: &[ArmReport]) -> Option<String> {
     let of_arm = |arm: &ArmReport| {
         let zeros = |summary: &Summary| {
@@ -116,7 +116,7 @@ pub(super) fn zeros(arms: &[ArmReport]) -> Option<String> {
     })
 }
 
-/// What a reader should know of the arms' processes.
+/// Notes about the arms' processes.
 pub(super) fn notes(manifest: &Manifest, rounds: &[&Round]) -> Vec<String> {
     let mut notes = Vec::new();
     let own = |arm: usize| rounds.iter().filter(move |round| round.arm == arm);
@@ -189,8 +189,8 @@ pub(super) fn notes(manifest: &Manifest, rounds: &[&Round]) -> Vec<String> {
     notes
 }
 
-/// That flyball's part of a program's time shows, because it keeps in a file what the program
-/// prints.
+/// Notes that flyball's own part of a program's time is noticeable, because it stores the program's
+/// output in a file.
 fn much_output(manifest: &Manifest, rounds: &[&Round]) -> Option<String> {
     // To write a megabyte into a file takes 1 to 5 ms.
     const MAX_BYTES_PER_SECOND: f64 = 2e6;

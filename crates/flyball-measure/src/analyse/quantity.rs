@@ -11,7 +11,7 @@ use crate::{
     run_directory::{Manifest, Round},
 };
 
-/// What is reported of each arm, in this order.
+/// The quantities that are reported for each arm, in this order.
 #[derive(
     Debug,
     Clone,
@@ -30,11 +30,11 @@ use crate::{
 pub enum Quantity {
     /// The workload's own metric.
     Performance,
-    /// How long each operation takes, of a workload that makes one after the other (io-4k).
+    /// Time per operation, for a workload that makes one after the other (io-4k).
     Latency,
     /// Energy of the packages.
     Energy,
-    /// Energy of the packages for the work of a second at a rate of one: of metrics that are rates.
+    /// Energy of the packages for the work of a second at a rate of one, if the metric is a rate.
     WorkEnergy,
     /// Performance per watt.
     PerWatt,
@@ -48,11 +48,11 @@ pub enum Quantity {
     PlatformPower,
     /// Mean frequency while running.
     Frequency,
-    /// Share of time not idle, of the CPUs that the workload may use.
+    /// Share of time in which the CPUs of the workload were not idle.
     Busy,
     /// The highest temperature.
     Temperature,
-    /// Context switches of the workload, or of the machine where the workload's are not known.
+    /// Context switches of the workload, or of the machine if the workload's are not known.
     Switches,
     /// The largest resident set of a process.
     PeakMemory,
@@ -64,9 +64,9 @@ pub enum Quantity {
     Cycles,
     /// Branches that the processor predicted wrongly, in millions.
     BranchMisses,
-    /// Accesses that the last level of cache did not have, in millions.
+    /// Accesses that missed the last level of cache, in millions.
     CacheMisses,
-    /// CPU time in user mode and in the kernel. Each alone is known by the tick, their sum exactly.
+    /// CPU time in user mode and in the kernel. Each alone is counted in ticks; their sum is exact.
     CpuTime,
     /// CPU time in user mode.
     User,
@@ -77,26 +77,26 @@ pub enum Quantity {
     Decisions,
     /// Frequency while running, by the driver's trace.
     TraceFrequency,
-    /// From request to frequency, by the driver's trace.
+    /// Time from request to frequency, by the driver's trace.
     Lag,
     /// Desired performance, the mean over the driver's records.
     DesiredPerformance,
-    /// Frequency, likewise.
+    /// Frequency, the mean over the driver's records.
     SampledFrequency,
-    /// Load, likewise.
+    /// Load, the mean over the driver's records.
     SampledLoad,
 }
 
-/// Returns whether a value counts in ratios: it is above zero. Of two negative numbers the ratio
-/// would be a number, and say the opposite.
+/// Returns whether a value counts in ratios: it is above zero. The ratio of two negative numbers
+/// would say the opposite.
 pub fn has_logarithm(value: f64) -> bool {
     value > 0.0 && value.is_finite()
 }
 
 impl Quantity {
-    /// Those that verdicts are given for. Where the metric is a rate, a slower setting may do less
-    /// work in the same time, so energy is judged for the same work. Suites repeat their cases for
-    /// a fixed time, and how much work that is they do not tell.
+    /// Returns the quantities that get verdicts. If the metric is a rate, a slower setting may do
+    /// less work in the same time, so energy is judged for the same work. Suites repeat their cases
+    /// for a fixed time, and do not report how much work that is.
     pub fn judged(metric: &Metric) -> &'static [Quantity] {
         if metric.is_suite() {
             &[Quantity::Performance]
@@ -107,7 +107,8 @@ impl Quantity {
         }
     }
 
-    /// The quantity that compares the same work of arms in place of this one, if there is one.
+    /// Returns the quantity that compares arms for the same work, instead of this one, if there is
+    /// one.
     pub(super) fn per_work(self, metric: &Metric) -> Option<Quantity> {
         match self {
             Quantity::Energy | Quantity::PerWatt if metric.is_suite() => None,
@@ -126,8 +127,8 @@ impl Quantity {
         self != Quantity::Performance && self.metric(metric) == *metric
     }
 
-    /// The resources that processes of programs use. They are judged where programs are compared.
-    /// User and system time are parts of CPU time.
+    /// The resources that processes of programs use. They are judged if programs are compared. User
+    /// and system time are parts of CPU time.
     pub const RESOURCES: [Quantity; 8] = [
         Quantity::CpuTime,
         Quantity::PeakMemory,
@@ -182,8 +183,7 @@ impl Quantity {
         let mut sources = manifest.boots.iter().flat_map(|boot| &boot.meters.energy);
         match self {
             Quantity::Energy => Some(Domain::Package),
-            // Where only the platform is metered, that is the energy to count; in no round the one
-            // here and the other there.
+            // If only the platform is metered, its energy counts. All rounds use the same domain.
             Quantity::WorkEnergy | Quantity::PerWatt
                 if sources.any(|source| source.domain == Domain::Package) =>
             {
@@ -220,7 +220,7 @@ impl Quantity {
             }
             Quantity::PerWatt => {
                 let energy = self.joules(round, manifest)?;
-                // Of tbench the time limit less one second, as the kernel's selftest computes it
+                // For tbench, the time limit less one second, as the kernel's selftest computes it
                 // (tbench.sh).
                 let seconds = outcome.work_seconds.unwrap_or(outcome.seconds);
                 manifest.workload.metric.value_per_watt(outcome.value?, seconds, energy)
@@ -248,7 +248,7 @@ impl Quantity {
             Quantity::User => outcome.usage.map(|usage| usage.user_seconds),
             Quantity::System => outcome.usage.map(|usage| usage.system_seconds),
             Quantity::Time => Some(outcome.seconds),
-            // What was lost held decisions too.
+            // Lost records held decisions too.
             Quantity::Decisions => {
                 let trace = round.trace.as_ref().filter(|trace| trace.lost == 0)?;
                 Some(trace.decisions as f64 / outcome.seconds)

@@ -31,23 +31,23 @@ pub struct Drift {
     /// The change from the first round to the last along the median slope of the logarithms, as a
     /// fraction.
     pub change: f64,
-    /// The probability of such a trend in rounds without one.
+    /// The probability of a trend this strong by chance.
     pub p: f64,
 }
 
-/// Where values come from, and so what is known of their steps.
+/// Where values come from, and so what is known about their rounding.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// A program printed them, and may have rounded them. Equal values do not show the step.
+    /// A program printed them, and may have rounded them. Equal values do not reveal the step.
     #[default]
     Printed,
-    /// They are counts of flyball's, readings of its clock of nanoseconds or results of a model.
+    /// flyball counted them, read them from its nanosecond clock, or computed them with a model.
     Measured,
     /// The user says that they are exact.
     Exact,
 }
 
-/// Readings of power meters, by their names: those of each round.
+/// The readings of each round, by the name of the power meter.
 pub(super) type Watts = BTreeMap<String, Vec<Vec<u64>>>;
 
 /// One quantity of one arm.
@@ -60,8 +60,8 @@ pub struct Summary {
     #[serde(default)]
     pub is_judged: bool,
     pub median: f64,
-    /// The median's confidence interval, of this median alone; none where so few rounds cannot give
-    /// one of the level asked for.
+    /// The median's confidence interval, without correction for other questions. None if there are
+    /// too few rounds for the requested level.
     pub interval: Option<Interval>,
     pub mean: f64,
     pub deviation: Option<f64>,
@@ -70,7 +70,7 @@ pub struct Summary {
     /// A trend, if there is one.
     pub drift: Option<Drift>,
     /// Blocks whose value is far from the others (more than five scaled median deviations, or more
-    /// in few rounds). They count.
+    /// in few rounds). They are not left out.
     pub outliers: Vec<usize>,
     #[serde(skip)]
     pub(super) origin: Origin,
@@ -84,7 +84,7 @@ pub struct Summary {
     /// The readings of power meters that the values are computed from.
     #[serde(skip)]
     pub(super) watts: Watts,
-    /// What the values are means of, if they are means over a suite's cases.
+    /// The values of the cases, if the values are means over a suite's cases.
     #[serde(skip)]
     pub(super) cases: BTreeMap<String, Vec<f64>>,
 }
@@ -100,13 +100,14 @@ impl Summary {
         !self.joules.is_empty() || !self.watts.is_empty()
     }
 
-    /// Whether ratios of its values mean anything: they do not where one is zero or negative.
+    /// Returns whether ratios of its values mean anything: no value is zero or negative.
     pub(super) fn has_ratios(&self) -> bool {
         self.without_ratio() == 0
     }
 
-    /// The rounds of which there is no ratio. One of them takes the verdict from the quantity: to
-    /// leave out such rounds would choose rounds by their values.
+    /// Returns how many rounds have no ratio, because their value is zero or negative. With a
+    /// single one of them, the quantity gets no verdict: leaving it out would select rounds by
+    /// their values.
     pub(super) fn without_ratio(&self) -> usize {
         self.points.iter().filter(|point| !has_logarithm(point.value)).count()
     }
@@ -118,7 +119,7 @@ pub struct LeftOut {
     pub boot: usize,
     pub block: usize,
     pub why: String,
-    /// Whether other programs or guests disturbed it, so that a block was run in place of its own.
+    /// Whether other programs or guests disturbed it, so that an extra block replaced its block.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_others: bool,
 }
@@ -131,9 +132,9 @@ pub struct Grades {
     pub not_watched: usize,
     /// Nothing disturbed them.
     pub good: usize,
-    /// Something did, a little.
+    /// Something disturbed them a little.
     pub fair: usize,
-    /// Something did, so much that they are left out unless it is the arm's own doing.
+    /// Something disturbed them so much that they are left out, unless the arm itself caused it.
     pub bad: usize,
 }
 
@@ -150,19 +151,19 @@ pub struct ArmReport {
     pub control: bool,
     /// The boots in which it ran.
     pub boots: Vec<usize>,
-    /// What it waits for, if it has not run: what to boot with.
+    /// What to boot with, if it has not run and needs another boot.
     pub waits_for: Option<String>,
     /// Rounds that count.
     pub rounds: usize,
-    /// Rounds that do not.
+    /// Rounds that do not count.
     pub left_out: Vec<LeftOut>,
-    /// How good the conditions of its rounds were, where they were watched.
+    /// How good the conditions of its rounds were, if they were watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grades: Option<Grades>,
-    /// Throttle events over all rounds, where the kernel counts them.
+    /// Throttle events over all rounds, if the kernel counts them.
     pub throttled: Option<u64>,
-    /// Its peak memory in MiB is only known to be at most this, in some of its rounds: flyball's
-    /// own, with which a program begins.
+    /// Upper bound of its peak memory in MiB, if some rounds have no exact value: the peak of
+    /// flyball itself, which each program inherits at its start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_at_most: Option<f64>,
     /// How fast its CPUs ran, and why not faster: means of its rounds.
@@ -171,22 +172,23 @@ pub struct ArmReport {
     /// How often its CPUs woke, and out of what.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wakes: Option<WakeNote>,
-    /// What applying it had to say.
+    /// Messages from applying it.
     pub notes: Vec<String>,
     pub summaries: Vec<Summary>,
-    /// A case of a suite cannot be compared with the first arm's, as rounds of either lack it.
+    /// A case of a suite is missing in rounds of this arm or of the first, so it cannot be
+    /// compared.
     #[serde(skip)]
     pub(super) lacks_case: bool,
 }
 
 impl ArmReport {
-    /// One of its quantities.
+    /// Returns one of its quantities, if it has that one.
     pub fn summary(&self, quantity: Quantity) -> Option<&Summary> {
         self.summaries.iter().find(|summary| summary.quantity == quantity)
     }
 }
 
-/// What is said of two arms.
+/// The conclusion about two arms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -198,7 +200,7 @@ pub enum Verdict {
     Equivalent,
     /// Whatever the difference is, these rounds do not show it.
     NoDifferenceShown,
-    /// So few rounds cannot show any.
+    /// There are too few rounds to show a difference.
     TooFewRounds,
 }
 
@@ -220,7 +222,7 @@ pub struct Steadiness {
     /// than the base's, in the unit of `spreads`. Its sign is the direction of the test.
     pub change: f64,
     pub p: f64,
-    /// The same, corrected for all questions of the report.
+    /// `p`, corrected for all questions of the report.
     pub p_corrected: f64,
     /// Whether the arm is steadier (better) or less steady (worse) than the base.
     pub verdict: Verdict,
@@ -240,29 +242,29 @@ pub struct Comparison {
     pub pairs: usize,
     /// The change from base to arm as a fraction: 0.02 is 2 % more. The Hodges-Lehmann estimate.
     pub change: f64,
-    /// Its confidence interval, corrected for all questions of the report: it leaves out 0 exactly
-    /// where a difference is shown. None where so few rounds cannot give one.
+    /// Its confidence interval, corrected for all questions of the report. It excludes 0 exactly if
+    /// a difference is shown. None if there are too few rounds.
     pub interval: Option<Interval>,
-    /// The two-sided probability of such ranks without a difference.
+    /// The two-sided p-value of the rank test.
     pub p: f64,
-    /// The same, corrected for all questions of the report.
+    /// `p`, corrected for all questions of the report.
     pub p_corrected: f64,
     /// Cliff's delta: how much more often the arm's rounds lie above the base's than below.
     pub delta: f64,
-    /// What is said.
     pub verdict: Verdict,
-    /// Whether the arm's rounds scatter more or less than the base's; of performance only, and not
-    /// if rounding hides it.
+    /// Whether the arm's rounds scatter more or less than the base's. Only for performance, and
+    /// only if rounding does not hide it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steadiness: Option<Steadiness>,
-    /// The smallest change that a comparison of as many rounds with the same noise shows in 9 of 10
-    /// cases. Only where no difference is shown, and where enough rounds tell what the noise is.
+    /// The smallest change that a comparison with as many rounds and the same noise shows in 9 of
+    /// 10 cases. Only if no difference is shown, and if there are enough rounds to estimate the
+    /// noise.
     pub shows: Option<f64>,
     /// Rounds of each arm that would show a change of 1 % in 9 of 10 cases.
     pub rounds_for_one_percent: Option<usize>,
-    /// The step in which the values of both arms come, as a fraction of the smallest: their last
-    /// digit, or the ticks of a coarse clock. Rounding can hide so much of the difference. None if
-    /// it is not known; then there is no interval.
+    /// The rounding step of both arms' values (their last digit, or the tick of a coarse clock), as
+    /// a fraction of the smallest value. Rounding can hide this much of the difference. None if the
+    /// step is not known; then there is no interval.
     #[serde(default)]
     pub step: Option<f64>,
 }
@@ -273,21 +275,21 @@ impl Comparison {
         self.interval.zip(self.step).is_some_and(|(found, step)| is_coarse(found, step))
     }
 
-    /// Its interval as that of the values before they were rounded: see [`with_step`].
+    /// Returns the interval widened for rounding: see [`with_step`].
     pub(super) fn with_steps(&self, is_shown: bool) -> Option<Interval> {
         self.interval.and_then(|found| with_step(found, self.step, is_shown))
     }
 }
 
-/// Noise of ten steps or more evens rounding out.
+/// Returns whether rounding matters. Noise of ten steps or more evens it out.
 pub(crate) fn is_coarse(found: Interval, step: f64) -> bool {
     const OF_WIDTH: f64 = 0.1;
     step > OF_WIDTH * (found.high - found.low)
 }
 
-/// The interval of a difference, as a fraction, before the values were rounded to steps. Each ratio
-/// is off by a step at most, and so are the ends. Rounding does not turn a difference around, so
-/// the interval of a shown difference ends at 0. None if the step is not known.
+/// Widens the interval of a difference, as a fraction, for values that were rounded to steps. Each
+/// ratio is off by at most one step, and so are the ends. Rounding does not reverse a difference,
+/// so the interval of a shown difference ends at 0. None if the step is not known.
 pub fn with_step(found: Interval, step: Option<f64>, is_shown: bool) -> Option<Interval> {
     let step = step?;
     if !is_coarse(found, step) {
@@ -302,11 +304,11 @@ pub fn with_step(found: Interval, step: Option<f64>, is_shown: bool) -> Option<I
     })
 }
 
-/// A case of a benchmark suite: an arm's against the first one's.
+/// One case of a benchmark suite: an arm compared with the first arm.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct CaseReport {
     pub name: String,
-    /// The medians of the first arm and of the arm.
+    /// The medians: the first arm's, then this arm's.
     pub medians: [f64; 2],
     pub comparison: Comparison,
     /// The first arm seems to differ from itself, so there is no verdict.
@@ -325,21 +327,21 @@ pub struct ProgramEffect {
     pub base: String,
     /// The settings.
     pub under: String,
-    /// The two arms compared, corrected for all questions of this kind.
+    /// The comparison of the two arms, corrected for all questions of this kind.
     pub effect: Comparison,
-    /// The same ratio here against that under the first settings, which has none: whether the
-    /// effect depends on the settings.
+    /// This ratio compared with the ratio under the first settings: whether the effect depends on
+    /// the settings. None for the first settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interaction: Option<Comparison>,
 }
 
-/// What the rounds say of an arm and a limit.
+/// Whether an arm keeps within a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GateVerdict {
     /// The whole interval is within the limit: the arm is shown not to be worse.
     Within,
-    /// The interval has the limit in it, or there is none.
+    /// The limit lies inside the interval, or there is no interval.
     CannotTell,
     /// The whole interval is over the limit.
     Over,
@@ -349,7 +351,7 @@ pub enum GateVerdict {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, derive_more::Display, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoInterval {
-    /// One of the arms has no counted round with such a value.
+    /// One of the arms has no counted round with a value of the quantity.
     #[display("not measured")]
     NotMeasured,
     /// The metric is a rate or a suite's, and the quantity is not per work.
@@ -358,7 +360,7 @@ pub enum NoInterval {
     /// There is no suite, or an arm lacks one of its cases.
     #[display("a case has no value, or 0, in an arm")]
     LostCase,
-    /// The peak memory of both arms.
+    /// In both arms, the peak memory is hidden behind flyball's own.
     #[display("in both arms at most flyball's own, so not known")]
     BelowOwn,
     /// A value is zero or negative, so there are no ratios.
@@ -382,7 +384,7 @@ impl NoInterval {
     }
 }
 
-/// An arm held against a limit.
+/// An arm checked against a limit.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct GateAnswer {
     /// The limit as typed.
@@ -394,8 +396,8 @@ pub struct GateAnswer {
     pub arm: usize,
     /// The name of the arm. For a limit on cases, the name of the worst case follows.
     pub name: String,
-    /// Of the change from the first arm, at the confidence level corrected for the number of
-    /// answers; none where so few rounds cannot give one.
+    /// The interval of the change from the first arm, at the confidence level corrected for the
+    /// number of answers. None if there are too few rounds.
     pub interval: Option<Interval>,
     /// The change is at least this: the first arm's peak memory is only known to be at most
     /// `memory_at_most`.
@@ -408,7 +410,8 @@ pub struct GateAnswer {
     /// With `--aa`, the first arm seems to differ from itself, so there is no verdict.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_withheld: bool,
-    /// Rounds are far from the others, or have two levels: the answer is about typical ones.
+    /// Some rounds are far from the others, or have two levels, so the answer is about typical
+    /// rounds.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_typical: bool,
     /// The limit is about wall time, and the metric is not.
@@ -436,7 +439,7 @@ impl fmt::Display for GateAnswer {
     }
 }
 
-/// A comparison, worked out.
+/// The results of a comparison.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Report {
     pub machine: MachineNote,
@@ -449,18 +452,19 @@ pub struct Report {
     /// The arms; the first is what the others are compared with.
     pub arms: Vec<ArmReport>,
     pub comparisons: Vec<Comparison>,
-    /// How many questions these answer, steadiness included: each is answered so strictly that all
-    /// answers together hold with the confidence of the schedule.
+    /// How many questions the comparisons answer, steadiness included. Each is answered strictly
+    /// enough that all answers together hold with the confidence of the schedule.
     #[serde(default)]
     pub questions: usize,
-    /// By how much probabilities are multiplied for that, and the error of an interval divided.
+    /// The correction for it: p-values are multiplied by this, the error level of intervals
+    /// divided.
     #[serde(default)]
     pub correction: f64,
-    /// The cases of a benchmark suite, with one correction over all of them. What differs comes
-    /// first, then what is unclear; large changes before small ones.
+    /// The cases of a benchmark suite, with one correction over all of them. Cases that differ come
+    /// first, then unclear ones; large changes before small ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cases: Vec<CaseReport>,
-    /// What the arms' processes used, where arms run different programs.
+    /// The resources that the arms' processes used, compared if arms run different programs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<Comparison>,
     /// Each program against the first under each setting, if programs ran under several settings.
@@ -469,7 +473,7 @@ pub struct Report {
     /// Quantities without verdicts, because the first arm seems to differ from itself in them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub withheld: Vec<Quantity>,
-    /// What was asked by `--fail-if`.
+    /// The answers to `--fail-if`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gate: Vec<GateAnswer>,
     /// Why there is no energy, if there is none.
@@ -479,7 +483,7 @@ pub struct Report {
     /// Why the processor's counters are missing, if arms run different programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_counters: Option<String>,
-    /// What a reader should know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! An arm's rounds, sifted and summed up: which of them count, and what they say together.
+//! Decides which of an arm's rounds count, and summarizes them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,12 +16,12 @@ use crate::{
     workload::preset::Reader,
 };
 
-/// The disturbances of a round, judged from what was recorded of it. Empty where nothing was.
+/// The disturbances of a round, judged from its record. Empty if it was not watched.
 pub(super) fn disturbances(round: &Round, manifest: &Manifest) -> Vec<Disturbance> {
     let Some(conditions) = &round.conditions else { return Vec::new() };
     let cpus = manifest.quiet.as_ref().map(|quiet| &quiet.cpus).or(manifest.workload.cpus.as_ref());
     let cpus = cpus.and_then(|cpus| cpus.parse::<flyball_host::CpuList>().ok());
-    // Shares are of the CPUs that were watched: those made quiet, else those that it may use.
+    // Shares are of the watched CPUs: those made quiet, else those that it may use.
     let count = cpus.map_or(manifest.machine.cpus, |cpus| cpus.len()).max(1);
     let own = round.outcome.usage.map(|usage| {
         (usage.user_seconds + usage.system_seconds) / (round.outcome.seconds * count as f64).max(1e-9)
@@ -29,8 +29,8 @@ pub(super) fn disturbances(round: &Round, manifest: &Manifest) -> Vec<Disturbanc
     watch::grade(conditions, own, &watch::Limits::default(), round.speed.as_ref()).1
 }
 
-/// Why a round by itself is not one to rely on: it was throttled or, on a machine that was made
-/// quiet, disturbed. That an arm may bring this about itself is the caller's to judge.
+/// Returns why a round by itself is unreliable: it was throttled or, on a machine that was made
+/// quiet, disturbed. The caller judges whether the arm itself causes this.
 pub fn disturbance(manifest: &Manifest, round: &Round) -> Option<String> {
     if let Some(count) = round.readings.throttled.filter(|count| *count > 0) {
         return Some(format!("throttled ({count} events)"));
@@ -39,25 +39,25 @@ pub fn disturbance(manifest: &Manifest, round: &Round) -> Option<String> {
     found.filter(|_| manifest.quiet.is_some()).map(|found| found.what)
 }
 
-/// What sifting an arm's rounds gives: those that count, those that do not, and their conditions.
+/// An arm's rounds, split into those that count and those that do not, and their conditions.
 struct Sifted<'a> {
     kept: Vec<&'a Round>,
     left_out: Vec<LeftOut>,
     grades: Option<Grades>,
 }
 
-/// Splits an arm's rounds into those that count and those that do not: by how they went and under
-/// what conditions, never by their values.
+/// Splits an arm's rounds into those that count and those that do not, by their outcome and
+/// conditions, never by their values.
 fn sift<'a>(manifest: &Manifest, rounds: &[&'a Round], arm: usize) -> Sifted<'a> {
     let own: Vec<&Round> = rounds.iter().copied().filter(|round| round.arm == arm).collect();
-    // The kernel's counts; a round in which nothing counted is not hot.
+    // A round whose throttling the kernel does not count is not hot.
     let hot = own.iter().filter(|round| round.readings.throttled.is_some_and(|count| count > 0)).count();
-    // An arm that throttles more often than not does so because of its settings: that is its
+    // An arm that throttles in most rounds does so because of its settings: that is its
     // performance.
     let throttles_always = hot * 2 > own.len();
     let disturbed: Vec<Vec<Disturbance>> = own.iter().map(|round| disturbances(round, manifest)).collect();
     let bad = |found: &Disturbance| found.grade == Grade::Bad;
-    // The same for what else its settings can bring about.
+    // The same rule for other disturbances that its settings can cause.
     let usual = |source: Source| {
         let with = disturbed.iter().filter(|all| all.iter().any(|one| bad(one) && one.source == source));
         // Short rounds are not watched: whether others disturbed them is unknown.
@@ -93,7 +93,7 @@ fn sift<'a>(manifest: &Manifest, rounds: &[&'a Round], arm: usize) -> Sifted<'a>
                 Source::Steal | Source::Load => true,
                 Source::Frequency | Source::Memory => manifest.quiet.is_some(),
             };
-            // A load that belongs to the comparison runs beside each round.
+            // A background load or server belongs to the comparison.
             let is_own = found.source == Source::Load && runs_beside;
             counts_against && !is_own && bad(found) && !usual(found.source)
         });
@@ -115,14 +115,14 @@ fn sift<'a>(manifest: &Manifest, rounds: &[&'a Round], arm: usize) -> Sifted<'a>
     Sifted { kept, left_out, grades }
 }
 
-/// The blocks of a boot in which other programs disturbed a round so much that it is left out.
+/// Returns the number of blocks of a boot in which other programs disturbed a round so much that it
+/// is left out.
 pub(crate) fn disturbed_blocks(manifest: &Manifest, rounds: &[Round], boot: usize) -> usize {
     let counted: Vec<&Round> = rounds.iter().filter(|round| !round.warm_up && round.boot == boot).collect();
     let all = (0..manifest.arms.len()).flat_map(|arm| sift(manifest, &counted, arm).left_out);
     all.filter(|one| one.by_others).map(|one| one.block).collect::<BTreeSet<_>>().len()
 }
 
-/// The values of rounds.
 fn points(rounds: &[&Round], value: impl Fn(&Round) -> Option<f64>) -> Vec<Point> {
     let of_round = |round: &&Round| {
         let value = value(round).filter(|value| value.is_finite())?;
@@ -131,7 +131,7 @@ fn points(rounds: &[&Round], value: impl Fn(&Round) -> Option<f64>) -> Vec<Point
     rounds.iter().filter_map(of_round).collect()
 }
 
-/// Sums values up; `None` without any.
+/// Summarizes values; `None` if there are none.
 fn summary(quantity: Quantity, metric: Metric, is_judged: bool, points: Vec<Point>) -> Option<Summary> {
     let values: Vec<f64> = points.iter().map(|point| point.value).collect();
     Some(Summary {
@@ -153,14 +153,13 @@ fn summary(quantity: Quantity, metric: Metric, is_judged: bool, points: Vec<Poin
     })
 }
 
-/// Where a quantity's values come from.
 fn origin(quantity: Quantity, manifest: &Manifest) -> Origin {
     let reader = manifest.workload.reader.as_ref();
     let is_measured = match quantity {
         Quantity::User | Quantity::System => false,
         Quantity::Time => true,
         _ if Quantity::RESOURCES.contains(&quantity) => true,
-        // Meters round as programs do, whoever reads the metric.
+        // Meters round as programs do, whatever reads the metric.
         _ if quantity.domain(manifest).is_some() => manifest.machine.simulated,
         Quantity::Performance => matches!(reader, None | Some(Reader::WallTime)),
         _ => reader.is_none(),
@@ -190,7 +189,6 @@ fn watts(manifest: &Manifest, rounds: &[&Round], domain: Domain) -> Watts {
     found
 }
 
-/// The values of each case of a suite.
 fn case_values(rounds: &[&Round]) -> BTreeMap<String, Vec<f64>> {
     let mut cases: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for (name, value) in rounds.iter().flat_map(|round| &round.outcome.cases) {
@@ -199,7 +197,7 @@ fn case_values(rounds: &[&Round]) -> BTreeMap<String, Vec<f64>> {
     cases
 }
 
-/// Sums up each case of a suite in the rounds of an arm that count. Drifts less probable than
+/// Summarizes each case of a suite in the rounds of an arm that count. Drifts less probable than
 /// `least` are kept.
 pub(super) fn case_summaries(
     manifest: &Manifest,
@@ -224,7 +222,7 @@ pub(super) fn case_summaries(
     names.into_iter().filter_map(of_case).collect()
 }
 
-/// Sums up a quantity of rounds of one arm that count.
+/// Summarizes a quantity over the rounds of one arm that count.
 pub(super) fn summary_of(manifest: &Manifest, kept: &[&Round], quantity: Quantity) -> Option<Summary> {
     let mut points = points(kept, |round| quantity.value(round, manifest));
     // Low peaks cannot be measured, so the median of the others would be too high.
@@ -297,7 +295,7 @@ pub(super) fn report_points(manifest: &Manifest, rounds: &[&Round], arm: usize) 
 pub(super) fn report_arm(manifest: &Manifest, rounds: &[&Round], arm: usize) -> ArmReport {
     let mut report = report_points(manifest, rounds, arm);
     let schedule = &manifest.schedule;
-    // Over all arms and quantities one report in a hundred shows a drift by chance.
+    // One report in a hundred shows a drift by chance, over all arms and quantities.
     let questions = manifest.arms.len() * Quantity::judged(&manifest.workload.metric).len();
     let least = 0.01 / questions as f64;
     for summary in &mut report.summaries {
@@ -311,13 +309,12 @@ pub(super) fn report_arm(manifest: &Manifest, rounds: &[&Round], arm: usize) -> 
     report
 }
 
-/// The trend of values, if one of this size is less probable than `least` without one.
+/// The trend of values, if its p-value is less than `least`.
 fn drift(summary: &Summary, least: f64) -> Option<Drift> {
-    // A trend over boots would be a difference between boots.
+    // A trend over several boots would be a difference between boots.
     let one_boot = summary.points.windows(2).all(|pair| pair[0].boot == pair[1].boot);
     let values = summary.values();
-    // Of logarithms, so that the change is a ratio of the last round to the first. There is no
-    // ratio to zero.
+    // Logarithms, so that the change is a ratio of the last round to the first. Zero has none.
     if !one_boot || values.iter().any(|value| *value <= 0.0) {
         return None;
     }
@@ -328,12 +325,12 @@ fn drift(summary: &Summary, least: f64) -> Option<Drift> {
 }
 
 /// Blocks further than five scaled median absolute deviations from the median. Few rounds do not
-/// tell the deviation well, so they must lie further: of normal noise, one arm in 200 has such a
+/// tell the deviation well, so their limit is higher: with normal noise, one arm in 200 has such a
 /// block.
 pub(super) fn outliers(summary: &Summary) -> Vec<usize> {
     let away: Vec<f64> = summary.points.iter().map(|point| (point.value - summary.median).abs()).collect();
     let scale = stats::median(&away).unwrap_or(0.0) / stats::NORMAL_MEDIAN_DISTANCE;
-    // More than half of the values equal makes the scale 0, and everything else an outlier.
+    // If more than half of the values are equal, the scale is 0 and everything else is an outlier.
     if summary.points.len() < 5 || scale <= 0.0 {
         return Vec::new();
     }

@@ -58,7 +58,7 @@ fn comparison(seed: u64, slowdown: f64, noise: f64, blocks: usize) -> Report {
     disturbed_comparison(seed, slowdown, noise, blocks, 0.03)
 }
 
-/// The same with this probability that another program disturbs a round.
+/// Like `comparison`, with a probability that another program disturbs a round.
 fn disturbed_comparison(seed: u64, slowdown: f64, noise: f64, blocks: usize, disturbance: f64) -> Report {
     let mut random = Noise::new(seed);
     let mut manifest = manifest(&["a", "b"]);
@@ -128,7 +128,7 @@ fn a_less_steady_arm_is_found_and_seldom_invented() {
         };
         let wrong = (0..1000).filter(is_wrong).count();
         println!("steadiness: {wrong} of 1000 called different, {blocks} blocks, skewed {skewed}");
-        // 1 % is the level; the deviations are from medians that the rounds give themselves.
+        // The level is 1 %, but the medians are estimated from the same rounds.
         assert!(wrong <= 20, "{wrong} of 1000, {blocks} blocks, skewed {skewed}");
     }
     let found = (0..200).filter(|seed| unsteady(*seed, 3.0, 30, false).verdict == Verdict::Worse).count();
@@ -315,7 +315,7 @@ fn energy_decides_where_time_does_not() {
 
 #[test]
 fn too_few_rounds_have_no_brackets() {
-    // From the least to the greatest of six rounds there is the median with 97 %, not 99 %.
+    // The range of seven rounds contains the median with 98.4 %, that of eight with 99.2 %.
     let interval = |blocks| comparison(1, 0.0, 0.01, blocks).arms[0].summaries[0].interval;
     assert_eq!(interval(7), None);
     assert!(interval(8).is_some());
@@ -392,7 +392,7 @@ fn a_counter_that_stands_still_and_lost_records_are_told() {
     assert!(report.notes.iter().any(|note| note.starts_with("b: the trace lost 100 records in 1 rounds")));
 }
 
-/// A round in which the package's counter did not answer is not counted by the platform's.
+/// If the package's counter fails in a round, the platform's counter does not replace it.
 #[test]
 fn work_per_joule_is_of_one_domain() {
     let mut manifest = manifest(&["a", "b"]);
@@ -423,7 +423,7 @@ fn the_same_rounds_give_the_same_report() {
 fn nothing_measured_makes_no_claim() {
     let report = analyse(&manifest(&["a", "b"]), &[]);
     assert_eq!(report.comparisons, []);
-    // What has no numbers can be printed all the same.
+    // A report without numbers can still be printed.
     assert_ne!(text_of(&report), "");
 }
 
@@ -496,7 +496,7 @@ fn rounds_under_bad_conditions_are_left_out_of_a_quiet_comparison() {
         });
     }
     assert_eq!(analyse(&manifest, &rounds).arms[0].rounds, 20);
-    // Others' load never is: an arm of which nothing is left says so.
+    // The load of other programs never is. An arm without rounds says so.
     for round in &mut rounds {
         round.conditions = Some(crate::watch::Conditions { busy: Some(1.5), ..Default::default() });
     }
@@ -563,7 +563,7 @@ fn slowing_the_next(seed: u64, arms: &[&str], blocks: usize, slowed: f64, in_tur
 
 #[test]
 fn what_a_round_leaves_to_the_next_is_named_and_moves_no_verdict() {
-    // Equal arms called different, and notes, of so many comparisons.
+    // Counts, of 100 comparisons, those that call equal arms different, and those with the note.
     let counts = |arms: &[&str], blocks: usize, slowed: f64, in_turns: bool| {
         let of = |seed: u64| {
             let report = slowing_the_next(seed, arms, blocks, slowed, in_turns);
@@ -584,7 +584,7 @@ fn what_a_round_leaves_to_the_next_is_named_and_moves_no_verdict() {
             assert!(is_expected, "{noted} of 100, {blocks} blocks, {slowed}");
         }
     }
-    // One block after the other, as older versions ran them, the second arm gains half of it.
+    // If blocks run one after the other, as in older versions, the second arm gains half of it.
     let (wrong, noted) = counts(&["a", "b"], 30, 4.0, false);
     assert!(wrong >= 50 && noted >= 95, "{wrong} wrong, {noted} noted");
     let report = slowing_the_next(1, &["a", "b"], 30, 4.0, false);
@@ -741,7 +741,7 @@ fn two_by_two(seed: u64, effects: [f64; 2], blocks: usize) -> Report {
     })
 }
 
-/// Equal programs in 25 blocks, in the rounds that are `run`.
+/// Equal programs in 25 blocks; `run` returns whether a round exists.
 fn two_by_two_rounds(seed: u64, run: impl Fn(usize, usize) -> bool) -> Report {
     let mut random = Noise::new(seed);
     programs_in_rounds(25, |block, arm| run(block, arm).then(|| 10.0 * (0.01 * random.draw()).exp()))
@@ -867,8 +867,8 @@ fn suite(seed: u64, cases: usize, factors: &[f64], blocks: usize) -> (Manifest, 
     (manifest, rounds)
 }
 
-/// 11.6 and 12.4 ns, both printed as 12 in most rounds: a factor of 1e-9 does not hide the step, and
-/// the mean of the cases is no more exact than they are.
+/// 11.6 and 12.4 ns, both printed as 12 in most rounds: a factor of 1e-9 does not hide the step,
+/// and the mean of the cases is no more exact than the cases.
 #[test]
 fn suites_in_whole_nanoseconds_are_not_called_the_same() {
     let (mut manifest, mut rounds) = suite(3, 2, &[1.0, 1.0], 20);
@@ -1011,7 +1011,7 @@ fn a_first_arm_that_differs_from_itself_withholds_all_words() {
     let mut report = analyse(&manifest, &rounds);
     report.gate = gate(&manifest, &report, &["time > +5%".parse().expect("a limit")]);
     let text = text_of(&report);
-    // What was asked is answered first, and once.
+    // The limit is answered first, and once.
     assert!(text.starts_with("fail if time > +5%: b: no verdict (--aa) (+"), "{text}");
     assert_eq!(text.matches("fail if").count(), 1, "{text}");
     assert!(text.contains("\nb against a: wall time +") && text.contains(" %, no verdict.\n"), "{text}");

@@ -1,4 +1,4 @@
-//! How the values of an arm lie: the steps in which they come, and levels or rounds apart from the
+//! How an arm's values are distributed: their rounding step, and levels or rounds apart from the
 //! others.
 
 use std::collections::BTreeSet;
@@ -23,10 +23,10 @@ fn are_different(sorted: &[f64]) -> bool {
     sorted.chunk_by(|one, other| one == other).nth(DIFFERENT - 1).is_some()
 }
 
-/// The step in which the values of arms come, as a fraction of the smallest: their last digit, or
-/// the least distance of two values of an arm if values repeat, as those of a coarse clock do. A
-/// mean of cases is rounded by the mean of their steps, and work over energy by the steps of both.
-/// None if it is not known.
+/// Returns the rounding step of arms' values, as a fraction of the smallest value: their last
+/// digit, or the least distance of two values of an arm if values repeat, as with a coarse clock.
+/// The step of a mean of cases is the mean of their steps, and work over energy has the steps of
+/// both. None if it is not known.
 pub(super) fn step(arms: &[&Summary]) -> Option<f64> {
     let first = arms.first()?;
     let is_rate = first.metric.is_rate();
@@ -80,9 +80,9 @@ fn step_of_readings(arms: &[&Vec<Vec<u64>>]) -> Option<f64> {
 /// Returns whether readings scattered by half a step or more before they were rounded. If the noise
 /// was normal, rounding then moves their mean by at most 0.3 % of a step. The distances from the
 /// mean must show it, and so must those between neighbours: readings on two steps can come from a
-/// load without scatter, and of a load with two levels each level is rounded by itself.
+/// load without scatter, and if a load has two levels, each is rounded by itself.
 fn is_dithered(rounds: &[Vec<u64>], step: f64) -> bool {
-    // The square of a half, and what rounding adds.
+    // The square of half a step, and the variance that rounding adds.
     const LEAST: f64 = 0.25 + 1.0 / 12.0;
     let in_steps = |reading: &u64| *reading as f64 / step;
     let all: Vec<f64> = rounds.iter().flatten().map(in_steps).collect();
@@ -93,8 +93,8 @@ fn is_dithered(rounds: &[Vec<u64>], step: f64) -> bool {
     [away, apart].iter().all(|squares| stats::mean(squares).is_some_and(|mean| mean >= LEAST))
 }
 
-/// Returns the step of values of several arms. Rates are work by the time of a clock: where they
-/// are higher, the clock's ticks lie further apart.
+/// Returns the step of values of several arms. Rates are work divided by the time of a clock: the
+/// higher they are, the further apart lie the clock's ticks.
 pub(super) fn step_of(all: &mut [Vec<f64>], origin: Origin, is_rate: bool) -> Option<f64> {
     if origin == Origin::Exact {
         return Some(0.0);
@@ -110,8 +110,8 @@ pub(super) fn step_of(all: &mut [Vec<f64>], origin: Origin, is_rate: bool) -> Op
         |sorted: &[f64]| -> Vec<f64> { sorted.windows(2).map(|pair| pair[1] - pair[0]).collect() };
     let shortest = |all: Vec<f64>| all.into_iter().filter(|one| *one > 0.0).min_by(f64::total_cmp);
     let Some(of_pool) = shortest(distances(&pool)) else { return is_measured.then_some(0.0) };
-    // The least values of arms in which some repeat, each with its distance to the next, which for
-    // a rate is turned into that of an arm's own least value.
+    // For arms in which values repeat: the least value, and the shortest distance of two values.
+    // For rates, `scaled` converts the distance to an arm's own least value.
     let tick_of = |values: &Vec<f64>| {
         let all = distances(values);
         all.contains(&0.0).then(|| Some((values[0], shortest(all)?))).flatten()
@@ -122,7 +122,7 @@ pub(super) fn step_of(all: &mut [Vec<f64>], origin: Origin, is_rate: bool) -> Op
         known.iter().map(scale).min_by(f64::total_cmp)
     };
     let relative = |values: &Vec<f64>| Some(scaled(*values.first()?)? / values.first()?);
-    // Values are multiples of the step, so that it is not above the least of them.
+    // Values are multiples of the step, so it is at most the least of them.
     let tick = all.iter().filter_map(relative).max_by(f64::total_cmp).map(|tick| tick.min(1.0));
     if is_measured {
         return Some(tick.unwrap_or(0.0));
@@ -158,9 +158,9 @@ fn greatest_divisor(mut one: u64, mut other: u64) -> u64 {
     one
 }
 
-/// The two levels of an arm's values: each with how many rounds it has. The gap between them is
-/// twice as wide as either level: of ten rounds without levels, 0.1 to 0.7 % have such a gap
-/// (normal, exponential and uniform noise), of six 1 to 4 %.
+/// The two levels of an arm's values, each with its number of rounds. The gap between them is twice
+/// as wide as either level. By chance, 0.1 to 0.7 % of arms with ten rounds have such a gap
+/// (normal, exponential and uniform noise), and 1 to 4 % of arms with six.
 pub(crate) fn two_levels(values: &[f64]) -> Option<[(f64, usize); 2]> {
     const LEAST: usize = 3;
     const ROUNDS: usize = 10;
@@ -179,7 +179,7 @@ pub(crate) fn two_levels(values: &[f64]) -> Option<[(f64, usize); 2]> {
     // border.
     let step = 1.5 * step_of(&mut [sorted.clone()], Origin::Measured, false).unwrap_or(0.0) * sorted[0];
     let is_rounding = sorted[at] - sorted[at - 1] < step;
-    // 0.01: levels that lie closer are seen by nobody, and coarse clocks have them.
+    // Levels closer than 0.01 do not matter, and coarse clocks have them.
     let is_wide = gap(at) > (WIDER * range(low).max(range(high))).max(0.01);
     (is_wide && !is_rounding).then(|| {
         let level = |values: &[f64]| (stats::median(values).unwrap_or_default(), values.len());

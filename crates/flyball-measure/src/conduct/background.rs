@@ -1,5 +1,5 @@
-//! Loads that run while the workload of a round runs: what keeps other CPUs busy in a published
-//! experiment.
+//! Loads that run while the workload of a round runs, for example to keep other CPUs busy as in a
+//! published experiment.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::workload::{Command, Workload as _, WorkloadError};
 /// CPUs and frequencies follow.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// Loads that run. They end with this value, whatever ends the round.
+/// Running loads. Dropping this ends them, whatever ended the round.
 #[derive(Default)]
 pub(super) struct Background(Vec<(String, Box<dyn Process>)>);
 
@@ -28,7 +28,7 @@ impl Background {
         Ok(running)
     }
 
-    /// Fails where one of them ended before the workload did: the round was not what its arm says.
+    /// Fails if a load ended before the workload did: the round was not what its arm specifies.
     pub(super) fn check(&mut self, arm: &str) -> Result<(), MeasureError> {
         for (name, process) in &mut self.0 {
             let ended = process.wait(Duration::ZERO).map_err(|cause| WorkloadError::Io {

@@ -1,5 +1,5 @@
-//! The server of a round. It starts before the meters, is awaited until it answers, and ends with
-//! everything that it started after the load.
+//! The server of a round. It starts before the meters, and the round waits until it answers. After
+//! the load, it ends with everything that it started.
 
 use std::{
     fs::File,
@@ -17,7 +17,7 @@ use crate::{
     workload::{Command, Stop, Workload as _, WorkloadError},
 };
 
-/// How long a server may take to become ready, unless --timeout says it.
+/// How long a server may take to become ready, unless --timeout sets it.
 const MAX_START: Duration = Duration::from_secs(60);
 
 /// Time between two looks at a server that is not ready.
@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes that are read from the end of its output.
 const KEPT: u64 = 64 * 1024;
 
-/// A server that runs. It ends with this value, whatever ends the round.
+/// A running server. Dropping it ends the server, whatever ended the round.
 pub(super) struct Served {
     arm: String,
     process: Option<Box<dyn Process>>,
@@ -63,7 +63,7 @@ impl Served {
             command
         };
         if let Some(port) = server.ready.as_deref().filter(|ready| accepts(ready) == Some(true)) {
-            // The load would measure that server.
+            // The load would measure the server that has the port.
             let failure = format!("port {port} is in use before its server has started");
             return Err(MeasureError::Failed { arm: arm.name.clone(), failure, output: String::new() });
         }
@@ -113,7 +113,7 @@ impl Served {
         MeasureError::Failed { arm: self.arm.clone(), failure, output: self.output() }
     }
 
-    /// The end of what it printed, read without moving the place at which it writes.
+    /// The end of what it printed, read without moving its write position.
     fn output(&self) -> String {
         let length = self.log.metadata().map_or(0, |data| data.len());
         let mut bytes = vec![0; length.min(KEPT) as usize];

@@ -82,7 +82,7 @@ impl Host for Clockwork {
     }
 }
 
-/// Remembers what was asked of it.
+/// Records its calls.
 #[derive(Default)]
 struct RecordedSettings {
     log: Mutex<Vec<String>>,
@@ -348,8 +348,7 @@ fn arms_of_another_boot_wait_for_it() {
 
 #[test]
 fn until_stops_when_precise() {
-    // Arms that are the same need more blocks than an interval that is narrow: 15, and blocks run
-    // in twos.
+    // Equal arms need more blocks than a narrow interval does: 15, and blocks run in twos.
     for (half_width, decided, blocks) in [(0.01, false, 8), (0.005, true, 16)] {
         let mut session = session(&["a", "b"], |manifest| {
             manifest.schedule.length = Length::Until { half_width, decided, least: 8, most: 50 };
@@ -371,7 +370,7 @@ fn blocks_that_others_disturb_are_run_again() {
         let of = |arm: &crate::ArmReport| (arm.rounds, arm.left_out.len());
         report.arms.iter().map(of).collect::<Vec<_>>()
     };
-    // Two rounds warm up; the fifth is of the second block, and the fifteenth of what replaces it.
+    // Two rounds warm up. The fifth belongs to the second block, the fifteenth to its replacement.
     let report = run(vec![5, 15]);
     let left_out: usize = counts(&report).iter().map(|one| one.1).sum();
     assert_eq!((left_out, report.comparisons[0].pairs), (2, 6), "{:?}", counts(&report));
@@ -380,7 +379,7 @@ fn blocks_that_others_disturb_are_run_again() {
         "{:?}",
         report.notes
     );
-    // Most rounds of the machine are like that: then this is how it is, and nothing is repeated.
+    // If most rounds are disturbed, that is the machine's normal state, and nothing is repeated.
     assert_eq!(counts(&run((1..100).collect())), [(6, 0), (6, 0)]);
     assert_eq!(counts(&run(Vec::new())), [(6, 0), (6, 0)]);
 }

@@ -8,8 +8,7 @@ use std::{
 use super::{Experiment, Member, Skipped};
 use crate::RunDirectory;
 
-/// Folders between a directory that is given and the run directories: engines collect as
-/// SITE/HOST/RUN.
+/// Maximum depth of run directories below a given directory: tools collect them as SITE/HOST/RUN.
 const DEPTH: usize = 3;
 
 /// An experiment, and a machine that ran it.
@@ -40,7 +39,7 @@ pub enum CollectError {
     SeveralExperiments { count: usize, what: String, on: [String; 2] },
 }
 
-/// Why a directory is passed over.
+/// Why a directory is skipped.
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 impl Collected {
@@ -83,7 +82,7 @@ impl Collected {
             }),
         }
         let older = match self.members.get(&member.machine) {
-            // A machine counts once: its newest run, as a repeated job leaves it.
+            // A machine counts once, with its newest run: a repeated job leaves several.
             Some(other) if other.started > member.started => Some(member),
             _ => self.members.insert(member.machine.clone(), member),
         };
@@ -132,14 +131,14 @@ impl Collected {
     }
 }
 
-/// A place where results may be.
+/// A directory that may hold results.
 struct Candidate {
     path: PathBuf,
-    /// Why it is none, if that is known already.
+    /// An error if it is already known to be unusable.
     usable: Result<(), Cause>,
 }
 
-/// Run directories at or below `path`, in the order of names, and what is passed over.
+/// Returns run directories at or below `path`, in the order of names, and those that are skipped.
 fn find(path: &Path) -> Vec<Candidate> {
     let mut found = Vec::new();
     let mut add = |path: PathBuf, usable| found.push(Candidate { path, usable });
@@ -169,7 +168,7 @@ fn find(path: &Path) -> Vec<Candidate> {
                 if is(std::fs::FileType::is_dir) {
                     next.insert(entry.path());
                 } else if is(std::fs::FileType::is_symlink) && entry.path().is_dir() {
-                    // It could lead out of what was given, or round in circles.
+                    // It could lead out of the given directory, or in circles.
                     add(entry.path(), Err("links are not followed; give the directory itself".into()));
                 }
             }
@@ -187,8 +186,8 @@ fn find(path: &Path) -> Vec<Candidate> {
 pub fn missing(hosts: &str, members: &[Member]) -> Vec<String> {
     let there: BTreeSet<&str> = members.iter().map(|member| member.machine.as_str()).collect();
     let names = hosts.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
-    // A name may be given in full where the machine knows itself by the first part, or the other
-    // way round.
+    // The list may have a full name if the machine knows itself by the first part, or the other way
+    // round.
     let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
     let short_there: BTreeSet<String> = there.iter().map(|name| short(name)).collect();
     let is_missing =

@@ -17,10 +17,10 @@ use crate::{
 /// What was run on every machine.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Experiment {
-    /// Its file's name for it, if it came from one.
+    /// The name in its file, if it came from one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Of that file.
+    /// The digest of that file.
     #[serde(skip)]
     pub digest: Option<String>,
     pub workload: String,
@@ -46,7 +46,7 @@ impl Experiment {
     }
 }
 
-/// What machines of a fleet may differ in.
+/// A property in which machines of a fleet may differ.
 #[derive(
     Debug,
     Clone,
@@ -90,7 +90,7 @@ pub struct Member {
     /// Start, in seconds since 1970.
     pub started: u64,
     pub facts: BTreeMap<Fact, String>,
-    /// Blocks with both the first arm and another, at most over the arms.
+    /// Blocks with the first arm and another one: the maximum over the other arms.
     pub pairs: usize,
     effects: BTreeMap<(usize, Quantity), (Estimate, Option<f64>)>,
     /// Why there is no effect of an arm in a quantity that was measured.
@@ -114,7 +114,7 @@ pub enum MemberError {
 
 #[cfg(test)]
 impl Member {
-    /// A machine of which only its effect in performance is known.
+    /// A machine with a known effect in performance only.
     pub(super) fn with_effect(name: String, estimate: Estimate, step: Option<f64>) -> Member {
         Member {
             machine: name,
@@ -197,7 +197,7 @@ fn name(manifest: &Manifest, path: &Path) -> String {
     if let Some(name) = &manifest.machine.system.hostname {
         return name.clone();
     }
-    // As engines collect them: HOST/flyball-compare-20260131-120000.
+    // The layout in which tools collect them: HOST/flyball-compare-20260131-120000.
     let parent = path.parent().and_then(Path::file_name).or_else(|| path.file_name());
     parent.map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
 }

@@ -1,4 +1,5 @@
-//! What a fleet's report holds. Changes are fractions of the first arm's value: -0.05 is 5 % less.
+//! The content of a fleet's report. Changes are fractions of the first arm's value: -0.05 is 5 %
+//! less.
 
 use super::member::{Experiment, Fact, Member};
 use crate::{Quantity, Verdict, stats::Interval};
@@ -9,10 +10,10 @@ pub(super) const POWER: f64 = 0.9;
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct FleetReport {
     pub experiment: Experiment,
-    /// Of intervals and verdicts.
+    /// The confidence of intervals and verdicts.
     pub confidence: f64,
     pub machines: Vec<MachineReport>,
-    /// Each arm but the first in each quantity.
+    /// The effects of each arm but the first in each quantity.
     pub effects: Vec<Effect>,
     /// Directories that could not be used.
     pub skipped: Vec<Skipped>,
@@ -31,7 +32,7 @@ impl FleetReport {
     }
 }
 
-/// A machine that is left out of a quantity, in which a value of it is zero or negative.
+/// A machine that is left out of a quantity, because one of its values is zero or negative.
 #[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
 pub struct WithoutRatio {
     pub arm: usize,
@@ -63,7 +64,7 @@ pub struct MachineReport {
 }
 
 impl MachineReport {
-    /// What this machine says of an effect by itself.
+    /// This machine's own measurement of an effect.
     pub fn effect(&self, effect: &Effect) -> Option<&MachineEffect> {
         self.effects.iter().find(|own| (own.arm, own.quantity) == (effect.arm, effect.quantity))
     }
@@ -86,7 +87,7 @@ pub struct MachineEffect {
     pub arm: usize,
     pub quantity: Quantity,
     pub change: f64,
-    /// Of this machine alone.
+    /// The interval from this machine alone.
     pub interval: Option<Interval>,
     /// Corrected for the number of machines.
     pub verdict: Verdict,
@@ -99,29 +100,29 @@ pub struct Effect {
     pub quantity: Quantity,
     pub machines: usize,
     pub change: f64,
-    /// The mean in which each machine counts once, if it lies far from the weighted one.
+    /// The unweighted mean over machines, if it lies far from the weighted mean.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plain_change: Option<f64>,
-    /// Its interval. A verdict is given only if both means show it.
+    /// Interval of the unweighted mean. There is a verdict only if both means show a difference.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plain_interval: Option<Interval>,
-    /// Of the mean over machines like these, corrected for the number of arms like the verdict.
+    /// The interval of the mean over machines like these, corrected for the number of arms.
     pub interval: Option<Interval>,
-    /// The coarsest step in which the values of a machine come, as a fraction. None if that of one
+    /// The coarsest rounding step of a machine's values, as a fraction. None if one machine's step
     /// is not known; then there is no interval.
     pub step: Option<f64>,
-    /// Of the mean, or of the one in which each machine counts once, if that is larger.
+    /// The p-value of the weighted or of the unweighted mean, whichever is larger.
     pub p: f64,
-    /// Corrected for the number of arms.
+    /// `p`, corrected for the number of arms.
     pub p_corrected: f64,
     pub verdict: Verdict,
     /// The standard deviation of the machines' true effects, as a fraction.
     pub between: f64,
     /// The share of the scatter that is not the rounds' noise, 0 to 1.
     pub i_squared: f64,
-    /// Where the effect on the next machine lies.
+    /// The prediction interval of the effect on the next machine.
     pub next: Option<Interval>,
-    /// Machines on which it is better, worse, or not shown to be either.
+    /// Machines on which it is better.
     pub better: usize,
     /// Machines on which it is worse.
     pub worse: usize,
@@ -129,7 +130,7 @@ pub struct Effect {
     /// The lowest and highest mean with one machine left out, each with that machine; null with
     /// fewer than four.
     pub without_one: Option<Lasting>,
-    /// Most surely different first.
+    /// The facts that divide the fleet, the surest difference first.
     pub facts: Vec<FactEffect>,
     /// Machines unlike their peers.
     pub odd: Vec<Odd>,
@@ -151,10 +152,10 @@ pub struct FactEffect {
     /// matters.
     pub facts: Vec<Fact>,
     pub p: f64,
-    /// Corrected for the number of facts.
+    /// `p`, corrected for the number of facts.
     pub p_corrected: f64,
     /// The surest fact of all, and the probability of these differences among the machines that
-    /// share it. None of the surest fact itself.
+    /// share it. None for the surest fact itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within: Option<(Fact, f64)>,
     pub groups: Vec<GroupEffect>,
@@ -167,7 +168,7 @@ pub struct GroupEffect {
     pub values: Vec<String>,
     pub machines: usize,
     pub change: f64,
-    /// From these machines alone; none for one machine.
+    /// The interval from these machines alone; none for one machine.
     pub interval: Option<Interval>,
 }
 
@@ -178,7 +179,7 @@ pub struct Odd {
     pub change: f64,
     /// The mean of its peers.
     pub peers: f64,
-    /// Corrected for the number of machines.
+    /// The p-value, corrected for the number of machines.
     pub p_corrected: f64,
     /// Fact, its own value, the value of most peers.
     pub differs_in: Vec<(Fact, String, String)>,

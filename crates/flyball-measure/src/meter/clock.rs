@@ -1,4 +1,4 @@
-//! Frequencies: what the kernel's files say during a round, and what the hardware counted over it.
+//! Frequencies: the kernel's files during a round, and the hardware's counters over it.
 //!
 //! APERF counts at the frequency that a CPU runs at, MPERF at a fixed one (that of the TSC), both
 //! only while it is not idle (Intel SDM vol. 3, 16.5; AMD APM vol. 2, 17.3.2). Their ratio over a
@@ -15,11 +15,10 @@ const IA32_TIME_STAMP_COUNTER: u32 = 0x10;
 const IA32_MPERF: u32 = 0xe7;
 const IA32_APERF: u32 = 0xe8;
 
-/// At most this many CPUs are followed by file: each reading costs microseconds and may wake the
-/// CPU.
+/// Maximum number of CPUs followed by file: each reading costs microseconds and may wake the CPU.
 const FILES: usize = 8;
 
-/// What the registers counted over a round on one CPU.
+/// Differences of one CPU's registers over a round.
 #[derive(Debug, Clone, Copy, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct Effective {
     /// APERF's difference.
@@ -43,11 +42,11 @@ pub(super) struct Registers {
 impl Registers {
     pub(super) fn difference(before: &Registers, after: &Registers) -> Option<Effective> {
         let seconds = after.at.checked_sub(before.at)?.as_secs_f64();
-        // The counters may wrap at 64 bits, and are set to 0 by a reset or hotplug: a difference
-        // beyond the TSC's by far is neither.
+        // The counters may wrap at 64 bits, and a reset or hotplug sets them to 0. A difference far
+        // beyond the TSC's is invalid.
         let effective = Effective {
-            // APERF and MPERF wrap; the TSC of a 5 GHz machine does so after a century, so there a
-            // smaller value is a reset.
+            // APERF and MPERF wrap. The TSC of a 5 GHz machine wraps after a century, so a smaller
+            // value is a reset.
             aperf: after.aperf.wrapping_sub(before.aperf),
             mperf: after.mperf.wrapping_sub(before.mperf),
             tsc: after.tsc.checked_sub(before.tsc)?,
@@ -91,24 +90,24 @@ impl Clocks {
         let online = online_cpus(host).unwrap_or_default();
         let wanted: Vec<u32> =
             online.iter().filter(|cpu| cpus.is_none_or(|only| only.contains(*cpu))).collect();
-        // Some hypervisors let the registers be read and return 0 for good. On a machine in
-        // software 0 is a count: it has just been booted, and a CPU that has been idle since then
-        // has not counted.
+        // Some hypervisors allow to read the registers but always return 0. On a simulated machine,
+        // 0 is a valid count: it has just booted, and a CPU that has been idle since then has not
+        // counted.
         let counts = |mperf: u64| mperf > 0 || host.software().is_some();
         let registers: Vec<u32> = wanted
             .iter()
             .copied()
             .filter(|cpu| read_registers(host, *cpu).is_some_and(|registers| counts(registers.mperf)))
             .collect();
-        // Spread over the list, so that all packages and kinds of core are among them.
+        // Spread over the list, to include all packages and kinds of core.
         let step = wanted.len().div_ceil(FILES).max(1);
         let files: Vec<(u32, String)> = wanted
             .iter()
             .step_by(step)
             .filter_map(|cpu| {
-                // cpuinfo_avg_freq (Linux 6.18) is the hardware's; it answers EAGAIN on an idle
-                // CPU. scaling_cur_freq is the hardware's with some drivers and the last request
-                // with others.
+                // cpuinfo_avg_freq (Linux 6.18) comes from the hardware, and fails with EAGAIN on
+                // an idle CPU. scaling_cur_freq comes from the hardware with some drivers and is
+                // the last request with others.
                 ["cpuinfo_avg_freq", "scaling_cur_freq"]
                     .iter()
                     .map(|file| format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/{file}"))
@@ -146,8 +145,8 @@ impl Clocks {
 }
 
 fn read_registers(host: &dyn Host, cpu: u32) -> Option<Registers> {
-    // The same order at both ends of a round: the time between the reads is nearly the same and
-    // drops out of the differences. MPERF and APERF next to each other, since their ratio counts.
+    // The same order at both ends of a round: the time between the reads is nearly equal and drops
+    // out of the differences. MPERF and APERF are adjacent, because their ratio counts.
     let tsc = host.msr(cpu, IA32_TIME_STAMP_COUNTER).ok()?;
     let at = host.now();
     let mperf = host.msr(cpu, IA32_MPERF).ok()?;

@@ -1,9 +1,9 @@
-//! Power of the whole machine from a command of the user's: `ipmitool`, a Redfish query, a metering
+//! Power of the whole machine from the user's command: `ipmitool`, a Redfish query, a metering
 //! power strip.
 //!
 //! A thread runs the command once a second, from before the first round to after the last, and
-//! keeps what it printed with the time. A round takes the readings that fall into it. Power is only
-//! taken for a round that was covered: at least two readings in it, and no gap longer than
+//! keeps the readings with their times. A round takes the readings that fall into it. A round has a
+//! power only if it was covered: at least two readings in it, and no gap longer than
 //! [`LONGEST_GAP`].
 
 use std::{
@@ -25,20 +25,20 @@ use crate::workload::{Command, Outcome, Stop, Workload, WorkloadError, preset::R
 /// a second.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// The longest time between two readings, and between the last reading and a round's end: over more
-/// than that the trapezoid of two readings is a guess. A Redfish query takes up to some seconds.
+/// The longest time between two readings, and between the last reading and a round's end: over a
+/// longer gap, the trapezoid is a guess. A Redfish query takes up to some seconds.
 const LONGEST_GAP: Duration = Duration::from_secs(10);
 
-/// Readings that are kept; more than a day's.
+/// Maximum number of readings kept: more than a day's.
 const MAX: usize = 100_000;
 
 #[derive(Default)]
 struct PowerReadings {
-    /// When it was read, and microwatts.
+    /// The time and the microwatts of each reading.
     readings: VecDeque<(Instant, u64)>,
     runs: u64,
     failed: u64,
-    /// Why the last one failed that did.
+    /// The last failure.
     failure: Option<PowerFault>,
 }
 
@@ -52,7 +52,7 @@ pub struct PowerCommand {
     uncovered: AtomicUsize,
 }
 
-/// What a panicking thread left is as good as before: readings are added whole.
+/// Data that a panicking thread left behind is complete: readings are added whole.
 fn lock(seen: &Mutex<PowerReadings>) -> MutexGuard<'_, PowerReadings> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -86,7 +86,7 @@ impl PowerCommand {
     /// The first run failed, or did not print watts.
     pub fn start(line: &str, cpus: Option<CpuList>) -> Result<PowerCommand, PowerCommandError> {
         let mut command = Command::new(["/bin/sh", "-c", line].map(str::to_owned).to_vec());
-        // Any reader but that of wall time keeps the output.
+        // Any reader except wall time keeps the output.
         command.reader = Reader::UserTime;
         command.cpus = cpus;
         let end = Arc::new(AtomicBool::new(false));
@@ -100,7 +100,7 @@ impl PowerCommand {
             std::thread::spawn(move || {
                 let mut next = Instant::now() + EVERY;
                 while !end.load(Ordering::SeqCst) {
-                    // Parked, so that the end need not wait for it.
+                    // Parked, so that the end does not wait for it.
                     std::thread::park_timeout(next.saturating_duration_since(Instant::now()));
                     if end.load(Ordering::SeqCst) || Instant::now() < next {
                         continue;
@@ -111,12 +111,12 @@ impl PowerCommand {
                 }
             })
         };
-        // The program only: the rest of the line may hold a password.
+        // Only the program: the other words of the line may be a password.
         let program = line.split_whitespace().next().unwrap_or_default().to_owned();
         Ok(PowerCommand { program, seen, end, thread: Some(thread), uncovered: AtomicUsize::new(0) })
     }
 
-    /// How it stands in the list of meters.
+    /// Its entry in the list of meters.
     pub(super) fn source(&self) -> EnergySource {
         EnergySource {
             domain: Domain::Platform,
@@ -132,7 +132,7 @@ impl PowerCommand {
     pub(super) fn series(&self, began: Instant, ended: Instant) -> Series {
         let mut seen = lock(&self.seen);
         let series = covered(&seen.readings, began, ended);
-        // The last one before this round's end is the first one before the next round's start.
+        // The last reading before this round's end is also the first one of the next round.
         let old = seen.readings.iter().take_while(|(at, _)| *at < ended).count();
         seen.readings.drain(..old.saturating_sub(1));
         if series.is_empty() {
@@ -141,7 +141,7 @@ impl PowerCommand {
         series
     }
 
-    /// What went wrong, for the user.
+    /// Tells the user what went wrong, if anything.
     pub fn complaint(&self) -> Option<String> {
         let seen = lock(&self.seen);
         let mut words = Vec::new();
@@ -166,7 +166,7 @@ impl Drop for PowerCommand {
         self.end.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // It can only have panicked, which its own message says.
+            // It can only have panicked, and then it printed a message.
             let _ = thread.join();
         }
     }
@@ -190,8 +190,8 @@ impl PowerReadings {
     }
 }
 
-/// The readings between `began` and `ended`, in seconds since `began`, and the ones that hold at
-/// both ends.
+/// The readings between `began` and `ended`, in seconds since `began`, and those that hold at both
+/// ends.
 fn covered(readings: &VecDeque<(Instant, u64)>, began: Instant, ended: Instant) -> Series {
     let inside: Vec<(Instant, u64)> =
         readings.iter().copied().filter(|(at, _)| (began..=ended).contains(at)).collect();
@@ -213,7 +213,7 @@ fn covered(readings: &VecDeque<(Instant, u64)>, began: Instant, ended: Instant) 
     series
 }
 
-/// Runs the command; the microwatts that it printed, or what it did instead.
+/// Runs the command. Returns the microwatts that it printed, or why it printed none.
 fn watts_of(command: &mut Command, end: &AtomicBool) -> Result<u64, PowerFault> {
     let began = Instant::now();
     let stop = Stop::default();
@@ -234,8 +234,8 @@ fn watts_of(command: &mut Command, end: &AtomicBool) -> Result<u64, PowerFault> 
     }
 }
 
-/// The first number before `W`, `watt` or `watts`, as `ipmitool dcmi power reading` and
-/// `ipmitool sdr` print it; without such a one the only number. In microwatts.
+/// The first number before `W`, `watt` or `watts`, as `ipmitool dcmi power reading` and `ipmitool
+/// sdr` print it; if there is none, the only number. In microwatts.
 fn watts(text: &str) -> Result<u64, PowerFault> {
     let words: Vec<&str> =
         text.split([' ', '\t', '\n', '\r', '|', ':', ',']).filter(|word| !word.is_empty()).collect();
@@ -292,13 +292,12 @@ mod tests {
             });
             covered(&readings.collect(), zero, at(to))
         };
-        // What was there before holds at the start, and the last one at the end.
+        // An earlier reading holds at the start, and the last one at the end.
         let whole = series(&[-0.5, 0.5, 1.5], 2.0);
         let micro: Vec<u64> = whole.iter().map(|(_, value)| value / 1_000_000).collect();
         assert_eq!(micro, [10, 20, 30, 30]);
         assert_eq!((whole[0].0, whole[3].0), (0.0, 2.0));
-        // One reading says nothing of a round; nor do two with a long gap, at either end or
-        // between.
+        // One reading is not enough; nor are two with a long gap, at either end or between.
         assert!(series(&[-0.5, 0.5], 1.0).is_empty());
         assert!(series(&[-0.5], 1.0).is_empty());
         assert!(series(&[1.0, 2.0, 13.0], 14.0).is_empty());

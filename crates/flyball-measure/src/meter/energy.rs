@@ -31,14 +31,14 @@ impl Domain {
         }
     }
 
-    /// More watts than one meter of it can have seen: several times the design power of the largest
-    /// that there are (packages of 1 kW, machines of 6 kW).
+    /// Upper bound of the watts of one meter: several times the design power of the largest
+    /// hardware (packages of 1 kW, machines of 6 kW).
     fn most_watts(self) -> f64 {
         if self == Domain::Platform { 20_000.0 } else { 3_000.0 }
     }
 }
 
-/// The name of the meter that is a command of the user's.
+/// The name of the meter that runs the user's command.
 pub(super) const POWER_COMMAND: &str = "power command";
 
 /// One energy meter, and how its numbers become joules.
@@ -52,7 +52,7 @@ pub struct EnergySource {
     pub place: String,
     /// Joules of one count; for a power meter, joules of one reading held for a second.
     pub unit: f64,
-    /// Where a counter starts again from 0.
+    /// The value after which a counter restarts from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wraps_after: Option<u64>,
     /// Whether readings are power (to be summed over time), not a count of energy.
@@ -61,11 +61,10 @@ pub struct EnergySource {
 }
 
 impl EnergySource {
-    /// The energy of a series of readings in joules. `None` of fewer than two readings, of a
-    /// counter that went back without a range that explains it, and of one that stands still:
-    /// nothing that runs uses no energy. A counter that went back further than any power explains
-    /// was set to 0 in between (a driver loaded again, a suspend): what it had counted until then
-    /// is lost, so that the whole is not known.
+    /// Returns the energy of a series of readings in joules. `None` for fewer than two readings,
+    /// and for a counter that stands still: nothing that runs uses no energy. Also `None` if a
+    /// counter went back and no wrap at a possible power explains it. Then it was set to 0 in
+    /// between (a driver loaded again, a suspend), and its earlier count is lost.
     pub fn joules(&self, series: &[(f64, u64)]) -> Option<f64> {
         // A meter that never moves would report 0 J, and performance per watt would be infinite.
         if series.len() < 2 || self.stands_still(series) {
@@ -81,9 +80,9 @@ impl EnergySource {
             } else {
                 sum += match (after.checked_sub(before), self.wraps_after) {
                     (Some(count), _) => count as f64,
-                    // Readings are close enough together that it went round once. The counter's own
-                    // steps are some tens of microjoules, so whether the range itself is a value
-                    // makes no difference.
+                    // Readings are so close together that the counter wrapped only once. Its steps
+                    // are tens of microjoules, so it does not matter whether the range itself is a
+                    // value.
                     (None, Some(range))
                         if before <= range && self.possible(range - before + after, end - start) =>
                     {
@@ -101,14 +100,14 @@ impl EnergySource {
         self.name == POWER_COMMAND
     }
 
-    /// Whether so many counts can have been made in so many seconds. A counter is brought up to
-    /// date now and then: of a second at least is allowed for.
+    /// Returns whether `counts` are possible in `seconds`. Counters are updated only now and then,
+    /// so at least a second is assumed.
     fn possible(&self, counts: u64, seconds: f64) -> bool {
         counts as f64 * self.unit <= self.domain.most_watts() * seconds.max(1.0)
     }
 
     /// Whether a counter counted nothing between its readings, as those of some virtual machines
-    /// and the DRAM zone of many client processors do. `false` of fewer than two readings.
+    /// and the DRAM zone of many client processors do. `false` for fewer than two readings.
     pub fn stands_still(&self, series: &[(f64, u64)]) -> bool {
         !self.is_power && series.len() > 1 && series.windows(2).all(|pair| pair[0].1 == pair[1].1)
     }
@@ -117,7 +116,7 @@ impl EnergySource {
 enum Access {
     File(String),
     Counter(Box<dyn EventCounter>),
-    /// Of the hold service: the quantity's name, and the package.
+    /// A reading of the hold service: the quantity's name, and the package.
     Shared(&'static str, u32),
 }
 
@@ -136,8 +135,8 @@ impl EnergyMeters {
         for find in [powercap, event, hwmon, shared] {
             match find(host) {
                 Ok(mut meters) if meters.iter().any(|(source, _)| source.domain != Domain::Cores) => {
-                    // The whole machine's power is another quantity than the packages' energy: of
-                    // ACPI's power meter, in addition.
+                    // The power of the whole machine is another quantity than the packages' energy.
+                    // ACPI's power meter adds it.
                     if meters.iter().all(|(source, _)| source.domain != Domain::Platform) {
                         let whole = hwmon(host).unwrap_or_default().into_iter();
                         meters.extend(whole.filter(|(source, _)| source.domain == Domain::Platform));
@@ -151,7 +150,7 @@ impl EnergyMeters {
         (EnergyMeters { meters: Vec::new() }, Some(reasons.join("; ")))
     }
 
-    /// Without the meters of a domain.
+    /// Removes the meters of a domain.
     pub(super) fn leave_out(&mut self, domain: Domain) {
         self.meters.retain(|(source, _)| source.domain != domain);
     }
@@ -162,7 +161,7 @@ impl EnergyMeters {
 
     pub(super) fn read(&self, host: &dyn Host, at: f64, into: &mut [Series]) {
         let is_shared = self.meters.iter().any(|(_, access)| matches!(access, Access::Shared(..)));
-        // One answer for all meters: each is a sample of the service's.
+        // Ask the service once: its answer has the samples of all meters.
         let readings = is_shared.then(|| host.shared_readings().ok()).flatten();
         for ((_, access), series) in self.meters.iter().zip(into) {
             let value = match access {
@@ -188,7 +187,7 @@ type Found = Result<Vec<(EnergySource, Access)>, String>;
 /// packages, `psys`, and below a package `core`, `uncore`, `dram`.
 fn powercap(host: &dyn Host) -> Found {
     const CLASS: &str = "/sys/class/powercap";
-    // The driver is x86's.
+    // The driver exists only on x86.
     let is_loaded = || match CpuInfo::read(host).map(|info| info.vendor()) {
         Ok(Vendor::Other) => "",
         _ => "; is intel_rapl_msr loaded?",
@@ -198,7 +197,7 @@ fn powercap(host: &dyn Host) -> Found {
     let mut refused: Option<HostError> = None;
     let mut incomplete = Vec::new();
     for name in names {
-        // intel-rapl-mmio has the same package once more.
+        // intel-rapl-mmio repeats the packages.
         if !name.starts_with("intel-rapl:") {
             continue;
         }
@@ -231,14 +230,14 @@ fn powercap(host: &dyn Host) -> Found {
         };
         zones.push((source, Access::File(path)));
     }
-    // The kernel shows a platform's counter of each package where it counts; each is the whole
-    // platform's, and only the first is used.
+    // The kernel lists a platform counter for each package that has one. Each counts the whole
+    // platform, so only the first is used.
     let mut platforms = 0;
     zones.retain(|(source, _)| {
         platforms += usize::from(source.domain == Domain::Platform);
         source.domain != Domain::Platform || platforms == 1
     });
-    // One of two packages would pass for the sum of both: all zones of a domain, or none.
+    // Use all zones of a domain or none: one of two packages would pass for the sum of both.
     zones.retain(|(source, _)| !incomplete.contains(&source.domain));
     let measures = zones.iter().any(|(source, _)| source.domain != Domain::Cores);
     match refused {
@@ -256,8 +255,8 @@ fn powercap(host: &dyn Host) -> Found {
     }
 }
 
-/// What follows `psys` in the name of a platform's zone: nothing for package 0, `-N` for package N
-/// (intel_rapl_common.c, `rapl_init_domains`).
+/// Whether this is the end of a platform zone's name after `psys`: nothing for package 0, `-N` for
+/// package N (intel_rapl_common.c, `rapl_init_domains`).
 fn platform(rest: &str) -> bool {
     rest.is_empty() || rest.strip_prefix('-').is_some_and(|number| number.parse::<u32>().is_ok())
 }
@@ -283,7 +282,7 @@ fn event(host: &dyn Host) -> Found {
         let Ok(description) = host.read(&format!("{PMU}/events/{file}")) else { continue };
         let Some(config) = event_config(&description) else { continue };
         let scale = host.read(&format!("{PMU}/events/{file}.scale")).ok().and_then(|text| text.parse().ok());
-        // 2^-32 J is what the driver gives out for every event (rapl.c, RAPL_EVENT_ATTR_STR).
+        // The driver's scale is 2^-32 J for every event (rapl.c, RAPL_EVENT_ATTR_STR).
         let unit = scale.unwrap_or(2.0_f64.powi(-32));
         for cpu in cpus.iter() {
             match host.event_counter(kind, config, cpu) {
@@ -310,7 +309,7 @@ fn event(host: &dyn Host) -> Found {
     }
 }
 
-/// `event=0x02` as a number.
+/// Parses `event=0x02`.
 fn event_config(description: &str) -> Option<u64> {
     let value = description.trim().split(',').find_map(|part| part.trim().strip_prefix("event="))?;
     u64::from_str_radix(value.strip_prefix("0x")?, 16).ok()
@@ -331,13 +330,13 @@ fn hwmon(host: &dyn Host) -> Found {
                 let stem = file.split_once('_').map_or("", |(stem, _)| stem);
                 host.read(&format!("{root}/{stem}_{kind}")).unwrap_or_default()
             };
-            // fam15h_power has both of the same supply from model 60h on
+            // From model 60h on, fam15h_power has both files for one supply
             // (drivers/hwmon/fam15h_power.c).
             let twice = file.strip_suffix("_input").is_some_and(|stem| {
                 stem.starts_with("power") && read_number(host, &format!("{root}/{stem}_average")).is_some()
             });
             let is_energy = driver == "amd_energy" && file.starts_with("energy") && file.ends_with("_input");
-            // acpi_power_meter and fam15h_power know an average; others an instant.
+            // acpi_power_meter and fam15h_power report an average; others an instant.
             let is_power = file.starts_with("power")
                 && (file.ends_with("_average") || file.ends_with("_input"))
                 && !twice
@@ -370,8 +369,8 @@ fn hwmon(host: &dyn Host) -> Found {
     if found.is_empty() { Err("no hwmon power meter".to_owned()) } else { Ok(found) }
 }
 
-/// The hold service's readings, for a user who may not read meters: sums of its own, at most one a
-/// second.
+/// The hold service's readings, for users who may not read meters. The service adds up the energy
+/// itself, at most once a second.
 fn shared(host: &dyn Host) -> Found {
     let readings = host.shared_readings().map_err(|error| {
         // Membership of the group helps only if the service runs.

@@ -28,7 +28,7 @@ impl Heat {
         self.sensors.clone()
     }
 
-    /// Where the processor throttles, in thousandths of a degree.
+    /// The temperature at which the processor throttles, in thousandths of a degree.
     pub(super) fn limit(&self) -> Option<u64> {
         self.limit
     }
@@ -81,7 +81,7 @@ fn sensors(host: &dyn Host) -> Vec<(String, String)> {
                 own.push((format!("{driver} {label}").trim().to_owned(), format!("{root}/{file}")));
             }
         }
-        // Where there is a Tdie, Tctl is the same with up to 27 degrees added, for fans
+        // If there is a Tdie, Tctl is that temperature with up to 27 degrees added, for fans
         // (tctl_offset_table in drivers/hwmon/k10temp.c).
         if own.iter().any(|(name, _)| name.ends_with(" Tdie")) {
             own.retain(|(name, _)| !name.ends_with(" Tctl"));
@@ -101,8 +101,8 @@ fn sensors(host: &dyn Host) -> Vec<(String, String)> {
 }
 
 /// `cpuN/thermal_throttle/core_throttle_count` of each core and `package_throttle_count` of each
-/// package (Intel only; arch/x86's therm_throt.c). The package's count is the same on all its CPUs:
-/// one CPU of each is read.
+/// package (Intel only; arch/x86's therm_throt.c). All CPUs of a package show the package's count,
+/// so one of them is read.
 fn counters(host: &dyn Host) -> Vec<String> {
     let mut found = Vec::new();
     let mut packages = std::collections::BTreeSet::new();

@@ -43,7 +43,7 @@ const ZONES: &[(&str, &str)] = &[
     ("sys/class/powercap/intel-rapl:1/energy_uj", "5000000\n"),
     ("sys/class/powercap/intel-rapl:2/name", "psys\n"),
     ("sys/class/powercap/intel-rapl:2/energy_uj", "7000000\n"),
-    // The same package once more, by another way.
+    // The same package again, by another interface.
     ("sys/class/powercap/intel-rapl-mmio:0/name", "package-0\n"),
     ("sys/class/powercap/intel-rapl-mmio:0/energy_uj", "1\n"),
 ];
@@ -54,7 +54,7 @@ fn powercap_zones_are_summed_by_domain() {
     let host = tree.host();
     let meters = Meters::find(&host, None);
     let mut recording = meters.start(&host);
-    // Package 0 goes round, package 1 goes on.
+    // The counter of package 0 wraps, that of package 1 does not.
     tree.put("sys/class/powercap/intel-rapl:0/energy_uj", "671150\n");
     tree.put("sys/class/powercap/intel-rapl:1/energy_uj", "9000000\n");
     recording.tick();
@@ -76,7 +76,7 @@ fn powercap_zones_are_summed_by_domain() {
 #[test]
 fn the_platform_is_counted_once() {
     let tree = Tree::new(ZONES);
-    // The counter of package 1, where it counts: it is the same platform's.
+    // A platform counter for package 1, which counts the same platform.
     tree.put("sys/class/powercap/intel-rapl:3/name", "psys-1\n");
     tree.put("sys/class/powercap/intel-rapl:3/energy_uj", "7000000\n");
     let named = |tree: &Tree| -> Vec<String> {
@@ -85,7 +85,7 @@ fn the_platform_is_counted_once() {
         platforms.map(|source| source.name.clone()).collect()
     };
     assert_eq!(named(&tree), ["psys"]);
-    // And where it alone does.
+    // If package 1 alone has one, it is used.
     tree.put("sys/class/powercap/intel-rapl:2/name", "package-7\n");
     assert_eq!(named(&tree), ["psys-1"]);
 }
@@ -131,8 +131,8 @@ fn half_a_round_is_no_energy() {
 #[test]
 fn one_package_of_two_is_no_sum() {
     let tree = Tree::new(ZONES);
-    // Readable by name, and not by content: what an unprivileged user gets who was given one file
-    // of two.
+    // One zone's counter cannot be read, as for an unprivileged user who may read only one file of
+    // two.
     fs::remove_file(tree.0.path().join("sys/class/powercap/intel-rapl:1/energy_uj")).expect("it is there");
     let meters = Meters::find(&tree.host(), None);
     let has = |domain| meters.list().energy.iter().any(|source| source.domain == domain);

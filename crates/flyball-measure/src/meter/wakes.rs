@@ -20,16 +20,16 @@ const AFFORDABLE: f64 = 0.01;
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct Exits {
     pub seconds: f64,
-    /// How many CPUs it is the sum of.
+    /// The number of CPUs in the sum.
     pub cpus: usize,
-    /// In the order of the boot's list of idle states.
+    /// Exits per state, in the order of the boot's list of idle states.
     pub by_state: Vec<u64>,
 }
 
 /// Wake-ups of an arm's metered CPUs: means of its rounds.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct WakeNote {
-    /// Summed over the CPUs.
+    /// Wake-ups per second, summed over the CPUs.
     pub per_second: f64,
     /// The state whose exits can have cost most, and its share of the wake-ups. `null` if no exit
     /// cost time, or in a virtual machine, where the host decides.
@@ -39,7 +39,7 @@ pub struct WakeNote {
 }
 
 impl WakeNote {
-    /// `states` are names and exit latencies, us. `None` without rounds.
+    /// The mean of rounds; `None` without rounds. `states` are names and exit latencies, us.
     pub(crate) fn mean<'a>(
         states: &[(String, u64)],
         rounds: impl Iterator<Item = &'a Exits>,
@@ -83,7 +83,7 @@ pub(super) struct Wakes {
     cpus: CpuList,
     /// Names and exit latencies, us; 0 in a virtual machine, where they say nothing.
     states: Vec<(String, u64)>,
-    /// A round was too short for it: later ones are not read.
+    /// Reading took too much of a round, so later rounds are not read.
     is_dear: Cell<bool>,
 }
 
@@ -124,7 +124,7 @@ impl Wakes {
         Some(Counts { at, cost, by_cpu })
     }
 
-    /// `None` if a CPU came or went meanwhile, or if reading took too much of the round.
+    /// `None` if a CPU went online or offline meanwhile, or if reading took too much of the round.
     pub(super) fn difference(&self, before: Counts, after: Counts) -> Option<Exits> {
         let seconds = after.at.saturating_sub(before.at).as_secs_f64();
         self.is_dear.set((before.cost + after.cost).as_secs_f64() > AFFORDABLE * seconds);

@@ -1,5 +1,5 @@
-//! How arms are called in tables: by their names where these are short, otherwise by numbers with a
-//! legend that says what all arms have in common only once.
+//! The names of arms in tables: their own names if these are short, otherwise numbers with a legend
+//! that lists common settings only once.
 
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ const SHORT: usize = 16;
 /// The arms of a report, as tables call them.
 pub(super) struct Arms {
     names: Vec<String>,
-    /// The settings of each arm, where the names say nothing else: knob and value.
+    /// The settings of each arm as knob and value, if the names consist of nothing else.
     settings: Option<Vec<Vec<(String, String)>>>,
     numbered: bool,
 }
@@ -63,7 +63,7 @@ impl Arms {
         if self.numbered { format!("{}  {name}", arm + 1) } else { name }
     }
 
-    /// What the numbers stand for; empty where arms are called by their names.
+    /// The meaning of the numbers; empty if arms are called by their names.
     pub(super) fn legend<P: Painter + Copy>(&self, screen: Screen<P>) -> String {
         if !self.numbered {
             return String::new();

@@ -13,7 +13,7 @@ use crate::{
     schedule::Length,
 };
 
-/// What an arm is called that is best in `quantity`.
+/// Words for the arm that is best in `quantity`.
 fn word(quantity: Quantity, report: &Report) -> String {
     let metric = &report.workload.metric;
     match quantity {
@@ -25,7 +25,8 @@ fn word(quantity: Quantity, report: &Report) -> String {
     }
 }
 
-/// A line for each arm, or each few arms, best in something: in what, and which with its certainty.
+/// A line for each arm or group of arms that is best in something: the quantities, and the arm with
+/// its certainty.
 pub(super) fn conclusion(report: &Report, arms: &Arms) -> Vec<(String, String)> {
     let mut lines: Vec<(Vec<usize>, Vec<String>, Vec<String>)> = Vec::new();
     for &quantity in Quantity::judged(&report.workload.metric) {
@@ -55,15 +56,15 @@ pub(super) fn conclusion(report: &Report, arms: &Arms) -> Vec<(String, String)> 
     };
     let mut all: Vec<(String, String)> = lines.into_iter().map(line).collect();
     if let Some(words) = cases::summary(report) {
-        // A mean hides what is worse, so that this comes before it.
+        // A mean hides worse cases, so they come before it.
         let is_worse = (1..report.arms.len()).any(|arm| cases::worse_in(report, arm).is_some());
         all.insert(if is_worse { 0 } else { all.len() }, ("cases".to_owned(), words));
     }
     all
 }
 
-/// The arms that were measured in a quantity and are not compared in it, as of values of zero there
-/// are no ratios: any of them may be the best.
+/// The arms that were measured in a quantity but not compared, because values of zero have no
+/// ratios. Any of them may be the best.
 fn unjudged(report: &Report, arms: &Arms, quantity: Quantity) -> Vec<String> {
     let of_quantity = || report.comparisons.iter().filter(|one| one.quantity == quantity);
     let is_compared = |arm: usize| of_quantity().any(|one| one.arm == arm || one.base == arm);
@@ -74,7 +75,7 @@ fn unjudged(report: &Report, arms: &Arms, quantity: Quantity) -> Vec<String> {
     (0..report.arms.len()).filter(is_open).map(|arm| arms.label(arm)).collect()
 }
 
-/// The arms that may be the best in a quantity, fewer than all, and what is known of that. None if
+/// The arms that may be the best in a quantity, fewer than all, and how certain that is. None if
 /// nothing is compared.
 fn best(report: &Report, arms: &Arms, quantity: Quantity) -> Option<(Vec<usize>, String)> {
     let metric = quantity.metric(&report.workload.metric);
@@ -84,8 +85,8 @@ fn best(report: &Report, arms: &Arms, quantity: Quantity) -> Option<(Vec<usize>,
         .filter(|one| one.quantity == quantity && !report.arms[one.arm].control)
         .collect();
     let first = compared.first()?.base;
-    // The interval of what an arm costs more than the first. They hold together, so the best arm is
-    // among those that may cost as little as any arm is sure to.
+    // The interval of an arm's additional cost over the first arm. The intervals hold together, so
+    // the best arm is one whose lower end is not above any upper end.
     let costs = |one: &Comparison| {
         let (low, high) =
             one.interval.map_or((f64::NEG_INFINITY, f64::INFINITY), |found| (found.low, found.high));
@@ -153,7 +154,7 @@ fn none_best(report: &Report, compared: &[&Comparison]) -> String {
     "unclear; no arm is shown to be best".to_owned()
 }
 
-/// How many rounds a comparison needs in which so many did not count.
+/// How many rounds a comparison needs, if as many do not count as before.
 fn advice(report: &Report, few: &Comparison) -> String {
     let needed = rounds_needed(report, few);
     let lost = [few.base, few.arm].map(|arm| report.arms[arm].left_out.len()).into_iter().max().unwrap_or(0);
@@ -189,7 +190,7 @@ fn first_arm(report: &Report, arms: &Arms, quantity: Quantity, name: &str) -> St
         [one] => {
             format!("{} in {}, {}", size(report, one, name), arms.label(one.arm), p_value(one.p_corrected))
         }
-        // The least certain of them holds for all.
+        // The largest p-value holds for all.
         all => {
             let p = p_value(all.iter().map(|one| one.p_corrected).fold(0.0, f64::max));
             format!("{name} is worse in {} other arms, each with {p} or less", all.len())

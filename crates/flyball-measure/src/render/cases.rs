@@ -12,7 +12,7 @@ use crate::{
     stats,
 };
 
-/// Rows on a terminal.
+/// Maximum number of rows on a terminal.
 const ROWS: usize = 20;
 
 /// How many cases differ, are the same and are unclear.
@@ -39,7 +39,7 @@ pub(super) fn worse_in(report: &Report, arm: usize) -> Option<String> {
 
 /// Rounds that a verdict on a case needs.
 fn needed(report: &Report) -> usize {
-    // The correction is over the control too.
+    // The correction includes the control.
     let compared = report.arms.iter().skip(1).filter(|arm| !arm.control).count().max(1);
     let questions = report.cases.len() / compared * (report.arms.len() - 1);
     let alpha = (1.0 - report.schedule.confidence) / (2 * questions).max(1) as f64;
@@ -88,7 +88,7 @@ pub(super) fn excerpt(report: &Report) -> Option<(Grid, Option<String>)> {
     let differ = report.cases.iter().filter(is_different).count();
     let shown = if all <= ROWS { all } else { differ.min(ROWS) };
     let rest = (shown < all).then(|| format!("report.html lists all {all} cases"));
-    // They come first.
+    // Cases that differ come first.
     (all > 0).then(|| (grid(report, report.cases.iter().take(shown)), rest))
 }
 

@@ -24,7 +24,7 @@ pub fn charts(report: &Report, manifest: &Manifest, rounds: &[Round]) -> Vec<Nam
     drawn(report, manifest, rounds, &full)
 }
 
-/// The same; legends call the arms by these words.
+/// The same charts; `legend` has the names of the arms for their legends.
 pub(super) fn drawn(
     report: &Report,
     manifest: &Manifest,
@@ -61,21 +61,20 @@ pub(super) fn better(report: &Report, quantity: Quantity) -> &'static str {
     }
 }
 
-/// The numbers of arms, from 1, as labels that always have room.
+/// The numbers of arms, from 1, as labels that always fit.
 fn numbers(arms: impl IntoIterator<Item = usize>) -> Vec<String> {
     arms.into_iter().map(|arm| (arm + 1).to_string()).collect()
 }
 
-/// Performance against energy: a point for each arm with the intervals of both, and the arms that
-/// no other beats in both.
+/// Performance against energy: a point for each arm with both intervals, and the arms that no other
+/// beats in both.
 fn against_energy(report: &Report, legend: &[String]) -> Option<Chart> {
     let of = |arm: &ArmReport, quantity| {
         let summary = arm.summary(quantity)?;
         let (low, high) = summary.interval.map_or((summary.median, summary.median), |i| (i.low, i.high));
         Some((low, summary.median, high))
     };
-    // Labels of one or two characters have room next to every point; longer ones only if they are
-    // few.
+    // Labels of up to six characters have room next to every point.
     let label = |arm: usize| {
         let word = &legend[arm];
         if word.chars().count() <= 6 { word.clone() } else { (arm + 1).to_string() }
@@ -120,7 +119,7 @@ fn against_energy(report: &Report, legend: &[String]) -> Option<Chart> {
     Some(chart)
 }
 
-/// The points that no other beats in both directions, by energy (less is better).
+/// The points that no other beats in both directions, sorted by energy (less is better).
 fn front(mut points: Vec<(f64, f64)>, better: Better) -> Vec<(f64, f64)> {
     let gain = |y: f64| if better == Better::Higher { y } else { -y };
     points.sort_by(|a, b| a.0.total_cmp(&b.0).then(gain(b.1).total_cmp(&gain(a.1))));
@@ -149,7 +148,7 @@ fn by_arm(report: &Report, quantity: Quantity) -> Option<Chart> {
     let names = arms.iter().map(|(_, arm)| arm.name.clone()).collect();
     let metric = quantity.metric(&report.workload.metric);
     let first = report.arms.first().and_then(|arm| arm.summary(quantity)).map(|summary| summary.median);
-    // 0.000275 1/J is hard to read; a share of the first arm's says the same.
+    // 0.000275 1/J is hard to read. A percentage of the first arm's value is not.
     let (scale, axis) = match first.filter(|first| metric.unit.starts_with("1/") && *first > 0.0) {
         Some(first) => (100.0 / first, Axis::new("per watt", "% of the first arm's")),
         None => (1.0, axis(report, quantity)),
@@ -160,9 +159,8 @@ fn by_arm(report: &Report, quantity: Quantity) -> Option<Chart> {
     for (place, (index, arm)) in arms.into_iter().enumerate() {
         let Some(summary) = arm.summary(quantity) else { continue };
         let values: Vec<f64> = summary.points.iter().map(|point| point.value * scale).collect();
-        // Dots in the order of rounds, left to right, so that a trend shows. 0.4 of the space
-        // between two arms: neighbouring arms' dots never meet, and two dots are not drawn at its
-        // ends.
+        // Dots in the order of rounds, left to right, so that a trend shows. They take 0.4 of the
+        // space between two arms, so that neighbouring arms' dots never meet.
         let step = 0.4 / values.len().max(2) as f64;
         let left = place as f64 - step * (values.len().saturating_sub(1)) as f64 / 2.0;
         let dots =
@@ -190,8 +188,8 @@ fn changes(report: &Report, legend: &[String]) -> Option<Chart> {
             "{}; an interval with 0 in it does not show a difference",
             super::parts::confidence(report)
         ))
-        // 7 is the palette's grey. Quantities take 3 and on below: the first colours stand for arms
-        // in the other charts.
+        // 7 is the palette's grey. Quantities take colours from 3 on: the first colours stand for
+        // arms in the other charts.
         .with(Series::unnamed(Mark::Level(0.0)).coloured(7));
     let quantities: Vec<Quantity> = Quantity::judged(&report.workload.metric)
         .iter()
@@ -227,7 +225,8 @@ fn in_order(report: &Report, rounds: &[Round], legend: &[String]) -> Option<Char
     for index in 0..report.arms.len() {
         let dots: Vec<(f64, f64)> = rounds
             .iter()
-            // Numbered before the arms are separated: the place of a dot is when it ran among all.
+            // Numbered before the arms are separated: a dot's position is its number among all
+            // rounds.
             .filter(|round| !round.warm_up)
             .enumerate()
             .filter(|(_, round)| round.arm == index)
@@ -256,13 +255,13 @@ fn frequency(report: &Report, manifest: &Manifest, rounds: &[Round], legend: &[S
         let Some(summary) = arm.summary(Quantity::Performance) else { continue };
         let mut ordered = summary.points.clone();
         ordered.sort_by(|a, b| a.value.total_cmp(&b.value));
-        // A round that was run, not the interpolated median: its readings are drawn.
+        // An actual round, not the interpolated median: its readings are drawn.
         let Some(middle) = ordered.get(ordered.len() / 2) else { continue };
         let round = rounds.iter().find(|round| {
             !round.warm_up && round.arm == index && round.boot == middle.boot && round.block == middle.block
         });
         let Some(round) = round else { continue };
-        // Readings beyond the list would be of no file: a run directory may come from another user.
+        // Further readings would belong to no file: a run directory may come from another user.
         let followed = manifest.boots.get(round.boot).map_or(0, |boot| boot.meters.frequency.len());
         let mut at: std::collections::BTreeMap<u64, (f64, f64)> = std::collections::BTreeMap::new();
         for (seconds, khz) in round.readings.frequency.iter().take(followed).flatten() {
@@ -286,8 +285,8 @@ fn frequency(report: &Report, manifest: &Manifest, rounds: &[Round], legend: &[S
     (!chart.series.is_empty()).then_some(chart)
 }
 
-/// Points of the longest line. A governor's jumps between two frequencies, drawn one by one, make
-/// every line a band that hides the others.
+/// Maximum number of points of a line. If a governor's jumps between two frequencies were drawn one
+/// by one, every line would be a band that hides the others.
 const FREQUENCY_BINS: f64 = 100.0;
 
 /// The means of a line over bins of this width.

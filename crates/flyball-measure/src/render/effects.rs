@@ -1,4 +1,4 @@
-//! What programs under several settings come to: a sentence per program.
+//! Summarizes programs under several settings: a sentence per program.
 
 use super::parts::{difference, typical};
 use crate::{
@@ -66,8 +66,8 @@ fn sentence(report: &Report, all: &[&ProgramEffect]) -> Option<String> {
     Some(format!("{program} {words}{odd} ({}): {cells}.", p_value(p)))
 }
 
-/// Why no rounds like these could show that a difference depends on the settings, under one of
-/// these at least.
+/// Why rounds like these cannot show, under at least one setting, that a difference depends on the
+/// settings.
 fn not_tested(report: &Report, all: &[&ProgramEffect], tests: &[&Comparison]) -> Option<String> {
     if let Some(few) = tests.iter().find(|one| one.verdict == Verdict::TooFewRounds) {
         let alpha = (1.0 - report.schedule.confidence) / questions(&report.arms).max(1) as f64;
@@ -86,7 +86,6 @@ fn not_tested(report: &Report, all: &[&ProgramEffect], tests: &[&Comparison]) ->
     is_unknown.then(|| "the step in which values come is not known".to_owned())
 }
 
-/// Whether a difference is shown.
 fn differs(comparison: &Comparison) -> bool {
     matches!(comparison.verdict, Verdict::Better | Verdict::Worse)
 }

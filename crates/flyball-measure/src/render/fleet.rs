@@ -14,10 +14,11 @@ use crate::{
     stats::Interval,
 };
 
-/// Names in a list before the rest is only counted.
+/// Maximum number of names in a list; further ones are only counted.
 const NAMES: usize = 12;
 
-/// Machines with an interval each in a chart; above, they are a line within a band.
+/// Maximum number of machines with their own intervals in a chart; more become a line within a
+/// band.
 const INTERVALS: usize = 80;
 
 /// The whole report, and with `designs` how many machines an effect needs, for each of the report's
@@ -77,7 +78,7 @@ pub fn fleet_text<P: Painter + Copy>(
     out
 }
 
-/// How many machines there are, and how many are not.
+/// How many machines there are, and how many are simulated, skipped or missing.
 fn machines(report: &FleetReport) -> String {
     let pairs = report.machines.iter().map(|machine| machine.pairs);
     let (least, most) = (pairs.clone().min().unwrap_or(0), pairs.max().unwrap_or(0));
@@ -150,18 +151,18 @@ fn grid(report: &FleetReport) -> Columns {
     columns
 }
 
-/// Which way an interval lies: `Some(true)` if all of it is better.
+/// The direction of an interval: `Some(true)` if all of it is better.
 fn side(interval: Option<Interval>, better: Better) -> Option<bool> {
     let interval = interval.filter(|interval| !interval.contains(0.0))?;
     Some((interval.low > 0.0) == (better == Better::Higher))
 }
 
-/// The share of machines of another kind that so many machines may have missed, at 95 %.
+/// The largest share of machines of another kind that this many machines may have missed, at 95 %.
 fn unlike(machines: usize) -> f64 {
     1.0 - 0.05_f64.powf(1.0 / machines as f64)
 }
 
-/// What an effect comes down to, in a sentence.
+/// Summarizes an effect in a sentence.
 fn sentence(report: &FleetReport, effect: &Effect) -> String {
     let (arm, metric) = names(report, effect);
     let start = format!("{arm}, {}", metric.name);
@@ -207,7 +208,7 @@ fn sentence(report: &FleetReport, effect: &Effect) -> String {
     }
 }
 
-/// All that is said of an effect, most important first.
+/// All lines about an effect, the most important first.
 fn lines(report: &FleetReport, effect: &Effect) -> Vec<String> {
     let alpha = 1.0 - report.confidence;
     let mut lines = vec![sentence(report, effect)];
@@ -230,7 +231,7 @@ fn lines(report: &FleetReport, effect: &Effect) -> Vec<String> {
             effect.odd.len() - NAMES
         ));
     }
-    // Of a mean that cannot be distinguished from zero it says nothing more.
+    // For a mean that cannot be distinguished from zero, this adds nothing.
     if let Some(without) =
         effect.without_one.as_ref().filter(|_| effect.verdict != Verdict::NoDifferenceShown)
     {
@@ -307,7 +308,7 @@ fn odd(odd: &Odd) -> String {
     )
 }
 
-/// How many machines show the effect that is looked for.
+/// How many machines show the wanted effect.
 fn design_grid(report: &FleetReport, designs: &[Vec<Pilot>]) -> Columns {
     let mut columns = Columns::aligned_right(0..designs.len() + 1);
     let head = report.effects.iter().map(|effect| title(report, effect));
@@ -372,7 +373,7 @@ fn notes(report: &FleetReport) -> Vec<String> {
     notes
 }
 
-/// Which machines are left out of which quantity.
+/// Says which machines are left out of which quantity.
 fn without_ratio(report: &FleetReport) -> Vec<String> {
     let is_same =
         |one: &WithoutRatio, other: &WithoutRatio| (one.arm, one.quantity) == (other.arm, other.quantity);

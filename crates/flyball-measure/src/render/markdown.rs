@@ -26,7 +26,7 @@ pub fn markdown(report: &Report, manifest: &Manifest) -> String {
     // Writing to a string does not fail.
     let _ = banner(&report.machine).map(|words| writeln!(out, "> **{}**\n", escape(&words)));
     let _ = writeln!(out, "{}\n", escape(&in_one_line(report, manifest)));
-    // What a pull request asks is answered first.
+    // The answers to limits come first.
     for answer in &report.gate {
         let _ = writeln!(out, "- **{}**", escape(&answer.to_string()));
     }
@@ -86,15 +86,15 @@ fn table(grid: &Grid) -> String {
     out
 }
 
-/// Text that Markdown would take for its own signs, and tables for the end of a cell.
+/// Escapes characters that Markdown or its tables would interpret.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {
             '\n' | '\r' => out.push(' '),
             '|' | '*' | '_' | '`' | '<' | '[' | ']' | '\\' | '&' => out.extend(['\\', letter]),
-            // Names of cases come from other programs: nobody is to be mentioned by one, and none
-            // may change a terminal or the direction of the text.
+            // Names of cases come from other programs: no name may mention anybody, or change a
+            // terminal or the direction of the text.
             '@' => out.push_str("@\u{200b}"),
             '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => out.push('\u{fffd}'),
             letter if letter.is_control() => out.push('\u{fffd}'),

@@ -1,4 +1,4 @@
-//! What the tables and the sentences of a report share.
+//! Functions that the tables and the sentences of a report share.
 
 use flyball_text::columns::Style;
 
@@ -10,7 +10,7 @@ use crate::{
     stats::{self, Interval},
 };
 
-/// For whom text is made.
+/// The screen or file that text is made for.
 #[derive(Debug, Clone, Copy)]
 pub struct Screen<P> {
     /// Characters on a line; none for a file or a pipe.
@@ -86,7 +86,7 @@ pub(super) fn extent(interval: Interval, name: &str) -> String {
     format!("between {} and {high} {direction} {name}", low.trim_end_matches(" %"))
 }
 
-/// Words for a verdict that leaves open what rounds far from the others do.
+/// Words for a verdict that ignores rounds far from the others.
 pub(super) fn typical(report: &Report, comparison: &Comparison) -> &'static str {
     let of_arm = |arm: usize| report.arms[arm].summary(comparison.quantity).is_some_and(is_uneven);
     // With --until, verdicts are about the mean of the ratios, which every round changes.
@@ -94,7 +94,7 @@ pub(super) fn typical(report: &Report, comparison: &Comparison) -> &'static str 
     if is_uneven { " in typical rounds" } else { "" }
 }
 
-/// Printed of an unclear comparison whose test decides: with ties, its interval can contain 0.
+/// Printed for an unclear comparison whose test decides: with ties, its interval can contain 0.
 pub(super) const HIDDEN: &str =
     "p shows a difference, but equal values or rounding hide its size and direction";
 
@@ -103,7 +103,7 @@ pub(super) fn is_hidden(report: &Report, comparison: &Comparison) -> bool {
     comparison.p_corrected <= 1.0 - report.schedule.confidence
 }
 
-/// The word for an arm that differs: of times and rates its speed, otherwise whether that is good.
+/// The word for an arm that differs: its speed for times and rates, otherwise whether that is good.
 pub(super) fn difference(report: &Report, comparison: &Comparison) -> &'static str {
     let metric = comparison.quantity.metric(&report.workload.metric);
     let is_speed = metric.name == "wall time" && metric.better == Better::Lower
@@ -127,7 +127,7 @@ pub(super) fn rounds_needed(report: &Report, comparison: &Comparison) -> usize {
     stats::rounds_needed((1.0 - report.schedule.confidence) / questions, test)
 }
 
-/// How many more rounds would show a change of 1 %, and where that are many, how long they take.
+/// How many more rounds would show a change of 1 %, and if they are many, how long they take.
 pub(super) fn more_rounds(report: &Report, comparison: &Comparison) -> String {
     const MANY: usize = 1000;
     const DAY: f64 = 86_400.0;
@@ -188,7 +188,7 @@ pub(super) fn style(verdict: Verdict) -> Style {
     }
 }
 
-/// What a comparison that is not of pairs says of that.
+/// Says how arms were compared, if not in pairs.
 pub(super) fn how(report: &Report, comparison: &Comparison) -> &'static str {
     let boots = |arm: usize| &report.arms[arm].boots;
     if comparison.paired {

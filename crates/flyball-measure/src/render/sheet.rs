@@ -8,7 +8,7 @@ use flyball_text::columns::{self, Unstyled};
 use crate::numbers::{p_value, percent, probability};
 use crate::selftest::{Columns, PairVerdict, SelftestReport, Sheet};
 
-/// The whole of it as text.
+/// The whole sheet as text.
 pub fn sheet_text(sheet: &Sheet, report: &SelftestReport) -> String {
     let mut out = String::new();
     let (header, rows) = averages(sheet);
@@ -139,7 +139,7 @@ pub fn sheet_charts(sheet: &Sheet) -> Vec<(&'static str, Chart)> {
     .collect()
 }
 
-/// The whole of it as a page.
+/// The whole sheet as a page.
 pub fn sheet_page(sheet: &Sheet, report: &SelftestReport) -> Page {
     let (header, rows) = averages(sheet);
     let mut page = Page::new(format!("amd-pstate selftest: {}", report.test))

@@ -10,7 +10,7 @@ use crate::{
     numbers::number,
 };
 
-/// Columns of the scale into a file or a pipe, and at most: wider lines do not show more.
+/// Width of the scale in a file or a pipe, and its maximum: wider lines do not show more.
 const WIDEST: usize = 100;
 
 /// A chart of performance, and one of energy if there is any.

@@ -1,5 +1,5 @@
 //! The tables of a report: medians of each arm, and its differences from the first. Columns that
-//! are the same for all arms are a line, and what does not fit the width goes into a second table.
+//! are equal for all arms become a line. Columns that do not fit the width go into a second table.
 
 use std::fmt::Write;
 
@@ -73,7 +73,7 @@ pub(super) struct Grid {
     pub(super) rows: Vec<Vec<Cell>>,
 }
 
-/// The columns that are the same for all arms, and the others.
+/// The columns that are equal for all arms, and the others.
 fn columns_of(report: &Report) -> (Vec<Column>, Vec<Column>) {
     let mut all = vec![Column {
         head: ["rounds".to_owned(), String::new()],
@@ -93,11 +93,11 @@ fn columns_of(report: &Report) -> (Vec<Column>, Vec<Column>) {
             all.push(relative(report, quantity));
         }
     }
-    // One arm alone has no other to be the same as.
+    // A single arm has no other to be equal to.
     all.into_iter().partition(|column| report.arms.len() > 1 && column.is_constant())
 }
 
-/// The medians of each arm in what is judged, or in what else was measured.
+/// The medians of each arm: judged quantities, or the others.
 pub(super) fn medians_grid(report: &Report, arms: &Arms, judged: bool) -> Grid {
     let (_, columns) = columns_of(report);
     let columns: Vec<Column> = columns.into_iter().filter(|column| column.judged == judged).collect();
@@ -117,7 +117,7 @@ pub(super) fn medians_grid(report: &Report, arms: &Arms, judged: bool) -> Grid {
     }
 }
 
-/// What is the same for all arms, as a line.
+/// The values that are equal for all arms, as a line.
 pub(super) fn constants(report: &Report) -> Option<String> {
     let (constant, _) = columns_of(report);
     let words: Vec<String> = constant.iter().map(in_words).collect();
@@ -182,7 +182,7 @@ fn relative(report: &Report, quantity: Quantity) -> Column {
     }
 }
 
-/// What stands behind the medians.
+/// The precision of the medians.
 pub(super) fn precision(report: &Report) -> String {
     let level = level(report.schedule.confidence);
     let judged =
@@ -202,8 +202,8 @@ pub(super) fn precision(report: &Report) -> String {
     }
 }
 
-/// Columns as one table, or as several where they are wider than the screen; each begins with the
-/// arm.
+/// Columns as one table, or as several if they are wider than the screen. Each table begins with
+/// the arm.
 fn tables<P: Painter + Copy>(arms: &Arms, columns: Vec<Column>, count: usize, screen: Screen<P>) -> String {
     let labels: Vec<String> = (0..count).map(|arm| arms.label(arm)).collect();
     // 3: the heading `arm`.
@@ -240,11 +240,11 @@ fn tables<P: Painter + Copy>(arms: &Arms, columns: Vec<Column>, count: usize, sc
     out
 }
 
-/// What is compared, in the order of the report.
+/// The compared quantities, in the order of the report.
 fn compared(report: &Report) -> Vec<Quantity> {
     let mut quantities: Vec<Quantity> = Vec::new();
     for comparison in &report.comparisons {
-        // In the order of the report, in which performance comes first.
+        // The report's order has performance first.
         if !quantities.contains(&comparison.quantity) {
             quantities.push(comparison.quantity);
         }
@@ -305,12 +305,12 @@ pub(super) fn differences<P: Painter + Copy>(report: &Report, arms: &Arms, scree
     out
 }
 
-/// What the verdicts of a table mean.
+/// Explains the verdicts of a table.
 pub(super) fn remarks(report: &Report, arms: &Arms) -> Vec<String> {
     let comparisons = &report.comparisons;
     let mut lines = Vec::new();
     let shown = |one: &&Comparison| one.verdict.is_difference();
-    // The weakest of them: what is said holds for each.
+    // The weakest p-value: the remark holds for each.
     if let Some(p) = comparisons.iter().filter(shown).map(|one| one.p_corrected).max_by(f64::total_cmp) {
         let p = p_value(p);
         lines.push(format!("better, worse: {p} or less"));
@@ -329,7 +329,7 @@ pub(super) fn remarks(report: &Report, arms: &Arms) -> Vec<String> {
     }
     let shows = unclear.into_iter();
     if let Some(one) = shows.clone().next() {
-        // The least precise of them: what is said holds for each.
+        // The least precise value: the remark holds for each.
         let least = shows.map(|one| one.shows).try_fold(0.0, |most: f64, shows| Some(most.max(shows?)));
         lines.push(match least {
             Some(most) => format!(
@@ -350,7 +350,7 @@ pub(super) fn remarks(report: &Report, arms: &Arms) -> Vec<String> {
         ));
     }
     lines.push(confidence(report));
-    // Once for each arm: how arms were compared does not depend on the quantity.
+    // Once per arm: how arms were compared does not depend on the quantity.
     let first = comparisons.first().map(|one| one.quantity);
     for one in comparisons.iter().filter(|one| Some(one.quantity) == first) {
         let how = how(report, one);

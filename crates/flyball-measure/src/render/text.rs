@@ -1,5 +1,6 @@
-//! The report on a terminal: what `--fail-if` asked, the answer, what was compared, a table of
-//! medians that fits the width, what differs, and in the last lines which arm is best in what.
+//! The report on a terminal: the answers to `--fail-if`, the conclusion, what was compared, a table
+//! of medians that fits the width, the differences, and in the last lines the best arm of each
+//! quantity.
 
 use std::fmt::Write;
 
@@ -41,7 +42,7 @@ pub fn text<P: Painter + Copy>(report: &Report, screen: Screen<P>) -> String {
     if let [arm] = &report.arms[..] {
         out.extend(alone(arm).map(|line| line + "\n"));
     }
-    // Of many arms, the table and what is best come last, next to the prompt, too.
+    // With many arms, the table and the best arms also come last, next to the prompt.
     for (words, rest) in conclusion.iter().filter(|_| is_table) {
         let _ = writeln!(out, "{}: {rest}", screen.painter.apply(Style::Heading, words));
     }
@@ -98,7 +99,7 @@ pub fn text<P: Painter + Copy>(report: &Report, screen: Screen<P>) -> String {
     out
 }
 
-/// What is said of an arm that is compared with nothing.
+/// Describes an arm that is compared with nothing.
 fn alone(arm: &ArmReport) -> Option<String> {
     let found = arm.summary(Quantity::Performance)?;
     let values = found.values();
@@ -152,7 +153,7 @@ fn head(report: &Report, out: &mut String) -> std::fmt::Result {
     )
 }
 
-/// Whether a table compares so many arms better than sentences.
+/// Returns whether a table compares this many arms better than sentences.
 fn is_table(report: &Report) -> bool {
     const SENTENCES: usize = 4;
     let comparisons = &report.comparisons;
@@ -178,7 +179,7 @@ fn is_steadiness_shown(report: &Report) -> bool {
     report.comparisons.iter().filter_map(|one| one.steadiness.as_ref()).any(is_shown)
 }
 
-/// That answers about limits do not share the error of the verdicts, and what their energy is.
+/// Says that limits do not share the error of the verdicts, and how their energy is defined.
 fn limits(report: &Report) -> String {
     let is_of_work = report.gate.iter().any(|answer| answer.quantity == Some(Quantity::WorkEnergy));
     let work = if is_of_work { "; energy is that of the same work" } else { "" };
@@ -188,8 +189,8 @@ fn limits(report: &Report) -> String {
     )
 }
 
-/// Which arms scatter more or less than the first, or that none is shown to, and the rounds that
-/// this does not count: a typical deviation says nothing of rare ones.
+/// Says which arms scatter more or less than the first, or that none is shown to, and which rounds
+/// this ignores: a typical deviation says nothing about rare ones.
 pub(super) fn steadiness(report: &Report) -> Vec<String> {
     if report.withheld.contains(&Quantity::Performance) {
         return vec!["steadiness: no verdict (--aa).".to_owned()];
@@ -252,14 +253,15 @@ pub(super) fn steadiness(report: &Report) -> Vec<String> {
     lines
 }
 
-/// What each arm's processes used more or less of than the first's: a line per arm.
+/// The resources of which each arm's processes used more or less than the first arm's: a line per
+/// arm.
 pub(super) fn resources(report: &Report) -> Vec<String> {
     let shown = |one: &&Comparison| one.verdict.is_difference();
     let name = |one: &Comparison| one.quantity.metric(&report.workload.metric).name;
     let line = |arm: usize| {
         // The answer to a limit has an interval of its own.
         let is_asked = |one: &&Comparison| report.gate.iter().any(|gate| gate.quantity == Some(one.quantity));
-        // A note says where the first arm differs from itself.
+        // A note says if the first arm differs from itself.
         let is_withheld = |one: &&Comparison| report.withheld.contains(&one.quantity);
         let own = report.resources.iter().filter(|one| one.arm == arm && !is_asked(one) && !is_withheld(one));
         let own: Vec<&Comparison> = own.collect();

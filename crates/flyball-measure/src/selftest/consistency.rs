@@ -1,5 +1,5 @@
-//! What a sheet is worth: does every cell that follows from others follow, and do its rounds show
-//! any difference?
+//! Checks a sheet: whether computed cells follow from the others, and whether its rounds show a
+//! difference.
 
 use super::{
     read::{Columns, Group, Line, Printed, Sheet},
@@ -15,9 +15,9 @@ pub struct Check {
     /// The row: `amd-pstate-ondemand round 1`.
     pub row: String,
     pub column: String,
-    /// What the file has.
+    /// The cell in the file.
     pub printed: String,
-    /// What follows from the other cells.
+    /// The value that follows from the other cells.
     pub computed: String,
     /// Whether both are the same, to the last digit that the script prints.
     pub agrees: bool,
@@ -31,15 +31,15 @@ pub struct PairVerdict {
     /// The other group.
     pub compared: String,
     pub column: String,
-    /// Rounds of either.
+    /// Rounds of each group.
     pub rounds: (usize, usize),
     /// The median change from the first group to the second, as a fraction.
     pub change: f64,
     /// The two-sided probability of ranks this uneven without a difference.
     pub p: f64,
-    /// The same, corrected for the number of pairs.
+    /// `p`, corrected for the number of pairs.
     pub p_corrected: f64,
-    /// The smallest probability that so few rounds can give.
+    /// The smallest p-value that this number of rounds can give.
     pub smallest_p: f64,
     /// Welch's t test, corrected for the number of pairs: right only if rounds are independent and
     /// normal.
@@ -62,7 +62,7 @@ pub struct SelftestReport {
     pub checks: Vec<Check>,
     /// Each pair of groups in performance, energy and performance per watt.
     pub pairs: Vec<PairVerdict>,
-    /// What a reader should know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
@@ -73,7 +73,7 @@ impl SelftestReport {
     }
 }
 
-/// Confidence of the verdicts, as the conventional level.
+/// The conventional significance level.
 const ALPHA: f64 = 0.05;
 
 /// Checks and judges a sheet. `seconds` is the factor of performance per watt, if it is known;
@@ -146,8 +146,8 @@ fn has_per_watt(row: &Line) -> bool {
     row.columns.cells[Columns::PER_WATT].is_some()
 }
 
-/// Whether performance per watt of most rounds is what the script makes of the other cells. It is
-/// not in sheets of other tools, whose rounds last as long as they last.
+/// Returns whether, in most rounds, performance per watt follows from the other cells as in the
+/// script. In sheets of other tools, whose rounds differ in length, it does not.
 fn most_follow(sheet: &Sheet, seconds: Option<i64>) -> bool {
     let rounds = || sheet.groups.iter().flat_map(|group| &group.rounds).filter(|row| has_per_watt(row));
     let follows = |row: &&Line| {
@@ -280,7 +280,7 @@ fn pairs(sheet: &Sheet) -> Vec<PairVerdict> {
                     smallest_p: stats::smallest_rank_sum_p(a.len(), b.len()),
                     welch_corrected: stats::welch(&a, &b),
                     apart: delta.abs() >= 1.0,
-                    // Set below, when all pairs of the column are known to Holm's correction.
+                    // Set below: Holm's correction needs all pairs of the column.
                     shown: false,
                 });
             }

@@ -106,7 +106,7 @@ pub enum SheetError {
 /// Reads a sheet.
 ///
 /// # Errors
-/// What is not in the layout, with its line.
+/// A line that is not in the layout.
 pub fn read(bytes: &[u8]) -> Result<Sheet, SheetError> {
     let text = String::from_utf8_lossy(bytes);
     let mut sheet = Sheet::default();
@@ -172,8 +172,8 @@ fn columns(line: usize, cells: &[String]) -> Result<Columns, SheetError> {
     Ok(columns)
 }
 
-/// The cells of a line: by commas, or tabs where a spreadsheet saved them; quotes around cells are
-/// dropped.
+/// The cells of a line, separated by commas, or by tabs if a spreadsheet saved it; quotes around
+/// cells are dropped.
 fn cells(line: &str) -> Vec<String> {
     let separator = if line.contains(',') { ',' } else { '\t' };
     line.split(separator).map(|cell| cell.trim().trim_matches('"').trim().to_owned()).collect()

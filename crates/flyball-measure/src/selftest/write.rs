@@ -1,4 +1,4 @@
-//! Our own comparisons in the selftest's layout, so that whatever reads its files reads ours.
+//! Writes comparisons in the selftest's layout, so that its readers can read them.
 
 use std::fmt::Write;
 
@@ -11,11 +11,10 @@ use crate::{
 /// watt.
 type Row = [Option<f64>; 6];
 
-/// What a column has of an arm: the first quantity that its rounds have.
+/// The quantities of each column: the first one that the arm's rounds have.
 const COLUMNS: [&[Quantity]; 6] = [
     &[Quantity::DesiredPerformance],
-    // As the script takes them, over the driver's records; without a trace, what the processor
-    // counted.
+    // As in the script, means over the driver's records; without a trace, the processor's counters.
     &[Quantity::SampledFrequency, Quantity::Frequency],
     &[Quantity::SampledLoad, Quantity::Busy],
     &[Quantity::Performance],
@@ -23,13 +22,14 @@ const COLUMNS: [&[Quantity]; 6] = [
     &[Quantity::PerWatt],
 ];
 
-/// The place of a column.
+/// Indexes of columns.
 const PERFORMANCE: usize = 3;
 const ENERGY: usize = 4;
 const PER_WATT: usize = 5;
 
 /// The report as a sheet. Averages are means, as in the selftest; percentages are cut after four
-/// digits. Of a simulated or emulated machine the first two lines have one cell more that says so.
+/// digits. For a simulated or emulated machine, the first two lines have one more cell that says
+/// so.
 pub fn write(report: &Report) -> String {
     let metric = &report.workload.metric;
     let name = if metric.is_rate() { "Performance" } else { "Time" };
@@ -55,7 +55,7 @@ pub fn write(report: &Report) -> String {
         for (index, row) in rows.iter().enumerate() {
             let _ = writeln!(out, "{arm_name}, {}, {}", index + 1, cells(row, metric.is_rate()).join(", "));
         }
-        // Of the cells as they are printed, as awk takes them from the script's files.
+        // From the cells as they are printed, like awk in the script.
         let printed = |row: &Row, column: usize| plain(row[column]?).parse::<f64>().ok();
         let mean = |column: usize| {
             stats::mean(&rows.iter().filter_map(|row| printed(row, column)).collect::<Vec<_>>())
@@ -78,16 +78,16 @@ pub fn write(report: &Report) -> String {
             })
             .map(Option::unwrap_or_default)
             .collect();
-        // Spelled as the script spells it, for those who look for it.
+        // Spelled as in the script, for those who search for it.
         let (base, other) = (clean(&report.arms[base].name), clean(&report.arms[other].name));
         let _ = writeln!(out, "{base} VS {other}, Comprison(%), {}", percent.join(", "));
     }
     out
 }
 
-/// The pairs of arms that are compared. Of a cross product, as the selftest's two governors with
-/// two drivers: those that differ in one setting, in its order (calc_comp_tbench: first the last
-/// setting). Of other arms: each with the first.
+/// The pairs of arms that are compared. In a cross product, such as the selftest's two governors
+/// with two drivers, these are arms that differ in one setting, in the script's order
+/// (calc_comp_tbench: the last setting first). Otherwise, each arm is compared with the first.
 fn pairs(arms: &[ArmReport]) -> Vec<(usize, usize)> {
     let knob = |setting: &String| setting.split('=').next().unwrap_or_default().to_owned();
     let knobs = |arm: &ArmReport| arm.settings.iter().map(knob).collect::<Vec<_>>();
@@ -110,7 +110,7 @@ fn pairs(arms: &[ArmReport]) -> Vec<(usize, usize)> {
     pairs
 }
 
-/// A row's cells as text. Performance per watt is made of the other cells, as the script does it.
+/// A row's cells as text. Performance per watt is computed from the other cells, as in the script.
 fn cells(row: &Row, is_rate: bool) -> [String; 6] {
     let mut cells = row.map(|value| value.map_or_else(String::new, plain));
     if let Some(text) = per_watt(row, &cells, is_rate) {
@@ -120,12 +120,12 @@ fn cells(row: &Row, is_rate: bool) -> [String; 6] {
 }
 
 /// `(TIME_LIMIT-1) * throughput / energy` to four digits, or `1 / energy` to nine, cut off as bc
-/// does. None where the rate was not taken over a whole number of seconds.
+/// does. None if the rate was not taken over a whole number of seconds.
 fn per_watt(row: &Row, cells: &[String; 6], is_rate: bool) -> Option<String> {
     let value = row[PER_WATT]?;
     let energy: f64 = cells[ENERGY].parse().ok().filter(|energy| *energy != 0.0)?;
     if !is_rate {
-        // Of a latency, performance per watt is something else.
+        // For a latency, performance per watt is something else.
         let close = (value * row[ENERGY]? - 1.0).abs() < 1e-3;
         return close.then(|| truncate(1.0 / energy, 9));
     }
@@ -138,7 +138,7 @@ fn per_watt(row: &Row, cells: &[String; 6], is_rate: bool) -> Option<String> {
     Some(truncate(performance * seconds.round() / energy, 4))
 }
 
-/// Rounds by boot and block, with what each column has of them.
+/// The cells of each round, by boot and block.
 fn rounds(arm: &ArmReport) -> Vec<Row> {
     let mut rows: std::collections::BTreeMap<(usize, usize), Row> = std::collections::BTreeMap::new();
     for (place, quantities) in COLUMNS.into_iter().enumerate() {

@@ -49,7 +49,7 @@ fn list(list: &[Value], value: Option<&str>) -> Result<Series, SeriesError> {
     if list.is_empty() {
         return Err(error("an empty list: no runs"));
     }
-    // null is what NaN became; it keeps its place, so that the numbers of runs stay right.
+    // null replaces NaN and keeps its position, so that runs keep their numbers.
     if list.iter().all(|one| one.is_number() || one.is_null()) {
         let values: Vec<Option<f64>> = list.iter().map(Value::as_f64).collect();
         return Ok(Series::new("value".to_owned(), String::new(), &values, Vec::new()));
@@ -132,7 +132,7 @@ fn hyperfine(results: &[Value]) -> Vec<Series> {
         .collect()
 }
 
-/// Google Benchmark: `benchmarks[]` with one entry a repetition; aggregates are left out.
+/// Google Benchmark: `benchmarks[]` with one entry per repetition; aggregates are left out.
 fn google(benchmarks: &[Value]) -> Vec<Series> {
     let mut series: Vec<Series> = Vec::new();
     for entry in benchmarks {
@@ -176,7 +176,7 @@ fn google(benchmarks: &[Value]) -> Vec<Series> {
     series
 }
 
-/// pyperf: one point a run (a process), the median of its values; with the run's metadata. Runs
+/// pyperf: one point per run (a process), the median of its values; with the run's metadata. Runs
 /// that only calibrate have no values.
 fn pyperf(root: &Value, benchmarks: &[Value]) -> Vec<Series> {
     let shared = root.get("metadata");
@@ -249,7 +249,7 @@ fn pyperf_columns(metadata: &[&Value]) -> Vec<Column> {
                 _ => None,
             }
         };
-        // One text among the numbers makes the column words: what it stands for is not known.
+        // A single text among the numbers makes this a column of words: its meaning is not known.
         let values = if cells.iter().flatten().all(|cell| number(cell).is_some()) {
             Values::Numbers(cells.iter().map(|cell| cell.and_then(number)).collect())
         } else {

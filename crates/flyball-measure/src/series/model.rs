@@ -7,19 +7,19 @@ use crate::shifts::Column;
 pub struct Series {
     /// The benchmark's name, as the file has it.
     pub name: String,
-    /// The unit of the values: `s`, `ns`, or empty where the file does not say.
+    /// The unit of the values: `s`, `ns`, or empty if the file does not say.
     pub unit: String,
-    /// One value a run.
+    /// One value per run.
     pub values: Vec<f64>,
-    /// Metadata, one value a run.
+    /// Metadata, one value per run.
     pub columns: Vec<Column>,
     /// Runs of the file without a number, counted from 1: they are left out.
     pub left_out: Vec<usize>,
 }
 
 impl Series {
-    /// A series of what has a number; runs without one, or with NaN or an infinity, are left out,
-    /// in the metadata too.
+    /// Makes a series of the runs that have a number. Runs without one, or with NaN or an infinity,
+    /// are left out, in the metadata too.
     pub fn new(name: String, unit: String, values: &[Option<f64>], mut columns: Vec<Column>) -> Series {
         let has = |value: &Option<f64>| value.is_some_and(f64::is_finite);
         let keep: Vec<bool> = values.iter().map(has).collect();
@@ -40,7 +40,7 @@ impl Series {
     "{what}; a series is pyperf, hyperfine or Google Benchmark JSON, or CSV with a header line and a column of numbers"
 )]
 pub struct SeriesError {
-    /// What is wrong, with the place.
+    /// The fault, with its location in the file.
     pub what: String,
 }
 

@@ -1,17 +1,16 @@
-//! Tables: a header, then one run a line; commas, semicolons or tabs between. Columns of numbers
-//! and words become metadata besides the measurement.
+//! Tables: a header, then one run per line, separated by commas, semicolons or tabs. Columns of
+//! numbers and words besides the measurement become metadata.
 
 use super::model::{Series, SeriesError, error};
 use crate::shifts::{Column, Values};
 
 type Cells = Vec<Option<String>>;
 
-/// Columns of a table. Each costs memory of its own, however little stands in it.
+/// Maximum number of columns of a table. Each costs memory, however few cells are filled.
 const MAX_COLUMNS: usize = 4096;
 
-/// Reads a table.
 pub(super) fn read(text: &str, value: Option<&str>) -> Result<Vec<Series>, SeriesError> {
-    // Spreadsheets may say first what separates; programs, in comments, what they ran on.
+    // Spreadsheets may name the separator first; programs may describe the machine in comments.
     let mut said = None;
     let mut body = text;
     while let Some((line, rest)) = body.split_once('\n') {
@@ -39,14 +38,14 @@ pub(super) fn read(text: &str, value: Option<&str>) -> Result<Vec<Series>, Serie
     if header.len() > MAX_COLUMNS {
         return Err(error(format!("{} columns; at most {MAX_COLUMNS} are read", header.len())));
     }
-    // Otherwise the first run would be lost as names, unnoticed.
+    // Otherwise the first run would silently become column names.
     if header.iter().all(|name| name.parse::<f64>().is_ok()) {
         return Err(error("the first line holds numbers, not the columns' names"));
     }
     let mut cells: Vec<Cells> = vec![Vec::new(); header.len()];
     for record in reader.records() {
         let record = record.map_err(|e| error(format!("bad CSV: {e}")))?;
-        // A decimal comma would make two cells of one, and the first of them a number.
+        // A decimal comma splits a cell in two, and the first part is still a number.
         if record.iter().skip(header.len()).any(|cell| !cell.is_empty()) {
             let line = record.position().map_or(0, csv::Position::line) + skipped;
             return Err(error(format!(
@@ -57,7 +56,7 @@ pub(super) fn read(text: &str, value: Option<&str>) -> Result<Vec<Series>, Serie
         }
         for (index, column) in cells.iter_mut().enumerate() {
             let cell = record.get(index).filter(|cell| !cell.is_empty());
-            // Where commas do not separate they may be decimal points.
+            // Commas that do not separate cells may be decimal points.
             column.push(cell.map(|cell| if delimiter == b',' { cell.to_owned() } else { pointed(cell) }));
         }
     }
@@ -75,7 +74,7 @@ pub(super) fn read(text: &str, value: Option<&str>) -> Result<Vec<Series>, Serie
     from_columns(&header, cells, value).map(|series| vec![series])
 }
 
-/// The one of these bytes that is most often in a line; the first where none is.
+/// Returns which of these bytes is most frequent in a line; the first one if none occurs.
 fn most_of(line: &str, bytes: &[u8]) -> u8 {
     let count = |byte: u8| line.bytes().filter(|&found| found == byte).count();
     // max_by_key keeps the last maximum: reversed, the first of `bytes` wins a tie.
@@ -97,7 +96,7 @@ fn pointed(cell: &str) -> String {
     }
 }
 
-/// The measurement and its metadata, out of columns of equal length.
+/// Splits columns of equal length into the measurement and its metadata.
 pub(super) fn from_columns(
     header: &[String],
     cells: Vec<Cells>,
@@ -123,7 +122,7 @@ pub(super) fn from_columns(
                 .iter()
                 .position(|column| numbers(column) && is_time(column))
                 .or_else(|| columns.iter().position(numbers))
-                // Values that happen to count up, where there is nothing else.
+                // Values that happen to count up, if there is nothing else.
                 .or_else(|| columns.iter().position(|column| matches!(column.values, Values::Numbers(_))))
                 .ok_or_else(|| error("no column holds numbers"))?
         }
@@ -192,7 +191,7 @@ fn split_unit(header: &str) -> (String, String) {
     (header.to_owned(), String::new())
 }
 
-/// Numbers where every filled cell is one, NaN and infinities being none; words otherwise.
+/// Numbers if every filled cell is one; words otherwise. NaN and infinities become empty cells.
 fn typed(cells: Cells) -> Values {
     let number = |cell: &String| cell.parse::<f64>().ok();
     let finite = |cell: &String| number(cell).filter(|number| number.is_finite());
@@ -203,7 +202,7 @@ fn typed(cells: Cells) -> Values {
     Values::Words(cells)
 }
 
-/// Google Benchmark's CSV: a line a repetition; aggregates are named after their benchmark.
+/// Google Benchmark's CSV: one line per repetition; aggregates are named after their benchmark.
 fn google(header: &[String], cells: &[Cells]) -> Result<Vec<Series>, SeriesError> {
     let column = |name: &str| header.iter().position(|column| column == name).map(|at| &cells[at]);
     let (Some(names), Some(times)) = (column("name"), column("real_time")) else {

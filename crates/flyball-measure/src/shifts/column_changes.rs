@@ -1,10 +1,10 @@
-//! What shifted together with a series: frequency, temperature, load, or any other column of
+//! Finds what shifted together with a series: frequency, temperature, load, or any other column of
 //! metadata.
 
 use super::{Options, Shift, best_split, normal_scores, shape};
 use crate::stats;
 
-/// The values of a column, one for each run; `None` where a run has none.
+/// The values of a column, one for each run; `None` for a run without a value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Values {
     Numbers(Vec<Option<f64>>),
@@ -13,7 +13,7 @@ pub enum Values {
 }
 
 impl Values {
-    /// Leaves out the runs that `keep` says no to.
+    /// Removes the runs whose `keep` is false.
     pub fn retain(&mut self, keep: &[bool]) {
         fn only<T>(values: &mut Vec<T>, keep: &[bool]) {
             let mut keep = keep.iter();
@@ -29,11 +29,11 @@ impl Values {
 /// Metadata of a series.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Column {
-    /// What it is: `frequency`.
+    /// Its name: `frequency`.
     pub name: String,
-    /// Its unit, empty where it has none.
+    /// Its unit, empty if it has none.
     pub unit: String,
-    /// One value a run.
+    /// One value per run.
     pub values: Values,
 }
 
@@ -48,25 +48,25 @@ pub struct ColumnChange {
     pub before: String,
     /// The usual value after.
     pub after: String,
-    /// Where the column itself changed, as an index.
+    /// Index at which the column itself changed.
     pub at: usize,
-    /// Where it came to rest, as an index, if it changed over many runs.
+    /// Index at which it came to rest, if it changed over many runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<usize>,
-    /// How likely such a difference is by chance, over all columns tested.
+    /// The p-value of the difference, corrected for all columns.
     pub p: f64,
 }
 
 /// The columns that changed with a shift, the surest first.
 ///
-/// A column of numbers counts when its two sides differ (rank test, corrected for the number of
-/// columns) and its own best split is near the shift's; a column of words when its usual word
+/// A column of numbers counts if its two sides differ (rank test, corrected for the number of
+/// columns) and its own best split is near the shift's; a column of words counts if its usual word
 /// changes there.
 pub fn column_changes(shift: &Shift, columns: &[Column], options: &Options) -> Vec<ColumnChange> {
-    // The column's own split has the uncertainty of the series' split: a twentieth of the runs, ten
-    // at least.
+    // The column's own split is as uncertain as the series' split: a twentieth of the runs, at
+    // least ten.
     let near = (shift.after.end - shift.before.start).div_ceil(20).max(10);
-    // What makes a value drift may begin as long before as it takes, or change while it goes on.
+    // The cause of a drift may begin as long before it as it takes, or change during it.
     let going = shift.after.start - shift.before.end;
     let near = &(shift.at.saturating_sub(near + going)..=shift.at + near + going);
     let looked_at: Vec<Option<ColumnChange>> = columns
@@ -78,14 +78,14 @@ pub fn column_changes(shift: &Shift, columns: &[Column], options: &Options) -> V
             Values::Words(values) => words(shift, column, values),
         })
         .collect();
-    // Columns that are not candidates were looked at too.
+    // The correction includes the columns that are not candidates.
     let p = |one: &Option<ColumnChange>| one.as_ref().map_or(1.0, |candidate| candidate.p);
     let corrected = stats::holm(&looked_at.iter().map(p).collect::<Vec<_>>());
     let mut candidates: Vec<ColumnChange> = looked_at
         .into_iter()
         .zip(corrected)
         .filter_map(|(candidate, p)| Some(ColumnChange { p, ..candidate? }))
-        // The level of the other hints to a reader, such as drift in a report.
+        // The level of other hints to a reader, such as the drift in a report.
         .filter(|candidate| candidate.p < 0.01)
         .collect();
     candidates.sort_by(|a, b| a.p.total_cmp(&b.p));
@@ -116,12 +116,12 @@ fn numbers(
         return None;
     }
     let p = stats::rank_sum(&before, &after)?;
-    // Where the column itself splits, in indexes of the series.
+    // Where the column itself splits, as an index of the series.
     let places: Vec<usize> = (shift.before.start..shift.after.end)
         .filter(|&run| values.get(run).copied().flatten().is_some_and(f64::is_finite))
         .collect();
     let present: Vec<f64> = places.iter().filter_map(|&run| values[run]).collect();
-    // A clock, or the number of the run: it changes everywhere.
+    // A clock, or the run's number, changes everywhere.
     if present.windows(2).all(|pair| pair[1] > pair[0]) {
         return None;
     }
@@ -156,10 +156,10 @@ fn numbers(
     .filter(|change| change.before != change.after)
 }
 
-/// A column that is far from all its other values in a few runs around the shift and goes back, as
-/// the load average does when another job begins.
+/// A column that is far from all its other values in a few runs around the shift and then returns,
+/// as the load average does when another job begins.
 fn peak(shift: &Shift, column: &Column, values: &[Option<f64>]) -> Option<ColumnChange> {
-    // A load average of one minute follows for some runs.
+    // A load average of one minute lags by some runs.
     let near = shift.at.saturating_sub(3)..(shift.at + 10).min(shift.after.end);
     let known: Vec<(usize, f64)> = values
         .iter()
@@ -176,7 +176,8 @@ fn peak(shift: &Shift, column: &Column, values: &[Option<f64>]) -> Option<Column
         .collect();
     let (at, highest) =
         peaks.iter().copied().max_by(|a, b| (a.1 - middle).abs().total_cmp(&(b.1 - middle).abs()))?;
-    // That the extreme runs of a column are all among these, if a shift has nothing to do with it.
+    // The probability that all extreme runs of a column are near, if they are independent of the
+    // shift.
     let share = near.len() as f64 / known.len() as f64;
     let p = share.powi(i32::try_from(peaks.len()).ok()?);
     Some(ColumnChange {
@@ -188,7 +189,7 @@ fn peak(shift: &Shift, column: &Column, values: &[Option<f64>]) -> Option<Column
         until: None,
         p,
     })
-    // As far again as any other run.
+    // Twice as far as any other run.
     .filter(|change| change.before != change.after && (highest - middle).abs() >= 2.0 * most)
 }
 
@@ -206,15 +207,15 @@ fn words(shift: &Shift, column: &Column, values: &[Option<String>]) -> Option<Co
     };
     let (first, last) = shift.sides();
     let (before, after) = (usual(&first)?, usual(&last)?);
-    // The word must be the usual one on its side: nine of ten runs.
+    // The word must be usual on its side: nine of ten runs.
     let clear = |(_, count, total): &(String, usize, usize)| count * 10 >= total * 9 && *total >= 3;
     if before.0 == after.0 || !clear(&before) || !clear(&after) {
         return None;
     }
-    // Chance of a clean split of this size among all orders: one of binomial(n, k).
+    // The probability of a clean split of this size among all orders: one in binomial(n, k).
     let m = before.2 as f64;
-    // As a running product: factorials of hundreds of runs overflow. It may underflow, and no
-    // chance is exactly 0.
+    // A running product, because factorials of hundreds of runs overflow. It may underflow, and no
+    // probability is exactly 0.
     let p = (1..=after.2).fold(1.0, |p, i| p * i as f64 / (m + i as f64)).max(f64::MIN_POSITIVE);
     Some(ColumnChange {
         name: column.name.clone(),

@@ -1,14 +1,14 @@
-//! How sure it is that a series has a shift of its level at all: for thousands of series, of which
-//! few may be named by chance.
+//! How sure it is that a series has a shift of its level: for searches of thousands of series, few
+//! of which may be named by chance.
 //!
-//! Permutations cannot show a probability of one in a million in any reasonable time, and that much
-//! is needed where ten thousand series are searched. So a test of the best split is multiplied by
-//! the number of splits that it was chosen from (Bonferroni). Where runs hardly depend on their
-//! neighbours it is the rank-sum test, which has an exact null distribution. Where they do, ranks
-//! cannot show how far two sides are apart: there, and where counting ranks takes too long, it is a
-//! t test of trimmed means (Yuen 1974, with one variance for both sides), in which as many values
-//! count as weigh as one. The correlation of neighbours is estimated rather too high, because what
-//! is too low names series that have no shift.
+//! Permutations cannot show a probability of one in a million in reasonable time, and searches of
+//! ten thousand series need that. So the p-value of a test of the best split is multiplied by the
+//! number of splits that it was chosen from (Bonferroni). If runs hardly depend on their
+//! neighbours, this is the rank-sum test, which has an exact null distribution. If they do, ranks
+//! cannot show how far two sides are apart. Then, and if counting ranks takes too long, it is a t
+//! test of trimmed means (Yuen 1974, with one variance for both sides), in which several dependent
+//! values count as one. The correlation of neighbours is estimated rather too high, because a low
+//! estimate names series without a shift.
 
 use statrs::distribution::{ContinuousCDF, Normal};
 
@@ -23,7 +23,7 @@ const OF_SLOW: f64 = 0.05;
 /// The share of the chance that runs in the middle get.
 const OF_MIDDLE: f64 = 1.0 - OF_SPLITS - OF_SLOW;
 
-/// The probability that a series of one level looks as uneven as this one, at most.
+/// Upper bound of the probability that a series of one level looks as uneven as this one.
 pub fn evidence(values: &[f64], options: &Options) -> f64 {
     if values.iter().any(|value| !value.is_finite()) {
         return 1.0;
@@ -58,8 +58,8 @@ pub fn evidence(values: &[f64], options: &Options) -> f64 {
     p
 }
 
-/// Values that weigh as one, above which the distribution of independent ones says nothing: a
-/// correlation of 0.25.
+/// If more dependent values than this count as one, the distribution of independent values does not
+/// apply: a correlation of 0.25.
 const DEPENDENT: f64 = 5.0 / 3.0;
 
 /// The probability of two sides this different, times the number of ways in which they were chosen.
@@ -78,7 +78,7 @@ fn sides_chance(a: &[f64], b: &[f64], rest: &[f64], ways: f64) -> f64 {
     (2.0 * normal.sf(deviate / weight.sqrt()) * ways).min(1.0)
 }
 
-/// How many neighbours weigh as one independent value.
+/// How many neighbours count as one independent value.
 fn weight(rest: &[f64]) -> f64 {
     let Some(correlation) = neighbours::raised_correlation(rest) else { return 1.0 };
     (1.0 + correlation) / (1.0 - correlation)

@@ -5,11 +5,11 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::stats::{self, NORMAL_MEDIAN_DISTANCE};
 
-/// The best of many ways to choose a change is multiplied by fewer than all of them, because most
-/// of them nearly agree. Half of them keeps the rates of docs/dev/sentences.md.
+/// Correction for the number of ways to choose a change, as a fraction of them: most ways nearly
+/// agree. Half of them keeps the rates of docs/dev/sentences.md.
 const INDEPENDENT_WAYS: f64 = 0.5;
 
-/// The correlation of neighbours; `None` of values that are all zero, such as what is left of two
+/// The correlation of neighbours; `None` if all values are zero, such as the residuals of two
 /// constant levels.
 pub(super) fn correlation(rest: &[f64]) -> Option<f64> {
     let square: f64 = rest.iter().map(|r| r * r).sum();
@@ -17,28 +17,28 @@ pub(super) fn correlation(rest: &[f64]) -> Option<f64> {
     (square > f64::EPSILON).then(|| of_neighbours / square)
 }
 
-/// The correlation of neighbours around two means that were taken out.
+/// The correlation of neighbours after two means were subtracted.
 pub(super) fn correlation_around_means(rest: &[f64]) -> Option<f64> {
     let correlation = correlation(rest)?;
-    // Of each of the two means, the estimate is too low by (1 + 3 r) over the number of values
-    // (Marriott and Pope 1954).
+    // Each of the two subtracted means makes the estimate too low by (1 + 3 r) over the number of
+    // values (Marriott and Pope 1954).
     Some(correlation + 2.0 * (1.0 + 3.0 * correlation.max(0.0)) / rest.len() as f64)
 }
 
-/// The same, estimated rather too high by a standard error: what is too low finds changes that are
-/// none.
+/// [`correlation_around_means`], raised by a standard error: an estimate that is too low finds
+/// changes that are none.
 pub(super) fn raised_correlation(rest: &[f64]) -> Option<f64> {
     correlation_raised_by(rest, 1.0)
 }
 
-/// By so many standard errors.
+/// [`correlation_around_means`], raised by this many standard errors.
 fn correlation_raised_by(rest: &[f64], errors: f64) -> Option<f64> {
     let raised = correlation_around_means(rest)? + errors / (rest.len() as f64).sqrt();
     Some(raised.clamp(0.0, 0.98))
 }
 
-/// What two levels leave of the values. `shares` has how far each run has gone from the first to
-/// the second.
+/// The residuals of two levels. `shares` has how far each run has gone from the first level to the
+/// second.
 pub(super) fn around(values: &[f64], shares: &[f64]) -> Vec<f64> {
     let plain = Fit::new(values, shares, 0.0);
     let count = values.len() as f64;
@@ -58,20 +58,20 @@ pub(super) fn rare_chance(values: &[f64], shares: &[f64], ways: f64) -> f64 {
     change_chance(values, shares, 1.0, |correlation| (1.0 - correlation) / (1.0 + correlation), ways)
 }
 
-/// The same of a step, which is compared with how far runs move from one to the next: the
-/// correlation is what it may be at most, so that few runs which happen to be alike hide no step
-/// that is far larger.
+/// Like [`rare_chance`], for a step, which is compared with how far runs move from one to the next.
+/// The correlation is the highest plausible one, so that few runs which happen to be alike do not
+/// hide a far larger step.
 pub(super) fn rare_step_chance(values: &[f64], shares: &[f64], ways: f64) -> f64 {
     change_chance(values, shares, 3.0, |_| 0.5, ways)
 }
 
-/// The correlation is raised by so many standard `errors`; `weight` is how much a run weighs in the
-/// degrees of freedom, by the correlation.
+/// Raises the correlation by this many standard `errors`. `weight` returns how much a run weighs in
+/// the degrees of freedom, by the correlation.
 fn change_chance(values: &[f64], shares: &[f64], errors: f64, weight: impl Fn(f64) -> f64, ways: f64) -> f64 {
     let values = clipped(values, shares);
     let square: f64 = values.iter().map(|value| value * value).sum();
     let plain = Fit::new(&values, shares, 0.0);
-    // Levels without any scatter.
+    // The levels have no scatter.
     if plain.rest <= 1e-12 * square {
         return if plain.height == 0.0 { 1.0 } else { 0.0 };
     }
@@ -85,7 +85,7 @@ fn change_chance(values: &[f64], shares: &[f64], errors: f64, weight: impl Fn(f6
     (p * ways).min(1.0)
 }
 
-/// The values, moved to within three deviations of the level they belong to.
+/// The values, clamped to three deviations around their level.
 fn clipped(values: &[f64], shares: &[f64]) -> Vec<f64> {
     let level = |after: bool| {
         let side = values.iter().zip(shares).filter(|(_, share)| (**share >= 0.5) == after);
@@ -96,7 +96,7 @@ fn clipped(values: &[f64], shares: &[f64]) -> Vec<f64> {
     let distances: Vec<f64> =
         values.iter().zip(&fitted).map(|(value, fitted)| (value - fitted).abs()).collect();
     let most = 3.0 * stats::median(&distances).unwrap_or(0.0) / NORMAL_MEDIAN_DISTANCE;
-    // With few distinct values most have no distance, and all would be moved.
+    // With few distinct values, most have no distance, and all others would be clamped.
     if most == 0.0 {
         return values.to_vec();
     }
@@ -116,9 +116,9 @@ pub(super) fn added(of: impl Fn(usize) -> f64, run: usize, correlation: f64) -> 
 struct Fit {
     /// The second level over the first.
     height: f64,
-    /// The squares of the shares around their mean.
+    /// The sum of squares of the shares around their mean.
     spread: f64,
-    /// The squares that the fit leaves.
+    /// The residual sum of squares.
     rest: f64,
 }
 

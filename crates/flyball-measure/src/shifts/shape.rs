@@ -10,15 +10,15 @@ use std::ops::Range;
 use super::neighbours;
 use crate::stats;
 
-/// Number of places on the grid of beginnings and ends.
+/// Number of grid points for the start and the end of a ramp.
 const GRID: usize = 120;
 
-/// The fewest runs on either side of a step. With three far runs at an end, the best split has two
-/// others on their side.
+/// The fewest runs on either side of a step. A split needs more: if three runs at an end are far
+/// off, the best split has two others on their side.
 const FEWEST: usize = 3;
 
-/// The runs over which the change goes: empty at `split` for a step. Of two steps to the same side,
-/// which fit a ramp roughly, the larger one.
+/// Returns the runs of the change; for a step, an empty range at `split`. Two steps in one
+/// direction roughly fit a ramp: then it returns the larger one.
 pub(super) fn fit(values: &[f64], split: usize, shortest: usize) -> Range<usize> {
     let ramp = fit_one(values, split, shortest);
     let steps = two_steps(values, &ramp, shortest).filter(|steps| steps.gain > 3.0);
@@ -28,11 +28,11 @@ pub(super) fn fit(values: &[f64], split: usize, shortest: usize) -> Range<usize>
     })
 }
 
-/// Two steps to the same side.
+/// Two steps in one direction.
 struct Steps {
     /// The runs between them.
     runs: Range<usize>,
-    /// The first one's share of both.
+    /// The first step's share of the whole change.
     share: f64,
     /// How much better than the ramp they fit, as [`gain`] counts it.
     gain: f64,
@@ -58,9 +58,9 @@ fn two_steps(values: &[f64], ramp: &Range<usize>, shortest: usize) -> Option<Ste
     Some(Steps { runs, share, gain: gain(sums.rest(ramp), rest, count) })
 }
 
-/// How much better the second fit is, in units of Schwarz's price for one more number. A fit with
-/// more numbers must be better by three: neighbours are often similar, and fewer numbers describe
-/// more simply.
+/// Returns how much better the second fit is, in units of Schwarz's penalty (BIC) for one more
+/// parameter. A fit with more parameters must be better by three, because neighbours are often
+/// similar.
 fn gain(simple: f64, other: f64, count: usize) -> f64 {
     let ratio = simple / other.max(f64::MIN_POSITIVE);
     (count as f64) * ratio.ln() / (count as f64).ln()
@@ -82,7 +82,7 @@ fn fit_one(values: &[f64], split: usize, shortest: usize) -> Range<usize> {
     let stride = count.div_ceil(GRID);
     let mut best = (split..split, sums.rest(&(split..split)));
     for from in (0..count).step_by(stride) {
-        // Shorter than this it is a step with a run or two on its way.
+        // A shorter ramp is a step with a run or two on its way.
         let least = from + shortest.max(count / 40);
         for to in (least..=count).step_by(stride) {
             let rest = sums.rest(&(from..to));
@@ -102,9 +102,9 @@ fn fit_one(values: &[f64], split: usize, shortest: usize) -> Range<usize> {
     if (from == 0 || to == count) && to - from < 2 * shortest { step } else { from..to }
 }
 
-/// The place near `split` where a step fits best. Ranks, by which splits are found, know that two
-/// levels are apart and not how far, so that chance moves their best split by a run or two; a step
-/// one run off fits worse than a short ramp.
+/// Returns the position near `split` where a step fits best. Splits are found by ranks, which do
+/// not know how far apart two levels are, so chance moves the best split by a run or two. A step
+/// that is one run off fits worse than a short ramp.
 pub(super) fn step_near(values: &[f64], split: usize, shortest: usize) -> usize {
     let count = values.len();
     if count < 2 * shortest {
@@ -180,8 +180,8 @@ pub(super) fn region(values: &[f64], change: &Range<usize>) -> Range<usize> {
     }
 }
 
-/// The values, with the outermost fiftieth at either end cut off at its border: a fit by least
-/// squares follows outliers.
+/// Returns the values, clamped to their 2 % and 98 % quantiles: a fit by least squares follows
+/// outliers.
 fn clipped(values: &[f64]) -> Vec<f64> {
     let low = stats::quantile(values, 0.02).unwrap_or(f64::NEG_INFINITY);
     let high = stats::quantile(values, 0.98).unwrap_or(f64::INFINITY);
@@ -190,7 +190,7 @@ fn clipped(values: &[f64]) -> Vec<f64> {
 
 /// Running sums, so that each ramp's fit takes constant time.
 struct Sums {
-    /// Of the values before an index, and of index times value.
+    /// Sums of the values before each index. `moment` sums index times value.
     value: Vec<f64>,
     moment: Vec<f64>,
     square: f64,
@@ -213,8 +213,8 @@ impl Sums {
         sums
     }
 
-    /// Returns the first step's share of both, and the squares that are left, of two steps at the
-    /// ends of these runs. `None` if they go in different directions.
+    /// Returns, for two steps at the ends of these runs, the first step's share of the change and
+    /// the remaining squares. `None` if the steps go in different directions.
     fn two_steps(&self, runs: &Range<usize>) -> Option<(f64, f64)> {
         let count = self.value.len() - 1;
         let part = |from: usize, to: usize| (self.value[to] - self.value[from], (to - from) as f64);
@@ -225,9 +225,8 @@ impl Sums {
         (0.0 < share && share < 1.0).then(|| (share, (self.square - explained).max(0.0)))
     }
 
-    /// What a ramp over these runs leaves unexplained: the sum of squares around the best levels.
-    /// The ramp is 0 before, 1 after, and (index - from + 1/2) / length between; an empty one is a
-    /// step.
+    /// The residual of a ramp over these runs: the sum of squares around the best levels. The ramp
+    /// is 0 before, 1 after, and (index - from + 1/2) / length between; an empty one is a step.
     fn rest(&self, ramp: &Range<usize>) -> f64 {
         let count = (self.value.len() - 1) as f64;
         let (from, to) = (ramp.start, ramp.end);

@@ -8,11 +8,11 @@ use super::{
 };
 use crate::stats::{self, NORMAL_MEDIAN_DISTANCE};
 
-/// The changes of spread of a series around its levels, which `shifts` are the changes of, in
-/// order.
+/// Returns the changes of spread of a series around its levels, in order. `shifts` are the changes
+/// of the level.
 ///
-/// A step may bring its own spread along, as a number or as a share of the level, and neither is
-/// news: of positive values only what changes in both ways counts.
+/// At a new level, the spread may stay equal as a number or as a share of the level, and neither is
+/// a change. So if values are positive, only a spread that changes in both ways counts.
 pub(super) fn find(
     values: &[f64],
     shifts: &[Shift],
@@ -56,7 +56,7 @@ pub(super) fn find(
             p,
         }
     });
-    // The typical distance of rounded values is 0 if half of them are equal, and says nothing then.
+    // If half of the rounded values are equal, their typical distance is 0 and says nothing.
     shifts.filter(|shift| shift.median_before > 0.0 && shift.median_after > 0.0).collect()
 }
 
@@ -67,8 +67,8 @@ struct Edge {
     p: f64,
 }
 
-/// Returns whether a change of spread is one of level: it is near a change of level whose place is
-/// not known exactly, or caused by three far runs at an end.
+/// Returns whether a change of spread belongs to a change of level: it is near one whose place is
+/// not known exactly, or three far runs at an end cause it.
 fn is_of_level(edge: &Edge, rest: &[f64], shifts: &[Shift], options: &Options) -> bool {
     let mut places = shifts.iter().filter_map(|shift| shift.within.as_ref());
     let is_near =
@@ -103,8 +103,7 @@ fn edges(distances: &[f64], options: &Options, alpha: f64, rng: &mut impl Rng) -
         } else if let Some((inner, p)) = temporary::test(inside, &scores, options, chance, rng) {
             found.push((start + inner.start, p));
             found.push((start + inner.end, p));
-            // What is left has three levels, each with fewer runs than a further change could be
-            // seen in as a rule.
+            // The rest has three levels, usually with too few runs each to show a further change.
             open.push((start + inner.start, start + inner.end));
         }
     }
@@ -140,7 +139,7 @@ fn levels(values: &[f64], shifts: &[Shift]) -> Vec<f64> {
     levels
 }
 
-/// What is left of scores when the means of both sides are taken out.
+/// Subtracts from the scores the mean of their side.
 pub(super) fn around_means(scores: &[f64], split: usize) -> Vec<f64> {
     let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len().max(1) as f64;
     let (left, right) = (mean(&scores[..split]), mean(&scores[split..]));

@@ -9,10 +9,10 @@ use std::ops::Range;
 use super::{Chance, OF_GLITCHES, Options, permutation_test, shape};
 use crate::stats;
 
-/// Number of places on the grid of ends: about 2000 pairs, whatever the length of the series.
+/// Number of grid points for the ends: about 2000 pairs, whatever the length of the series.
 const GRID: usize = 64;
 
-/// The runs in the middle that differ most, with how likely that is by chance, if it counts.
+/// Returns the runs in the middle that differ most, with their p-value, if they count.
 pub(super) fn test(
     values: &[f64],
     scores: &[f64],
@@ -27,14 +27,14 @@ pub(super) fn test(
     let inside = stats::mean(&scores[coarse.clone()])?;
     let away = [&scores[..coarse.start], &scores[coarse.end..]]
         .map(|part| stats::mean(part).map_or(0.0, |mean| mean - inside));
-    // A step near one end of the range and chance at the other go nowhere and back.
+    // If one end is a step and the other is chance, the series does not go back.
     if away[0] * away[1] <= 0.0 || 3.0 * away[0].abs().min(away[1].abs()) < away[0].abs().max(away[1].abs()) {
         return None;
     }
     let p = permutation_test(scores, chance, rng, |shuffled| {
         best(shuffled, shortest, stride).is_some_and(|(_, other)| other >= score)
     })?;
-    // Up and down again, each as a step or a ramp.
+    // Up and down again, each fitted as a step or a ramp.
     let middle = usize::midpoint(coarse.start, coarse.end);
     let mut shares = shape::shares(&values[..middle], coarse.start, shortest);
     let back = shape::shares(&values[middle..], coarse.end - middle, shortest);
@@ -133,7 +133,7 @@ fn best(scores: &[f64], shortest: usize, stride: usize) -> Option<(Range<usize>,
     (best.1 > 0.0).then_some(best)
 }
 
-/// The best range near one of the grid.
+/// The best range near a range of the grid.
 fn finer(scores: &[f64], coarse: &Range<usize>, shortest: usize, stride: usize) -> Range<usize> {
     let count = scores.len();
     let sums = sums(scores);

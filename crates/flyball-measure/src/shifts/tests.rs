@@ -1,4 +1,4 @@
-//! Series that were made for it: how often a shift is found that is there, and one that is not.
+//! Made-up series: how often a shift is found that is there, and one that is not.
 
 use super::*;
 use rand_distr::{Distribution, StandardNormal};
@@ -84,7 +84,7 @@ fn a_tail_belongs_to_its_drift() {
     assert!(last.median_before < 62.0 && last.median_after > 120.0, "{last:?}");
 }
 
-/// What a plan of runs sees when another job comes and goes, a fan is blocked for a while, or a
+/// A series of runs in which another job comes and goes, a fan is blocked for a while, or a
 /// background task starts.
 #[test]
 fn changes_that_go_back_and_changes_of_spread_are_found() {
@@ -241,7 +241,7 @@ fn few_far_runs_at_an_end_are_a_step() {
     assert!(named >= 40, "{named}");
 }
 
-/// Two steps to the same side fit a ramp better than one step, and no ramp.
+/// Two steps in one direction fit a ramp better than one step, but are no ramp.
 #[test]
 fn two_steps_are_not_slow() {
     for size in [3.0, 10.0, 100.0] {
@@ -307,7 +307,7 @@ fn odd_series_do_not_panic() {
     assert_eq!(find(&constant_step, &options)[0].at, 20);
 }
 
-/// Of series without a shift, as many as promised may look like one with evidence of so much.
+/// Series without a shift reach a level of evidence no more often than promised.
 #[test]
 fn evidence_is_as_rare_as_it_says() {
     let options = Options::default();
@@ -327,7 +327,7 @@ fn evidence_is_as_rare_as_it_says() {
             }
         }
         println!("{name}, {count} runs: {found:?} of 20000 with evidence of 1e-2, 1e-3, 1e-4");
-        // 200, 20 and 2 are promised; five is what chance leaves of two.
+        // 200, 20 and 2 are promised. Chance adds some.
         assert!(found[0] <= 240 && found[1] <= 30 && found[2] <= 6, "{name} {count} {found:?}");
     }
 }
@@ -368,7 +368,7 @@ fn evidence_of_a_clear_shift_is_beyond_one_in_a_million() {
         found.sort_by(f64::total_cmp);
         let (median, most) = (found[20], found[39]);
         println!("{count} runs, shift at {at}: {median:.1e}, at most {most:.1e}");
-        // Where neighbours look dependent by chance, few runs weigh less.
+        // If neighbours look dependent by chance, few runs count less.
         assert!(median < 1e-6 && most < 1e-3, "{count} {at} {median} {most}");
     }
     let mut there_and_back = noise(10, 90);
@@ -417,8 +417,8 @@ fn equal_runs_are_no_season() {
     }
 }
 
-/// Of series that follow their neighbours much, hardly more than promised have evidence; and where
-/// runs are alike by chance, a step far larger than they move is not missed.
+/// Among strongly correlated series, hardly more than promised have evidence. If runs are alike by
+/// chance, a step that is far larger than their movement is still found.
 #[test]
 fn a_clear_step_has_evidence_although_runs_look_alike() {
     let options = Options::default();
@@ -440,7 +440,7 @@ fn a_clear_step_has_evidence_although_runs_look_alike() {
         println!("{count} runs, correlation {correlation}, step {step:?}: {found:?} of {series}");
         found
     };
-    // Alone, a series is named from evidence of 1e-2 on; one of thirty from 3e-4 on.
+    // A single series is named from evidence of 1e-2 on, one of thirty from 3e-4 on.
     assert!(rates(14, 0.0, (9, 20.0), 200)[0] >= 190);
     assert!(rates(20, 0.0, (10, 20.0), 200)[2] >= 190);
     assert!(rates(30, 0.0, (15, 20.0), 200)[3] >= 190);

@@ -1,16 +1,16 @@
-//! Intervals that stay true however often one looks: for comparisons that end when they know
+//! Intervals that remain valid under repeated looks, for comparisons that end when they know
 //! enough.
 //!
 //! The mixture t of Lai (1976), in the closed form of Wang and Ramdas (arXiv 2310.03722): the
 //! likelihood ratio of the differences, averaged over a normal prior of mean over deviation, is a
-//! martingale where nothing differs, so it exceeds 1/alpha at any time at all with probability
-//! alpha at most (Ville). Exact for normal differences from three pairs on; differences of pairs
-//! are symmetric, and heavy tails make it conservative.
+//! martingale if nothing differs. So the probability that it ever exceeds 1/alpha is at most alpha
+//! (Ville). Exact for normal differences from three pairs on; differences of pairs are symmetric,
+//! and heavy tails make it conservative.
 
 use super::{Interval, mean, standard_deviation};
 
-/// The variance of the prior, in squared deviations of a pair. One serves differences from a third
-/// of a deviation to several; others cost a few pairs more.
+/// The variance of the prior, in squared deviations of a pair. The value 1 suits differences from a
+/// third of a deviation to several; others cost a few pairs more.
 const PRIOR: f64 = 1.0;
 
 /// The interval of the mean at `level`, over all looks together; `None` while there is none.
@@ -42,7 +42,7 @@ pub fn always_p(differences: &[f64]) -> Option<f64> {
     Some((-log_ratio).exp().min(1.0))
 }
 
-/// The smallest such probability of so many pairs, however far they are from zero.
+/// The smallest [`always_p`] that this many pairs can give.
 pub(super) fn smallest_p(pairs: i32) -> f64 {
     (1.0 + f64::from(pairs) * PRIOR).sqrt().powi(1 - pairs)
 }
@@ -68,7 +68,7 @@ mod tests {
             assert_eq!(always_p(&moved).expect("a p") > 0.05, inside, "{centre}");
         }
         assert_eq!(always_interval(&values[..3], 0.999_999), None);
-        // An interval exists exactly where some outcome decides.
+        // There is an interval exactly if some outcome decides.
         for pairs in 2..10_usize {
             let has_interval = always_interval(&values[..pairs], 0.995).is_some();
             assert_eq!(has_interval, smallest_p(pairs as i32) < 0.005, "{pairs}");

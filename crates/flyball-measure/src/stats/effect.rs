@@ -36,8 +36,8 @@ pub fn holm(p: &[f64]) -> Vec<f64> {
     corrected
 }
 
-/// The probabilities such that those at most q are, on average, false in at most a share q
-/// (Benjamini and Hochberg 1995). Equals `multipletests(method="fdr_bh")` of statsmodels.
+/// Corrected p values: of those up to q, on average at most a share q are false (Benjamini and
+/// Hochberg 1995). Equals `multipletests(method="fdr_bh")` of statsmodels.
 pub fn false_discovery(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|&a, &b| p[b].total_cmp(&p[a]));

@@ -1,4 +1,4 @@
-//! Confidence intervals, and the one of a median.
+//! Confidence intervals, in particular that of a median.
 
 use statrs::distribution::{Binomial, DiscreteCDF};
 
@@ -18,7 +18,7 @@ impl Interval {
         self.low <= value && value <= self.high
     }
 
-    /// Both ends through `change`, which must be increasing.
+    /// Applies `change`, which must be increasing, to both ends.
     #[must_use]
     pub fn map(self, change: impl Fn(f64) -> f64) -> Interval {
         Interval { low: change(self.low), high: change(self.high) }
@@ -26,7 +26,7 @@ impl Interval {
 }
 
 /// The interval between two of the values that holds the median of their population with at least
-/// the probability `level` (0.99), whatever the distribution. `None` if so few values have none.
+/// the probability `level` (0.99), whatever the distribution. `None` if there are too few values.
 pub fn median_interval(values: &[f64], level: f64) -> Option<Interval> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn covers_the_median_as_often_as_it_says() {
         let mut random = rand_pcg::Pcg64Mcg::seed_from_u64(7);
-        // Of cubes, which have heavy tails, the median is 0.
+        // Cubes have heavy tails and the median 0.
         for count in [8, 15, 30, 100] {
             let covered = (0..2000).filter(|_| {
                 let values: Vec<f64> =

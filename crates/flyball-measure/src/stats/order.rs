@@ -5,7 +5,7 @@ pub fn mean(values: &[f64]) -> Option<f64> {
     if values.is_empty() { None } else { Some(values.iter().sum::<f64>() / values.len() as f64) }
 }
 
-/// The sample standard deviation (divisor n - 1); `None` of fewer than two values.
+/// The sample standard deviation (divisor n - 1); `None` for fewer than two values.
 pub fn standard_deviation(values: &[f64]) -> Option<f64> {
     if values.len() < 2 {
         return None;

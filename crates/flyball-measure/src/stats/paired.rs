@@ -22,8 +22,8 @@ pub struct SignedRank {
 /// Tests whether differences are symmetric around zero. Differences of exactly zero are left out
 /// (Wilcoxon's way).
 pub fn signed_rank(differences: &[f64]) -> SignedRank {
-    // `zero_method="wilcox"` of scipy.stats.wilcoxon, its default. Rounds with equal results say
-    // nothing on the side.
+    // `zero_method="wilcox"` of scipy.stats.wilcoxon, its default. Rounds with equal results favour
+    // neither side.
     let differing: Vec<f64> = differences.iter().copied().filter(|d| *d != 0.0 && d.is_finite()).collect();
     let sizes: Vec<f64> = differing.iter().map(|d| d.abs()).collect();
     let (ranks, ties) = midranks(&sizes);
@@ -41,7 +41,7 @@ pub fn signed_rank(differences: &[f64]) -> SignedRank {
     SignedRank { pairs: n, statistic, p }
 }
 
-/// The two-sided probability of a doubled sum of positive ranks, counted.
+/// The two-sided probability of a doubled sum of positive ranks, by counting.
 fn exact(doubled_ranks: &[u32], positive: u32) -> f64 {
     // Without ties every doubled rank is even, and the whole ranks need half of the sums.
     let unit = if doubled_ranks.iter().all(|rank| rank % 2 == 0) { 2 } else { 1 };
@@ -54,7 +54,7 @@ fn exact(doubled_ranks: &[u32], positive: u32) -> f64 {
     (2.0 * sign_flips(&ranks, low as usize).iter().sum::<f64>()).min(1.0)
 }
 
-/// The same by the normal distribution.
+/// The two-sided probability by the normal approximation.
 fn approximate(pairs: usize, statistic: f64, ties: f64) -> f64 {
     let count = pairs as f64;
     let centre = count * (count + 1.0) / 4.0;
@@ -88,9 +88,9 @@ fn sign_flips(ranks: &[u32], most: usize) -> Vec<f64> {
     chance
 }
 
-/// The mean at `place`, counted from 0, among the sorted means of all pairs of finite values, each
-/// with itself too. Does not make all of these: 200 samples of 220 pairs, as [`shift_shown`] draws
-/// them, have five million.
+/// Returns the mean at `place`, counted from 0, among the sorted means of all pairs of finite
+/// values, including each value with itself. It does not compute all of them: 200 samples of 220
+/// pairs, as [`shift_shown`] draws them, have five million.
 ///
 /// [`shift_shown`]: super::shift_shown
 fn pair_mean(sorted: &[f64], place: usize) -> Option<f64> {
@@ -134,8 +134,8 @@ fn pair_mean(sorted: &[f64], place: usize) -> Option<f64> {
     Some(*left.select_nth_unstable_by(place, f64::total_cmp).1)
 }
 
-/// The finite ones of these values, sorted: like [`signed_rank`], estimate and interval leave out a
-/// difference that is infinite or no number.
+/// Returns the finite values, sorted: like [`signed_rank`], estimate and interval leave out
+/// differences that are infinite or NaN.
 fn sorted(values: &[f64]) -> Vec<f64> {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);
@@ -152,8 +152,8 @@ pub fn hodges_lehmann(differences: &[f64]) -> Option<f64> {
     Some(below + (above - below) * 0.5)
 }
 
-/// The confidence interval of the centre that belongs to the signed-rank test; `None` where so few
-/// pairs cannot give one of this level.
+/// The confidence interval of the centre that belongs to the signed-rank test; `None` if there are
+/// too few pairs for this level.
 pub fn walsh_interval(differences: &[f64], level: f64) -> Option<Interval> {
     let sorted = sorted(differences);
     let count = sorted.len();
@@ -191,7 +191,7 @@ pub(super) fn averages_to_drop(n: usize, tail: f64) -> usize {
     drop
 }
 
-/// The lower end of the interval that drops so many averages.
+/// The lower end of the interval that drops this many averages.
 pub(super) fn walsh_end(differences: &[f64], dropped: usize) -> Option<f64> {
     pair_mean(&sorted(differences), dropped.checked_sub(1)?)
 }
@@ -210,7 +210,8 @@ mod tests {
         }
     }
 
-    /// Whatever the values, ties among them: the mean at a place is the one that sorting all gives.
+    /// For all kinds of values, with ties, the mean at a place is the one that sorting all means
+    /// gives.
     #[test]
     fn pair_means_are_found_without_making_all() {
         use rand::{Rng, SeedableRng};

@@ -1,24 +1,24 @@
-//! Effects of several machines, each with its own error, put together: a mean that holds for
-//! machines like these, how much they differ, and what to expect of the next one.
+//! Combined effects of several machines, each with its own error: a mean that holds for machines
+//! like these, how much they differ, and what to expect of the next one.
 //!
 //! Each machine has an effect of its own around a common mean (random effects). The variance
-//! between machines is that of Paule and Mandel (1982), the interval of the mean that of Hartung
+//! between machines is that of Paule and Mandel (1982). The interval of the mean is that of Hartung
 //! and Knapp (2001), which keeps its level with few machines where the normal one does not, or a
-//! wider one where the weights are badly known. The interval of the next machine allows for how
-//! badly the variance between machines is known, as that of Nagashima, Noma and Furukawa (2019)
-//! does; one that takes the estimate for the truth (Higgins 2009) held the next of ten machines in
-//! 87 % of cases instead of 95. Checked against statsmodels in `tests/measure/scipy.rs`.
+//! wider one if the weights are badly known. The interval of the next machine allows for the
+//! uncertain variance between machines, like that of Nagashima, Noma and Furukawa (2019). An
+//! interval that treats the estimate as exact (Higgins 2009) held the next of ten machines in 87 %
+//! of cases instead of 95. Checked against statsmodels in `tests/measure/scipy.rs`.
 
 use statrs::distribution::{ChiSquared, ContinuousCDF, FisherSnedecor, StudentsT};
 
 use super::Interval;
 
-/// A machine's effect and the standard error of it.
+/// A machine's effect and its standard error.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Estimate {
     pub value: f64,
     pub error: f64,
-    /// Degrees of freedom that the error is known with.
+    /// Degrees of freedom of the error.
     pub freedom: f64,
 }
 
@@ -37,19 +37,19 @@ impl Estimate {
         Some(Interval { low: self.value - half, high: self.value + half })
     }
 
-    /// The probability of such an effect on this machine if there is none.
+    /// The p-value of this machine's effect.
     pub fn p(&self) -> Option<f64> {
         two_sided(self.value / self.variance().sqrt(), self.freedom)
     }
 }
 
-/// What several machines say together.
+/// The combined effect of several machines.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pooled {
     pub machines: usize,
     pub mean: f64,
-    /// The standard error of the mean: after Hartung and Knapp, from the residuals, or of few
-    /// machines that of their rounds, whichever is largest.
+    /// The standard error of the mean, after Hartung and Knapp or from the residuals, whichever is
+    /// larger. With few machines, it is at least the error from their rounds.
     pub error: f64,
     /// The standard deviation of the machines' true effects.
     pub between: f64,
@@ -57,7 +57,7 @@ pub struct Pooled {
     pub i_squared: f64,
 }
 
-/// The mean in which each machine counts once, from the scatter of the machines.
+/// The unweighted mean over machines, with the error from their scatter.
 pub fn unweighted(effects: &[Estimate]) -> Option<Estimate> {
     let values: Vec<f64> = effects.iter().map(|effect| effect.value).collect();
     let (value, deviation) = (super::mean(&values)?, super::standard_deviation(&values)?);
@@ -82,7 +82,7 @@ struct Sums {
     w: f64,
     wy: f64,
     wyy: f64,
-    /// With squared weights, for the derivative.
+    /// The sums with squared weights, for the derivative.
     w2: f64,
     w2y: f64,
     w2yy: f64,
@@ -111,25 +111,25 @@ impl Sums {
         self.wy / self.w
     }
 
-    /// The weighted squares around the mean.
+    /// The weighted sum of squares around the mean.
     fn q(&self) -> f64 {
         (self.wyy - self.wy * self.mean()).max(0.0)
     }
 
-    /// How fast `q` falls as the variance between machines grows. Rounding of equal effects must
-    /// not turn it around.
+    /// How fast `q` falls as the variance between machines grows. Never negative: rounding of equal
+    /// effects could change its sign.
     fn slope(&self) -> f64 {
         let mean = self.mean();
         (self.w2yy - 2.0 * mean * self.w2y + mean * mean * self.w2).max(0.0)
     }
 }
 
-/// The variance between machines at which the weighted squares, summed over all groups, equal their
-/// expectation (`freedom`). Starts from `between`.
+/// Returns the variance between machines at which the weighted squares, summed over all groups,
+/// equal their expectation (`freedom`). Starts from `between`.
 fn between_machines(groups: &[Vec<Estimate>], freedom: f64, mut between: f64) -> f64 {
-    // q falls and is convex in the variance (DerSimonian and Kacker 2007), so Newton's steps from a
-    // value below the root come nearer to it from that side; one from above falls below it first.
-    // Some ten are enough.
+    // q falls and is convex in the variance (DerSimonian and Kacker 2007). So Newton's steps
+    // approach the root from below, and a start above the root falls below it first. About ten
+    // steps are enough.
     for _ in 0..60 {
         let (mut q, mut slope) = (0.0, 0.0);
         for group in groups {
@@ -147,19 +147,19 @@ fn between_machines(groups: &[Vec<Estimate>], freedom: f64, mut between: f64) ->
     between
 }
 
-/// The variance of the mean after Hartung and Knapp. Of so few machines whose effects lie closer
-/// together than their own rounds allow, it is at least that of the rounds.
+/// The variance of the mean after Hartung and Knapp. If few machines lie closer together than the
+/// noise of their rounds allows, it is at least the variance from the rounds.
 fn mean_variance(sums: &Sums, between: f64) -> f64 {
     const FEW: usize = 4;
     let least = if sums.count <= FEW && between == 0.0 { 1.0 } else { 0.0 };
     (sums.q() / (sums.count - 1) as f64).max(least) / sums.w
 }
 
-/// Puts the effects of two or more machines together.
+/// Combines the effects of two or more machines.
 pub fn pooled(effects: &[Estimate]) -> Option<Pooled> {
     let freedom = effects.len().checked_sub(1).filter(|left| *left > 0)? as f64;
-    // Around their middle: squares of values far from zero would lose the digits that their
-    // differences have.
+    // Around their middle: squares of values far from zero would lose the digits in which the
+    // values differ.
     let middle = super::median(&effects.iter().map(|effect| effect.value).collect::<Vec<_>>())?;
     let centred: Vec<Estimate> =
         effects.iter().map(|effect| Estimate { value: effect.value - middle, ..*effect }).collect();
@@ -168,10 +168,10 @@ pub fn pooled(effects: &[Estimate]) -> Option<Pooled> {
     let between = between_machines(&centred, freedom, 0.0);
     let sums = Sums::over(centred[0].iter(), between);
     let mean = sums.mean();
-    // Hartung and Knapp take the weights for the true ones. They are estimates: of 16 rounds, a
+    // Hartung and Knapp treat the weights as exact, but they are estimates: with 16 rounds, a
     // machine whose rounds agree by chance counts too much, and the mean scatters by 8 % more than
     // they say. The squared residuals show that (HC2 of MacKinnon and White 1985, in meta-analysis
-    // Sidik and Jonkman 2006), but are few with few machines.
+    // Sidik and Jonkman 2006), but there are few of them with few machines.
     let residuals = centred[0].iter().map(|effect| {
         let share = 1.0 / (effect.variance() + between) / sums.w;
         (share * (effect.value - mean)).powi(2) / (1.0 - share)
@@ -197,7 +197,7 @@ impl Pooled {
         Some(Interval { low: self.mean - half, high: self.mean + half })
     }
 
-    /// The probability of such a mean if it is zero.
+    /// The p-value of the mean.
     pub fn p(&self) -> Option<f64> {
         if self.error <= 0.0 {
             return Some(if self.mean == 0.0 { 1.0 } else { 0.0 });
@@ -206,7 +206,7 @@ impl Pooled {
     }
 }
 
-/// One of the variances between machines that the effects allow, with what follows from it.
+/// A variance between machines that the effects allow, with the mean that follows from it.
 struct Allowed {
     between: f64,
     mean: f64,
@@ -214,7 +214,7 @@ struct Allowed {
     of_mean: f64,
 }
 
-/// How many variances stand for all that the effects allow.
+/// How many variances represent all that the effects allow.
 const ALLOWED: usize = 32;
 
 /// Equally probable variances between the machines. The weighted squares at the true one are
@@ -225,8 +225,7 @@ fn allowed(effects: &[Estimate]) -> Vec<Allowed> {
     let Ok(squares) = ChiSquared::new(freedom) else { return Vec::new() };
     let effects = [effects.to_vec()];
     let mut between = 0.0;
-    // From the largest squares down: the variance grows, and each is a start below the next one's
-    // root.
+    // From the largest squares down: the variance grows, so each is a start below the next root.
     let steps = (0..ALLOWED).rev().map(|step| (step as f64 + 0.5) / ALLOWED as f64);
     steps
         .map(|share| {
@@ -237,15 +236,15 @@ fn allowed(effects: &[Estimate]) -> Vec<Allowed> {
         .collect()
 }
 
-/// Where the true effect on one more machine lies; needs three machines.
+/// The prediction interval for the true effect on one more machine; needs three machines.
 pub fn next_machine(effects: &[Estimate], level: f64) -> Option<Interval> {
     let freedom = effects.len().checked_sub(1).filter(|left| *left > 1)? as f64;
     let allowed = allowed(effects);
     let below = |value: f64| {
         let each = allowed.iter().filter_map(|one| {
             let variance = (one.between + one.of_mean).max(LEAST_VARIANCE);
-            // The mean's error is known with few degrees of freedom, the variance between machines
-            // is given here.
+            // The mean's error is known with few degrees of freedom. The variance between machines
+            // is fixed here.
             let freedom =
                 variance * variance * freedom / (one.of_mean * one.of_mean).max(LEAST_VARIANCE.powi(2));
             let t = StudentsT::new(0.0, 1.0, freedom.min(1e9)).ok()?;
@@ -256,7 +255,8 @@ pub fn next_machine(effects: &[Estimate], level: f64) -> Option<Interval> {
     let end = |share: f64| {
         let reach = allowed.iter().map(|one| one.between + one.of_mean).fold(LEAST_VARIANCE, f64::max).sqrt();
         let middle = allowed.first().map_or(0.0, |one| one.mean);
-        // Beyond a hundred deviations nothing is left, but for three machines at a level of 99.9 %.
+        // A range of a thousand deviations: a hundred are enough, except for three machines at 99.9
+        // %.
         let (mut low, mut high) = (middle - 1e3 * reach, middle + 1e3 * reach);
         for _ in 0..80 {
             let half = f64::midpoint(low, high);
@@ -267,21 +267,21 @@ pub fn next_machine(effects: &[Estimate], level: f64) -> Option<Interval> {
     Some(Interval { low: end((1.0 - level) / 2.0), high: end(f64::midpoint(1.0, level)) })
 }
 
-/// What a machine is to the others.
+/// A machine compared with the others.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LeftOutOne {
     /// The mean of the others.
     pub mean: f64,
-    /// The probability of an effect as far from it, if this machine is one like the others.
+    /// The probability that a machine like the others is as far from their mean.
     pub p: f64,
 }
 
-/// Machines up to which the others are gone through for each. Of more, one machine changes the
-/// variance between them by less than a hundredth, and ten thousand would take ten thousand passes
-/// over all.
+/// Up to this many machines, the variance between the others is computed anew for each. With more,
+/// one machine changes it by less than a hundredth, and ten thousand machines would take ten
+/// thousand passes over all.
 const MAX_IN_FULL: usize = 100;
 
-/// Each machine against the mean of the others; needs four machines.
+/// Compares each machine with the mean of the others; needs four machines.
 pub fn leave_one_out(effects: &[Estimate]) -> Option<Vec<LeftOutOne>> {
     let whole = pooled(effects).filter(|whole| whole.machines >= 4)?;
     let between = whole.between * whole.between;
@@ -304,8 +304,8 @@ pub fn leave_one_out(effects: &[Estimate]) -> Option<Vec<LeftOutOne>> {
         let own = effect.variance();
         let p = allowed.iter().filter_map(|one| {
             let variance = own + one.between + one.of_mean;
-            // Satterthwaite's: the machine's own error is known from its few rounds, the mean's
-            // from the other machines.
+            // Satterthwaite's degrees of freedom: the machine's own error is known from its few
+            // rounds, the mean's from the other machines.
             let known = own * own / effect.freedom + one.of_mean * one.of_mean / freedom;
             two_sided((effect.value - one.mean) / variance.sqrt(), variance * variance / known)
         });
@@ -320,7 +320,7 @@ pub fn leave_one_out(effects: &[Estimate]) -> Option<Vec<LeftOutOne>> {
 pub struct Groups {
     /// In the order given.
     pub means: Vec<Pooled>,
-    /// The probability of means that differ as much if the groups are one.
+    /// The probability of means that differ as much if there is no difference between the groups.
     pub p: f64,
 }
 
@@ -334,11 +334,11 @@ pub fn groups(groups: &[Vec<Estimate>]) -> Option<Groups> {
     }
     let between = between_machines(groups, freedom, 0.0);
     let each: Vec<Sums> = groups.iter().map(|group| Sums::over(group.iter(), between)).collect();
-    // The residual scale of Knapp and Hartung (2003). Machines that lie closer together than their
-    // own rounds allow do so by chance.
+    // The residual scale of Knapp and Hartung (2003). Machines that lie closer together than the
+    // noise of their rounds allows do so by chance.
     let scale = (each.iter().map(Sums::q).sum::<f64>() / freedom).max(1.0);
-    // The variance of a group's mean, and the inverse of its degrees of freedom. The weights are
-    // estimates, too: Meier (1953) has both.
+    // The variance of a group's mean, and the inverse of its degrees of freedom (Meier 1953): the
+    // weights are estimates, too.
     let known = |(group, sums): (&Vec<Estimate>, &Sums)| {
         let parts = group.iter().map(|effect| {
             let own = effect.variance();
@@ -374,15 +374,15 @@ pub fn groups(groups: &[Vec<Estimate>]) -> Option<Groups> {
     Some(Groups { means, p })
 }
 
-/// How many machines show a mean effect of `effect` with probability `power`, if their true effects
-/// scatter by `between` and each is measured with the standard error `error`; `None` above a
-/// million.
+/// Returns how many machines show a mean effect of `effect` with probability `power`, if their true
+/// effects scatter by `between` and each is measured with the standard error `error`; `None` above
+/// a million.
 pub fn machines_to_show(effect: f64, between: f64, error: f64, alpha: f64, power: f64) -> Option<usize> {
     let one = between.hypot(error);
     let enough = |machines: usize| {
         let freedom = (machines - 1) as f64;
-        // Guenther's approximation of the noncentral t by two quantiles of the central one; above
-        // what is needed with few.
+        // Guenther's approximation of the noncentral t by two quantiles of the central one. With
+        // few machines it gives more than needed.
         let (Some(a), Some(b)) = (t_quantile(1.0 - alpha / 2.0, freedom), t_quantile(power, freedom)) else {
             return false;
         };
@@ -392,7 +392,7 @@ pub fn machines_to_show(effect: f64, between: f64, error: f64, alpha: f64, power
     while !enough(high) {
         high = (high < 1_000_000).then_some(high * 2)?;
     }
-    // What is enough stays enough with more machines, so halving finds the least.
+    // If a number is enough, so is any larger one: halving finds the least.
     let mut low = high / 2;
     while low + 1 < high {
         let middle = usize::midpoint(low, high);
@@ -462,7 +462,8 @@ mod tests {
                     odd * 100.0
                 );
                 assert!(mean > 0.85, "{machines} {between}: {mean}");
-                // Of four others the scatter is known too badly; the fleet's report asks for nine.
+                // The scatter of only four others is known too badly; the fleet's report asks for
+                // nine.
                 assert!(machines < 10 || odd < 0.1, "{machines} {between}: {odd}");
             }
         }
@@ -495,7 +496,7 @@ mod tests {
         assert_eq!(groups(&same[..1]), None);
     }
 
-    /// Groups of equal machines are seldom called different, also if one machine is a group or
+    /// Groups of equal machines are seldom called different, even if a group is one machine or
     /// noisy; `FLYBALL_FLEETS=2000` with `--nocapture` prints the table.
     #[test]
     fn equal_groups_seldom_differ() {
@@ -525,7 +526,7 @@ mod tests {
         }
     }
 
-    /// The promised power is there: fleets of that size find the effect about as often as asked.
+    /// Fleets of the returned size find the effect about as often as requested.
     #[test]
     fn the_promised_number_of_machines_is_enough() {
         let mut random = rand_pcg::Pcg64Mcg::seed_from_u64(9);
@@ -550,11 +551,11 @@ mod tests {
         let found = pooled(&without_noise).expect("three");
         assert!(found.between == 0.0 && found.p().is_some_and(|p| p < 1e-9), "{found:?}");
         assert_eq!(leave_one_out(&without_noise), None);
-        // Effects that are equal but for the last bits.
+        // Effects that are equal except for their last bits.
         let equal = [0.8_f64.ln(); 5].map(|value| Estimate { value, error: 0.0, freedom: 15.0 });
         let next = next_machine(&equal, 0.95).expect("five");
         assert!(next.half_width() < 1e-4, "{next:?}");
-        // Three that agree by chance know no more than their rounds do.
+        // Three machines that agree by chance know no more than their rounds do.
         let alike = [-0.0186, -0.0185, -0.0187].map(|value| Estimate { value, error: 0.0038, freedom: 14.0 });
         let found = pooled(&alike).expect("three");
         assert!(found.error >= 0.0038 / 3.0_f64.sqrt(), "{found:?}");

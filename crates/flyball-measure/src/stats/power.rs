@@ -6,9 +6,9 @@ use statrs::distribution::{ContinuousCDF, Normal};
 /// The efficiency of the signed-rank test against the t test on normal noise, 3/pi.
 const EFFICIENCY: f64 = 3.0 / std::f64::consts::PI;
 
-/// Pairs needed to show a shift of `effect` with probability `power`, when differences of pairs
-/// have the standard deviation `spread` and the test is made at `alpha`, two-sided. Both in the
-/// same unit. At least what the test can do at all.
+/// Returns how many pairs show a shift of `effect` with probability `power`, if differences of
+/// pairs have the standard deviation `spread`, in the same unit, and the two-sided test is made at
+/// `alpha`. Never fewer than the test needs for any effect.
 pub fn rounds_to_show(effect: f64, spread: f64, alpha: f64, power: f64) -> usize {
     let normal = Normal::standard();
     let z = normal.inverse_cdf(1.0 - alpha / 2.0) + normal.inverse_cdf(power);
@@ -22,7 +22,7 @@ pub fn rounds_to_show(effect: f64, spread: f64, alpha: f64, power: f64) -> usize
     if pairs.is_finite() { (pairs.ceil() as usize).max(floor) } else { usize::MAX }
 }
 
-/// Pairs before any outcome reaches `alpha`, asked `questions` times.
+/// Returns how many pairs it takes until an outcome can reach `alpha`, divided among `questions`.
 pub fn pairs_needed(alpha: f64, questions: usize) -> usize {
     rounds_needed(alpha / questions.max(1) as f64, Test::Pairs)
 }
@@ -39,7 +39,7 @@ pub enum Test {
 }
 
 impl Test {
-    /// The smallest probability that any rounds of two arms give.
+    /// The smallest p-value that is possible with these rounds.
     pub fn smallest_p(self, rounds: [usize; 2]) -> f64 {
         let pairs = rounds[0].min(rounds[1]) as i32;
         match self {
@@ -51,7 +51,7 @@ impl Test {
     }
 }
 
-/// Rounds of each arm before any outcome of a test reaches `alpha`.
+/// Returns how many rounds of each arm it takes until an outcome of a test can reach `alpha`.
 pub fn rounds_needed(alpha: f64, test: Test) -> usize {
     // 2^-1074 is the smallest positive f64: beyond it the power is 0, so that the search always
     // ends.
@@ -63,12 +63,12 @@ pub fn spread_of_interval(half_width: f64, pairs: usize, alpha: f64) -> f64 {
     half_width * (pairs as f64 * EFFICIENCY).sqrt() / Normal::standard().inverse_cdf(1.0 - alpha / 2.0)
 }
 
-/// Draws by which [`shift_shown`] knows the noise of a comparison.
+/// Draws with which [`shift_shown`] simulates the noise of a comparison.
 const DRAWS: usize = 100;
 
 /// The smallest shift, up or down, that a comparison of as many pairs with the same noise shows at
-/// `alpha`, in 9 of 10 cases. `None` where so few pairs do not tell what the noise is: one round
-/// far from the others would then decide the test.
+/// `alpha`, in 9 of 10 cases. `None` if there are too few pairs to know the noise: one round far
+/// from the others would then decide the test.
 pub fn shift_shown(differences: &[f64], alpha: f64) -> Option<f64> {
     let pairs = differences.len();
     let dropped = super::paired::averages_to_drop(pairs, alpha / 2.0);
@@ -77,7 +77,7 @@ pub fn shift_shown(differences: &[f64], alpha: f64) -> Option<f64> {
         return None;
     }
     let centre = super::paired::hodges_lehmann(differences)?;
-    // The same draws for the same rounds.
+    // Equal rounds must give equal draws.
     let mut random = rand_pcg::Pcg64Mcg::seed_from_u64(pairs as u64);
     // Slow rounds of one arm hide how much faster it is, and not how much slower. Both sides get
     // the same draws, so that a quantity and its inverse have one answer.
@@ -147,8 +147,8 @@ mod tests {
         );
     }
 
-    /// Of comparisons of an arm with itself, fresh ones with the printed shift show it in 9 of 10
-    /// cases: with normal, heavy-tailed, disturbed and bimodal noise.
+    /// After a comparison of an arm with itself, fresh ones with the printed shift show it in 9 of
+    /// 10 cases: with normal, heavy-tailed, disturbed and bimodal noise.
     #[test]
     fn what_could_have_been_seen_is_seen() {
         let mut random = rand_pcg::Pcg64Mcg::seed_from_u64(31);
@@ -161,7 +161,7 @@ mod tests {
             |z, u| z / 100.0 + if u < 0.1 { 0.69 } else { 0.0 },
             |z, u| z / 100.0 + if u < 0.3 { 0.69 } else { 0.0 },
         ];
-        // The last is of one arm only, and a shift is looked for on its other side.
+        // The last kind again, in one arm only, with the shift on its other side.
         for (kind, arm) in kinds.into_iter().chain([kinds[4]]).enumerate() {
             for (pairs, alpha) in [(18, 0.005), (30, 0.01 / 3.0), (60, 0.01)] {
                 let mut draw = || {

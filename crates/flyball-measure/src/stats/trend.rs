@@ -9,13 +9,13 @@ use super::order::{median, midranks};
 pub struct Trend {
     /// The median slope of all pairs of points, per step.
     pub slope: f64,
-    /// Kendall's S: pairs that rise less pairs that fall.
+    /// Kendall's S: pairs that rise minus pairs that fall.
     pub s: i64,
     /// Two-sided probability of such an S in a series without order.
     pub p: f64,
 }
 
-/// The trend of values taken at equal steps; `None` of fewer than three.
+/// The trend of values taken at equal steps; `None` for fewer than three.
 ///
 /// The probability is exact for series of at most 30 different values, else normal with continuity
 /// and ties corrected.
@@ -59,9 +59,9 @@ pub fn trend(values: &[f64]) -> Option<Trend> {
     Some(Trend { slope, s, p })
 }
 
-/// The probability that values of independent rounds resemble the ones next to them so much:
-/// von Neumann's ratio of ranks, with the normal approximation of Bartels (1982). At 1 % and fewer
-/// than 20 values it is too large by half, which finds less. `None` of fewer than ten values.
+/// The p-value of neighbours that resemble each other, if rounds are independent: von Neumann's
+/// ratio of ranks, with the normal approximation of Bartels (1982). At 1 % and fewer than 20 values
+/// it is too large by half, which finds less. `None` for fewer than ten values.
 pub fn alike(values: &[f64]) -> Option<f64> {
     const FEWEST: usize = 10;
     let (ranks, _) = midranks(values);

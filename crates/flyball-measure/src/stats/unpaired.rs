@@ -29,8 +29,8 @@ pub fn rank_sum(a: &[f64], b: &[f64]) -> Option<f64> {
     Some(sum_chance(sum, ties, a.len(), b.len()))
 }
 
-/// The same by the normal approximation, for groups of any size: quick, and far out larger than the
-/// exact probability.
+/// [`rank_sum`] by the normal approximation, for groups of any size: quick, and larger than the
+/// exact probability in the tails.
 pub fn rank_sum_normal(a: &[f64], b: &[f64]) -> Option<f64> {
     if a.is_empty() || b.is_empty() {
         return None;
@@ -40,10 +40,10 @@ pub fn rank_sum_normal(a: &[f64], b: &[f64]) -> Option<f64> {
     Some(sum_chance(ranks[..a.len()].iter().sum(), ties, a.len(), b.len()))
 }
 
-/// The same, exact also for larger groups where one of them is small: there the approximation is
-/// off by powers of ten. `None` if one is empty, or where counting would take too long.
+/// [`rank_sum`], exact also if only one of the groups is small, where the approximation is off by
+/// powers of ten. `None` if one is empty, or if counting would take too long.
 pub fn rank_sum_tail(a: &[f64], b: &[f64]) -> Option<f64> {
-    // The smaller group is what is drawn.
+    // Count the draws of the smaller group.
     let (a, b) = if a.len() <= b.len() { (a, b) } else { (b, a) };
     if a.is_empty() {
         return None;
@@ -57,10 +57,10 @@ pub fn rank_sum_tail(a: &[f64], b: &[f64]) -> Option<f64> {
     Some(exact(&ranks, a.len()))
 }
 
-/// Steps of counting that take some milliseconds.
+/// Maximum number of steps of counting, which take some milliseconds.
 const MAX_STEPS: usize = 6_000_000;
 
-/// The two-sided probability of the first `take` of doubled ranks.
+/// The two-sided probability of the sum of the first `take` doubled ranks.
 fn exact(ranks: &[u32], take: usize) -> f64 {
     let sum: u32 = ranks[..take].iter().sum();
     let null = choices(ranks, take);
@@ -103,7 +103,7 @@ fn choices(doubled_ranks: &[u32], take: usize) -> Vec<f64> {
     for (seen, rank) in doubled_ranks.iter().enumerate() {
         let rank = *rank as usize;
         let left = (doubled_ranks.len() - seen) as f64;
-        // Downwards: the entry for one more has been thinned already when this one adds to it.
+        // Downwards: the entry for `taken + 1` is already scaled when this one adds to it.
         for taken in (0..=take.min(seen)).rev() {
             // The chance that the next rank is drawn, of those still to draw among those left.
             let draw = ((take - taken) as f64 / left).min(1.0);
@@ -138,8 +138,7 @@ pub fn shift(a: &[f64], b: &[f64]) -> Option<f64> {
     sorted_quantile(&differences(a, b), 0.5)
 }
 
-/// The interval of the shift that belongs to the rank-sum test; `None` where so few values cannot
-/// give one.
+/// The interval of the shift that belongs to the rank-sum test; `None` if there are too few values.
 pub fn shift_interval(a: &[f64], b: &[f64], level: f64) -> Option<Interval> {
     if a.is_empty() || b.is_empty() {
         return None;
@@ -177,7 +176,7 @@ pub fn shift_interval(a: &[f64], b: &[f64], level: f64) -> Option<Interval> {
 const TRIMMED: f64 = 0.2;
 
 /// The two-sided probability of trimmed means this far apart (Yuen 1974, with one variance for both
-/// groups), where `weight` values weigh as one independent value. `None` if too few are left for a
+/// groups), if `weight` values count as one independent value. `None` if too few are left for a
 /// variance.
 pub fn trimmed_t(a: &[f64], b: &[f64], weight: f64) -> Option<f64> {
     let (one, other) = (Trimmed::new(a)?, Trimmed::new(b)?);
@@ -219,7 +218,7 @@ impl Trimmed {
 }
 
 /// Welch's t test: the two-sided probability of means this far apart, if rounds are independent and
-/// normal. `None` of groups of one, and of groups without any spread.
+/// normal. `None` for groups of one, and for groups without any spread.
 pub fn welch(a: &[f64], b: &[f64]) -> Option<f64> {
     let part = |values: &[f64]| Some(standard_deviation(values)?.powi(2) / values.len() as f64);
     let (va, vb) = (part(a)?, part(b)?);
@@ -254,7 +253,7 @@ mod tests {
         let b = [4.1, 3.9, 5.2, 4.4, 0.1, 4.8, 4.6];
         let p = trimmed_t(&a, &b, 1.0).expect("both have values");
         assert!((p - 0.001_494_383_174_5).abs() < 1e-12, "{p}");
-        // What counts for less shows less.
+        // Values that count for less show less.
         assert!(trimmed_t(&a, &b, 2.0).expect("both have values") > 2.0 * p);
         assert_eq!(trimmed_t(&[1.0; 5], &[1.0; 5], 1.0), Some(1.0));
         assert_eq!(trimmed_t(&[1.0; 5], &[2.0; 5], 1.0), Some(0.0));

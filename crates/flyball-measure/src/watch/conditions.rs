@@ -1,4 +1,4 @@
-//! What a watch found: one value for each condition that the machine can report.
+//! The result of a watch: one value for each condition that the machine can report.
 
 use std::time::Duration;
 
@@ -10,18 +10,18 @@ use serde::{Deserialize, Serialize};
 pub struct Conditions {
     /// Mean frequency of the watched CPUs in MHz, over the samples.
     pub frequency_mhz: Option<f64>,
-    /// Highest less lowest of the samples, in MHz.
+    /// Highest minus lowest sample, in MHz.
     pub frequency_range_mhz: Option<f64>,
     /// Highest temperature of any sensor, in degrees Celsius.
     pub temperature_c: Option<f64>,
-    /// The temperature at which the processor throttles, of the sensor that has the lowest.
+    /// The lowest temperature of any sensor at which the processor throttles.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature_limit_c: Option<f64>,
     /// The minimum that was set for the watched CPUs in MHz, if that is above the hardware's
     /// lowest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor_mhz: Option<f64>,
-    /// When it began.
+    /// The start of the run.
     #[serde(default, flatten)]
     pub moment: Moment,
     /// Throttle events during the run.
@@ -30,9 +30,9 @@ pub struct Conditions {
     pub busy: Option<f64>,
     /// Share of the watched CPUs' time that a hypervisor gave to others, 0 to 1.
     pub steal: Option<f64>,
-    /// Interrupts a second, over the whole machine.
+    /// Interrupts per second, over the whole machine.
     pub interrupts_per_s: Option<f64>,
-    /// Context switches a second, over the whole machine.
+    /// Context switches per second, over the whole machine.
     pub switches_per_s: Option<f64>,
     /// Share of the time in which some task waited for memory, 0 to 1.
     pub memory_pressure: Option<f64>,
@@ -41,7 +41,7 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// Whether the run was watched at all: of a run of less than some hundredths of a second the
+    /// Whether the run was watched at all. If it is shorter than a few hundredths of a second, the
     /// kernel's counters say nothing about other programs, and the frequency is sampled once.
     pub fn is_watched(&self) -> bool {
         self.busy.is_some() || self.steal.is_some() || self.frequency_range_mhz.is_some()
@@ -62,18 +62,18 @@ pub struct Moment {
     pub load_before: Option<f64>,
 }
 
-/// Tells moments. Between short rounds it counts on from the files that it read last: /proc/stat
-/// has a line for each CPU and a number for each interrupt.
+/// Returns moments. Between short rounds it extrapolates from its last reading: /proc/stat has a
+/// line for each CPU and a number for each interrupt.
 #[derive(Debug, Default)]
 pub struct Clock {
-    /// What was read, and when on the host's clock.
+    /// The last reading, and its time on the host's clock.
     read: Option<(Moment, Duration)>,
 }
 
 impl Clock {
-    /// Now.
+    /// Returns the current moment.
     pub fn moment(&mut self, host: &dyn Host) -> Moment {
-        // So often that the clock of a machine that slept in between is not used for long.
+        // Short, because a sleep of the machine in between makes the extrapolation wrong.
         const FRESH: Duration = Duration::from_secs(1);
         let now = host.now();
         let is_fresh = |at: Duration| host.kind() == Kind::Live && now.saturating_sub(at) < FRESH;
@@ -88,12 +88,11 @@ impl Clock {
 }
 
 impl Moment {
-    /// Now.
+    /// Reads the current moment.
     pub fn read(host: &dyn Host) -> Moment {
         let first = |path: &str| host.read(path).ok()?.split_whitespace().next()?.parse::<f64>().ok();
         let uptime_s = first("/proc/uptime");
-        // The wall clock at boot; a host has no wall clock of its own, and a simulated machine's is
-        // its own too.
+        // The wall clock at boot. A host has no wall clock, and a simulated machine has its own.
         let boot = host.read("/proc/stat").ok().and_then(|text| {
             text.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse::<f64>().ok())
         });

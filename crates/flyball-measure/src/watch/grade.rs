@@ -1,4 +1,4 @@
-//! Whether a run's conditions were good enough for its number to be believed.
+//! Judges whether a run's conditions were good enough to trust its number.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,13 +17,13 @@ pub enum Grade {
     NotWatched,
     /// Nothing disturbed the run.
     Good,
-    /// Something did, a little: worth showing.
+    /// Something disturbed the run a little: worth showing.
     Fair,
     /// The number says more about the disturbance than about the work.
     Bad,
 }
 
-/// What a disturbance comes from.
+/// The cause of a disturbance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
@@ -40,8 +40,8 @@ pub enum Source {
 }
 
 impl Source {
-    /// Whether the work or its settings can bring this about themselves: then, in most of an arm's
-    /// rounds, it is what is being measured.
+    /// Whether the work or its settings can cause this. If it happens in most of an arm's rounds,
+    /// it is then part of the measurement.
     pub fn may_be_own(self) -> bool {
         matches!(self, Source::Frequency | Source::Memory | Source::Heat)
     }
@@ -50,14 +50,14 @@ impl Source {
 /// One thing that disturbed a run.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Disturbance {
-    /// What it comes from.
+    /// Its cause.
     pub source: Source,
     pub grade: Grade,
-    /// What, with its number.
+    /// A description with its number.
     pub what: String,
 }
 
-/// Above which a disturbance makes a run fair, and bad.
+/// The limits above which a disturbance makes a run fair, and bad.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
     /// Share of stolen time.
@@ -83,8 +83,8 @@ impl Default for Limits {
     }
 }
 
-/// Judges a run. `own_busy` is the share of the watched CPUs' time that the work itself used, where
-/// it is known: what was busy beyond it is another program's. `speed` explains the frequency.
+/// Judges a run. `own_busy` is the share of the watched CPUs' time that the work itself used, if
+/// known: the other busy time belongs to other programs. `speed` explains the frequency.
 pub fn grade(
     conditions: &Conditions,
     own_busy: Option<f64>,
@@ -94,7 +94,7 @@ pub fn grade(
     let mut found = Vec::new();
     let mut judge = |source, value: Option<f64>, (fair, bad): (f64, f64), words: &dyn Fn(f64) -> String| {
         if let Some(value) = value
-            // Exactly at the limit is good: a limit of 0 would otherwise find everything disturbed.
+            // A value at the limit is good: otherwise a limit of 0 would find everything disturbed.
             && value > fair
         {
             found.push(Disturbance {
@@ -119,17 +119,17 @@ pub fn grade(
     judge(Source::Memory, conditions.memory_pressure, limits.memory_pressure, &|share| {
         format!("tasks waited for memory in {:.1} % of the time", share * 100.0)
     });
-    // The two counts end at slightly different times, so a small negative difference is none.
+    // The two counts end at slightly different times, so a small negative difference counts as 0.
     let foreign = conditions.busy.zip(own_busy).map(|(busy, own)| (busy - own).max(0.0));
     judge(Source::Load, foreign, limits.foreign_load, &|share| {
         format!("others used {:.0} % of the CPUs' time", share * 100.0)
     });
     if let Some(count) = conditions.throttles.filter(|&count| count > 0) {
         let what = format!("throttled {count} times for heat");
-        // One event is enough: after it the clock was not the one that was set.
+        // One event is enough: after it, the CPU did not run at the frequency that was set.
         found.push(Disturbance { source: Source::Heat, grade: Grade::Bad, what });
     }
-    // The counter counts entries: a run in the middle of a throttled time has none.
+    // The counter counts entries: a run within a throttled period has none.
     let hot = conditions.temperature_c.zip(conditions.temperature_limit_c);
     if let Some((peak, limit)) = hot.filter(|(peak, limit)| *peak >= limit - NEAR_LIMIT_C) {
         let grade = if peak >= limit { Grade::Bad } else { Grade::Fair };
@@ -138,18 +138,18 @@ pub fn grade(
     }
     let below = conditions.frequency_mhz.zip(conditions.floor_mhz).map(|(mean, floor)| 1.0 - mean / floor);
     judge_below(&mut found, below, conditions, speed);
-    // Stable: of equal grades the order above remains, what others caused first.
+    // A stable sort: within a grade, the order above remains, with causes by others first.
     found.sort_by_key(|disturbance| std::cmp::Reverse(disturbance.grade));
     let undisturbed = if conditions.is_watched() { Grade::Good } else { Grade::NotWatched };
     (found.first().map_or(undisturbed, |worst| worst.grade), found)
 }
 
-/// Sensors have steps of one degree, and the last of them before the limit is where processors
-/// begin to slow down.
+/// Sensors have steps of one degree, and processors begin to slow down at the last step before the
+/// limit.
 const NEAR_LIMIT_C: f64 = 1.0;
 
-/// A mean frequency below the minimum that is set: the processor did not keep to it, for heat or
-/// power.
+/// Judges a mean frequency below the configured minimum: the processor did not keep to it, because
+/// of heat or power.
 fn judge_below(
     found: &mut Vec<Disturbance>,
     below: Option<f64>,

@@ -1,5 +1,5 @@
-//! A command as a workload: its own process group and CPUs, its output kept and read. On a machine
-//! in software the words name a model.
+//! A command as a workload: its own process group and CPUs, its output kept and read. On a
+//! simulated machine, the words name a model.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +27,7 @@ use crate::{arm::Arm, counters::Counting, metric::Metric, program::Program};
 /// How much of the end of the output is kept with each round.
 const KEPT: u64 = 64 * 1024;
 
-/// More output than this is not stored: the file gives back what lies before its end.
+/// Maximum stored output. If it grows longer, the file keeps only its end.
 const MAX_STORED: u64 = 64 << 20;
 
 /// More output than this is not compared.
@@ -78,11 +78,11 @@ pub struct Command {
     pub is_counted: bool,
     /// Daemons that it starts live on after its end.
     pub keeps_daemons: bool,
-    /// What runs instead in rounds of an arm with a program.
+    /// The current arm's program, which runs instead of `argv`.
     program: Option<Program>,
     /// Bytes by which the environment grows.
     padding: usize,
-    /// The files of a round that printed nothing, for the next one.
+    /// The output files of a round that printed nothing, to be reused in the next.
     unused: Option<(File, File)>,
 }
 
@@ -115,7 +115,7 @@ impl Command {
     fn not_started(&self, cause: std::io::Error) -> WorkloadError {
         let program = self.words().first().cloned().unwrap_or_default();
         let hint = match cause.kind() {
-            // The whole of a line in one word is how other tools take it.
+            // Other tools take a whole command line as one word.
             std::io::ErrorKind::NotFound if program.contains(char::is_whitespace) => {
                 "; a line for a shell is given as: -- sh -c 'LINE'".to_owned()
             }
@@ -192,10 +192,10 @@ impl Command {
         })
     }
 
-    /// How a command failed that ended, by itself or because it was late.
+    /// Returns how a command failed, if it did.
     fn failure(&self, status: ExitStatus, is_cut: bool, is_too_long: bool) -> Option<String> {
         if is_cut {
-            // Its own end says nothing then: it may have caught the signal and exited with 0.
+            // Its exit code says nothing then: it may have caught the signal and exited with 0.
             let limit = self.limit.unwrap_or_default().as_secs_f64();
             return Some(format!("it did not end within {limit} s"));
         }
@@ -276,9 +276,9 @@ impl Workload for Command {
         if let Some(input) = self.open_input()? {
             launch = launch.input_from(input);
         }
-        // What is compared must be there in full.
+        // An output that is compared must be kept in full.
         let most = if self.digests_output { MAX_COMPARED } else { MAX_STORED };
-        // Between two rounds others may have taken the counters: then it runs without.
+        // Another program may have taken the counters since the last round: then run without.
         let counters = self.is_counted.then(|| Counting::open(host).ok()).flatten();
         let mut running = host.spawn(launch).map_err(|cause| self.not_started(cause))?;
         let began = host.now();
@@ -329,7 +329,7 @@ impl Workload for Command {
             self.unused = Some((stdout, stderr));
         }
         Ok(Outcome {
-            // Part of the work is not a value of all of it.
+            // A command that was cut off did only part of its work.
             value: value.filter(|_| !cut),
             cut,
             work_seconds: reading.and_then(|reading| reading.work_seconds),
@@ -353,13 +353,13 @@ impl Workload for Command {
     }
 }
 
-/// Upper bound of a peak memory that the kernel hid behind that of this process: this process's own
-/// peak.
+/// Returns this process's own peak, as an upper bound, if the command's peak memory is unknown
+/// because the kernel reports none below it.
 fn memory_at_most_kib(usage: flyball_host::Usage) -> Option<u64> {
     usage.peak_kib.is_none().then(|| flyball_process::usage(false).peak_kib)
 }
 
-/// Adds to a failure that the file system takes no more of the output, if that is so.
+/// Adds to a failure that the file system has no space left for the output, if so.
 fn with_lack_of_space(failure: String, mut file: &File) -> String {
     use std::io::{ErrorKind, Write as _};
     let written = file.seek(SeekFrom::End(0)).and_then(|_| file.write_all(&[0; 4096]));
@@ -381,7 +381,7 @@ fn join(output: &Output) -> String {
     }
 }
 
-/// A file that has no name and goes when it is closed.
+/// Creates a file without a name, which disappears when it is closed.
 fn unnamed() -> std::io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
     let directory = std::env::temp_dir();
@@ -392,9 +392,9 @@ fn unnamed() -> std::io::Result<File> {
     if let Ok(file) = options.clone().custom_flags(O_TMPFILE).open(&directory) {
         return Ok(file);
     }
-    // In a directory that other users may write to: create_new (O_EXCL) follows no link and takes
-    // no file of theirs, mode 0600 keeps the output private. Unlinked at once, so that nothing
-    // remains after a crash.
+    // Other users may write to the directory. create_new (O_EXCL) follows no link and opens no
+    // existing file, and mode 0600 keeps the output private. The file is unlinked at once, so that
+    // nothing remains after a crash.
     for attempt in 0..100 {
         let path = directory.join(format!("flyball-{}-{attempt}", std::process::id()));
         match options.clone().create_new(true).mode(0o600).open(&path) {
@@ -409,8 +409,8 @@ fn unnamed() -> std::io::Result<File> {
     Err(std::io::ErrorKind::AlreadyExists.into())
 }
 
-/// A file that a suite of benchmarks writes: in a directory of its own, because some suites refuse
-/// to replace a file. Goes when it is dropped.
+/// A file that a suite of benchmarks writes. It is in a directory of its own, because some suites
+/// refuse to replace a file, and is removed on drop.
 struct SuiteFile {
     directory: PathBuf,
     user: Option<User>,
@@ -423,7 +423,7 @@ impl SuiteFile {
         for attempt in 0..100 {
             let name = format!("flyball-suite-{}-{attempt}", std::process::id());
             let directory = std::env::temp_dir().join(name);
-            // Fails for whatever is there, so that nobody else owns it.
+            // Fails if the path exists, so nobody else owns the directory.
             match std::fs::DirBuilder::new().mode(0o700).create(&directory) {
                 Ok(()) => return Ok(SuiteFile { directory, user }),
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
@@ -453,7 +453,7 @@ impl SuiteFile {
 impl Drop for SuiteFile {
     fn drop(&mut self) {
         let _as_user = self.user.as_ref().map(User::for_files);
-        // What remains is in a directory for temporary files.
+        // If this fails, the files stay in a directory for temporary files.
         let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
@@ -463,7 +463,7 @@ impl Drop for SuiteFile {
 fn shorten(file: &File, most: u64) {
     use std::os::unix::fs::MetadataExt as _;
     let Ok(data) = file.metadata() else { return };
-    // In blocks of 512 bytes (stat(2)): the length still counts what has been given back.
+    // Blocks of 512 bytes (stat(2)): the length still includes what has been given back.
     if data.blocks() * 512 <= most {
         return;
     }
@@ -486,7 +486,7 @@ fn length(file: &File) -> u64 {
     file.metadata().map_or(0, |data| data.len())
 }
 
-/// A program may have moved its place in an empty file.
+/// Returns whether both offsets are 0. A program may have moved one in an empty file.
 fn are_at_start(files: [&mut File; 2]) -> bool {
     files.into_iter().all(|file| file.stream_position().is_ok_and(|place| place == 0))
 }
@@ -498,8 +498,7 @@ fn tail(file: &mut File, most: u64) -> String {
     // The offset is shared with the command's copy of the descriptor: seeking is safe because it
     // has ended.
     if length > 0 && file.seek(SeekFrom::Start(length.saturating_sub(most))).is_ok() {
-        // What cannot be read is missing from a message; the value's absence is reported in any
-        // case.
+        // An error only shortens a message; a missing value is reported in any case.
         let _ = file.take(most).read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).into_owned()

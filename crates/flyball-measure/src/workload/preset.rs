@@ -1,14 +1,14 @@
 //! Reading a command's performance from what it printed.
 //!
 //! Known benchmarks are read by preset; anything else by a regular expression with one group. All
-//! of it is pure: the output is kept with each round, so a value can always be read again.
+//! functions are pure: the output is kept with each round, so a value can always be read again.
 
 use regex_lite::Regex;
 
 use super::suite::{Suite, geometric_mean};
 use crate::metric::{Better, Metric};
 
-/// What a command printed.
+/// The output of a command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Output {
     /// Standard output, its last 64 KiB.
@@ -22,7 +22,7 @@ pub struct Output {
 pub struct Reading {
     /// The value, in the metric's unit.
     pub value: f64,
-    /// Seconds of work that a rate refers to, where that is known and not the whole run.
+    /// Seconds of work that a rate refers to, if known and different from the whole run.
     pub work_seconds: Option<f64>,
 }
 
@@ -37,7 +37,7 @@ pub enum Reader {
     WallTime,
     /// CPU time in user mode, from the kernel's accounting, as the kernel's gitsource test counts.
     UserTime,
-    /// CPU time in user mode and in the kernel. Each alone is known by the tick, their sum exactly.
+    /// CPU time in user mode and in the kernel. Each alone is counted in ticks; their sum is exact.
     CpuTime,
     /// A benchmark whose output is known.
     Preset { preset: Preset },
@@ -47,7 +47,7 @@ pub enum Reader {
         /// Whether its numbers are exact, not rounded.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         exact: bool,
-        /// What it yields.
+        /// The metric that it yields.
         metric: Metric,
     },
     /// A suite of benchmarks: the mean of its cases.
@@ -56,12 +56,12 @@ pub enum Reader {
         /// Whether their numbers are exact, not rounded.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         exact: bool,
-        /// What the cases yield.
+        /// The metric of the cases.
         metric: Metric,
     },
-    /// The model of a workload on a machine in software: its rate, or its time.
+    /// The model of a workload on a simulated machine: its rate, or its time.
     Model {
-        /// What it yields.
+        /// The metric that it yields.
         metric: Metric,
     },
 }
@@ -111,7 +111,7 @@ impl Reader {
         Preset::for_command(argv).map_or(Reader::WallTime, |preset| Reader::Preset { preset })
     }
 
-    /// What it yields.
+    /// The metric that it yields.
     pub fn metric(&self) -> Metric {
         match self {
             Reader::WallTime => Metric::wall_time(),
@@ -124,14 +124,14 @@ impl Reader {
         }
     }
 
-    /// The CPU time that it counts. Commands shorter than a tick may have 0.
+    /// Returns the CPU time that this reader counts. Commands shorter than a tick may have 0.
     pub(super) fn cpu_time(&self, usage: flyball_host::Usage) -> f64 {
         let system = if *self == Reader::CpuTime { usage.system_seconds } else { 0.0 };
         usage.user_seconds + system
     }
 
-    /// Reads a round's value; `None` where the output does not have it, as it has neither CPU time
-    /// nor a model's result. Cases of a suite are read from all of its output.
+    /// Reads a round's value; `None` if the output does not contain it. The values of CPU time,
+    /// suites and models always come from elsewhere.
     pub fn read(&self, output: &Output, seconds: f64, argv: &[String]) -> Option<Reading> {
         let plain = |value: f64| Reading { value, work_seconds: None };
         match self {
@@ -179,7 +179,7 @@ pub enum Preset {
     OpensslSign,
     /// `pgbench`: transactions per second.
     Pgbench,
-    /// What flyball's own tasks print: `sched-pipe`.
+    /// The output of flyball's own tasks: `sched-pipe`.
     SchedPipe,
     Spin,
     /// `io-4k`.
@@ -219,8 +219,8 @@ impl Preset {
             "fio" if words.iter().any(|word| word.starts_with("--output-format=json")) => Some(Preset::Fio),
             "sysbench" => Some(Preset::Sysbench),
             "pgbench" => Some(Preset::Pgbench),
-            // Without the option it prints no rates, so that wall time is what remains. The same
-            // for fio without JSON.
+            // Without this option it prints no rates, so wall time is used. So it is for fio
+            // without JSON.
             "stress-ng" if words.iter().any(|word| word.starts_with("--metrics")) => Some(Preset::StressNg),
             "openssl" if has("speed") => Some(
                 if words
@@ -236,7 +236,7 @@ impl Preset {
         }
     }
 
-    /// What it yields.
+    /// The metric that it yields.
     pub fn metric(self) -> Metric {
         let (name, unit, better) = match self {
             Preset::PerfPipe | Preset::SchedPipe => ("round trips", "ops/s", Better::Higher),
@@ -263,7 +263,7 @@ impl Preset {
             Preset::Tbench => {
                 return Some(Reading {
                     value: throughput(text)?,
-                    // The kernel's selftest: one second less than the time limit.
+                    // One second less than the time limit, as in the kernel's selftest.
                     work_seconds: time_limit(argv).map(|limit| limit - 1.0).filter(|seconds| *seconds > 0.0),
                 });
             }
@@ -283,9 +283,9 @@ impl Preset {
     }
 }
 
-/// A number in which commas may group digits by three (`1,234.5`), or one comma may stand for the
-/// point (`12,5`), as programs print where the locale says so. One that can be read both ways
-/// (`1,234`) is grouped.
+/// Parses a number in which commas may group digits by three (`1,234.5`), or one comma may be the
+/// decimal point (`12,5`), as in some locales. A number that can be read both ways (`1,234`) is
+/// grouped.
 fn grouped_number(text: &str) -> Option<f64> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let mut groups = whole.trim_start_matches(['-', '+']).split(',');
@@ -324,7 +324,7 @@ fn program<'a>(words: &[&'a str]) -> Option<&'a str> {
     names.find(|name| !is_wrapper(name)).or_else(|| words.first().map(|word| base_name(word)))
 }
 
-/// Says that wall time does not compare commands if one of them runs for a fixed time.
+/// Returns a note that wall time cannot compare commands if one of them runs for a fixed time.
 pub fn note_fixed_time<'a>(
     reader: &Reader,
     commands: impl IntoIterator<Item = &'a [String]>,
@@ -336,8 +336,7 @@ pub fn note_fixed_time<'a>(
     ))
 }
 
-/// The program and the option by which a command runs for a fixed time, of those that flyball
-/// knows.
+/// Returns the program and its option for a fixed run time, if flyball knows them.
 fn fixed_time(argv: &[String]) -> Option<String> {
     let words: Vec<&str> = argv.iter().map(String::as_str).collect();
     let name = program(&words)?;
@@ -452,7 +451,7 @@ fn openssl(text: &str) -> Option<f64> {
 }
 
 /// Under a head such as `sign verify sign/s verify/s` each row has a name and as many numbers.
-/// Since OpenSSL 3.2 that of RSA has columns for encryption behind those of signatures.
+/// Since OpenSSL 3.2, the RSA table has encryption columns after the signature columns.
 fn openssl_sign(text: &str) -> Option<f64> {
     let mut from_end = None;
     geometric_mean(text.lines().filter_map(|line| {

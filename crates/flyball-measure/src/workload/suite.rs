@@ -1,7 +1,7 @@
 //! Reading what suites of benchmarks print or write: a value for each case.
 //!
-//! A suite that repeats a case within one run has the median of the repetitions as the case's value
-//! of that run.
+//! If a suite repeats a case within one run, the median of the repetitions is the case's value in
+//! that run.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{metric::Better, stats};
 
-/// The word in a command line that stands for the file that the suite writes.
+/// The placeholder in a command line for the file that the suite writes.
 pub(crate) const PLACE: &str = "{suite}";
 
 /// Suites whose results are known.
@@ -57,7 +57,7 @@ impl Suite {
         ADAPTERS.iter().find(|(known, ..)| *known == name).map(|(_, suite, ..)| *suite)
     }
 
-    /// How its results look.
+    /// The form of its results.
     pub(crate) fn form(self) -> &'static str {
         ADAPTERS.iter().find(|(_, suite, ..)| *suite == self).map_or("", |(_, _, form, _)| form)
     }
@@ -78,14 +78,14 @@ impl Suite {
     }
 }
 
-/// The mean by which no value counts more than another. Values that are not positive have no ratios
-/// and do not count: of cases, and of stressors and ciphers that do not run, which print 0.
+/// The geometric mean, in which no value counts more than another. Values that are not positive
+/// have no ratios and are ignored: cases, stressors or ciphers that do not run print 0.
 pub(crate) fn geometric_mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let logs: Vec<f64> = values.filter(|value| *value > 0.0).map(f64::ln).collect();
     stats::mean(&logs).map(f64::exp)
 }
 
-/// The first JSON object in a text, which may follow a program's other words.
+/// The first JSON object in a text, which may follow other output.
 fn json(text: &str) -> Value {
     let first = text.find('{').and_then(|start| {
         serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>().next()?.ok()
@@ -100,7 +100,7 @@ fn items<'a>(of: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
 fn pyperf(text: &str) -> Vec<(String, f64)> {
     let file = json(text);
     let of_case = |case: &Value| {
-        // What all benchmarks of a file have in common is the file's: the name if there is one.
+        // Metadata that all benchmarks share are the file's, such as the only name.
         let name = [case, &file].into_iter().find_map(|of| of["metadata"]["name"].as_str());
         let name = name.unwrap_or("benchmark").to_owned();
         let values = items(case, "runs").flat_map(|run| items(run, "values")).filter_map(Value::as_f64);
@@ -112,13 +112,13 @@ fn pyperf(text: &str) -> Vec<(String, f64)> {
 fn google_benchmark(text: &str) -> Vec<(String, f64)> {
     let file = json(text);
     let is = |case: &Value, key: &str, word: &str| case[key].as_str() == Some(word);
-    // Older versions have no types of runs and no repetitions that could be confused.
+    // Older versions have no run types, and no repetitions either.
     let runs = || items(&file, "benchmarks").filter(|case| !is(case, "run_type", "aggregate"));
     let medians = items(&file, "benchmarks").filter(|case| is(case, "aggregate_name", "median"));
     let of_case = |case: &Value| {
         let name = case["run_name"].as_str().or(case["name"].as_str())?;
         let unit = seconds(case["time_unit"].as_str().unwrap_or("ns"))?;
-        // No time, but a case, which the report names.
+        // A failed case has no time. It gets 0, so that the report names it.
         let failed = case["error_occurred"].as_bool() == Some(true);
         Some((name.to_owned(), if failed { 0.0 } else { case["real_time"].as_f64()? * unit }))
     };
@@ -164,7 +164,7 @@ fn criterion(text: &str) -> Vec<(String, f64)> {
 
 fn go(text: &str) -> Vec<(String, f64)> {
     let of_package = |line: &str| line.strip_prefix("pkg:").map(|package| package.trim().to_owned());
-    // Packages may have benchmarks of one name.
+    // Packages may have benchmarks with the same name.
     let several = text.lines().filter_map(of_package).nth(1).is_some();
     let mut package = String::new();
     let mut found = Vec::new();
@@ -195,12 +195,12 @@ fn csv(text: &str) -> Vec<(String, f64)> {
     let mut reader = csv::ReaderBuilder::new();
     reader.has_headers(false).flexible(true).trim(csv::Trim::All);
     let mut lines = reader.from_reader(text.as_bytes());
-    // Lines without a number, such as a heading, are none of a case.
+    // Lines without a number, such as a heading, belong to no case.
     let of_line = |line: csv::StringRecord| Some((line.get(0)?.to_owned(), line.get(1)?.parse().ok()?));
     lines.records().filter_map(|line| of_line(line.ok()?)).collect()
 }
 
-/// How many seconds a unit of time is.
+/// The length of a unit of time in seconds.
 fn seconds(unit: &str) -> Option<f64> {
     Some(match unit {
         "ps" => 1e-12,
@@ -218,7 +218,7 @@ mod tests {
 
     fn read(suite: &str, text: &str) -> Vec<(String, f64)> {
         let cases = Suite::named(suite).expect("a suite").read(text);
-        // Tenths of a nanosecond: products of decimals have a last digit of their own.
+        // Tenths of a nanosecond, because products of decimals have rounding errors.
         cases.into_iter().map(|(name, value)| (name, (value * 1e10).round() / 10.0)).collect()
     }
 

@@ -18,7 +18,7 @@ use rand::{Rng, SeedableRng};
 /// `perf bench sched pipe`.
 ///
 /// # Errors
-/// What the system answered, or a peer that went away.
+/// The system's error, or a peer that went away.
 pub fn sched_pipe(mut peer: Command, trips: u64) -> io::Result<Duration> {
     let mut peer = peer.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     let ends = (peer.stdin.take(), peer.stdout.take());
@@ -34,7 +34,7 @@ pub fn sched_pipe(mut peer: Command, trips: u64) -> io::Result<Duration> {
         from.read_exact(&mut word)?;
     }
     let time = start.elapsed();
-    // The peer ends at the end of its input; waiting before that would never return.
+    // The peer ends at the end of its input; a wait before that would never return.
     drop(to);
     peer.wait()?;
     Ok(time)
@@ -43,7 +43,7 @@ pub fn sched_pipe(mut peer: Command, trips: u64) -> io::Result<Duration> {
 /// The other end of [`sched_pipe`]: answers each word on standard input until it ends.
 pub fn pipe_peer() -> io::Result<()> {
     use std::os::fd::AsFd;
-    // Descriptors of their own: the standard streams are buffered.
+    // Separate descriptors: the standard streams are buffered.
     let mut from = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut to = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     let mut word = [0; 4];
@@ -71,7 +71,7 @@ pub fn spin(rounds: u64) -> Duration {
     start.elapsed()
 }
 
-/// What keeps CPUs busy while something else is measured.
+/// A load that keeps CPUs busy while something else is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Load {
     /// Arithmetic without pause.
@@ -95,7 +95,7 @@ fn load_one(kind: Load) -> ! {
     // Some milliseconds of work at any frequency.
     const STEPS: u64 = 1_000_000;
     const BURST: Duration = Duration::from_millis(10);
-    // More than the part of the last cache that a core has: 4 Mi words are 32 MiB.
+    // More than a core's part of the last-level cache: 4 Mi words are 32 MiB.
     let mut words = vec![1_u64; if kind == Load::Memory { 4 << 20 } else { 0 }];
     loop {
         match kind {
@@ -112,25 +112,25 @@ fn load_one(kind: Load) -> ! {
     }
 }
 
-/// What [`random_reads`] found.
+/// The result of [`random_reads`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reads {
     /// How many reads were made.
     pub count: u64,
     /// The time that they took.
     pub time: Duration,
-    /// Whether the page cache was bypassed; where the file system refuses that, reads may come from
+    /// Whether the page cache was bypassed. If the file system refuses that, reads may come from
     /// memory.
     pub direct: bool,
 }
 
-/// Reads `count` blocks of 4 KiB at random places of a file or device, one after the other.
+/// Reads `count` blocks of 4 KiB at random offsets of a file or device, one after the other.
 ///
 /// # Errors
-/// What the system answered; a file smaller than a block.
+/// The system's error; a file smaller than a block.
 pub fn random_reads(path: &Path, count: u64, seed: u64) -> io::Result<Reads> {
     const BLOCK: u64 = 4096;
-    // x86 (include/uapi/asm-generic/fcntl.h): the page cache would answer from memory.
+    // The value on x86 (include/uapi/asm-generic/fcntl.h). The page cache would answer from memory.
     const O_DIRECT: i32 = 0o40_000;
     let direct = File::options().read(true).custom_flags(O_DIRECT).open(path);
     let (mut file, direct) = match direct {

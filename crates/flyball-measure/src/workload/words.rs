@@ -16,7 +16,7 @@ pub enum SplitError {
 /// Splits a command line as a POSIX shell does, without expanding anything.
 ///
 /// # Errors
-/// What would need a shell: operators, variables, patterns and substitutions that are not quoted.
+/// A part that needs a shell: operators, variables, patterns and substitutions that are not quoted.
 pub fn split(line: &str) -> Result<Vec<String>, SplitError> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

@@ -71,8 +71,8 @@ fn quantiles_and_deviations() {
     }
 }
 
-/// Effects of machines put together, against statsmodels' Paule-Mandel variance and Hartung-Knapp
-/// interval (of few machines, that of their rounds): the numbers were computed by
+/// Pooled effects of machines, against statsmodels' Paule-Mandel variance and Hartung-Knapp
+/// interval (with few machines, that of their rounds): the numbers were computed by
 /// `expect_statsmodels.py`.
 #[test]
 fn pooled_effects() {

@@ -51,8 +51,7 @@ fn each_slip_is_found() {
     assert_eq!(misprints(&wrong).len(), 1);
 }
 
-/// Rounds of a comparison by flyball last as long as they last, and its work per joule is rounded
-/// once.
+/// Rounds of a comparison by flyball have no fixed length, and its work per joule is rounded once.
 #[test]
 fn work_per_joule_of_other_tools_is_not_called_misprinted() {
     let sheet = "\
@@ -77,7 +76,7 @@ fn three_rounds_show_nothing() {
     for pair in &report.pairs {
         assert!(pair.apart && !pair.shown, "{pair:?}");
         assert!((pair.smallest_p - 0.1).abs() < 1e-12);
-        // As far apart as this, a t test that trusts three normal rounds would call it.
+        // At this distance, a t test that trusts three normal rounds would claim a difference.
         assert!(pair.welch_corrected.is_some_and(|p| p < 0.01), "{pair:?}");
     }
 }

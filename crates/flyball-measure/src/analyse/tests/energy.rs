@@ -1,4 +1,4 @@
-//! What the steps of energy meters hide.
+//! The steps of energy meters, and the differences that they hide.
 
 use super::*;
 
@@ -48,7 +48,7 @@ fn equal_readings_of_a_meter_have_no_known_step() {
 
 #[test]
 fn a_step_of_a_power_meter_is_no_difference() {
-    // 20.45 and 20.55 W, whole watts of which differ by 5 %.
+    // 20.45 and 20.55 W, whose whole watts differ by 5 %.
     let (manifest, rounds) = metered_rates(|random, arm| [20.45, 20.55][arm] + 0.01 * random.draw());
     let (report, answer) = answer(&manifest, &rounds, "energy > +2%");
     for one in &report.comparisons[1..] {

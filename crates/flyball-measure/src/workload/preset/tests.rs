@@ -82,7 +82,7 @@ fn fio_json_is_read() {
    "write": {"iops": 0.0, "total_ios": 0, "lat_ns": {"mean": 0.0}}},
   {"read": {"iops": 500.0, "total_ios": 100, "lat_ns": {"mean": 90000.0}}}
 ] }"#;
-    // A brace in a warning is more than the reader forgives.
+    // The reader does not tolerate a brace in a warning.
     assert_eq!(read(Preset::Fio, text, "fio"), None);
     let text = text.replace("{odd", "odd");
     assert_eq!(read(Preset::Fio, &text, "fio"), Some(1500.5));
