@@ -1,4 +1,4 @@
-//! Every kind of mark, as gallery.html and gallery-N.png in the directory given: for looking at.
+//! Every kind of mark, as gallery.html and gallery-N.png in a given directory, for review by eye.
 
 use flyball_plot::{Axis, Block, BoxStat, Chart, Mark, Page, Series, Table};
 

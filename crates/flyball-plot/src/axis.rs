@@ -1,6 +1,6 @@
-//! Axes: from values to places, and the ticks between.
+//! Axes: the positions of values, and the ticks between.
 
-/// How values lie along an axis.
+/// How values map to positions on an axis.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Scale {
     Linear,
@@ -14,11 +14,11 @@ pub struct Axis {
     pub label: String,
     /// The unit, or nothing.
     pub unit: String,
-    /// How values lie.
+    /// How values map to positions.
     pub scale: Scale,
     /// Short names of categories, used if the full names do not fit; by default their numbers.
     pub short: Vec<String>,
-    /// The ends, where they are not to follow the data.
+    /// The ends, if they do not follow the data.
     pub range: Option<(f64, f64)>,
     /// True if the axis includes 0.
     pub from_zero: bool,
@@ -70,8 +70,8 @@ impl Axis {
     pub(crate) fn fit(&self, data: Option<(f64, f64)>) -> Fitted {
         if let Scale::Categories(names) = &self.scale {
             let ticks = names.iter().enumerate().map(|(place, name)| (place as f64, name.clone())).collect();
-            // Half a place at either end: a box or bar of the outermost category is as wide as the
-            // others.
+            // Half a category at either end: a box or bar of the outermost category is as wide as
+            // the others.
             return Fitted { low: -0.5, high: (names.len().max(1) as f64) - 0.5, ticks };
         }
         let given = self.range.filter(|(low, high)| low.is_finite() && high.is_finite() && low < high);
@@ -83,7 +83,7 @@ impl Axis {
             let spread = high - low;
             // Data without spread gets an axis around it.
             let room = if spread > 0.0 { spread * 0.06 } else { (low.abs() * 0.05).max(0.5) };
-            // Bars stand on the axis: below their foot there is no room.
+            // Bars stand on the axis: there is no room below their foot.
             let touches_zero = |end: f64| self.from_zero && end == 0.0;
             if !touches_zero(low) {
                 low -= room;
@@ -91,7 +91,7 @@ impl Axis {
             if !touches_zero(high) {
                 high += room;
             }
-            // The room around the largest numbers overflows to infinity, at which no tick can be
+            // The room around the largest numbers overflows to infinity, where no tick can be
             // placed.
             (low, high) = (low.max(f64::MIN), high.min(f64::MAX));
         }
@@ -109,7 +109,7 @@ pub(crate) struct Fitted {
 }
 
 impl Fitted {
-    /// Where a value is between the ends, 0 to 1 if it is between them; `None` where it cannot be.
+    /// The position of a value, 0 to 1 if it is between the ends; `None` if it has none.
     pub(crate) fn place(&self, value: f64) -> Option<f64> {
         // Halved first, so that ends near the largest number do not overflow.
         let place = (value / 2.0 - self.low / 2.0) / (self.high / 2.0 - self.low / 2.0);
@@ -125,14 +125,14 @@ fn linear_ticks(low: f64, high: f64, wanted: usize) -> Vec<(f64, String)> {
     if !raw.is_finite() || raw <= 0.0 {
         return Vec::new();
     }
-    // The step is rounded up, so there are at most as many ticks as wanted: rounded to the nearest,
-    // labels would touch.
+    // The step is rounded up, so there are at most as many ticks as wanted. Rounded to the nearest
+    // step, labels would touch.
     let power = 10_f64.powf(raw.log10().floor());
     let step = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().map(|nice| nice * power).find(|step| *step >= raw);
     let Some(step) = step.filter(|step| step.is_finite() && *step > 0.0) else { return Vec::new() };
     let first = (low / step).ceil();
-    // By index, not by adding the step again and again, which drifts. The bound stops steps that
-    // vanish against the value.
+    // By index, because adding the step repeatedly drifts. The bound stops steps that vanish
+    // against the value.
     let count = ((high / step).floor() - first).clamp(0.0, 50.0) as usize;
     (0..=count)
         .map(|index| {

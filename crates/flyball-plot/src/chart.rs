@@ -82,7 +82,7 @@ impl Chart {
         let (x, y) = self.fit();
         let mut shapes = Vec::new();
         // The widest label of the y axis decides where the frame begins, with room for the axis
-        // title on its side.
+        // title at the left.
         let left = 24.0 + TEXT + y.ticks.iter().map(|(_, label)| text_width(label, TICK)).fold(0.0, f32::max);
         // Never inside out, however small the picture or long the labels.
         let right = (self.width as f32 - 18.0).max(left + 10.0);
@@ -103,7 +103,7 @@ impl Chart {
         if let Some((_, key)) = names.as_ref().filter(|_| self.key) {
             top = place_legend(key, left, right, top, &mut shapes);
         }
-        // A key makes the picture higher, and leaves the frame as it is.
+        // A key makes the picture higher, and does not change the frame.
         let height = self.height + (top - above_key) as u32;
         let bottom = height as f32 - 20.0 - TEXT - TICK - 6.0;
         let top = top + 6.0;
@@ -123,8 +123,8 @@ impl Chart {
         Scene { width: self.width, height, description: self.description(), shapes }
     }
 
-    /// The short names of categories and what they stand for, if the names have no room of this
-    /// width each.
+    /// The short names of categories with their meaning, if full names do not fit into this width
+    /// each.
     #[expect(clippy::type_complexity, reason = "two lists that belong together")]
     fn names(&self, room: f32) -> Option<(Vec<String>, Vec<(String, Option<Colour>)>)> {
         let Scale::Categories(names) = &self.x.scale else { return None };
@@ -154,7 +154,7 @@ impl Chart {
         let mut y = self.y.clone();
         y.from_zero |= self.series.iter().any(|s| matches!(s.mark, Mark::Bars(_) | Mark::Histogram(_)));
         let mut x = self.x.fit(xs.0);
-        // Bars of a linear axis need room next to the outermost.
+        // Bars on a linear axis need room next to the outermost ones.
         if self.x.scale == Scale::Linear && self.series.iter().any(|s| matches!(s.mark, Mark::Bars(_))) {
             x.low -= 0.5;
             x.high += 0.5;
@@ -192,7 +192,7 @@ impl Extent {
     }
 }
 
-/// Puts names into rows below the title, those of series with their colours; returns where the
+/// Arranges names in rows below the title, those of series with their colours. Returns where the
 /// chart can begin.
 fn place_legend(
     legend: &[(String, Option<Colour>)],
@@ -209,7 +209,7 @@ fn place_legend(
         let swatch = if colour.is_some() { 16.0 } else { 0.0 };
         let name = frame::shorten(name, right - left - swatch, TEXT);
         let width = swatch + text_width(&name, TEXT) + 18.0;
-        // The first of a row stays in it.
+        // The first name of a row stays in it.
         if x > left && x + width - 18.0 > right {
             (x, y) = (left, y + TEXT + 6.0);
         }

@@ -1,4 +1,4 @@
-//! Numbers into SVG, PNG and self-contained HTML.
+//! Converts numbers to SVG, PNG and self-contained HTML.
 //!
 //! A [`Chart`] is data: axes with labels and units, and series of marks. It is laid out once into a
 //! [`Scene`] of simple shapes, which is then written as SVG text or painted as a PNG, so that both
@@ -13,8 +13,8 @@
 //! assert!(chart.svg().starts_with("<svg"));
 //! ```
 //!
-//! Values that are not finite are gaps. Lines of any length are thinned to what the width can show,
-//! extremes kept.
+//! Values that are not finite are gaps. Lines of any length are thinned to the points that the
+//! width can show, including extremes.
 
 mod axis;
 mod chart;

@@ -3,7 +3,7 @@
 /// The five numbers of a box.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BoxStat {
-    /// Where on the x axis.
+    /// Position on the x axis.
     pub at: f64,
     /// The lower whisker's end.
     pub low: f64,
@@ -19,7 +19,7 @@ pub struct BoxStat {
 
 impl BoxStat {
     /// Quartiles, with whiskers to the furthest values within one and a half box heights (Tukey).
-    /// `None` of nothing.
+    /// `None` without values.
     pub fn new(at: f64, values: &[f64]) -> Option<BoxStat> {
         let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);
@@ -55,9 +55,9 @@ pub enum Mark {
     /// A line that holds each value until the next point.
     Step(Vec<(f64, f64)>),
     Dots(Vec<(f64, f64)>),
-    /// Bars from 0; several series of bars at the same places stand side by side.
+    /// Bars from 0; several series of bars at the same positions stand side by side.
     Bars(Vec<(f64, f64)>),
-    /// Bars with edges of their own: from, to, height.
+    /// Bars with their own edges: from, to, height.
     Histogram(Vec<(f64, f64, f64)>),
     /// Boxes with whiskers.
     Boxes(Vec<BoxStat>),
@@ -74,8 +74,8 @@ pub enum Mark {
 }
 
 impl Mark {
-    /// A histogram of values in bins of equal width, their number by the rule of Freedman and
-    /// Diaconis.
+    /// A histogram of values in bins of equal width. The number of bins follows the rule of
+    /// Freedman and Diaconis.
     pub fn histogram(values: &[f64]) -> Mark {
         let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);
@@ -83,26 +83,26 @@ impl Mark {
             return Mark::Histogram(Vec::new());
         };
         if low == high {
-            // One value has no range to divide: a bin around it.
+            // A single value has no range to divide: use one bin around it.
             let room = (low.abs() * 0.01).max(0.5);
             return Mark::Histogram(vec![(low - room, low + room, sorted.len() as f64)]);
         }
         let count = sorted.len();
-        // Without interpolation: the width of bins needs no exact quartiles.
+        // Without interpolation: the bin width needs no exact quartiles.
         let spread = sorted[count * 3 / 4] - sorted[count / 4];
         // Freedman and Diaconis (1981): twice the interquartile range over the cube root of n.
-        // Unlike a rule by the standard deviation it does not widen for a few outliers.
+        // Unlike a rule by the standard deviation, a few outliers do not widen it.
         let width = 2.0 * spread / (count as f64).cbrt();
-        // Values at both ends of what a float can hold are further apart than a float can hold.
+        // The smallest and the largest float are further apart than any float.
         let range = (high - low).min(f64::MAX);
-        // Half of the values equal makes the range of quartiles 0; outliers far out would ask for
+        // If half of the values are equal, the interquartile range is 0. Far outliers would require
         // millions of bins.
         let bins = if width > 0.0 { (range / width).ceil().clamp(1.0, 200.0) } else { 20.0 };
         let width = range / bins;
         let mut heights = vec![0.0; bins as usize];
         for value in sorted {
             let bin = ((value - low) / width) as usize;
-            // The largest value lies on the upper edge of the last bin and belongs to it.
+            // The largest value is on the upper edge of the last bin and belongs to that bin.
             heights[bin.min(bins as usize - 1)] += 1.0;
         }
         let edge = |bin: usize| low + bin as f64 * width;
@@ -111,7 +111,7 @@ impl Mark {
         )
     }
 
-    /// The smallest and largest x and y, of what is finite.
+    /// Reports the smallest and largest x and y among finite points.
     pub(crate) fn extent(&self, mut see: impl FnMut(Option<f64>, Option<f64>)) {
         match self {
             Mark::Line(points) | Mark::Step(points) | Mark::Dots(points) => {
@@ -163,11 +163,11 @@ impl Mark {
 /// A mark under a name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
-    /// The name in the legend; without one it is not there.
+    /// The name in the legend; a series without a name is not in it.
     pub name: String,
     /// Shape and points.
     pub mark: Mark,
-    /// The number of its colour; if not given, its place among the series that have names.
+    /// The number of its colour; by default, its position among the named series.
     pub colour: Option<usize>,
     /// 0 to 1.
     pub opacity: f32,

@@ -1,5 +1,5 @@
-//! One HTML file with everything in it: no font or picture from elsewhere, and no script other than
-//! the search of a long table.
+//! One HTML file that contains everything: no external font or picture, and no script except the
+//! search of a long table.
 
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ pub struct Table {
     /// The heads of the columns. The first column is left-aligned, the others right.
     pub header: Vec<String>,
     pub rows: Vec<Vec<Cell>>,
-    /// For each row the number of the colour that stands for it in charts; empty without colours.
+    /// For each row, the number of its colour in charts; empty without colours.
     pub colours: Vec<usize>,
 }
 
@@ -29,18 +29,18 @@ pub enum Block {
     Paragraph(String),
     /// A warning that readers must see before anything else.
     Banner(String),
-    /// The answer: emphasised words, each with the rest of its line.
+    /// The answer: emphasised words, each with the text that follows.
     Answer(Vec<(String, String)>),
     List(Vec<String>),
-    /// Pairs of a word and what it stands for here.
+    /// Pairs of a word and its value.
     Facts(Vec<(String, String)>),
-    /// Tables side by side, where there is room.
+    /// Tables side by side, if there is room.
     Tables(Vec<Table>),
     /// A long table that the reader can search.
     Search(Table),
-    /// Text as it is, in type of one width.
+    /// Text as it is, in a monospaced font.
     Verbatim(String),
-    /// Charts side by side, where there is room.
+    /// Charts side by side, if there is room.
     Charts(Vec<Chart>),
     /// Parts that are shown on request, under this heading.
     Details(String, Vec<Block>),
@@ -56,8 +56,8 @@ pub struct Page {
 // a network.
 const STYLE: &str = include_str!("page.css");
 
-/// Charts name their colours in each shape, so that a picture can stand alone; a rule for each
-/// replaces it.
+/// Charts name their colours in each shape, so that a picture can stand alone. These rules replace
+/// them on a dark background.
 fn dark() -> String {
     let rules = on_black().map(|(light, dark)| {
         format!("svg [fill=\"{light}\"]{{fill:{dark}}}svg [stroke=\"{light}\"]{{stroke:{dark}}}\n")
@@ -75,8 +75,8 @@ const SEARCH: &str = "<input type=\"search\" placeholder=\"search\" aria-label=\
                       this.value.toLowerCase(); for (const row of this.nextElementSibling.tBodies[0].rows) row.hidden = \
                       !row.textContent.toLowerCase().includes(words)\">";
 
-/// On narrow screens the picture is laid out again: scaled down, its letters would be too small to
-/// read.
+/// Size of a picture on narrow screens. It is laid out again, because scaled-down letters would be
+/// too small to read.
 const NARROW: (u32, u32) = (380, 330);
 
 impl Page {
@@ -167,8 +167,8 @@ fn write_block(out: &mut String, block: &Block) {
     };
 }
 
-/// A table; each cell has its column's heading, which narrow screens show next to it instead of
-/// above.
+/// A table. Each cell has its column's heading, which narrow screens show next to the cell instead
+/// of above.
 fn write_table(out: &mut String, table: &Table) -> std::fmt::Result {
     let head = each(&table.header, |cell| format!("<th>{}</th>", escape(cell)));
     writeln!(out, "<table>\n<thead><tr>{head}</tr></thead>\n<tbody>")?;
@@ -186,7 +186,7 @@ fn write_table(out: &mut String, table: &Table) -> std::fmt::Result {
                 Style::Plain | Style::Heading | Style::Notice => "",
             };
             let head = table.header.get(column).map_or("", String::as_str);
-            // A number keeps its unit.
+            // A number stays on one line with its unit.
             let text = escape(cell.text()).replace(" %", "\u{a0}%");
             write!(out, "<td{class} data-head=\"{}\">{swatch}<span>{text}</span></td>", escape(head))?;
         }

@@ -11,13 +11,13 @@ use crate::{
 /// Why a picture could not be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PngError {
-    /// Nothing, or more than the memory of a picture may be.
+    /// The size is zero, or exceeds the memory limit of a picture.
     #[error("the picture is too large for a PNG; write SVG instead")]
     Size,
     /// The embedded font cannot be read.
     #[error("the embedded font cannot be read")]
     Font,
-    /// The encoder's words.
+    /// The encoder's message.
     #[error("cannot encode the PNG: {0}")]
     Encode(String),
 }
@@ -42,7 +42,7 @@ impl Scene {
         let (width, height) = (size(self.width), size(self.height));
         // 64 million pixels are 256 MB.
         if !(width >= 1.0 && height >= 1.0 && width * height <= 64e6) {
-            // Written so that NaN (a scale that is not a number) is refused too.
+            // Written so that NaN (a scale that is not a number) is rejected too.
             return Err(PngError::Size);
         }
         let mut painter = Painter {
@@ -97,7 +97,7 @@ impl Painter {
                 if *dashed {
                     stroke.dash = StrokeDash::new(vec![5.0, 4.0], 0.0);
                 }
-                // tiny-skia has no path of fewer than two points; nothing is drawn for it.
+                // tiny-skia has no path of fewer than two points, so such a line is skipped.
                 if let Some(path) = polygon(points, false) {
                     self.pixels.stroke_path(&path, &paint_of(*colour, 1.0), &stroke, self.scale, None);
                 }
@@ -106,7 +106,7 @@ impl Painter {
                 self.fill(polygon(points, true), &paint_of(*colour, *opacity));
             }
             Shape::Bar { x, y, width, height, colour, opacity, .. } => {
-                // None of a size that is negative or not finite: nothing to fill.
+                // `None` if a size is negative or not finite: there is nothing to fill.
                 let path = Rect::from_xywh(*x, *y, *width, *height).map(PathBuilder::from_rect);
                 self.fill(path, &paint_of(*colour, *opacity));
             }
@@ -126,8 +126,7 @@ impl Painter {
     /// The outlines of a text whose anchor is at 0, 0.
     fn words(&self, text: &str, size: f32, bold: bool, anchor: Anchor) -> Option<Path> {
         let font = if bold { &self.bold } else { &self.regular };
-        // A size in CSS is that of the em square; ab_glyph's is that of ascent and descent
-        // together.
+        // A size in CSS is the size of the em square; ab_glyph's is ascent and descent together.
         let em = font.units_per_em().unwrap_or(2048.0);
         let factor = size / em;
         let scaled = font.as_scaled(size * font.height_unscaled() / em);
@@ -137,7 +136,7 @@ impl Painter {
         for letter in text.chars() {
             let id = font.glyph_id(letter);
             if let Some(last) = last {
-                // As browsers do, so that SVG and PNG have the same widths.
+                // As in browsers, so that SVG and PNG have equal widths.
                 pen += scaled.kern(last, id);
             }
             glyphs.push((id, pen));
@@ -155,7 +154,7 @@ impl Painter {
             let Some(outline) = font.outline(id) else { continue };
             // Font units grow upwards, pixels downwards.
             let at = |point: Point| (point.x * factor + place + shift, -point.y * factor);
-            // ab_glyph gives the curves of all contours in one list: a contour ends where the next
+            // ab_glyph gives the curves of all contours in one list: a contour ends if the next
             // curve does not begin at the last point.
             let mut end: Option<Point> = None;
             for curve in &outline.curves {

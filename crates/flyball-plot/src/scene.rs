@@ -10,7 +10,7 @@ pub struct Colour {
 impl Colour {
     /// Text and axes.
     pub const INK: Colour = Colour::rgb(0x22_22_22);
-    /// Lesser text.
+    /// Secondary text.
     pub const GREY: Colour = Colour::rgb(0x66_66_66);
     /// Grid lines.
     pub const GRID: Colour = Colour::rgb(0xe4_e4_e4);
@@ -22,10 +22,10 @@ impl Colour {
     }
 }
 
-/// Colours on white and on black. First eight that people with any colour vision can distinguish
-/// (Okabe and Ito 2008, its yellow darkened to show on white), then eight more for charts with up
-/// to 16 series (after Tol's muted scheme, 2021), where a label or a place says which is which
-/// besides the colour.
+/// Colours on white and on black. The first eight can be distinguished with any colour vision
+/// (Okabe and Ito 2008, its yellow darkened to show on white). The other eight are for charts with
+/// up to 16 series (after Tol's muted scheme, 2021), in which a label or a position identifies a
+/// series besides the colour.
 const COLOURS: [(u32, u32); 16] = [
     (0x00_72_b2, 0x4d_a6_e8),
     (0xd5_5e_00, 0xff_8a_3d),
@@ -53,7 +53,7 @@ pub fn palette(number: usize) -> Colour {
     Colour::rgb(COLOURS[number % SERIES].0)
 }
 
-/// Every colour of charts with the one that takes its place on a black ground.
+/// Every colour of charts, with its replacement on a black background.
 pub(crate) fn on_black() -> impl Iterator<Item = (Colour, Colour)> {
     let fixed = [
         (Colour::INK, 0xe6_ed_f3),
@@ -65,7 +65,7 @@ pub(crate) fn on_black() -> impl Iterator<Item = (Colour, Colour)> {
     fixed.into_iter().chain(series).map(|(light, dark)| (light, Colour::rgb(dark)))
 }
 
-/// Which point of a text is at its place.
+/// The point of a text that is at its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Anchor {
     /// Left end.
@@ -89,7 +89,7 @@ pub enum Shape {
     Area {
         points: Vec<(f32, f32)>,
         colour: Colour,
-        /// 0 (not there) to 1 (covers all).
+        /// 0 (invisible) to 1 (opaque).
         opacity: f32,
     },
     /// A filled rectangle, with an outline of the same colour if it is not opaque.
@@ -122,7 +122,7 @@ pub enum Shape {
         /// Height of the type.
         size: f32,
         colour: Colour,
-        /// Which point is at the place.
+        /// The point of the text that is at the position.
         anchor: Anchor,
         /// True for bold text.
         bold: bool,
@@ -139,14 +139,14 @@ pub struct Scene {
     pub height: u32,
     /// Description for screen readers.
     pub description: String,
-    /// The shapes, those behind first.
+    /// The shapes, from back to front.
     pub shapes: Vec<Shape>,
 }
 
 /// The width of a text, by the mean width of a sans-serif letter; layout leaves room for its error.
 pub(crate) fn text_width(text: &str, size: f32) -> f32 {
-    // By hand and not by the font: without the feature `png` there is none, and a browser's font
-    // may be another one.
+    // Estimated without the font: without the feature `png` there is none, and a browser may use
+    // another one.
     text.chars()
         .map(|letter| match letter {
             'i' | 'j' | 'l' | '.' | ',' | ':' | ';' | '\'' | '|' | ' ' | '(' | ')' | 'f' | 't' | 'r' => 0.38,

@@ -12,7 +12,7 @@ impl std::fmt::Display for Colour {
     }
 }
 
-/// A place, to a tenth of a pixel.
+/// A coordinate, to a tenth of a pixel.
 fn place(value: f32) -> String {
     // A tenth of a pixel is below what screens show, and long traces are mostly coordinates.
     let text = format!("{value:.1}");
@@ -31,7 +31,8 @@ impl Scene {
     /// The picture as an SVG element that can stand alone or in a page.
     pub fn svg(&self) -> String {
         let mut out = String::new();
-        // viewBox and size: alone it has its size, in a page the style sheet scales it.
+        // viewBox and size: a picture alone has its own size, and in a page the style sheet scales
+        // it.
         let (width, height) = (self.width, self.height);
         let description = escape(&self.description);
         let _ = write!(

@@ -1,4 +1,4 @@
-//! The part of a chart that data is drawn in: grid, axes and marks as shapes.
+//! The part of a chart in which data is drawn: grid, axes and marks as shapes.
 
 use super::{Chart, TEXT, TICK, labels, text};
 use crate::{
@@ -7,10 +7,10 @@ use crate::{
     scene::{Anchor, Colour, Shape, text_width},
 };
 
-/// Above this many dots in a series they carry no hints: the file would be mostly hints.
+/// Maximum number of dots with hints in a series: with more, the file would be mostly hints.
 const HINTED: usize = 400;
 
-/// The part of the picture that data is drawn in.
+/// The part of the picture in which data is drawn.
 pub(super) struct Frame {
     pub(super) left: f32,
     pub(super) right: f32,
@@ -24,8 +24,7 @@ pub(super) struct Frame {
 
 impl Frame {
     fn px(&self, x: f64) -> Option<f32> {
-        // What lies outside fixed ends is drawn at the edge's side, a little outside, and cut
-        // there.
+        // Values outside fixed ends are drawn slightly outside the frame, and cut off there.
         Some(self.left + (self.right - self.left) * self.x.place(x)?.clamp(-0.01, 1.01) as f32)
     }
 
@@ -47,7 +46,7 @@ impl Frame {
         for y in self.y.ticks.iter().filter_map(|(value, _)| self.py(*value)) {
             shapes.push(line(vec![(self.left, y), (self.right, y)]));
         }
-        // Between categories there is nothing that a line could mark.
+        // Between categories, a line would mark nothing.
         if !matches!(chart.x.scale, Scale::Categories(_)) {
             for x in self.x.ticks.iter().filter_map(|(value, _)| self.px(*value)) {
                 shapes.push(line(vec![(x, self.top), (x, self.bottom)]));
@@ -55,8 +54,8 @@ impl Frame {
         }
     }
 
-    /// Lines, ticks and titles of both axes; `short` are the names of categories that have no room
-    /// for their own.
+    /// Lines, ticks and titles of both axes; `short` are the names of categories whose full names
+    /// do not fit.
     pub(super) fn axes(&self, chart: &Chart, short: Option<Vec<String>>, shapes: &mut Vec<Shape>) {
         shapes.push(Shape::Line {
             points: vec![(self.left, self.top), (self.left, self.bottom), (self.right, self.bottom)],
@@ -66,8 +65,7 @@ impl Frame {
         });
         for (value, label) in &self.y.ticks {
             if let Some(y) = self.py(*value) {
-                // A third of the height of the type below the tick: digits then stand in the middle
-                // of it.
+                // A third of the type's height below the tick, so that digits are centred on it.
                 shapes.push(text(self.left - 6.0, y + TICK * 0.35, label, TICK, Colour::GREY, Anchor::End));
             }
         }
@@ -75,7 +73,8 @@ impl Frame {
             Some(short) => self.x.ticks.iter().map(|(value, _)| *value).zip(short).collect(),
             None => self.x.ticks.clone(),
         };
-        // Labels that would touch are left out, evenly; names of categories may take two lines.
+        // Labels that would touch are left out, at even distances; names of categories may take two
+        // lines.
         let room = (self.right - self.left) / ticks.len().max(1) as f32;
         let categories = matches!(chart.x.scale, Scale::Categories(_));
         let widest = ticks.iter().map(|(_, label)| text_width(label, TICK) + 10.0).fold(1.0, f32::max);
@@ -117,7 +116,7 @@ impl Frame {
             Mark::Step(points) => self.line(points, true, colour, shapes),
             Mark::Dots(points) => self.dots(points, series, colour, shapes),
             Mark::Bars(points) => {
-                // Three quarters of the space between two places, for all series together.
+                // Three quarters of the space between two positions, for all series together.
                 let width = 0.75 / bars.max(1) as f64;
                 let bins: Vec<(f64, f64, f64)> = points
                     .iter()
@@ -137,7 +136,7 @@ impl Frame {
             }
             Mark::Cross(cross) => self.cross(cross, colour, shapes),
             Mark::Band(band) => {
-                // There along the upper edge and back along the lower: one closed outline.
+                // Along the upper edge and back along the lower edge: one closed outline.
                 let upper = band.iter().filter_map(|(x, _, high)| self.point((*x, *high)));
                 let lower = band.iter().rev().filter_map(|(x, low, _)| self.point((*x, *low)));
                 let points: Vec<(f32, f32)> = upper.chain(lower).collect();
@@ -175,7 +174,7 @@ impl Frame {
             let places = thin(&places);
             match places.as_slice() {
                 [] => {}
-                // A line of one point (between two gaps) would not be visible.
+                // A line with one point (between two gaps) would not be visible.
                 [(x, y)] => {
                     shapes.push(Shape::Dot { x: *x, y: *y, radius: 1.5, colour, opacity: 1.0, hint: None });
                 }
@@ -189,8 +188,8 @@ impl Frame {
         let mut seen = std::collections::HashSet::new();
         for point in points.iter().filter(|point| self.inside(point.0)) {
             let Some((x, y)) = self.point(*point) else { continue };
-            // Dots that cover each other exactly are drawn once. In half pixels: with many
-            // thousands of dots the file would hold mostly dots that are not visible.
+            // Dots at the same half pixel are drawn once: with many thousands of dots, the file
+            // would hold mostly invisible dots.
             if !hinted && !seen.insert(((x * 2.0) as i32, (y * 2.0) as i32)) {
                 continue;
             }
@@ -210,7 +209,8 @@ impl Frame {
             shapes.push(Shape::Bar {
                 x: left.min(right),
                 y: y.min(zero),
-                // A pixel between neighbours; a bar of a long histogram is still one pixel wide.
+                // A pixel between neighbours, but a bar of a long histogram is still one pixel
+                // wide.
                 width: ((right - left).abs() - 1.0).max(1.0),
                 height: (zero - y).abs(),
                 colour,
@@ -227,7 +227,7 @@ impl Frame {
         else {
             return;
         };
-        // Half the space of a category; bounded, so that a chart of two arms is not all box.
+        // Half the space of a category. Bounded, so that boxes do not fill a chart of two arms.
         let half = self.px(stat.at + 0.25).map_or(12.0, |edge| (edge - x).abs()).clamp(3.0, 36.0);
         let line = |points: Vec<(f32, f32)>, width: f32| Shape::Line { points, colour, width, dashed: false };
         shapes.push(line(vec![(x, low), (x, lower)], 1.2));
@@ -239,7 +239,7 @@ impl Frame {
             x: x - half,
             y: upper,
             width: 2.0 * half,
-            // A box of equal values is still visible.
+            // Keep a box of equal values visible.
             height: (lower - upper).max(0.5),
             colour,
             opacity: 0.18,
@@ -258,7 +258,7 @@ impl Frame {
             return;
         };
         let line = |points: Vec<(f32, f32)>| Shape::Line { points, colour, width: 2.0, dashed: false };
-        // Intervals of one category stand 0.16 apart: their ends do not meet.
+        // Intervals in one category are 0.16 apart, so their ends do not meet.
         let half = (self.px(0.06).unwrap_or(0.0) - self.px(0.0).unwrap_or(0.0)).clamp(1.0, 6.0);
         shapes.push(line(vec![(x, low), (x, high)]));
         for end in [low, high] {
@@ -312,7 +312,7 @@ impl Frame {
     }
 }
 
-/// A name in at most two lines of a width, broken at a blank.
+/// A name in at most two lines of the given width, broken at a blank.
 pub(super) fn lines(name: &str, width: f32) -> Vec<String> {
     if text_width(name, TICK) > width
         && let Some((first, rest)) = name.split_once(' ')
@@ -322,7 +322,7 @@ pub(super) fn lines(name: &str, width: f32) -> Vec<String> {
     vec![shorten(name, width, TICK)]
 }
 
-/// A name with its end left out if it is wider.
+/// A name, with its end left out if it is wider than this.
 pub(super) fn shorten(name: &str, width: f32, size: f32) -> String {
     if text_width(name, size) <= width {
         return name.to_owned();
@@ -346,7 +346,7 @@ fn short(value: f64) -> String {
 /// Keeps the first, lowest, highest and last point of each pixel column: the others cannot be
 /// seen.
 fn thin(points: &[(f32, f32)]) -> Vec<(f32, f32)> {
-    // Below this all of them together are smaller than what thinning saves.
+    // With fewer points, thinning saves too little.
     if points.len() < 2000 {
         return points.to_vec();
     }
@@ -359,8 +359,8 @@ fn thin(points: &[(f32, f32)]) -> Vec<(f32, f32)> {
                 .reduce(|a, b| if wanted(b.1.1, a.1.1) { b } else { a })
                 .map_or(0, |(at, _)| at)
         };
-        // In their order: the line enters the column at the first and leaves at the last, as the
-        // full line does.
+        // In their original order: the line enters the column at the first point and leaves at the
+        // last, like the full line.
         let mut keep = [0, extreme(|a, b| a < b), extreme(|a, b| a > b), column.len() - 1];
         keep.sort_unstable();
         let mut last = None;

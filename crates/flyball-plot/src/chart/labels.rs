@@ -1,4 +1,4 @@
-//! Places for the labels of points, so that no label covers another, a point or a line.
+//! Positions for the labels of points, so that no label covers another, a point or a line.
 
 use super::TEXT;
 use crate::scene::text_width;
@@ -18,7 +18,7 @@ pub(super) struct Label<'a> {
 /// Distances from the point, nearest first.
 const RINGS: [f32; 9] = [9.0, 16.0, 26.0, 38.0, 52.0, 68.0, 86.0, 106.0, 130.0];
 
-/// Directions, best first: right above is where a reader looks.
+/// Directions, best first: readers look at the upper right first.
 const WAYS: [(f32, f32); 12] = [
     (0.7, -0.7),
     (-0.7, -0.7),
@@ -34,14 +34,14 @@ const WAYS: [(f32, f32); 12] = [
     (-0.92, 0.38),
 ];
 
-/// A place for each label within `frame`, one after the other. Where nothing is free, labels cover
-/// each other as little as possible.
+/// A position for each label within `frame`, one after the other. If no position is free, labels
+/// cover each other as little as possible.
 pub(super) fn place<'a>(
     points: &[((f32, f32), &'a str)],
     lines: &[Vec<(f32, f32)>],
     frame: Area,
 ) -> Vec<Label<'a>> {
-    // Nothing to place: lines of a long trace need not be looked at.
+    // Without labels, skip the lines of a long trace.
     if points.is_empty() {
         return Vec::new();
     }
@@ -59,7 +59,7 @@ pub(super) fn place<'a>(
     let mut labels = Vec::new();
     for ((x, y), text) in points {
         let (width, height) = (text_width(text, TEXT), TEXT);
-        // A label's box in a direction: its near side or corner is at the distance.
+        // The box of a label in a direction: its near side or corner is at the distance.
         let before = |way: f32| if way == 0.0 { 0.5 } else { f32::from(u8::from(way < 0.0)) };
         let at = |ring: f32, (right, down): (f32, f32)| {
             let left = x + right * ring - width * before(right);
@@ -69,10 +69,10 @@ pub(super) fn place<'a>(
         let candidates = RINGS.iter().flat_map(|ring| WAYS.map(|way| (*ring, at(*ring, way))));
         let cost = |spot: &Area| {
             let covered: f32 = dots.iter().chain(&taken).map(|other| common(*spot, *other)).sum();
-            // What lies outside the frame may cover the axes' labels.
+            // The part outside the frame may cover the axes' labels.
             covered + (width * height - common(*spot, frame))
         };
-        // The first of the cheapest: the nearest, in the best direction.
+        // The first of the cheapest positions: the nearest, in the best direction.
         let best = candidates
             .map(|(ring, spot)| (cost(&spot), ring, spot))
             .reduce(|a, b| if b.0 < a.0 - 0.5 { b } else { a });
@@ -86,7 +86,7 @@ pub(super) fn place<'a>(
     labels
 }
 
-/// The area that two boxes have in common.
+/// The area that two boxes share.
 fn common(a: Area, b: Area) -> f32 {
     let width = a.2.min(b.2) - a.0.max(b.0);
     let height = a.3.min(b.3) - a.1.max(b.1);

@@ -64,7 +64,7 @@ fn number() -> impl Strategy<Value = f64> {
 }
 
 proptest! {
-    /// Whatever the numbers, there is a picture, and every place in it is finite.
+    /// For any numbers there is a picture, with only finite coordinates.
     #[test]
     fn odd_numbers_do_no_harm(
         points in proptest::collection::vec((number(), number()), 0..20),
