@@ -1,4 +1,4 @@
-//! The directory: which files there are, what they hold, and how inputs are added.
+//! The dataset's directory: its files, their content, and how inputs are added.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -22,16 +22,16 @@ use crate::{
     schema::{Kind, VERSION},
 };
 
-/// The file that writers lock. Engines pass over names that begin with a dot.
+/// The file that writers lock. Query engines ignore names that begin with a dot.
 const LOCK: &str = ".lock";
 
-/// How long a writer waits for the others.
+/// How long a writer waits for the lock.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Cells of inputs that are written at a time: a hundred megabytes in memory.
+/// Maximum number of cells held back before they are written: a hundred megabytes in memory.
 const MAX_CELLS: usize = 2 << 20;
 
-/// What is wrong with a dataset.
+/// An error with a dataset.
 #[derive(Debug, thiserror::Error)]
 pub enum DatasetError {
     #[error("cannot {what} {}: {}", path.display(), flyball_host::words_of(cause))]
@@ -47,30 +47,30 @@ pub enum DatasetError {
 #[derive(Debug)]
 pub struct Dataset {
     path: PathBuf,
-    /// Of each kind and month that was written, the inputs and their rows that are there.
+    /// By kind: the inputs that are in the files read so far, with their numbers of rows.
     known: HashMap<Kind, KnownInputs>,
     waiting: Vec<Input>,
     cells: usize,
 }
 
-/// The inputs of a kind.
+/// The known inputs of a kind, with their numbers of rows.
 #[derive(Debug, Default)]
 struct KnownInputs {
     rows: HashMap<String, usize>,
-    /// Files that were looked at.
+    /// Files that were read.
     files: std::collections::HashSet<PathBuf>,
 }
 
-/// What came of adding.
+/// The result of adding inputs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
 pub struct Added {
     /// Inputs that are new.
     pub inputs: usize,
     pub rows: usize,
-    /// Inputs that were there already.
+    /// Inputs that were in the dataset already.
     pub known: usize,
-    /// Of these, inputs that name no time, without one by the user: they may be other measurements
-    /// with the same results.
+    /// Of the known ones, inputs that have no time, neither in the content nor from the user: they
+    /// may be other measurements with equal results.
     pub undated: usize,
     pub files: usize,
 }
@@ -82,7 +82,7 @@ pub struct SkippedFile {
     pub why: String,
 }
 
-/// Which rows are read.
+/// Selects rows.
 #[derive(Debug, Clone, Default)]
 pub struct Pick {
     /// Only this host.
@@ -91,7 +91,7 @@ pub struct Pick {
     pub since: Option<u64>,
 }
 
-/// Columns of a file, and the rows that were asked for.
+/// Columns of a file, and the selected rows.
 #[derive(Debug)]
 pub struct Part {
     pub columns: Vec<Column>,
@@ -100,10 +100,10 @@ pub struct Part {
 }
 
 impl Dataset {
-    /// A dataset that is there.
+    /// Opens an existing dataset.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no dataset at `path`.
     pub fn open(path: &Path) -> Result<Dataset, DatasetError> {
         if !path.is_dir() {
             return Err(DatasetError::Missing(path.to_owned()));
@@ -115,10 +115,10 @@ impl Dataset {
         Err(DatasetError::Foreign(path.to_owned()))
     }
 
-    /// The same, or a new one in a directory that is not there or empty.
+    /// Opens a dataset, or creates one in a directory that does not exist or is empty.
     ///
     /// # Errors
-    /// It cannot be made, or the directory holds something else.
+    /// The dataset cannot be created, or the directory holds something else.
     pub fn create(path: &Path) -> Result<Dataset, DatasetError> {
         make_dirs(path).map_err(failed("make", path))?;
         if names(path)?.iter().all(|name| name.starts_with('.')) {
@@ -128,17 +128,17 @@ impl Dataset {
         Dataset::open(path)
     }
 
-    /// Adds an input with the next ones; [`Dataset::flush`] writes the last.
+    /// Queues an input; [`Dataset::flush`] writes the queue.
     pub fn add(&mut self, input: Input) -> Result<Added, DatasetError> {
         self.cells += input.rows.iter().map(Vec::len).sum::<usize>();
         self.waiting.push(input);
         if self.cells >= MAX_CELLS { self.flush() } else { Ok(Added::default()) }
     }
 
-    /// Writes the inputs that are waiting and are not there yet: one file per kind and month.
+    /// Writes the queued inputs that are not in the dataset yet: one file per kind and month.
     ///
     /// # Errors
-    /// Those of files; the files that are named are whole, and the others are not there.
+    /// A file operation failed. Files under their final names are complete; others are missing.
     pub fn flush(&mut self) -> Result<Added, DatasetError> {
         let mut added = Added::default();
         let waiting = std::mem::take(&mut self.waiting);
@@ -146,13 +146,13 @@ impl Dataset {
         if waiting.is_empty() {
             return Ok(added);
         }
-        // From here on no other writer adds anything: what is not there now is not there when this
-        // is written.
+        // From here on no other writer adds anything, so what is missing now is still missing when
+        // this is written.
         let lock = self.lock()?;
         let mut files: BTreeMap<(Kind, String), Vec<Input>> = BTreeMap::new();
         for mut input in waiting {
             let partition = Utc::from_seconds(input.time / 1000).month();
-            // An input without a time of its own is in the month in which it was first added.
+            // An input without its own time is in the month in which it was first added.
             let searched = input.is_dated.then_some(partition.as_str());
             self.learn(input.kind, searched)?;
             let known = self.known.entry(input.kind).or_default();
@@ -163,7 +163,7 @@ impl Dataset {
                 continue;
             }
             known.rows.insert(input.id.clone(), input.rows.len());
-            // A comparison that was resumed has more rounds than when it was added.
+            // A comparison that was resumed has more rounds than when it was first added.
             input.rows.drain(..there);
             added.inputs += 1;
             added.rows += input.rows.len();
@@ -198,8 +198,7 @@ impl Dataset {
         self.path.join(format!("version={VERSION}/kind={}", kind.name()))
     }
 
-    /// Reads which inputs the files have that were not looked at yet; with a month, only those of
-    /// that month.
+    /// Reads which inputs are in the files that were not read yet, or only in those of `month`.
     fn learn(&mut self, kind: Kind, month: Option<&str>) -> Result<(), DatasetError> {
         let folder = self.folder(kind);
         let known = self.known.entry(kind).or_default();
@@ -246,7 +245,7 @@ impl Dataset {
             table.finish()?;
             replacement.sync(&synced)?;
             replacement.finish_new()?;
-            // The name too: after a power cut the file is there, or as if it never was.
+            // Sync the name too: after a power failure, the file is either complete or absent.
             File::open(&folder)?.sync_all()
         };
         write().map_err(failed("write", &path))?;
@@ -254,8 +253,8 @@ impl Dataset {
         Ok(())
     }
 
-    /// Reads columns of all files of a kind, one file after the other. Answers the files that are
-    /// not of this dataset, which are passed over.
+    /// Reads columns of all files of a kind, one file after the other. Returns the files that do
+    /// not belong to this dataset, which are skipped.
     ///
     /// # Errors
     /// The directory cannot be read.
@@ -273,10 +272,12 @@ impl Dataset {
         let typed = |name: &&str| all.iter().find(|column| column.0 == *name).copied();
         let mut wanted: Vec<(&str, Type)> = columns.iter().filter_map(typed).collect();
         let shown = wanted.len();
-        // Every file of ours has these; what lacks them is another program's.
+        // Every file of a dataset has these columns; a file without them belongs to another
+        // program.
         wanted.extend([("id", Type::Text), ("host", Type::Text), ("time", Type::Time)]);
         let host = pick.host.as_deref().map(|host| words.number(host));
-        // Rows of a month are in its folder, or, of a run over its end, in the one before.
+        // Rows of a month are in its folder, or, if a run went over the end of a month, in the one
+        // before.
         let first =
             pick.since.map(|since| Utc::from_seconds(since.saturating_sub(35 * 86_400_000) / 1000).month());
         for path in files_of(&self.folder(kind), None, &mut passed)? {
@@ -355,7 +356,7 @@ fn files_of(
             continue;
         }
         for name in names(&inner)? {
-            // What a writer has not finished begins with a dot.
+            // Unfinished files begin with a dot.
             if name.ends_with(".parquet") && !name.starts_with('.') {
                 files.push(inner.join(name));
             }
@@ -364,8 +365,8 @@ fn files_of(
     Ok(files)
 }
 
-/// Removes what writers that were killed have left. Called with the lock, so that no writer of now
-/// has any.
+/// Removes files that killed writers have left behind. The lock is held, so no current writer has
+/// such files.
 fn remove_torn(folder: &Path) {
     for name in names(folder).unwrap_or_default() {
         if name.starts_with(".flyball-") {
@@ -396,7 +397,7 @@ fn failed(what: &'static str, path: &Path) -> impl Fn(io::Error) -> DatasetError
     move |cause| DatasetError::Io { what, path: path.clone(), cause }
 }
 
-/// The cell of a column that was read, for printing.
+/// Returns the cell of a column that was read, for printing.
 impl Part {
     pub fn cell(&self, column: usize, row: usize, words: &Words) -> Cell {
         match self.columns.get(column) {

@@ -1,4 +1,4 @@
-//! What can be added: recognised by its content, read within bounds, and made into the rows of one
+//! Inputs: recognised by their content, read within size limits, and turned into the rows of one
 //! kind.
 
 mod benchmark;
@@ -21,13 +21,13 @@ use sha2::{Digest as _, Sha256};
 
 use crate::schema::Kind;
 
-/// Bytes of a file that is added. A million runs of a benchmark are 20 MB of JSON.
+/// Maximum size of a file in bytes. A million runs of a benchmark are 20 MB of JSON.
 const MAX_FILE: u64 = 64 << 20;
 
-/// Folders between a directory that is given and what is in it: engines collect as SITE/HOST/RUN.
+/// Maximum depth of inputs below a given directory: tools collect them as SITE/HOST/RUN.
 const DEPTH: usize = 3;
 
-/// What the user says of inputs that do not say it.
+/// Facts from the user for inputs that lack them.
 #[derive(Debug, Clone, Default)]
 pub struct InputDefaults {
     pub host: Option<String>,
@@ -35,25 +35,24 @@ pub struct InputDefaults {
     pub time: Option<u64>,
 }
 
-/// Something to add.
+/// An input to add.
 #[derive(Debug, Clone)]
 pub struct Input {
     pub kind: Kind,
-    /// A hash of what it is.
+    /// A hash of its identity.
     pub id: String,
     pub host: String,
     /// Milliseconds since 1970.
     pub time: u64,
-    /// Whether the content says when, so that the same input has the same time whenever it is
-    /// added.
+    /// Whether the content has a time, so that the input has this time whenever it is added.
     pub is_dated: bool,
-    /// In the order of the kind's columns.
+    /// The rows, with cells in the order of the kind's columns.
     pub rows: Vec<Vec<Cell>>,
-    /// What had to be passed over in it.
+    /// Warnings about parts that were skipped.
     pub warnings: Vec<String>,
 }
 
-/// Why something cannot be added.
+/// Why an input cannot be added.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum InputError {
     #[error("{}", flyball_host::words_of(.0))]
@@ -68,27 +67,27 @@ pub enum InputError {
     /// The output of a benchmark.
     #[error("{}", .0.what)]
     Series(Arc<SeriesError>),
-    /// The JSON of a flyball command in a version that is not known.
+    /// JSON of a flyball command in an unknown schema version.
     #[error("'{name}' JSON of schema {version}; this flyball reads 1")]
     Schema { name: String, version: String },
     #[error("flyball's '{name}' JSON is not stored; add the run directory, 'doctor --json' or 'show --json'")]
     NotStored { name: String },
-    /// A place that is not looked into, or a content that lacks what its kind must have.
+    /// A path that is not searched, or content that lacks what its kind requires.
     #[error("{0}")]
     Unusable(&'static str),
 }
 
-/// What all rows of an input have in common.
+/// Facts that all rows of an input share.
 #[derive(Debug, Clone, Default)]
 struct About {
     /// The host, if the content names it.
     host: Option<String>,
-    /// The name of a machine in software, which is its host if the user gives no other.
+    /// The name of a simulated machine, which is its host if the user gives no other.
     machine: Option<String>,
     time: Option<u64>,
     simulated: Option<bool>,
     tool: Option<String>,
-    /// By the names of the columns.
+    /// Facts by the names of their columns.
     facts: BTreeMap<&'static str, String>,
     settings: BTreeMap<String, String>,
 }
@@ -99,24 +98,24 @@ struct Row {
     cells: Vec<Cell>,
 }
 
-/// An input before it is known which host and time it is of.
+/// An input whose host and time are not decided yet.
 struct ParsedInput {
     kind: Kind,
     about: About,
-    /// What distinguishes it from others of its host.
+    /// What distinguishes it from other inputs of its host.
     identity: Vec<u8>,
     rows: Vec<Row>,
     warnings: Vec<String>,
 }
 
-/// A place where an input may be.
+/// A path at which an input may be.
 #[derive(Debug, Clone)]
 pub struct Candidate {
     pub path: PathBuf,
-    /// The folder that it was found in, where a directory was given: engines name it after the
+    /// The folder in which it was found, if a directory was given: tools name this folder after the
     /// host.
     pub folder: Option<String>,
-    /// Why it cannot be one, if that is known already.
+    /// An error if it is already known to be unusable.
     pub usable: Result<(), InputError>,
 }
 
@@ -158,12 +157,12 @@ fn walk(path: &Path, depth: usize, found: &mut Vec<Candidate>) {
         let is = |is: fn(&fs::FileType) -> bool| kind.as_ref().is_ok_and(is);
         let file = entry.file_name().to_string_lossy().into_owned();
         if is(fs::FileType::is_dir) {
-            // A search has its confirmation within; a report's files are none.
+            // A search contains its confirmation; other files in a run directory are not inputs.
             if depth < DEPTH && (!is_run || file.starts_with("confirm")) {
                 walk(&inner, depth + 1, found);
             }
         } else if is(fs::FileType::is_symlink) {
-            // It could lead out of what was given, or round in circles.
+            // It could lead out of the given directory, or in circles.
             let why = InputError::Unusable("links are not followed; give the file or directory itself");
             found.push(Candidate { path: inner, folder: None, usable: Err(why) });
         } else if !is_run && [".json", ".toml"].iter().any(|end| file.ends_with(end)) {
@@ -193,7 +192,7 @@ impl Input {
         recognise(&bytes)?.into_input(place, given, changed)
     }
 
-    /// The same of a file's content.
+    /// Reads an input from a file's content.
     ///
     /// # Errors
     /// Why it cannot be added.
@@ -247,7 +246,8 @@ impl ParsedInput {
             )
         })?;
         let time = about.time.or(given.time).or(changed);
-        // What is outside of this is a clock that was never set, and would be a month of its own.
+        // Times outside this range come from a clock that was never set, and would be a month of
+        // their own.
         let time = time
             .filter(|time| (1..=253_402_300_799_000).contains(time))
             .ok_or(InputError::Unusable("it does not say when it was measured; give --time"))?;
@@ -260,7 +260,7 @@ impl ParsedInput {
         hash.update(&host);
         hash.update([0]);
         hash.update(&identity);
-        // The same settings at another time are another snapshot, if the user says so.
+        // If the user gives the time, equal settings at another time are another snapshot.
         let said = given.time.filter(|_| about.time.is_none());
         hash.update(said.map(u64::to_le_bytes).unwrap_or_default());
         let id = hex(&hash.finalize()[..16]);
@@ -303,7 +303,7 @@ impl ParsedInput {
     }
 }
 
-/// A hash of what makes an experiment another one, whatever its name.
+/// A hash of the parts that distinguish an experiment from others of the same name.
 fn experiment(parts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
@@ -313,7 +313,7 @@ fn experiment(parts: &[&str]) -> String {
     hex(&hash.finalize()[..4])
 }
 
-/// Tables of TOML as one level: `cpus.0-3.governor`.
+/// Flattens TOML tables to one level: `cpus.0-3.governor`.
 fn flatten(prefix: &str, value: &toml::Value, into: &mut BTreeMap<String, String>) {
     match value {
         toml::Value::Table(table) => {

@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use flyball_table::Kind as Type;
 
-/// The version of the columns, as in `version=1`. Columns may be added within a version; one that
-/// is renamed, removed or gets another meaning makes a new one.
+/// The version of the columns, as in `version=1`. Columns may be added within a version. Renaming
+/// or removing a column, or changing its meaning, needs a new version.
 pub const VERSION: u32 = 1;
 
 /// A kind of table.
@@ -26,7 +26,7 @@ pub enum Kind {
 /// A column: its name, what it holds, what it means.
 pub(crate) type Column = (&'static str, Type, &'static str);
 
-/// Columns that every kind has, first.
+/// The first columns, which every kind has.
 pub const COMMON: [Column; 13] = [
     (
         "id",

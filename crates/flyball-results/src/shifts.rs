@@ -1,10 +1,11 @@
-//! Shifts over months: a series per host, benchmark and arm, with a point per run, and what changed
-//! in the facts where it shifts.
+//! Shifts over months: a series per host, benchmark and arm, with a point per run, and the facts
+//! that changed where the series shifts.
 //!
-//! A run's rounds share its conditions, so a run is one point, the median of its rounds. Of
-//! thousands of series some look uneven by chance: [`flyball_measure::shifts::evidence`] says how
-//! surely each has a shift, and of those that are named at most a share of one minus the confidence
-//! is false on average (Benjamini and Hochberg 1995). Only these are searched for the places.
+//! A run's rounds share its conditions, so a run is one point, the median of its rounds. Among
+//! thousands of series some look uneven by chance. [`flyball_measure::shifts::evidence`] says how
+//! sure it is that each has a shift. Among the named series, at most a share of one minus the
+//! confidence is false on average (Benjamini and Hochberg 1995). Only named series are searched for
+//! the location.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -21,13 +22,13 @@ use crate::{
     schema::{FACTS, Kind},
 };
 
-/// Runs that a fact's change may lie from the place of a shift, which noise moves by as much.
+/// Maximum number of runs between a fact's change and a shift, which noise moves by as much.
 const NEAR: usize = 3;
 
-/// Runs of a series on both sides of a shift, at least.
+/// Minimum number of runs of a series.
 const LEAST_RUNS: usize = 10;
 
-/// What is searched.
+/// What to search.
 #[derive(Debug, Clone)]
 pub struct Question {
     pub pick: Pick,
@@ -37,7 +38,7 @@ pub struct Question {
     pub threads: usize,
 }
 
-/// What was found.
+/// The result of a search.
 #[derive(Debug, schemars::JsonSchema, serde::Serialize)]
 pub struct Answer {
     /// One minus the share of the named series that are named by chance, at most and on average.
@@ -47,11 +48,11 @@ pub struct Answer {
     pub hosts: usize,
     /// Series with enough runs.
     pub series: usize,
-    /// Series with fewer.
+    /// Series with too few runs.
     pub short: usize,
-    /// Series with runs of one time, in words. They were not searched.
+    /// Series with several runs at the same time, in words. They were not searched.
     pub undated: Vec<String>,
-    /// Names that stand for several experiments on one host, which are kept apart.
+    /// Names that stand for several experiments on one host. The experiments are kept apart.
     pub ambiguous: Vec<String>,
     /// The first and the last run, in milliseconds since 1970.
     pub first: u64,
@@ -59,7 +60,7 @@ pub struct Answer {
     pub shifted: Vec<ShiftedSeries>,
     /// Changes of facts that came with shifts, the most frequent first.
     pub with: Vec<FactChange>,
-    /// Files that were passed over.
+    /// Files that were skipped.
     pub passed: Vec<SkippedFile>,
 }
 
@@ -73,7 +74,7 @@ pub struct ShiftedSeries {
     pub metric: String,
     pub unit: String,
     pub runs: usize,
-    /// The probability of as much in a series without a shift, corrected for the number of series.
+    /// The p-value of the evidence, corrected for the number of series.
     pub p: f64,
     pub changes: Vec<ShiftPlace>,
 }
@@ -88,9 +89,9 @@ pub struct ShiftPlace {
     pub after: u64,
     pub median_before: f64,
     pub median_after: f64,
-    /// The change as a share; null unless both levels are above zero.
+    /// The change as a fraction; null unless both levels are above zero.
     pub change: Option<f64>,
-    /// Whether the change is for the better, if the metric says which way is.
+    /// Whether the change is an improvement, if the metric says which direction is better.
     pub better: Option<bool>,
     pub facts: Vec<Fact>,
 }
@@ -102,7 +103,7 @@ pub struct Fact {
     pub name: String,
     pub before: Option<String>,
     pub after: Option<String>,
-    /// Runs between the shift and this change: 0 if it is exactly there.
+    /// Runs between the shift and this change: 0 if they coincide.
     pub runs_away: usize,
 }
 
@@ -113,18 +114,18 @@ pub struct FactChange {
     pub arm: String,
     pub metric: String,
     pub unit: String,
-    /// Which way is better, if that is known. Series of other units or ways are in other rows.
+    /// Whether higher is better, if known. Series with other units or directions are in other rows.
     pub higher_is_better: Option<bool>,
     pub name: String,
     pub before: Option<String>,
     pub after: Option<String>,
     /// Series that shifted with it.
     pub shifted: usize,
-    /// Series in which it changed with enough runs on both sides.
+    /// Series in which it changed, with enough runs on both sides.
     pub of: usize,
-    /// Of those that shifted, the ones that became worse, if the metric says which way is better.
+    /// How many of the shifted series became worse, if the metric says which direction is better.
     pub worse: Option<usize>,
-    /// The median change of those that shifted.
+    /// The median change of the shifted series.
     pub change: Option<f64>,
 }
 
@@ -155,11 +156,10 @@ const COLUMNS: [&str; 21] = [
 const FIRST_FACT: usize = 14;
 /// The facts and `settings`.
 const FACT_COLUMNS: usize = 7;
-/// What is known of a run: its own facts, its `settings`, and those of the latest snapshot before
-/// it.
+/// The facts of a run: its own, its `settings`, and the settings of the latest snapshot before it.
 type Facts = [Option<u32>; FACT_COLUMNS + 1];
 
-/// What makes a series: numbers of texts.
+/// The identity of a series: numbers of texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Key {
     host: u32,
@@ -172,7 +172,6 @@ struct Key {
     higher_is_better: Option<bool>,
 }
 
-/// A run of a series.
 #[derive(Debug)]
 struct Run {
     time: i64,
@@ -214,10 +213,10 @@ pub fn shifts(dataset: &Dataset, question: &Question) -> Result<Answer, DatasetE
         (key, runs)
     });
     let (series, short): (Vec<_>, Vec<_>) = whole.partition(|(_, runs)| runs.len() >= LEAST_RUNS);
-    // Inputs of one time, as files of one checkout, have no known order.
+    // Inputs with equal times, such as files of one checkout, have no known order.
     let is_dated = |(_, runs): &(Key, Vec<Run>)| runs.windows(2).all(|two| two[0].time != two[1].time);
     let (mut series, undated): (Vec<_>, Vec<_>) = series.into_iter().partition(is_dated);
-    // In an order that depends on nothing but the names.
+    // The order depends only on the names.
     series.sort_by(|(a, _), (b, _)| {
         let name =
             |key: &Key| [key.host, key.benchmark, key.arm, key.metric, key.experiment].map(|n| words.text(n));
@@ -274,7 +273,7 @@ pub fn shifts(dataset: &Dataset, question: &Question) -> Result<Answer, DatasetE
     })
 }
 
-/// That runs of a series have the time of another one.
+/// Notes that runs of a series have equal times.
 fn undated_note(key: Key, runs: &[Run], words: &Words) -> String {
     let is_equal = |at: usize| {
         let time = |at: usize| runs.get(at).map(|run| run.time);
@@ -324,8 +323,8 @@ fn collect(part: &Part, only: Option<u32>, series: &mut HashMap<Key, (Vec<Run>, 
             higher_is_better: better.truth(row),
         };
         let (runs, open) = series.entry(key).or_default();
-        // Another boot has other facts perhaps, and is a run of its own. A file has all rows of an
-        // input one after the other.
+        // Another boot may have other facts, so it is a run of its own. A file has all rows of an
+        // input next to each other.
         let run = (id, boot.integer(row).unwrap_or(0));
         match open {
             Some(open) if open.run == run => open.values.push(value),
@@ -339,7 +338,7 @@ fn collect(part: &Part, only: Option<u32>, series: &mut HashMap<Key, (Vec<Run>, 
     count
 }
 
-/// Facts of hosts from snapshots, for runs whose own files have none, as other tools'.
+/// Facts of hosts from snapshots, for runs whose own files have none, such as those of other tools.
 struct Timeline {
     /// By host and time.
     facts: BTreeMap<(u32, i64), [Option<u32>; FACT_COLUMNS]>,
@@ -355,7 +354,7 @@ impl Timeline {
         let mut columns = vec!["host", "time"];
         columns.extend(FACTS);
         columns.push("settings");
-        // From before too: a snapshot counts until the next one.
+        // Including earlier ones: a snapshot is valid until the next one.
         let pick = Pick { since: None, ..pick.clone() };
         let mut facts = BTreeMap::new();
         for kind in [Kind::Settings, Kind::Findings] {
@@ -371,13 +370,13 @@ impl Timeline {
                     }
                 }
             })?;
-            // Other versions were named with the rounds.
+            // Files of other versions were already named with the rounds.
             passed.extend(new.into_iter().filter(|new| !passed.contains(new)).collect::<Vec<_>>());
         }
         Ok(Timeline { facts })
     }
 
-    /// Fills in what runs lack from the latest snapshot before each.
+    /// Completes each run with the facts of the latest snapshot before it.
     fn complete(&self, host: u32, runs: &mut [Run]) {
         if self.facts.is_empty() {
             return;
@@ -394,13 +393,13 @@ impl Timeline {
             for (fact, latest) in own.iter_mut().zip(latest) {
                 *fact = fact.or(latest);
             }
-            // A run has settings that a snapshot lacks, and the other way round.
+            // A run has settings that a snapshot lacks, and vice versa.
             of_snapshot[1] = latest[FACT_COLUMNS - 1];
         }
     }
 }
 
-/// The series that shifted, with the corrected probability and the places.
+/// The shifted series, with the corrected p-value and the locations.
 fn search(series: &[(Key, Vec<Run>)], question: &Question) -> Vec<(usize, f64, Vec<Shift>)> {
     let options = Options::default();
     let values = |index: usize| -> Vec<f64> { series[index].1.iter().map(|run| run.value).collect() };
@@ -411,7 +410,7 @@ fn search(series: &[(Key, Vec<Run>)], question: &Question) -> Vec<(usize, f64, V
         all.into_iter().filter(|&index| corrected[index] <= 1.0 - question.confidence).collect();
     let places = parallel(&named, question.threads, |index| {
         let mut shifts = find(&values(index), &options);
-        // The evidence is of levels.
+        // The evidence is about levels only.
         shifts.retain(|shift| shift.form != Form::Spread);
         shifts
     });
@@ -428,7 +427,7 @@ fn parallel<T: Send>(items: &[usize], threads: usize, work: impl Fn(usize) -> T 
             .chunks(share)
             .map(|part| scope.spawn(move || part.iter().map(|&item| work(item)).collect::<Vec<T>>()))
             .collect();
-        // A panic of a part is this one's.
+        // Propagates the panic of a thread.
         parts
             .into_iter()
             .flat_map(|part| part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
@@ -450,8 +449,8 @@ impl Settings {
     }
 }
 
-/// Returns the facts that differ between two runs. A fact that only one of them has does not count:
-/// inputs of another kind lack it.
+/// Returns the facts that differ between two runs. A fact that only one of them has does not count,
+/// because inputs of another kind lack it.
 fn differences(
     before: &Facts,
     after: &Facts,
@@ -485,10 +484,10 @@ fn differences(
     found
 }
 
-/// The place of a shift, with the facts that changed there or nearby.
+/// The location of a shift, with the facts that changed there or nearby.
 fn place(shift: &Shift, key: &Key, runs: &[Run], words: &Words, settings: &mut Settings) -> ShiftPlace {
     let last = runs.len() - 1;
-    // Of a drift, the runs over which it went.
+    // For a drift, the runs of the drift.
     let (from, to) = match shift.form {
         Form::Step | Form::Spread => (shift.at.clamp(1, last) - 1, shift.at.clamp(1, last)),
         Form::Drift => {
@@ -530,7 +529,7 @@ fn place(shift: &Shift, key: &Key, runs: &[Run], words: &Words, settings: &mut S
     }
 }
 
-/// Changes of facts over all series: with how many of those that had it a shift came.
+/// Changes of facts over all series: how many series had each change, and how many of them shifted.
 fn with(
     series: &[(Key, Vec<Run>)],
     shifted: &[(usize, ShiftedSeries)],
@@ -539,7 +538,8 @@ fn with(
 ) -> Vec<FactChange> {
     type Change<'a> = (([&'a str; 4], Option<bool>), String, Option<String>, Option<String>);
     let mut counts: BTreeMap<Change, (Vec<f64>, usize, usize, usize)> = BTreeMap::new();
-    // Shares of unlike units or ways have no common mean: a time of +25 % is a rate of -20 %.
+    // Changes in unlike units or directions have no common mean: a time of +25 % is a rate of -20
+    // %.
     let question = |key: &Key| {
         let names = [key.benchmark, key.arm, key.metric, key.unit].map(|number| words.text(number));
         (names, key.higher_is_better)
@@ -589,7 +589,7 @@ fn with(
                 before,
                 after,
                 shifted,
-                // It counts as shifted even if its shift is nearer to an end than the search looks.
+                // A series counts even if its shift is nearer to an end than the search looks.
                 of: of.max(shifted),
                 worse: better.map(|_| worse),
                 change: stats::median(&changes),

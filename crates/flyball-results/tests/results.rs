@@ -14,8 +14,8 @@ const BENCHMARKS: usize = 50;
 const RUNS: usize = 60;
 const DAY: u64 = 86_400_000;
 
-/// Series of lognormal values; `level` says by how much each run of a series is slower. Neighbours
-/// correlate by `correlation`.
+/// Series of lognormal values; `level` returns by how much each run of a series is slower.
+/// Neighbours correlate by `correlation`.
 fn searched(seed: u64, correlation: f64, level: impl Fn(usize, usize) -> f64) -> Answer {
     let folder = tempfile::tempdir().expect("a folder");
     let mut dataset = Dataset::create(folder.path()).expect("a dataset");
@@ -61,7 +61,7 @@ fn of_thousands_of_series_without_a_shift_none_or_hardly_one_is_named() {
         "{series} of {} series without a shift were named, in {datasets} of 4 datasets",
         4 * HOSTS * BENCHMARKS
     );
-    // 0.04 datasets are to be expected.
+    // The expected number of datasets is 0.04.
     assert!(datasets <= 1 && series <= 3, "{series} series in {datasets} datasets");
 }
 

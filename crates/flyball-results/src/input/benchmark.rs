@@ -1,6 +1,6 @@
-//! Other tools' results: hyperfine, pyperf, Google Benchmark and fio. Values come from the reader
-//! of series where it knows the tool; here is what else their files say: when, on which host, with
-//! what.
+//! Other tools' results: hyperfine, pyperf, Google Benchmark and fio. The reader of series supplies
+//! the values if it knows the tool; this module reads the other facts from the files: time, host
+//! and settings.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{About, InputError, ParsedInput, Row, experiment};
 use crate::schema::Kind;
 
-/// JSON of a tool, perhaps with notes behind it.
+/// Parses a tool's JSON, which may be followed by notes.
 pub(super) fn parse(text: &str) -> Result<Value, InputError> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
     match values.next() {
@@ -61,7 +61,7 @@ pub(super) fn read(value: &Value, whole: &str) -> Result<ParsedInput, InputError
     Ok(ParsedInput { kind: Kind::Rounds, about, identity: whole.as_bytes().to_vec(), rows, warnings })
 }
 
-/// A quantity that some rounds measured.
+/// A quantity that was measured in some rounds.
 struct OneResult<'a> {
     benchmark: &'a str,
     metric: &'a str,
@@ -111,7 +111,7 @@ fn text(value: &Value, key: &str) -> Option<String> {
     }
 }
 
-/// These of an object's fields, as settings.
+/// Returns these fields of an object as settings.
 fn settings(value: &Value, names: &[&str]) -> BTreeMap<String, String> {
     names.iter().filter_map(|name| Some(((*name).to_owned(), text(value, name)?))).collect()
 }
@@ -136,7 +136,7 @@ fn google(context: &Value) -> About {
     }
 }
 
-/// Repetitions that failed, as rows without a value: the reader of series leaves them out.
+/// Rows without a value for failed repetitions, which the reader of series leaves out.
 fn google_failures(value: &Value) -> Vec<Row> {
     let entries = value.get("benchmarks").and_then(Value::as_array);
     let is_failed = |entry: &&Value| entry.get("error_occurred").and_then(Value::as_bool) == Some(true);
@@ -153,8 +153,8 @@ fn google_failures(value: &Value) -> Vec<Row> {
 }
 
 fn pyperf(value: &Value) -> About {
-    // What all runs of all benchmarks have is at the top; a file of one benchmark may have it there
-    // or at its first run.
+    // Metadata that all runs share is at the top. A file of one benchmark may also have it in the
+    // benchmark or in its first run.
     let first = value.pointer("/benchmarks/0");
     let run = first.and_then(|first| {
         first.get("runs")?.as_array()?.iter().find(|run| run.get("values").is_some())?.get("metadata")
@@ -188,8 +188,8 @@ fn pyperf(value: &Value) -> About {
     about
 }
 
-/// fio: of each job and direction that did something, throughput, operations per second and latency
-/// of completion.
+/// fio: throughput, operations per second and completion latency of each job and direction that did
+/// something.
 fn fio(value: &Value, whole: &str) -> Result<ParsedInput, InputError> {
     let jobs = value.get("jobs").or_else(|| value.get("client_stats")).and_then(Value::as_array);
     let jobs = jobs.ok_or(InputError::Unusable("fio's JSON has no jobs"))?;
@@ -228,7 +228,7 @@ fn fio(value: &Value, whole: &str) -> Result<ParsedInput, InputError> {
                 |pointer: &str| part.pointer(pointer).and_then(Value::as_f64).filter(|value| *value > 0.0);
             let benchmark = format!("{name} {direction}");
             let latency = |rest: &str| {
-                // Versions before 3 count microseconds.
+                // Versions before 3 report microseconds.
                 let old = number(&format!("/clat{rest}")).map(|value| value * 1e3);
                 number(&format!("/clat_ns{rest}")).or(old)
             };
@@ -249,7 +249,7 @@ fn fio(value: &Value, whole: &str) -> Result<ParsedInput, InputError> {
                 rows.extend(value.map(|value| result.row(round, Some(value), failure.as_deref())));
             }
         }
-        // One that failed before it did anything has no direction.
+        // A job that failed before it did anything has no direction.
         if failure.is_some() && rows.len() == before {
             let result =
                 OneResult { benchmark: &name, metric: "throughput", unit: "B/s", better: Some(true) };

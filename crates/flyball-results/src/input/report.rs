@@ -1,5 +1,5 @@
-//! What flyball says of a machine: the doctor's report, `show --json`, profiles of `save`, facts
-//! files.
+//! Facts about a machine from flyball: the doctor's report, `show --json`, profiles of `save`,
+//! facts files.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ fn text(value: &Value, key: &str) -> Option<String> {
     value.get(key).and_then(Value::as_str).map(str::to_owned)
 }
 
-/// A value as a text: strings without quotes, the rest as JSON.
+/// A value as text: strings without quotes, other values as JSON.
 fn plain(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
@@ -22,7 +22,7 @@ fn plain(value: &Value) -> Option<String> {
     }
 }
 
-/// Whether the report is about a machine in software.
+/// Whether the report is about a simulated machine.
 fn simulated(value: &Value) -> bool {
     value.get("simulated").and_then(Value::as_bool) == Some(true) || value.get("emulated").is_some()
 }
@@ -36,7 +36,6 @@ fn about(value: &Value, facts: Vec<(&'static str, Option<String>)>) -> About {
     }
 }
 
-/// The doctor's report.
 pub(super) fn doctor(value: &Value, whole: &str) -> Result<ParsedInput, InputError> {
     let facts = vec![("processor", text(value, "processor")), ("kernel", text(value, "kernel"))];
     let findings = value.get("findings").and_then(Value::as_array);
@@ -63,7 +62,7 @@ pub(super) fn doctor(value: &Value, whole: &str) -> Result<ParsedInput, InputErr
     })
 }
 
-/// What `show --json` prints.
+/// The output of `show --json`.
 pub(super) fn show(value: &Value, whole: &str) -> Result<ParsedInput, InputError> {
     let machine = value.get("machine").ok_or(InputError::Unusable("it says nothing of its machine"))?;
     let mut facts = vec![
@@ -82,7 +81,7 @@ pub(super) fn show(value: &Value, whole: &str) -> Result<ParsedInput, InputError
         if knob == "driver" && facts.iter().all(|(name, _)| *name != "driver") {
             facts.push(("driver", value.clone()));
         }
-        // What is absent here has no value to keep.
+        // An absent knob has no value.
         let Some(value) = value else { continue };
         found.push(setting(knob, text(row, "cpus").unwrap_or_default(), value, text(row, "unit")));
     }
@@ -97,7 +96,7 @@ fn setting(knob: String, cpus: String, value: String, unit: Option<String>) -> R
     Row { time: None, cells: vec![knob.into(), cpus.into(), value.into(), unit.into()] }
 }
 
-/// The settings as facts of the host: values by knob, with their CPUs where there are several.
+/// The settings as facts of the host: values by knob, with their CPUs if there are several values.
 fn summary(rows: &[Row]) -> BTreeMap<String, String> {
     let mut all: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
     for row in rows {

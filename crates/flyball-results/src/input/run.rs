@@ -10,7 +10,7 @@ use flyball_table::Cell;
 use super::{About, InputError, ParsedInput, Row, experiment, flatten};
 use crate::schema::Kind;
 
-/// Bytes of a snapshot: the settings of 512 CPUs.
+/// Maximum size of a snapshot in bytes: the settings of 512 CPUs.
 const MAX_SNAPSHOT: u64 = 4 << 20;
 
 pub(super) fn read(path: &Path) -> Result<ParsedInput, InputError> {
@@ -28,7 +28,7 @@ pub(super) fn read(path: &Path) -> Result<ParsedInput, InputError> {
     if matches!(manifest.schedule.length, flyball_measure::Length::Rounds(_)) && there < planned {
         warnings.push(format!("{there} of {planned} rounds; when it has the others, add it again"));
     }
-    // Not the rounds: a comparison that goes on stays the same one.
+    // Without the rounds: a comparison that is resumed keeps its identity.
     let identity = serde_json::to_vec(&(
         manifest.boots.first().map(|boot| (&boot.id, boot.started)),
         manifest.schedule.seed,
@@ -74,7 +74,7 @@ fn about(manifest: &Manifest) -> About {
 /// The settings before the first round.
 fn settings(path: &Path, about: &mut About) {
     let Ok(dir) = Dir::open(path) else { return };
-    // A run without one lacks it; a damaged one does not make the rounds worse.
+    // An old run has no snapshot, and a damaged snapshot does not invalidate the rounds.
     let Ok(bytes) = dir.read("snapshot-0-before.json", MAX_SNAPSHOT) else { return };
     match serde_json::from_slice(&bytes) {
         Ok(SettingsSnapshot::Settings { settings }) => {
