@@ -2,17 +2,18 @@
 //!
 //! Commits are numbered from 0, the good one, to the last, the bad one. One of them changed the
 //! number; those before it are alike, and so are those from it on. A block has rounds of two
-//! commits next to each other. All blocks so far count for each decision, so that later rounds take
-//! back a step that looked clear by chance.
+//! commits next to each other. Each decision uses all blocks so far, so later rounds can undo a
+//! step that looked clear by chance.
 
-/// Degrees of freedom of the noise. Few make its tails heavy: one far value proves little.
+/// Degrees of freedom of the noise. Few make its tails heavy: one outlier proves little.
 const FREEDOM: f64 = 5.0;
 
-/// The noise is at least this part of the change, so that a few equal values do not prove all.
+/// The noise is at least this fraction of the change, so that a few equal values do not decide
+/// alone.
 const LEAST_NOISE: f64 = 0.1;
 
-/// A commit that ran before runs again while it splits the probability no worse than this. Another
-/// one would have to be built first.
+/// A commit that already ran is preferred as long as it splits the probability no worse than this:
+/// a new one would have to be built first.
 const WORST_SPLIT: f64 = 0.2;
 
 /// A search for the commit that changed something.
@@ -61,7 +62,7 @@ impl Bisection {
         self.blocks.iter().filter_map(of).collect()
     }
 
-    /// The probability of each commit to be the one; 0 of the good one.
+    /// The probability of each commit to have made the change; 0 for the good one.
     pub fn posterior(&self) -> Vec<f64> {
         let differences = self.differences();
         let change = median(differences.clone());
@@ -71,8 +72,8 @@ impl Bisection {
             let even = 1.0 / self.last as f64;
             return (0..=self.last).map(|commit| if commit == 0 { 0.0 } else { even }).collect();
         }
-        // The ends show the level of the machine, whichever commit made the change. If it drifts, a
-        // block says less about its own level, in the end nothing.
+        // The ends show the level of the machine, whichever commit made the change. The more it
+        // drifts, the less a block says about its own level, and in the end nothing.
         let rounds = || self.blocks.iter().flatten();
         let at_ends = rounds().filter(|one| one.0 == 0 || one.0 == self.last);
         let levels: Vec<f64> = at_ends.map(|one| one.1 - if one.0 == 0 { 0.0 } else { change }).collect();
@@ -82,7 +83,7 @@ impl Bisection {
             let of_block = |block: &[(usize, f64); 2]| {
                 let [a, b] = block.map(|one| one.1 - middle - if one.0 >= commit { change } else { 0.0 });
                 let squares = a * a + b * b - (a + b).powi(2) * drift / (1.0 + 2.0 * drift);
-                // Student's t of two values that share their level.
+                // Student's t for two values that share their level.
                 -(FREEDOM + 2.0) / 2.0 * (squares / (FREEDOM * noise * noise)).ln_1p()
             };
             self.blocks.iter().map(of_block).sum()
@@ -94,7 +95,7 @@ impl Bisection {
         std::iter::once(0.0).chain(weights.into_iter().map(|weight| weight / sum)).collect()
     }
 
-    /// The next step. The commit is found when it has this probability.
+    /// The next step. The commit is found once it has this probability.
     pub fn next(&self, confidence: f64) -> Probe {
         let posterior = self.posterior();
         let (mut before, mut below) = (0, 0.0);
@@ -128,7 +129,7 @@ fn spread(values: &[f64]) -> f64 {
     median(values.iter().map(|value| (value - middle).abs()).collect()) * 1.4826
 }
 
-/// The middle value; 0 of none.
+/// The middle value; 0 if there is none.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

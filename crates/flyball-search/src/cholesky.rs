@@ -1,8 +1,8 @@
-//! Symmetric positive definite matrices, factored as L times its transpose, and what is solved with
-//! them.
+//! Symmetric positive definite matrices, factored as L times its transpose, and equations solved
+//! with them.
 //!
 //! A search has at most a few hundred rounds, so that a plain factorisation takes milliseconds; a
-//! linear algebra crate would be ten times the size of all of this one.
+//! linear algebra crate would be ten times the size of this whole crate.
 
 /// The lower triangle L of a matrix A = L L', row by row, with zeros above the diagonal.
 #[derive(Debug, Clone)]
@@ -12,13 +12,12 @@ pub(crate) struct Cholesky {
 }
 
 impl Cholesky {
-    /// Factors the matrix of which `lower` holds the lower triangle, row by row. `None` if it is
-    /// not positive definite.
+    /// Factors the matrix whose lower triangle is `lower`, row by row. `None` if the matrix is not
+    /// positive definite.
     pub(crate) fn new(mut lower: Vec<f64>, size: usize) -> Option<Cholesky> {
         for row in 0..size {
             for column in 0..=row {
-                // Both operands are the beginnings of rows: contiguous, which is what makes this
-                // fast.
+                // Both operands are the beginnings of rows: contiguous memory makes this fast.
                 let (above, this) = lower.split_at_mut(row * size);
                 let known = if column == row {
                     dot(&this[..column], &this[..column])
@@ -94,12 +93,12 @@ impl Cholesky {
     }
 }
 
-/// Sums that are kept at once: four vector registers of two, as many as it takes to start an
+/// Number of sums kept at once: four vector registers of two, as many as it takes to start an
 /// addition in every cycle.
 const LANES: usize = 8;
 
-/// The inner product, in several sums: the compiler may not reorder one sum, and so could not use
-/// vector registers.
+/// The inner product, in several sums: the compiler may not reorder a single sum, so it could not
+/// use vector registers.
 pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     let mut sums = [0.0; LANES];
     let (a, b) = (a.chunks_exact(LANES), b.chunks_exact(LANES));

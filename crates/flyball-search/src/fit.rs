@@ -1,23 +1,22 @@
 //! A model of one quantity of all arms, fitted to noisy rounds.
 //!
-//! A logarithm of a round is the mean, plus an effect of each factor, of each two factors, and of
-//! the arm alone, plus what all rounds of its block share (drift, a neighbour), plus noise. All
-//! effects are normal, so that the model is a Gaussian process with five standard deviations (a
-//! sixth for rounds of an earlier search), which are found by their likelihood. Two things keep it
-//! honest with real timings: noise has heavy tails (Student's t with 4 degrees, as weights), and
-//! each arm has its own variance, drawn towards the common one.
+//! The logarithm of a round is the sum of: the mean, an effect of each factor, of each pair of
+//! factors and of the arm alone, an effect that all rounds of its block share (drift, a neighbour),
+//! and noise. All effects are normal, so the model is a Gaussian process with five standard
+//! deviations (a sixth for rounds of an earlier search), which are found by maximum likelihood. Two
+//! things make it suitable for real timings: noise has heavy tails (Student's t with 4 degrees, as
+//! weights), and each arm has its own variance, shrunk towards the common one.
 
 use crate::{
     cholesky::Cholesky,
     space::{Likeness, Space},
 };
 
-/// One measured value.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Observation {
     pub block: usize,
     pub arm: usize,
-    /// The logarithm of what was measured.
+    /// The logarithm of the measured value.
     pub value: f64,
     /// True for an observation of the earlier search that this one starts from.
     pub earlier: bool,
@@ -34,7 +33,7 @@ pub struct Scales {
     pub own: f64,
     /// Noise that the rounds of a block share.
     pub block: f64,
-    /// One round.
+    /// Noise of one round.
     pub noise: f64,
     /// Shift of a setting's value since an earlier search.
     pub moved: f64,
@@ -43,26 +42,26 @@ pub struct Scales {
 /// Prior scales before anything is measured: settings differ by some 5 %, rounds by 1 %.
 const EXPECTED: [f64; 6] = [0.05, 0.01, 0.004, 0.007, 0.01, 0.02];
 
-/// How far from that, as the standard deviation of the logarithm of each scale: a factor of three
-/// either way is common. Own effects are held tighter, because noise of arms that ran once looks
-/// like them.
+/// How uncertain that is, as the standard deviation of the logarithm of each scale: a factor of
+/// three either way is common. Own effects are held tighter, because the noise of arms that ran
+/// once looks like them.
 const SURPRISE: [f64; 6] = [1.2, 1.0, 0.7, 1.0, 1.2, 1.5];
 
-/// The place of the scale that only observations of an earlier search have.
+/// The index of the scale that only observations of an earlier search have.
 const MOVED: usize = 5;
 
 /// The degrees of freedom of the noise: one round in fifty lies beyond three deviations.
 const TAIL: f64 = 4.0;
 
-/// How many rounds the common variance counts for, when an arm's own is estimated.
+/// How many rounds the common variance counts as when an arm's own is estimated.
 const COMMON: f64 = 6.0;
 
-/// How many deviations of its mean an arm lies away to have an own effect of its own size, and by
-/// how many rounds at least.
+/// How many deviations an arm must lie from its expected mean to get its own size of own effect,
+/// and by at least how many rounds.
 const UNLIKE: f64 = 3.0;
 const UNLIKE_ROUNDS: f64 = 2.0;
 
-/// The variance of the mean: nothing is known about it, and values are centred before.
+/// The prior variance of the mean. Nothing is known about it, and values are centred first.
 const MEAN_VARIANCE: f64 = 1.0;
 
 impl Default for Scales {
@@ -80,7 +79,7 @@ impl Scales {
         [self.single, self.pair, self.own, self.block, self.noise, self.moved]
     }
 
-    /// The logarithm of the prior density, but for a constant.
+    /// The logarithm of the prior density, up to a constant.
     fn log_prior(self) -> f64 {
         let terms = self.list().into_iter().zip(EXPECTED).zip(SURPRISE);
         -terms
@@ -88,8 +87,8 @@ impl Scales {
             .sum::<f64>()
     }
 
-    /// The covariance of two arms' values. `own` is the variance of an arm's own effect over the
-    /// common one, or 0 of two different arms.
+    /// The covariance of two arms' values. `own` is the variance of an arm's own effect relative to
+    /// the common one, or 0 for two different arms.
     pub(crate) fn covariance(self, alike: Likeness, own: f64) -> f64 {
         let own = self.own.powi(2) * own;
         MEAN_VARIANCE + self.single.powi(2) * alike.single + self.pair.powi(2) * alike.pair + own
@@ -109,14 +108,14 @@ pub(crate) struct Fit {
     pub coefficients: Vec<f64>,
     /// Prediction of each observation from all others.
     pub by_others: Vec<f64>,
-    /// The variance of each observation's noise over the common one.
+    /// The variance of each observation's noise, relative to the common one.
     noise: Vec<f64>,
-    /// The variance of each arm's own effect over the common one.
+    /// The variance of each arm's own effect, relative to the common one.
     own: Vec<f64>,
 }
 
 impl Fit {
-    /// The variance of an own effect over the common one, or 0 of two different arms.
+    /// The variance of an own effect relative to the common one, or 0 for two different arms.
     pub(crate) fn own_of(&self, a: usize, b: usize) -> f64 {
         own_of(&self.own, a, b)
     }
@@ -129,11 +128,11 @@ impl Fit {
     }
 }
 
-/// The observations with what does not change while scales are searched.
+/// The observations, with everything that is constant while scales are searched.
 struct Data<'a> {
     observations: &'a [Observation],
     centred: Vec<f64>,
-    /// For each two observations, the lower triangle row by row.
+    /// The likeness of each pair of observations: the lower triangle, row by row.
     alike: Vec<Likeness>,
     /// The variance of each observation's noise, as a multiple of the common one.
     noise: Vec<f64>,
@@ -157,9 +156,9 @@ impl Data<'_> {
                     entry += scales.block.powi(2);
                 }
                 if a.earlier && b.earlier {
-                    // The earlier level is unknown, as this one's is, and every setting may have
-                    // moved by its own amount, similar settings similarly: the likelihood decides
-                    // by how much, so that rounds overrule it.
+                    // The earlier level is as unknown as this one. Every setting may have moved by
+                    // its own amount, similar settings by similar amounts. The likelihood decides
+                    // by how much, so rounds can overrule the earlier search.
                     let same = f64::from(u8::from(a.arm == b.arm));
                     entry += MEAN_VARIANCE + scales.moved.powi(2) * f64::midpoint(alike.single, same);
                 }
@@ -172,26 +171,26 @@ impl Data<'_> {
         lower
     }
 
-    /// The logarithm of the posterior density of scales, but for a constant, and what it was
-    /// computed from.
+    /// The logarithm of the posterior density of scales, up to a constant, with the factorisation
+    /// and the coefficients.
     fn score(&self, scales: Scales) -> Option<(f64, Cholesky, Vec<f64>)> {
         let factored = Cholesky::new(self.covariance(scales), self.observations.len())?;
         let coefficients = factored.solve(&self.centred);
         let fit: f64 = coefficients.iter().zip(&self.centred).map(|(c, v)| c * v).sum();
         let score = -0.5 * (fit + factored.log_determinant()) + scales.log_prior();
-        // Scales that cannot be: their determinant overflows before the factorisation notices.
+        // Reject impossible scales: their determinant overflows before the factorisation notices.
         score.is_finite().then_some((score, factored, coefficients))
     }
 }
 
-/// Up to this many observations, a fit starts from the beginning: it is cheap, and early scales are
-/// far off.
+/// Up to this many observations, a fit starts from scratch: it is cheap, and early scales are far
+/// off.
 const FEW: usize = 40;
 
-/// Fits the model. `earlier` is the fit of the first of these observations, where the search for
-/// scales begins.
+/// Fits the model. `earlier` is a fit of the first of these observations, from which the search for
+/// scales starts.
 ///
-/// `None` where nothing was observed, or values are so far apart that the covariance cannot be
+/// `None` if there are no observations, or if values are so far apart that the covariance cannot be
 /// factored.
 pub(crate) fn fit(space: &Space, observations: Vec<Observation>, earlier: Option<&Fit>) -> Option<Fit> {
     if observations.is_empty() {
@@ -224,8 +223,9 @@ pub(crate) fn fit(space: &Space, observations: Vec<Observation>, earlier: Option
         alike,
         observations: &observations,
     };
-    // Weights depend on scales and scales on weights: both settle within three turns. With many
-    // observations a new block changes little: one turn for about half of the scales keeps up.
+    // Weights depend on scales and scales on weights: both settle within three iterations. With
+    // many observations, a new block changes little: one iteration for about half of the scales is
+    // enough.
     let steps: &[f64] = if earlier.is_some() { &[1.25] } else { &[1.6, 1.25, 1.25] };
     for step in steps {
         let which = |index: usize| {
@@ -251,7 +251,7 @@ pub(crate) fn fit(space: &Space, observations: Vec<Observation>, earlier: Option
     Some(Fit { scales, centre, observations, factored, coefficients, by_others, noise, own })
 }
 
-/// Better scales, by steps of a factor in each of those of the five that are asked for.
+/// Improves the scales selected by `which`, each by steps of `factor`.
 fn climb(data: &Data<'_>, start: Scales, factor: f64, which: impl Fn(usize) -> bool) -> Option<Scales> {
     let mut best = data.score(start)?.0;
     let mut at = start.list();
@@ -269,8 +269,8 @@ fn climb(data: &Data<'_>, start: Scales, factor: f64, which: impl Fn(usize) -> b
                 }
                 (best, at, moved) = (score, there, true);
             }
-            // The density of one scale has one peak, as a rule: where one way is uphill, the other
-            // is not.
+            // The density of a scale usually has one peak: if one direction is uphill, the other is
+            // not.
             if moved {
                 break;
             }
@@ -279,9 +279,9 @@ fn climb(data: &Data<'_>, start: Scales, factor: f64, which: impl Fn(usize) -> b
     Some(Scales::new(at))
 }
 
-/// The variance of each arm's own effect over the common one. It is 1, unless the rounds of an arm
-/// lie together so far from what its factors explain that noise does not: one setting of many may
-/// be unlike all others.
+/// The variance of each arm's own effect relative to the common one. It is 1, unless the rounds of
+/// an arm agree on a value so far from what its factors explain that noise cannot be the reason: a
+/// single setting may be unlike all others.
 fn own_multiples(data: &Data<'_>, scales: Scales, coefficients: &[f64]) -> Vec<f64> {
     let most = data.observations.iter().map(|one| one.arm).max().unwrap_or(0) + 1;
     let (mut own, mut noise, mut counts) = (vec![0.0; most], vec![0.0; most], vec![0.0_f64; most]);
@@ -299,11 +299,12 @@ fn own_multiples(data: &Data<'_>, scales: Scales, coefficients: &[f64]) -> Vec<f
     (0..most).map(multiple).collect()
 }
 
-/// The variance of each observation's noise over the common one: its arm's, times what a heavy tail
-/// allows it.
+/// The variance of each observation's noise relative to the common one: the variance of its arm,
+/// times the factor that a heavy tail allows.
 fn noise_multiples(data: &Data<'_>, scales: Scales, factored: &Cholesky, coefficients: &[f64]) -> Vec<f64> {
     let common = scales.noise.powi(2);
-    // The expected square of each observation's error, given all of them, over the common variance.
+    // The expected square of each observation's error, given all of them, relative to the common
+    // variance.
     let squares: Vec<f64> = factored
         .inverse_diagonal()
         .into_iter()
@@ -318,7 +319,7 @@ fn noise_multiples(data: &Data<'_>, scales: Scales, factored: &Cholesky, coeffic
         .collect();
     let most = data.observations.iter().map(|one| one.arm).max().unwrap_or(0) + 1;
     let (mut sums, mut counts) = (vec![COMMON; most], vec![COMMON; most]);
-    // As if the tail had been removed by the weights of the last turn.
+    // As if the weights of the last iteration had removed the tail.
     for ((one, square), multiple) in data.observations.iter().zip(&squares).zip(&data.noise) {
         sums[one.arm] += square / multiple.max(1.0);
         counts[one.arm] += 1.0;
@@ -327,8 +328,8 @@ fn noise_multiples(data: &Data<'_>, scales: Scales, factored: &Cholesky, coeffic
         .iter()
         .zip(squares)
         .map(|(one, square)| {
-            // Drawn towards the common variance by COMMON rounds: of one or two rounds of an arm
-            // nothing is known.
+            // Shrunk towards the common variance, which counts as COMMON rounds: one or two rounds
+            // of an arm say nothing about its variance.
             let of_arm = sums[one.arm] / counts[one.arm];
             // The mean of the weight of Student's t, given the error (Lange, Little and Taylor
             // 1989).

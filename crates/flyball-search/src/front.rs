@@ -1,11 +1,11 @@
-//! The front of two quantities: which settings no other one dominates.
+//! The front of two quantities: the settings that no other one dominates.
 //!
 //! A setting dominates another if it is better in one quantity by more than what does not matter,
 //! and not worse in the other by more than that. The posterior of the model alone names wrong
-//! fronts in one search of seven, because a front is as many claims as there are settings. So a
+//! fronts in one search of seven, because a front makes as many claims as there are settings. So a
 //! search has two parts. The first spends its rounds where draws of the model disagree about a
-//! setting, and ends with one proposal for each. The second tests the proposals in fresh rounds
-//! ([`fresh`]), and runs only what is still undecided.
+//! setting, and ends with one proposal for each setting. The second tests the proposals in fresh
+//! rounds ([`fresh`]), and runs only the settings that are still undecided.
 
 mod fresh;
 
@@ -28,7 +28,7 @@ pub struct FrontGoal {
     pub within: f64,
     /// The probability that all claims are right: 0.95.
     pub confidence: f64,
-    /// Rounds at most, the fresh ones among them.
+    /// Maximum number of rounds, including the fresh ones.
     pub most: usize,
 }
 
@@ -51,7 +51,7 @@ pub struct Standing {
     pub proposed: Label,
     /// The probability, by the model and the rounds of the first part, that nothing dominates it.
     pub chance: f64,
-    /// The probability of fresh rounds this clear, if the proposal were wrong; 1 without them.
+    /// The p-value of the fresh rounds if the proposal were wrong; 1 without fresh rounds.
     pub p: f64,
 }
 
@@ -76,24 +76,24 @@ pub struct Front {
 struct Odds {
     /// The arms that were drawn.
     arms: Vec<usize>,
-    /// In how many draws nothing dominates each.
+    /// In how many draws nothing dominates each arm.
     on_front: Vec<usize>,
-    /// In how many draws the second dominates the first; row by row.
+    /// In how many draws the second arm dominates the first; row by row.
     dominated: Vec<usize>,
     /// Expected values by quantity.
     means: [Vec<f64>; 2],
 }
 
-/// Draws of the model. Fewer than for one best setting: pairs of settings are compared in each.
+/// Number of draws. Fewer than for one best setting: each draw compares pairs of settings.
 const DRAWS: usize = 400;
 /// How certain the model must be of every proposal before fresh rounds begin.
 const CERTAIN: f64 = 0.95;
-/// Rounds of the first part at most: this many, and so many for each arm.
+/// Maximum number of rounds of the first part: a constant, and this many per arm.
 const ROUNDS: (usize, f64) = (12, 1.0);
 
 impl Front {
     pub fn new(space: Space, goal: FrontGoal, seed: u64) -> Front {
-        // Only the model of the search is used, not its end.
+        // The model of this search is used, but not its end.
         let only = Goal { within: goal.within, bound: None, certainty: 1.0 };
         Front {
             search: Search::new(space, only, seed),
@@ -110,7 +110,7 @@ impl Front {
         self.search.space()
     }
 
-    /// The search whose model is used: its rounds are those of the first part.
+    /// The search whose model is used, with the rounds of the first part.
     pub fn search(&self) -> &Search {
         &self.search
     }
@@ -125,8 +125,8 @@ impl Front {
         self.fresh.is_some()
     }
 
-    /// Takes the rounds of one block. `step` is the step in which the values of a quantity come in
-    /// two arms, as a difference of logarithms; none if it is not known.
+    /// Adds the rounds of one block. `step` returns the rounding step of a quantity in two arms, as
+    /// a difference of logarithms; none if it is not known.
     pub fn add(&mut self, block: &[Round], step: impl Fn(usize, [usize; 2]) -> Option<f64>) {
         self.done += block.len();
         self.blocks += 1;
@@ -140,8 +140,8 @@ impl Front {
         }
     }
 
-    /// The orders of the next blocks, which take turns: one, or those of all fresh rounds up to the
-    /// next look. `None` at the end.
+    /// The orders of the next blocks, which run interleaved: one, or all fresh ones up to the next
+    /// look. `None` at the end.
     pub fn next(&self) -> Option<Vec<Vec<usize>>> {
         let mut random =
             Pcg64Mcg::seed_from_u64(self.seed ^ (self.blocks as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -154,8 +154,8 @@ impl Front {
             }
             (None, Some(odds)) => self.block(odds, &mut random),
         };
-        // A block is compared within itself: one that is cut short by the end of the rounds would
-        // be wasted.
+        // Settings are compared within a block: a block that is cut short by the end of the rounds
+        // would be wasted.
         if next.is_empty() || (self.done > 0 && self.done + count * next.len() > self.goal.most) {
             return None;
         }
@@ -184,10 +184,10 @@ impl Front {
         .collect()
     }
 
-    /// By how much each arm's two quantities are expected to exceed the base's, each with its
-    /// standard deviation.
+    /// By how much each arm's two quantities are expected to exceed the base's, with the standard
+    /// deviations.
     pub fn against_base(&self) -> Vec<[(f64, f64); 2]> {
-        // All rounds count here: nothing is claimed of it, and a better picture needs them.
+        // All rounds count here: this makes no claims, and more rounds give a better picture.
         let mut all = self.search.clone();
         for block in self.fresh.iter().flat_map(Fresh::blocks) {
             all.add(block);
@@ -236,7 +236,7 @@ impl Front {
             share.max(1.0 - share) >= CERTAIN
         };
         let most = ROUNDS.0 + (ROUNDS.1 * odds.arms.len() as f64) as usize;
-        // A third at least is left for fresh rounds, without which nothing can be claimed.
+        // At least a third is left for fresh rounds, without which nothing can be claimed.
         if !odds.on_front.iter().all(is_certain) && self.done < most.min(self.goal.most * 2 / 3) {
             return None;
         }
@@ -249,13 +249,13 @@ impl Front {
         let difference = |quantity: usize, arm: usize, other: usize| {
             odds.means[quantity][other] - odds.means[quantity][arm]
         };
-        // The least clear last: where rounds do not suffice for all, those stay undecided.
+        // The least clear come last: if rounds do not suffice for all, these stay undecided.
         let mut order: Vec<usize> = (0..count).collect();
         order.sort_by_key(|arm| std::cmp::Reverse(odds.on_front[*arm].max(DRAWS - odds.on_front[*arm])));
         for arm in order {
             let row = &odds.dominated[arm * count..(arm + 1) * count];
-            // In a large space, what never dominates in the draws is left to the model: each rival
-            // needs fresh rounds.
+            // In a large space, settings that never dominate in the draws are left to the model,
+            // because each rival needs fresh rounds.
             let rivals =
                 (0..count).filter(|other| *other != arm && (row[*other] > 0 || count <= ALL_AT_ONCE));
             if odds.on_front[arm] * 2 >= DRAWS {
@@ -296,8 +296,8 @@ impl Front {
         Some(fresh)
     }
 
-    /// A block of the first part: the base, and settings on which the draws disagree, each with
-    /// what most often dominates it.
+    /// A block of the first part: the base, and settings on which the draws disagree, each with the
+    /// setting that dominates it most often.
     fn block(&self, odds: &Odds, random: &mut Pcg64Mcg) -> Vec<usize> {
         let count = odds.arms.len();
         let mut block = vec![self.space().base()];
@@ -307,8 +307,8 @@ impl Front {
             .zip(&odds.arms)
             .map(|(on_front, arm)| {
                 let share = *on_front as f64 / DRAWS as f64;
-                // A setting's disagreement, which rounds make smaller the slower, the more of them
-                // it has.
+                // A setting's disagreement. The more rounds a setting has, the less another one
+                // reduces it.
                 share * (1.0 - share) / (1.0 + self.search.runs(*arm) as f64) / self.search.seconds(*arm)
             })
             .collect();
@@ -316,7 +316,7 @@ impl Front {
             let Some(chosen) = take_by_weight(&mut weights, random) else { break };
             let row = &odds.dominated[chosen * count..(chosen + 1) * count];
             let rival = (0..count).max_by_key(|other| row[*other]).filter(|other| row[*other] > 0);
-            // The two are compared with each other: they belong into one block.
+            // The two are compared with each other, so they belong in one block.
             for one in [Some(chosen), rival].into_iter().flatten() {
                 if block.len() < BLOCK && !block.contains(&odds.arms[one]) {
                     block.push(odds.arms[one]);
@@ -327,8 +327,8 @@ impl Front {
     }
 }
 
-/// Returns whether a setting that is worse by `by` in the two quantities (negative: better)
-/// dominates.
+/// Returns whether a setting dominates that is worse by `by` in the two quantities (negative:
+/// better).
 fn dominates(by: [f64; 2], within: f64) -> bool {
     (by[0] < -within && by[1] <= within) || (by[1] < -within && by[0] <= within)
 }

@@ -2,8 +2,8 @@
 //!
 //! A [`Space`] lists the settings to choose from, as levels of factors. A [`Search`] is given
 //! [`Round`]s, in blocks whose members ran next to each other. It fits a small Gaussian model to
-//! them and either names the next block or ends with a [`Choice`] ([`Search::step`]). Nothing but
-//! space, goal, seed and rounds goes into it: a search that was stopped is resumed by giving it its
+//! them and either names the next block or ends with a [`Choice`] ([`Search::step`]). It depends
+//! only on space, goal, seed and rounds: a search that was stopped is resumed by giving it its
 //! blocks again.
 //!
 //! A search finds a candidate, not a claim: the winner of a noisy search looks better than it

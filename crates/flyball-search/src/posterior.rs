@@ -8,13 +8,13 @@ use crate::{
     space::Space,
 };
 
-/// Rounds that the variance of an arm is known by before its own. Fewer need more rounds, and with
-/// more the error returns.
+/// How many rounds the prior variance of an arm counts as. If fewer, searches need more rounds; if
+/// more, the error returns.
 const KNOWN_BEFORE: f64 = 4.0;
 
 /// The joint distribution of some arms' values.
 pub(crate) struct Posterior {
-    /// In the order of the arms asked for.
+    /// In the order of the requested arms.
     pub mean: Vec<f64>,
     factored: Cholesky,
 }
@@ -39,15 +39,13 @@ impl Posterior {
                 let prior = fit.scales.covariance(space.likeness(*a, *b), fit.own_of(*a, *b));
                 covariance[row * size + column] = prior - dot(&explained[row], &explained[column]);
             }
-            // The mean's variance of 1 is subtracted from 1: what is left of it is rounded at
-            // 1e-15.
+            // The mean's variance of 1 was subtracted from 1, so the remainder is rounded at 1e-15.
             covariance[row * size + row] += 1e-11;
         }
         Some(Posterior { mean, factored: Cholesky::new(covariance, size)? })
     }
 
-    /// By how much the second arm is expected to exceed the first, and the standard deviation of
-    /// that.
+    /// By how much the second arm is expected to exceed the first, with the standard deviation.
     pub(crate) fn difference(&self) -> (f64, f64) {
         // The columns of the triangle: what each of two independent normal numbers contributes to
         // the difference.
@@ -72,18 +70,18 @@ impl Posterior {
     }
 }
 
-/// Draws that allow for noise of an arm that is larger than it seems.
+/// Draws that allow for an arm whose noise is larger than it seems.
 ///
-/// The posterior takes each arm's variance as known. Of one to five rounds it is not: wrong ends
-/// were those where the best arm had run one to five times and lay three or four deviations from
-/// its expected value. So deviations are those of Student's t.
+/// The posterior treats each arm's variance as known. With one to five rounds it is not: searches
+/// ended wrongly when the best arm had run one to five times and lay three or four deviations from
+/// its expected value. So deviations follow Student's t.
 pub(crate) struct Wider {
     /// Degrees of freedom by arm; `None` for arms that have not run, whose noise is not modelled.
     freedom: Vec<Option<f64>>,
 }
 
 impl Wider {
-    /// For arms that have run so often.
+    /// Creates it for arms with these numbers of runs.
     pub(crate) fn new(runs: impl Iterator<Item = usize>) -> Wider {
         Wider { freedom: runs.map(|runs| (runs > 0).then_some(KNOWN_BEFORE + runs as f64)).collect() }
     }
@@ -100,26 +98,25 @@ impl Wider {
     }
 }
 
-/// A draw of chi squared, by the approximation of Wilson and Hilferty (1931): to a percent from
-/// four degrees on.
+/// A draw of chi squared, by the approximation of Wilson and Hilferty (1931), exact to a percent
+/// from four degrees on.
 fn chi_squared(freedom: f64, random: &mut impl Rng) -> f64 {
     let part = 2.0 / (9.0 * freedom);
     let [normal, _] = standard_normal(random);
-    // Far below, where the approximation ends, a cube would be negative.
+    // Far below, the approximation fails and the cube would be negative.
     freedom * (1.0 - part + normal * part.sqrt()).max(0.05).powi(3)
 }
 
 /// The expected value of one arm and its standard deviation.
 pub(crate) fn marginal(space: &Space, fit: &Fit, arm: usize) -> (f64, f64) {
     let (expected, solved) = with_observations(space, fit, arm);
-    // Without the factorisation of all arms at once: this is asked for thousands of arms of a large
-    // space.
+    // Without factoring all arms at once: this is called for thousands of arms of a large space.
     let prior = fit.scales.covariance(space.likeness(arm, arm), fit.own_of(arm, arm));
     (expected, (prior - dot(&solved, &solved)).max(0.0).sqrt())
 }
 
-/// The expected value of an arm, and the inverse of the observations' triangle times their
-/// covariances with it.
+/// The expected value of an arm, and its covariances with the observations, multiplied by the
+/// inverse of the observations' triangle.
 fn with_observations(space: &Space, fit: &Fit, arm: usize) -> (f64, Vec<f64>) {
     let mut covariances: Vec<f64> = fit
         .observations
@@ -134,7 +131,7 @@ fn with_observations(space: &Space, fit: &Fit, arm: usize) -> (f64, Vec<f64>) {
 /// Two independent standard normal numbers, by Box and Muller.
 fn standard_normal(random: &mut impl Rng) -> [f64; 2] {
     let radius = (-2.0 * (1.0 - random.random::<f64>()).ln()).sqrt();
-    // 1 - u is never 0, whose logarithm is infinite; u itself can be.
+    // 1 - u is never 0, whose logarithm is infinite; u itself can be 0.
     let (sine, cosine) = (std::f64::consts::TAU * random.random::<f64>()).sin_cos();
     [radius * sine, radius * cosine]
 }

@@ -1,8 +1,8 @@
 //! Which arms to run next, and when to end.
 //!
 //! A block holds the base, the leader, and challengers drawn by how often each is the best in draws
-//! of the model (top-two Thompson sampling, Russo 2016): rounds go where they can still change the
-//! answer.
+//! of the model (top-two Thompson sampling, Russo 2016): rounds go to arms that can still change
+//! the answer.
 
 use std::cell::OnceCell;
 
@@ -15,7 +15,7 @@ use crate::{
     space::Space,
 };
 
-/// Goal: the least of one quantity, perhaps with a bound on another.
+/// Goal: minimise one quantity, perhaps with a bound on another.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Goal {
     /// Differences up to this do not matter: a difference of logarithms, 0.01 for 1 %.
@@ -29,7 +29,7 @@ pub struct Goal {
 /// A bound on the second quantity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Bound {
-    /// The logarithm of its ratio to the base's.
+    /// The logarithm of the bound's ratio to the base.
     OverBase(f64),
     /// Logarithm of the bound.
     Absolute(f64),
@@ -42,10 +42,10 @@ pub struct Round {
     pub objective: Option<f64>,
     /// The logarithm of the quantity with a bound.
     pub bounded: Option<f64>,
-    /// The logarithm of the quantity that decides between settings that are equal to the objective,
-    /// the less the better.
+    /// The logarithm of the quantity that decides between settings with equal objectives; less is
+    /// better.
     pub preferred: Option<f64>,
-    /// How long the round took with everything around it, in seconds.
+    /// How long the round took in seconds, including everything around it.
     pub seconds: f64,
 }
 
@@ -62,16 +62,17 @@ pub enum Step {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Choice {
     pub arm: usize,
-    /// The probability, by the model, that it keeps the bound and no other arm that does is better
-    /// by more than [`Goal::within`].
+    /// The probability, by the model, that it keeps the bound and that no other arm within the
+    /// bound is better by more than [`Goal::within`].
     pub certainty: f64,
-    /// The arm that is most often the best where this one is not.
+    /// The arm that is most often the best if this one is not.
     pub runner_up: Option<usize>,
-    /// Arms that may be better by more than [`Goal::within`], each with the probability of it, the
+    /// Arms that may be better by more than [`Goal::within`], with the probabilities of that, the
     /// largest first.
     pub undecided: Vec<(usize, f64)>,
-    /// If the search ended early, because no arm is likely to be better than the base by more than
-    /// so much, a difference of logarithms: that, and how likely one is. The arm is the base then.
+    /// Set if the search ended early, because no arm is likely to beat the base by more than a
+    /// certain difference of logarithms: that difference, and the probability of a larger one.
+    /// `arm` is then the base.
     pub gain_left: Option<(f64, f64)>,
 }
 
@@ -84,7 +85,7 @@ pub struct Search {
     blocks: usize,
     rounds: Vec<(usize, Round)>,
     earlier: Vec<(usize, Round)>,
-    /// With these: the same search without them, which must nearly agree at the end.
+    /// If there are `earlier` rounds: this search without them, which must nearly agree at the end.
     alone: Option<Box<Search>>,
     /// Fits of the objective and of the bounded quantity.
     fits: [Option<Fit>; 2],
@@ -94,33 +95,34 @@ pub struct Search {
 
 /// Up to this many arms, the first block runs all of them.
 pub(crate) const ALL_AT_ONCE: usize = 12;
-/// The arms of the first block of a larger space.
+/// The number of arms in the first block of a larger space.
 pub(crate) const FIRST: usize = 8;
-/// The arms of every other block, the base and the leader among them.
+/// The size of every other block, including the base and the leader.
 pub(crate) const BLOCK: usize = 6;
-/// How likely a gain that is worth a search may be when the search ends without one.
+/// Maximum probability of a gain worth a search when the search ends without one.
 const GAIN_LEFT: f64 = 0.02;
 /// Up to this many arms, each runs once before a search without a gain ends.
 const ALL_RUN: usize = 64;
-/// How often the chosen arm must have run. With fewer rounds, one lucky round decides in a few
-/// percent of searches.
+/// Minimum number of rounds of the chosen arm. With fewer, one lucky round decides in a few percent
+/// of searches.
 const LEAST_ROUNDS: usize = 5;
-/// So many arms most like the leader run before the end, whatever the model expects of them.
+/// This many arms most like the leader run before the end, whatever the model expects of them.
 const NEIGHBOURS: usize = 6;
-/// Draws of the model: 0.99 is then known to 0.003.
+/// The number of draws of the model, which determine 0.99 to 0.003.
 const DRAWS: usize = 1000;
-/// In how many of these an arm must be the best to run again.
+/// Minimum number of draws in which an arm must be the best to run again.
 const LEAST_CHANCE: usize = 10;
-/// The arms whose values are drawn together. Those left out are expected to be worse by more than
-/// two deviations.
+/// Maximum number of arms whose values are drawn together. Arms left out are expected to be worse
+/// by more than two deviations.
 const CANDIDATES: usize = 256;
-/// The number of the first block of an earlier search: beyond any of this one.
+/// The number of the first block of an earlier search, beyond any block of this one.
 const EARLIER_BLOCKS: usize = 1 << 32;
-/// Rounds of an earlier search that are used. A fit takes the cube of their number.
+/// Maximum number of rounds used from an earlier search. A fit takes the cube of their number.
 const MAX_EARLIER: usize = 150;
-/// How certain the rounds of this search alone must be of what they and an earlier search agree on.
+/// How certain the rounds of this search alone must be of the answer that they and an earlier
+/// search give together.
 const CERTAINTY_ALONE: f64 = 0.6;
-/// An arm that has failed so often is not run again.
+/// An arm that has failed this often is not run again.
 const FAILURES: usize = 2;
 
 /// Summary of the draws.
@@ -134,9 +136,9 @@ struct Odds {
     best: Vec<usize>,
     /// In how many draws each is better than the leader by more than the indifference.
     better: Vec<usize>,
-    /// The place of the leader.
+    /// The index of the leader.
     leader: usize,
-    /// In how many draws the best is better than the base by as much as is worth a search.
+    /// In how many draws the best is better than the base by enough to be worth a search.
     worth: usize,
 }
 
@@ -155,7 +157,7 @@ impl Search {
         }
     }
 
-    /// Adds the rounds of an earlier search, block by block, as a prior. Its arms are those of this
+    /// Adds the rounds of an earlier search, block by block, as a prior. They use the arms of this
     /// space. The end of the search, its guards and its claims count only the rounds of this
     /// search.
     #[must_use]
@@ -185,7 +187,7 @@ impl Search {
         Some(self.fits[0].as_ref()?.scales)
     }
 
-    /// Takes the rounds of one block, in any order.
+    /// Adds the rounds of one block, in any order.
     pub fn add(&mut self, block: &[Round]) {
         self.rounds.extend(block.iter().map(|round| (self.blocks, *round)));
         self.blocks += 1;
@@ -214,8 +216,8 @@ impl Search {
         values.collect()
     }
 
-    /// The generator of this block's draws (0) or of its members (1). Each block has its own, as in
-    /// a comparison's schedule, so that nothing depends on what was drawn before.
+    /// The generator for this block's draws (0) or its members (1). Each block has its own, as in a
+    /// comparison's schedule, so that nothing depends on earlier draws.
     fn random(&self, stream: u8) -> Pcg64Mcg {
         let seed = self.seed ^ (self.blocks as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Pcg64Mcg::seed_from_u64(if stream == 0 { seed } else { !seed })
@@ -248,7 +250,7 @@ impl Search {
                 self.block(odds, &again, &mut random)
             }
         };
-        // What runs first in a block is often the coldest or the most disturbed round of it.
+        // The first round of a block is often the coldest or the most disturbed one.
         next.shuffle(&mut random);
         Step::Run(next)
     }
@@ -266,8 +268,8 @@ impl Search {
         Some((0..self.space.len()).map(|arm| marginal(&self.space, fit, arm)).collect())
     }
 
-    /// By how much an arm's objective is expected to exceed the base's, in logarithms, and the
-    /// standard deviation of that.
+    /// By how much an arm's objective is expected to exceed the base's, in logarithms, with the
+    /// standard deviation.
     pub fn against_base(&self, arm: usize) -> Option<(f64, f64)> {
         self.difference(0, self.space.base(), arm)
     }
@@ -302,8 +304,8 @@ impl Search {
         let wider = Wider::new(arms.iter().map(|arm| self.runs(*arm)));
         let mut good = vec![0; arms.len()];
         let mut best = vec![0; arms.len()];
-        // Kept, because the leader is known only after all of them, and 'better than the leader' is
-        // asked of each.
+        // Kept, because the leader is known only after all draws, and each draw is then compared
+        // with it.
         let mut draws = Vec::with_capacity(DRAWS);
         let (worth_a_search, mut worth) = (self.worth_a_search(), 0);
         for _ in 0..DRAWS {
@@ -325,7 +327,7 @@ impl Search {
             worth += usize::from(values[winner] < values[base] - worth_a_search);
             for (arm, count) in good.iter_mut().enumerate() {
                 *count += usize::from(match over[winner] {
-                    // None keeps the bound: the nearest is the right answer.
+                    // No arm keeps the bound: the nearest one is the right answer.
                     least if least > 0.0 => self.is_good(0.0, over[arm] - least),
                     _ => self.is_good(values[arm] - values[winner], over[arm]),
                 });
@@ -342,22 +344,21 @@ impl Search {
         Some(Odds { arms, good, best, better, leader, worth })
     }
 
-    /// Returns whether an arm that is worse than the best by `behind` and exceeds the bound by
-    /// `over` would be a right answer.
+    /// Returns whether an arm is a right answer that is worse than the best by `behind` and exceeds
+    /// the bound by `over`.
     fn is_good(&self, behind: f64, over: f64) -> bool {
-        // A bound is met by many arms almost exactly, and no number of rounds decides those: half
-        // of what does not matter is allowed. With a quarter, searches near a bound took a quarter
+        // Many arms meet a bound almost exactly, and no number of rounds decides those. So half of
+        // what does not matter is allowed. With a quarter, searches near a bound took a quarter
         // more rounds and were right as often.
         behind <= self.goal.within && over <= self.goal.within / 2.0
     }
 
-    /// The arms to draw: all, or those that may be the best, in a space too large to draw whole.
+    /// The arms to draw: all of them or, if the space is too large, those that may be the best.
     pub(crate) fn candidates(&self, objective: &Fit) -> Vec<usize> {
         let failed = |arm: &usize| {
             let failures =
                 self.rounds.iter().filter(|(_, round)| round.arm == *arm && round.objective.is_none());
-            // Without the base there is nothing to compare with; its failures are the caller's to
-            // report.
+            // Without the base there is nothing to compare with; the caller reports its failures.
             *arm != self.space.base() && failures.count() >= FAILURES
         };
         let mut arms: Vec<usize> = (0..self.space.len()).filter(|arm| !failed(arm)).collect();
@@ -368,8 +369,8 @@ impl Search {
                     mean - 2.0 * deviation
                 })
                 .collect();
-            // The base and what has run stay in any case: leaving them out would forget what was
-            // measured.
+            // The base and arms that have run stay in any case: leaving them out would discard
+            // measurements.
             arms.sort_by(|a, b| {
                 let first = |arm: &usize| (*arm != self.space.base(), self.runs(*arm) == 0);
                 first(a).cmp(&first(b)).then(promise[*a].total_cmp(&promise[*b]))
@@ -390,14 +391,14 @@ impl Search {
         let enough = |arm| self.runs(arm) >= LEAST_ROUNDS;
         odds.good[odds.leader] as f64 >= self.goal.certainty * DRAWS as f64
             && enough(leader)
-            // The bound is relative to it.
+            // The bound is relative to the base.
             && (self.goal.bound.is_none() || enough(self.space.base()))
-            // An earlier search of a machine that has changed may agree with itself against the
-            // first rounds of this one.
+            // If the machine has changed, an earlier search may outweigh the first rounds of this
+            // one.
             && self.alone.as_ref().is_none_or(|alone| alone.certainty(leader) >= CERTAINTY_ALONE)
     }
 
-    /// Returns whether no arm is likely to be better than the base by as much as is worth a search.
+    /// Returns whether no arm is likely to beat the base by enough to be worth a search.
     fn is_without_gain(&self, odds: &Odds) -> bool {
         odds.worth as f64 <= GAIN_LEFT * DRAWS as f64
             && self.runs(self.space.base()) >= LEAST_ROUNDS
@@ -405,18 +406,19 @@ impl Search {
             && !matches!(self.goal.bound, Some(Bound::Absolute(_)))
     }
 
-    /// Arms that have run once at most, some at a time: the model takes a gain of one arm alone for
-    /// noise.
+    /// Arms that have run at most once, some at a time: the model mistakes a gain of one arm alone
+    /// for noise.
     fn seldom_run(&self, odds: &Odds) -> Vec<usize> {
         odds.arms.iter().copied().filter(|arm| self.runs(*arm) < 2).take(BLOCK - 2).collect()
     }
 
-    /// The gain over the base, a difference of logarithms, without which a search ends early.
+    /// The gain over the base, a difference of logarithms. If no larger one is likely, a search
+    /// ends early.
     fn worth_a_search(&self) -> f64 {
         2.0 * self.goal.within
     }
 
-    /// The base, at the end of a search without a gain.
+    /// The choice of the base, at the end of a search without a gain.
     fn base(&self, odds: &Odds) -> Choice {
         Choice {
             arm: self.space.base(),
@@ -434,8 +436,8 @@ impl Search {
             .map_or(0.0, |(odds, place)| odds.good[place] as f64 / DRAWS as f64)
     }
 
-    /// Arms that have not run, some at a time, as long as none is expected to be worth a search: a
-    /// model of arms that do not differ knows nothing of one that does.
+    /// Arms that have not run, some at a time, as long as none is expected to be worth a search. If
+    /// the model has only seen equal arms, it knows nothing of one that differs.
     fn unknown(&self, odds: &Odds, random: &mut Pcg64Mcg) -> Vec<usize> {
         let gain = self.against_base(odds.arms[odds.leader]).map_or(0.0, |(mean, _)| -mean);
         if gain >= self.worth_a_search() || self.space.len() > ALL_RUN {
@@ -447,8 +449,8 @@ impl Search {
         unknown
     }
 
-    /// Arms that all other rounds would make better than the leader, and that only one round of
-    /// their own speaks against.
+    /// Arms that would be better than the leader by all other rounds, with only one round of their
+    /// own against it.
     fn second_looks(&self, odds: &Odds) -> Vec<usize> {
         let Some(objective) = &self.fits[0] else { return Vec::new() };
         let (leader, _) = marginal(&self.space, objective, odds.arms[odds.leader]);
@@ -473,9 +475,9 @@ impl Search {
         odds.arms.iter().copied().filter(alone).collect()
     }
 
-    /// Arms that the model alone speaks against, before a search ends: those most like the leader
-    /// that have not run, and those whose few rounds, held against the base in the same blocks, are
-    /// better than the leader's by more than the indifference.
+    /// Arms that are ruled out by the model alone, before a search ends: those most like the leader
+    /// that have not run, and those whose few rounds, compared with the base in the same blocks,
+    /// are better than the leader's by more than the indifference.
     fn left_open(&self, odds: &Odds) -> Vec<usize> {
         let leader = odds.arms[odds.leader];
         let alike = |arm: usize| self.space.likeness(leader, arm).single;
@@ -490,8 +492,8 @@ impl Search {
         open.map(|(_, arm)| arm).collect()
     }
 
-    /// The median of an arm's rounds, each against the base's in its block. `None` without any, or
-    /// if they break the bound.
+    /// The median of an arm's rounds, each relative to the base in its block. `None` without
+    /// rounds, or if they break the bound.
     fn measured(&self, arm: usize) -> Option<f64> {
         let own = || self.rounds.iter().filter(|(_, round)| round.arm == arm);
         let middle = |mut all: Vec<f64>| {
@@ -518,7 +520,7 @@ impl Search {
     /// The arms of the next block.
     fn block(&self, odds: &Odds, again: &[usize], random: &mut Pcg64Mcg) -> Vec<usize> {
         // Always with the base and the leader: only differences within a block count, and these two
-        // decide the end.
+        // decide when to end.
         let mut block = vec![self.space.base()];
         let add = |arm: usize, block: &mut Vec<usize>| {
             if block.len() < BLOCK && !block.contains(&arm) {
@@ -533,12 +535,12 @@ impl Search {
             .arms
             .iter()
             .zip(&odds.best)
-            // Not filled up with arms that hardly ever are the best: a smaller block has more
+            // Not filled up with arms that are hardly ever the best: a smaller block has more
             // rounds of base and leader, on which limit and saving depend (fewer rounds for the
             // same rate of right answers, in the tests).
             .map(|(arm, best)| match *best {
                 best if best < LEAST_CHANCE || block.contains(arm) => 0.0,
-                // Seconds are the cost, not rounds.
+                // Weighted by seconds, because they are the cost.
                 best => best as f64 / self.seconds(*arm),
             })
             .collect();
@@ -549,7 +551,7 @@ impl Search {
         block
     }
 
-    /// How long a round of an arm takes: the mean of its own, or of all.
+    /// How long a round of an arm takes: the mean of its own rounds, or of all if it has none.
     pub(crate) fn seconds(&self, arm: usize) -> f64 {
         let mean = |of: &dyn Fn(usize) -> bool| {
             let (mut sum, mut count) = (0.0, 0.0);
@@ -585,8 +587,8 @@ impl Search {
         self.preferred(odds, choice)
     }
 
-    /// Returns the setting with the least preferred quantity among those that are certainly good
-    /// enough to end with: energy is often flat where time is not.
+    /// Among the settings that are certainly good enough, returns the one with the least preferred
+    /// quantity: energy is often flat where time is not.
     fn preferred(&self, odds: &Odds, choice: Choice) -> Choice {
         let equal = |arm: &usize| {
             odds.good[*arm] as f64 >= self.goal.certainty * DRAWS as f64
@@ -596,7 +598,7 @@ impl Search {
         if equals.len() < 2 {
             return choice;
         }
-        // Fitted here only: most blocks do not need it.
+        // Fitted only here: most blocks do not need it.
         let Some(fit) = fit(&self.space, self.observed(|round| round.preferred), None) else { return choice };
         let expected = |arm: usize| marginal(&self.space, &fit, arm).0;
         let best =
@@ -619,11 +621,11 @@ impl Search {
     }
 }
 
-/// The best arm of a draw: the least value among those that keep the bound, or else the one nearest
-/// to it.
+/// The best arm of a draw: the least value among those that keep the bound, or, if there are none,
+/// the arm nearest to the bound.
 fn winner(values: &[f64], over: &[f64]) -> usize {
-    // Where none keeps the bound, the search still has to end somewhere, and says that the bound is
-    // not kept.
+    // Even if no arm keeps the bound, the search has to end. It then reports that the bound is not
+    // kept.
     let allowed = (0..values.len()).filter(|arm| over[*arm] <= 0.0);
     allowed
         .min_by(|a, b| values[*a].total_cmp(&values[*b]))
@@ -631,15 +633,16 @@ fn winner(values: &[f64], over: &[f64]) -> usize {
         .unwrap_or(0)
 }
 
-/// Draws one with a probability in proportion to its weight, and takes its weight away. `None` if
-/// no weight is left.
+/// Draws an index with a probability proportional to its weight, and sets its weight to 0. `None`
+/// if all weights are 0.
 pub(crate) fn take_by_weight(weights: &mut [f64], random: &mut Pcg64Mcg) -> Option<usize> {
     let sum: f64 = weights.iter().sum();
     if sum <= 0.0 {
         return None;
     }
     let mut place = random.random::<f64>() * sum;
-    // Rounding can leave a rest after the last weight: then the last one with a weight is meant.
+    // Rounding can leave a remainder after the last weight: then the last one with a weight is
+    // chosen.
     let chosen = weights
         .iter()
         .position(|weight| {

@@ -12,7 +12,7 @@ pub enum Levels {
     /// Positions on a line, in any unit: neighbours are expected to behave similarly. Frequencies,
     /// watts, preferences.
     Ordered(Vec<f64>),
-    /// So many levels of which none is nearer to another. Governors, drivers.
+    /// A number of levels that are all equally unlike. Governors, drivers.
     Categories(usize),
 }
 
@@ -30,7 +30,7 @@ pub enum SpaceError {
 /// The settings of a search, called arms as in a comparison.
 #[derive(Debug, Clone)]
 pub struct Space {
-    /// The index of each arm's level of each factor; `None` is an arm whose levels are not known,
+    /// The index of each arm's level of each factor; `None` for an arm with unknown levels, such as
     /// the machine as it is.
     arms: Vec<Option<Vec<usize>>>,
     /// Likeness of each pair of levels by factor, row by row, and the number of levels.
@@ -43,7 +43,7 @@ pub struct Space {
 pub(crate) struct Likeness {
     /// By each factor alone, averaged.
     pub single: f64,
-    /// By each two factors at once, averaged.
+    /// By each pair of factors at once, averaged.
     pub pair: f64,
 }
 
@@ -52,8 +52,8 @@ pub(crate) struct Likeness {
 const LENGTH: f64 = 0.5;
 
 impl Space {
-    /// A space of `arms`, each with its level of each factor, of which `base` is the one that
-    /// limits and savings refer to.
+    /// A space of `arms`, each with its level of each factor. Limits and savings refer to the arm
+    /// `base`.
     ///
     /// # Errors
     /// Fewer than two arms; levels that the factors lack; a base that is not an arm.
@@ -80,7 +80,7 @@ impl Space {
         self.arms.len()
     }
 
-    /// Never true: a space has two arms at least.
+    /// Never true: a space has at least two arms.
     pub fn is_empty(&self) -> bool {
         self.arms.is_empty()
     }
@@ -115,7 +115,7 @@ impl Space {
         sums.map(|sum| if total > 0.0 { sum / total } else { 0.0 }).collect()
     }
 
-    /// How similar two arms are. An arm of unknown levels is like no other.
+    /// How similar two arms are. An arm with unknown levels is like no other.
     pub(crate) fn likeness(&self, a: usize, b: usize) -> Likeness {
         if a == b {
             return Likeness { single: 1.0, pair: 1.0 };
@@ -135,15 +135,15 @@ impl Space {
         Likeness { single: sum / count, pair }
     }
 
-    /// `count` arms far from each other, the base first: each next one is the least similar to
-    /// those chosen.
+    /// `count` arms far from each other, the base first: each next one is the least similar to the
+    /// arms chosen so far.
     pub(crate) fn spread(&self, count: usize) -> Vec<usize> {
         let mut chosen = vec![self.base];
         let mut nearest: Vec<f64> = (0..self.len()).map(|arm| self.nearness(self.base, arm)).collect();
         while chosen.len() < count.min(self.len()) {
             let next = (0..self.len())
-                // An arm that is like none of those chosen comes first; ties go to the first in the
-                // list, so that a seed is not needed.
+                // The arm least like the chosen ones comes first; ties go to the first in the list,
+                // so that no seed is needed.
                 .filter(|arm| !chosen.contains(arm))
                 .min_by(|a, b| nearest[*a].total_cmp(&nearest[*b]));
             let Some(next) = next else { break };
@@ -161,7 +161,7 @@ impl Space {
     }
 }
 
-/// The likeness of each two levels of a factor, and the number of levels.
+/// The likeness of each pair of levels of a factor, and the number of levels.
 fn table(levels: &Levels) -> (Vec<f64>, usize) {
     match levels {
         Levels::Categories(count) => {
@@ -171,7 +171,7 @@ fn table(levels: &Levels) -> (Vec<f64>, usize) {
         Levels::Ordered(places) => {
             let low = places.iter().copied().fold(f64::INFINITY, f64::min);
             let high = places.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            // One level, or several with one place: they are the same to the model, and must not
+            // One level, or several with one position: they are equal to the model, and must not
             // divide by zero.
             let range = if high > low { high - low } else { 1.0 };
             let mut entries = Vec::with_capacity(places.len() * places.len());
@@ -208,7 +208,7 @@ mod tests {
         let space = grid();
         assert_eq!(space.likeness(3, 3), Likeness { single: 1.0, pair: 1.0 });
         assert!(space.likeness(0, 1).single > space.likeness(0, 2).single);
-        // Another governor: alike by frequency alone.
+        // Another governor: alike only in the frequency.
         assert!((space.likeness(0, 4).single - 0.5).abs() < 1e-12);
         assert!(space.likeness(0, 4).pair.abs() < 1e-12);
     }

@@ -1,8 +1,8 @@
 //! The proposals of a front and their tests in fresh rounds.
 //!
 //! A proposal is a list of statements about differences of two settings, all of which must be shown
-//! (an intersection-union test: none of them needs a correction). The proposals together are
-//! corrected by Holm's procedure, and the looks at growing rounds by dividing the error among them.
+//! (an intersection-union test: none of them needs a correction). Holm's procedure corrects for the
+//! number of proposals. The looks at growing numbers of rounds divide the error among them.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -17,8 +17,8 @@ pub(super) struct Test {
     pub quantity: usize,
     pub sign: f64,
     pub more_than: f64,
-    /// The step in which values of both arms come, if it is known. It can hide how small a
-    /// difference is, but does not turn one around.
+    /// The rounding step of both arms' values, if it is known. Rounding can hide how small a
+    /// difference is, but it does not reverse one.
     pub step: Option<f64>,
 }
 
@@ -28,10 +28,10 @@ struct Proposal {
     arm: usize,
     label: Label,
     tests: Vec<Test>,
-    /// p of all its tests at the last look.
+    /// The p-value of all its tests together at the last look.
     p: f64,
     is_shown: bool,
-    /// True if no allowed number of rounds is expected to show it.
+    /// True if no allowed number of rounds is likely to show it.
     is_hopeless: bool,
 }
 
@@ -47,15 +47,16 @@ pub(super) struct Fresh {
     arms: Vec<usize>,
 }
 
-/// After so many fresh blocks, the proposals are looked at, with these shares of the allowed error.
+/// The numbers of fresh blocks after which proposals are tested, with their shares of the allowed
+/// error.
 const LOOKS: [(usize, f64); 3] = [(3, 0.4), (6, 0.3), (9, 0.3)];
-/// How many rounds the variance of the first part counts for: as in the model.
+/// How many rounds the variance of the first part counts as, as in the model.
 const COMMON: f64 = 6.0;
-/// The share of the needed distance, below which a proposal is given up.
+/// If a proposal reaches less than this share of the needed distance, it is given up.
 const HOPE: f64 = 0.6;
 
-/// Returns the tests that show that another setting dominates this one, and how clearly: the least
-/// distance of their statements, in deviations.
+/// Returns the tests that show that another setting dominates this one, and the least distance of
+/// their statements, in deviations.
 pub(super) fn domination(other: usize, by: [f64; 2], noise: [f64; 2], within: f64) -> (f64, Vec<Test>) {
     let clear = |better: usize| {
         let worse = 1 - better;
@@ -77,7 +78,7 @@ pub(super) fn no_domination(other: usize, by: [f64; 2], noise: [f64; 2], within:
     let ways = [
         (distance(0, 0.0), vec![test(0, 0.0)]),
         (distance(1, 0.0), vec![test(1, 0.0)]),
-        // Not better by what matters in either quantity.
+        // Another setting does not dominate if it is not better by what matters in either quantity.
         (distance(0, -within).min(distance(1, -within)), vec![test(0, -within), test(1, -within)]),
     ];
     ways.into_iter().max_by(|a, b| a.0.total_cmp(&b.0)).map_or_else(Vec::new, |(_, tests)| tests)
@@ -94,12 +95,11 @@ impl Fresh {
         }
     }
 
-    /// Sets the noise of each arm.
     pub(super) fn know_noise(&mut self, noise: [Vec<f64>; 2]) {
         self.noise = noise;
     }
 
-    /// Proposes a label, if its arms fit into the rounds that are left.
+    /// Proposes a label, if its arms fit into the remaining rounds.
     pub(super) fn propose(&mut self, arm: usize, label: Label, tests: Vec<Test>, left: usize) {
         let mut arms = self.arms.clone();
         arms.extend(tests.iter().map(|test| test.other).chain([arm]));
@@ -198,7 +198,7 @@ impl Fresh {
             let (p, distance) = found[index];
             let one = &mut self.proposals[index];
             one.p = p;
-            // Holm: the first that fails ends it for all after it.
+            // Holm: the first proposal that fails also fails all after it.
             still = still && p <= alpha / (count - step) as f64;
             one.is_shown |= still;
             one.is_hopeless |= !one.is_shown && distance * grows < HOPE * NORMAL;
@@ -223,9 +223,9 @@ impl Fresh {
         let squares: f64 = pairs.iter().map(|pair| (pair - mean).powi(2)).sum();
         let noise = &self.noise[test.quantity];
         let before = noise[arm] + noise[test.other];
-        // Three pairs hardly know their variance. Drawn towards what the first part has found, as
-        // the model does it (moderated t, Smyth 2004); the first part's rounds are not these, so
-        // that the test stays one of fresh rounds.
+        // Three pairs hardly determine a variance. It is shrunk towards the one of the first part,
+        // as in the model (moderated t, Smyth 2004). The first part's rounds are other rounds, so
+        // this is still a test of fresh rounds.
         let freedom = COMMON + count - 1.0;
         let variance = (COMMON * before + squares) / freedom;
         let distance = (mean - more_than) / (variance / count).sqrt();
@@ -234,7 +234,8 @@ impl Fresh {
     }
 }
 
-/// The distance that proposals of a dozen settings need, about: 0.1 % of a normal distribution.
+/// The approximate distance that proposals of a dozen settings need: 0.1 % of a normal
+/// distribution.
 const NORMAL: f64 = 3.1;
 
 #[cfg(test)]

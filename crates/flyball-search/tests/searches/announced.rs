@@ -1,5 +1,5 @@
-//! What is announced after a search, against what is: fresh rounds of base, chosen setting and
-//! runner-up, judged by the test and interval that `compare` has.
+//! The result announced after a search, against the truth: fresh rounds of base, chosen setting and
+//! runner-up, judged by the test and interval that `compare` uses.
 
 use flyball_measure::stats::{hodges_lehmann, pairs_needed, walsh_interval};
 
@@ -9,7 +9,7 @@ use super::{
     number, search,
 };
 
-/// As `tune` does it at 99 %: two pairs more than without which three arms cannot be judged.
+/// As in `tune` at 99 %: two pairs more than the minimum for judging three arms.
 const LEVEL: f64 = 0.99;
 
 /// The announced change of the chosen setting's energy and its interval, and the true one; `None`
@@ -22,7 +22,7 @@ fn confirmed(machine: &mut Machine, size: Size, seed: u64) -> Option<(f64, (f64,
     }
     let changes: Vec<f64> = (0..pairs_needed(1.0 - LEVEL, 2) + 2)
         .filter_map(|block| {
-            // In turns, in place of a random order.
+            // The arms rotate instead of being shuffled.
             let mut arms = vec![base, choice.arm];
             arms.extend(choice.runner_up.filter(|arm| *arm != base));
             let turn = block % arms.len();

@@ -21,15 +21,15 @@ fn front(machine: &mut Machine, size: Size, most: usize, seed: u64) -> Vec<Stand
     front.standings()
 }
 
-/// Whether the second setting dominates the first by what is true: better in one quantity, not
-/// worse in the other by more than what does not matter.
+/// Whether the second setting truly dominates the first: better in one quantity, and not worse in
+/// the other by more than what does not matter.
 fn dominates(machine: &Machine, arm: usize, other: usize) -> bool {
     let by = |quantity: usize| machine.truth(other)[quantity] - machine.truth(arm)[quantity];
     (by(0) < 0.0 && by(1) <= WITHIN) || (by(1) < 0.0 && by(0) <= WITHIN)
 }
 
-/// Whether a setting is on the front: none is as good in one quantity, and better in the other by
-/// more than what does not matter.
+/// Whether a setting is truly on the front: none is as good in one quantity and better in the other
+/// by more than what does not matter.
 fn is_on_front(machine: &Machine, size: Size, arm: usize) -> bool {
     !(0..space(size).len()).any(|other| {
         let by = |quantity: usize| machine.truth(other)[quantity] - machine.truth(arm)[quantity];

@@ -1,9 +1,9 @@
-//! Machines that are drawn at random, whose true energy and time are known.
+//! Random machines, whose true energy and time are known.
 //!
 //! They have 12, 48 or 192 settings (preference, frequency, uncore, idle states) of a processor
 //! whose time is partly bound by memory and whose energy has static, uncore and voltage-squared
-//! parts. The noise: Student's t with 4 degrees, another deviation for each setting, 1.5 % of
-//! rounds up to 20 % too slow, a warm-up, a wander, and a step in one machine of five.
+//! parts. The noise: Student's t with 4 degrees, a different deviation for each setting, 1.5 % of
+//! rounds up to 20 % too slow, a warm-up, a random walk, and a step in one machine of five.
 
 use flyball_search::{Factor, Levels, Round, Space};
 use rand::{Rng, SeedableRng};
@@ -17,14 +17,14 @@ pub(crate) struct Machine {
     /// The logarithms of each setting's energy and time.
     truth: Vec<[f64; 2]>,
     deviations: Vec<f64>,
-    /// What every round is slower by, in the order of rounds.
+    /// By how much every round is slower, in the order of rounds.
     drift: Vec<f64>,
     seed: u64,
     /// How often each setting has run.
     runs: Vec<u64>,
     /// Rounds that have been run.
     pub done: usize,
-    /// A setting and what it adds to the round after it, a logarithm.
+    /// A setting, and by how much it slows the round after it, as a logarithm.
     slows: Option<(usize, f64)>,
     before: Option<usize>,
 }
@@ -45,8 +45,8 @@ impl Machine {
             .into_iter()
             .map(|at| {
                 let part = |index: usize| at[index] as f64 / (size[index] - 1).max(1) as f64;
-                // A preference for performance holds the asked frequency; one for energy gives a
-                // little of it away.
+                // A preference for performance holds the requested frequency; one for energy gives
+                // away a little of it.
                 let asked = (0.45 + 0.55 * part(1)) * (1.0 - eager * (1.0 - part(0)));
                 let clock = asked.min(power_limited + 0.2 * (asked - power_limited));
                 let uncore = if size[2] > 1 { 0.5 + 0.5 * part(2) } else { 1.0 };
@@ -73,7 +73,7 @@ impl Machine {
         }
     }
 
-    /// The same machine, on which all settings are equal.
+    /// This machine with all settings equal.
     pub(crate) fn flat(mut self) -> Machine {
         let first = self.truth[0];
         self.truth.fill(first);
@@ -85,7 +85,7 @@ impl Machine {
         self.needle_of(0.05).0
     }
 
-    /// This machine with all settings equal except one, and which one it is.
+    /// This machine with all settings equal except one, and the index of that one.
     pub(crate) fn needle_of(self, gain: f64) -> (Machine, usize) {
         let place = (self.seed % self.truth.len() as u64) as usize;
         let mut machine = self.flat();
@@ -93,8 +93,8 @@ impl Machine {
         (machine, place)
     }
 
-    /// A machine like this one, as another kernel or a simulated copy of it: every setting has
-    /// moved by some 0.5 %, and the noise is another.
+    /// A machine like this one, for example with another kernel or a simulated copy: every setting
+    /// has moved by some 0.5 %, and the noise is different.
     pub(crate) fn copy(&self, seed: u64, noise: f64) -> Machine {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         let moved = Normal::new(0.0, 0.005).expect("a deviation");
@@ -111,13 +111,13 @@ impl Machine {
         }
     }
 
-    /// A machine on which the settings are in the opposite order: what was best is worst.
+    /// This machine with the settings in the opposite order: the best is now the worst.
     pub(crate) fn reversed(mut self) -> Machine {
         self.truth.reverse();
         self
     }
 
-    /// This machine, on which a setting of medium merit slows the round after it.
+    /// This machine with a setting of medium merit that slows the round after it.
     pub(crate) fn slowing_the_next(mut self, by: f64) -> Machine {
         let mut order: Vec<usize> = (0..self.truth.len()).collect();
         order.sort_by(|a, b| self.truth[*a][0].total_cmp(&self.truth[*b][0]));
@@ -125,7 +125,7 @@ impl Machine {
         self
     }
 
-    /// Rounds of blocks that take turns, each in its order.
+    /// Runs the rounds of interleaved blocks, each in its order.
     pub(crate) fn blocks(&mut self, orders: &[Vec<usize>]) -> Vec<Vec<Round>> {
         let mut blocks = vec![Vec::new(); orders.len()];
         for place in 0..orders[0].len() {
@@ -142,7 +142,7 @@ impl Machine {
     }
 
     pub(crate) fn round(&mut self, arm: usize) -> Round {
-        // A setting's n-th round is the same for every way to search.
+        // A setting's n-th round is equal in every way to search.
         let place = (arm as u64) << 32 | self.runs[arm];
         let mut random = Pcg64Mcg::seed_from_u64(self.seed ^ (place + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         self.runs[arm] += 1;
@@ -167,8 +167,8 @@ impl Machine {
         }
     }
 
-    /// What a round would be without the drift of its time, and that drift, to be added up
-    /// elsewhere.
+    /// The rounds of a setting without drift, and the drift, so that another program can add them
+    /// up.
     pub(crate) fn recorded(&mut self, arm: usize, rounds: usize) -> Vec<[f64; 2]> {
         let drift = std::mem::replace(&mut self.drift, vec![0.0]);
         let values = (0..rounds).map(|_| {
@@ -207,7 +207,7 @@ fn drift(noise: f64, random: &mut Pcg64Mcg) -> Vec<f64> {
     let mut wander = 0.0;
     (0..4000)
         .map(|round| {
-            // A walk that is drawn back within some 40 rounds.
+            // A random walk that returns within some 40 rounds.
             wander += normal.sample(random) - wander / 40.0;
             let warm = 2.0 * noise * f64::exp(-f64::from(round) / 8.0);
             let stepped = step.map_or(0.0, |(at, size)| if round >= at { size } else { 0.0 });
@@ -232,7 +232,7 @@ pub(crate) fn space(size: Size) -> Space {
         })
         .collect();
     let arms = levels(size).into_iter().map(|at| Some(at.to_vec())).collect::<Vec<_>>();
-    // Everything at its highest: what a machine does by default.
+    // Everything at its highest, as a machine does by default.
     let base = arms.len() - 1;
     Space::new(&factors, arms, base).expect("a good space")
 }

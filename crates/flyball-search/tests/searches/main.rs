@@ -2,8 +2,8 @@
 //!
 //! `FLYBALL_SEARCHES=1000 cargo test --release -p flyball-search --test searches table --
 //! --nocapture` prints how many rounds searches need and how often they are right, for every size
-//! and noise; `FLYBALL_SEARCH_SEED` draws other machines, `FLYBALL_SEARCH_SETTINGS=48` prints the
-//! rows of spaces of that size alone, `FLYBALL_SEARCH_MOST=400` allows more rounds.
+//! and noise; `FLYBALL_SEARCH_SEED` draws other machines, `FLYBALL_SEARCH_SETTINGS=48` prints only
+//! the rows of spaces of that size, `FLYBALL_SEARCH_MOST=400` allows more rounds.
 
 mod announced;
 mod front;
@@ -18,8 +18,8 @@ use self::machine::{Machine, Size, space};
 const TWELVE: Size = [3, 4, 1, 1];
 const LIMIT: Option<f64> = Some(0.048_790_164_169_432);
 
-/// Searches a machine, with at most so many rounds. The second result is whether the search ended
-/// by itself.
+/// Searches a machine, with at most `most` rounds. The second result is whether the search ended by
+/// itself.
 fn search(machine: &mut Machine, size: Size, limit: Option<f64>, most: usize, seed: u64) -> (Choice, bool) {
     let goal = Goal { within: 0.01, bound: limit.map(Bound::OverBase), certainty: 0.99 };
     let mut search = Search::new(space(size), goal, seed);
@@ -35,7 +35,7 @@ fn search(machine: &mut Machine, size: Size, limit: Option<f64>, most: usize, se
     }
 }
 
-/// What many searches came to.
+/// Counts over many searches.
 #[derive(Default)]
 struct Row {
     rounds: Vec<f64>,
@@ -48,7 +48,7 @@ struct Row {
 fn searches(size: Size, noise: f64, limit: Option<f64>, count: u64, seed: u64) -> Row {
     let mut row = Row::default();
     let began = std::time::Instant::now();
-    // As many as `tune` allows by itself.
+    // The default limit of `tune`.
     let most = number("FLYBALL_SEARCH_MOST", 200) as usize;
     for number in 0..count {
         let seed = seed.wrapping_mul(1_000_003).wrapping_add(number);
@@ -113,7 +113,7 @@ fn table() {
             wrong.1,
             row.seconds / count as f64,
         );
-        // Far below what is expected (95 %), so that ten searches do not fail by chance.
+        // Far below the expected rate (95 %), so that ten searches do not fail by chance.
         assert!(share(row.right) >= 70.0, "{size:?} {noise}");
     }
 }
@@ -159,13 +159,13 @@ fn a_search_without_a_gain_ends_early() {
         );
         // 5 % is promised; ten searches may have one more.
         assert!(wrong as f64 <= 0.05 * of as f64 + 1.0, "{size:?} {noise}: {wrong} of {of}");
-        // Of twelve settings at 1 % it took 99 rounds before searches could end early.
+        // Before searches could end early, twelve settings at 1 % took 99 rounds.
         assert!(size != TWELVE || noise > 0.01 || rounds <= 85 * count as usize, "{noise}: {rounds}");
     }
 }
 
-/// What a setting leaves to the next round seldom changes what a search finds, although the blocks
-/// of a search run alone: that of the slowing setting is one of six.
+/// The effect of a setting on the next round seldom changes the result of a search, although the
+/// blocks of a search are not interleaved: the slowing setting is one of six in its block.
 #[test]
 fn carry() {
     let (count, seed) = (number("FLYBALL_SEARCHES", 10), number("FLYBALL_SEARCH_SEED", 1));
@@ -210,7 +210,7 @@ fn arms_that_fail_are_left_out_and_the_bound_is_kept() {
         };
         assert!(block.contains(&base) && search.blocks() < 50);
         let round = |arm: usize| {
-            // Arm 0 fails, arm 1 uses least and is too slow, arm 2 is the best that is left.
+            // Arm 0 fails, arm 1 uses least and is too slow, arm 2 is the best of the others.
             let objective = match arm {
                 0 => None,
                 1 => Some(-0.5),
@@ -235,8 +235,8 @@ fn arms_that_fail_are_left_out_and_the_bound_is_kept() {
     assert!(failures <= 2, "{failures}");
 }
 
-/// The processor time of the last of so many rounds' blocks, from their end to the next block's
-/// members.
+/// The processor time of the last of `most` rounds' blocks, from its end to the arms of the next
+/// block.
 #[test]
 fn a_step_takes_milliseconds() {
     let size = [4, 6, 4, 2];

@@ -1,11 +1,10 @@
-//! Other ways to search, on the same machines and the same rounds: what tuners do today.
+//! Other ways to search, on the same machines and rounds, as today's tuners do.
 //!
-//! Each is the rule that its project documents, not its program: rounds in all blocks
-//! (`compare --matrix`), successive halving, irace's F-race with paired t-tests at 95 % from the
-//! fifth block on and without correction, Optuna's TPE (ten random trials, gamma 0.1, 24
-//! candidates, one round a trial, best single value), and KeenTune's scheme (TPE with five base
-//! rounds, three rounds a trial, four rechecks). All get the limit as a penalty or as a filter on
-//! their own rounds.
+//! Each is the rule that its project documents, not its program: rounds in all blocks (`compare
+//! --matrix`), successive halving, irace's F-race with paired t-tests at 95 % from the fifth block
+//! on and without correction, Optuna's TPE (ten random trials, gamma 0.1, 24 candidates, one round
+//! per trial, best single value), and KeenTune's scheme (TPE with five base rounds, three rounds
+//! per trial, four rechecks). All use the limit as a penalty or as a filter on their own rounds.
 
 use flyball_measure::stats::{mean, median, pairs_needed, standard_deviation};
 use rand::{Rng, SeedableRng, seq::SliceRandom};
@@ -17,7 +16,7 @@ use super::{
     number, search,
 };
 
-/// A setting's values against the base's in the same block: energy and how far time is over the
+/// A setting's values relative to the base in the same block: energy, and how far time is over the
 /// limit.
 type Values = Vec<[f64; 2]>;
 
@@ -45,7 +44,7 @@ fn block(
     }
 }
 
-/// The middle of a setting's values: energy, and time over the limit.
+/// The median of a setting's values: energy, and time over the limit.
 fn middle(values: &Values) -> [f64; 2] {
     let of = |index: usize| {
         median(&values.iter().map(|value| value[index]).collect::<Vec<_>>()).unwrap_or(f64::INFINITY)
@@ -53,7 +52,7 @@ fn middle(values: &Values) -> [f64; 2] {
     [of(0), of(1)]
 }
 
-/// Better first: those that keep the limit by energy, then the others by how far they are over it.
+/// Sorts better arms first: those that keep the limit by energy, then the others by their excess.
 fn rank(arms: &mut [usize], values: &[Values]) {
     let key = |arm: usize| {
         let [energy, over] = middle(&values[arm]);
@@ -72,8 +71,8 @@ fn exhaustive(machine: &mut Machine, size: Size, budget: usize, random: &mut Pcg
     arms[0]
 }
 
-/// Half of the settings go after each stage, and the budget is the same for all stages (Karnin,
-/// Koren and Somekh 2013).
+/// Each stage drops half of the settings, and all stages have equal budgets (Karnin, Koren and
+/// Somekh 2013).
 fn halving(
     machine: &mut Machine,
     size: Size,
@@ -99,13 +98,13 @@ fn halving(
     arms[0]
 }
 
-/// irace's race: from the fifth block on, what a paired t-test at 95 % finds worse than the best
-/// goes.
+/// irace's race: from the fifth block on, settings are dropped that a paired t-test at 95 % finds
+/// worse than the best.
 fn race(machine: &mut Machine, size: Size, budget: usize, random: &mut Pcg64Mcg) -> usize {
     let base = space(size).base();
     let mut arms: Vec<usize> = (0..space(size).len()).collect();
     let mut values = vec![Values::new(); arms.len()];
-    // One cost: ten times what a round is over the limit is added.
+    // A single cost: ten times the excess over the limit is added.
     let costs = |values: &Values| values.iter().map(|[energy, over]| energy + 10.0 * over.max(0.0)).collect();
     let mut blocks = 0;
     while arms.len() > 1 && machine.done + arms.len() <= budget {
@@ -118,14 +117,14 @@ fn race(machine: &mut Machine, size: Size, budget: usize, random: &mut Pcg64Mcg)
         let means: Vec<f64> = cost.iter().map(|cost| mean(cost).unwrap_or(f64::INFINITY)).collect();
         let best = (0..arms.len()).min_by(|a, b| means[*a].total_cmp(&means[*b])).unwrap_or(0);
         let worse = |index: usize| {
-            // The base runs in every block, also when it is out: its values are not pairs of the
-            // others' then.
+            // The base runs in every block, even if it was dropped. Its values are then not paired
+            // with the others.
             let pairs: Vec<f64> =
                 cost[index].iter().rev().zip(cost[best].iter().rev()).map(|(a, b)| a - b).collect();
             let (Some(middle), Some(spread)) = (mean(&pairs), standard_deviation(&pairs)) else {
                 return false;
             };
-            // The two-sided 5 % point of Student's t, to a percent from four degrees on.
+            // The two-sided 5 % point of Student's t, accurate to a percent from four degrees on.
             let degrees = pairs.len() as f64 - 1.0;
             let point = 1.96 + 2.37 / degrees + 2.82 / degrees.powi(2) + 2.56 / degrees.powi(3);
             middle > point * spread / (pairs.len() as f64).sqrt()
@@ -238,9 +237,9 @@ fn others() {
     }
 }
 
-/// Successive halving on each machine with the rounds that `flyball tune` needed there, and with
-/// the rounds of its confirmation besides: by settings, noise, limit and whether one setting stands
-/// out.
+/// Successive halving on each machine with as many rounds as `flyball tune` needed there, without
+/// and with the rounds of its confirmation: by settings, noise, limit and whether one setting
+/// stands out.
 #[test]
 fn halving_with_the_same_rounds() {
     type Row = (Size, f64, Option<f64>, fn(Machine) -> Machine, &'static str);
@@ -281,7 +280,7 @@ fn halving_with_the_same_rounds() {
             for (place, budget) in [took, took + fresh].into_iter().enumerate() {
                 let mut machine = new();
                 let arm = halving(&mut machine, *size, *limit, budget, &mut Pcg64Mcg::seed_from_u64(!seed));
-                // Each of its stages runs once at least, so it may need more than it was given.
+                // Each of its stages runs at least once, so it may need more than its budget.
                 rounds[place + 1] += machine.done;
                 right[place + 1] += usize::from(machine.is_right(arm, base, *limit));
             }
@@ -306,10 +305,10 @@ fn halving_with_the_same_rounds() {
     }
 }
 
-/// Writes the machines of these searches to the file `FLYBALL_SEARCH_DUMP`, one JSON object a line,
-/// for other programs to search (scripts/bench-tune): each setting's rounds without drift, the
-/// drift by number of round, which settings are right answers, and what `flyball tune` made of
-/// them.
+/// Writes the machines of these searches to the file `FLYBALL_SEARCH_DUMP`, one JSON object per
+/// line, for other programs to search (scripts/bench-tune): each setting's rounds without drift,
+/// the drift by number of round, which settings are right answers, and the result of `flyball
+/// tune`.
 #[test]
 fn recorded_rounds() {
     use std::io::Write as _;

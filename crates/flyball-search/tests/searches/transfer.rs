@@ -1,5 +1,5 @@
-//! A search that starts from an earlier one: of a copy of the machine, of a machine that has
-//! nothing in common with it, and of one on which the order of the settings is reversed.
+//! Searches that start from an earlier one: on a copy of the machine, on a machine that has nothing
+//! in common with it, and on one on which the order of the settings is reversed.
 
 use flyball_search::{Bound, Choice, Goal, Round, Search, Step};
 
