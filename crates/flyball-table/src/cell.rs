@@ -1,4 +1,4 @@
-//! Cells of a table with named columns, as CSV and Parquet files have them.
+//! Cells of a table with named columns, for CSV and Parquet files.
 
 use flyball_text::is_formula;
 
@@ -8,7 +8,7 @@ pub enum Kind {
     Integer,
     /// A measurement: in CSV the shortest text that reads back as the same number.
     Exact,
-    /// A number to read: with this many decimals in CSV.
+    /// A number for people: with this many decimals in CSV.
     Number(usize),
     Text,
     Truth,
@@ -28,8 +28,8 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// The field of a line of CSV (RFC 4180). Names come from other programs' files: none is a
-    /// formula for a spreadsheet.
+    /// A field in a line of CSV (RFC 4180). Names come from other programs' files, so none may
+    /// become a formula in a spreadsheet.
     pub fn csv(&self, kind: Kind) -> String {
         match (self, kind) {
             (Cell::Absent, _) => String::new(),

@@ -1,5 +1,5 @@
-//! Tables with named columns: their cells, as CSV has them, and with the feature `parquet` their
-//! files, written and read.
+//! Tables with named columns: their cells as CSV and, with the feature `parquet`, their files,
+//! written and read.
 
 mod cell;
 #[cfg(feature = "parquet")]

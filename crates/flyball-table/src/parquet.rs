@@ -1,8 +1,8 @@
 //! Parquet files of flat tables, written and read.
 //!
 //! Every column may have absent values. The library is built without codecs: dictionaries and
-//! differences pack what repeats. What is read may come from another program, and is bounded: rows,
-//! and memory by what is asked for.
+//! differences pack repeated values. Files may come from another program, so reading is bounded:
+//! rows by a limit, and memory by the requested columns.
 
 use std::{
     collections::HashMap,
@@ -28,22 +28,22 @@ use parquet::{
 
 use crate::cell::{Cell, Kind};
 
-/// Cells of a row group.
-// By columns: a group's rows are all in memory before the first column is written. This many are a
-// hundred megabytes.
+/// Maximum number of cells in a row group.
+// Groups are written by columns: all rows of a group are in memory before the first column is
+// written. This many are a hundred megabytes.
 const GROUP: usize = 2 << 20;
 
-/// Rows of a file that is read.
+/// Maximum number of rows in a file that is read.
 const MAX_ROWS: i64 = 64 << 20;
 
-/// Rows that are read at a time.
+/// Rows read at a time.
 const BATCH: usize = 8192;
 
 /// Writes rows into a file.
 pub struct Table {
     writer: SerializedFileWriter<File>,
     kinds: Vec<Kind>,
-    /// The values of each column that are not written yet.
+    /// The values of each column that wait to be written.
     waiting: Vec<Vec<Cell>>,
 }
 
@@ -69,7 +69,7 @@ impl Table {
         let notes = notes.iter().map(|(key, value)| KeyValue::new((*key).to_owned(), value.clone()));
         let mut properties = WriterProperties::builder()
             .set_compression(Compression::UNCOMPRESSED)
-            // Least and greatest of a column chunk; those of pages would be most of a small file.
+            // Minimum and maximum per column chunk. Those per page would be most of a small file.
             .set_statistics_enabled(EnabledStatistics::Chunk)
             .set_offset_index_disabled(true)
             .set_key_value_metadata(Some(notes.collect()))
@@ -166,7 +166,7 @@ fn column<T: DataType>(
     column.close()
 }
 
-/// Texts of a table, each kept once and known by its number.
+/// Texts of a table. Each is stored once and identified by a number.
 #[derive(Debug, Default)]
 pub struct Words {
     list: Vec<Arc<str>>,
@@ -226,11 +226,11 @@ impl Column {
 #[derive(Debug)]
 pub struct ColumnSet {
     pub rows: usize,
-    /// In the order in which they were asked for.
+    /// In the requested order.
     pub columns: Vec<Column>,
 }
 
-/// Reads these columns of a Parquet file, and leaves the others where they are.
+/// Reads these columns of a Parquet file, and skips the others.
 ///
 /// # Errors
 /// Fails if the file is not a Parquet file, is damaged, or has a column of another type.
@@ -248,7 +248,7 @@ pub fn read<R: ChunkReader + 'static>(
             }
         }));
     });
-    // The library checks what it reads nearly everywhere; if it does not, it panics.
+    // The library checks nearly everything that it reads. Where it does not, it panics.
     READS.set(true);
     let guarded = std::panic::AssertUnwindSafe(|| read_columns(file, columns, words));
     let read = std::panic::catch_unwind(guarded);
@@ -319,7 +319,7 @@ fn read_columns<R: ChunkReader + 'static>(
     Ok(ColumnSet { rows, columns })
 }
 
-/// The column, made on the first group.
+/// Returns the column, which the first group creates.
 fn typed(column: &mut Column, empty: Column) -> &mut Column {
     if *column == Column::None {
         *column = empty;
@@ -429,7 +429,7 @@ mod tests {
         let row = || vec![3.into(), 1.0.into(), "x".into(), true.into(), 5.into()];
         let mut bytes = Vec::new();
         written(vec![row(), row()]).read_to_end(&mut bytes).unwrap();
-        // No byte makes it more than an error, or other values.
+        // No changed byte causes more than an error or other values.
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 0x55;
