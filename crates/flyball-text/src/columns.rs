@@ -18,7 +18,7 @@ pub enum Style {
     Good,
 }
 
-/// Turns styles into what the output understands.
+/// Converts styles to what the output understands.
 pub trait Painter {
     fn apply(&self, style: Style, text: &str) -> String;
 }
@@ -46,8 +46,8 @@ impl<T: Into<String>> From<T> for Cell {
     }
 }
 
-/// `text` on one line: ends of lines are shown. What a recorded machine or a run directory calls
-/// something must not look like a line of its own.
+/// `text` on one line, with visible line ends: a name from a recorded machine or a run directory
+/// must not look like a line of its own.
 pub fn one_line(text: String) -> String {
     if text.contains(['\n', '\r']) { text.replace('\n', "\\n").replace('\r', "\\r") } else { text }
 }
@@ -76,7 +76,7 @@ impl Cell {
 #[derive(Debug, Default)]
 pub struct Columns {
     rows: Vec<Vec<Cell>>,
-    /// The columns whose cells end at the same place.
+    /// The right-aligned columns.
     right: std::ops::Range<usize>,
 }
 
@@ -107,7 +107,8 @@ impl Columns {
 
     /// Drops the columns whose cells below the heading are all empty.
     pub fn drop_empty(&mut self) {
-        // From the right, so that removing a column does not move those still to be looked at.
+        // From the right, so that removing a column does not move those that are still to be
+        // checked.
         for column in (0..self.width()).rev() {
             if self.rows.iter().skip(1).all(|row| row.get(column).is_none_or(|cell| cell.text.is_empty())) {
                 for row in &mut self.rows {
@@ -124,8 +125,8 @@ impl Columns {
         self.rows.iter().map(Vec::len).max().unwrap_or(0)
     }
 
-    /// The lines, in as many tables as fit `width`, one below the other; each begins with the first
-    /// column.
+    /// The lines, in as many tables as `width` requires, one below the other; each begins with the
+    /// first column.
     pub fn render_within(&self, painter: impl Painter + Copy, width: Option<usize>) -> String {
         let widths: Vec<usize> = (0..self.width()).map(|column| self.width_of(column)).collect();
         let whole: usize = widths.iter().map(|width| width + 2).sum::<usize>().saturating_sub(2);
@@ -153,7 +154,7 @@ impl Columns {
                     .collect()
             };
             let right = columns.iter().filter(|column| self.right.contains(column)).count();
-            // Columns that end at the same place are neighbours, so what a part has of them is too.
+            // Right-aligned columns are adjacent, so those in a part are adjacent too.
             let first = columns.iter().position(|column| self.right.contains(column)).unwrap_or(0);
             let part = Columns { rows: self.rows.iter().map(of_row).collect(), right: first..first + right };
             part.render(painter)
@@ -177,9 +178,9 @@ impl Columns {
                 let (before, after) = if right { (free, 0) } else { (0, free) };
                 // Trailing blanks would wrap on narrow terminals and show up in diffs of snapshots.
                 let after = if column + 1 == shown { 0 } else { after + 2 };
-                // Blanks outside of the style: with a background or an underline they would be
-                // seen. Not a width of `write!`, which ends in a panic beyond 65,535: a cell may be
-                // what another program wrote.
+                // Blanks stay outside the style: with a background or an underline they would be
+                // visible. No width of `write!`, which panics beyond 65,535: another program may
+                // have written the cell.
                 out.push_str(&" ".repeat(before));
                 let _ = write!(out, "{}", painter.apply(cell.style, &cell.text));
                 out.push_str(&" ".repeat(after));

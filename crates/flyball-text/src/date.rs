@@ -1,6 +1,6 @@
 //! Dates and times in UTC.
 
-/// A time of the calendar, in UTC.
+/// A calendar time in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Utc {
     year: u64,
@@ -109,7 +109,7 @@ pub fn parse(text: &str) -> Option<u64> {
     u64::try_from(seconds).ok()?.checked_mul(1000)?.checked_add(milliseconds)
 }
 
-/// Days since 1970 of a date; the inverse of [`Utc::from_seconds`], by the same algorithm.
+/// Days since 1970 of a date: the inverse of [`Utc::from_seconds`], by the same algorithm.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let of_era = year % 400;

@@ -1,7 +1,6 @@
 //! Text in pages and pictures.
 
-/// Text with the characters that have a meaning in XML and HTML replaced, and control characters
-/// too.
+/// Replaces the characters that have a meaning in XML and HTML, and control characters.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -13,8 +12,8 @@ pub fn escape(text: &str) -> String {
             // XML 1.0 allows no control characters but tab and line ends, not even as references:
             // one would make the file unreadable.
             letter if letter.is_control() && letter != '\n' && letter != '\t' => out.push('\u{fffd}'),
-            // These change the direction of what follows, so a name could make a page read as
-            // something else.
+            // These change the direction of the text after them, so a name could make a page look
+            // like something else.
             '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => out.push('\u{fffd}'),
             letter => out.push(letter),
         }
@@ -22,8 +21,8 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// Returns whether a spreadsheet takes a cell with this text for a formula (OWASP, "CSV
-/// Injection"). A `'` in front of it makes it a text.
+/// Returns whether a spreadsheet would read a cell with this text as a formula (OWASP, "CSV
+/// Injection"). A `'` in front makes it text.
 pub fn is_formula(text: &str) -> bool {
     text.trim_start().starts_with(['=', '+', '-', '@']) && text.trim().parse::<f64>().is_err()
 }

@@ -1,5 +1,6 @@
 //! The text after a command's options: paragraphs, tables and examples. An example that is too long
-//! for a line goes on after a backslash, so that it can be pasted; clap would break it at a blank.
+//! for a line continues after a backslash, so that it can be pasted; clap would break it at a
+//! blank.
 
 use crate::wrap;
 
@@ -21,7 +22,7 @@ pub struct Example {
     pub note: Option<String>,
 }
 
-/// The parts of `text`, which blank lines separate.
+/// The parts of `text`, separated by blank lines.
 pub fn blocks(text: &str) -> Vec<Block> {
     text.split("\n\n")
         .filter(|block| !block.trim().is_empty())
@@ -41,7 +42,7 @@ pub fn blocks(text: &str) -> Vec<Block> {
         .collect()
 }
 
-/// `  command   note`: two blanks and more separate them.
+/// `  command   note`, separated by two or more blanks.
 fn example(line: &str) -> Option<Example> {
     let line = line.trim();
     let (command, note) = match line.split_once("  ") {
@@ -51,7 +52,7 @@ fn example(line: &str) -> Option<Example> {
     (!command.is_empty()).then(|| Example { command: command.to_owned(), note })
 }
 
-/// Examples as lines that a shell takes: notes are comments, and a command that is too long goes on
+/// Examples as lines for a shell: notes are comments, and a command that is too long continues
 /// after a backslash.
 fn examples(all: &[Example], width: usize) -> String {
     // One long command must not push the notes of all others to the right margin.
@@ -80,13 +81,13 @@ fn examples(all: &[Example], width: usize) -> String {
     out
 }
 
-/// The text after the options: for `--help` all of it, for `-h` a few examples.
+/// The text after the options: all of it for `--help`, a few examples for `-h`.
 pub fn after(blocks: &[Block], long: bool, width: usize) -> String {
     let mut parts = Vec::new();
     for block in blocks {
         match block {
             Block::Examples(all) if long => parts.push(examples(all, width)),
-            // The first ones are the usual ones; -h has to fit a screen, so long ones wait for
+            // The usual examples come first. -h has to fit a screen, so long ones are left to
             // --help.
             Block::Examples(all) => {
                 let short = |one: &&Example| one.command.chars().count() + 8 <= width;

@@ -11,7 +11,7 @@ impl<T: AsRef<str> + Eq> Ord for Natural<T> {
         let (mut left, mut right) = (self.0.as_ref(), other.0.as_ref());
         while !left.is_empty() && !right.is_empty() {
             let (a, b) = (take(&mut left), take(&mut right));
-            // Of two numbers without leading zeros the longer one is larger, whatever its size.
+            // Of two numbers without leading zeros, the one with more digits is larger.
             let significant = |(_, digits): (&str, &str)| digits.trim_start_matches('0').len();
             let order = a.0.cmp(b.0).then(significant(a).cmp(&significant(b)));
             let order = order.then(a.1.trim_start_matches('0').cmp(b.1.trim_start_matches('0')));

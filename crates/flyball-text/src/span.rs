@@ -14,7 +14,7 @@ pub struct SpanError {
 /// is in seconds, as for sleep(1). Fractions are allowed.
 ///
 /// # Errors
-/// The text, if it is not a time span.
+/// The text is not a time span.
 pub fn parse(text: &str) -> Result<Duration, SpanError> {
     sum(text.trim()).ok_or_else(|| SpanError { text: text.to_owned() })
 }
@@ -67,7 +67,7 @@ impl fmt::Display for Compact {
 pub fn words(seconds: f64) -> String {
     let whole = seconds.round() as u64;
     match (whole / 3600, whole / 60 % 60, whole % 60) {
-        // Tenths matter for the shortest times only.
+        // Tenths matter only for the shortest times.
         (0, 0, 0..3) => format!("{seconds:.1} s"),
         (0, 0, s) => format!("{s} s"),
         (0, m, s) => format!("{m} min {s} s"),

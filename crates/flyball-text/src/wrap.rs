@@ -6,7 +6,7 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     wrap_by(text, |line, word| line.chars().count() + 1 + word.chars().count() <= width)
 }
 
-/// As [`wrap`], where `fits` tells whether a line has room for another word.
+/// Like [`wrap`], but `fits` decides whether a line has room for another word.
 pub fn wrap_by(text: &str, fits: impl Fn(&str, &str) -> bool) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
