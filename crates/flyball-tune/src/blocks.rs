@@ -1,4 +1,4 @@
-//! The search as the chooser of a comparison's blocks.
+//! Lets a search choose the blocks of a comparison.
 
 use std::time::Instant;
 
@@ -16,14 +16,14 @@ use crate::{
 pub struct SearchBlocks<'a> {
     search: Search,
     record: &'a Record,
-    /// Rounds of a confirmation that contradicted the search, with the number of blocks that it had
-    /// then.
+    /// The rounds of a confirmation that contradicted the search, and how many blocks the search
+    /// had then.
     contradiction: Option<(usize, Vec<Vec<Searched>>)>,
     intake: Intake<'a>,
     /// Where progress is shown.
     progress: Option<&'a dyn Progress>,
-    /// When this session began, and how many rounds there were then. The user's clock: a simulated
-    /// machine's is another.
+    /// When this session began, and how many rounds there were then. On the user's clock: a
+    /// simulated machine has another one.
     began: (Instant, Option<usize>),
     /// Set when the search is over.
     pub outcome: Option<Outcome>,
@@ -33,26 +33,26 @@ pub struct SearchBlocks<'a> {
 #[derive(Debug, Clone, schemars::JsonSchema, serde::Serialize)]
 #[schemars(rename = "SearchOutcome")]
 pub struct Outcome {
-    /// The arm that the search chose. Whether it is worth choosing is for fresh rounds to show.
+    /// The arm that the search chose. Fresh rounds show whether it is better.
     pub chosen: usize,
     /// The probability, by the model, that it is within the indifference of the best.
     pub certainty: f64,
     pub runner_up: Option<usize>,
-    /// Arms that may be better, each with the probability of it.
+    /// Arms that may be better, each with the probability of that.
     pub undecided: Vec<(usize, f64)>,
-    /// Whether the model was certain enough, or the rounds were used up.
+    /// True if the model was certain enough, false if the rounds were used up.
     pub settled: bool,
-    /// If the search ended early: a gain over now, as a logarithm, and how likely, by the model, a
-    /// setting has more.
+    /// If the search ended early: a gain over now, as a logarithm, and the probability, by the
+    /// model, that a setting has a larger one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gain_left: Option<(f64, f64)>,
     pub rounds: usize,
     pub blocks: usize,
     /// Different settings that ran.
     pub tried: usize,
-    /// Of each factor, which share of the differences it explains.
+    /// For each factor, the share of the differences that it explains.
     pub shares: Vec<f64>,
-    /// Of each arm, the expected change of the objective against the first and its standard
+    /// For each arm, the expected change of the objective against the first arm and its standard
     /// deviation, as logarithms.
     pub expected: Vec<(f64, f64)>,
 }
@@ -65,7 +65,7 @@ impl Outcome {
     }
 }
 
-/// The block after which the noise is known well enough to say what it means.
+/// The block after which the noise is known well enough to report its consequences.
 const NOISE_KNOWN: usize = 4;
 
 impl<'a> SearchBlocks<'a> {
@@ -95,7 +95,7 @@ impl<'a> SearchBlocks<'a> {
         })
     }
 
-    /// The search as it chooses blocks, with the fresh rounds that contradicted it, if any did.
+    /// Returns the blocks of a search, with the fresh rounds that contradicted it, if any did.
     ///
     /// # Errors
     /// The space is damaged, or the fresh rounds cannot be read.
@@ -110,14 +110,14 @@ impl<'a> SearchBlocks<'a> {
         Ok(blocks.contradicted(after, earlier::confirmation_rounds(&fresh, record)))
     }
 
-    /// Goes on after a confirmation that contradicted it, with its rounds.
+    /// Continues after a confirmation that contradicted the search, with the confirmation's rounds.
     #[must_use]
     fn contradicted(mut self, after: usize, blocks: Vec<Vec<Searched>>) -> SearchBlocks<'a> {
         self.contradiction = Some((after, blocks));
         self
     }
 
-    /// Why it cannot go on.
+    /// Why the search cannot go on.
     pub fn failure(&self) -> Option<&str> {
         self.intake.failure.as_deref()
     }
@@ -139,7 +139,7 @@ impl<'a> SearchBlocks<'a> {
         });
     }
 
-    /// What is known so far and what comes next, while the next block has not begun.
+    /// Reports what is known and which settings come next, before the next block begins.
     fn report(&self, manifest: &Manifest, done: &[&Round], next: &[usize]) {
         let (Some(progress), Some(best)) = (self.progress, self.search.best()) else { return };
         let name = |arm: usize| manifest.arms[arm].name.as_str();
@@ -174,7 +174,7 @@ impl<'a> SearchBlocks<'a> {
         progress.say_time_left(&message, left);
     }
 
-    /// Says once when the noise is too high for the rounds that are allowed.
+    /// Says once that the noise is too high for the allowed number of rounds, if so.
     fn noise(&self, done: &[&Round]) {
         let (Some(progress), Some(scales), NOISE_KNOWN) =
             (self.progress, self.search.scales(), self.intake.taken)
@@ -184,7 +184,7 @@ impl<'a> SearchBlocks<'a> {
         let within = self.record.goal.within;
         let needed = |within: f64| needed(self.search.space().len(), scales.noise, within);
         if needed(within) > self.record.most_rounds {
-            // Where the allowed rounds are just enough.
+            // Find the difference for which the allowed rounds are just enough.
             let wider = (1..100).map(|step| within * (1.0 + f64::from(step) / 4.0));
             let enough = wider.into_iter().find(|within| needed(*within) <= self.record.most_rounds);
             let or = enough.map_or(String::new(), |within| {
@@ -216,8 +216,8 @@ impl<'a> SearchBlocks<'a> {
         true
     }
 
-    /// With --strict: settings that rounds without a model do not show to be no better than the
-    /// chosen one.
+    /// With --strict: settings that might be better than the chosen one, as far as rounds without a
+    /// model show.
     fn open(&self, chosen: usize, manifest: &Manifest, done: &[&Round]) -> Vec<usize> {
         let goal = &self.record.goal;
         let arms = self.search.space().len();
@@ -251,9 +251,8 @@ impl<'a> SearchBlocks<'a> {
 
 impl Blocks for SearchBlocks<'_> {
     fn next(&mut self, manifest: &Manifest, done: &[&Round]) -> Option<Vec<Vec<usize>>> {
-        // One block at a time, also when a stopped search is resumed: the fit of a block begins
-        // where that of the block before ended, and the search goes on as if it had never been
-        // stopped.
+        // One block at a time, even when a stopped search is resumed: each fit starts where the fit
+        // of the previous block ended, so the search continues as if it had never been stopped.
         while self.take(manifest, done) {}
         if self.failure().is_some() {
             return None;
@@ -291,17 +290,17 @@ impl Blocks for SearchBlocks<'_> {
     }
 }
 
-/// Rounds that a search needs at some noise: the first block, and what it takes to distinguish two
-/// settings. By the searches of the crate's tests.
+/// Rounds that a search needs at some noise: the first block, and the rounds to distinguish two
+/// settings. Estimated from the searches in the tests of flyball-search.
 fn needed(settings: usize, noise: f64, within: f64) -> usize {
     settings.min(12) + (20.0 * (noise / within).powi(2)) as usize
 }
 
-/// The seconds that rounds took, with what is around them, over all sessions.
+/// The seconds that rounds took, including the time between them, over all sessions.
 pub(crate) fn spent(done: &[&Round]) -> f64 {
     let alone: f64 = done.iter().map(|round| round.outcome.seconds).sum();
-    // The clock begins again in each session; within one, a round's start counts from the one
-    // before it.
+    // The clock restarts in each session. Within one, the difference of two starts is the round and
+    // the time after it.
     let around: f64 = done
         .windows(2)
         .map(|two| two[1].started - two[0].started - two[0].outcome.seconds)

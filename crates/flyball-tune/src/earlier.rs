@@ -1,4 +1,4 @@
-//! `--start-from`: the rounds of an earlier search, as this search's settings.
+//! `--start-from`: the rounds of an earlier search, mapped to this search's settings.
 
 use std::path::{Path, PathBuf};
 
@@ -25,11 +25,10 @@ pub enum EarlierError {
     Settings { path: PathBuf },
 }
 
-/// The rounds of the search in a directory, block by block, of the settings that this search has
-/// too.
+/// The rounds of the search in a directory, block by block, if this search has their settings too.
 ///
 /// # Errors
-/// A directory that is not a search's; one of another goal; one with none of these settings.
+/// The directory holds no search, a search with another goal, or none of these settings.
 pub fn earlier_rounds(
     path: &Path,
     goal: &Goal,
@@ -69,7 +68,7 @@ pub fn earlier_rounds(
     Ok(blocks)
 }
 
-/// The rounds of a confirmation, block by block, as the search's.
+/// The rounds of a confirmation, block by block, as rounds of the search.
 pub(crate) fn confirmation_rounds(fresh: &RunDirectory, record: &Record) -> Vec<Vec<Round>> {
     let arm_here = |arm: usize| {
         record.searched.arms.iter().position(|here| here.settings == fresh.manifest.arms[arm].settings)

@@ -1,7 +1,7 @@
-//! `tune --front`: which settings no other one beats in two quantities.
+//! `tune --front`: the settings that no other one beats in two quantities.
 //!
-//! The search's fresh rounds follow its others in one run directory: which rounds are fresh follows
-//! from them, so that resuming and recomputing need nothing else.
+//! The fresh rounds of the search follow the others in one run directory. Which rounds are fresh is
+//! computed from the others, so resuming and recomputing need nothing else.
 
 mod draw;
 
@@ -23,7 +23,7 @@ use crate::{
 /// The probability that all claims of a front are right.
 const CONFIDENCE: f64 = 0.95;
 
-/// The search for a front as the chooser of a comparison's blocks.
+/// Lets the search for a front choose the blocks of a comparison.
 pub struct FrontBlocks<'a> {
     front: Front,
     record: &'a Record,
@@ -34,21 +34,21 @@ pub struct FrontBlocks<'a> {
     is_over: bool,
 }
 
-/// What a search for a front found.
+/// The result of a search for a front.
 #[derive(Debug, schemars::JsonSchema, serde::Serialize)]
 pub struct FrontFound {
     pub goal: Goal,
     /// The probability that all claims are right.
     pub confidence: f64,
     pub rounds: usize,
-    /// The rounds that the claims rest on.
+    /// The number of fresh rounds, on which the claims rest.
     pub fresh: usize,
     pub blocks: usize,
     /// In the order of the first quantity.
     pub settings: Vec<FrontPlace>,
 }
 
-/// A setting's place.
+/// A setting's place in relation to the front.
 #[derive(Debug, Clone, schemars::JsonSchema, serde::Serialize)]
 pub struct FrontPlace {
     #[serde(skip)]
@@ -60,15 +60,14 @@ pub struct FrontPlace {
     pub by: Option<String>,
     /// The probability, by the model alone, that nothing dominates it.
     pub chance: f64,
-    /// The probability of fresh rounds this clear if what was proposed is wrong, without the
-    /// correction.
+    /// The p-value of fresh rounds if the proposal is wrong, without the correction.
     pub p: f64,
     /// The expected change of each quantity against now as a fraction, low, middle and high (two
     /// deviations).
     pub changes: [[f64; 3]; 2],
 }
 
-/// What is claimed of a setting.
+/// The claim about a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FrontClaim {
@@ -103,7 +102,7 @@ impl<'a> FrontBlocks<'a> {
         self.is_over.then(|| self.progress())
     }
 
-    /// What is known, also while the search goes on.
+    /// The findings so far, even while the search goes on.
     fn progress(&self) -> FrontFound {
         let aims = self.aims();
         let name = |arm: usize| self.record.searched.arms[arm].name.clone();
@@ -155,7 +154,7 @@ impl<'a> FrontBlocks<'a> {
         [first, self.record.goal.second.unwrap_or(first)]
     }
 
-    /// What is known so far and what comes next.
+    /// Reports what is known and which settings come next.
     fn report(&self, manifest: &Manifest, next: &[usize]) {
         let Some(progress) = self.progress else { return };
         let found = self.progress();
@@ -174,7 +173,7 @@ impl<'a> FrontBlocks<'a> {
         };
         let picture = draw::picture(&found, metric, draw::Mark::Likely);
         let text = format!("{picture}{} rounds; {what}\n", self.rounds);
-        // A terminal shows the picture as it grows, in one place; a log needs only the line.
+        // A terminal shows the growing picture in one place; a log needs only the line.
         if !progress.draw(&text) {
             progress.say(&format!("{} rounds; {what}; next: {} settings", self.rounds, next.len()));
         }
@@ -212,7 +211,7 @@ impl FrontFound {
         draw::pictures(self, manifest)
     }
 
-    /// What is printed.
+    /// The text to print.
     pub fn text(&self, manifest: &Manifest) -> String {
         let metric = &manifest.workload.metric;
         let mut out = String::new();

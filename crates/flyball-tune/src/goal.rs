@@ -1,4 +1,4 @@
-//! What a search is for: a quantity to minimise or maximise, and perhaps a limit on another.
+//! The goal of a search: a quantity to minimise or maximise, and perhaps a limit on another.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use flyball_search::Bound;
 /// The probability at which a search ends.
 pub(crate) const CERTAINTY: f64 = 0.99;
 
-/// What a search is asked for on the command line.
+/// The goal as given on the command line.
 #[derive(Debug, Clone, Default)]
 pub struct SearchRequest {
     pub over: Vec<String>,
@@ -17,7 +17,7 @@ pub struct SearchRequest {
     pub subject_to: Option<String>,
 }
 
-/// Why a goal cannot be used. Marks below the argument point at the part that is wrong.
+/// Why a goal cannot be used. Marks below the argument point at the faulty part.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum GoalError {
     #[error(
@@ -44,7 +44,7 @@ pub enum GoalError {
     LessIsBetter { metric: String, instead: String, pointer: Pointer },
 }
 
-/// What is wrong with a limit.
+/// The fault in a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LimitFault {
     #[error("there is no <= or >=")]
@@ -59,7 +59,7 @@ pub enum LimitFault {
     BrokenByNow,
 }
 
-/// An argument of an option and the part of it that is meant, shown on lines of their own.
+/// An option's argument with a mark under a part of it, shown on lines of their own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pointer {
     option: &'static str,
@@ -88,12 +88,12 @@ impl fmt::Display for Pointer {
 #[schemars(rename = "SearchAim")]
 pub struct Aim {
     pub quantity: Quantity,
-    /// Whether more of it is better.
+    /// Whether a larger value is better.
     pub more: bool,
 }
 
 impl Aim {
-    /// Its logarithm in a round, turned so that less is better.
+    /// The logarithm of the quantity in a round, negated if more is better, so that less is better.
     pub fn cost(self, round: &Round, manifest: &Manifest) -> Option<f64> {
         let log = self.quantity.value(round, manifest).filter(|value| has_logarithm(*value))?.ln();
         Some(self.change_of_log(log))
@@ -106,7 +106,7 @@ impl Aim {
         failure.or_else(|| is_missing.then(|| "its quantity is not a number above zero".to_owned()))
     }
 
-    /// A change of a cost as one of the quantity's logarithm, and the other way round.
+    /// Converts a change of a cost to one of the quantity's logarithm, and vice versa.
     pub fn change_of_log(self, log: f64) -> f64 {
         if self.more { -log } else { log }
     }
@@ -116,7 +116,7 @@ impl Aim {
 #[derive(Debug, Clone, Copy, PartialEq, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 #[schemars(rename = "SearchLimit")]
 pub struct Limit {
-    /// The direction that keeps it.
+    /// The direction that keeps the limit.
     pub aim: Aim,
     /// A change from the base as a fraction (0.05 is 5 % more), or a value in the unit of the
     /// report.
@@ -139,12 +139,12 @@ impl Limit {
 pub struct Goal {
     pub aim: Aim,
     pub limit: Option<Limit>,
-    /// With the first quantity, the second of a front. Then there is no limit and no best setting.
+    /// The second quantity of a front. There is then no limit and no best setting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub second: Option<Aim>,
     /// Differences up to this fraction do not matter.
     pub within: f64,
-    /// What decides between settings that are equal within that.
+    /// The quantity that decides between settings that are equal within that.
     #[serde(default)]
     pub prefer: Option<Aim>,
 }
@@ -171,7 +171,7 @@ pub fn quantities() -> impl Iterator<Item = &'static str> {
 }
 
 impl Goal {
-    /// Reads what was typed.
+    /// Reads the options.
     ///
     /// # Errors
     /// Unknown quantities; limits that are not a quantity, `<=` or `>=`, and a number.
@@ -185,7 +185,7 @@ impl Goal {
         let option = if asked.minimize.is_some() { "--minimize" } else { "--maximize" };
         let aim = aim(option, name, name, asked.minimize.is_none(), metric)?;
         let limit = asked.subject_to.as_deref().map(|text| parse_limit(text, metric)).transpose()?;
-        // The default; of a rate, time says nothing.
+        // 'time' is the default. For a rate, time says nothing.
         let prefer = if prefer == "time" && metric.is_rate() { "performance" } else { prefer };
         Ok(Goal { aim, limit, second: None, within, prefer: Some(good("--prefer", prefer, prefer, metric)?) })
     }
@@ -193,7 +193,7 @@ impl Goal {
     /// Reads the two quantities of a front.
     ///
     /// # Errors
-    /// One quantity or more than two; an unknown one; the same twice.
+    /// One quantity, more than two, an unknown one, or the same one twice.
     pub fn parse_front(text: &str, within: f64, metric: &Metric) -> Result<Goal, GoalError> {
         let Some((first, second)) = text.split_once(',') else {
             return Err(GoalError::OneQuantity { text: text.to_owned() });
@@ -206,7 +206,7 @@ impl Goal {
         Ok(Goal { aim, limit: None, second: Some(second), within, prefer: None })
     }
 
-    /// Whether a setting that takes several times as long is out for that alone.
+    /// Whether a setting that takes several times as long is rejected for that alone.
     pub fn is_about_time(&self) -> bool {
         let aims = [Some(self.aim), self.limit.filter(|limit| limit.relative).map(|limit| limit.aim)];
         aims.into_iter().flatten().any(|aim| aim.quantity == Quantity::Time && !aim.more)
@@ -221,7 +221,7 @@ impl Goal {
         }
     }
 
-    /// As it reads in a sentence: `least energy, time <= +5 %`.
+    /// The goal in words: `least energy, time <= +5 %`.
     pub fn title(&self, metric: &Metric) -> String {
         if let Some(second) = self.second {
             let name = |aim: Aim| aim.quantity.metric(metric).name;
@@ -255,7 +255,7 @@ impl fmt::Display for LimitText<'_> {
     }
 }
 
-/// Without the digits that a binary fraction adds.
+/// Rounds off the digits that a binary fraction adds.
 fn round(percent: f64) -> f64 {
     (percent * 1e6).round() / 1e6
 }
@@ -296,8 +296,8 @@ fn quantity(
     }
 }
 
-/// A quantity in the direction that was asked for. More performance is never more of a metric whose
-/// less is better.
+/// A quantity in the requested direction. If less of a metric is better, more performance does not
+/// mean more of it.
 fn aim(
     option: &'static str,
     argument: &str,
@@ -352,7 +352,7 @@ fn parse_limit(text: &str, metric: &Metric) -> Result<Limit, GoalError> {
     if !relative && value <= 0.0 {
         return Err(wrong(typed, LimitFault::NotPositive));
     }
-    // The base must keep its own limit, or there may be nothing to choose.
+    // The base must keep the limit, or there may be nothing to choose.
     if relative && (if more { value > 0.0 } else { value < 0.0 }) {
         return Err(wrong(typed, LimitFault::BrokenByNow));
     }
@@ -371,7 +371,7 @@ fn parse_limit(text: &str, metric: &Metric) -> Result<Limit, GoalError> {
     Ok(Limit { aim, value, relative })
 }
 
-/// A probability for people. No model is sure.
+/// A probability for people. No model is completely sure.
 pub(crate) fn certainty(probability: f64) -> String {
     if probability > 0.99 { "over 99 %".to_owned() } else { format!("{:.0} %", 100.0 * probability) }
 }

@@ -1,32 +1,32 @@
-//! The rounds of a directory as those of a search, block by block.
+//! Converts the rounds of a directory to those of a search, block by block.
 
 use flyball_measure::{Manifest, Round, RunDirectory, disturbance, last_lines};
 use flyball_search::Round as Searched;
 
 use crate::{Progress, goal::Aim, record::Record};
 
-/// Void blocks in a row that end the search.
+/// Void blocks in a row after which the search ends.
 const MAX_VOID: usize = 3;
-/// Failures of the machine as it is that end the search.
+/// Failures of the machine as it is after which the search ends.
 const MAX_BASE_FAILURES: usize = 2;
-/// How often a disturbed round of a setting is run again. After that its setting brings the
-/// disturbance about.
+/// How often a disturbed round of a setting is run again. After that, the setting itself is taken
+/// as the cause.
 const REPEATS: usize = 2;
-/// Seconds by which the wall clock and the machine's clock may differ in a block. The latter stands
-/// still in suspend.
+/// Seconds by which the wall clock and the machine's clock may differ in a block. The latter stops
+/// in suspend.
 const ASLEEP: f64 = 2.0;
 
-/// What has been read of a directory's rounds.
+/// The state of reading a directory's rounds.
 pub(crate) struct Intake<'a> {
     /// Blocks of the directory that were read.
     pub taken: usize,
     /// How often each arm's round was left out.
     left_out: Vec<usize>,
-    /// Blocks in a row that say nothing.
+    /// Consecutive void blocks.
     void: usize,
     /// Rounds of the machine as it is that failed.
     base_failures: usize,
-    /// Where new blocks are reported: those of a directory were reported when they ran.
+    /// Where new blocks are reported. Those in a resumed directory were reported when they ran.
     pub progress: Option<&'a dyn Progress>,
     /// Why the search cannot go on.
     pub failure: Option<String>,
@@ -34,7 +34,7 @@ pub(crate) struct Intake<'a> {
 
 /// A block that was read.
 pub(crate) enum Block {
-    /// The machine was suspended within it, or changed by another program.
+    /// The machine was suspended during the block, or another program changed it.
     Void,
     Rounds(Vec<Searched>),
 }
@@ -89,10 +89,10 @@ impl<'a> Intake<'a> {
         }
     }
 
-    /// Counts a failure of the machine as it is. Without it nothing can be compared.
+    /// Counts a failure of the machine as it is, without which nothing can be compared.
     fn base_failed(&mut self, record: &Record, round: &Round, manifest: &Manifest) {
         self.base_failures += 1;
-        // In the first block there is no reason to expect better of the next.
+        // If it fails in the first block, the next one is not likely to be better.
         if self.taken == 1 || self.base_failures >= MAX_BASE_FAILURES {
             let why = record.goal.aim.why_none(round, manifest).unwrap_or_default();
             let lines = round.outcome.failure.is_none().then(|| last_lines(&round.outcome.output));
@@ -101,9 +101,9 @@ impl<'a> Intake<'a> {
     }
 }
 
-/// A round as the search sees it.
+/// Converts a round to one of the search.
 pub(crate) fn searched(record: &Record, arm: usize, round: &Round, manifest: &Manifest) -> Searched {
-    // The meters have read a round that failed or was ended, but not that of the work.
+    // The meters also read a round that failed or was cut off, but it did not do the work.
     let did_work = round.outcome.failure.is_none();
     let cost = |aim: Aim| aim.cost(round, manifest).filter(|_| did_work);
     let second = record.goal.second.or(record.goal.limit.map(|limit| limit.aim));

@@ -1,10 +1,10 @@
 //! A search for the best settings.
 //!
-//! A search is a comparison whose blocks a model chooses. [`Goal`] says what is good, [`Searched`]
-//! which settings there are, and the [`Record`] of a run directory holds both. [`SearchBlocks`] and
-//! [`FrontBlocks`] give [`flyball_measure`] the arms of each block, from what [`flyball_search`]
-//! makes of the rounds so far. [`Verdict`] and [`FrontFound`] are the results; what they claim
-//! comes from fresh rounds alone.
+//! A search is a comparison whose blocks are chosen by a model. [`Goal`] defines what is good,
+//! [`Searched`] the settings, and the [`Record`] of a run directory holds both. [`SearchBlocks`]
+//! and [`FrontBlocks`] give [`flyball_measure`] the arms of each block, as [`flyball_search`]
+//! chooses them by the rounds so far. [`Verdict`] and [`FrontFound`] are the results; their claims
+//! come from fresh rounds alone.
 
 mod blocks;
 mod earlier;
@@ -30,7 +30,7 @@ pub use record::{CONFIRM, EarlierRound, Record, RecordFileError};
 pub use space::{Candidates, LeftOut, Row, Searched, SpaceError, ValuesOf};
 pub use verdict::{Confirmed, Verdict};
 
-/// Shows how a search goes on.
+/// Shows the progress of a search.
 pub trait Progress {
     /// Shows a message below the others.
     fn say(&self, message: &str);

@@ -21,16 +21,16 @@ pub struct Pictures {
 /// A setting that ran, as the page shows it.
 struct Row {
     arm: usize,
-    /// The expected change against now in percent: its lower end, its middle and its upper end, two
-    /// deviations to either side.
+    /// The expected change against now in percent: low, middle and high, two deviations to either
+    /// side.
     ends: [f64; 3],
     rounds: usize,
-    /// Its median of the limited quantity, and whether that keeps the limit.
+    /// Its median of the limited quantity, and whether this median keeps the limit.
     limited: Option<(String, bool)>,
 }
 
 impl Pictures {
-    /// The answer, and what is expected of each setting that ran.
+    /// The answer, and the expected change of each setting that ran.
     pub fn draw(
         directory: &RunDirectory,
         record: &Record,
@@ -82,14 +82,14 @@ impl Pictures {
     }
 }
 
-/// The settings that ran, by what is expected of them.
+/// The settings that ran, sorted by their expected change.
 fn rows(directory: &RunDirectory, record: &Record, outcome: &Outcome) -> Vec<Row> {
     let aim = record.goal.aim;
     let percent = |log: f64| 100.0 * aim.change_of_log(log).exp_m1();
     let row = |arm: usize| {
         let rounds = directory.rounds.iter().filter(|round| round.arm == arm && !round.warm_up).count();
         let (mean, deviation) = outcome.expected[arm];
-        // The ends in order also where more is better.
+        // The ends in order, even if more is better.
         let mut ends = [-2.0, 0.0, 2.0].map(|times| percent(mean + times * deviation));
         ends.sort_by(f64::total_cmp);
         let limited = record.goal.limit.and_then(|limit| limited(directory, arm, &limit));

@@ -1,4 +1,4 @@
-//! Spaces and goals for a purpose: what `--preset` stands for on this machine.
+//! Spaces and goals for a purpose: the options that `--preset` expands to on this machine.
 
 use std::str::FromStr;
 
@@ -47,7 +47,7 @@ pub enum PresetError {
 }
 
 impl Preset {
-    /// The options that it stands for.
+    /// The options that the preset expands to.
     ///
     /// # Errors
     /// A machine that has none of the knobs.
@@ -57,7 +57,7 @@ impl Preset {
         values_of: &ValuesOf<'_>,
         metric: &Metric,
     ) -> Result<SearchRequest, PresetError> {
-        // Of a rate, a load may run for a fixed time.
+        // If the metric is a rate, the load may run for a fixed time.
         let is_rate = metric.is_rate();
         let limit = match self {
             Preset::Efficiency if is_rate => Some("performance >= -5%".to_owned()),
@@ -71,15 +71,14 @@ impl Preset {
             Preset::Latency | Preset::PowerCap(_) => (Some("time".to_owned()), None),
         };
         let mut over = Vec::new();
-        // Latency is about how fast clocks rise and cores wake, the others about how high clocks
-        // go.
+        // Latency depends on how fast clocks rise and cores wake, the others on how high clocks go.
         let listed: &[Id] = match self {
             Preset::Latency => &[Id::Epp, Id::Governor, Id::Turbo],
             Preset::Efficiency | Preset::PowerCap(_) => &[Id::Epp],
         };
         for knob in listed {
             let values = values_of(knob.knob());
-            // 'default' is a name for one of the others (drivers/cpufreq/intel_pstate.c,
+            // 'default' is an alias of another value (drivers/cpufreq/intel_pstate.c,
             // energy_perf_strings).
             let values: Vec<String> = values.into_iter().filter(|value| value != "default").collect();
             if values.len() > 1 {
@@ -96,8 +95,8 @@ impl Preset {
     }
 }
 
-/// Five highest frequencies from 40 % of the range up: below, time grows as clocks fall, and saves
-/// nothing.
+/// Five maximum frequencies from 40 % of the range up: below that, time grows as clocks fall, and
+/// nothing is saved.
 fn frequencies(host: &dyn Host) -> Option<String> {
     let snapshot = Snapshot::take_knobs(host, &[Id::HwMinFreq, Id::HwMaxFreq]).ok()?;
     let read = |knob: Id| {
@@ -107,6 +106,6 @@ fn frequencies(host: &dyn Host) -> Option<String> {
     let (low, high) = (read(Id::HwMinFreq)?, read(Id::HwMaxFreq)?);
     let from = low + high.checked_sub(low)? * 2 / 5;
     let typed = |khz: u64| KiloHertz(khz).to_string().replace(' ', "");
-    // A multiple of 100 MHz, as the range's other values are.
+    // A multiple of 100 MHz, like the other values of the range.
     (high > from).then(|| format!("max-freq={}..{}:5", typed(from / 100_000 * 100_000), typed(high)))
 }

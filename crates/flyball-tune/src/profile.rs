@@ -7,7 +7,7 @@ use flyball_measure::{ArmSetting, Manifest};
 
 use crate::record::Record;
 
-/// No profile can hold the settings: commands of the user's own set them.
+/// No profile can hold the settings: the user's own commands set them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no profile is written: {settings} is set by your own commands, and a profile sets knobs of the machine only"
@@ -35,7 +35,7 @@ pub fn profile(manifest: &Manifest, record: &Record, arm: usize, doubt: &str) ->
     if of_machine.is_empty() && !of_user.is_empty() {
         return Err(NoProfile { settings: arm.name.clone() });
     }
-    // A profile is applied without the commands of the user's knobs.
+    // A profile is applied without the user's commands.
     let without: String = of_user
         .iter()
         .map(|setting| format!("# {setting} is not part of this profile: it is set by your own command\n"))

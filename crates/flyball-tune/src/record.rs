@@ -1,5 +1,5 @@
-//! The file `search.json` of a run directory: what is searched and for what. With the rounds it is
-//! enough to continue the search and to compute it again.
+//! The file `search.json` of a run directory: the settings and the goal of a search. With the
+//! rounds it is enough to continue the search or to compute it again.
 
 use std::{
     io,
@@ -17,18 +17,17 @@ use crate::{
 const FORMAT: &str = "flyball-search";
 const VERSION: u32 = 1;
 
-/// The file's name.
 const FILE: &str = "search.json";
 
-/// Bytes of the file: two thousand settings of a few hundred bytes.
+/// Maximum size of the file in bytes: two thousand settings of a few hundred bytes.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// The folders of the fresh rounds of the first choice and, if those contradicted the search, of
+/// The folders of the fresh rounds: of the first choice and, if they contradicted the search, of
 /// the second.
 pub const CONFIRM: [&str; 2] = ["confirm", "confirm-2"];
 
-/// A round of an earlier search. Kept in this search's record, so that it can be computed without
-/// the other directory.
+/// A round of an earlier search. It is kept in this search's record, so that this search can be
+/// recomputed without the other directory.
 #[derive(Debug, Clone, Copy, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct EarlierRound {
     pub(crate) arm: usize,
@@ -44,7 +43,7 @@ impl EarlierRound {
     }
 }
 
-/// What `search.json` holds.
+/// The content of `search.json`.
 #[derive(Debug, Clone, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct Record {
     format: String,
@@ -55,7 +54,7 @@ pub struct Record {
     /// Seconds of rounds, after which the search ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most_seconds: Option<f64>,
-    /// Whether the end needs intervals without a model.
+    /// Whether the search may end only with intervals that need no model.
     #[serde(default)]
     pub strict: bool,
     pub searched: Searched,
@@ -99,7 +98,7 @@ impl Record {
         }
     }
 
-    /// Whether a run directory is that of a search.
+    /// Whether a run directory holds a search.
     pub fn is_in(path: &Path) -> bool {
         path.join(FILE).is_file()
     }
@@ -118,7 +117,7 @@ impl Record {
         if format != FORMAT || *version > VERSION {
             return Err(RecordFileError::Version { path, format: format.clone(), version: *version });
         }
-        // They index each other.
+        // The levels, arms and factors index each other.
         if searched.arms != directory.manifest.arms || searched.levels.len() != searched.arms.len() {
             return Err(RecordFileError::Arms { path });
         }

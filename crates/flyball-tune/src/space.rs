@@ -1,4 +1,4 @@
-//! The settings of a search: `--over` rows multiplied out, without what the machine refuses.
+//! The settings of a search: the product of the `--over` rows, without what the machine rejects.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use flyball_search::{Factor, Levels, Space};
 
 use flyball_compare::{BootedArms, RunSeeds, UserKnob, arms, user_knobs};
 
-/// The most settings of a search. Each is planned before the search begins.
+/// The maximum number of settings. Each is planned before the search begins.
 const MAX: usize = 2000;
 
 /// The values of a knob that the machine lists.
@@ -27,10 +27,10 @@ pub enum SpaceError {
     TooMany { size: usize, rows: String },
     #[error("no combination of these settings is left")]
     Empty,
-    /// A value that the machine accepts in no combination and not alone either.
+    /// A value that the machine accepts neither in a combination nor alone.
     #[error("--over {setting}: {cause}{under}")]
     Refused { setting: String, cause: SettingsError, under: Under },
-    /// What keeps the machine quiet, or a machine in software.
+    /// The machine cannot be made quiet, or a simulated machine failed.
     #[error(transparent)]
     Machine(#[from] SettingsError),
     #[error("--without '{text}': write settings, as in 'governor=performance epp=power'")]
@@ -52,7 +52,7 @@ pub enum SpaceError {
     Space(flyball_search::SpaceError),
 }
 
-/// What is wrong with the values of a row.
+/// The fault in the values of a row.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RowFault {
     #[error("there is nothing to choose from; name two values")]
@@ -73,7 +73,7 @@ pub enum RowFault {
     NoOrder,
 }
 
-/// What else is in effect while settings are searched.
+/// The quiet level and its settings, in effect while settings are searched.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Under(Option<(Level, String)>);
 
@@ -84,13 +84,13 @@ impl fmt::Display for Under {
     }
 }
 
-/// What is searched. The first arm is the machine as it is.
+/// The settings of a search. The first arm is the machine as it is.
 #[derive(Debug, Clone, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct Searched {
-    /// The knobs with their values, and the values' positions where they have an order.
+    /// The knobs with their values, and the values' positions if they have an order.
     pub factors: Vec<Row>,
     pub arms: Vec<Arm>,
-    /// The index of each arm's value of each factor; of the machine as it is they are not known.
+    /// The index of each arm's value of each factor; unknown for the machine as it is.
     pub levels: Vec<Option<Vec<usize>>>,
     /// Combinations that are not searched, and why.
     pub left_out: Vec<LeftOut>,
@@ -102,7 +102,7 @@ pub struct Searched {
 pub struct Row {
     pub knob: String,
     pub values: Vec<String>,
-    /// Positions of the values on a line, where they have an order.
+    /// Positions of the values on a line, if they have an order.
     pub places: Option<Vec<f64>>,
 }
 
@@ -115,7 +115,7 @@ pub struct LeftOut {
 }
 
 impl Searched {
-    /// Multiplies the rows out and asks the machine about each setting.
+    /// Multiplies the rows and checks each setting with the machine.
     ///
     /// # Errors
     /// Rows that are not settings; too many settings, or none that the machine accepts.
@@ -168,7 +168,7 @@ impl Searched {
         Ok(searched)
     }
 
-    /// Refuses a value that the machine accepts in no combination: it is a mistake, not a
+    /// Rejects a value that the machine accepts in no combination: it is a mistake, not a
     /// combination to leave out.
     fn check_values(&self, candidates: &Candidates<'_>) -> Result<(), SpaceError> {
         for (factor, row) in self.factors.iter().enumerate() {
@@ -178,8 +178,7 @@ impl Searched {
                 }
                 let arm = Arm::unnamed(vec![ArmSetting::new(&row.knob, value)]);
                 let alone = candidates.refusal(&arm)?;
-                // Possible alone: it is the combinations that are not, or --without that leaves
-                // them out.
+                // If it is possible alone, its combinations are not, or --without leaves them out.
                 if let Some(cause) = alone {
                     return Err(SpaceError::Refused { setting: arm.name, cause, under: candidates.under() });
                 }
@@ -188,7 +187,7 @@ impl Searched {
         Ok(())
     }
 
-    /// The levels of the setting of this number; the first knob changes fastest.
+    /// The levels of the setting with this number; the first knob changes fastest.
     fn levels_of(&self, mut number: usize) -> Vec<usize> {
         let level = |row: &Row| {
             let level = number % row.values.len();
@@ -214,12 +213,12 @@ impl Searched {
     }
 }
 
-/// What decides which settings can be searched.
+/// Everything that decides which settings can be searched.
 pub struct Candidates<'a> {
     host: &'a dyn Host,
     values_of: &'a ValuesOf<'a>,
     knobs: &'a [UserKnob],
-    /// What keeps the machine quiet beneath all settings.
+    /// How the machine is kept quiet under all settings.
     quiet: Option<(&'a QuietOptions, QuietPlan)>,
 }
 
@@ -239,17 +238,17 @@ impl<'a> Candidates<'a> {
     /// Why the machine does not accept an arm.
     fn refusal(&self, arm: &Arm) -> Result<Option<SettingsError>, SettingsError> {
         let Some(software) = self.host.software() else { return Ok(self.plan(arm).err()) };
-        // In software the arm is tried: the boot that it gets decides which knobs there are.
+        // A simulated machine tries the arm: the resulting boot decides which knobs there are.
         let quiet = self.quiet.as_ref().map(|(quiet, _)| (*quiet).clone());
         let mut booted = BootedArms::new(self.host, software, quiet, RunSeeds::default())?;
         let tried = booted.apply(arm);
         booted.restore()?;
-        // The plan of the booted machine tells what the machine lacks from what is wrong.
+        // A plan for the booted machine tells a missing knob from a wrong value.
         Ok(tried.err().map(|tried| self.plan(arm).err().unwrap_or(tried)))
     }
 
-    /// Plans an arm over what keeps the machine quiet: the governor of a quiet machine, for one,
-    /// refuses preferences.
+    /// Plans an arm on top of the quiet settings: for example, the governor of a quiet machine
+    /// rejects preferences.
     fn plan(&self, arm: &Arm) -> Result<(), SettingsError> {
         let own = arms::intent(arm, &user_knobs::commands(self.knobs))?;
         let mut intent = self.quiet.as_ref().map_or_else(Intent::default, |(_, plan)| plan.intent.clone());
@@ -321,7 +320,7 @@ impl Row {
 }
 
 impl Row {
-    /// Some values of a knob of the user, or `all`.
+    /// Values of a user's knob, or `all`.
     fn from_user_knob(text: &str, knob: &UserKnob, values: &str) -> Result<Row, SpaceError> {
         let wrong = |fault: RowFault| SpaceError::Row { text: text.to_owned(), fault };
         let values: Vec<String> = match values {
@@ -340,7 +339,7 @@ impl Row {
         if values.len() < 2 {
             return Err(wrong(RowFault::OneValue));
         }
-        // Numbers lie where they are; words in the order of the file.
+        // Numbers are their own positions; words have their positions in the file.
         let numbers: Option<Vec<f64>> =
             values.iter().map(|value| value.parse().ok().filter(|number: &f64| number.is_finite())).collect();
         let in_file =
@@ -368,8 +367,8 @@ fn range(knob: &str, (low, high): (&str, &str), count: &str) -> Result<Vec<Strin
         let part = f64::from(index) / f64::from(count - 1);
         (low as f64 + (high as f64 - low as f64) * part).round() as u64
     };
-    // Steps that people would type: a multiple of 100 MHz or of a watt, where the steps are larger
-    // than that.
+    // Steps that people would type: a multiple of 100 MHz or of a watt, if the steps are at least
+    // twice that.
     let neat = |value: u64, unit: u64, low: u64, high: u64| {
         let coarse = low.abs_diff(high) / u64::from(count - 1) >= 2 * unit;
         if coarse && value != low && value != high { (value + unit / 2) / unit * unit } else { value }
@@ -391,19 +390,19 @@ fn range(knob: &str, (low, high): (&str, &str), count: &str) -> Result<Vec<Strin
                     _ => return Err(RowFault::NoOrder),
                 },
             };
-            // As it is typed: settings are words.
+            // As typed, without blanks: settings are words.
             Ok(text.replace(' ', ""))
         })
         .collect()
 }
 
-/// Positions of a knob's values, where all of them have one.
+/// Positions of a knob's values, if all of them have one.
 fn places(knob: &str, values: &[String]) -> Option<Vec<f64>> {
     let wanted: Vec<Wanted> = values
         .iter()
         .map(|value| Setting::new(knob, value, None, value.as_str()).ok().map(|setting| setting.wanted))
         .collect::<Option<_>>()?;
-    // Preferences have an order. Which numbers the words stand for depends on driver and processor.
+    // Preferences have an order. The numbers behind the words depend on driver and processor.
     let rank = |wanted: &Wanted| match wanted {
         Wanted::Exactly(Value::Word(word)) => {
             let words = ["performance", "balance_performance", "balance_power", "power"];
@@ -423,7 +422,7 @@ fn places(knob: &str, values: &[String]) -> Option<Vec<f64>> {
         .collect();
     let low = known.iter().copied().fold(f64::INFINITY, f64::min);
     let high = known.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    // 'min' and 'max' lie one step beyond what is named.
+    // 'min' and 'max' lie one step beyond the named values.
     let apart = if known.len() > 1 { (high - low) / (known.len() - 1) as f64 } else { 1.0 };
     wanted
         .iter()
@@ -436,7 +435,7 @@ fn places(knob: &str, values: &[String]) -> Option<Vec<f64>> {
         .collect()
 }
 
-/// Where a value lies among others of its kind.
+/// The position of a value among others of its kind.
 fn place(value: &Value) -> Option<f64> {
     Some(match value {
         Value::Frequency(khz) => khz.0 as f64,

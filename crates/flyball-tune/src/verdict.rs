@@ -1,4 +1,4 @@
-//! What a search found, and what fresh rounds say of it.
+//! The result of a search, and its confirmation by fresh rounds.
 
 use std::fmt::Write as _;
 
@@ -30,52 +30,52 @@ pub struct Verdict<'a> {
     /// The setting that the search proposed, by its name.
     pub candidate: String,
     pub search: &'a Outcome,
-    /// Of each searched knob, which share of the expected differences it explains alone. Empty if
-    /// no gain is shown: these differences may then be noise.
+    /// For each searched knob, the share of the expected differences that it explains alone. Empty
+    /// if no gain is shown: these differences may then be noise.
     pub mattered: Vec<(String, f64)>,
     /// The candidate against the machine as it is, in fresh rounds.
     pub confirmed: Option<Confirmed>,
     /// Combinations that were left out.
     pub left_out: usize,
-    /// Settings that failed twice, each with its last failure: nothing is known of them.
+    /// Settings that failed twice, each with its last failure: nothing is known about them.
     pub failed: Vec<(String, String)>,
-    /// Whether fresh rounds contradicted a first choice, so that this is the second.
+    /// Whether this is the second choice, because fresh rounds contradicted the first.
     pub second: bool,
-    /// The step in which the values of the goal's quantity come, as a fraction; none if it is not
-    /// known. The model does not allow for it.
+    /// The rounding step of the goal's quantity, as a fraction; none if it is not known. The model
+    /// does not allow for it.
     pub step: Option<f64>,
-    /// If no setting that ran keeps an absolute limit: the nearest, and by which fraction it misses
-    /// it.
+    /// If no setting that ran keeps an absolute limit: the nearest one, and the fraction by which
+    /// it misses the limit.
     #[serde(skip)]
     pub nearest: Option<(String, f64)>,
     /// A better setting beyond a relative limit: its expected change of the goal, and its measured
-    /// one of the limited quantity.
+    /// change of the limited quantity.
     #[serde(skip)]
     #[schemars(skip)]
     beyond: Option<(String, f64, f64)>,
 }
 
-/// What fresh rounds say.
+/// The result of the fresh rounds.
 #[derive(Debug, schemars::JsonSchema, serde::Serialize)]
 pub struct Confirmed {
     /// Fresh rounds of the chosen setting.
     pub rounds: usize,
     pub objective: Option<Comparison>,
     pub limit: Option<Comparison>,
-    /// Whether the limit is kept: known, known not to be, or not decided.
+    /// Whether the limit is kept; none if it is not decided.
     pub keeps_limit: Option<bool>,
-    /// The same of the machine as it is, for an absolute limit. It always keeps a relative one.
+    /// Whether the machine as it is keeps an absolute limit. It always keeps a relative one.
     pub now_keeps_limit: Option<bool>,
     /// Whether no setting keeps an absolute limit by the rounds of the search.
     #[serde(skip)]
     pub none_kept_limit: bool,
-    /// Rounds of now or of the chosen setting, fresh or of the search, that lie far from the others
-    /// or on two levels: the change is then one of typical rounds.
+    /// Notes on rounds of now or of the chosen setting, in the search or fresh, that lie far from
+    /// the others or on two levels: the change is then about typical rounds.
     pub odd_rounds: Vec<String>,
 }
 
 impl Confirmed {
-    /// Judges the arm after the first of a comparison. The search chose its arm `chosen` for it.
+    /// Judges the second arm of a comparison, for which the search chose its arm `chosen`.
     pub fn new(directory: &RunDirectory, goal: &Goal, search: &RunDirectory, chosen: usize) -> Confirmed {
         let (manifest, rounds) = (&directory.manifest, &directory.rounds);
         // The gain and the limit hold together.
@@ -132,8 +132,8 @@ impl Confirmed {
         self.keeps_limit != Some(false) && (self.is_better(aim) || is_needed)
     }
 
-    /// Whether fresh rounds show that the search was wrong: a limit that a setting keeps by the
-    /// search is not kept, or the machine as it is is better and keeps the limit.
+    /// Whether fresh rounds show that the search was wrong: the setting breaks a limit that it kept
+    /// in the search, or the machine as it is is better and keeps the limit.
     pub fn contradicts(&self, aim: Aim) -> bool {
         let is_worse = self
             .objective
@@ -144,7 +144,7 @@ impl Confirmed {
         is_worse && self.now_keeps_limit != Some(false) || breaks_limit
     }
 
-    /// Whether fresh rounds leave a limit in percent open, and their estimate breaks it.
+    /// Whether fresh rounds do not decide a relative limit, and their estimate breaks it.
     fn is_beyond(&self, limit: Limit) -> bool {
         let change = self.limit.as_ref().map(|found| found.change).filter(|_| self.keeps_limit.is_none());
         change.is_some_and(|change| {
@@ -162,7 +162,7 @@ impl Confirmed {
     }
 }
 
-/// A gain, a difference of logarithms, in percent: of time or energy as of a rate.
+/// A gain, a difference of logarithms, in percent.
 fn unsigned(gain: f64) -> String {
     format!("{:.1} %", 100.0 * gain.exp_m1())
 }
@@ -185,8 +185,8 @@ fn absolute(directory: &RunDirectory, arm: usize, aim: Aim, value: f64) -> Optio
     }
 }
 
-/// The setting whose median is nearest to an absolute limit, and by which fraction it misses it;
-/// `None` if one keeps it. A relative limit is kept by the machine as it is.
+/// The setting whose median is nearest to an absolute limit, and the fraction by which it misses
+/// the limit; `None` if a setting keeps it. The machine as it is keeps every relative limit.
 fn nearest(directory: &RunDirectory, limit: Limit) -> Option<(String, f64)> {
     let Limit { aim, value, relative } = limit;
     let over = |arm: usize| {
@@ -206,9 +206,9 @@ fn median(directory: &RunDirectory, aim: Aim, arm: usize) -> Option<f64> {
     measured.get(measured.len() / 2).copied()
 }
 
-/// Of the settings that the model expects to be better than now, and whose rounds are over a
-/// relative limit, the nearest to it: with the expected change of the goal, and that of the limited
-/// quantity.
+/// Among the settings that the model expects to be better than now, and whose rounds break a
+/// relative limit, the one nearest to the limit: with the expected change of the goal, and the
+/// change of the limited quantity.
 fn beyond_limit(directory: &RunDirectory, goal: &Goal, search: &Outcome) -> Option<(String, f64, f64)> {
     let limit = goal.limit.filter(|limit| limit.relative)?;
     let base = median(directory, limit.aim, 0)?;
@@ -223,7 +223,7 @@ fn beyond_limit(directory: &RunDirectory, goal: &Goal, search: &Outcome) -> Opti
     Some((directory.manifest.arms[arm].name.clone(), gain, change))
 }
 
-/// The step in which the values of all settings come that have some.
+/// The rounding step over all settings that have values.
 fn step_of_all(directory: &RunDirectory, aim: Aim) -> Option<f64> {
     let manifest = &directory.manifest;
     let rounds: Vec<&Round> = directory.rounds.iter().collect();
@@ -235,14 +235,14 @@ fn step_of_all(directory: &RunDirectory, aim: Aim) -> Option<f64> {
     step(manifest, &rounds, aim.quantity, &arms)
 }
 
-/// The settings that failed as often as the search lets them, each with its last failure. A round
-/// without a number above zero has failed for the search too.
+/// The settings that failed as often as the search allows, each with its last failure. A round
+/// without a number above zero counts as failed, too.
 fn failed(directory: &RunDirectory, aim: Aim) -> Vec<(String, String)> {
     let of = |arm: usize| {
         let failures = directory.rounds.iter().filter(|round| round.arm == arm && !round.warm_up);
         let mut failures = failures.filter_map(|round| aim.why_none(round, &directory.manifest));
         let first = failures.next()?;
-        // A first failure may be chance, and the search goes on with the setting.
+        // The first failure may be chance, so the search continues with the setting.
         let last = failures.next_back()?;
         Some((directory.manifest.arms[arm].name.clone(), if last.is_empty() { first } else { last }))
     };
@@ -281,7 +281,7 @@ impl<'a> Verdict<'a> {
         }
     }
 
-    /// The sentences that are printed: the answer first.
+    /// The sentences to print: the answer first.
     pub fn text(&self, manifest: &Manifest, searched: &Searched) -> String {
         let metric = &manifest.workload.metric;
         let mut out = self.answer(manifest, searched);
@@ -311,7 +311,7 @@ impl<'a> Verdict<'a> {
         out
     }
 
-    /// What was found, in sentences.
+    /// The findings, in sentences.
     pub fn answer(&self, manifest: &Manifest, searched: &Searched) -> String {
         let metric = &manifest.workload.metric;
         let mut out = String::new();
@@ -360,7 +360,7 @@ impl<'a> Verdict<'a> {
         out
     }
 
-    /// The first sentence: what the candidate is worth.
+    /// The first sentence: how good the candidate is.
     fn objective(&self, confirmed: &Confirmed, metric: &Metric, confidence: f64) -> String {
         let name = self.goal.aim.quantity.metric(metric).name;
         let Some(found) = &confirmed.objective else {
@@ -408,7 +408,7 @@ impl<'a> Verdict<'a> {
         }
     }
 
-    /// Words beside a choice whose fresh rounds do not decide the limit, and lie beyond it.
+    /// Words next to a choice that is beyond the limit by fresh rounds which do not decide it.
     fn doubt(&self) -> &'static str {
         let limit = self.goal.limit.filter(|_| !self.keeps_now);
         match self.confirmed.as_ref().zip(limit) {
@@ -435,14 +435,15 @@ impl<'a> Verdict<'a> {
             },
             None => String::new(),
         };
-        // An absolute limit is held against each round.
+        // An absolute limit is compared with each round.
         let each = if limit.relative { "" } else { " in each fresh round" };
         match confirmed.keeps_limit {
             Some(true) => format!("It keeps the limit {shown}{each}{found}.\n"),
             Some(false) if confirmed.now_keeps_limit == Some(true) => {
                 format!("It breaks the limit {shown}{each}{found}.\n")
             }
-            // The search has looked for one that keeps it, and has chosen the nearest otherwise.
+            // The search looked for a setting that keeps the limit, and otherwise chose the
+            // nearest.
             Some(false) => format!(
                 "No setting is known to keep the limit {shown}; this one, the nearest, breaks it{each}{found}.\n"
             ),
@@ -450,7 +451,7 @@ impl<'a> Verdict<'a> {
         }
     }
 
-    /// The third: how sure the search is that there is nothing better.
+    /// The third sentence: how sure the search is that there is nothing better.
     fn certainty(&self, searched: &Searched) -> String {
         let within = 100.0 * self.goal.within;
         let failed: String = self

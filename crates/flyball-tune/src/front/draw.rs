@@ -9,19 +9,19 @@ use crate::{Pictures, pictures::facts};
 /// The source of the marks on settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mark {
-    /// What was shown of them.
+    /// The claims that were shown.
     Claims,
-    /// What the model expects, where nothing was shown yet.
+    /// The model's expectation, if nothing was shown yet.
     Likely,
 }
 
 /// Columns and lines of the picture in a terminal. With its axis it fits 80 columns.
 const SIZE: (usize, usize) = (52, 14);
 
-/// The settings in a terminal: each is its number where it is on the front, or a sign.
+/// The settings in a terminal: numbers for those on the front, signs for the others.
 pub(super) fn picture(found: &FrontFound, metric: &Metric, mark: Mark) -> String {
     let at = |place: &FrontPlace, quantity: usize| 100.0 * place.changes[quantity][1];
-    // Nothing that has not run has a place.
+    // Settings that have not run have no position.
     let ran = || {
         found
             .settings
@@ -33,7 +33,7 @@ pub(super) fn picture(found: &FrontFound, metric: &Metric, mark: Mark) -> String
         let values = || ran().map(|(_, place)| at(place, quantity));
         let (low, high) =
             (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
-        // One setting, or all at one place: a width of zero cannot be divided by.
+        // A single setting, or all at one position: avoid a division by a width of zero.
         if high > low { (low, high) } else { (low - 1.0, low + 1.0) }
     };
     let (x, y) = (range(0), range(1));
@@ -42,7 +42,7 @@ pub(super) fn picture(found: &FrontFound, metric: &Metric, mark: Mark) -> String
     let cell = |value: f64, (low, high): (f64, f64), count: usize| {
         ((value - low) / (high - low) * (count - 1) as f64).round() as usize
     };
-    // Those that matter last: they are drawn over the others.
+    // The important ones last: they are drawn over the others.
     let order = |claim: FrontClaim| match claim {
         FrontClaim::Dominated => 0,
         FrontClaim::Undecided => 1,
@@ -113,7 +113,7 @@ pub(super) fn pictures(found: &FrontFound, manifest: &Manifest) -> Pictures {
                 (low, middle, high)
             };
             let cross = Cross { x: of(0), y: of(1), label: (index + 1).to_string() };
-            // One entry of the key for all settings of a kind.
+            // One entry in the key for all settings of a kind.
             let name = name.take().unwrap_or_default();
             chart = chart.with(Series::new(name, Drawn::Cross(cross)).coloured(colour));
         }
