@@ -1,5 +1,4 @@
-//! What the commands that change a machine share: arguments, the way from failures to exit codes,
-//! rendering.
+//! What the commands that change a machine share: arguments, exit codes of failures, rendering.
 
 use std::{collections::BTreeMap, fmt::Write as _, path::Path, sync::atomic::Ordering};
 
@@ -33,11 +32,11 @@ use crate::{
 
 pub(crate) use crate::process::{command_line, interrupts};
 
-/// A location that does not hold what was there before flyball's first change.
+/// A location whose value differs from that before flyball's first change.
 #[derive(Debug, JsonSchema, Serialize)]
 pub(crate) struct Difference {
     pub location: Location,
-    /// What was there before the first change.
+    /// The value before the first change.
     pub was: String,
     pub now: String,
 }
@@ -47,7 +46,7 @@ impl Difference {
         Difference { location: location.clone(), was: was.to_string(), now: now.to_string() }
     }
 
-    /// The location, and what undoing does there.
+    /// Returns the location, and what undoing does there.
     pub(crate) fn line(&self) -> (&Location, String) {
         (&self.location, format!("  {} -> {}", self.now, self.was))
     }
@@ -68,28 +67,26 @@ pub(crate) struct SettingArgs {
 }
 
 impl SettingArgs {
-    /// Adds the profiles.
     pub(crate) fn files(&self, files: &mut Confinement) {
         for argument in &self.wanted {
             match profiles::find(argument) {
                 Some(Source::File(path)) => files.read(path),
-                // Part of the program: no file is opened.
+                // Built in, so no file is opened.
                 Some(Source::BuiltIn(_)) => {}
                 None => files.read(argument),
             }
         }
     }
 
-    /// The intent behind the arguments.
     pub(crate) fn intent(&self) -> Result<Intent, Failure> {
         let mut intent = Intent::default();
         let mut has_profiles_only = true;
         for argument in &self.wanted {
-            // A file name may contain '=': what exists as a file is a profile.
+            // A file name may contain '='. If such a file exists, it is a profile.
             if argument.contains('=') && !Path::new(argument).exists() {
                 let one = Intent::from_arguments(&[argument], self.cpus.as_deref());
-                // In the order of the command line, since of two settings for one place the later
-                // one holds.
+                // Keep the order of the command line: if two settings are for the same location,
+                // the later one wins.
                 intent.settings.extend(one.map_err(Failure::usage)?.settings);
                 has_profiles_only = false;
             } else {
@@ -100,7 +97,7 @@ impl SettingArgs {
             return Err(Failure::usage("the profile contains no settings"));
         }
         if has_profiles_only && self.cpus.is_some() {
-            // Passed over, the profile would act on CPUs that were not meant.
+            // Without this error, the profile would act on CPUs that the user did not mean.
             return Err(Failure::usage(
                 "-c is for settings KNOB=VALUE; a profile names its CPUs itself, in a section [cpus.\"0-3\"]",
             ));
@@ -109,7 +106,7 @@ impl SettingArgs {
     }
 }
 
-/// Refuses a machine that is a recording, before anything is planned for it.
+/// Rejects a recorded machine before anything is planned.
 pub(crate) fn must_be_writable(host: &dyn Host) -> Result<(), Failure> {
     if host.kind() == Kind::Recorded {
         return Err(Failure::usage(format!(
@@ -125,28 +122,28 @@ pub(crate) fn apply(context: &Context, host: &dyn Host, intent: &Intent) -> Resu
     must_be_writable(host)?;
     let state = context.patient_state()?;
     let interrupted = interrupts()?;
-    // Without a guardian: the settings are to outlive this process. A crash on the way leaves them
-    // to `flyball restore`.
+    // Without a guardian, because the settings must outlive this process. After a crash, `flyball
+    // restore` undoes them.
     let mut transaction = Transaction::begin(host, &state, Purpose::Set, &command_line(), None)?;
-    // Printed at the end: until then a closed pipe would end the process in the middle of a change.
+    // Print at the end: before that, a closed pipe would end the process in the middle of a change.
     let notes: Vec<String> = transaction.notes().iter().map(ToString::to_string).collect();
     let applied = match transaction.apply(intent, &|| interrupted.load(Ordering::Relaxed)) {
         Ok(applied) => applied,
         Err(error) => {
-            // What was written has been restored, or this tries once more.
+            // The transaction has restored what was written, or tries again here.
             let _ = transaction.end();
             return Err(error.into());
         }
     };
-    // The commit is in the journal before anything is printed: from here on the changes remain,
-    // whatever happens to stdout.
+    // Commit to the journal before printing: from here on the changes remain, whatever happens to
+    // stdout.
     transaction.keep()?;
     for note in notes.into_iter().chain(applied.notes.iter().map(ToString::to_string)) {
         eprintln!("note: {note}");
     }
     note_holds(&state, host, intent);
     note_unkept(context);
-    // A full disk behind stdout must not make it look as if nothing had been set.
+    // If stdout cannot be written (a full disk), say that the settings are in effect.
     print_applied(&context.output.about(host), &applied).map_err(|failure| {
         failure.reworded(|message| {
             format!("the settings are in effect ('flyball restore' undoes them), but {message}")
@@ -155,7 +152,7 @@ pub(crate) fn apply(context: &Context, host: &dyn Host, intent: &Intent) -> Resu
     Ok(if applied.clamped().next().is_some() { Exit::Clamped } else { Exit::Done })
 }
 
-/// Says that what was set on a simulated machine is gone with the command, if it is.
+/// Notes that settings on a simulated machine are lost at the end of the command, if they are.
 pub(crate) fn note_unkept(context: &Context) {
     if let MachineArg::Simulated(setup) = &context.machine
         && setup.state.is_none()
@@ -164,8 +161,8 @@ pub(crate) fn note_unkept(context: &Context) {
     }
 }
 
-/// Names the programs at work here that write the same knobs, each with the command that ends it:
-/// what is to last cannot share a knob.
+/// Names running programs that write the same knobs, each with the command that stops it. They may
+/// overwrite the settings.
 pub(crate) fn note_neighbours<'s>(host: &dyn Host, settings: impl Iterator<Item = &'s Setting>) {
     for owner in neighbours(host, &settings.map(Setting::knob).collect()) {
         let process = owner.pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
@@ -175,9 +172,10 @@ pub(crate) fn note_neighbours<'s>(host: &dyn Host, settings: impl Iterator<Item 
     }
 }
 
-/// Names the holds that want something else of the same knobs: the service sets that again.
+/// Names the holds that want another value of the same knobs, since the service will set them
+/// again.
 fn note_holds(state: &StateDir, host: &dyn Host, intent: &Intent) {
-    // What is wrong with the list of holds is said by the commands that change it.
+    // Ignore errors: the commands that change holds report them.
     let Ok(store) = Store::load(state, host) else { return };
     for hold in &store.holds {
         let same = |setting: &&Setting| intent.setting(setting.knob()).is_some();
@@ -194,15 +192,15 @@ fn print_applied(output: &Reporter, applied: &Applied) -> Result<(), Failure> {
     output.object(|| applied, || render_applied(applied))
 }
 
-/// A line for each setting that was asked for and each value it got; CPUs that got the same value
-/// share it.
+/// Returns a line for each requested setting and each value it got. CPUs with the same value share
+/// a line.
 pub(crate) fn render_applied(applied: &Applied) -> String {
     if applied.made.is_empty() {
         return "already in effect; nothing to change\n".to_owned();
     }
     let mut lines: Vec<(Id, String, String, CpuList)> = Vec::new();
     let mut add = |change: &Change, tail: String| {
-        // Compared by the printed text: what looks the same to a reader is one line.
+        // Compare the printed text, so that lines that look the same are merged.
         let same = |(knob, instance, text, _): &&mut (Id, String, String, CpuList)| {
             *knob == change.knob && *instance == change.instance && *text == tail
         };
@@ -212,7 +210,7 @@ pub(crate) fn render_applied(applied: &Applied) -> String {
         }
     };
     for AppliedChange { change, outcome } in &applied.made {
-        // `was` is in the knob's terms, as the new value is (turbo=on); `old` is the attribute's
+        // `was` is in the knob's terms, like the new value (turbo=on). `old` is the attribute's
         // text (no_turbo 0).
         let was = change.was.as_deref().or(change.old.as_deref()).unwrap_or("unknown");
         add(
@@ -237,7 +235,7 @@ pub(crate) fn render_applied(applied: &Applied) -> String {
         };
         let _ = writeln!(out, "{knob}{instance}{on}: {text}");
     }
-    // What was planned and not needed has its line above.
+    // Planned changes that were not needed already have a line above.
     let changes = applied.made.iter().map(|made| &made.change).chain(&applied.not_needed);
     let has_change = |from: &str| changes.clone().any(|change| change.from == from);
     for setting in applied.intent.settings.iter().filter(|setting| !has_change(&setting.from)) {
@@ -254,7 +252,7 @@ pub(crate) fn render_applied(applied: &Applied) -> String {
     out
 }
 
-/// A setting with its knob: an argument names it, a line of a profile does not.
+/// Returns a setting with its knob. Arguments include the knob's name, lines of a profile do not.
 fn as_typed(setting: &Setting) -> String {
     let name = setting.name.to_string();
     if setting.from.starts_with(&name) {
@@ -269,13 +267,13 @@ pub(crate) fn cpus_label(cpus: &CpuList) -> String {
     format!("CPU{} {}", if cpus.len() == 1 { "" } else { "s" }, cpus.short())
 }
 
-/// Prints a plan: every write in order on stdout, what else there is to know on stderr. Equal
-/// writes to many CPUs are one line, unless `each` is asked for.
+/// Prints a plan: every write in order on stdout, and notes on stderr. Equal writes to many CPUs
+/// share a line unless `each` is set.
 pub(crate) fn print_plan(output: &Reporter, plan: &Plan, each: bool) -> Result<(), Failure> {
     output.object(|| plan, || plan_text(plan, each))
 }
 
-/// A plan as text; its notes go to stderr.
+/// Returns a plan as text. Prints its notes on stderr.
 pub(crate) fn plan_text(plan: &Plan, each: bool) -> String {
     for note in &plan.notes {
         eprintln!("note: {note}");
@@ -284,10 +282,10 @@ pub(crate) fn plan_text(plan: &Plan, each: bool) -> String {
     format!("{heading}{}", render(plan, each))
 }
 
-/// A write's line, after its location.
+/// Returns a write's line, without its location.
 fn tail_of(change: &Change) -> String {
     let old = change.old.as_deref().unwrap_or("(unknown until applied)");
-    // What a recorded machine's file holds may have several lines.
+    // The value on a recorded machine may have several lines.
     let old = one_line(old.to_owned());
     let provisional = if change.provisional { " (provisional)" } else { "" };
     let through = change.through.as_ref().map(|through| format!(" -> {through}")).unwrap_or_default();
@@ -296,8 +294,7 @@ fn tail_of(change: &Change) -> String {
 
 fn render(plan: &Plan, each: bool) -> String {
     let mut text = String::new();
-    // Changes are sorted by step, so a step is a run of them; lines are never folded across steps,
-    // whose order matters.
+    // Changes are sorted by step. Never fold lines across steps, since the order of steps matters.
     for step in plan.changes.chunk_by(|a, b| a.step == b.step) {
         let _ = writeln!(text, "{}", step[0].step);
         text += &fold::lines(step.iter().map(|change| (&change.location, tail_of(change))), each);
@@ -313,8 +310,8 @@ failures!(PlanError, ApplyError, TransactionError);
 impl From<&PlanError> for Exit {
     fn from(error: &PlanError) -> Exit {
         match error {
-            // A value that is not accepted is the user's to correct; a knob that this machine lacks
-            // is a reason to skip.
+            // The user must correct an invalid value. But if the machine lacks a knob, scripts may
+            // skip.
             PlanError::Refused(_) => Exit::Usage,
             PlanError::NotHere(_) => Exit::NotHere,
             PlanError::Read(error) => error.into(),
@@ -326,8 +323,8 @@ impl From<&ApplyError> for Exit {
     fn from(error: &ApplyError) -> Exit {
         match error {
             ApplyError::Plan(error) => error.into(),
-            // A failure that was undone completely leaves the machine as it was; otherwise scripts
-            // must be able to tell.
+            // If everything was undone, the machine is as before. Otherwise, scripts must be able
+            // to tell.
             _ if error.restoration().is_none_or(Restoration::is_exact) => Exit::Failed,
             _ => Exit::HalfDone,
         }
@@ -337,7 +334,7 @@ impl From<&ApplyError> for Exit {
 impl From<&TransactionError> for Exit {
     fn from(error: &TransactionError) -> Exit {
         match error {
-            // Its own code, so that a script can wait and try again.
+            // Has its own code, so that a script can wait and retry.
             TransactionError::Lock(LockError::Held { .. }) => Exit::Locked,
             TransactionError::Unrecorded { .. } => Exit::HalfDone,
             _ => Exit::Failed,
@@ -345,7 +342,7 @@ impl From<&TransactionError> for Exit {
     }
 }
 
-/// CPUs by value, for messages that would else repeat themselves.
+/// Groups CPUs by value, to avoid repetition in messages.
 pub(crate) fn by_value<'a>(
     items: impl IntoIterator<Item = (&'a CpuList, String)>,
 ) -> BTreeMap<String, CpuList> {

@@ -43,18 +43,18 @@ pub(crate) enum ColorWhen {
 }
 
 impl ColorWhen {
-    /// Reads the choice of the command line, before clap reads it, because clap's own help and
-    /// errors are coloured too.
+    /// Reads --color before clap parses the command line, because clap's own help and errors are
+    /// coloured too.
     pub(crate) fn from_process() -> ColorWhen {
         let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
-        // What follows `--` are the options of another program (`flyball run -- ls --color`).
+        // Options after `--` belong to another program (`flyball run -- ls --color`).
         let words: Vec<String> = words.take_while(|word| word != "--").collect();
         let mut given =
             words.iter().enumerate().filter_map(|(at, word)| match word.strip_prefix("--color")? {
                 "" => words.get(at + 1).map(String::as_str),
                 value => value.strip_prefix('='),
             });
-        // What is not a value is left to clap, which names those there are.
+        // Leave an invalid value to clap, whose error lists the valid ones.
         match given.next_back() {
             Some("always") => ColorWhen::Always,
             Some("never") => ColorWhen::Never,
@@ -62,7 +62,6 @@ impl ColorWhen {
         }
     }
 
-    /// For clap.
     pub(crate) fn choice(self) -> clap::ColorChoice {
         match self {
             ColorWhen::Auto => clap::ColorChoice::Auto,
@@ -83,7 +82,7 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// Every option and rule that takes a time span takes the same spellings of it.
+    /// Every option and rule that takes a time span accepts the same spellings.
     #[test]
     fn a_time_span_has_the_same_spellings_everywhere() {
         const SPELLINGS: [&str; 12] = [
@@ -122,7 +121,7 @@ mod tests {
             assert_eq!(condition.add("for", text), Ok(()), "{text}");
             let alert = format!("package > 1 W for {text}").parse::<flyball_monitor::alert::Alert>();
             assert_eq!(alert.map(|alert| alert.hold.as_secs()).map_err(|error| error.to_string()), Ok(30));
-            // Words of one line: a span there has no blanks.
+            // Here a span is one word of a line, so it has no blanks.
             let word = text.replace(' ', "");
             assert!(format!("fan blocked after {word}").parse::<flyball_sim::Fault>().is_ok(), "{word}");
             let back = flyball_top::state::time(&format!("-{word}"));

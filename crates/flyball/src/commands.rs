@@ -192,27 +192,27 @@ pub(crate) enum Command {
     HoldBus(Lazy<hold_bus::Args>),
 }
 
-/// Commands that look at the arguments of other commands.
+/// Commands that need the arguments of other commands.
 const NEED_ALL: [&str; 7] =
     ["help", "man", "completions", "complete", "parse", "amd_pstate_trace.py", "intel_pstate_tracer.py"];
 
-/// The words of the command line, from which [`Lazy`] knows the command.
+/// The words of the command line, from which [`Lazy`] recognises the command.
 static WORDS: OnceLock<Vec<OsString>> = OnceLock::new();
 
-/// Limits the command line to the arguments of commands that occur in `words`. Building those of
+/// Limits clap's work to the arguments of commands that occur in `words`. Building the arguments of
 /// all commands takes longer than many commands run.
 pub(crate) fn build_only(words: &[OsString]) {
     let _ = WORDS.set(words.to_owned());
 }
 
-/// Whether the command line may have the command `name`.
+/// Returns whether `name` may be the command on the command line.
 pub(crate) fn may_be(name: &str) -> bool {
     WORDS
         .get()
         .is_none_or(|words| words.iter().any(|word| word == name || NEED_ALL.iter().any(|all| word == all)))
 }
 
-/// Arguments of a command, which clap gets to know only if the command line may have the command.
+/// Arguments that are only built for clap if the command line may have their command.
 #[derive(Debug)]
 pub(crate) struct Lazy<A>(A);
 
@@ -244,7 +244,7 @@ impl<A: FromArgMatches> FromArgMatches for Lazy<A> {
     }
 }
 
-/// What commands need from the program around them.
+/// What commands need from `main`.
 pub(crate) struct Program<'p> {
     pub options: &'p MachineOptions,
     pub json: bool,
@@ -255,26 +255,28 @@ pub(crate) struct Program<'p> {
 }
 
 impl Command {
-    /// The files to which a command is confined, if it only reads and prints what another user may
-    /// have written. The command line names these files, so the process gives up everything else
-    /// before it opens the first one.
+    /// Returns the files to which a command is confined, if it only reads and prints what another
+    /// user may have written. The command line names these files, so the process gives up access to
+    /// all others before it opens the first one.
     ///
-    /// Not confined: what runs a program (`run`, `compare`, `tune`, `quiet -- COMMAND`), serves a
-    /// machine (`sim run`), starts an emulator (`guest`, `-M guest:`), or works on this machine,
-    /// whose files cannot be listed beforehand. docs/privileges.md has the table.
+    /// Not confined are commands that run a program (`run`, `compare`, `tune`, `quiet -- COMMAND`),
+    /// serve a machine (`sim run`), start an emulator (`guest`, `-M guest:`), or work on the live
+    /// machine, whose files cannot be listed in advance. docs/privileges.md has the table.
     #[expect(clippy::too_many_lines, reason = "one arm per command")]
     pub(crate) fn files(&self, options: &MachineOptions) -> Result<Option<Confinement>, Failure> {
         let mut files = Confinement::default();
-        // -M with --sim-state and the like; what is wrong with them is said by the command.
+        // Options such as --sim-state belong to -M. The command itself reports what is wrong with
+        // them.
         let machine = match self {
-            // Their machine is an argument; -M has no meaning for them.
+            // These take their machine as an argument and ignore -M.
             Command::Sim(_) | Command::Guest(_) => None,
             _ => Some(options.machine()?),
         };
         let of_machine =
             |files: &mut Confinement| machine.as_ref().is_some_and(|machine| machine.files(files));
         let recorded = matches!(machine, Some(MachineArg::Recorded(_)));
-        // No default arm: a new command has to say here which files it reads, or why it cannot.
+        // No default arm: for each new command, decide here which files it reads, or why it cannot
+        // be confined.
         #[deny(clippy::wildcard_enum_match_arm)]
         let confined = match self {
             Command::Show(args) => {
@@ -284,8 +286,7 @@ impl Command {
                 of_machine(&mut files)
             }
             Command::Get(_) => of_machine(&mut files),
-            // On any other machine it may change something, with a journal.
-            // A running machine is asked through perf events too.
+            // On a live machine it may change settings, with a journal, and it reads perf events.
             Command::Sst(_) => recorded && of_machine(&mut files),
             Command::Why(args) => args.files(&mut files) || recorded && of_machine(&mut files),
             Command::Plan(args) => {
@@ -300,7 +301,7 @@ impl Command {
                 args.wanted.files(&mut files);
                 of_machine(&mut files)
             }
-            // --fix and --write change the machine; the trace is added in any case.
+            // --fix and --write change the machine. Add the trace file in any case.
             Command::Doctor(args) => args.files(&mut files) && of_machine(&mut files),
             Command::Save(args) => {
                 args.files(&mut files);
@@ -310,13 +311,13 @@ impl Command {
                 args.files(&mut files);
                 of_machine(&mut files)
             }
-            // `trace report` reads a file and needs no machine; what records does, and it is not
+            // `trace report` reads a file and needs no machine. The commands that record are not
             // confined.
             Command::Trace(args) => args.files(machine.as_ref().unwrap_or(&MachineArg::Live), &mut files),
             Command::Top(args) => {
                 args.files(&mut files) || recorded && args.only_watches(&mut files) && of_machine(&mut files)
             }
-            // With --dry-run they change nothing.
+            // Changes nothing with --dry-run.
             Command::Set(args) => recorded && args.dry_run() && of_machine(&mut files),
             Command::Apply(args) => recorded && args.files(&mut files) && of_machine(&mut files),
             Command::Report(args) => {
@@ -338,8 +339,8 @@ impl Command {
             // A server needs its sockets.
             Command::Exporter(args) => recorded && args.files(&mut files) && of_machine(&mut files),
             Command::IntelSpeedSelect(args) => recorded && args.files(&mut files) && of_machine(&mut files),
-            // They change the machine, run programs or keep working on a machine whose files cannot
-            // be listed.
+            // These change the machine, run programs, or keep working on a machine whose files
+            // cannot be listed.
             Command::Restore(_)
             | Command::Hold(_)
             | Command::Compare(_)
@@ -351,12 +352,12 @@ impl Command {
             | Command::Guardian(_)
             | Command::AmdPstateTrace(_)
             | Command::IntelPstateTracer(_) => false,
-            // It looks for names in any directory.
+            // Looks for file names in any directory.
             Command::Complete(args) => {
                 files.read("/");
                 args.names_machine()
             }
-            // They print text of flyball's own.
+            // These print flyball's own texts.
             Command::Explain(_)
             | Command::Man(_)
             | Command::Completions(_)

@@ -1,5 +1,5 @@
-//! What every command gets besides its own arguments: the machine, where its state is kept, and how
-//! to print.
+//! What every command gets besides its own arguments: the machine, its state directory, and the
+//! reporter.
 
 use std::{cell::OnceCell, path::PathBuf, time::Duration};
 
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Context {
     pub machine: MachineArg,
-    /// Where the lock and the journal are, if the user named a place.
+    /// Directory of the lock and the journal, if the user chose one.
     pub state_dir: Option<PathBuf>,
     pub output: Reporter,
     scratch: OnceCell<Scratch>,
@@ -31,37 +31,36 @@ impl Context {
         Context { machine, state_dir, output, scratch: OnceCell::new() }
     }
 
-    /// Opens the machine.
     pub(crate) fn open(&self) -> Result<Box<dyn Host>, Failure> {
         self.machine.open()
     }
 
-    /// Opens the machine if it is simulated.
     pub(crate) fn open_simulated(&self) -> Result<Option<SimHost>, Failure> {
         self.machine.open_simulated()
     }
 
-    /// The directory of the lock and the journal: given, or where this kind of machine keeps it.
+    /// Returns the directory of the lock and the journal: the chosen one, or the default for this
+    /// kind of machine.
     pub(crate) fn state(&self) -> Result<StateDir, Failure> {
-        // An empty variable is as good as none: services set variables to nothing to unset them.
+        // An empty variable counts as unset: services empty variables to unset them.
         let from_environment = || std::env::var_os("FLYBALL_STATE").filter(|path| !path.is_empty());
         let given = self.state_dir.clone().or_else(|| from_environment().map(PathBuf::from));
-        // The machine's own directory, whose lock is always taken. A tree has it within, so that
-        // changing a directory of test files never touches this machine's journal; a simulated
-        // machine is held by its state file.
+        // The machine's own directory, whose lock is always taken. That of a tree is within the
+        // tree, so that changing test files never touches this machine's journal. A simulated
+        // machine is locked by its state file.
         let home = match &self.machine {
             MachineArg::Live => Some(PathBuf::from(StateDir::LIVE)),
             MachineArg::Tree(root) => Some(root.join("run/flyball")),
             _ => None,
         };
         let state = match (given, home, &self.machine) {
-            // Both are locked: otherwise two flyballs with different directories could change one
-            // machine at a time.
+            // Lock both directories: otherwise, two flyballs with different directories could
+            // change the machine at the same time.
             (Some(given), Some(home), _) => StateDir::new(given).on_machine(home),
             (Some(path), None, _) | (None, Some(path), _) => StateDir::new(path),
             (None, None, MachineArg::Simulated(setup)) => match setup.journal() {
                 Some(journal) => StateDir::new(journal),
-                // The machine ends with this process, and its journal with it.
+                // The machine and its journal end with this process.
                 None => StateDir::new(self.scratch()?.path().join("state")),
             },
             (None, None, other) => {
@@ -74,14 +73,15 @@ impl Context {
         Ok(state)
     }
 
-    /// The same, for a change that is worth waiting for: the service has the lock while it
-    /// corrects, another command while it sets.
+    /// Like [`Context::state`], but the change waits for the lock, which the service holds while it
+    /// corrects, and other commands while they set.
     pub(crate) fn patient_state(&self) -> Result<StateDir, Failure> {
         let waits = |error: &LockError| eprintln!("flyball: waiting up to {} s: {error}", PATIENCE.as_secs());
         Ok(self.state()?.waiting(Patience { time: PATIENCE, waits }))
     }
 
-    /// A directory of this process, closed to other users and removed at its end.
+    /// Returns a directory of this process. Other users cannot access it, and it is removed at the
+    /// end.
     fn scratch(&self) -> Result<&Scratch, Failure> {
         if let Some(made) = self.scratch.get() {
             return Ok(made);
@@ -91,11 +91,12 @@ impl Context {
         Ok(self.scratch.get_or_init(|| made))
     }
 
-    /// The command that starts a guardian for this machine, for a command that runs a workload
-    /// under settings.
+    /// Returns the command that starts a guardian for this machine, for commands that run a
+    /// workload under settings.
     pub(crate) fn guardian(&self, state: &StateDir) -> Result<std::process::Command, Failure> {
         if std::process::id() == 1 {
-            // The kernel kills the whole PID namespace with its first process (pid_namespaces(7)).
+            // When the first process of a PID namespace ends, the kernel kills all others
+            // (pid_namespaces(7)).
             eprintln!(
                 "note: flyball is process 1, perhaps of a container: if it is killed, its guardian is killed with it, and \
                  nothing is restored until 'flyball restore' with the journal in {}; start it under an init (docker run --init)",
@@ -103,11 +104,10 @@ impl Context {
             );
         }
         let mut command = std::process::Command::new(own_program()?);
-        // By its name, whatever the file is called: as intel-speed-select it would take other
-        // arguments.
+        // Set the name: if the file is called intel-speed-select, it would take other arguments.
         std::os::unix::process::CommandExt::arg0(&mut command, "flyball");
         command.args(self.machine.arguments()).arg("--state-dir").arg(state.path()).arg("guardian");
-        // It steps in for this process, which holds the state file of a simulated machine.
+        // The guardian acts for this process, which holds the state file of a simulated machine.
         command.env(STATE_HELD, "1");
         Ok(command)
     }

@@ -1,5 +1,5 @@
-//! Exit codes, and the failures that lead to them. The table here is what help and the manual
-//! print.
+//! Exit codes, and the failures that lead to them. Help and the manual print the table in this
+//! file.
 
 use std::{error::Error, process::ExitCode};
 
@@ -10,7 +10,7 @@ use flyball_measure::{RecordError, RefusedArm, SettingsError};
 use flyball_simhost::SimError;
 use flyball_tune::{EarlierError, GoalError, NoProfile, PresetError, RecordFileError, SpaceError};
 
-// One list for the type, the help and the manual, which therefore cannot differ.
+// A single list for the type, the help and the manual, so that they cannot differ.
 macro_rules! exits {
     ($($(#[doc = $doc:literal])+ $name:ident = $code:literal;)*) => {
         /// How a command ended.
@@ -76,20 +76,19 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Any error: one of the libraries', or a message.
+/// Any error: a library's, or a message.
 pub(crate) type Cause = Box<dyn Error + Send + Sync>;
 
 /// Why a command failed, and the exit code that goes with it.
 #[derive(Debug, derive_more::Display)]
 #[display("{}", cause)]
 pub(crate) struct Failure {
-    /// What the process ends with.
+    /// The exit code of the process.
     pub exit: Exit,
     cause: Cause,
 }
 
 impl Failure {
-    /// A failure with this exit code.
     pub(crate) fn new(exit: Exit, cause: impl Into<Cause>) -> Failure {
         Failure { exit, cause: cause.into() }
     }
@@ -109,7 +108,7 @@ impl Failure {
         Failure::new(Exit::NotHere, cause)
     }
 
-    /// The same failure with a message around its own; the cause can still be found.
+    /// Returns the failure with another message. The original cause can still be found.
     #[must_use]
     pub(crate) fn reworded(self, words: impl FnOnce(&str) -> String) -> Failure {
         let message = words(&self.cause.to_string());
@@ -129,7 +128,7 @@ impl Failure {
     }
 }
 
-/// A cause with another message.
+/// A cause with a changed message.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 struct Reworded {
@@ -158,8 +157,8 @@ impl From<&ReadError> for Exit {
     fn from(error: &ReadError) -> Exit {
         match error {
             ReadError::Host(error) => error.into(),
-            // The file is there and says something that no kernel writes: not a machine without it,
-            // which scripts may skip.
+            // The file exists, but no kernel would write this content. The machine has the feature,
+            // so scripts must not skip.
             ReadError::Content { .. } | ReadError::NotTaken(_) => Exit::Failed,
         }
     }
@@ -167,8 +166,7 @@ impl From<&ReadError> for Exit {
 
 impl From<&HostError> for Exit {
     fn from(error: &HostError) -> Exit {
-        // A missing file or device is the machine's, not an error of this run: scripts skip on 4,
-        // as kselftest does.
+        // A missing file or device is no error of this run: like kselftest, scripts skip on 4.
         if error.is_absent() { Exit::NotHere } else { Exit::Failed }
     }
 }
@@ -176,10 +174,10 @@ impl From<&HostError> for Exit {
 impl From<SimError> for Failure {
     fn from(error: SimError) -> Failure {
         let exit = match error {
-            // What the user has typed is at fault.
+            // The user typed something wrong.
             SimError::Setup(_) | SimError::NotItsState { .. } => Exit::Usage,
             SimError::State { .. } => Exit::Failed,
-            // The same answer as for a real machine that another flyball holds.
+            // The same exit code as for a real machine that another flyball has locked.
             SimError::Busy { .. } => Exit::Locked,
         };
         Failure::new(exit, error)
@@ -189,8 +187,8 @@ impl From<SimError> for Failure {
 impl From<RecordError> for Failure {
     fn from(error: RecordError) -> Failure {
         let exit = match error {
-            // A directory that cannot be read or used was named on the command line; what cannot be
-            // written is this machine's fault.
+            // An unreadable or unusable directory was named on the command line. A failed write is
+            // a problem of this machine.
             RecordError::Io { what: "read" | "use", .. } | RecordError::Content { .. } => Exit::Usage,
             RecordError::Io { .. } => Exit::Failed,
         };

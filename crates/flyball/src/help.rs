@@ -1,7 +1,7 @@
-//! Help on a terminal. `-h` is short: options in a sentence each and a few examples. `--help` has
-//! everything. Both come from the doc comments of the arguments and from the text after them, whose
-//! examples this module fits to the terminal, because what clap breaks at blanks can no longer be
-//! pasted.
+//! Help on a terminal. `-h` is short, with a sentence per option and a few examples. `--help` has
+//! everything. Both are made from the doc comments of the arguments and from the text after them.
+//! This module fits the examples in that text to the terminal, because lines that clap breaks at
+//! blanks cannot be pasted.
 
 use clap::{Arg, Command};
 
@@ -12,7 +12,7 @@ use flyball_text::{
 
 use crate::commands::may_be;
 
-/// The commands by what they are for. A test compares them with the command line.
+/// The commands by purpose. A test compares them with the command line.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Look", &["show", "top", "get", "explain", "why", "wake", "doctor", "exporter"]),
     ("Set and undo", &["plan", "set", "profiles", "apply", "verify", "restore", "hold", "save", "import"]),
@@ -23,15 +23,14 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("About flyball", &["man", "completions", "schema", "help"]),
 ];
 
-/// The examples of the first screen.
 const FIRST: &str = "\
 Examples:
   flyball show                             the machine on one screen
   sudo flyball set governor=performance    until reboot, or `flyball restore`
   flyball compare -M sim:ryzen-5750g --matrix epp=performance,power --workload sched-pipe";
 
-/// Commands that are not about a machine, or take it as an argument, with the global options that
-/// they ignore.
+/// Commands without a machine, or with a machine as an argument, and the global options that they
+/// ignore.
 const WITHOUT: &[(&str, &[&str])] = &[
     ("man", &["machine", "kernel", "sim_state", "sim_fault", "state_dir", "json"]),
     ("completions", &["machine", "kernel", "sim_state", "sim_fault", "state_dir", "json"]),
@@ -44,10 +43,10 @@ const WITHOUT: &[(&str, &[&str])] = &[
     ("guest", &["machine", "sim_state", "sim_fault", "state_dir"]),
 ];
 
-/// Lines of a screen, without the prompt's.
+/// Lines of a screen, without the prompt.
 const SCREEN: usize = 23;
 
-/// The options that -h shows of commands that have dozens.
+/// The options in -h of commands that have dozens.
 const SHORT: &[(&str, &[&str])] = &[
     (
         "compare",
@@ -94,13 +93,13 @@ pub(crate) fn command(top: Command, width: usize, short: bool) -> Command {
     ))
 }
 
-/// The commands whose help this command line may print. Fitting that of all takes longer than many
-/// commands run.
+/// Returns the commands whose help this command line may print. Fitting the help of all commands
+/// takes longer than many commands run.
 fn asked_for(top: &Command) -> Vec<String> {
     top.get_subcommands().map(Command::get_name).filter(|name| may_be(name)).map(str::to_owned).collect()
 }
 
-/// The screen of `flyball` alone and of `flyball -h`.
+/// Returns the screen of `flyball` without arguments and of `flyball -h`.
 pub(crate) fn first_screen(width: usize) -> String {
     let groups: Vec<String> =
         GROUPS.iter().map(|(name, commands)| format!("  {name:<15}{}", commands.join("  "))).collect();
@@ -113,14 +112,14 @@ pub(crate) fn first_screen(width: usize) -> String {
     )
 }
 
-/// Every command with what it does, by groups.
+/// Lists every command with its description, by group.
 fn list(top: &Command, width: usize) -> String {
     let mut out = String::new();
     for (group, names) in GROUPS {
         out += &format!("{group}:\n");
         for name in *names {
             let about = top.find_subcommand(name).and_then(Command::get_about).map(ToString::to_string);
-            // `help` is clap's own, which adds it only when the command line is built.
+            // clap adds `help` itself, but only when it builds the command line.
             let about = about.unwrap_or_else(|| "Print this, or the help of a command".to_owned());
             for (index, line) in wrap(&about, width - 22).iter().enumerate() {
                 out += &format!("  {:<18}  {line}\n", if index == 0 { *name } else { "" });
@@ -132,7 +131,6 @@ fn list(top: &Command, width: usize) -> String {
     out
 }
 
-/// The options that every command takes.
 fn options(top: &Command, width: usize) -> String {
     let mut out = String::from("Common options:\n");
     for arg in top.get_arguments().filter(|arg| arg.is_global_set() && !arg.is_hide_set()) {
@@ -158,7 +156,7 @@ pub(crate) fn without_machine(mut top: Command) -> Command {
             .filter(|arg| ignored.contains(&arg.get_id().as_str()))
             .map(|arg| arg.clone().hide(true))
             .collect();
-        // A global option is not handed down to a command that has one of the same id.
+        // A command that has an option with the same id does not inherit the global one.
         if top.find_subcommand(name).is_some() {
             top = top.mut_subcommand(name, |command| command.args(hidden));
         }
@@ -166,7 +164,7 @@ pub(crate) fn without_machine(mut top: Command) -> Command {
     top
 }
 
-/// Leaves the main options of commands that have dozens, and hides the global ones.
+/// Hides the global options and, in commands with dozens, all but the main options.
 fn main_options(mut top: Command) -> Command {
     let globals: Vec<Arg> = top.get_arguments().filter(|arg| arg.is_global_set()).cloned().collect();
     for name in asked_for(&top) {
@@ -181,7 +179,7 @@ fn main_options(mut top: Command) -> Command {
     top
 }
 
-/// Hides the global options in a command and those below it, which conflicts with them name.
+/// Hides the global options in a command and its subcommands, because conflicts may refer to them.
 fn without_globals(mut command: Command, globals: &[Arg]) -> Command {
     let own: Vec<_> = command.get_arguments().map(|arg| arg.get_id().clone()).collect();
     let hidden = globals.iter().filter(|arg| !own.contains(arg.get_id()));
@@ -192,9 +190,9 @@ fn without_globals(mut command: Command, globals: &[Arg]) -> Command {
     command
 }
 
-/// Makes -h of a command and of those below it fit a screen: options under one heading, as many as
-/// there is room for, in the order of their declaration. If that is not enough, no examples. Next
-/// to a list of subcommands, options are worth more than examples.
+/// Makes -h of a command and its subcommands fit on a screen, with all options under one heading.
+/// Hides the last declared options if there are too many, and then also the examples. Next to a
+/// list of subcommands, options are more useful than examples.
 fn on_a_screen(mut command: Command, width: usize, path: &str) -> Command {
     command = command.disable_version_flag(true).mut_args(|arg| {
         let values = arg.get_action().takes_values();
@@ -217,7 +215,8 @@ fn on_a_screen(mut command: Command, width: usize, path: &str) -> Command {
             command = command.after_help(more);
             break;
         }
-        // Half as many as lines: a line is saved by each option, often two.
+        // Hide half as many options as there are excess lines, because each may take one or two
+        // lines.
         for id in shown.iter().rev().take(excess.div_ceil(2)) {
             command = command.mut_arg(id, |arg| arg.hide_short_help(true));
         }
@@ -228,15 +227,15 @@ fn on_a_screen(mut command: Command, width: usize, path: &str) -> Command {
     command
 }
 
-/// A command, and those below it, with help for `width` columns. `above` is where a command without
-/// examples of its own has them.
+/// Fits the help of a command and its subcommands to `width` columns. `above` is the nearest parent
+/// with examples, for commands without their own.
 fn fitted(mut command: Command, width: usize, path: &str, above: &str) -> Command {
     let text = command.get_after_help().map(ToString::to_string);
     let parts = text.as_deref().map(blocks).unwrap_or_default();
     let more = format!("`{path} --help` has more.");
     let short = after(&parts, false, width);
     let short = if short.is_empty() { more } else { format!("{short}\n\n{more}") };
-    // Without a long text, clap prints the short one.
+    // Without a long help text, clap prints the short one.
     let (above, long) = match (parts.is_empty(), above) {
         (true, "") => ("", String::new()),
         (true, _) => (above, format!("Examples and exit codes: `{above} --help`")),
@@ -250,8 +249,8 @@ fn fitted(mut command: Command, width: usize, path: &str, above: &str) -> Comman
     command.mut_args(|arg| {
         let Some(help) = arg.get_help().map(ToString::to_string) else { return arg };
         let first = first_sentence(&help);
-        // clap shows the long help with --help only, so -h gets the first sentence and --help the
-        // text.
+        // clap prints the long help only for --help, so use the first sentence for -h and the whole
+        // text for --help.
         if arg.get_long_help().is_some() || first.len() == help.len() {
             return arg;
         }
@@ -274,7 +273,7 @@ mod tests {
     use super::*;
     use crate::cli::Cli;
 
-    /// Every letter of an option, with what it is called in full and where.
+    /// Returns every short option, with its long names and their commands.
     fn letters() -> BTreeMap<char, BTreeMap<String, Vec<String>>> {
         let mut letters: BTreeMap<char, BTreeMap<String, Vec<String>>> = BTreeMap::new();
         let mut all = vec![(String::new(), Cli::command())];
@@ -284,7 +283,7 @@ mod tests {
                 letters.entry(short).or_default().entry(format!("--{long}")).or_default().push(path.clone());
             }
             for below in command.get_subcommands().filter(|one| !one.is_hide_set()) {
-                // The letters of drop-ins are the kernel's.
+                // The kernel's tools define the options of their replacements.
                 if below.get_name() != "intel-speed-select" && !below.get_name().ends_with(".py") {
                     all.push((format!("{path} {}", below.get_name()).trim().to_owned(), below.clone()));
                 }
@@ -296,7 +295,7 @@ mod tests {
     #[test]
     fn a_letter_has_one_meaning() {
         for (letter, options) in letters() {
-            // A list of CPUs is one meaning, whatever the command calls it.
+            // Several names for a list of CPUs count as one meaning.
             let names = options.keys().filter(|name| *name != "--cpu").count();
             assert_eq!(names, 1, "-{letter} is {options:?}");
         }
@@ -312,7 +311,7 @@ mod tests {
             .map(Command::get_name)
             .chain(["help"])
             .collect();
-        // Only in builds with the laboratory.
+        // Only in builds with guest support.
         if !known.contains(&"guest") {
             known.push("guest");
         }
@@ -324,7 +323,7 @@ mod tests {
     #[test]
     fn the_first_screen_fits_a_small_terminal() {
         let screen = first_screen(80);
-        // One line is the prompt's, and one the command's.
+        // One line is for the prompt, and one for the command.
         assert!(screen.lines().count() <= 22, "{screen}");
         assert!(screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
     }
@@ -340,7 +339,7 @@ mod tests {
                 assert!(text.contains(&format!("--{option}")), "{name} -h has no --{option}");
             }
         }
-        // The list of all commands is longer.
+        // The list of all commands may be longer.
         let mut all: Vec<Command> = vec![top];
         while let Some(mut one) = all.pop() {
             all.extend(one.get_subcommands().filter(|one| one.get_name() != "help").cloned());
@@ -353,7 +352,7 @@ mod tests {
     fn help_fits_its_width() {
         for width in [80, 100] {
             let mut top = command(Cli::command(), width, false);
-            // Hands the width down.
+            // Propagates the width to subcommands.
             top.build();
             let mut all = vec![top];
             while let Some(mut one) = all.pop() {

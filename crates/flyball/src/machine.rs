@@ -1,5 +1,4 @@
-//! Which machine a command works on: `-M` and the options that go with it, parsed once, and how
-//! that machine is opened.
+//! Chooses and opens the machine of a command: `-M` and its related options.
 
 use std::{ffi::OsString, fmt, path::PathBuf, str::FromStr};
 
@@ -10,18 +9,17 @@ use flyball_simhost::{FaultRule, SimHost, SimSetup};
 
 use crate::exit::{Exit, Failure};
 
-/// The machine that `-M` names.
 #[derive(Debug, Clone)]
 pub(crate) enum MachineArg {
     /// The machine that this process runs on.
     Live,
     /// A machine that exists only in software.
     Simulated(SimSetup),
-    /// A directory of plain files that take writes, for tests.
+    /// A directory of plain files that can be written, for tests.
     Tree(PathBuf),
-    /// A recorded machine: a directory that holds sys/ and proc/, an archive, or a file of facts.
+    /// A recorded machine: a directory with sys/ and proc/, an archive, or a file of facts.
     Recorded(PathBuf),
-    /// A guest in which the whole command line runs, as the program flyball-guest takes it.
+    /// A guest, by the name that flyball-guest takes. The whole command line runs inside it.
     Guest(String),
 }
 
@@ -38,8 +36,8 @@ impl FromStr for MachineArg {
             }
             Some(("tree", root)) => MachineArg::Tree(root.into()),
             Some(("guest", rest)) => MachineArg::Guest(rest.to_owned()),
-            // Everything else is a path; whether it exists is judged when it is opened, where the
-            // message can list the alternatives.
+            // Everything else is a path. Opening it checks whether it exists, with a message that
+            // lists the alternatives.
             _ => MachineArg::Recorded(text.into()),
         })
     }
@@ -58,19 +56,18 @@ impl fmt::Display for MachineArg {
 }
 
 impl MachineArg {
-    /// Opens the machine.
     pub(crate) fn open(&self) -> Result<Box<dyn Host>, Failure> {
         match self {
             MachineArg::Live => Ok(Box::new(Live::new())),
             MachineArg::Simulated(setup) => Ok(Box::new(simulated(setup)?)),
             MachineArg::Tree(root) => Ok(Box::new(Plain::open(root)?)),
-            // Before anything is read: the bounds hold for the unpacking, too. A system that
-            // refuses them has its own limits.
+            // Set the bounds before reading, so that they apply to unpacking too. If the system
+            // refuses them, it has its own limits.
             MachineArg::Recorded(path) if path.is_file() => {
                 let _ = bound();
                 Ok(Box::new(Archive::open(&self.to_string()).map_err(Failure::usage)?))
             }
-            // A frequent mistake, and a path of that name would have been taken.
+            // A common mistake. If the path existed, it would have been used.
             MachineArg::Recorded(path) if !path.exists() && is_simulated_name(path) => Err(Failure::usage(
                 format!("no machine at '{self}'; did you mean -M sim:{self}, a simulated one?"),
             )),
@@ -83,7 +80,7 @@ impl MachineArg {
                 )))
             }
             MachineArg::Recorded(path) => match Recorded::open(path) {
-                // The test data of intel/pepc is packed like this.
+                // For example, the test data of intel/pepc is packed.
                 Ok(host) if !host.exists(flyball_host::topology::CPUS) => Err(Failure::usage(format!(
                     "no machine at '{self}': it has no sys/devices/system/cpu; unpack it first if its files are packed"
                 ))),
@@ -102,20 +99,20 @@ impl MachineArg {
         }
     }
 
-    /// Opens the machine without a word on stderr: for a second process of one command, and for
+    /// Opens the machine without printing on stderr, for the second process of a command and for
     /// completion.
     pub(crate) fn open_quietly(&self) -> Result<Box<dyn Host>, Failure> {
         match self {
-            // Not simulated(), which announces the machine; the first process of the command has
-            // done so.
+            // Not simulated(), which announces the machine. The command's first process has done
+            // that.
             MachineArg::Simulated(setup) => Ok(Box::new(SimHost::open(setup)?)),
             other => other.open(),
         }
     }
 
     /// Adds the files of a machine that another user may have described, recorded or left in a
-    /// state; `false` for this machine, a guest and a tree, whose files cannot be listed
-    /// beforehand.
+    /// state. Returns `false` for the live machine, a guest and a tree, whose files cannot be
+    /// listed in advance.
     pub(crate) fn files(&self, files: &mut Confinement) -> bool {
         match self {
             MachineArg::Live | MachineArg::Tree(_) | MachineArg::Guest(_) => return false,
@@ -123,7 +120,7 @@ impl MachineArg {
             MachineArg::Simulated(setup) => {
                 files.read(&setup.name);
                 if let Some(state) = &setup.state {
-                    // It is locked, led on, and has the topology's file next to it.
+                    // The state file is locked and updated, and the topology file is next to it.
                     files.write(state);
                 }
             }
@@ -131,7 +128,6 @@ impl MachineArg {
         true
     }
 
-    /// The simulated machine, if it is one.
     pub(crate) fn open_simulated(&self) -> Result<Option<SimHost>, Failure> {
         match self {
             MachineArg::Simulated(setup) => simulated(setup).map(Some),
@@ -139,12 +135,12 @@ impl MachineArg {
         }
     }
 
-    /// The options that choose this machine, for another flyball.
+    /// Returns the options that choose this machine, for another flyball process.
     pub(crate) fn arguments(&self) -> Vec<OsString> {
         let MachineArg::Simulated(setup) = self else { return vec!["-M".into(), self.to_string().into()] };
         let mut arguments = Vec::new();
         let mut setup = setup.clone();
-        // A path may hold a comma, which would end it in the text after -M.
+        // In the text after -M, a comma would end the path.
         if let Some(state) = setup.state.take() {
             arguments.extend(["--sim-state".into(), state.into_os_string()]);
         }
@@ -153,16 +149,17 @@ impl MachineArg {
     }
 }
 
-/// Memory of a command that looks at a recorded machine: 64 times what `show` takes for 512 CPUs
-/// (32 MiB).
+/// Memory limit for a command on a recorded machine: 64 times what `show` uses with 512 CPUs (32
+/// MiB).
 const MAX_MEMORY: u64 = 2 << 30;
-/// Seconds of processor time of such a command. `doctor` takes a third of one for 512 CPUs.
+/// CPU time limit of such a command, seconds. With 512 CPUs, `doctor` takes a third of a second.
 const MAX_SECONDS: u64 = 300;
 
-/// Bounds this process before it reads a machine or a series that may come from anybody. What the
-/// readers bound each by itself can still add up: a file of 16 MiB that 8192 CPUs have links to.
+/// Limits this process before it reads a machine or a series that may come from anybody. Each
+/// reader has its own bounds, but these can add up, as with a file of 16 MiB that 8192 CPUs link
+/// to.
 pub(crate) fn bound() -> Option<bounds::Before> {
-    // A process that may not even lower its limits goes on as it is.
+    // Continue if this process may not even lower its limits.
     bounds::bound(bounds::Bounds {
         memory: MAX_MEMORY,
         seconds: MAX_SECONDS,
@@ -175,15 +172,15 @@ pub(crate) fn bound() -> Option<bounds::Before> {
     .ok()
 }
 
-/// Whether a name is that of a simulated machine, without its `sim:`.
+/// Returns whether a path is the name of a simulated machine without `sim:`.
 fn is_simulated_name(path: &std::path::Path) -> bool {
     path.to_str().is_some_and(|name| MachineSpec::names().any(|known| known == name))
 }
 
-/// Boots a simulated machine and says that it is one.
+/// Boots a simulated machine and announces it.
 fn simulated(setup: &SimSetup) -> Result<SimHost, Failure> {
-    // A description may come from anybody, as a recorded machine does. What is simulated afterwards
-    // takes as long as it takes.
+    // Anybody may have written the description, as with a recorded machine. The simulation itself
+    // may take any time.
     let before = MachineSpec::builtin_text(&setup.name).is_none().then(bound).flatten();
     let machine = SimHost::open(setup)?;
     before.into_iter().for_each(bounds::Before::set_again);
@@ -191,7 +188,7 @@ fn simulated(setup: &SimSetup) -> Result<SimHost, Failure> {
     Ok(machine)
 }
 
-/// Help of `--kernel`, with the versions that are modelled.
+/// Returns the help of `--kernel`, with the simulated versions.
 fn kernel_help() -> String {
     let (first, last) = (Kernel::ALL[0], Kernel::ALL[Kernel::ALL.len() - 1]);
     format!(
@@ -223,14 +220,14 @@ pub(crate) struct MachineOptions {
     pub sim_fault: Vec<FaultRule>,
 }
 
-/// The heading of the options that every command takes.
+/// The heading of the options that every command has.
 pub(crate) const EVERYWHERE: &str = "Common options";
 
-/// The heading of those that simulated machines and guests have besides.
+/// The heading of the additional options of simulated machines and guests.
 const SIMULATED: &str = "Simulated machines and guests (flyball sim --help)";
 
 impl MachineOptions {
-    /// The machine, with what the other options say about it.
+    /// Returns the machine, with the other options applied.
     pub(crate) fn machine(&self) -> Result<MachineArg, Failure> {
         let given = [
             ("--kernel", self.kernel.is_some()),
@@ -250,13 +247,13 @@ impl MachineOptions {
             Some((option, _)) => {
                 Err(Failure::usage(format!("{option} is for simulated machines: give -M sim:NAME too")))
             }
-            // Refused and not ignored: the user may believe that a state is kept, or a fault
-            // injected.
+            // Fail instead of ignoring the option: the user may believe that a state is kept or a
+            // fault injected.
             None => Ok(machine),
         }
     }
 
-    /// The simulated machine that an argument names, with what the options say about it.
+    /// Returns the simulated machine of an argument, with the other options applied.
     pub(crate) fn simulated(&self, name: &str) -> Result<SimSetup, Failure> {
         let name = name.strip_prefix("sim:").unwrap_or(name);
         let mut setup = SimSetup::parse(name).map_err(Failure::usage)?;
@@ -271,7 +268,7 @@ impl MachineOptions {
         if let Some(state) = &self.sim_state {
             setup.state = Some(state.clone());
         }
-        // In addition to those in the machine's file or after -M.
+        // Added to the faults in the machine's file or after -M.
         setup.faults.extend(self.sim_fault.iter().cloned());
         Ok(())
     }

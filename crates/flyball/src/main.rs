@@ -1,14 +1,14 @@
-//! The command line: parse, call, render.
+//! The main program: parses the command line, runs the command, prints failures.
 //!
-//! `cli` has the options of all commands; each command is a module under `commands`. A command gets
-//! its own arguments and a [`context::Context`]: the machine, its state directory and the reporter.
-//! Modules only use modules that are further down in this list: `help`, `cli`, `commands`,
+//! `cli` has the options of all commands. Each command is a module under `commands` and gets its
+//! own arguments and a [`context::Context`]: the machine, its state directory and the reporter.
+//! Modules only use modules that come later in this list: `help`, `cli`, `commands`,
 //! `quiet_machine`, `change`, `profiles`, `fold`, `context`, `machine`, `output`, `paint`,
 //! `terminal`, `process`, `exit`. Knobs, plans, comparisons and searches are in the libraries.
 
 #![deny(clippy::print_stdout, reason = "data on stdout goes through `output`")]
 
-/// As the standard library's, without its panic: see [`output::complain`].
+/// Like the standard library's macro, but without its panic: see [`output::complain`].
 macro_rules! eprintln {
     ($($text:tt)*) => { $crate::output::complain(format_args!("{}\n", format_args!($($text)*))) };
 }
@@ -47,23 +47,21 @@ use crate::{
     output::{Format, Reporter},
 };
 
-/// Notes where the system gives no memory, so that a machine that takes too much of it is answered
-/// with a sentence.
+/// Detects failed allocations, so that running out of memory is reported with a message.
 #[cfg(not(target_env = "musl"))]
 #[global_allocator]
 static ALLOCATOR: NotingAllocator<std::alloc::System> = NotingAllocator(std::alloc::System);
 
-/// The same; mimalloc is faster than musl's own allocator, which costs a static binary a quarter
-/// more CPU time.
+/// musl's allocator costs a static binary 25 % more CPU time, so static builds use mimalloc.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: NotingAllocator<mimalloc::MiMalloc> = NotingAllocator(mimalloc::MiMalloc);
 
-/// Bytes of stack that every command has room in.
+/// Stack size that is enough for every command, bytes.
 const MIN_STACK: u64 = 1 << 20;
 
 fn main() -> ExitCode {
-    // An overflow would end the process by a signal, without a word.
+    // A stack overflow would end the process by a signal, without a message.
     if let Some(limit) = bounds::stack().filter(|limit| *limit < MIN_STACK) {
         let limit = limit >> 10;
         eprintln!(
@@ -71,11 +69,11 @@ fn main() -> ExitCode {
         );
         return Exit::Failed.into();
     }
-    // A reader that goes away (`flyball show | head`) is not an error: SIGPIPE ends the process, as
-    // for other tools. Its guardian then restores what it had changed.
+    // If the reader goes away (`flyball show | head`), SIGPIPE ends the process, as for other
+    // tools. If it was changing the machine, its guardian restores that.
     flyball_process::set_signal_actions();
-    // Before clap: called through a link named intel-speed-select, the arguments follow the kernel
-    // tool's grammar.
+    // Before clap: if called through a link named intel-speed-select, the arguments follow that
+    // tool's syntax.
     if let Some(code) = intel_speed_select::run_if_called() {
         return code;
     }
@@ -83,8 +81,8 @@ fn main() -> ExitCode {
     terminal::use_colours(color.choice());
     let words = words();
     if words.len() == 1 || words[1..] == ["-h"] {
-        // Without a command it says what there are. `flyball | less` shows it, too.
-        // Neither an error nor clap's list: a user who types the name alone asks what it is.
+        // Without a command, print an overview. This is not an error, because a user who types only
+        // the name asks what the program is. `flyball | less` prints it too.
         return match output::line(help::first_screen(help_width())) {
             Ok(()) => Exit::Done.into(),
             Err(failure) => failure.exit.into(),
@@ -95,14 +93,14 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return rejected(&error),
     };
-    // For the error below: `run_command` takes the arguments.
+    // For the failure below, as `run_command` consumes the arguments.
     let live = matches!(cli.machine.machine, MachineArg::Live);
     match run_command(cli) {
         Ok(exit) => output::concluded(exit).into(),
         Err(failure) => {
             eprintln!("flyball: {failure}");
-            // A virtual machine is where many try a new tool first; the message alone would end the
-            // attempt.
+            // Many try a new tool in a virtual machine first. The message alone would be a dead
+            // end.
             if live && is_for_lack_of_cpufreq(&failure) {
                 eprintln!(
                     "  you can try it on a simulated machine: -M sim:ryzen-5750g ('flyball sim list' has more)"
@@ -113,14 +111,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// Columns of help: at most 120, because longer lines are hard to read; 100 where there is no
-/// terminal.
+/// Returns the width of help: at most 120 columns, because longer lines are hard to read, and 100
+/// without a terminal.
 fn help_width() -> usize {
     terminal::columns().unwrap_or(100).min(120)
 }
 
-/// The words of this process. Called through a link with the name of a kernel's tracer, that is the
-/// command.
+/// Returns the words of the command line. If called through a link with the name of a kernel
+/// tracer, that name is the command.
 fn words() -> Vec<OsString> {
     let mut words: Vec<OsString> = std::env::args_os().collect();
     if let Some(name) = words.first().and_then(|program| tracer_dropin::command_of_link(program)) {
@@ -131,7 +129,7 @@ fn words() -> Vec<OsString> {
 
 /// Parses the command line.
 fn parse(color: ColorWhen, words: &[OsString]) -> Result<Cli, clap::Error> {
-    // Help is made to fit the terminal, which costs time that other commands need not spend.
+    // Fitting help to the terminal takes time, so only do it if help is printed.
     let with_help = || {
         let short = words.iter().take_while(|word| *word != "--").any(|word| word == "-h");
         help::command(Cli::command(), help_width(), short)
@@ -153,42 +151,41 @@ fn parse(color: ColorWhen, words: &[OsString]) -> Result<Cli, clap::Error> {
     Cli::from_arg_matches(&matches)
 }
 
-/// Prints help, or what is wrong with the command line, whose words may be names of files that
-/// another user chose.
+/// Prints help, or an error in the command line, whose words may be file names that another user
+/// chose.
 fn rejected(error: &clap::Error) -> ExitCode {
-    // Clap writes by itself, and what is odd in the words would reach the terminal. Its text does
-    // not show whether anything is: without colours it lacks all escape sequences, those of the
-    // words too.
+    // clap writes to the terminal directly, including odd characters from the command line. Its
+    // rendered text does not show them: without colours it lacks all escape sequences, even those
+    // from the words. So check the words themselves.
     let is_odd = |word: OsString| !word.to_string_lossy().chars().all(flyball_process::terminal::is_plain);
     if error.use_stderr() && std::env::args_os().any(is_odd) {
         output::complain(error.render());
         return Exit::Usage.into();
     }
     match error.print() {
-        // Help that a full disk behind `>` did not take.
+        // stdout, perhaps on a full disk, could not be written.
         Err(_) if !error.use_stderr() => Exit::Unwritten.into(),
         _ => ExitCode::from(error.exit_code() as u8),
     }
 }
 
-/// Whether a valid request failed because this machine has no cpufreq driver, as most virtual
-/// machines.
+/// Returns whether a valid request failed because this machine has no cpufreq driver, like most
+/// virtual machines.
 fn is_for_lack_of_cpufreq(failure: &Failure) -> bool {
     let policies = || Live::new().list(flyball_host::topology::POLICIES).unwrap_or_default();
     matches!(failure.find(), Some(PlanError::NotHere(_)))
         && !policies().iter().any(|name| name.starts_with("policy"))
 }
 
-/// Runs the command that was typed.
 fn run_command(cli: Cli) -> Result<Exit, Failure> {
     if let Some(files) = cli.command.files(&cli.machine)? {
-        // A kernel that cannot confine is no failure: the readers are safe by themselves, and this
-        // is the second wall.
+        // Ignore a kernel that cannot confine: the readers are safe by themselves, and confinement
+        // is a second line of defence.
         let _ = files.enter();
     }
     let output = Reporter::new(if cli.json { Format::Json } else { Format::Text });
     let options = cli.machine;
-    // A guest is not opened as a host: the whole command line runs inside it.
+    // The whole command line runs inside a guest, so do not open it as a host.
     if let MachineArg::Guest(_) = &options.machine
         && let MachineArg::Guest(choice) = options.machine()?
     {
@@ -201,7 +198,8 @@ fn run_command(cli: Cli) -> Result<Exit, Failure> {
             _ => guest::inside(&choice, kernel, cli.json, None),
         };
     }
-    // The machine of `sim` and `guest` is an argument, not -M: the options are theirs to judge.
+    // `sim` and `guest` take their machine as an argument, not with -M, and check the options
+    // themselves.
     let machine = match &cli.command {
         Command::Sim(_) | Command::Guest(_) => options.machine.clone(),
         _ => options.machine()?,

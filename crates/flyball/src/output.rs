@@ -1,5 +1,5 @@
-//! What commands print on stdout. A command builds data; the [`Reporter`] prints it as text or as
-//! JSON. An envelope around the JSON names its schema, and says so if the machine is not real.
+//! Prints the commands' results on stdout. A command builds data, and the [`Reporter`] prints it as
+//! text or as JSON. JSON has an envelope that names its schema and says if the machine is not real.
 
 use std::{
     fmt::Display,
@@ -18,8 +18,8 @@ use crate::{
 
 /// Data that a command prints with `--json`.
 pub(crate) trait Document: Serialize + JsonSchema {
-    /// Its name and number, as in `"schema": "get/1"`. The number changes only with an incompatible
-    /// change; fields may be added without.
+    /// Name and number of the schema, as in `"schema": "get/1"`. Only an incompatible change needs
+    /// a new number; adding fields does not.
     const ID: &'static str;
 }
 
@@ -27,16 +27,15 @@ impl<T: Document> Document for &T {
     const ID: &'static str = T::ID;
 }
 
-/// In which form data is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     Text,
     Json,
-    /// Nothing: what the data says is part of another object.
+    /// Print nothing, because the data is part of another object.
     Nothing,
 }
 
-/// What JSON objects say first if the machine they describe is not real.
+/// The first fields of JSON objects that describe a machine that is not real.
 #[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize)]
 struct Provenance {
     /// The machine exists only in software.
@@ -57,7 +56,7 @@ pub(crate) struct Envelope<'a, T> {
     data: T,
 }
 
-/// Prints data in the form that the user chose.
+/// Prints data in the user's chosen format.
 #[derive(Debug, Clone)]
 pub(crate) struct Reporter {
     format: Format,
@@ -70,7 +69,6 @@ impl Reporter {
         Reporter { format, provenance: Provenance::default() }
     }
 
-    /// The same for data about `host`.
     pub(crate) fn about(&self, host: &dyn Host) -> Reporter {
         if self.format != Format::Json {
             // Only JSON has an envelope.
@@ -80,17 +78,18 @@ impl Reporter {
         Reporter { format: self.format, provenance }
     }
 
-    /// The same for data about a machine that is simulated or not.
+    /// Returns a reporter for data about a machine that may be simulated.
     pub(crate) fn about_simulated(&self, simulated: bool) -> Reporter {
         Reporter { format: self.format, provenance: Provenance { simulated, emulated: None } }
     }
 
-    /// For commands that collect something else for JSON than for text.
+    /// Returns whether the format is JSON, for commands that collect other data for it than for
+    /// text.
     pub(crate) fn is_json(&self) -> bool {
         self.format == Format::Json
     }
 
-    /// Prints an object: `data` as JSON, or `text`. Only the one that is printed is built.
+    /// Prints an object: `data` as JSON, or `text`. Only builds what it prints.
     pub(crate) fn object<T: Document>(
         &self,
         data: impl FnOnce() -> T,
@@ -103,7 +102,7 @@ impl Reporter {
         }
     }
 
-    /// Prints an object as JSON on one line: one of a stream.
+    /// Prints an object of a stream as JSON on one line.
     pub(crate) fn json_line<T: Document>(&self, data: &T) -> Result<(), Failure> {
         let mut out = terminal::json_stdout();
         let text = serde_json::to_string(&self.envelope(data)).map_err(Failure::failed)? + "\n";
@@ -126,7 +125,7 @@ impl Reporter {
         }
     }
 
-    /// The same object for a file.
+    /// Returns the object as the content of a JSON file.
     pub(crate) fn file<T: Document>(data: T) -> Result<Vec<u8>, Failure> {
         let whole = Envelope { schema: T::ID, provenance: &Provenance::default(), data };
         serde_json::to_vec_pretty(&whole).map_err(Failure::failed)
@@ -137,54 +136,52 @@ impl Reporter {
     }
 }
 
-/// Whether something could not be written to stderr.
+/// Set if something could not be written to stderr.
 static STDERR_FAILED: AtomicBool = AtomicBool::new(false);
 
-/// Writes to stderr. The standard library's macros panic where that fails, in the middle of a
-/// change if need be.
+/// Writes to stderr. If that fails, the standard library's macros would panic, perhaps in the
+/// middle of a change.
 pub(crate) fn complain(text: impl Display) {
     if !terminal::complain(terminal::fitted_stderr(text.to_string())) {
         STDERR_FAILED.store(true, Ordering::Relaxed);
     }
 }
 
-/// How the process ends: a success of which not everything could be said is not quite one. The exit
-/// code of a command that flyball ran is left alone.
+/// Returns the exit code of the process. A success whose output could not be written becomes
+/// another code. The exit code of a command that flyball ran is kept.
 pub(crate) fn concluded(exit: Exit) -> Exit {
     if exit == Exit::Done && STDERR_FAILED.load(Ordering::Relaxed) { Exit::Unwritten } else { exit }
 }
 
-/// Prints text on stdout.
 pub(crate) fn print(text: impl Display) -> Result<(), Failure> {
     let mut out = terminal::stdout();
-    // Flushed here, where its failure can be reported; at the end of the process it would be lost.
+    // Flush here, where an error can be reported. At the end of the process it would be lost.
     let text = terminal::fitted(text.to_string());
     checked(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
-/// Prints text on stdout that another program reads: as it is, whatever the width of the terminal.
+/// Prints text for another program on stdout, without fitting it to the terminal.
 pub(crate) fn raw(text: &str) -> Result<(), Failure> {
     let mut out = terminal::stdout();
     checked(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
-/// Prints a line on stdout.
 pub(crate) fn line(text: impl Display) -> Result<(), Failure> {
     print(format_args!("{text}\n"))
 }
 
 fn json(data: &impl Serialize) -> Result<(), Failure> {
-    // stdout flushes at every line: the JSON of a large machine has tens of thousands.
+    // Buffered, because stdout flushes at every line, and the JSON of a large machine has tens of
+    // thousands.
     let mut out = io::BufWriter::with_capacity(1 << 16, terminal::json_stdout());
     let written = serde_json::to_writer_pretty(&mut out, data).map_err(io::Error::from);
     checked(written.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()))
 }
 
-/// Makes a failure of what stdout does not take (a full disk behind `>`). A reader that went away
-/// is not a failure; it only gets here where SIGPIPE does not end the process.
+/// Turns an error of writing to stdout (a full disk behind `>`) into a failure. A reader that went
+/// away is no failure. That only gets here if SIGPIPE does not end the process.
 pub(crate) fn checked(written: io::Result<()>) -> Result<(), Failure> {
     match written {
-        // A reader that has seen enough is not a failure.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::new(Exit::Unwritten, format!("cannot write to stdout: {error}")))
         }

@@ -7,19 +7,19 @@ pub(crate) use flyball_text::columns::{Cell, Columns, Style, one_line};
 pub(crate) use crate::terminal::columns as terminal_columns;
 use crate::terminal::{self, Mark};
 
-/// Whether to mark text for the terminal; see [`Mark`].
+/// Whether to style text for a terminal; see [`Mark`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Paint {
     on: bool,
 }
 
 impl Paint {
-    /// As stdout takes it.
+    /// For stdout.
     pub(crate) fn stdout() -> Paint {
         Paint { on: terminal::is_coloured() }
     }
 
-    /// Never any colour.
+    /// Without any style.
     pub(crate) fn plain() -> Paint {
         Paint { on: false }
     }
@@ -31,7 +31,7 @@ impl Paint {
 
 impl Painter for Paint {
     fn apply(&self, style: Style, text: &str) -> String {
-        // Marks around nothing would still be sent to the terminal.
+        // Empty marks would still be sent to the terminal.
         if !self.on || text.is_empty() {
             return text.to_owned();
         }
@@ -47,7 +47,7 @@ impl Painter for Paint {
     }
 }
 
-/// A CPU list in at most `width` characters: truncated at a comma, followed by the number of CPUs.
+/// Shortens a CPU list to `width` characters: cut at a comma, followed by the number of CPUs.
 pub(crate) fn cpus_within(list: &CpuList, width: usize) -> String {
     let whole = list.short();
     if whole.len() <= width {
@@ -55,9 +55,9 @@ pub(crate) fn cpus_within(list: &CpuList, width: usize) -> String {
     }
     let tail = format!(",... ({} CPUs)", list.len());
     let room = width.saturating_sub(tail.len());
-    // Bytes are characters here: a CPU list is ASCII.
+    // Byte positions are characters: a CPU list is ASCII.
     let cut = whole[..room.min(whole.len())].rfind(',').unwrap_or(0);
-    // Not even one number fits: the count says more than a part of the first.
+    // If not even one number fits, the count is more useful than part of a number.
     if cut == 0 { format!("{} CPUs", list.len()) } else { format!("{}{tail}", &whole[..cut]) }
 }
 

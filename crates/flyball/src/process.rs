@@ -1,5 +1,5 @@
-//! This process: its program, its command line, and the signals that end it. And the command that
-//! it runs for the user.
+//! This process: its program, its command line, and signals that end it. Also runs the user's
+//! command.
 
 use std::{
     os::unix::process::ExitStatusExt,
@@ -16,7 +16,6 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::exit::{Exit, Failure};
 
-/// The path of flyball's own program, to start it again.
 pub(crate) fn own_program() -> Result<PathBuf, Failure> {
     std::env::current_exe()
         .map_err(|error| Failure::failed(format!("cannot find flyball's own program: {error}")))
@@ -24,12 +23,12 @@ pub(crate) fn own_program() -> Result<PathBuf, Failure> {
 
 /// The command line that the user typed, for the lock and the journal.
 pub(crate) fn command_line() -> String {
-    // An argument need not be UTF-8, and `args` panics where one is not.
+    // Arguments may not be UTF-8, and `args` would panic.
     let mut words: Vec<String> =
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     if let Some(first) = words.first_mut() {
-        // Without the path: the line is compared and shown, and where the program lies says
-        // nothing.
+        // Without the path: the line is compared and shown, and the program's location is
+        // irrelevant.
         "flyball".clone_into(first);
     }
     words.join(" ")
@@ -51,9 +50,9 @@ pub(crate) fn interrupts() -> Result<Arc<AtomicBool>, Failure> {
     flag_on(&[SIGINT, SIGTERM, SIGHUP])
 }
 
-/// Runs a command in the foreground of the terminal until it ends, or until `stop` is set. Its exit
-/// code is that of the command; 128 + N if signal N ended it, as in a shell. `tick` is called a few
-/// times per second meanwhile.
+/// Runs a command in the foreground of the terminal until it ends or `stop` is set. Calls `tick` a
+/// few times per second. Returns the command's exit code, or 128 + N like a shell if signal N ended
+/// it.
 pub(crate) fn run_in_foreground(
     launch: Launch,
     program: &str,
@@ -61,14 +60,15 @@ pub(crate) fn run_in_foreground(
     tick: &mut dyn FnMut(),
 ) -> Result<Exit, Failure> {
     let fail = |error: std::io::Error| {
-        // As in a shell: 127 if there is no such program, 126 if it cannot be run.
+        // Like a shell: 127 if the program does not exist, 126 if it cannot be run.
         let code = if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
         Failure::new(Exit::Command(code), format!("cannot run {program}: {error}"))
     };
-    // On this machine, whatever machine the settings are for: a simulated one runs models only.
+    // Always on this computer, whatever machine the settings are for: simulated machines only run
+    // models.
     let mut running: Box<dyn Process> = Box::new(launch.in_foreground().start().map_err(fail)?);
     let ended = loop {
-        // The wait is cut short so that a signal, which only sets the flag, is noticed.
+        // Wait briefly, so that a signal, which only sets the flag, is noticed.
         if let Some(ended) = running.wait(Duration::from_millis(200)).map_err(fail)? {
             break ended;
         }
@@ -79,9 +79,9 @@ pub(crate) fn run_in_foreground(
         }
         tick();
     };
-    // 255: neither ended nor killed by a signal, which wait() does not report for a process that is
-    // gone.
+    // 255 if the process neither exited nor was killed, which wait() never reports for a process
+    // that has ended.
     let code = ended.status.code().or_else(|| Some(128 + ended.status.signal()?)).unwrap_or(255);
-    // Also 0: what the command answered stands, whatever flyball could or could not say about it.
+    // Even if 0: return the command's result, whatever flyball could or could not print about it.
     Ok(Exit::Command(code as u8))
 }

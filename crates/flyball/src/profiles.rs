@@ -1,6 +1,6 @@
-//! Profiles by name: those of the machine's administrator in /etc/flyball, those that the package
-//! installed, and the same built in, so that `flyball apply storage` works without an installation.
-//! A name has no slash and does not end in .toml; everything else is a file.
+//! Profiles by name: the administrator's in /etc/flyball, those that the package installed, and the
+//! built-in ones, so that `flyball apply storage` works without an installation. A name has no
+//! slash and does not end in .toml. Everything else is a file.
 
 use std::{
     fs, io,
@@ -12,10 +12,10 @@ use flyball_files::{check_trusted, open_input, read_bounded, read_input};
 
 use crate::exit::Failure;
 
-/// Where names are looked up, the first directory first.
+/// Directories of named profiles, in order of priority.
 const DIRECTORIES: [&str; 2] = ["/etc/flyball", "/usr/lib/flyball/profiles"];
 
-/// The profiles of dist/profiles, in the order in which they are listed.
+/// The profiles of dist/profiles, in the order of the list.
 const BUILT_IN: [(&str, &str); 9] = [
     ("latency", include_str!("../../../dist/profiles/latency.toml")),
     ("throughput", include_str!("../../../dist/profiles/throughput.toml")),
@@ -28,34 +28,31 @@ const BUILT_IN: [(&str, &str); 9] = [
     ("battery", include_str!("../../../dist/profiles/battery.toml")),
 ];
 
-/// Bytes of a profile: a hundred times those of one with the most settings that a profile may have.
+/// Maximum bytes of a profile: a hundred times the size of one with the maximum number of settings.
 pub(crate) const MAX_PROFILE: u64 = 64 << 20;
 
-/// Where a profile with a name is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Source {
     File(PathBuf),
-    /// Its text.
+    /// A built-in profile's text.
     BuiltIn(&'static str),
 }
 
-/// A profile with its text.
 #[derive(Debug)]
 pub(crate) struct NamedProfile {
     pub name: String,
-    /// The file, if it is not built in.
+    /// The file, if the profile is not built in.
     pub file: Option<PathBuf>,
     pub text: String,
     pub profile: Profile,
 }
 
-/// Whether an argument is a name and not a file.
+/// Returns whether an argument is a name, not a file.
 fn is_name(argument: &str) -> bool {
-    // /etc/flyball/hold.toml says which profile holds when, and is not one.
+    // /etc/flyball/hold.toml is no profile: it configures which profile is held when.
     !matches!(argument, "hold" | "-") && !argument.contains(['/', '=']) && !argument.ends_with(".toml")
 }
 
-/// Where the profile of this name is.
 pub(crate) fn find(name: &str) -> Option<Source> {
     find_in(&DIRECTORIES.map(Path::new), name)
 }
@@ -65,20 +62,20 @@ fn find_in(directories: &[&Path], name: &str) -> Option<Source> {
         return None;
     }
     let file =
-        // An administrator's file replaces a profile of the package, and either of them the
-        // built-in one.
+        // An administrator's file replaces the package's, and both replace the built-in profile.
         directories.iter().map(|directory| directory.join(format!("{name}.toml"))).find(|file| file.exists());
     let built_in =
         || BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| Source::BuiltIn(text));
     file.map(Source::File).or_else(built_in)
 }
 
-/// Every profile that has a name: the built-in ones, then those of the directories.
+/// Returns the names of all profiles: the built-in ones, then those in the directories.
 pub(crate) fn names() -> Vec<String> {
     let mut names: Vec<String> = BUILT_IN.iter().map(|(name, _)| (*name).to_owned()).collect();
     let mut others: Vec<String> = Vec::new();
     for directory in DIRECTORIES {
-        // Most machines have neither directory; one that cannot be read has no names for this user.
+        // Most machines have neither directory. A directory that cannot be read has no names for
+        // this user.
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().strip_suffix(".toml").map(str::to_owned);
             others.extend(name.filter(|name| !names.contains(name) && is_name(name)));
@@ -97,18 +94,18 @@ fn read_trusted(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     read_bounded(file, most)
 }
 
-/// Reads the profile that an argument means: a name, a file, or `-` for stdin.
+/// Reads the profile of an argument: a name, a file, or `-` for stdin.
 pub(crate) fn read(argument: &str) -> Result<NamedProfile, Failure> {
     read_with(argument, read_input)
 }
 
-/// Does what [`read`] does for a service, which obeys the file that its configuration names.
+/// Like [`read`], but for a service, which trusts the file that its configuration names.
 pub(crate) fn read_for_service(argument: &str) -> Result<NamedProfile, Failure> {
     read_with(argument, read_trusted)
 }
 
 fn read_with(argument: &str, file: fn(&Path, u64) -> io::Result<Vec<u8>>) -> Result<NamedProfile, Failure> {
-    // Messages name a built-in profile by its name and any other by its file.
+    // Messages refer to a built-in profile by name, and to others by file.
     let (path, text) = match find(argument) {
         Some(Source::BuiltIn(text)) => (None, Ok(text.to_owned().into_bytes())),
         Some(Source::File(path)) => (Some(path.clone()), read_trusted(&path, MAX_PROFILE)),
@@ -124,10 +121,10 @@ fn read_with(argument: &str, file: fn(&Path, u64) -> io::Result<Vec<u8>>) -> Res
     Ok(NamedProfile { name: argument.to_owned(), file: path, text, profile })
 }
 
-/// What to do about a name that no profile has.
+/// Returns a hint for a name that no profile has.
 fn unknown(name: &str) -> String {
-    // A bare word is never a file, so that a file in the current directory cannot replace a profile
-    // of that name.
+    // A bare word is never a file, so that a file in the current directory cannot replace a
+    // profile.
     if Path::new(name).is_file() {
         return format!("'{name}' is not the name of a profile; the file of that name here is './{name}'");
     }

@@ -1,5 +1,5 @@
-//! What `quiet`, `run --quiet` and `compare --quiet` share: the options, what they print, and a
-//! session that holds the machine quiet.
+//! What `quiet`, `run --quiet` and `compare --quiet` share: options, output, and a session that
+//! keeps the machine quiet.
 
 use flyball_control::{
     Intent, IntentError,
@@ -42,13 +42,13 @@ pub(crate) struct Quiet {
     pub keep_aslr: bool,
 }
 
-/// Returns the words of a frequency, if max-freq takes them.
+/// Returns the words of a frequency if max-freq accepts them.
 fn frequency(words: &str) -> Result<String, IntentError> {
     Intent::from_arguments(&[format!("max-freq={words}")], None).map(|_| words.to_owned())
 }
 
 impl Quiet {
-    /// Without what only starts a command.
+    /// Returns the options without those that only start a command.
     pub(crate) fn options(&self) -> QuietOptions {
         QuietOptions { level: self.level, cpus: self.cpus.clone(), freq: self.freq.clone() }
     }
@@ -81,18 +81,18 @@ pub(crate) fn print_limits(plan: &QuietPlan, host: &dyn Host) {
     }
 }
 
-/// A quiet machine. Everything is restored when the session ends, also if it is dropped.
+/// A quiet machine. Everything is restored when the session ends or is dropped.
 pub(crate) struct QuietSession<'h> {
     pub transaction: Transaction<'h>,
-    /// The control group of the benchmark's CPUs, if there is one.
+    /// The control group for the benchmark's CPUs, if there is one.
     pub group: Option<String>,
     pub notes: Vec<String>,
 }
 
 impl<'h> QuietSession<'h> {
-    /// Makes the machine quiet. With `guarded` a guardian restores it if this process dies. Without
-    /// a guardian nothing is printed until the changes are committed, because a closed pipe would
-    /// end the process in the middle.
+    /// Makes the machine quiet. With `guarded`, a guardian restores it if this process dies.
+    /// Without a guardian, nothing is printed before the changes are committed, because a closed
+    /// pipe would end the process in the middle.
     pub(crate) fn begin(
         context: &Context,
         host: &'h dyn Host,
@@ -105,7 +105,7 @@ impl<'h> QuietSession<'h> {
         let plan = QuietPlan::decide(host, &quiet.options())?;
         print_limits(&plan, host);
         let state = context.state()?;
-        // Not for `quiet on`, which is meant to outlive this process.
+        // No guardian for `quiet on`, which must outlive this process.
         let guardian = guarded.then(|| context.guardian(&state)).transpose()?;
         let mut transaction = Transaction::begin(host, &state, purpose, &change::command_line(), guardian)?;
         match plan.apply(host, &mut transaction, interrupted) {
@@ -120,8 +120,7 @@ impl<'h> QuietSession<'h> {
                 Ok(QuietSession { transaction, group: result.group, notes })
             }
             Err(error) => {
-                // The failure that led here is the one to report.
-                // What it could not restore is in the journal.
+                // Report the first error. What it left unrestored is in the journal.
                 let _ = transaction.end();
                 Err(error.into())
             }
@@ -138,10 +137,10 @@ impl<'h> QuietSession<'h> {
     }
 }
 
-/// How to start a benchmark's process: on its CPUs, with the highest priority, and with fixed
+/// Prepares to start a benchmark's process: on its CPUs, with the highest priority, and with fixed
 /// addresses.
 pub(crate) fn launch(command: &[String], cpus: &CpuList, quiet: &Quiet, group: Option<&str>) -> Launch {
-    // -20: whatever shares its CPUs with a benchmark should wait for it.
+    // -20: other processes on its CPUs should wait for the benchmark.
     let mut launch = Launch::new(&command[0], &command[1..]).on(cpus).at_niceness(-20);
     if let Some(group) = group {
         launch = launch.in_control_group(group);

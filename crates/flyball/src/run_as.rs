@@ -1,5 +1,5 @@
-//! Whom a command runs as. Under sudo that is the user who called it: only flyball itself needs
-//! root, and what a build or a benchmark leaves behind should not belong to root.
+//! The user that a command runs as. Under sudo, that is the calling user: only flyball itself needs
+//! root, and files from a build or a benchmark should not belong to root.
 
 use flyball_host::Host;
 use flyball_process::User;
@@ -19,14 +19,14 @@ pub(crate) struct RunAs {
 }
 
 impl RunAs {
-    /// The user that a command on `host` is to run as; `None` for the one that flyball runs as.
-    /// Says which if sudo started flyball or an option names a user.
+    /// Returns the user to run a command on `host` as. `None` for flyball's own user. Prints the
+    /// user if sudo started flyball or an option names one.
     pub(crate) fn user(&self, host: &dyn Host) -> Result<Option<User>, Failure> {
-        // A machine in software runs models; only the files that they leave behind are somebody's.
+        // A simulated machine runs models. Only their output files belong to a user.
         self.choose(host.software().is_none())
     }
 
-    /// The same for a command that always is a program of this computer.
+    /// Like [`RunAs::user`], for a command that always runs on this computer.
     pub(crate) fn user_of_program(&self) -> Result<Option<User>, Failure> {
         self.choose(true)
     }
@@ -36,7 +36,7 @@ impl RunAs {
             .map_err(|error| Failure::usage(format!("cannot tell who called sudo: {error}")))?;
         let user = match &self.user {
             Some(name) => Some(named(name)?),
-            // Root's own session has no caller either, and stays root.
+            // Root's own session has no calling user either, and stays root.
             None if self.as_root => None,
             None => caller.clone(),
         };
@@ -46,7 +46,7 @@ impl RunAs {
             None if caller.is_some() => eprintln!("note: the command runs as root"),
             None => {}
         }
-        // Nothing to change then, and an ordinary user could not.
+        // Nothing to change then, and an ordinary user would not be allowed to.
         Ok(user.filter(|user| !user.is_self()))
     }
 }
@@ -54,7 +54,7 @@ impl RunAs {
 fn named(name: &str) -> Result<User, Failure> {
     let found = User::by_name(name)
         .map_err(|error| Failure::failed(format!("cannot look up user {name}: {error}")))?;
-    // Asked before anything is set: setuid() would fail only when the command starts.
+    // Check before anything is set: setuid() would only fail when the command starts.
     let user = found.ok_or_else(|| Failure::usage(format!("no user '{name}' on this machine")))?;
     if !flyball_process::is_root() && !user.is_self() {
         return Err(Failure::usage(format!("only root can run a command as {name}")));

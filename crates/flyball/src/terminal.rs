@@ -1,8 +1,8 @@
-//! The only way out to stdout and stderr, through the writer of [`flyball_process::terminal`],
-//! which shows control characters instead of sending them.
+//! All output to stdout and stderr. Uses the writer of [`flyball_process::terminal`], which makes
+//! control characters visible instead of sending them.
 //!
-//! `eprintln!` in this program goes through [`crate::output::complain`], and data through
-//! [`crate::output`]; `println!` is refused by a lint, and a test looks for other ways out.
+//! `eprintln!` in this program calls [`crate::output::complain`], and data goes through
+//! [`crate::output`]. A lint forbids `println!`, and a test looks for other ways to print.
 
 mod wrap;
 
@@ -16,7 +16,6 @@ use std::{
 use flyball_process::terminal::{Form, Plain};
 pub(crate) use flyball_process::terminal::{Mark, complain, is_mark, stderr};
 
-/// stdout for text.
 pub(crate) fn stdout() -> Plain<io::Stdout> {
     Plain::new(io::stdout(), Form::Text { coloured: is_coloured() })
 }
@@ -25,7 +24,7 @@ pub(crate) fn json_stdout() -> Plain<io::Stdout> {
     Plain::new(io::stdout(), Form::Json)
 }
 
-/// Colours as the user asked for them, instead of what stdout and the environment suggest.
+/// Uses colours as the user requested, instead of as stdout and the environment suggest.
 pub(crate) fn use_colours(choice: clap::ColorChoice) {
     match choice {
         clap::ColorChoice::Auto => anstream::ColorChoice::Auto,
@@ -35,18 +34,17 @@ pub(crate) fn use_colours(choice: clap::ColorChoice) {
     .write_global();
 }
 
-/// Whether stdout shows colours: a terminal that can, and a user who did not turn them off
-/// (NO_COLOR, CLICOLOR).
+/// Returns whether stdout shows colours: if the terminal supports them and the user did not turn
+/// them off (NO_COLOR, CLICOLOR).
 pub(crate) fn is_coloured() -> bool {
     anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
 }
 
-/// Whether stdout is a terminal.
 pub(crate) fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Whether the file is the one that stdout is (`record /dev/stdout`).
+/// Returns whether the path is that of stdout (`record /dev/stdout`).
 pub(crate) fn is_stdout(path: &Path) -> bool {
     let identity = |status: Metadata| (status.dev(), status.ino());
     let stdout = io::stdout().as_fd().try_clone_to_owned().and_then(|stdout| File::from(stdout).metadata());
@@ -56,12 +54,12 @@ pub(crate) fn is_stdout(path: &Path) -> bool {
     }
 }
 
-/// Whether stdout is a terminal that a screen can be drawn on.
+/// Returns whether stdout is a terminal on which a screen can be drawn.
 pub(crate) fn is_screen() -> bool {
     is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb" && !term.is_empty())
 }
 
-/// The width of the terminal on standard output; `None` if it is not a terminal.
+/// Returns the width of the terminal on stdout. `None` if it is not a terminal.
 pub(crate) fn columns() -> Option<usize> {
     let columns =
         // A serial console has no size; 80 columns fit it.
@@ -69,7 +67,7 @@ pub(crate) fn columns() -> Option<usize> {
     is_terminal().then(columns)
 }
 
-/// `text` for stdout: if that is a terminal, its lines are broken at the terminal's width.
+/// Fits `text` to stdout: on a terminal, breaks lines at its width.
 pub(crate) fn fitted(text: String) -> String {
     match columns() {
         Some(width) => wrap::wrap(&text, width),
@@ -77,7 +75,7 @@ pub(crate) fn fitted(text: String) -> String {
     }
 }
 
-/// `text` for stderr, as [`fitted`].
+/// Fits `text` to stderr, like [`fitted`].
 pub(crate) fn fitted_stderr(text: String) -> String {
     if !io::stderr().is_terminal() {
         return text;
@@ -86,16 +84,16 @@ pub(crate) fn fitted_stderr(text: String) -> String {
     wrap::wrap(&text, columns)
 }
 
-/// Draws the lines of `text` over the last `before` lines of stderr, if that is a terminal that
-/// can, and says whether it is. Lines must fit its width.
+/// Draws the lines of `text` over the last `before` lines of stderr, if it is a terminal that
+/// supports this, and returns whether it is. Lines must not exceed its width.
 pub(crate) fn redraw_lines(text: &str, before: usize) -> bool {
     let mut stderr = io::stderr().lock();
     if !stderr.is_terminal() || std::env::var_os("TERM").is_some_and(|term| term == "dumb" || term.is_empty())
     {
         return false;
     }
-    // Cursor up and erase to the end of the screen (ECMA-48, CUU and ED). Up 0 lines would go up
-    // one.
+    // Cursor up, then erase to the end of the screen (ECMA-48, CUU and ED). Skip 'up 0', which
+    // would go up one line.
     let up = if before > 0 { format!("\x1b[{before}A") } else { String::new() };
     let _ = write!(stderr, "\r{up}\x1b[J");
     let mut plain = Plain::new(stderr, Form::Text { coloured: false });
@@ -103,24 +101,24 @@ pub(crate) fn redraw_lines(text: &str, before: usize) -> bool {
     true
 }
 
-/// Draws `line` over the last line of stderr, if that is a terminal, and says whether it is.
+/// Draws `line` over the last line of stderr if it is a terminal, and returns whether it is.
 pub(crate) fn redraw(line: &str) -> bool {
     let mut stderr = io::stderr().lock();
     if !stderr.is_terminal() {
         return false;
     }
-    // A line that wraps could not be erased.
+    // Shorten the line, since a wrapped line could not be erased.
     let columns = terminal_size::terminal_size_of(&stderr).map_or(80, |(width, _)| usize::from(width.0));
     let line: String = line.chars().take(columns.saturating_sub(1)).collect();
-    // To the start of the line, and erase what was there. A terminal that went away costs only the
-    // line.
+    // Go to the start of the line and erase it. Ignore errors: if the terminal went away, only this
+    // line is lost.
     let _ = stderr.write_all(b"\r\x1b[K");
     let mut plain = Plain::new(stderr, Form::Text { coloured: false });
     let _ = plain.write_all(line.as_bytes()).and_then(|()| plain.flush());
     true
 }
 
-/// stderr as a file, for the output of a command whose report has stdout to itself.
+/// Returns stderr as a file, for the output of a command if the report uses stdout.
 pub(crate) fn stderr_file() -> io::Result<File> {
     io::stderr().as_fd().try_clone_to_owned().map(File::from)
 }

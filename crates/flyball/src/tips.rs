@@ -1,12 +1,11 @@
-//! What a command line that clap refuses may have meant: words of other tools, and `run` without
-//! `--`.
+//! Tips for a rejected command line: the words of other tools, and `run` without `--`.
 
 use clap::{
     Error,
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
-/// What other tools call a command.
+/// Names of commands in other tools, and flyball's.
 const COMMANDS: &[(&str, &str)] = &[
     ("bench", "compare"),
     ("benchmark", "compare"),
@@ -24,8 +23,8 @@ const COMMANDS: &[(&str, &str)] = &[
     ("undo", "restore"),
 ];
 
-/// Options of hyperfine's that `compare` lacks, or whose letters mean something else in other
-/// commands of flyball, and what takes their place.
+/// Options of hyperfine that `compare` lacks, or whose letters have another meaning in flyball,
+/// with their replacements.
 const HYPERFINE: [(&str, &str); 16] = [
     ("--max-runs", "--max-rounds, with --until"),
     ("-c", "--cleanup"),
@@ -47,7 +46,6 @@ const HYPERFINE: [(&str, &str); 16] = [
 
 const NONE: &str = "not needed";
 
-/// The error with a tip that fits.
 pub(crate) fn with_tip(mut error: Error, words: &[String]) -> Error {
     let text = |error: &Error, kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
@@ -74,7 +72,7 @@ pub(crate) fn with_tip(mut error: Error, words: &[String]) -> Error {
         }
         ErrorKind::MissingRequiredArgument if words.windows(2).any(|pair| pair == ["sim", "run"]) => {}
         ErrorKind::MissingRequiredArgument if words.iter().any(|word| word == "run") => {
-            // `run governor=performance make`: without -- the command is taken for a setting.
+            // `run governor=performance make`: without --, the command looks like a setting.
             let at = words.iter().position(|word| word == "run").unwrap_or(0);
             let is_setting = |word: &String| word.contains('=') || word.starts_with('-');
             let command = words[at + 1..].iter().position(|word| !is_setting(word));
@@ -119,13 +117,13 @@ pub(crate) fn with_tip(mut error: Error, words: &[String]) -> Error {
                 && !typed.starts_with('-')
                 && !typed.is_empty()
             {
-                // As hyperfine takes commands.
+                // The user passed a command like in hyperfine.
                 tip(&mut error, format!("the command stands last, after --: -- {typed} ..."));
             }
         }
         _ => {}
     }
-    // clap tells how to pass an option as a value, which nobody meant.
+    // clap suggests how to pass an option as a value, which nobody wants here.
     if let Some(ContextValue::StyledStrs(tips)) = error.get(ContextKind::Suggested)
         && tips.iter().any(|tip| tip.to_string().contains("as a value, use"))
     {

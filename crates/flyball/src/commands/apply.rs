@@ -1,4 +1,4 @@
-//! `flyball apply`: sets what a profile contains, until reboot or restore.
+//! `flyball apply`: applies a profile until reboot or restore.
 
 pub(crate) mod at_boot;
 
@@ -55,7 +55,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Adds the profiles; `false` if it changes something.
+    /// Adds the profiles. Returns `false` if the command changes something.
     pub(crate) fn files(&self, files: &mut Confinement) -> bool {
         self.wanted.files(files);
         self.dry_run && !self.at_boot

@@ -1,4 +1,4 @@
-//! `flyball compare`: one workload under several settings, in a randomised order, with energy and a
+//! `flyball compare`: runs a workload under several settings in randomised order, with energy and a
 //! verdict.
 
 mod args;
@@ -50,17 +50,17 @@ use crate::{
     time,
 };
 
-/// Runs the comparison, or describes it.
+/// Runs the comparison, or describes it for --dry-run.
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     if let Some(path) = &args.resume {
         let mut directory = RunDirectory::open(path)?;
-        // Rounds of two machines in one directory could not be distinguished later.
+        // The rounds of two machines in one directory could not be told apart later.
         check_same_machine(&*host, &directory.manifest)?;
         if args.dry_run {
             return dry_run::dry_run(context, &*host, &directory.manifest);
         }
-        // Before anything runs.
+        // Check before anything runs.
         args.forms.limits(&directory.manifest)?;
         confirm::confirm(&directory, args.yes)?;
         directory.give_to(args.run_as.user(&*host)?);
@@ -76,13 +76,13 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if let Some(range) = &args.bisect {
         return bisect::run(context, &*host, args, range);
     }
-    // Before the quiet decision, which takes longer, and long before anything is written.
+    // Before `quiet` is decided, which takes longer, and long before anything is written.
     let knobs = user_knobs::commands(&user_knobs::read(&*host, &args.measuring.knob)?);
     let (arms, workload) = arms_and_workload(&*host, args, &knobs)?;
     take::check(&*host, &arms)?;
     let asked = arms.iter().filter(|arm| !arm.control).count();
-    // Equal counts say nothing about rounds to come, and other counts have no noise to look
-    // through.
+    // Counts that are all the same say nothing about later rounds, and other counts have no noise
+    // that more rounds would average out.
     if args.workload.exact && args.until.is_some() {
         return Err(Failure::usage("--exact needs no --until: give the number of --rounds"));
     }
@@ -123,17 +123,18 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
     let user = args.run_as.user(&*host)?;
     let power_command = power::start(&*host, &args.measuring, workload.command.cpus.as_ref())?;
-    // Lock the machine before creating the directory, so that a refusal leaves nothing behind.
+    // Lock the machine before creating the directory, so that a failure to lock leaves nothing
+    // behind.
     let seeds = RunSeeds::for_comparison(manifest.schedule.seed, 0);
     let taken = take::take(context, &*host, &manifest, &interrupted, quiet, seeds)?;
     let directory = create(args, "compare", manifest, user)?;
     conduct(context, &*host, directory, taken, interrupted, power_command, &args.forms)
 }
 
-/// Makes the run directory that --output names, or one here.
+/// Creates the run directory named by --output, or one in the current directory.
 fn create(args: &Args, kind: &str, manifest: Manifest, user: Option<User>) -> Result<RunDirectory, Failure> {
     let Some(path) = &args.output else {
-        // Numbered if it is there: two comparisons may start in one second.
+        // Add a number if it exists: two comparisons may start in the same second.
         let path = PathBuf::from(format!("flyball-{kind}-{}", time::stamp()));
         return RunDirectory::create_numbered(&path, manifest, user).map_err(|error| {
             Failure::from(error)
@@ -148,7 +149,8 @@ fn create(args: &Args, kind: &str, manifest: Manifest, user: Option<User>) -> Re
     })
 }
 
-/// Returns the arms, and the workload that they share or the shared parts of their own programs.
+/// Returns the arms and the shared workload. If arms have their own programs, the workload is what
+/// these share.
 fn arms_and_workload(
     host: &dyn Host,
     args: &Args,
@@ -202,7 +204,7 @@ fn resume(
     conduct(context, host, directory, taken, interrupted, power_command, forms)
 }
 
-/// Takes the machine for the rounds that a directory still lacks.
+/// Takes the machine for the rounds that are still missing in a directory.
 pub(super) fn take_again<'h>(
     context: &Context,
     host: &'h dyn Host,
@@ -214,21 +216,21 @@ pub(super) fn take_again<'h>(
     let quiet = resumed_quiet(manifest)?
         .map(|quiet| quiet_during_arms(host, quiet, &mut manifest.clone()))
         .transpose()?;
-    // Goes on after the seeds that the earlier rounds have used, so that no two rounds are equal.
+    // Continue after the seeds of earlier rounds, so that no two rounds have the same seed.
     let seeds = RunSeeds::for_comparison(manifest.schedule.seed, directory.rounds.len());
     take::take(context, host, manifest, interrupted, quiet, seeds)
 }
 
-/// The decision of `--quiet`, if it is given.
+/// Decides what --quiet does, if it is given.
 fn quiet(host: &dyn Host, args: &Args, manifest: &mut Manifest) -> Result<Option<QuietDuringArms>, Failure> {
     let Some(level) = args.measuring.quiet else { return Ok(None) };
     let cpus = manifest.workload.cpus.as_ref().and_then(|cpus| cpus.parse().ok());
-    // Random addresses stay: their effect belongs to the spread between rounds, one fixed layout
-    // could favour an arm.
+    // Keep random addresses: their effect is part of the spread between rounds, and a fixed layout
+    // could favour one arm.
     quiet_during_arms(host, QuietOptions { level, cpus, freq: None }, manifest).map(Some)
 }
 
-/// Decides what makes the machine quiet during all arms, and records it in the manifest.
+/// Decides how to keep the machine quiet during all arms, and records it in the manifest.
 pub(super) fn quiet_during_arms(
     host: &dyn Host,
     options: QuietOptions,
@@ -244,17 +246,16 @@ pub(super) fn quiet_during_arms(
     Ok(QuietDuringArms { options, plan })
 }
 
-/// The quiet level that a comparison was started with.
+/// Returns the quiet level with which a comparison was started.
 fn resumed_quiet(manifest: &Manifest) -> Result<Option<QuietOptions>, Failure> {
     let Some(note) = &manifest.quiet else { return Ok(None) };
     let level = note.level.parse().map_err(Failure::usage)?;
-    // The CPUs as they were asked for, not those of the note, which are what the earlier boot had
-    // online.
+    // Use the requested CPUs, not those in the note, which were online in the earlier boot.
     let cpus = manifest.workload.cpus.as_ref().and_then(|cpus| cpus.parse().ok());
     Ok(Some(QuietOptions { level, cpus, freq: None }))
 }
 
-/// Runs the rounds, prints the report and says how it ended.
+/// Runs the rounds and prints the report. Returns the exit code.
 fn conduct(
     context: &Context,
     host: &dyn Host,
@@ -266,11 +267,11 @@ fn conduct(
 ) -> Result<Exit, Failure> {
     let finished = run_rounds(host, &mut directory, &mut taken, interrupted, power_command, None)?;
     let output = context.output.about(host);
-    // The settings are restored by now, also where the report fails.
+    // The settings are restored by now, even if the report fails.
     conclude(context, &output, &directory, finished, forms)
 }
 
-/// Runs the rounds that the manifest asks for, and shows how far they are.
+/// Runs the rounds of the manifest, and shows progress.
 pub(super) fn run_rounds(
     host: &dyn Host,
     directory: &mut RunDirectory,
@@ -294,7 +295,8 @@ pub(super) fn run_rounds(
     for load in &mut background {
         load.user = directory.owner().cloned();
     }
-    // After the machine was made quiet: level fixed takes CPUs offline, and with them their meters.
+    // Look for meters after the machine was made quiet: level fixed takes CPUs offline, and their
+    // meters with them.
     let meters_on = workload.cpus.clone();
     let mut meters = Meters::find(host, meters_on.as_ref());
     if let Some(command) = power_command {
@@ -309,7 +311,7 @@ pub(super) fn run_rounds(
         let writer = writer(&host.name(), host.software().is_some());
         tracer = Some(RoundTraces::new(directory.path(), directory.owner(), writer, time::trace_id));
     }
-    // Before the first round: its start is not part of a round's time.
+    // Before the first round, so that the server's start is not part of a round's time.
     let server = directory
         .manifest
         .workload
@@ -329,7 +331,8 @@ pub(super) fn run_rounds(
         background: &background,
         speed: Some(&mut SpeedWatch::new(host, meters_on)),
         tracer: tracer.as_mut().map(|tracer| tracer as &mut dyn flyball_measure::RoundTracer),
-        // A reference may shrink, the object type behind it may not.
+        // Reborrows with a shorter lifetime: a reference may shrink, but not the object type behind
+        // it.
         blocks: blocks.map(|blocks| blocks as &mut dyn Blocks),
         began_at: time::seconds_since_1970(),
     }
@@ -339,8 +342,8 @@ pub(super) fn run_rounds(
         eprintln!("note: {complaint}");
     }
     if let Some(server) = server {
-        // Its failure would hide that of the comparison.
-        // The rounds are stored already; a server that does not end in time is killed.
+        // Ignore an error, which would hide that of the comparison. The rounds are already stored,
+        // and a server that does not stop in time is killed.
         let _ = server.stop(Duration::from_secs(1));
     }
     Ok(match ended {
@@ -350,10 +353,10 @@ pub(super) fn run_rounds(
     })
 }
 
-/// How the rounds of a comparison ended. Completed rounds are in the directory in any case.
+/// How the rounds ended. Completed rounds are always in the directory.
 #[derive(Debug)]
 pub(super) enum Finished {
-    /// Every round that this boot can have was run.
+    /// All rounds that are possible in this boot were run.
     Complete,
     /// The user stopped it.
     Stopped,
@@ -369,10 +372,10 @@ fn conclude(
     forms: &Forms,
 ) -> Result<Exit, Failure> {
     let measured = directory.rounds.iter().any(|round| !round.warm_up);
-    // A report of warm-up rounds alone would have no numbers.
+    // If only warm-up rounds were run, a report would have no numbers.
     let written = || write_and_print(output, directory, directory.path(), forms, false);
     let judged = match if measured { written() } else { Ok(Exit::Done) } {
-        // On a full disk the report is not what matters.
+        // If the rounds failed (perhaps on a full disk), that error matters more than the report's.
         Err(failure) if matches!(finished, Finished::Failed(_)) => {
             eprintln!("flyball: {failure}");
             failure.exit
@@ -386,7 +389,7 @@ fn conclude(
         }
         Finished::Stopped => Ok(stopped("compare", &context.machine, directory)),
         Finished::Failed(error) => {
-            // After the last round there is nothing to continue.
+            // If only the cleanup after the last round failed, there is nothing to continue.
             let can_continue = match &*error {
                 MeasureError::Hook { hook, .. } => *hook != Hook::Cleanup,
                 _ => measured,
@@ -401,7 +404,7 @@ fn conclude(
     }
 }
 
-/// Says what is kept after Ctrl-C, and how to go on.
+/// Says after Ctrl-C what is kept and how to continue.
 pub(super) fn stopped(command: &str, machine: &MachineArg, directory: &RunDirectory) -> Exit {
     let kept = match directory.rounds.len() {
         1 => "1 round is kept".to_owned(),
@@ -418,13 +421,14 @@ pub(super) fn stopped(command: &str, machine: &MachineArg, directory: &RunDirect
     Exit::Command(130)
 }
 
-/// What ended the rounds, as a failure, with where the completed ones are.
+/// Turns the error that ended the rounds into a failure that also says where the completed rounds
+/// are.
 pub(super) fn failure(error: MeasureError, kept: Option<&Path>) -> Failure {
     let exit = match error {
         MeasureError::Restore { .. } => Exit::HalfDone,
         _ => Exit::Failed,
     };
-    // The user may accept this exit code.
+    // The user may want to accept this exit code.
     let hint = match &error {
         MeasureError::Failed { failure, .. } if failure.starts_with("exit ") => {
             "\nhint: --ignore-failure=CODE lets rounds with this exit code count, --ignore-failure skips them"
@@ -441,8 +445,8 @@ pub(super) fn failure(error: MeasureError, kept: Option<&Path>) -> Failure {
     Failure::new(exit, error).reworded(|message| format!("{message}{hint}{kept}"))
 }
 
-/// The command that continues a comparison or a search. It names another machine than this one,
-/// because a directory may come from another user, whose choice of a machine is not followed.
+/// Returns the command that continues a comparison or a search. Includes -M for any machine but
+/// this one: --resume does not take it from the directory, which may come from another user.
 pub(super) fn resume_command(command: &str, machine: &MachineArg, directory: &RunDirectory) -> String {
     let mut words = vec!["flyball".to_owned(), command.to_owned()];
     if !matches!(machine, MachineArg::Live) {
@@ -455,7 +459,7 @@ pub(super) fn resume_command(command: &str, machine: &MachineArg, directory: &Ru
     flyball_measure::quote(&words)
 }
 
-/// Prints which arms wait for another boot.
+/// Prints which arms need another boot.
 fn waiting(context: &Context, directory: &RunDirectory) {
     let manifest = &directory.manifest;
     for (index, arm) in manifest.arms.iter().enumerate() {
@@ -470,7 +474,6 @@ fn waiting(context: &Context, directory: &RunDirectory) {
     }
 }
 
-/// Starts a server that must run while the workload runs.
 fn start_server(host: &dyn Host, argv: &[String], user: Option<&User>) -> Result<Box<dyn Process>, Failure> {
     let program = argv.first().map_or("", String::as_str);
     let fail = |error: std::io::Error| {
@@ -478,7 +481,7 @@ fn start_server(host: &dyn Host, argv: &[String], user: Option<&User>) -> Result
         Failure::not_here(format!("cannot start {program}: {error}{hint}"))
     };
     let mut server = host.spawn(Launch::new(program, &argv[1..]).as_user(user).silent()).map_err(fail)?;
-    // bind(2) fails within milliseconds; a server that listens is ready by then too.
+    // If bind(2) fails, it does so within milliseconds. After this wait, a server is also ready.
     if let Some(ended) = server.wait(Duration::from_millis(300)).map_err(fail)? {
         return Err(Failure::failed(format!(
             "{program} exited immediately ({}); is another instance running?",

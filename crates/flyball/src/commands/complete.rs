@@ -1,7 +1,7 @@
-//! What a shell offers at the cursor: `flyball complete WORDS...`, which the scripts of
-//! `flyball completions` call. The last word is the one that is being typed. Commands and options
-//! come from the command line itself, values from what they are called in help: knobs, their values
-//! on the machine of -M, machines, CPUs.
+//! `flyball complete WORDS...`: prints what a shell can offer at the cursor, for the scripts of
+//! `flyball completions`. The last word is being typed. Commands and options come from the command
+//! line definition, values from their names in help: knobs, their values on the machine of -M,
+//! machines, CPUs.
 
 mod values;
 
@@ -23,7 +23,7 @@ pub(crate) struct Args {
     words: Vec<String>,
 }
 
-/// One thing to offer: the word, and what it is.
+/// A completion: the word, and its description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Offer {
     word: String,
@@ -31,7 +31,7 @@ struct Offer {
 }
 
 impl Args {
-    /// Returns whether values are looked up on a machine that somebody else may have written.
+    /// Returns whether values come from a machine that somebody else may have written.
     pub(crate) fn names_machine(&self) -> bool {
         self.words.iter().any(|word| word.starts_with("-M") || word.starts_with("--machine"))
     }
@@ -43,13 +43,13 @@ impl Offer {
     }
 }
 
-/// The values of a knob on the machine, if there is a list of them.
+/// Returns the values of a knob on the machine, if it has a list of them.
 pub(crate) fn values_of(knob: &Knob, machine: &MachineArg) -> Vec<String> {
     values::values(knob, machine)
 }
 
-/// Prints what fits, a line each: the word, a tab, what it is. A line of `:files` says that names
-/// of files fit too.
+/// Prints the completions, one per line: the word, a tab, the description. A line `:files` says
+/// that file names fit too.
 pub(crate) fn run(top: Command, args: &Args) -> Result<Exit, Failure> {
     let (words, current) = match args.words.split_last() {
         Some((last, words)) => (words, last.as_str()),
@@ -59,7 +59,7 @@ pub(crate) fn run(top: Command, args: &Args) -> Result<Exit, Failure> {
     let mut out = String::new();
     let fits = |offer: &&Offer| offer.word.starts_with(current) && is_plain(&offer.word);
     for offer in offers.iter().filter(fits) {
-        // A tab ends the word, and a line the offer.
+        // A tab would end the word, and a newline the completion.
         let about: String = offer.about.chars().take_while(|char| !matches!(char, '\n' | '\t')).collect();
         out += &format!("{}\t{about}\n", offer.word);
     }
@@ -70,25 +70,25 @@ pub(crate) fn run(top: Command, args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Returns whether a shell takes the word as it is. Words come from files of a machine, too, and
-/// bash puts them on the command line without quotes.
+/// Returns whether a shell can take the word without quotes. Words may come from files of a
+/// machine, and bash puts them on the command line unquoted.
 fn is_plain(word: &str) -> bool {
     word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.,:=%+-/@".contains(&byte))
 }
 
-/// Where on the command line the cursor is.
+/// The position of the cursor on the command line.
 struct Cursor {
     /// The whole command line.
     top: Command,
     /// The command that is being typed.
     command: Command,
-    /// The names of the commands that lead there.
+    /// The names of the commands up to `command`.
     path: Vec<String>,
-    /// The option whose value comes next.
+    /// The option that expects a value next.
     pending: Option<Arg>,
-    /// How many arguments without a name there are.
+    /// Number of positional arguments so far.
     positional: usize,
-    /// After `--`: the words of another command.
+    /// The cursor is after `--`, in another command.
     foreign: bool,
     machine: MachineArg,
 }
@@ -96,10 +96,10 @@ struct Cursor {
 impl Cursor {
     fn new(top: Command, words: &[String]) -> Cursor {
         let mut command = help::without_machine(top);
-        // Hands global options down, and adds --help.
+        // Propagates global options to subcommands, and adds --help.
         command.build();
         let top = command.clone();
-        // Until -M is met, which may stand anywhere on the line.
+        // Until -M is found, which may be anywhere on the line.
         let machine = MachineArg::Live;
         let mut place =
             Cursor { top, command, path: Vec::new(), pending: None, positional: 0, foreign: false, machine };
@@ -127,8 +127,8 @@ impl Cursor {
                 }
             }
         } else if let Some(letters) = word.strip_prefix('-').filter(|letters| !letters.is_empty()) {
-            // Letters may be joined (-nv), and the first one that takes a value takes the rest
-            // (-c0-3).
+            // Letters may be combined (-nv). The rest after a letter that takes a value is its
+            // value (-c0-3).
             for (at, letter) in letters.char_indices() {
                 let is =
                     |arg: &Arg| arg.get_short_and_visible_aliases().is_some_and(|all| all.contains(&letter));
@@ -146,7 +146,7 @@ impl Cursor {
             self.path.push(word.to_owned());
             self.positional = 0;
         } else if self.path.first().is_some_and(|first| first == "man") {
-            // Its arguments are the path of a command.
+            // The arguments of `man` are the path of a command.
             self.path.push(word.to_owned());
         } else {
             self.positional += 1;
@@ -168,7 +168,7 @@ impl Cursor {
     /// Returns the words that fit at the cursor, and whether files fit.
     fn offers(&self, current: &str) -> (Vec<Offer>, bool) {
         if self.foreign {
-            // What another program takes is not known; a file fits most often.
+            // Another program's arguments are not known. Files fit most often.
             return (Vec::new(), true);
         }
         if let Some(arg) = &self.pending {
@@ -179,7 +179,7 @@ impl Cursor {
                 return (Vec::new(), false);
             };
             let (mut offers, files) = self.offers_for(&arg, value);
-            // A shell replaces the whole word, so the option is part of each offer.
+            // The shell replaces the whole word, so each completion must include the option.
             for offer in &mut offers {
                 offer.word = format!("--{name}={}", offer.word);
             }
@@ -199,7 +199,7 @@ impl Cursor {
         let mut files = false;
         let positionals: Vec<&Arg> =
             self.command.get_positionals().filter(|arg| !arg.is_last_set()).collect();
-        // The last one may take all that follow.
+        // The last positional argument may accept all that follow.
         if let Some(arg) = positionals.get(self.positional).or(positionals.last()) {
             let (more, of_files) = self.offers_for(arg, current);
             offers.extend(more);
@@ -224,7 +224,7 @@ impl Cursor {
     }
 }
 
-/// The long names of an option, hidden ones included.
+/// Returns the long names of an option, including hidden ones.
 fn names(arg: &Arg) -> Vec<&str> {
     arg.get_long().into_iter().chain(arg.get_all_aliases().unwrap_or_default()).collect()
 }
@@ -238,7 +238,7 @@ fn needs_value(arg: &Arg) -> bool {
 mod tests {
     use super::*;
 
-    /// What is offered after a line, whose last word is being typed.
+    /// Returns the completions for a line, whose last word is being typed.
     fn offered(line: &str) -> Vec<String> {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let (current, before) = words.split_last().unwrap();

@@ -1,4 +1,4 @@
-//! `flyball completions`: the script that connects a shell with `flyball complete`.
+//! `flyball completions`: prints the script that connects a shell with `flyball complete`.
 
 use clap_complete::Shell;
 
@@ -22,13 +22,12 @@ pub(crate) struct Args {
     pub shell: Shell,
 }
 
-/// Prints the completions.
 pub(crate) fn run(mut command: clap::Command, args: &Args) -> Result<Exit, Failure> {
     let own = match args.shell {
         Shell::Bash => include_str!("completions/flyball.bash"),
         Shell::Zsh => include_str!("completions/flyball.zsh"),
         Shell::Fish => include_str!("completions/flyball.fish"),
-        // Commands and options only.
+        // Other shells get commands and options only.
         other => {
             let mut out = Vec::new();
             clap_complete::generate(other, &mut command, "flyball", &mut out);

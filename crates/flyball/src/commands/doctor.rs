@@ -1,4 +1,4 @@
-//! `flyball doctor`: checks whether a machine is set up well, and says what to change.
+//! `flyball doctor`: checks whether a machine is set up well, and suggests changes.
 
 pub(crate) mod render;
 mod trace_checks;
@@ -99,8 +99,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if let Ok(Some(journal)) = context.state().map(|state| Journal::load(&state).ok().flatten()) {
         report.note_choices(&*host, &journal);
     }
-    // Before anything else is tried: without control files the other options would only fail one by
-    // one.
+    // Stop here: without control files, the other options would only fail one by one.
     if report.not_visible.is_some() {
         left_out(args);
     }
@@ -109,7 +108,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         if found.is_empty() {
             eprintln!("flyball: --write has no tests for this machine: amd-pstate is not its driver");
         }
-        // After the read-only tests of the same group.
+        // Insert after the read-only tests of the group.
         let place = report.findings.iter().rposition(|finding| finding.group == Group::AmdPstate);
         let place = place.map_or(report.findings.len(), |place| place + 1);
         report.findings.splice(place..place, found);
@@ -118,12 +117,12 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         && report.not_visible.is_none()
     {
         let found = trace_checks::findings(&*host, file)?;
-        // Before StorPool's recommendations.
+        // Insert before StorPool's recommendations.
         let place = report.findings.iter().position(|finding| finding.group == Group::Recommended);
         let place = place.unwrap_or(report.findings.len());
         report.findings.splice(place..place, found);
     }
-    // Filtered at the end, after the findings that options have added.
+    // Filter last, because options add findings above.
     if !args.only.is_empty() {
         report
             .findings
@@ -134,7 +133,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
     context.output.about(&*host).object(|| &report, || render::render(&report, args.verbose))?;
     Ok(if report.not_visible.is_some() {
-        // Neither a fault nor ok: scripts skip, as for any missing device.
+        // Neither a fault nor ok: scripts can skip, as for any missing device.
         Exit::NotHere
     } else {
         match report.worst() {
@@ -145,7 +144,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     })
 }
 
-/// Says which options have no effect because the processors' control files are hidden.
+/// Notes which options have no effect because the processors' control files are hidden.
 fn left_out(args: &Args) {
     if let Some(file) = &args.trace {
         eprintln!(
@@ -161,7 +160,7 @@ fn left_out(args: &Args) {
     }
 }
 
-/// Refuses a name that no check has, and one whose checks need another option.
+/// Rejects an unknown check, and one that needs another option.
 fn known(wanted: &str, args: &Args) -> Result<(), Failure> {
     let starts = |id: &str| id.starts_with(wanted);
     let usage = |message: String| Err(Failure::usage(message));
@@ -190,12 +189,12 @@ fn known(wanted: &str, args: &Args) -> Result<(), Failure> {
     usage(format!("no check id starts with '{wanted}'; 'flyball doctor --list' lists them"))
 }
 
-/// Runs the tests that write, inside a transaction that is always restored.
+/// Runs the tests that write, in a transaction that is always rolled back.
 fn write_tests(context: &Context, host: &dyn flyball_host::Host) -> Result<Vec<Finding>, Failure> {
     change::must_be_writable(host)?;
     let state = context.state()?;
     let interrupted = change::interrupts()?;
-    // A simulated machine ends with this process, so a guardian would have nothing to restore.
+    // A simulated machine ends with this process, so there is nothing for a guardian to restore.
     let guardian = match host.kind() {
         flyball_host::Kind::Simulated => None,
         _ => Some(context.guardian(&state)?),
@@ -205,8 +204,7 @@ fn write_tests(context: &Context, host: &dyn flyball_host::Host) -> Result<Vec<F
     for note in transaction.notes() {
         eprintln!("note: {note}");
     }
-    // Its result is looked at after the restore: a test that fails must not leave the machine as it
-    // was tested.
+    // Check the result after restoring: a failed test must not leave its settings behind.
     let found =
         doctor::amd_pstate_write::examine(host, &mut transaction, &|| interrupted.load(Ordering::Relaxed));
     let restoration = transaction.end();
@@ -216,7 +214,7 @@ fn write_tests(context: &Context, host: &dyn flyball_host::Host) -> Result<Vec<F
     Ok(found?)
 }
 
-/// Plans the settings that the findings recommend, prints the plan, and applies it.
+/// Plans the recommended settings, prints the plan, and applies it.
 fn fix(
     context: &Context,
     host: &dyn flyball_host::Host,
@@ -242,14 +240,14 @@ fn fix(
     if dry_run {
         return super::plan::print(context, host, &intent, false);
     }
-    // JSON has room for one document, and that is what was applied.
+    // JSON output is a single document, the result of applying.
     if !context.output.is_json() {
         super::plan::print(context, host, &intent, false)?;
     }
     change::apply(context, host, &intent)
 }
 
-/// Lists every check, also those of --storpool, --trace and --write.
+/// Lists every check, including those of --storpool, --trace and --write.
 fn list(output: &Reporter) -> Result<Exit, Failure> {
     let mut rows = Vec::new();
     for check in doctor::CHECKS.iter().copied().flatten() {

@@ -1,5 +1,5 @@
-//! `flyball explain`: what a knob does, its values, what it interacts with, its files and
-//! registers; and the text of a profile.
+//! `flyball explain`: describes a knob: what it does, its values, interactions, files and
+//! registers. Also prints the text of a profile.
 
 use flyball_control::{Access, Knob, KnobName, TABLE, called, doctor::CHECKS};
 use flyball_text::wrap;
@@ -28,7 +28,7 @@ pub(crate) struct Args {
     pub words: Vec<String>,
 }
 
-/// What is explained, as JSON has it.
+/// An explanation in JSON.
 #[derive(Debug, schemars::JsonSchema, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Explained {
@@ -36,7 +36,7 @@ pub(crate) enum Explained {
     Profile { profile: String, file: Option<String>, text: String },
 }
 
-/// A knob as JSON has it.
+/// A knob in JSON.
 #[derive(Debug, schemars::JsonSchema, Serialize)]
 #[schemars(inline)]
 pub(crate) struct Object {
@@ -76,19 +76,18 @@ impl From<&NamedProfile> for Explained {
     }
 }
 
-/// What stands above the text of a profile.
 fn heading(named: &NamedProfile, paint: Paint) -> String {
     let place = named.file.as_ref().map_or_else(|| "built in".to_owned(), |file| file.display().to_string());
     format!("{}: a profile ({place})\n\n", paint.apply(Style::Heading, &named.name))
 }
 
-/// Prints the knobs that were named, those that mention a word, or a list of all.
+/// Prints the named knobs and profiles, the knobs that mention a word, or a list of all.
 pub(crate) fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     let mut named: Vec<&Knob> = Vec::new();
     let mut found: Vec<&Knob> = Vec::new();
     let mut profiles: Vec<NamedProfile> = Vec::new();
     for word in &args.words {
-        // The name of a profile comes before a search for the word, but not before a knob.
+        // A profile's name has priority over a search for the word, but not over a knob's name.
         if word.parse::<KnobName>().is_err() && profiles::find(word).is_some() {
             profiles.push(profiles::read(word)?);
             continue;
@@ -104,7 +103,8 @@ pub(crate) fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
                 if mention.is_empty() {
                     return Err(Failure::usage(elsewhere(word).unwrap_or_else(|| error.to_string())));
                 }
-                // What other tools call by the word comes with what mentions it.
+                // Print knobs that mention the word together with the knob that other tools call by
+                // it.
                 let nearest = error.nearest.and_then(|name| Knob::named(name).ok());
                 let fitting: Vec<&Knob> = mention.into_iter().chain(nearest).collect();
                 eprintln!("flyball: unknown knob '{word}'. Related:");
@@ -117,7 +117,7 @@ pub(crate) fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
         }
     }
     let all = || TABLE.iter().collect::<Vec<_>>();
-    // Those that were named come first, in the order of the words.
+    // Named knobs come first, in the order of the words.
     let asked: Vec<&Knob> = if args.words.is_empty() { all() } else { [&named[..], &found[..]].concat() };
     let paint = Paint::stdout();
     output.list(
@@ -139,7 +139,7 @@ pub(crate) fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Where flyball deals with a word that no knob mentions.
+/// Returns where flyball handles a word that no knob mentions.
 fn elsewhere(word: &str) -> Option<String> {
     if ["irq", "irqs", "interrupt", "interrupts"].contains(&word.to_lowercase().as_str()) {
         return Some(format!("'{word}' is not a knob; 'flyball quiet' moves interrupts away from CPUs"));
@@ -158,18 +158,18 @@ fn elsewhere(word: &str) -> Option<String> {
     (!ids.is_empty()).then(checked)
 }
 
-/// Whether a text has the word in it.
+/// Returns whether a text contains the word.
 fn has(text: &str, word: &str) -> bool {
     let word = word.to_lowercase();
     let is_part = |char: char| !char.is_alphanumeric();
-    // A few letters are in everything; as a word of their own they mean something.
+    // A short word occurs in nearly everything, so match it as a whole word.
     match word.len() {
         0..4 => text.to_lowercase().split(is_part).any(|part| part == word),
         _ => text.to_lowercase().contains(&word),
     }
 }
 
-/// Whether anything that is said of a knob has the word in it.
+/// Returns whether any text about a knob contains the word.
 fn mentions(knob: &Knob, word: &str) -> bool {
     let has = |text: &str| has(text, word);
     !word.is_empty()
@@ -180,7 +180,7 @@ fn mentions(knob: &Knob, word: &str) -> bool {
             || knob.mechanisms.iter().any(|mechanism| has(&mechanism.to_string())))
 }
 
-/// Rows, a line each.
+/// Lists knobs, one per line.
 fn list(knobs: &[&Knob], paint: Paint) -> String {
     let mut columns = Columns::new();
     for (access, heading) in
@@ -205,9 +205,8 @@ fn list(knobs: &[&Knob], paint: Paint) -> String {
     columns.render(paint)
 }
 
-/// One row in full.
 fn one(knob: &Knob, paint: Paint) -> String {
-    // As a page; narrower where the terminal is.
+    // Like a page, but narrower if the terminal is.
     let width = terminal_columns().map_or(88, |columns| columns.clamp(50, 90) - 2);
     let mut out = format!("{}: {}\n\n", paint.apply(Style::Heading, knob.name), knob.title);
     for line in wrap(knob.about, width - 2) {

@@ -93,7 +93,8 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Adds the file that it writes. Answers whether it writes one or prints, and serves nothing.
+    /// Adds the output file. Returns whether the command only writes a file or prints, without a
+    /// server.
     pub(super) fn files(&self, files: &mut Confinement) -> bool {
         if let Some(file) = &self.textfile {
             files.write(file);
@@ -102,11 +103,11 @@ impl Args {
     }
 }
 
-/// The default port, on loopback.
+/// The default port, on the loopback address.
 const PORT: u16 = 9966;
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
-    // Before the machine is opened: what cannot be served is said at once.
+    // Before opening the machine, so that a problem with the server is reported at once.
     let web = if args.stdout || args.textfile.is_some() { None } else { Some(serve::Web::open(args)?) };
     let host = context.open()?;
     let options = Options {
@@ -117,7 +118,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         process: args.textfile.is_none(),
         most_values: usize::from(args.max_values),
     };
-    // A recorded machine has no place for holds.
+    // A recorded machine has no holds.
     let mut collector = Collector::open(&*host, options, context.state().ok())?;
     match (&args.textfile, web) {
         (Some(file), _) => write_again(&*host, &mut collector, file, args.every),
@@ -131,8 +132,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
 }
 
-/// Writes the file until a signal ends it. Nothing but this file is written, and readers find it
-/// whole.
+/// Writes the file until a signal arrives. Writes no other file, and readers never see it
+/// incomplete.
 fn write_again(
     host: &dyn Host,
     collector: &mut Collector<'_>,

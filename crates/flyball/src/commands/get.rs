@@ -1,4 +1,4 @@
-//! `flyball get`: prints the values of knobs, one by one in JSON, grouped in text.
+//! `flyball get`: prints the values of knobs: each one in JSON, grouped in text.
 
 use flyball_control::{Id, KnobName, Outcome, Row, Snapshot, SurveyOptions, survey};
 use serde_json::Value as Json;
@@ -37,14 +37,13 @@ pub(crate) struct Args {
     pub bare: bool,
 }
 
-/// Prints the values.
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     let mut snapshot = Snapshot::begin(host.as_ref())?;
     let cpus = knob_arguments::cpus(&*host, args.cpus.as_deref(), &mut snapshot)?;
     let output = context.output.about(&*host);
-    // In JSON one object per place, so that a script can look a CPU up; in text equal values share
-    // a line. Every place is asked: the knobs were requested by name, and JSON has a row per place.
+    // JSON has an object per location, so that a script can look up a CPU. Text groups equal
+    // values. Read every location, since the knobs were requested by name.
     let options = SurveyOptions { cpus, sample_absence: false, apart: output.is_json() };
     let ids: Vec<Id> = args.knobs.iter().map(|name| name.knob).collect();
     snapshot.take(host.as_ref(), &options.request(&ids));
@@ -56,18 +55,18 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     Ok(show::verdict(&rows, true))
 }
 
-/// The values alone.
+/// Prints only the values.
 fn bare(rows: &[Row]) -> String {
     let mut lines: Vec<String> = Vec::new();
     for row in rows {
         let Some(value) = row.outcome.value() else { continue };
         let line = match serde_json::to_value(value.plain()) {
             Ok(Json::Number(number)) => number.to_string(),
-            // Switches and lists as `set` takes them.
+            // Switches and lists in the form that `set` takes.
             _ => value.to_string(),
         };
-        // Equal values once: a script that compares with one word should not depend on the number
-        // of CPUs.
+        // Print equal values once, so that a script that compares with one word does not depend on
+        // the number of CPUs.
         if !lines.contains(&line) {
             lines.push(line);
         }
@@ -75,7 +74,7 @@ fn bare(rows: &[Row]) -> String {
     lines.into_iter().map(|line| line + "\n").collect()
 }
 
-/// A line per value; what is absent goes to stderr.
+/// Returns a line per value. Absent knobs go to stderr.
 fn render(rows: &[Row]) -> String {
     let mut columns = Columns::new();
     for row in rows {
@@ -84,14 +83,14 @@ fn render(rows: &[Row]) -> String {
             Outcome::Value(value) => columns.row(vec![
                 Cell::styled(Style::Heading, name),
                 value.to_string().into(),
-                // A domain of an I/O die has none.
+                // The domain of an I/O die has no CPUs.
                 if row.cpus.is_empty() { "no CPUs".to_owned() } else { format!("CPUs {}", row.cpus.short()) }
                     .into(),
             ]),
             Outcome::Absent(why) => {
                 eprintln!("flyball: {name} is absent on CPUs {}: {why}", row.cpus.short());
             }
-            // Said by show::verdict(), which also decides the exit code.
+            // show::verdict() reports these and decides the exit code.
             Outcome::Unreadable { .. } => {}
         }
     }

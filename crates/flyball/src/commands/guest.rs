@@ -1,6 +1,6 @@
-//! `flyball guest` and `-M guest:NAME`: both run the program `flyball-guest`, a package of its own,
-//! as git and cargo run their subcommands. This process becomes that program, so the terminal,
-//! signals and exit codes are the program's.
+//! `flyball guest` and `-M guest:NAME`: run the program `flyball-guest`, which is a separate
+//! package, like git and cargo run their subcommands. This process becomes that program, so the
+//! terminal, signals and exit codes are those of the program.
 
 use std::{
     env,
@@ -42,13 +42,12 @@ pub(crate) struct Args {
 /// The program's file name.
 const PROGRAM: &str = "flyball-guest";
 
-/// Runs a command of the program.
 pub(crate) fn run(kernel: Option<&str>, json: bool, args: &Args) -> Result<Exit, Failure> {
     start(kernel, json, |program| program.args(&args.words))
 }
 
-/// Runs this command line in a guest. A comparison is given as its arguments, because its arms may
-/// need several boots.
+/// Runs the given command line in a guest. A comparison is passed as arguments, because its arms
+/// may need several boots.
 pub(crate) fn inside(
     choice: &str,
     kernel: Option<&str>,
@@ -62,7 +61,7 @@ pub(crate) fn inside(
     if let (Some(args), Some(directory)) = (comparison, &directory)
         && !args.names_directory()
     {
-        // Before `--`: behind it the option would belong to the workload.
+        // Insert before `--`: after it, the option would belong to the workload.
         let at = words.iter().position(|word| word == "--").unwrap_or(words.len());
         words.splice(at..at, ["-o".to_owned(), directory.display().to_string()]);
     }
@@ -88,16 +87,16 @@ fn start(
         program.arg("--kernel").arg(kernel);
     }
     program.args(json.then_some("--json"));
-    // It returns only if the program cannot be executed.
+    // exec() only returns if the program cannot be executed.
     let error = with(&mut program).exec();
     Err(Failure::not_here(format!("cannot run {}: {error}", path.display())))
 }
 
-/// The program of this version: next to flyball, or in PATH.
+/// Finds the program of this version, next to flyball or in PATH.
 fn program() -> Result<PathBuf, Failure> {
     let beside = own_program()?.with_file_name(PROGRAM);
     let path = env::var_os("PATH").unwrap_or_default();
-    // A relative directory would run whatever lies below the current one.
+    // Skip relative directories: these would run whatever is in the current directory.
     let in_path = env::split_paths(&path).filter(|directory| directory.is_absolute());
     let found = std::iter::once(beside)
         .chain(in_path.map(|directory| directory.join(PROGRAM)))
@@ -132,7 +131,7 @@ fn without_machine(words: impl Iterator<Item = String>) -> Vec<String> {
         match word.as_str() {
             "--" => {
                 kept.push(word);
-                // An -M behind it belongs to the command that is run.
+                // A later -M belongs to the command that is run.
                 kept.extend(words);
                 break;
             }

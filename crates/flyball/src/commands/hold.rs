@@ -1,5 +1,5 @@
-//! `flyball hold`: settings that are kept. `add` and `release` change the holds, `list` and
-//! `status` look, `run` is the service.
+//! `flyball hold`: settings that are kept. `add` and `release` change holds, `list` and `status`
+//! show them, and `run` is the service.
 
 pub(crate) mod add;
 #[cfg(feature = "bus")]
@@ -114,7 +114,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
 }
 
-/// Changes the holds of the machine.
+/// Changes the machine's holds.
 fn change_holds(
     context: &Context,
     host: &dyn Host,
@@ -125,7 +125,8 @@ fn change_holds(
     Ok(flyball_hold::change_holds(host, &state, &command, moment(host), change)?)
 }
 
-/// Now, by the clock that ends of holds are measured with: the machine's own if it is simulated.
+/// Returns the current time on the clock that ends of holds refer to: a simulated machine's own, or
+/// the boot clock.
 fn moment(host: &dyn Host) -> Moment {
     let now = if host.software().is_some() { host.now() } else { since_boot() };
     Moment { now, ..Moment::here() }
@@ -139,9 +140,9 @@ fn status_of(host: &dyn Host, store: &Store) -> Status {
     flyball_hold::status(host, store, &facts(host, store), moment(host).now)
 }
 
-/// What holds set on the machine and have in force.
+/// Returns the knobs that holds have in effect.
 pub(crate) fn held(context: &Context, host: &dyn Host) -> Vec<HeldBy> {
-    // What is wrong with the list of holds is said by the commands that change it.
+    // Ignore errors: the commands that change holds report them.
     let store = context.state().ok().and_then(|state| Store::load(&state, host).ok());
     let knobs = store.map(|store| status_of(host, &store).knobs).unwrap_or_default();
     let in_force = knobs.into_iter().filter(|knob| knob.holds);
@@ -152,7 +153,7 @@ pub(crate) fn held(context: &Context, host: &dyn Host) -> Vec<HeldBy> {
     held.collect()
 }
 
-/// Says so where nothing watches what was just set.
+/// Notes if no service watches the settings that were just made.
 fn note_without_service(store: &Store, host: &dyn Host) {
     if store.service.is_none() && !store.holds.is_empty() {
         let how = if host.name() == Live::NAME {
@@ -166,7 +167,7 @@ fn note_without_service(store: &Store, host: &dyn Host) {
     }
 }
 
-/// Takes the holds that are named out of the store, and returns them.
+/// Removes the named holds from the store, and returns them.
 fn take_released(store: &mut Store, args: &ReleaseArgs) -> Result<Vec<Hold>, StoreError> {
     if args.all {
         let released = store.holds.clone();
@@ -181,7 +182,7 @@ fn take_released(store: &mut Store, args: &ReleaseArgs) -> Result<Vec<Hold>, Sto
     args.name.iter().map(|name| store.release(name)).collect()
 }
 
-/// What `hold release` prints.
+/// The output of `hold release`.
 #[derive(Debug, JsonSchema, Serialize)]
 pub(crate) struct ReleaseOutcome<'a> {
     /// The names of the holds.
@@ -190,19 +191,19 @@ pub(crate) struct ReleaseOutcome<'a> {
     restoration: Option<&'a Restoration>,
     /// `null` if nothing had to be written.
     applied: Option<&'a Applied>,
-    /// What stays as another program or the user set it while a hold was in force.
+    /// Knobs that another program or the user set while a hold was active. Not restored.
     stays: &'a [HeldKnob],
-    /// With --dry-run: what would be done.
+    /// With --dry-run: what a release would do.
     #[serde(skip_serializing_if = "Option::is_none")]
     planned: Option<&'a ReleasePlan>,
 }
 
-/// What a release would do.
+/// The effect of a release.
 #[derive(Debug, JsonSchema, Serialize)]
 struct ReleasePlan {
-    /// What would be restored, because no hold sets it any more.
+    /// Values that would be restored, because no hold sets these knobs any more.
     restored: Vec<Difference>,
-    /// What would be written for the holds that remain; `null` if none remains.
+    /// Writes for the remaining holds. `null` if there are none.
     plan: Option<Plan>,
 }
 
@@ -244,8 +245,8 @@ fn release(context: &Context, args: &ReleaseArgs) -> Result<Exit, Failure> {
             format!("released: {}\n", names.join(", "))
         };
         let stays: String = stays.iter().map(show::stays).collect();
-        // 'nothing to restore: every setting has its earlier value' would be wrong of one that
-        // another program has set since.
+        // 'nothing to restore: every setting has its earlier value' would be wrong if another
+        // program has changed a setting.
         let has_nothing =
             !stays.is_empty() && brought.restored.is_exact() && brought.restored.written.is_empty();
         let restored = if has_nothing { String::new() } else { restored_text(&brought) };
@@ -281,18 +282,18 @@ fn release_preview(context: &Context, host: &dyn Host, args: &ReleaseArgs) -> Re
     Ok(Exit::Done)
 }
 
-/// What the released holds did not have in force, and is as it was found: what another program or
-/// the user set meanwhile.
+/// Returns knobs that the released holds did not have in effect and that are unchanged: another
+/// program or the user set them in the meantime.
 fn stays(host: &dyn Host, store: &Store, before: &Status, released: &[Hold]) -> Vec<HeldKnob> {
-    // The same question to the machine as before the release.
+    // The machine's state after the release, to compare with that before.
     let after = status_of(host, store).knobs;
     let of_released = |knob: &&HeldKnob| released.iter().any(|hold| hold.name == knob.hold);
     let stays = before.knobs.iter().filter(|knob| !knob.holds).filter(of_released);
     stays.filter(|knob| after.contains(knob)).cloned().collect()
 }
 
-/// Holds a profile while `command` runs. A flyball that is killed leaves the end to the service, or
-/// to the next command that changes holds: the hold ends with this process.
+/// Holds a profile while `command` runs. The hold ends with this process: if flyball is killed, the
+/// service removes it, or the next command that changes holds.
 pub(crate) fn while_running(
     context: &Context,
     profile: &str,
@@ -314,7 +315,7 @@ pub(crate) fn while_running(
     }
     let ended = command();
     let released = change_holds(context, &*host, |store| match store.release(&name) {
-        // `flyball restore` or `hold release --all` came first.
+        // The hold is already gone: `flyball restore` or `hold release --all` removed it.
         Ok(_) | Err(StoreError::Unknown(_)) => Ok(()),
         Err(error) => Err(error),
     });
@@ -327,8 +328,7 @@ pub(crate) fn while_running(
     }
 }
 
-/// Below which root the files of a machine that boots are; none for one that exists only in
-/// software.
+/// Returns the root directory of a machine that boots. `None` for one that exists only in software.
 fn root(context: &Context) -> Option<PathBuf> {
     match &context.machine {
         MachineArg::Live => Some("/".into()),
@@ -337,7 +337,7 @@ fn root(context: &Context) -> Option<PathBuf> {
     }
 }
 
-/// Changes what is held at every boot, if the change makes a difference.
+/// Changes the profiles held at every boot. Writes only if something changes.
 fn change_active(root: &Path, change: impl FnOnce(&mut Vec<Active>)) -> Result<(), Failure> {
     let before = Active::load(root).map_err(Failure::usage)?;
     let mut after = before.clone();

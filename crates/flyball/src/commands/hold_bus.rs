@@ -1,5 +1,5 @@
-//! `flyball hold-bus`: the process that speaks D-Bus for `flyball hold run`. Started only by
-//! flyball itself. Stdin is the socket to the service.
+//! `flyball hold-bus`: speaks D-Bus for `flyball hold run`, in a process of its own. Only flyball
+//! itself starts it. Stdin is the socket to the service.
 
 use std::{
     os::{fd::AsFd as _, unix::net::UnixStream},
@@ -14,8 +14,8 @@ use flyball_process::{
 
 use crate::exit::{Exit, Failure};
 
-/// The user of the process, which flyball-service's sysusers.d makes. dist/dbus and dist/polkit
-/// name it.
+/// The process runs as this user, which flyball-service's sysusers.d creates. dist/dbus and
+/// dist/polkit name it too.
 const USER: &str = "flyball-bus";
 
 /// Arguments of `hold-bus`.
@@ -32,15 +32,16 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     let failed = |what: String| Failure::failed(format!("D-Bus is not served: {what}"));
     let service = std::io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from);
     let service = service.map_err(|error| failed(format!("cannot use the service's socket: {error}")))?;
-    // Before anything is read, and before there is a second thread.
+    // Drop privileges before reading anything, and while there is only one thread.
     let service_user = flyball_process::user();
     become_user(USER).map_err(|error| failed(format!("cannot become {USER}: {error}")))?;
-    // At once: until it reads from the service, nothing ends this process with it.
+    // Connect at once: until this process reads from the service, it does not notice that the
+    // service has ended.
     let bus = connect_at_once(&args.bus)
         .map_err(|error| failed(format!("cannot connect to {}: {error}", args.bus.display())))?;
     let confined = Confinement::without_files().enter();
     if !confined.calls {
-        // Without it a hole here would reach whatever its user reaches.
+        // Without the filter, a vulnerability here would reach whatever this user may access.
         return Err(failed("this kernel has no filters of system calls".to_owned()));
     }
     let own_user = flyball_process::user();

@@ -51,7 +51,6 @@ enum On {
 }
 
 impl Args {
-    /// Adds the file that the command reads.
     pub(crate) fn files(&self, files: &mut Confinement) {
         files.read(&self.file);
     }
@@ -70,7 +69,6 @@ impl Args {
     }
 }
 
-/// Prints the profile.
 pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     let program = args.program()?;
     let supply = match args.on {

@@ -1,6 +1,6 @@
-//! `flyball intel-speed-select`, or a link named `intel-speed-select`: the drop-in for that tool.
+//! `flyball intel-speed-select`, or a link named `intel-speed-select`: a replacement for that tool.
 //!
-//! Its arguments are taken before clap sees them, because that tool parses them in its own way.
+//! Reads its arguments before clap does, because that tool has its own syntax.
 
 use std::{
     io::Write as _,
@@ -26,14 +26,14 @@ use crate::{
     terminal,
 };
 
-/// The tool's name, as a link to this program has it.
+/// The tool's name, which is also the name of the link.
 const NAME: &str = "intel-speed-select";
 
-/// Set for the process that `--oob` leaves in the background.
+/// Set in the background process that `--oob` starts.
 const BACKGROUND: &str = "FLYBALL_OOB_BACKGROUND";
 
-/// The pid file of the background process. The original has it in /tmp, where any user can put a
-/// link of that name.
+/// The pid file of the background process. The original uses /tmp, where any user can create a link
+/// of that name.
 const PID_FILE: &str = "/run/hfi-events.pid";
 
 /// Arguments of `intel-speed-select`.
@@ -46,7 +46,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Adds the files that it writes; `false` for its daemon, which starts a program.
+    /// Adds the output files. Returns `false` for the daemon, which starts a program.
     pub(super) fn files(&self, files: &mut Confinement) -> bool {
         files_of(&words_of_tool(&self.words), files)
     }
@@ -58,13 +58,13 @@ fn files_of(words: &[String], files: &mut Confinement) -> bool {
     outputs.is_some()
 }
 
-/// The tool's words as the kernel would give them to it.
+/// Returns the command line as the tool itself would get it.
 fn words_of_tool(words: &[String]) -> Vec<String> {
     std::iter::once(NAME.to_owned()).chain(words.iter().cloned()).collect()
 }
 
-/// Runs the tool if this process was started by its name or with it as the command; `None`
-/// otherwise.
+/// Runs the tool if this process was started under its name, or with its name as the command.
+/// Otherwise returns `None`.
 pub(crate) fn run_if_called() -> Option<ExitCode> {
     let args: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let called = Path::new(args.first()?).file_name()?.to_str()?;
@@ -72,8 +72,8 @@ pub(crate) fn run_if_called() -> Option<ExitCode> {
         return Some(on(&MachineArg::Live, &args));
     }
     let (before, at) = command_word(&args)?;
-    // The kernel tool ends with an exit code of its own for words that it does not know; a missing
-    // machine is flyball's matter.
+    // The kernel's tool has its own exit code for unknown words. But a missing machine is flyball's
+    // own error.
     let (after, words) = match machine_of_words(&args[at..]) {
         Ok(found) => found,
         Err(failure) => return Some(report(&failure)),
@@ -84,7 +84,7 @@ pub(crate) fn run_if_called() -> Option<ExitCode> {
     })
 }
 
-/// The machine that was named before the command word, and the position of that word.
+/// Finds the command word. Returns the machine named before it, and its position.
 fn command_word(args: &[String]) -> Option<(String, usize)> {
     let mut machine = "live".to_owned();
     let mut at = 1;
@@ -98,12 +98,12 @@ fn command_word(args: &[String]) -> Option<(String, usize)> {
                 machine.clone_from(args.get(at + 1)?);
                 at += 1;
             }
-            // Its value must not be taken for the command word.
+            // Do not mistake its value for the command word.
             "--state-dir" => at += 1,
             _ if word.starts_with("--machine=") => word["--machine=".len()..].clone_into(&mut machine),
             _ if word.starts_with("-M") => word[2..].clone_into(&mut machine),
-            // Flyball's other options do nothing here. A value of one of them ends the search, and
-            // clap takes over.
+            // flyball's other options have no effect here. The value of such an option ends the
+            // search, and clap reports it.
             _ if word.starts_with('-') => {}
             _ => return None,
         }
@@ -111,16 +111,15 @@ fn command_word(args: &[String]) -> Option<(String, usize)> {
     }
 }
 
-/// The machine that the tool's own words name, and the other words. The original has no option -M:
-/// taking the word for one of the original's would act on the running machine instead of the one
-/// that is named.
+/// Separates the machine from the tool's own words. The original has no option -M; passing it on
+/// would act on the live machine instead of the named one.
 fn machine_of_words(args: &[String]) -> Result<(Option<String>, Vec<String>), Failure> {
     let (mut machine, mut words) = (None, Vec::new());
     let mut rest = args.iter();
     while let Some(word) = rest.next() {
         machine = match word.as_str() {
             "-M" | "--machine" => match rest.next() {
-                // The last one, as for other options of the kernel's tool.
+                // The last one counts, as for other options of the kernel's tool.
                 Some(name) => Some(name.clone()),
                 None => return Err(Failure::usage(format!("{word} needs a machine"))),
             },
@@ -139,7 +138,7 @@ fn machine_of_words(args: &[String]) -> Result<(Option<String>, Vec<String>), Fa
 fn on(machine: &MachineArg, args: &[String]) -> ExitCode {
     let mut files = Confinement::default();
     if matches!(machine, MachineArg::Recorded(_)) && files_of(args, &mut files) && machine.files(&mut files) {
-        // As in `main`: a kernel that cannot confine is no failure.
+        // As in `main`, ignore a kernel that cannot confine.
         let _ = files.enter();
     }
     match machine.open().and_then(|host| run_on(host.as_ref(), args)) {
@@ -157,12 +156,11 @@ fn run_on(host: &dyn Host, args: &[String]) -> Result<u8, Failure> {
     let live = host.kind() == Kind::Live;
     let stopped = Arc::new(AtomicBool::new(false));
     let mut daemon = Process { stopped, events: None, live };
-    // Flushed below, where a full disk can still be reported: a dropped BufWriter ignores the
-    // error.
+    // Flush below, where a full disk can still be reported: a dropped BufWriter ignores errors.
     let mut out = standard_output();
     let environment = Environment {
         host,
-        // The original refuses to run without root before it looks at anything.
+        // Without root, the original fails before it does anything.
         root: !live || flyball_process::is_root(),
         out: &mut out,
         err: &mut terminal::stderr(),
@@ -173,8 +171,8 @@ fn run_on(host: &dyn Host, args: &[String]) -> Result<u8, Failure> {
     Ok(code)
 }
 
-/// stdout, buffered in blocks unless it is a terminal, as in the C library: scripts that send both
-/// streams to one file see the same order of lines.
+/// Returns stdout, buffered in blocks unless it is a terminal. This is like the C library, so
+/// scripts that send both streams to one file get the same order of lines.
 fn standard_output() -> Box<dyn std::io::Write> {
     let out = terminal::stdout();
     if terminal::is_terminal() {
@@ -190,7 +188,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     run_on(host.as_ref(), &words_of_tool(&args.words)).map(Exit::Command)
 }
 
-/// This process as a daemon.
+/// This process, which may become a daemon.
 struct Process {
     stopped: Arc<AtomicBool>,
     events: Option<CapabilityEvents>,
@@ -211,16 +209,16 @@ impl Daemon for Process {
         }
         let program = own_program().map_err(|_| Ended(1))?;
         let mut command = std::process::Command::new(program);
-        // A group of its own: Ctrl-C in the terminal that started it does not reach it. Started
-        // again and not forked, since fork without exec is not safe once there are threads.
+        // Use a separate process group, so that Ctrl-C in the terminal does not reach it. Start the
+        // program again instead of forking: fork without exec is not safe if there are threads.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         command
             .args(std::env::args_os().skip(1))
             .env(BACKGROUND, "1")
-            // A daemon must not keep the directory busy that it was started in.
+            // A daemon must not keep its start directory busy.
             .current_dir("/tmp")
-            // The original's daemonize() closes them, too: a shell that waits for the end of a pipe
-            // would wait for the daemon.
+            // Like the original's daemonize(), close these: a shell that waits for the end of a
+            // pipe would wait for the daemon.
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
@@ -228,7 +226,7 @@ impl Daemon for Process {
             std::os::unix::process::CommandExt::arg0(&mut command, NAME);
         }
         match command.spawn() {
-            // Not waited for: this process ends, and init takes the daemon over.
+            // Do not wait: this process ends, and init adopts the daemon.
             Ok(_) => Err(Ended(0)),
             Err(_) => Err(Ended(1)),
         }
@@ -248,8 +246,8 @@ impl Daemon for Process {
         }
         match self.events.as_ref()?.wait(time) {
             Ok(changes) => Some(changes.into_iter().map(|change| change.cpu).collect()),
-            // A signal, or more events than the socket holds. The next poll reads the current state
-            // anyway.
+            // A signal, or more events than fit into the socket. The next poll reads the current
+            // state anyway.
             Err(error) if matches!(error.errno.name(), Some("EINTR" | "ENOBUFS")) => Some(Vec::new()),
             Err(_) => None,
         }
@@ -260,19 +258,19 @@ impl Daemon for Process {
     }
 }
 
-/// Locks the pid file; only one daemon can.
+/// Locks the pid file, so that there is only one daemon.
 fn keep_pid_file(path: &Path) -> Result<(), Ended> {
-    // Not truncated: until it is locked, the content may be that of a daemon that runs.
+    // Do not truncate before it is locked: the content may belong to a running daemon.
     let Ok(mut file) = flyball_files::open_output(path, flyball_files::Opening::Keep, 0o600) else {
         return Err(Ended(1));
     };
     if !flyball_process::try_lock(&file).unwrap_or(false) {
         return Err(Ended(1));
     }
-    // The number is for people; the lock is what counts.
+    // The number is only for people; the lock counts.
     let _ = file.set_len(0);
     let _ = writeln!(file, "{}", std::process::id());
-    // The lock is held as long as the file is open: until this process ends.
+    // Keep the file open, and so the lock, until this process ends.
     std::mem::forget(file);
     Ok(())
 }

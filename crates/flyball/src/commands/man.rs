@@ -1,5 +1,5 @@
-//! `flyball man`: the manual, made from the same tables as `--help` and `explain`. Every command
-//! and subcommand has a page of its own, as section 1 names them: flyball-trace-record(1).
+//! `flyball man`: the manual, from the tables of `--help` and `explain`. Every command and
+//! subcommand has its own page, such as flyball-trace-record(1).
 
 use std::{
     io::Write as _,
@@ -36,23 +36,21 @@ pub(crate) struct Args {
     pub dir: Option<PathBuf>,
 }
 
-/// The date that pages carry.
+/// The date in the pages.
 const WRITTEN: &str = "2026-11-22";
 
-/// Files that commands use besides those that are named to them.
+/// Files that commands use without being named in arguments.
 const FILES: &[(&str, &str)] = &[
     ("/run/flyball/journal", "What settings were before flyball changed them; `flyball restore` reads it."),
     ("/run/flyball/lock", "Locked by the command that is changing the machine."),
 ];
 
-/// Variables that flyball reads.
 const ENVIRONMENT: &[(&str, &str)] = &[
     ("FLYBALL_STATE", "Directory of the lock and the journal, as --state-dir."),
     ("NO_COLOR", "If set and not empty, no colours."),
     ("CLICOLOR_FORCE", "If set and not 0, colours also where stdout is not a terminal."),
 ];
 
-/// Prints or writes pages.
 pub(crate) fn run(top: Command, args: &Args) -> Result<Exit, Failure> {
     let failed = |error: std::io::Error| Failure::failed(format!("cannot write the manual: {error}"));
     // clap propagates global options to subcommands only when built.
@@ -70,7 +68,7 @@ pub(crate) fn run(top: Command, args: &Args) -> Result<Exit, Failure> {
     let wanted: Vec<&str> =
         std::iter::once("flyball").chain(args.command.iter().map(String::as_str)).collect();
     let all = pages(&top);
-    // `trace record`, or the name of the page: `trace-record`, `flyball-trace-record`.
+    // Accept `trace record` and the names `trace-record` and `flyball-trace-record`.
     let name = wanted.join("-").replacen("flyball-flyball", "flyball", 1);
     let Some((path, command)) = all.iter().find(|(path, _)| path.join("-") == name) else {
         let command = args.command.join(" ");
@@ -84,24 +82,24 @@ pub(crate) fn run(top: Command, args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Shows a page with the program man, as `git help` does. False if there is no such program.
+/// Shows a page with the program man, like `git help`. Returns false if there is no such program.
 fn opened(page: &str) -> bool {
     let man = Process::new("man").args(["-l", "-"]).stdin(Stdio::piped()).spawn();
     let Ok(mut man) = man else { return false };
     if let Some(mut pipe) = man.stdin.take() {
-        // A reader who leaves early closes the pipe.
+        // A reader who quits early closes the pipe.
         let _ = pipe.write_all(page.as_bytes());
     }
     man.wait().is_ok_and(|status| status.success())
 }
 
-/// Lets long paths be broken after a slash, where a line is too short for them.
+/// Allows line breaks after the slashes of long paths.
 fn breakable(page: &str) -> String {
     const LONG: usize = 40;
-    // `\:` is groff's place for a break without a hyphen.
+    // In groff, `\:` allows a break without a hyphen.
     let word = |word: &str| if word.len() > LONG { word.replace('/', "/\\:") } else { word.to_owned() };
     let line = |line: &str| match line.strip_prefix('.') {
-        // A request (.TH, .SH): its arguments are not filled, and the escape would be part of a
+        // A request (.TH, .SH): its arguments are not filled, and the escape would appear in a
         // heading.
         Some(_) => line.to_owned(),
         None => line.split(' ').map(word).collect::<Vec<_>>().join(" "),
@@ -114,11 +112,11 @@ fn below(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|one| !one.is_hide_set() && one.get_name() != "help")
 }
 
-/// Every command that help shows, with the names that lead to it.
+/// Returns every command in help, with the names that lead to it.
 fn pages(top: &Command) -> Vec<(Vec<&str>, &Command)> {
     let mut pages = vec![(vec!["flyball"], top)];
     let mut at = 0;
-    // The list grows while it is walked: commands of all depths, those above first.
+    // The list grows during the walk: breadth first, so parents come before their subcommands.
     while let Some((path, command)) = pages.get(at).cloned() {
         pages.extend(below(command).map(|one| ([&path[..], &[one.get_name()]].concat(), one)));
         at += 1;
@@ -126,13 +124,12 @@ fn pages(top: &Command) -> Vec<(Vec<&str>, &Command)> {
     pages
 }
 
-/// The page of a command.
 fn page(top: &Command, path: &[&str], command: &Command) -> Roff {
     let mut roff = Roff::new();
     let version = format!("flyball {}", env!("CARGO_PKG_VERSION"));
-    // A fixed date: the same source makes the same page.
+    // A fixed date, so that the same source gives the same page.
     roff.control("TH", [path.join("-").to_uppercase().as_str(), "1", WRITTEN, &version, "User Commands"]);
-    // Left-aligned and without hyphens: paths and commands can be copied, and no line has to be
+    // Left-aligned without hyphenation, so that paths and commands can be copied and no line is
     // stretched.
     roff.control("ad", ["l"]);
     roff.control("nh", []);
@@ -165,7 +162,7 @@ fn synopsis(roff: &mut Roff, path: &[&str], command: &Command) {
     for arg in command.get_positionals().filter(|arg| !arg.is_hide_set()) {
         let many = if arg.get_num_args().is_some_and(|range| range.max_values() > 1) { "..." } else { "" };
         let name = value_name(arg);
-        // What follows is the command line of another program.
+        // Another program's command line follows.
         let before = if arg.is_last_set() { "-- " } else { "" };
         line.push(roman(" "));
         if arg.is_required_set() {
@@ -180,7 +177,7 @@ fn synopsis(roff: &mut Roff, path: &[&str], command: &Command) {
 fn value_name(arg: &Arg) -> String {
     let names = arg.get_value_names().unwrap_or_default();
     let names: Vec<&str> = names.iter().map(clap::builder::Str::as_str).collect();
-    // As clap names it in help.
+    // The name that clap uses in help.
     if names.is_empty() { arg.get_id().as_str().to_uppercase() } else { names.join(" ") }
 }
 
@@ -205,14 +202,14 @@ fn description(roff: &mut Roff, command: &Command, blocks: &[Block]) {
     }
 }
 
-/// Lines that are not filled.
+/// Writes lines that are not filled.
 fn verbatim(roff: &mut Roff, lines: &[String]) {
     roff.control("PP", []);
     for (at, line) in lines.iter().enumerate() {
         if at > 0 {
             roff.control("br", []);
         }
-        // A line that begins with a blank would be a break of its own.
+        // A leading blank would cause another break.
         roff.text([roman(line.trim_start())]);
     }
 }
@@ -229,7 +226,8 @@ fn commands(roff: &mut Roff, path: &[&str], command: &Command) {
     }
 }
 
-/// Positional arguments and options; those of every command are described on the first page only.
+/// Writes positional arguments and options. Options of every command are described on the first
+/// page only.
 fn options(roff: &mut Roff, path: &[&str], command: &Command) {
     let own = |arg: &&Arg| !arg.is_hide_set() && (path.len() == 1 || !arg.is_global_set());
     let all: Vec<&Arg> = command.get_arguments().filter(own).collect();
@@ -240,7 +238,7 @@ fn options(roff: &mut Roff, path: &[&str], command: &Command) {
         roff.control("TP", []);
         let mut head = Vec::new();
         if let Some(short) = arg.get_short() {
-            // Every option of flyball has a long name, which follows.
+            // Every option of flyball has a long name, which comes next.
             head.extend([bold(format!("-{short}")), roman(", ")]);
         }
         let takes = arg.get_action().takes_values();
@@ -258,7 +256,7 @@ fn options(roff: &mut Roff, path: &[&str], command: &Command) {
         let text = arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
         let default: Vec<String> =
             arg.get_default_values().iter().map(|value| value.to_string_lossy().into_owned()).collect();
-        // Flags have a default, too: `false`.
+        // Flags have the default `false`, which is not shown.
         let default = if takes && !default.is_empty() {
             format!(" [default: {}]", default.join(", "))
         } else {
@@ -319,7 +317,7 @@ fn examples(roff: &mut Roff, blocks: &[Block]) {
     }
 }
 
-/// A section of names with what they are.
+/// Writes a section that lists names with descriptions.
 fn list(roff: &mut Roff, heading: &str, items: &[(&str, &str)]) {
     roff.control("SH", [heading]);
     for (name, text) in items {
@@ -329,7 +327,8 @@ fn list(roff: &mut Roff, heading: &str, items: &[(&str, &str)]) {
     }
 }
 
-/// Writes the exit codes that this command or one above it explains; if none does, all codes.
+/// Writes the exit codes explained by this command or by one above it. If there are none, writes
+/// all codes.
 fn exit_status(roff: &mut Roff, top: &Command, path: &[&str]) {
     roff.control("SH", ["EXIT STATUS"]);
     let mut own = None;
@@ -354,7 +353,7 @@ fn exit_status(roff: &mut Roff, top: &Command, path: &[&str]) {
     }
 }
 
-/// The pages next to this one.
+/// Writes the section that refers to related pages.
 fn see_also(roff: &mut Roff, top: &Command, path: &[&str]) {
     roff.control("SH", ["SEE ALSO"]);
     let (_, above) = path.split_last().unwrap_or((&"", &[]));

@@ -1,5 +1,5 @@
-//! `flyball parse`: whether words are a command line. Nothing is run. The tests of the examples in
-//! documents ask it.
+//! `flyball parse`: checks whether words are a valid command line, without running it. Used by
+//! tests of examples in documents.
 
 use crate::exit::{Exit, Failure};
 
@@ -11,7 +11,6 @@ pub(crate) struct Args {
     words: Vec<String>,
 }
 
-/// Parses the words.
 pub(crate) fn run(top: clap::Command, args: &Args) -> Result<Exit, Failure> {
     let words = std::iter::once("flyball").chain(args.words.iter().map(String::as_str));
     match top.try_get_matches_from(words) {

@@ -1,5 +1,5 @@
-//! `flyball plan`: prints every write that settings need, in order, with its reason. Writes
-//! nothing.
+//! `flyball plan`: prints every write that settings need, in order and with its reason, without
+//! writing.
 
 use flyball_control::{Intent, Snapshot, plan};
 use flyball_host::Host;
@@ -33,7 +33,6 @@ pub(crate) struct Args {
     each: bool,
 }
 
-/// Prints the plan.
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let intent = args.wanted.intent()?;
     let host = context.open()?;

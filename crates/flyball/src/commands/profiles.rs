@@ -1,4 +1,4 @@
-//! `flyball profiles`: lists the profiles that have a name, and what this machine can have of each.
+//! `flyball profiles`: lists the named profiles, and how much of each is possible on this machine.
 
 use flyball_control::{
     Intent, Setting, Snapshot,
@@ -48,25 +48,24 @@ pub(crate) struct Object {
     /// The file, unless it is built in.
     file: Option<String>,
     settings: usize,
-    /// How many of them the machine can have.
+    /// How many of its settings are possible on this machine.
     possible: usize,
     in_effect: bool,
-    /// What was left out or replaced, and why; if nothing is possible, why not.
+    /// What was omitted or replaced, and why. If nothing is possible, the reason.
     notes: Vec<String>,
 }
 
-/// Prints the list.
 pub(crate) fn run(context: &Context, _: &Args) -> Result<Exit, Failure> {
     let mut all: Vec<NamedProfile> = Vec::new();
     for name in profiles::names() {
         match profiles::read(&name) {
             Ok(profile) => all.push(profile),
-            // One bad file in /etc/flyball does not hide the others.
+            // An invalid file in /etc/flyball must not hide the others.
             Err(failure) => eprintln!("flyball: {failure}"),
         }
     }
     let host = context.open()?;
-    // One look at the machine is enough for all of them.
+    // Take a single snapshot for all profiles.
     let settings: Vec<Setting> =
         all.iter().flat_map(|one| one.profile.intent.settings.iter().cloned()).collect();
     let snapshot = Snapshot::for_intent(&*host, &Intent { settings })?;
@@ -80,14 +79,14 @@ fn object(snapshot: &Snapshot, one: &NamedProfile) -> Result<Object, Failure> {
     let intent = &one.profile.intent;
     let (possible, in_effect, notes) = match plan_and_choice(snapshot, intent) {
         Ok((plan, chosen)) => {
-            // verify() leaves out what a plan writes in any case: `epp=default`, and what a write
-            // before it may change.
+            // A plan may have writes although the profile holds. verify() skips such writes: those
+            // that every plan has (`epp=default`), and knobs that an earlier write may change.
             let holds = plan.is_empty() || verify(snapshot, &chosen).is_ok_and(|verdict| verdict.holds());
             let notes = plan.notes.iter().filter(|note| note.is_choice()).map(Note::to_string).collect();
             (chosen.settings.len(), holds, notes)
         }
         Err(PlanError::Read(error)) => return Err(error.into()),
-        // A profile that this machine cannot have is a line of the list, not an end of it.
+        // List a profile that is not possible here, too.
         Err(error) => (0, false, error.to_string().lines().map(str::to_owned).collect()),
     };
     Ok(Object {

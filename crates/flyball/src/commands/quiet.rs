@@ -1,9 +1,9 @@
 //! `flyball quiet`: prepares a machine for benchmarks, monitors it, and finds shifts in a series of
 //! runs.
 //!
-//! `command` runs one command, `on_off` is for a machine that stays quiet, `status` only looks;
-//! `bench` runs a series on a quiet machine, `shifts` searches any series. What makes a machine
-//! quiet is in `crate::quiet_machine`, since `run` and `compare` share it.
+//! `command` runs one command, `on_off` makes a machine quiet until further notice, `status` only
+//! looks, `bench` runs a series on a quiet machine, and `shifts` searches any series. How to make a
+//! machine quiet is in `crate::quiet_machine`, which `run` and `compare` use too.
 
 pub(crate) mod bench;
 mod command;
@@ -78,7 +78,8 @@ enum Action {
 }
 
 impl Args {
-    /// Adds the series of `quiet shifts`; `false` for everything else, which works on a machine.
+    /// Adds the series of `quiet shifts`. Returns `false` for all other subcommands, which work on
+    /// a machine.
     pub(crate) fn files(&self, files: &mut Confinement) -> bool {
         match &self.action {
             Some(Action::Shifts(args)) => {
@@ -89,7 +90,7 @@ impl Args {
         }
     }
 
-    /// Whether it only looks at the machine.
+    /// Returns whether the command only looks at the machine.
     pub(crate) fn looks(&self) -> bool {
         matches!(self.action, Some(Action::Status(_))) || (self.action.is_none() && self.dry_run)
     }

@@ -1,4 +1,4 @@
-//! `flyball record`: records a machine in one file, for `-M` on another machine.
+//! `flyball record`: records a machine into a file, for use with `-M` on another machine.
 
 use std::{
     fs::File,
@@ -43,7 +43,6 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Adds the file that the command writes.
     pub(crate) fn files(&self, files: &mut Confinement) {
         if let Some(file) = &self.out {
             files.write(file);
@@ -51,7 +50,6 @@ impl Args {
     }
 }
 
-/// Records the machine.
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if args.print_what {
         let host = context.open()?;
@@ -60,7 +58,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     let path = args.out.as_deref().ok_or_else(|| Failure::usage("give a file to write"))?;
-    // -M takes it under any name, but tools and people go by the end: a .zip would mislead both.
+    // -M accepts any name, but tools and people go by the extension. A .zip would mislead both.
     let end = path.extension().unwrap_or_default();
     if ![std::ffi::OsStr::new(""), "zst".as_ref(), "tzst".as_ref()].contains(&end) {
         let message = format!("{}: a recording is a .tar.zst; give a name that ends so", path.display());
@@ -68,21 +66,21 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
     let fail =
         |what: &str, error: &io::Error| Failure::failed(format!("cannot {what} {}: {error}", path.display()));
-    // Asked before the machine is read, which takes seconds; finish_new() below refuses a file that
-    // appeared meanwhile.
+    // Check before reading the machine, which takes seconds. finish_new() below rejects a file that
+    // appears in the meantime.
     if path.exists() && !args.force {
         return Err(Failure::usage(format!("{} exists; give another name, or --force", path.display())));
     }
-    // Asked now: the file may be another one when it is written.
+    // Check now: later, the path may be another file.
     let is_stdout = terminal::is_stdout(path);
     let host = context.open()?;
     let (file, replacement) = Replacement::create(path).map_err(|error| fail("create", &error))?;
-    // Some seconds for hundreds of CPUs.
+    // Takes some seconds with hundreds of CPUs.
     terminal::redraw(&format!("recording {}", host.name()));
     let written = archive(&*host, &file);
     terminal::redraw("");
     let summary = written.and_then(|summary| {
-        // Before the rename: after a crash the name must not lead to an empty file.
+        // Sync before the rename: after a crash, the name must not refer to an empty file.
         replacement.sync(&file)?;
         if args.force { replacement.finish() } else { replacement.finish_new() }?;
         Ok(summary)
@@ -98,12 +96,12 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         )
     };
     if is_stdout {
-        // What is on stdout is the recording, which nothing may follow.
+        // If the recording goes to stdout, nothing may follow it.
         eprintln!("{}", text().trim_end());
     } else {
         context.output.about(&*host).object(|| &summary, text)?;
     }
-    // After the result: the file is complete as a recording of what this user may see.
+    // After the result: the file is complete with respect to what this user may read.
     if summary.denied > 0 {
         eprintln!(
             "flyball: {} files and registers could not be read and are missing{}",
@@ -131,7 +129,7 @@ fn archive(host: &dyn Host, file: &File) -> io::Result<Summary> {
     Ok(summary)
 }
 
-/// What a recording would hold, as text: the archive is made, and read again.
+/// Returns the content of a recording as text, by writing and reading an archive.
 fn text(host: &dyn Host) -> io::Result<String> {
     let (_, bytes) = record(host, Vec::new())?;
     let machine = Archive::read("the recording", bytes.as_slice()).map_err(io::Error::other)?;

@@ -1,5 +1,5 @@
-//! `flyball report`: rebuilds a comparison's report from its run directory, puts those of a fleet
-//! together, and analyses the kernel selftest's CSV files.
+//! `flyball report`: rebuilds a comparison's report from its run directory, merges the comparisons
+//! of a fleet, and analyses the kernel selftest's CSV files.
 
 pub(crate) mod fleet;
 
@@ -89,8 +89,8 @@ impl Forms {
         self.export_markdown.iter().chain(&self.export_json).filter(|file| !is_stdout(file))
     }
 
-    /// Returns the limits that were typed or, without any, those that the comparison was begun
-    /// with.
+    /// Returns the limits from the command line. Without any, returns those with which the
+    /// comparison was started.
     pub(crate) fn limits(&self, manifest: &Manifest) -> Result<Vec<Limit>, Failure> {
         let is_typed = !self.fail_if.is_empty();
         let own = manifest.schedule.limits.iter().filter(|_| !is_typed).map(|limit| limit.parse());
@@ -108,12 +108,12 @@ impl Forms {
         Ok(limits)
     }
 
-    /// Returns whether another form takes the place of the text.
+    /// Returns whether an export replaces the text on standard output.
     fn takes_stdout(&self) -> bool {
         self.export_markdown.iter().chain(&self.export_json).any(|file| is_stdout(file))
     }
 
-    /// Fails if a file could not be written at the end.
+    /// Checks in advance that the files can be written.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         for file in self.files() {
             let place = file.parent().filter(|place| !place.as_os_str().is_empty() && !place.is_dir());
@@ -121,7 +121,7 @@ impl Forms {
                 let (file, place) = (file.display(), place.display());
                 return Err(Failure::usage(format!("cannot write {file}: there is no directory {place}")));
             }
-            // What is written through, such as a FIFO, would be opened.
+            // Do not try a stream such as a FIFO, because that would open it.
             let tried = if is_stream(file) { Ok(()) } else { Replacement::create(file).map(drop) };
             tried.map_err(|error| {
                 let why = flyball_host::words_of(&error);
@@ -132,16 +132,16 @@ impl Forms {
     }
 }
 
-/// `-`, as hyperfine has it.
+/// `-` means standard output, as in hyperfine.
 fn is_stdout(file: &Path) -> bool {
     file == Path::new("-")
 }
 
 impl Args {
-    /// Adds the directory or file, and the directory that the report goes to.
+    /// Adds the input directory or file, and the output directory.
     pub(crate) fn files(&self, files: &mut Confinement) {
         self.paths.iter().chain(&self.of_fleet.hosts).for_each(|path| files.read(path));
-        // A CSV file and a fleet have no report's files without -o.
+        // For a CSV file or a fleet, report files are only written with -o.
         let place = self.output.clone().or_else(|| {
             let own = self.paths.first().filter(|path| path.is_dir() && !self.of_fleet.fleet);
             own.cloned()
@@ -153,8 +153,8 @@ impl Args {
     }
 }
 
-/// Rebuilds the report. `is_search` and `search` recognise and report a directory of `tune`, which
-/// is built upon this command.
+/// Rebuilds the report. `is_search` and `search` detect and report a directory of `tune`, which is
+/// implemented on top of this command.
 pub(crate) fn run(
     output: &Reporter,
     args: &Args,
@@ -191,8 +191,8 @@ pub(crate) fn run(
     write_and_print(output, &directory, &place, &args.forms, true)
 }
 
-/// Writes a file of the report. One that is there is replaced; a link is not followed, since a run
-/// directory may come from another user.
+/// Writes a file of the report, or replaces it. Does not follow a link, since a run directory may
+/// come from another user.
 pub(super) fn save(place: &Path, name: &str, bytes: &[u8]) -> Result<(), Failure> {
     let path = place.join(name);
     replace_file(&path, bytes, false).map_err(|error| {
@@ -207,21 +207,21 @@ fn make(place: &Path) -> Result<(), Failure> {
         .map_err(|error| Failure::failed(format!("cannot create {}: {error}", place.display())))
 }
 
-/// A chart as SVG, and as PNG too in builds that have it.
+/// Saves a chart as SVG, and as PNG too in builds with that feature.
 fn save_chart(place: &Path, name: &str, chart: &flyball_plot::Chart, as_png: bool) -> Result<(), Failure> {
     save(place, &format!("{name}.svg"), chart.svg().as_bytes())?;
     #[cfg(not(feature = "png"))]
     let _ = as_png;
     #[cfg(feature = "png")]
     if as_png {
-        // Two pixels for one: sharp on dense screens and in print.
+        // Scaled by two, for dense screens and print.
         let png = chart.png(2.0).map_err(Failure::failed)?;
         save(place, &format!("{name}.png"), &png)?;
     }
     Ok(())
 }
 
-/// Analyses a directory's rounds and holds the differences against the limits.
+/// Analyses a directory's rounds, and checks the differences against the limits.
 fn judge(directory: &RunDirectory, limits: &[Limit]) -> Report {
     let mut report = analyse(&directory.manifest, &directory.rounds);
     report.gate = gate(&directory.manifest, &report, limits);
@@ -233,12 +233,12 @@ pub(crate) fn write_files(directory: &RunDirectory, place: &Path, as_png: bool) 
     save_report(directory, &judge(directory, &[]), place, as_png)
 }
 
-/// Painting the charts takes as long as a comparison of short programs, so that only
-/// `flyball report` makes PNG files.
+/// Saves the report's files. Drawing PNG charts takes as long as a comparison of short programs, so
+/// only `flyball report` makes them.
 fn save_report(directory: &RunDirectory, report: &Report, place: &Path, as_png: bool) -> Result<(), Failure> {
     let (manifest, rounds) = (&directory.manifest, &directory.rounds);
-    // As the owner of the directory, who could have put links in it: root must not write where that
-    // user may not.
+    // Write as the owner of the directory, who could have put links in it: root must not write
+    // where that user may not.
     let _as_owner = directory.owner().map(User::for_files);
     make(place)?;
     save(place, "report.json", &Reporter::file(report)?)?;
@@ -260,7 +260,7 @@ pub(crate) fn write_and_print(
 ) -> Result<Exit, Failure> {
     let report = judge(directory, &forms.limits(&directory.manifest)?);
     let screen = || render::Screen { width: terminal::columns(), painter: Paint::stdout() };
-    // Known from the files: a report is made where the machine is not.
+    // The directory says whether the machine was simulated. The machine itself may not exist here.
     let output = output.about_simulated(directory.manifest.machine.simulated);
     let text = || {
         let plot =
@@ -270,7 +270,7 @@ pub(crate) fn write_and_print(
     if !forms.takes_stdout() {
         output.object(|| &report, text)?;
     }
-    // After the table: a file that cannot be written, as on a full disk, does not hide the result.
+    // Save after printing the table, so that an error such as a full disk does not hide the result.
     save_report(directory, &report, place, as_png)?;
     let export = |file: &Path, text: String| {
         if is_stdout(file) {
@@ -290,28 +290,29 @@ pub(crate) fn write_and_print(
         export(file, render::hyperfine(&report, &directory.manifest, &directory.rounds))?;
     }
     if !output.is_json() {
-        // Where the page is, for people; in JSON mode the caller knows the directory.
+        // Tell people where the page is. In JSON mode, the caller knows the directory.
         eprintln!("report: {}", place.join("report.html").display());
     }
     Ok(match report.gate.iter().map(|answer| answer.verdict).max() {
         Some(GateVerdict::Over) => Exit::Over,
-        // There is nothing of this arm that could be compared. A job may let 'cannot tell' pass.
+        // This arm has no rounds to compare. A CI job may accept 'cannot tell', so use another
+        // code.
         _ if report.arms.iter().any(|arm| arm.rounds == 0 && !arm.left_out.is_empty()) => Exit::Failed,
         Some(GateVerdict::CannotTell) => Exit::CannotTell,
         Some(GateVerdict::Within) | None => Exit::Done,
     })
 }
 
-/// Bytes of a selftest's CSV file; its script writes some 10 kB.
+/// Maximum bytes of a selftest's CSV file. Its script writes about 10 kB.
 const MAX_SHEET: u64 = 16 << 20;
 
-/// Reads, checks and judges a selftest's CSV.
+/// Reads, checks and analyses a selftest's CSV file.
 fn sheet(output: &Reporter, args: &Args, path: &Path) -> Result<Exit, Failure> {
     let usage = |error: String| Failure::usage(format!("{}: {error}", path.display()));
     let bytes = read_input(path, MAX_SHEET);
     let bytes = bytes.map_err(|error| usage(error.to_string()))?;
     let sheet = selftest::read(&bytes).map_err(|error| usage(error.to_string()))?;
-    // The selftest's script counts a second less than the limit.
+    // The selftest's script ends a second before the limit.
     let report = selftest::judge(&sheet, args.time_limit.map(|limit| limit - 1));
     if let Some(place) = &args.output {
         make(place)?;

@@ -56,35 +56,34 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         return preview(&output, &*host, &state, scope);
     }
     change::must_be_writable(&*host)?;
-    // Not `exists`: that answers no where the directory may not be read, and a pending restore
-    // would be denied.
+    // Not `exists`, which returns false if the directory may not be read, and would hide a pending
+    // restore.
     let there = state.journal().try_exists().map_err(|error| {
         let path = state.journal();
         Failure::failed(format!("cannot look for {}: {error}; run it with sudo", path.display()))
     })?;
-    // Holds without a journal are those of a command that was killed. The service would set them.
+    // Holds without a journal are left over from a killed command. The service would apply them.
     let has_holds = || Store::load(&state, &*host).is_ok_and(|store| !store.holds.is_empty());
     if !there && (scope != Scope::All || !has_holds()) {
-        // An ordinary user, who may not write to /run, gets this answer too.
+        // Also the answer for an ordinary user, who may not write to /run.
         eprintln!("nothing to restore: flyball has not changed anything since the last restore");
         output.object(Restored::default, String::new)?;
         return Ok(Exit::Done);
     }
-    // Without a check for Ctrl-C: a restoration that stops halfway leaves a mix of old and new
-    // settings.
+    // Do not check for Ctrl-C: stopping halfway would leave a mix of old and new settings.
     let lock = state.lock(&change::command_line()).map_err(TransactionError::Lock)?;
     let restored = transaction::restore_locked(&*host, &state, scope);
     let has_restored = matches!(restored, Ok(_) | Err(TransactionError::Unrecorded { .. }));
     let released = if scope == Scope::All && has_restored {
-        // With the lock: otherwise the service would set them again. After the machine, so that a
-        // store that cannot be used keeps nothing from being restored.
+        // While holding the lock: otherwise the service would set them again. After restoring the
+        // machine, so that an unusable store does not prevent that.
         super::hold::release_all(&*host, &state)
     } else {
         Ok(())
     };
     drop(lock);
     if let (Err(_), Err(failure)) = (&restored, &released) {
-        // The caller reports only one of them.
+        // Print this one, because the caller reports only one of them.
         eprintln!("flyball: {failure}");
     }
     let restored = restored?;
@@ -94,7 +93,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
     output.object(|| &restored, || render(&restored))?;
     if args.last && restored.restoration.is_exact() {
-        // Exact, and yet not everything: earlier commands' settings are still in effect.
+        // Exactly restored, but settings of earlier commands are still in effect.
         let earlier = Journal::load(&state)?.unwrap_or_default().pending().count();
         if earlier > 0 {
             let commands = if earlier == 1 { "command" } else { "commands" };
@@ -105,7 +104,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     if args.forget {
-        // After the attempt: only what could not be restored is dropped.
+        // Only after the attempt, so that only what cannot be restored is dropped.
         transaction::forget(&*host, &state, &change::command_line(), &restored.undone)?;
         eprintln!("note: settings that cannot be restored were removed from the journal");
     } else {
@@ -128,14 +127,14 @@ fn describe(entry: &Entry) -> String {
     format!("{} (pid {}{standing}; {} {writes})", entry.command, entry.pid, entry.writes)
 }
 
-/// What `restore -n` prints.
+/// The output of `restore -n`.
 #[derive(Debug, Default, JsonSchema, Serialize)]
 pub(crate) struct RestorePlan {
     /// The transactions that would be undone.
     undo: Vec<Entry>,
-    /// How many locations have a saved value.
+    /// Number of locations with a saved value.
     remembered: usize,
-    /// The locations that hold something else now.
+    /// Locations whose value differs now.
     differing: Vec<Difference>,
 }
 
@@ -145,21 +144,21 @@ fn preview(
     state: &flyball_control::write::state::StateDir,
     scope: Scope,
 ) -> Result<Exit, Failure> {
-    // Without the lock: a preview must work while another flyball holds the machine.
+    // Without the lock, so that a preview works while another flyball changes the machine.
     let contents = Journal::load(state)?.unwrap_or_default();
     if !contents.entries.is_empty() && contents.machine != host.name() {
         let (path, machine) = (state.journal(), contents.machine);
         return Err(JournalError::OtherMachine { path, machine }.into());
     }
-    // sysfs forgets at boot: the old values may not be those of this boot, and writing them would
-    // be a change.
+    // sysfs settings are lost at boot. The old values may not be those of this boot, and writing
+    // them would be a change.
     if contents.boot != transaction::boot_id(host) && !contents.entries.is_empty() {
         eprintln!("note: the journal is from an earlier boot and will not be replayed");
         output.object(RestorePlan::default, String::new)?;
         return Ok(Exit::Done);
     }
     let chosen = scope.entries(&contents);
-    // Several commands may have changed one location: the oldest value is the one to go back to.
+    // If several commands changed a location, restore the oldest value.
     let goals = Contents::goals(chosen.iter());
     let differing: Vec<_> = goals
         .0

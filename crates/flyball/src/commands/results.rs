@@ -1,4 +1,4 @@
-//! `flyball results`: results of years in Parquet files, and where they shifted.
+//! `flyball results`: stores years of results in Parquet files, and finds shifts in them.
 
 #[cfg(feature = "parquet")]
 pub(crate) mod data;
@@ -147,7 +147,7 @@ struct Shifts {
 }
 
 impl Args {
-    /// Adds what is read, and the dataset for writing if something is added.
+    /// Adds the files to read, and the dataset for writing if something is added to it.
     pub(crate) fn files(&self, files: &mut Confinement) {
         match &self.action {
             Action::Add(add) => {
@@ -163,7 +163,6 @@ impl Args {
     }
 }
 
-/// Runs the action.
 #[cfg(feature = "parquet")]
 pub(crate) fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     match &args.action {
@@ -175,7 +174,7 @@ pub(crate) fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     }
 }
 
-/// Says which build has it.
+/// Reports which build has this command.
 #[cfg(not(feature = "parquet"))]
 pub(crate) fn run(_output: &Reporter, _args: &Args) -> Result<Exit, Failure> {
     Err(Failure::not_here("this build has no Parquet files: build with `--features parquet`"))

@@ -29,8 +29,8 @@ use crate::{
     run_as::RunAs,
 };
 
-/// Energy counters are read so often: those of a package wrap after minutes under load (powercap's
-/// max_energy_range_uj).
+/// How often to read energy counters. Under load, a package's counter wraps after minutes
+/// (powercap's max_energy_range_uj).
 const BETWEEN_ENERGY: Duration = Duration::from_secs(30);
 
 /// Arguments of `run`.
@@ -91,7 +91,6 @@ pub(crate) struct Args {
     command: Vec<String>,
 }
 
-/// Runs the command.
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if let Some(profile) = &args.hold {
         let user = args.run_as.user_of_program()?;
@@ -125,17 +124,17 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         );
     }
     if !sets {
-        // Only looked at: nothing to lock, to journal or to restore.
+        // Without settings, there is nothing to lock, to journal or to restore.
         let mut speed = SpeedWatch::new(&*host, args.pin.clone());
         return command(args, user.as_ref(), None, &Signals::catch()?, Some(&mut speed));
     }
     change::must_be_writable(&*host)?;
     let state = context.state()?;
     let guardian = context.guardian(&state)?;
-    // Before the first write: a Ctrl-C in between would end the process, and leave the rest to its
-    // guardian.
+    // Before the first write: until signals are caught, Ctrl-C would end the process and leave
+    // restoring to its guardian.
     let signals = Signals::catch()?;
-    // With a guardian: a command may run for hours, and kill -9 of flyball must not leave its
+    // Use a guardian: a command may run for hours, and kill -9 of flyball must not leave its
     // settings in effect.
     let mut transaction =
         Transaction::begin(&*host, &state, Purpose::Run, &change::command_line(), Some(guardian))?;
@@ -152,7 +151,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let applied = match transaction.apply(&intent, &|| signals.any()) {
         Ok(applied) => applied,
         Err(error) => {
-            // What was written is back already, as the error says; this closes the transaction.
+            // The error has already rolled back the writes; this closes the transaction.
             let _ = transaction.end();
             return Err(error.into());
         }
@@ -163,7 +162,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     for made in applied.clamped() {
         eprintln!("note: {made}");
     }
-    // The outcome is kept, not returned: the settings are restored first.
+    // Keep the result for later: the settings must be restored first.
     let mut speed = args.why.then(|| SpeedWatch::new(&*host, args.pin.clone()));
     let ended = command(args, user.as_ref(), group.as_deref(), &signals, speed.as_mut());
     let restoration = transaction.end();
@@ -173,8 +172,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     ended
 }
 
-/// Makes the machine quiet beneath the settings, where that is asked for; the control group that
-/// the command is to join.
+/// Makes the machine quiet before the settings are applied, if requested. Returns the control group
+/// for the command.
 fn make_quiet(
     host: &dyn Host,
     transaction: &mut Transaction<'_>,
@@ -190,7 +189,7 @@ fn make_quiet(
     Ok(result.group)
 }
 
-/// Ctrl-C reaches the command by itself, as it shares the terminal; other signals are passed on.
+/// Forwards signals to the command, except Ctrl-C, which reaches it through the shared terminal.
 struct Signals {
     interrupted: Arc<AtomicBool>,
     ended: Arc<AtomicBool>,
@@ -222,7 +221,7 @@ fn command(
     if let Some(group) = group {
         launch = launch.in_control_group(group);
     }
-    // Not stopped by Ctrl-C: the command gets that itself, and may handle it and go on (a shell, a
+    // Do not stop for Ctrl-C: the command gets it too and may handle it and go on (a shell, a
     // debugger).
     if let Some(speed) = &mut speed {
         speed.begin("");
@@ -255,7 +254,7 @@ fn command(
         }
     }
     if let Some(speed) = speed {
-        // Before the settings are restored, because the limits in effect are part of the answer.
+        // Before the settings are restored, because the current limits are part of the answer.
         match speed.end() {
             Some(found) => eprintln!("why: CPUs {}: {found}", found.cpus),
             None => eprintln!(

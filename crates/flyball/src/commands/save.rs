@@ -35,7 +35,6 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Adds the file that the command writes.
     pub(crate) fn files(&self, files: &mut Confinement) {
         if self.out.as_os_str() != "-" {
             files.write(&self.out);
@@ -43,7 +42,6 @@ impl Args {
     }
 }
 
-/// Writes the profile.
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     let snapshot = Snapshot::take_knobs(&*host, &saved())?;
@@ -57,8 +55,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     } else {
         Replacement::create(&args.out).and_then(|(mut file, replacement)| {
             file.write_all(text.as_bytes())?;
-            // Refused at the rename: a check beforehand would miss a file that another process
-            // makes meanwhile.
+            // Fails at the rename if the file exists. A check in advance would miss a file that
+            // another process creates in the meantime.
             replacement.finish_new()
         })
     };

@@ -37,7 +37,6 @@ fn name(text: &str) -> Result<Schema, String> {
     Schema::find(text).copied().ok_or_else(unknown)
 }
 
-/// Prints a schema or the list.
 pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     let generated = match &args.name {
         Some(schema) => Some(schema.generate()),

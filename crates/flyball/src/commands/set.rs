@@ -44,9 +44,8 @@ impl Args {
     }
 }
 
-/// Applies the settings.
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
-    // Before the machine is opened: a misspelled knob is the user's whatever the machine is.
+    // Before opening the machine: a misspelled knob is wrong on any machine.
     let intent = Intent::from_arguments(&args.settings, args.cpus.as_deref()).map_err(Failure::usage)?;
     let host = context.open()?;
     if args.dry_run {

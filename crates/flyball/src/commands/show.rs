@@ -1,4 +1,4 @@
-//! `flyball show`: the whole machine on one screen, or the knobs that are named.
+//! `flyball show`: prints the whole machine on one screen, or the named knobs.
 //!
 //! The data is a list of rows (`flyball_control::survey`), printed as text or JSON.
 
@@ -65,11 +65,10 @@ pub(crate) struct Whole<'a> {
     rows: Vec<lines::Object<'a>>,
 }
 
-/// Prints the machine.
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     let output = context.output.about(&*host);
-    // Never dropped: on 512 CPUs freeing its strings one by one takes a tenth of the time, and the
+    // Never dropped: with 512 CPUs, freeing its strings takes a tenth of the run time, and the
     // process ends anyway.
     let mut snapshot = ManuallyDrop::new(Snapshot::begin(host.as_ref())?);
     let cpus = knob_arguments::cpus(&*host, args.cpus.as_deref(), &mut snapshot)?;
@@ -85,12 +84,12 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         return nfd::run(&output, host.as_ref(), &mut snapshot, file, args.expires);
     }
     let rows = whole(host.as_ref(), &mut snapshot, cpus, args.all)?;
-    // Two chiplets whose caches differ. Other machines are spared the reads.
+    // Only on processors with two chiplets whose caches differ. Saves other machines the reads.
     if matches!(snapshot.machine_value(Id::X3dMode), Ok(Some(_))) {
         snapshot.take_caches(host.as_ref())?;
     }
     if !output.is_json() {
-        // JSON has the rows only.
+        // Only for text: JSON has just the rows.
         screen::take(host.as_ref(), &mut snapshot);
     }
     let facts = facts::Facts::collect(host.as_ref(), &snapshot);
@@ -111,8 +110,8 @@ fn whole(
     cpus: Option<CpuList>,
     all: bool,
 ) -> Result<Vec<Row>, ReadError> {
-    // Many knobs do not exist on a machine: asking one place is enough for a screen that groups the
-    // absences.
+    // Many knobs do not exist on a machine. Since the screen groups absent knobs, reading one
+    // location of each is enough.
     let options = SurveyOptions { cpus, sample_absence: true, ..SurveyOptions::default() };
     let mut rows_of = |is_asked_for: &dyn Fn(&Knob) -> bool| {
         let ids: Vec<Id> = TABLE.iter().filter(|knob| is_asked_for(knob)).map(|knob| knob.id).collect();
@@ -123,7 +122,7 @@ fn whole(
     if all {
         return Ok(rows);
     }
-    // These rows say something only while another knob has some value, or none.
+    // These rows only matter if another knob has a certain value, or none.
     let has = |id: Id, is_it: &dyn Fn(&Value) -> bool| {
         rows.iter().any(|row| row.knob == id && row.outcome.value().is_some_and(is_it))
     };
@@ -133,20 +132,20 @@ fn whole(
         When::Always | When::OnRequest => false,
     })?;
     rows.extend(more);
-    // As the table lists them, whichever pass found them.
+    // In the order of the table, whichever pass found them.
     rows.sort_by_key(|row| row.knob);
     Ok(rows)
 }
 
-/// The exit code of a command that printed `rows`; errors go to stderr. With `strict` the rows were
-/// requested by name, so that no value at all is a failure.
+/// Returns the exit code of a command that printed `rows`, and prints errors on stderr. With
+/// `strict`, the rows were requested by name, so having no value at all is a failure.
 pub(crate) fn verdict(rows: &[Row], strict: bool) -> Exit {
     let (mut values, mut broken, mut denied) = (0, 0, 0);
     for row in rows {
         match &row.outcome {
             Outcome::Value(_) => values += 1,
             Outcome::Absent(_) => {}
-            // Counted and not listed: without root there are hundreds, all with the same remedy.
+            // Count instead of listing: without root there are hundreds, all with the same remedy.
             Outcome::Unreadable { permission: true, .. } => denied += row.places,
             Outcome::Unreadable { message, .. } => {
                 broken += 1;
@@ -159,18 +158,19 @@ pub(crate) fn verdict(rows: &[Row], strict: bool) -> Exit {
     }
     match (broken, values) {
         (1.., _) => Exit::Failed,
-        // The value exists: as root the command would have shown it, so that scripts must not skip.
+        // The value exists and root could read it, so scripts must not skip.
         (0, 0) if strict && denied > 0 => Exit::Failed,
         (0, 0) if strict => Exit::NotHere,
         _ => Exit::Done,
     }
 }
 
-/// Why a row is absent, for grouping: the directory that lacks the file, or the reason itself.
+/// Returns the reason to group absent rows by: the directory that lacks the file, or the reason
+/// itself.
 fn reason(why: &Why) -> String {
     match why {
         Why::NoFile(path) => match path.rsplit_once('/') {
-            // Many knobs are files of one directory: a driver that lacks one usually lacks several.
+            // Many knobs are files of one directory. A driver that lacks one usually lacks several.
             Some((folder, _)) => format!("not in {folder}"),
             None => why.to_string(),
         },
@@ -184,7 +184,6 @@ fn reason(why: &Why) -> String {
     }
 }
 
-/// The source as text.
 fn source(row: &Row) -> String {
     row.source.as_ref().map(Location::to_string).unwrap_or_default()
 }

@@ -94,11 +94,11 @@ Examples:
     },
 }
 
-/// Adds the machine file that `sim show` reads; `false` for what runs something.
+/// Adds the machine file for `sim show`. Returns `false` for subcommands that run something.
 pub(crate) fn files(args: &Args, files: &mut Confinement) -> bool {
     match &args.command {
         What::Show { name, .. } => {
-            // With `sim:` too, as -M takes it; a right to read what is not there does no harm.
+            // Like -M, accept `sim:` too. Permission to read a nonexistent file does no harm.
             files.read(name.strip_prefix("sim:").unwrap_or(name));
             true
         }
@@ -108,7 +108,6 @@ pub(crate) fn files(args: &Args, files: &mut Confinement) -> bool {
     }
 }
 
-/// Runs `sim`.
 pub(crate) fn run(options: &MachineOptions, output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     match &args.command {
         What::List => list(output),
@@ -185,7 +184,7 @@ fn show(options: &MachineOptions, output: &Reporter, name: &str, toml: bool) -> 
     if toml {
         let text = match MachineSpec::builtin_text(&choice.name) {
             Some(text) => text.to_owned(),
-            // As it is in the file, with its comments, and not as the parser understood it.
+            // The original text with its comments, not what the parser makes of it.
             None => flyball_simhost::read_file(std::path::Path::new(&choice.name))
                 .map_err(|error| Failure::usage(format!("cannot read {}: {error}", choice.name)))?,
         };
@@ -193,9 +192,9 @@ fn show(options: &MachineOptions, output: &Reporter, name: &str, toml: bool) -> 
         return Ok(Exit::Done);
     }
     let spec = choice.spec()?;
-    // Booted to ask: which driver comes up depends on the kernel and on the machine's parameters.
+    // Boot the machine, because the driver depends on the kernel and on the machine's parameters.
     let machine = SimHost::open(&choice)?;
-    // No driver is an answer as well: a kernel may be older than the processor.
+    // There may be no driver: a kernel may be older than the processor.
     let driver = scaling_driver(&machine).unwrap_or_else(|| "none".to_owned());
     let first = spec.core.first();
     let sheet = Sheet {
@@ -228,7 +227,7 @@ fn render(sheet: &Sheet, kernel: Kernel) -> String {
     )
 }
 
-/// The help; the forms of fault rules come from the simulator.
+/// Returns the help. The simulator provides the forms of fault rules.
 fn help() -> String {
     format!(
         "\

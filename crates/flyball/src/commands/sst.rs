@@ -239,42 +239,40 @@ enum TurboMode {
     },
 }
 
-/// What every subcommand works with.
+/// What every subcommand needs.
 struct Session<'a> {
     context: &'a Context,
     host: &'a dyn Host,
     machine: Snapshot,
     dry_run: bool,
-    /// The CPUs of --cpu.
     cpus: Option<CpuList>,
     /// The text of --cpu.
     selector: Option<String>,
 }
 
 impl Session<'_> {
-    /// Prints data about the session's machine.
+    /// Returns the reporter for the session's machine.
     fn output(&self) -> Reporter {
         self.context.output.about(self.host)
     }
 
     fn layout(&self) -> Result<&Layout, Failure> {
-        // Not reached by `run`, which looks for it first.
+        // Cannot happen: `run` discovers Speed Select first.
         let Some(layout) = self.machine.speed_select() else {
             return Err(Failure::new(Exit::NotHere, "Speed Select was not looked for"));
         };
         layout.map_err(|error| {
-            // A machine without Speed Select is not a failure; a driver that answers with an error
-            // is.
+            // A machine without Speed Select is not a failure, but an error of the driver is.
             let exit = if error.is_absent() { Exit::NotHere } else { Exit::Failed };
             Failure::new(exit, isst::explain(self.host, error))
         })
     }
 
-    /// The power domains of --cpu, or all.
+    /// Returns the power domains with CPUs of --cpu, or all.
     fn domains(&self) -> Result<Vec<&Domain>, Failure> {
         let layout = self.layout()?;
         let selected = |domain: &&Domain| match &self.cpus {
-            // Any of them: levels and features are of the whole domain.
+            // One CPU is enough, because levels and features apply to the whole domain.
             Some(cpus) => domain.cpus.iter().any(|cpu| cpus.contains(cpu)),
             None => true,
         };
@@ -285,33 +283,31 @@ impl Session<'_> {
         Ok(found)
     }
 
-    /// The interface of the processor.
+    /// Opens the processor's interface.
     fn open(&self) -> Result<(&Layout, Box<dyn Access + '_>), Failure> {
         let layout = self.layout()?;
         Ok((layout, layout.access(self.host)))
     }
 
-    /// A driver's answer; its error has a remedy.
+    /// Converts a driver's result. An error gets a hint.
     fn ask<T>(&self, answer: Result<T, HostError>) -> Result<T, Failure> {
         answer.map_err(|error| {
-            // The level or class that was typed does not exist.
+            // The requested level or class does not exist.
             let exit = if error.errno == Errno::INVAL { Exit::Usage } else { Exit::Failed };
             Failure::new(exit, isst::explain(self.host, &error))
         })
     }
 }
 
-/// Runs the subcommand.
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     let mut machine = Snapshot::begin(&*host)?;
-    // Taken here and not by `begin`: it asks every power domain, which other commands do not need.
+    // Not part of `begin`, because it reads every power domain, which other commands do not need.
     machine.take_speed_select(&*host);
     let cpus = knob_arguments::cpus(&*host, args.cpu.as_deref(), &mut machine)?;
     let session =
         Session { context, host: &*host, machine, dry_run: args.dry_run, cpus, selector: args.cpu.clone() };
-    // Notes about what limits the commands; without a layout each command reports the error by
-    // itself.
+    // Print notes about restrictions. Without a layout, each command reports the error itself.
     if let Ok(layout) = session.layout() {
         if layout.via == Via::Dump && session.host.kind() == Kind::Live {
             eprintln!(
@@ -372,8 +368,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
             CorePower::GetAssoc => read::assoc(&session),
         },
         Feature::TurboMode { command } => match command {
-            // The same as in the kernel's tool, where turbo-mode sets scaling_max_freq and touches
-            // no switch of turbo.
+            // Like the kernel's tool, whose turbo-mode sets scaling_max_freq without touching a
+            // turbo switch.
             TurboMode::Enable => write::apply(&session, &[write::assign("max-freq", "max")]),
             TurboMode::Disable => write::apply(&session, &[write::assign("max-freq", "base")]),
             TurboMode::GetTrl => read::turbo_limits(&session),

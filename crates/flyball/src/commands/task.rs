@@ -52,13 +52,12 @@ enum Task {
     },
 }
 
-/// Runs the task and prints its result.
 pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     let fail = |what: &str, error: std::io::Error| Failure::failed(format!("{what}: {error}"));
     match &args.task {
         Task::SchedPipe { trips } => {
-            // A process and not a thread: perf's benchmark switches address spaces at every turn,
-            // too.
+            // A process, not a thread: like perf's benchmark, this also switches address spaces at
+            // every turn.
             let mut peer = std::process::Command::new(own_program()?);
             peer.args(["task", "pipe-peer"]);
             let time = sched_pipe(peer, *trips).map_err(|error| fail("sched-pipe", error))?;
@@ -66,8 +65,8 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
         }
         Task::PipePeer => pipe_peer().map_err(|error| fail("sched-pipe's peer", error))?,
         Task::Spin { millions } => {
-            // `compare` reads these lines back: nanoseconds, because differences of a thousandth
-            // count.
+            // `compare` parses these lines. In nanoseconds, because differences of a thousandth
+            // matter.
             line(format_args!("spin: {:.9} s", spin(millions * 1_000_000).as_secs_f64()))?;
         }
         Task::Load { kind } => load(kind.into_task()),
@@ -76,7 +75,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
                 .map_err(|error| fail(&format!("cannot read {}", file.display()), error))?;
             line(format_args!("io-4k: {:.1} ops/s", done.count as f64 / done.time.as_secs_f64()))?;
             line(format_args!("mean latency: {:.2} us", done.time.as_secs_f64() * 1e6 / done.count as f64))?;
-            // In the output, because the result means something else then.
+            // Print it as part of the output, because it changes the meaning of the result.
             if !done.direct {
                 line("the file system does not support O_DIRECT: reads may come from the page cache")?;
             }

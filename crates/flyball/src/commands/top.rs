@@ -1,5 +1,5 @@
-//! `flyball top`: each CPU's requested and delivered speed on a screen, as text or as data;
-//! recorded and replayed.
+//! `flyball top`: shows each CPU's requested and delivered speed on a screen, as text, or as data.
+//! Also records and replays.
 
 mod live;
 pub(crate) mod print;
@@ -165,8 +165,8 @@ fn factor(text: &str) -> Result<f64, String> {
 }
 
 impl Args {
-    /// Adds the files of a recording; `false` if this machine is watched, whose files cannot be
-    /// listed beforehand.
+    /// Adds the files of a recording. Returns `false` for the live machine, whose files cannot be
+    /// listed in advance.
     pub(crate) fn files(&self, files: &mut Confinement) -> bool {
         let Some(replay) = &self.replay else { return false };
         for file in self.found.get_or_init(|| file::shards(replay).unwrap_or_default()) {
@@ -175,12 +175,13 @@ impl Args {
         if let Some(file) = &self.parquet {
             files.write(file);
         }
-        // For the screen's size, and its keys where stdin is not a terminal.
+        // For the screen's size, and for its keys if stdin is not a terminal.
         files.terminal();
         self.on_alert.is_none()
     }
 
-    /// Adds what it writes while it watches a machine; `false` if it also runs programs.
+    /// Adds the files that it writes while watching a machine. Returns `false` if it also runs
+    /// programs.
     pub(crate) fn only_watches(&self, files: &mut Confinement) -> bool {
         if let Some(file) = &self.record {
             files.write(file);
@@ -189,7 +190,7 @@ impl Args {
         self.command.is_empty() && self.on_alert.is_none()
     }
 
-    /// Whether a column is wanted of `names`, or all are.
+    /// Returns whether one of the columns in `names` is requested, or all are.
     fn shows(&self, names: &[&str]) -> bool {
         self.columns.is_empty() || self.columns.iter().any(|column| names.contains(&column.as_str()))
     }
@@ -207,7 +208,6 @@ impl Args {
     }
 }
 
-/// How moments are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     Screen,

@@ -1,4 +1,4 @@
-//! `flyball trace`: every decision of the P-state driver, from the kernel's ring buffer.
+//! `flyball trace`: shows every decision of the P-state driver, from the kernel's ring buffer.
 
 pub(crate) mod diagnose;
 mod formats;
@@ -43,7 +43,7 @@ enum What {
 }
 
 impl Args {
-    /// Adds the files of a trace that is read; `false` for one that is recorded.
+    /// Adds the files of a trace to read. Returns `false` if a trace is recorded.
     pub(crate) fn files(&self, machine: &MachineArg, files: &mut Confinement) -> bool {
         match &self.what {
             What::Diagnose(args) => args.files(machine, files),
@@ -57,7 +57,6 @@ impl Args {
     }
 }
 
-/// Runs the part of `trace` that was typed.
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     match &args.what {
         What::Diagnose(args) => diagnose::run(context, args),

@@ -1,6 +1,6 @@
-//! `flyball amd_pstate_trace.py` and `flyball intel_pstate_tracer.py`, or links of these names: the
-//! kernel's tracers (tools/power/x86/amd_pstate_tracer, intel_pstate_tracer) in terms of
-//! `trace record` and `trace report`.
+//! `flyball amd_pstate_trace.py` and `flyball intel_pstate_tracer.py`, or links of these names:
+//! replacements for the kernel's tracers (tools/power/x86/amd_pstate_tracer, intel_pstate_tracer),
+//! built on `trace record` and `trace report`.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -15,7 +15,6 @@ use crate::{
     exit::{Exit, Failure},
 };
 
-/// The names of the scripts.
 const NAMES: [&str; 2] = ["amd_pstate_trace.py", "intel_pstate_tracer.py"];
 
 /// Arguments of the kernel's tracers, spelled as in their getopt calls.
@@ -58,14 +57,14 @@ pub(crate) struct Args {
     memory: u64,
 }
 
-/// The command that a link to this program is called as, if it has a tracer's name.
+/// Returns the command if the program was called through a link with a tracer's name.
 pub(crate) fn command_of_link(program: &OsStr) -> Option<&'static str> {
     let called = Path::new(program).file_name()?;
     NAMES.into_iter().find(|name| called == OsStr::new(name))
 }
 
 impl Args {
-    /// The commands of flyball that do what the script does, after making the directory.
+    /// Creates the directory, and returns the flyball commands that do what the script does.
     pub(crate) fn commands(&self, context: &Context) -> Result<Vec<Vec<OsString>>, Failure> {
         let directory = self.make_directory()?;
         let mut commands = Vec::new();
@@ -95,8 +94,8 @@ impl Args {
         Ok(commands)
     }
 
-    /// results/NAME in the current directory, of the user who called sudo (fix_ownership in the
-    /// scripts).
+    /// Creates results/NAME in the current directory, owned by the user who called sudo
+    /// (fix_ownership in the scripts).
     fn make_directory(&self) -> Result<PathBuf, Failure> {
         if self.name.is_empty() || self.name.contains('/') || self.name.starts_with('.') {
             return Err(Failure::usage("the name is that of a directory below results/"));
@@ -116,7 +115,7 @@ impl Args {
     }
 }
 
-/// Runs the commands one after the other; the first that does not end well is the last.
+/// Runs the commands one after the other. Stops at the first failure.
 pub(crate) fn run(
     context: &Context,
     args: &Args,

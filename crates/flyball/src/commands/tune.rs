@@ -1,9 +1,9 @@
-//! `flyball tune`: searches settings for the best one under a limit, then measures it again in
+//! `flyball tune`: searches for the best settings under a limit, then measures the result again in
 //! fresh rounds.
 //!
-//! The search is a comparison whose blocks a model chooses (`flyball-search`); its run directory
-//! holds its rounds and `search.json`. What is announced comes from a second comparison, in the
-//! folder `confirm` of that directory.
+//! The search is a comparison in which a model chooses the blocks (`flyball-search`). Its run
+//! directory has its rounds and `search.json`. The reported result comes from a second comparison,
+//! in that directory's folder `confirm`.
 
 mod args;
 mod front;
@@ -40,13 +40,13 @@ use crate::{
     time,
 };
 
-/// After how many times the base's median a round is ended where time counts.
+/// If the goal is about time, a round is stopped after this multiple of the base's median.
 const CAP: f64 = 3.0;
 
-/// Pairs of the confirmation beyond those without which its test cannot decide.
+/// Pairs in the confirmation beyond the minimum for its test to decide.
 const SPARE_PAIRS: usize = 2;
 
-/// Runs the search, or describes it.
+/// Runs the search, or describes it for --dry-run.
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     let interrupted = change::interrupts()?;
@@ -89,7 +89,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// A new search; `None` if it was only to be described.
+/// Creates a new search. `None` if it is only described.
 fn start_new(
     context: &Context,
     host: &dyn Host,
@@ -119,7 +119,8 @@ fn start_new(
     let values_of = |knob: &Knob| complete::values_of(knob, &context.machine);
     let candidates = Candidates::new(host, &values_of, &knobs, quiet.as_ref())?;
     let searched = Searched::new(&candidates, &asked.over, &args.without)?;
-    // As many as make 95 % of simulated searches right; more settings need more (docs/dev/tune.md).
+    // Enough to make 95 % of simulated searches right. More settings need more rounds
+    // (docs/dev/tune.md).
     let by_size = if searched.arms.len() > 100 { 400 } else { 200 };
     let most_rounds = args.max_runs.map_or(by_size, |most| most as usize);
     let length = Length::Search { most: most_rounds, cut: Some(round_timeout(args, &goal)?) };
@@ -127,7 +128,7 @@ fn start_new(
     manifest.trace = args.measuring.trace;
     manifest.knobs = user_knobs::commands(&knobs);
     if let Some(quiet) = quiet {
-        // Decided again before each part; here it goes into the manifest.
+        // Decides again before each part; this puts it into the manifest.
         quiet_during_arms(host, quiet, &mut manifest)?;
     }
     if args.measuring.trace && !args.dry_run {
@@ -155,7 +156,7 @@ fn start_new(
     Ok(Some((directory, record)))
 }
 
-/// What is searched for: the preset's words, which are printed, or the options.
+/// Returns the search request from the options or a preset. Prints the preset as options.
 fn resolve_request(
     context: &Context,
     host: &dyn Host,
@@ -181,11 +182,11 @@ fn resolve_request(
     Ok(asked)
 }
 
-/// After how many times the base's median a round is ended.
+/// Returns the multiple of the base's median after which a round is stopped.
 fn round_timeout(args: &Args, goal: &Goal) -> Result<f64, Failure> {
     match args.cap {
-        // What takes several times as long can still use the least power, and a score is only there
-        // at the end.
+        // A run that takes several times as long may still use the least power, and a score is only
+        // known at the end.
         Some(_) if !goal.is_about_time() => Err(Failure::usage(
             "--cap needs time as a quantity or as the limit: other quantities need the whole run; use --timeout",
         )),
@@ -199,7 +200,7 @@ fn round_timeout(args: &Args, goal: &Goal) -> Result<f64, Failure> {
     }
 }
 
-/// A search that was stopped.
+/// Opens a search that was stopped.
 fn resumed(host: &dyn Host, path: &Path, args: &Args) -> Result<(RunDirectory, Record), Failure> {
     let mut directory = RunDirectory::open(path)?;
     let record = Record::read(&directory)?;
@@ -209,7 +210,7 @@ fn resumed(host: &dyn Host, path: &Path, args: &Args) -> Result<(RunDirectory, R
     Ok((directory, record))
 }
 
-/// Refuses goals that nothing here measures, before any round is run.
+/// Rejects goals that cannot be measured here, before any round is run.
 fn check_meters(
     host: &dyn Host,
     goal: &Goal,
@@ -241,7 +242,7 @@ fn check_meters(
     Ok(())
 }
 
-/// A search under way, on a machine.
+/// A running search on a machine.
 struct Tuning<'a> {
     context: &'a Context,
     host: &'a dyn Host,
@@ -252,12 +253,12 @@ struct Tuning<'a> {
 }
 
 impl Tuning<'_> {
-    /// Says how to go on after Ctrl-C.
+    /// Says how to continue after Ctrl-C.
     fn stopped(&self) -> Exit {
         stopped("tune", &self.context.machine, &self.directory)
     }
 
-    /// Searches for a front. `None` if it was interrupted.
+    /// Searches for a Pareto front. `None` if interrupted.
     fn front(&mut self) -> Result<Option<FrontFound>, Failure> {
         let record = self.record.clone();
         let screen = Screen::default();
@@ -269,8 +270,8 @@ impl Tuning<'_> {
         self.ended(blocks.failure(), blocks.found()).map(Some)
     }
 
-    /// Searches and confirms, and once more if fresh rounds contradict the search. `None` if it was
-    /// interrupted.
+    /// Searches and confirms. If the fresh rounds contradict the search, does so once more. `None`
+    /// if interrupted.
     fn run(&mut self) -> Result<Option<(Outcome, Option<Confirmed>)>, Failure> {
         loop {
             let Some(outcome) = self.search()? else { return Ok(None) };
@@ -284,7 +285,7 @@ impl Tuning<'_> {
             }
             eprintln!("flyball: the fresh rounds contradict the search; it goes on with them, once");
             self.record.contradicted_after = Some(outcome.blocks);
-            // As many rounds again: those before led to a wrong choice.
+            // Allow as many rounds again, because the earlier rounds led to a wrong choice.
             self.record.most_rounds += outcome.rounds;
             if let Length::Search { most, .. } = &mut self.directory.manifest.schedule.length {
                 *most = self.record.most_rounds;
@@ -293,8 +294,7 @@ impl Tuning<'_> {
         }
     }
 
-    /// Runs the rounds of a directory: the search's, or fresh ones. `None` if they were
-    /// interrupted.
+    /// Runs the rounds of a directory, for the search or the confirmation. `None` if interrupted.
     fn rounds(
         &self,
         directory: &mut RunDirectory,
@@ -320,9 +320,9 @@ impl Tuning<'_> {
         self.ended(blocks.failure(), blocks.outcome.as_ref()).cloned().map(Some)
     }
 
-    /// Runs the rounds that a search asks for. `None` if they were interrupted.
+    /// Runs the rounds that a search asks for. `None` if interrupted.
     fn search_rounds(&mut self, blocks: &mut dyn Blocks) -> Result<Option<()>, Failure> {
-        // Opened a second time: its rounds change while this object is read.
+        // Open it again: its rounds change while `self.directory` is read.
         let mut directory = RunDirectory::open(self.directory.path())?;
         directory.give_to(self.directory.owner().cloned());
         if let Length::Search { most, .. } = &mut directory.manifest.schedule.length {
@@ -333,7 +333,7 @@ impl Tuning<'_> {
         ended
     }
 
-    /// The result of a search that is over.
+    /// Returns the result of a finished search, or its failure.
     fn ended<T>(&self, failure: Option<&str>, found: Option<T>) -> Result<T, Failure> {
         if let Some(why) = failure {
             return Err(Failure::failed(format!(
@@ -346,7 +346,7 @@ impl Tuning<'_> {
         })
     }
 
-    /// Compares the machine as it is, the chosen setting and the runner-up in fresh rounds.
+    /// Compares the current settings, the chosen ones and the runner-up in fresh rounds.
     fn confirm(&self, outcome: &Outcome, folder: &str) -> Result<Option<Confirmed>, Failure> {
         let (directory, record) = (&self.directory, &self.record);
         let runner_up = outcome.runner_up.filter(|arm| *arm != 0 && *arm != outcome.chosen);
@@ -364,10 +364,9 @@ impl Tuning<'_> {
             let alpha = 1.0 - manifest.schedule.confidence;
             manifest.schedule.length =
                 Length::Rounds(stats::pairs_needed(alpha, arms.len() - 1) + SPARE_PAIRS);
-            // Another order than that of the search, and other random numbers of a simulated
-            // machine.
+            // Use another order than the search, and other random numbers on a simulated machine.
             manifest.schedule.seed = manifest.schedule.seed.wrapping_add(folder.len() as u64);
-            // The machine is warm from the search.
+            // The search has already warmed up the machine.
             manifest.schedule.warm_up = 0;
             manifest.arms = arms;
             RunDirectory::create(&path, manifest, directory.owner().cloned())?
@@ -389,7 +388,7 @@ impl Tuning<'_> {
     }
 }
 
-/// Prints what would be searched.
+/// Prints the search space.
 fn describe(context: &Context, host: &dyn Host, manifest: &Manifest, record: &Record) -> Result<(), Failure> {
     use std::fmt::Write as _;
     let searched = &record.searched;
@@ -440,7 +439,7 @@ fn save_profile(
     write_profile(path, directory, record, verdict.search.chosen, doubt)
 }
 
-/// Writes the settings of an arm as a profile. `doubt` goes into its description.
+/// Writes the settings of an arm as a profile. `doubt` is added to its description.
 fn write_profile(
     path: &Path,
     directory: &RunDirectory,

@@ -1,5 +1,5 @@
-//! `flyball verify`: checks whether settings hold, and if not, which programs may have changed
-//! them.
+//! `flyball verify`: checks whether settings are in effect, and if not, which programs may have
+//! changed them.
 
 use std::fmt::Write as _;
 
@@ -33,14 +33,14 @@ pub(crate) struct Args {
     pub(super) wanted: change::SettingArgs,
 }
 
-/// Compares the machine with the settings and prints what differs.
+/// Compares the machine with the settings, and prints the differences.
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let intent = args.wanted.intent()?;
     let host = context.open()?;
     let snapshot = Snapshot::for_intent(&*host, &intent)?;
     let mut verdict = verify(&snapshot, &intent)?;
     if !verdict.holds() {
-        // Only after a drift: looking for owners reads every process.
+        // Only after a drift, because finding owners reads every process.
         verdict.set_owners(owners(&*host));
         verdict.set_holds(hold::held(context, &*host));
     }
@@ -48,8 +48,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     Ok(if verdict.holds() { Exit::Done } else { Exit::Drifted })
 }
 
-/// What does not hold; who may have changed it goes to stderr, and what a profile leaves out here
-/// or on some CPUs.
+/// Returns the settings that are not in effect. Prints on stderr who may have changed them, and
+/// what a profile omits here or on some CPUs.
 fn render(verdict: &Verdict, host: &dyn Host) -> String {
     for note in verdict.notes.iter().filter(|note| note.is_choice() || note.leaves_cpus_out()) {
         eprintln!("note: {note}");
@@ -60,7 +60,7 @@ fn render(verdict: &Verdict, host: &dyn Host) -> String {
     let lines = verdict.drifted.iter().map(|change| {
         let instance =
             if change.instance.is_empty() { String::new() } else { format!(":{}", change.instance) };
-        // In the knob's terms where there are some, as in the answer of `set`.
+        // Like the output of `set`, in the knob's terms if possible.
         let old = change.was.as_deref().or(change.old.as_deref()).unwrap_or("absent");
         (&change.cpus, format!("{}{} is {old}, should be {}", change.knob, instance, change.value))
     });

@@ -1,4 +1,4 @@
-//! `flyball wake`: how often CPUs and threads wake, out of which idle states, and what that costs.
+//! `flyball wake`: how often CPUs and threads wake, from which idle states, and what that costs.
 
 mod check;
 mod screen;
@@ -121,10 +121,10 @@ pub(crate) struct Args {
 
 const DEFAULT_TIME: Duration = Duration::from_secs(5);
 const PROBE_TIME: Duration = Duration::from_secs(20);
-/// Bytes of a report of --probe.
+/// Maximum bytes of a report of --probe.
 const MAX_PROBE: u64 = 1 << 20;
 
-/// Watches and prints what was counted.
+/// Watches, and prints the counts.
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if args.check && args.command.is_empty() {
         return Err(Failure::usage(
@@ -149,10 +149,10 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let measured = args.measured.as_deref().map(read_probe).transpose()?;
     let model =
         args.workload.as_ref().map(|name| start_model(&*host, name, args.pin.as_ref())).transpose()?;
-    // Before the command: without the right to trace it does not start.
+    // Before the command starts, because it must not run if tracing is not permitted.
     let tracing = args.sources.then(|| Tracing::start(&*host, &cpus)).transpose();
     let tracing = tracing.map_err(|error| untraced(&*host, error))?;
-    // An instance of a killed process stays until the next start.
+    // Catch signals: the tracing instance of a killed process would stay until the next start.
     let stop = if args.sources || !args.command.is_empty() { Some(interrupts()?) } else { None };
     let mut process = if args.command.is_empty() { None } else { Some(start(context, args, &*host)?) };
     let pid = args.pid.or_else(|| model.as_ref()?.pid());
@@ -171,14 +171,14 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         }
         Some(process) => wait_for(&*host, &mut watch, &mut **process, args.time, stop.as_deref())?,
     };
-    // The kernel's account is that of the command.
+    // Only if the command itself is the target, since the kernel's account is that of the command.
     let account = ended.as_ref().filter(|_| args.pid.is_none() && args.cgroup.is_none());
     let report = watch.finish(account.and_then(|ended| ended.usage.as_ref()));
     if let (Some(process), None) = (process, ended) {
         process.stop(Duration::from_secs(2)).map_err(Failure::failed)?;
     }
     let exit = match ended {
-        // Like a shell: 128 and the number of the signal.
+        // Like a shell, return 128 plus the number of the signal.
         Some(ended) if !ended.status.success() => {
             let code = ended.status.code().or_else(|| Some(128 + ended.status.signal()?)).unwrap_or(255);
             Exit::Command(code as u8)
@@ -188,7 +188,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     conclude(context, args, host, report, exit)
 }
 
-/// Prints the report, checks its advice and writes the profile, as far as these are wanted.
+/// Prints the report. If requested, also checks its advice and writes the profile.
 fn conclude(
     context: &Context,
     args: &Args,
@@ -208,7 +208,7 @@ fn conclude(
     if let (true, Exit::Done, Some(advice)) = (args.check, exit, &report.advice) {
         let directory = check::directory();
         let words = check::words(args, &*host, &advice.setting, &directory);
-        // A simulated machine with a state file can be opened once.
+        // A simulated machine with a state file can only be opened once.
         drop(host);
         match check::check(context, &words, directory, advice) {
             Ok(Ok(check)) => report.check = Some(check),
@@ -228,7 +228,6 @@ fn conclude(
     Ok(exit)
 }
 
-/// Reads the report of a probe.
 fn read_probe(path: &Path) -> Result<Measured, Failure> {
     let wrong = |why: String| Failure::usage(format!("{}: {why}", path.display()));
     let text = flyball_files::read_input(path, MAX_PROBE).map_err(|error| wrong(error.to_string()))?;
@@ -247,7 +246,7 @@ fn refused(error: WakeError) -> Failure {
     }
 }
 
-/// Why what wakes the CPUs cannot be traced.
+/// Explains why wake-ups cannot be traced.
 fn untraced(host: &dyn Host, error: WakeError) -> Failure {
     match error {
         WakeError::Read(error @ HostError { errno: Errno::ACCES | Errno::PERM, .. }) => {
@@ -267,12 +266,12 @@ fn start(context: &Context, args: &Args, host: &dyn Host) -> Result<Box<dyn Proc
     let user = args.run_as.user(host)?;
     let mut launch = Launch::new(&args.command[0], &args.command[1..]).as_user(user.as_ref());
     if context.output.is_json() {
-        // stdout has the report.
+        // The report uses stdout.
         let copy = || stderr_file().map_err(Failure::failed);
         launch = launch.output_to(copy()?, copy()?);
     }
     host.spawn(launch.in_foreground()).map_err(|error| {
-        // As in a shell.
+        // Like a shell.
         let exit = match error.kind() {
             io::ErrorKind::NotFound => Exit::Command(127),
             io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported => Exit::Usage,
@@ -282,10 +281,10 @@ fn start(context: &Context, args: &Args, host: &dyn Host) -> Result<Box<dyn Proc
     })
 }
 
-/// The longest sleep if signals only set a flag.
+/// The longest sleep when signals only set a flag.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Lets the time pass. Threads are looked at meanwhile; watching CPUs alone is one sleep.
+/// Waits for the given time, reading threads in between. If only CPUs are watched, sleeps once.
 fn wait(host: &dyn Host, watch: &mut Watch<'_>, time: Duration, stop: Option<&AtomicBool>) {
     let end = host.now() + time;
     loop {
@@ -298,7 +297,7 @@ fn wait(host: &dyn Host, watch: &mut Watch<'_>, time: Duration, stop: Option<&At
     }
 }
 
-/// Waits until the command ends; `None` if the time is over, or a signal asks to stop.
+/// Waits until the command ends. `None` if the time is over or a signal arrived.
 fn wait_for(
     host: &dyn Host,
     watch: &mut Watch<'_>,

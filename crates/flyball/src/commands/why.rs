@@ -1,5 +1,5 @@
-//! `flyball why`: from the highest frequency of the hardware to the one that CPUs had, what took
-//! how much of it.
+//! `flyball why`: shows what each limit cost, from the hardware's highest frequency down to the one
+//! that the CPUs had.
 
 use std::{
     fmt::Write as _,
@@ -91,19 +91,20 @@ impl Args {
     }
 }
 
-/// The time before the first sample in which a workload on a simulated machine gets going.
+/// How long a workload on a simulated machine runs before the first sample.
 const WARM_UP: Duration = Duration::from_secs(2);
 
-/// What is printed.
+/// The output.
 #[derive(Debug, schemars::JsonSchema, Serialize)]
 pub(crate) struct Answer<'a> {
     seconds: f64,
-    /// CPUs to which the same happened, with what limited them.
+    /// CPUs limited in the same way, with their limits.
     cpus: Vec<One<'a>>,
-    /// CPU time of this program for one reading, ms, and the CPUs that it interrupted; medians.
+    /// CPU time of this program for one reading, ms, and the number of CPUs that it interrupted.
+    /// Both are medians.
     reading_ms: f64,
     touched: u32,
-    /// What cannot be seen, and what would make it visible.
+    /// What cannot be seen, and how to make it visible.
     missing: Vec<String>,
 }
 
@@ -122,7 +123,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     let wanted = knob_arguments::cpus(&*host, args.cpus.as_deref(), &mut Snapshot::begin(&*host)?);
     let wanted = wanted.map_err(|failure| match &args.cpus {
-        // A command, as `run` takes it.
+        // The user may have meant a command, like `run` takes.
         Some(word) if word.contains('/') => failure
             .reworded(|message| format!("{message}\nhint: 'flyball run --why -- {word}' explains a command")),
         _ => failure,
@@ -131,7 +132,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         Some(name) => Some(start_model(&*host, name, args.pin.as_ref())?),
         None => None,
     };
-    // All of each sample: a few seconds are too short for turns.
+    // Read everything in each sample: a few seconds are too short to read in turns.
     let mut sampler = Sampler::open(&*host, Options { slow: Duration::ZERO, ..Options::default() })?;
     let samples = watch(&*host, &mut sampler, args.time);
     let layout = sampler.layout();
@@ -141,9 +142,9 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     print(&output, layout, &facts, &samples, args.time.as_secs_f64(), wanted.as_ref())
 }
 
-/// Explains what a recording has of the time before a moment.
+/// Explains the last part of a recording before a time.
 fn replayed(context: &Context, args: &Args, path: &Path) -> Result<Exit, Failure> {
-    // Any user may have written the file, which could take much memory and time.
+    // Any user may have written the file, and reading it could take much memory and time.
     let _ = bound();
     let usage = |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", path.display()));
     let files = args.found.get_or_init(|| shards(path).unwrap_or_default());
@@ -151,7 +152,7 @@ fn replayed(context: &Context, args: &Args, path: &Path) -> Result<Exit, Failure
     let until = args.at.map_or(recording.span().1, |jump| target(jump, recording.span().1));
     let last = recording.index_at(until).map_err(|error| usage(&error))?.max(1);
     let from = until.saturating_sub(args.time.as_nanos() as u64);
-    // Two samples at least: one shows no speed.
+    // At least two samples, because a single one has no speed.
     let first = recording.index_at(from).map_err(|error| usage(&error))?.min(last - 1);
     let mut samples = Vec::new();
     for number in first..=last {
@@ -175,7 +176,7 @@ fn replayed(context: &Context, args: &Args, path: &Path) -> Result<Exit, Failure
     print(&output, layout, facts, &samples, seconds as f64 * 1e-9, wanted.as_ref())
 }
 
-/// Explains samples and prints that.
+/// Explains the samples, and prints the result.
 fn print(
     output: &Reporter,
     layout: &Layout,
@@ -208,7 +209,7 @@ fn print(
     Ok(if found.is_empty() { Exit::Failed } else { Exit::Done })
 }
 
-/// Puts a model to work on a simulated machine.
+/// Starts a model on a simulated machine.
 pub(super) fn start_model(
     host: &dyn Host,
     name: &str,
@@ -227,10 +228,10 @@ pub(super) fn start_model(
     Ok(load)
 }
 
-/// Samples over the time: often enough to see for which share of it a limit held.
+/// Samples over the given time, often enough to see for which share of it a limit applied.
 fn watch(host: &dyn Host, sampler: &mut Sampler<'_>, time: Duration) -> Vec<Sample> {
     let mut samples = vec![sampler.sample()];
-    // One moment is all that there is.
+    // A recording has only one snapshot.
     if host.kind() == Kind::Recorded {
         return samples;
     }
@@ -242,16 +243,16 @@ fn watch(host: &dyn Host, sampler: &mut Sampler<'_>, time: Duration) -> Vec<Samp
     samples
 }
 
-/// Who set a frequency limit, by the journal: the flyball command that wrote the file last and
-/// whose setting was kept, unless the file has something else since.
+/// Returns who set a frequency limit according to the journal: the flyball command that wrote the
+/// file last and kept its setting, unless the file has another value now.
 fn setter(journal: &Contents, host: &dyn Host, path: &str) -> Option<String> {
     let (Entry { command, .. }, wrote) = journal.last_write(&Location::File(path.to_owned()))?;
     let (wrote, found) = (wrote.trimmed(), host.read(path).ok()?);
     Some(if Spelling::FrequencyLimit.agrees(wrote, &found) {
         format!("'{command}'")
     } else {
-        // The file shows the lowest of all requests: another program's write, or one of the
-        // kernel's own.
+        // The file shows the lowest of all requests, so another program or the kernel itself
+        // changed it.
         format!(
             "another program or the kernel, since '{command}' (it wrote {wrote}, the file has {})",
             found.trim()
@@ -277,10 +278,10 @@ fn render(found: &[Explanation], layout: &Layout, paint: Paint) -> String {
     out
 }
 
-/// The waterfall, or of a machine of which one moment is known its limits.
+/// Writes the waterfall. For a single snapshot, writes its limits.
 fn steps(out: &mut String, one: &Explanation) {
     let (Some(highest), Some(mhz)) = (one.highest, one.mhz) else {
-        // What limits a CPU that sleeps is not why it has no speed.
+        // A sleeping CPU has no speed because it sleeps, not because of a limit.
         let limits = if one.state == State::Unknown { &one.limits[..] } else { &[] };
         for limit in limits {
             let _ = writeln!(out, "  {:>6.0} MHz at most  {}: {}", limit.mhz, limit.limiter, limit.evidence);

@@ -1,14 +1,14 @@
-//! Lines that fit a terminal: broken at blanks, never inside a word, and continued below the column
-//! that they were in.
+//! Breaks lines to fit a terminal: at blanks, never inside a word, and continued below the column
+//! that was cut.
 
 use super::is_mark;
 
-/// `text` with every line broken that is wider than `width`. Marks have no width.
+/// Breaks every line of `text` that is wider than `width`. Marks have no width.
 pub(super) fn wrap(text: &str, width: usize) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 16);
     for line in text.split_inclusive('\n') {
         let (body, end) = line.strip_suffix('\n').map_or((line, ""), |body| (body, "\n"));
-        // The usual case: the line is taken as it is, with its trailing blanks.
+        // The usual case: keep the line, with its trailing blanks.
         if visible(body) <= width {
             out.push_str(line);
         } else {
@@ -23,8 +23,8 @@ fn visible(text: &str) -> usize {
     text.chars().filter(|char| !is_mark(*char)).count()
 }
 
-/// Where a line goes on: below its last column that begins in the left half, otherwise two to the
-/// right of its start. A column begins after two blanks.
+/// Returns the column where a line continues: that of its last table column that begins in the left
+/// half, otherwise two right of its indentation. A table column begins after two blanks.
 fn hang(line: &str, width: usize) -> usize {
     let indent = line.chars().take_while(|char| *char == ' ').count();
     let mut column = None;
@@ -40,7 +40,7 @@ fn hang(line: &str, width: usize) -> usize {
         }
         at += 1;
     }
-    // At least half of the width is left for the text.
+    // Leave at least half of the width for text.
     column.unwrap_or(indent + 2).min(width / 2)
 }
 
@@ -53,15 +53,15 @@ fn broken(line: &str, width: usize, out: &mut String) {
         let end = rest[blanks..].find(' ').map_or(rest.len(), |end| blanks + end);
         let (gap, word) = rest[..end].split_at(blanks);
         let length = visible(word);
-        // The first word stays where it is: a line of its own would not be shorter.
+        // Never move the first word: on a line of its own it would not be shorter.
         let is_too_long = hang + length > width && used > 0 && used + blanks > width.saturating_sub(length);
-        // A column that fits whole on a line of its own is not broken: `old -> new` of a plan stays
+        // Do not break a table column that fits on its own line: `old -> new` of a plan stays
         // together.
         let column = visible(rest[blanks..].split("  ").next().unwrap_or_default());
         let is_column_whole_below =
             blanks >= 2 && used > hang && used + blanks + column > width && hang + column <= width;
         if is_column_whole_below || (used + blanks + length > width && (used > hang || is_too_long)) {
-            // A long word, as a path, goes to the left of the column rather than over the edge.
+            // A long word, such as a path, begins left of the column if it would not fit otherwise.
             let indent = hang.min(width.checked_sub(length).unwrap_or(2));
             out.push('\n');
             out.extend(std::iter::repeat_n(' ', indent));

@@ -1,13 +1,13 @@
-//! README.md and the pages of docs: every page is in the book, every link and anchor leads
-//! somewhere, and every block of code is run or says why not.
+//! Tests README.md and the pages of docs: every page is in the book, every link and anchor exists,
+//! and every block of code is run or says why not.
 //!
-//! Blocks without a language, or of `sh`, are given to a shell, page by page, in a directory of
-//! their own. There `flyball` acts on a simulated machine (`<!-- machine: sim:NAME -->` names
-//! another for the rest of the page), `sudo` does nothing, and `./bench` and `make` end at once.
-//! `cargo run` is `flyball`. What would take minutes or cannot be simulated is parsed by the
-//! program, and not run: comparisons and searches without a model, guests, `sim run`, `quiet` with
-//! a command. Profiles (`toml`) and `json` are read, and `scripts/sessions` runs blocks of
-//! `console`. `<!-- not run: REASON -->` in front of a block excludes it.
+//! For each page, blocks without a language or of `sh` are run by a shell in their own directory.
+//! There, `flyball` acts on a simulated machine (`<!-- machine: sim:NAME -->` chooses another for
+//! the rest of the page), `sudo` does nothing, `./bench` and `make` end at once, and `cargo run` is
+//! `flyball`. Commands that would take minutes or cannot be simulated are only parsed by the
+//! program: comparisons and searches without a model, guests, `sim run`, `quiet` with a command.
+//! Profiles (`toml`) and `json` are parsed, and `scripts/sessions` runs blocks of `console`. `<!--
+//! not run: REASON -->` before a block excludes it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -35,7 +35,7 @@ fn pages(folder: &str) -> BTreeMap<String, String> {
     markdown.map(read).collect()
 }
 
-/// A page without its blocks of code, whose brackets are not links.
+/// Returns a page without code, whose brackets are not links.
 fn prose(page: &str) -> String {
     let mut fenced = false;
     let keep = |line: &&str| {
@@ -44,7 +44,7 @@ fn prose(page: &str) -> String {
         !fenced && !is_fence && !line.starts_with("    ")
     };
     let lines: Vec<&str> = page.lines().filter(keep).collect();
-    // Code in a sentence is between single marks.
+    // Code within a sentence is between single backticks.
     let parts = lines.join("\n");
     parts.split('`').step_by(2).collect::<Vec<_>>().join("`")
 }
@@ -56,7 +56,7 @@ fn links(page: &str) -> Vec<String> {
     after.filter_map(|rest| rest.split_once(')')).map(|(target, _)| target.to_owned()).collect()
 }
 
-/// The anchors of a page's headings, as GitHub and mdBook make them.
+/// Returns the anchors of a page's headings, as made by GitHub and mdBook.
 fn anchors(page: &str) -> BTreeSet<String> {
     let mut fenced = false;
     let mut found = BTreeSet::new();
@@ -108,13 +108,13 @@ pub(crate) struct Block {
     line: usize,
     language: String,
     text: String,
-    /// Why it is not run.
+    /// Why the block is not run.
     not_run: Option<String>,
     machine: String,
 }
 
 impl Block {
-    /// Commands for a machine.
+    /// Creates a block of commands for a machine.
     pub(crate) fn of(text: &str, machine: &str) -> Block {
         Block {
             line: 1,
@@ -129,7 +129,7 @@ impl Block {
 fn blocks(page: &str) -> Vec<Block> {
     let mut all: Vec<Block> = Vec::new();
     let mut open = false;
-    // hybrid-laptop has most knobs, and cores of two kinds.
+    // hybrid-laptop has most knobs, and two kinds of cores.
     let (mut machine, mut not_run) = ("sim:hybrid-laptop".to_owned(), None);
     for (number, line) in page.lines().enumerate() {
         let comment = |kind: &str| {
@@ -156,7 +156,7 @@ fn blocks(page: &str) -> Vec<Block> {
     all
 }
 
-/// `flyball` in the blocks: what it cannot do here is parsed only. What fails is noted in the file
+/// The `flyball` of the blocks. Only parses what it cannot run here. Failures go to the file
 /// `failures`.
 const SHIM: &str = r#"#!/bin/sh
 dir=$PAGE_DIR
@@ -197,7 +197,7 @@ esac
 exit $code
 "#;
 
-/// Runs the commands of a page's blocks; what failed.
+/// Runs the commands of a page's blocks. Returns the failures.
 pub(crate) fn run(name: &str, blocks: &[Block]) -> Vec<String> {
     let tree = Tree::new();
     let bin = tree.path().join("bin");
@@ -213,7 +213,7 @@ pub(crate) fn run(name: &str, blocks: &[Block]) -> Vec<String> {
         tree.put(file, text);
         fs::set_permissions(tree.path().join(file), fs::Permissions::from_mode(0o755)).unwrap();
     }
-    // What lines of the pages read.
+    // Input files of the pages' commands.
     tree.put("quiet.toml", "turbo = \"off\"\n");
     tree.put("turbo.toml", "name = \"turbo\"\nrounds = 2\nworkload = \"sched-pipe\"\n[[arm]]\nname = \"now\"\n[[arm]]\nname = \"off\"\nturbo = false\n");
     tree.put("results.json", "[1.01, 1.00, 1.02, 1.01, 1.00, 1.02, 1.01, 1.00, 1.02, 1.01]");
@@ -266,9 +266,9 @@ fn every_block_of_code_runs_or_says_why_not() {
                 "" | "sh" => commands.push(block),
                 // Output and pictures.
                 "text" => {}
-                // Compared with the program in screens.rs.
+                // screens.rs compares these with the program.
                 "console" => {}
-                // Run by the tests of python/ and ansible/, which need packages of their own.
+                // Run by the tests of python/ and ansible/, which need their own packages.
                 "python" | "sql" | "yaml" => {}
                 "toml" => {
                     wrong.extend(

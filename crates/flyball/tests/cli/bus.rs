@@ -1,6 +1,6 @@
-//! The service on a private bus: the unmodified `powerprofilesctl`, and clients that make the calls
-//! of desktops. What is not there (dbus-daemon, python3-gi, power-profiles-daemon for its tool) is
-//! skipped with a count.
+//! Tests the service on a private bus: with the unmodified `powerprofilesctl`, and with clients
+//! that make the calls of desktops. If a program is missing (dbus-daemon, python3-gi,
+//! power-profiles-daemon for its tool), its tests are skipped and counted.
 
 use std::{
     collections::BTreeSet,
@@ -22,10 +22,10 @@ const DESKTOP: [(&str, &str); 2] = [
 
 const CONTROL: (&str, &str) = ("org.flyball.Control1", "/org/flyball/Control1");
 
-/// Debian's: another Python in the path lacks its modules.
+/// Debian's Python, because another Python in the path lacks its modules.
 const PYTHON: &str = "/usr/bin/python3";
 
-/// A process that ends with the test.
+/// A process that is killed when dropped.
 struct Process(Child);
 
 impl Drop for Process {
@@ -37,7 +37,7 @@ impl Drop for Process {
 
 /// A machine, its service and a bus.
 struct Bus {
-    // The service first: it ends before its bus.
+    // First, so that it is dropped before its bus.
     service: Option<Process>,
     daemon: Option<Process>,
     machine: Machine,
@@ -64,7 +64,7 @@ fn eventually(mut is: impl FnMut() -> bool) -> bool {
 }
 
 impl Bus {
-    /// `None` where a program is missing.
+    /// Returns `None` if a program is missing.
     fn start(programs: &[&str]) -> Option<Bus> {
         let needed = [&["dbus-daemon", "gdbus"], programs].concat();
         if let Some(missing) = needed.iter().find(|program| !has(program)) {
@@ -75,7 +75,7 @@ impl Bus {
         let open = |path: &Path| {
             std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         };
-        // Other users connect too.
+        // Other users must be able to connect too.
         open(folder.path());
         let mut bus = Bus { service: None, daemon: None, machine: Machine::new(2), folder };
         bus.start_daemon();
@@ -93,8 +93,7 @@ impl Bus {
 
     fn start_daemon(&mut self) {
         let config = self.folder.path().join("bus.conf");
-        // Fewer subscriptions of a connection than the usual 512, for
-        // `subscriptions_end_with_holds`.
+        // Fewer match rules per connection than the usual 512, for `subscriptions_end_with_holds`.
         let text = format!(
             "<busconfig><type>system</type><limit name=\"max_match_rules_per_connection\">40</limit><listen>{}</listen><auth>EXTERNAL</auth><policy context=\"default\">\
              <allow user=\"*\"/><allow own=\"*\"/>{}{}</policy></busconfig>",
@@ -126,7 +125,7 @@ impl Bus {
         let log = std::fs::File::create(self.folder.path().join("log")).unwrap();
         command.env("STATE_DIRECTORY", self.folder.path());
         command.stdout(log.try_clone().unwrap()).stderr(log);
-        // Left open by whoever starts the service.
+        // A descriptor that whoever starts the service may have left open.
         let inherited = std::fs::File::open(self.folder.path().join("bus.conf")).unwrap();
         rustix::io::fcntl_setfd(&inherited, rustix::io::FdFlags::empty()).unwrap();
         self.service = Some(Process(command.spawn().unwrap()));
@@ -137,7 +136,7 @@ impl Bus {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// The number of the service's child that speaks D-Bus.
+    /// Returns the number of the service's child process that speaks D-Bus.
     fn process_on_the_bus(&self) -> String {
         let service = self.service.as_ref().unwrap().0.id();
         let tasks = std::fs::read_dir(format!("/proc/{service}/task")).unwrap();
@@ -160,7 +159,7 @@ impl Bus {
         command
     }
 
-    /// Runs a program against this bus; its standard output.
+    /// Runs a program on this bus, and returns its standard output.
     #[track_caller]
     fn expect(&self, command: &mut Command) -> String {
         let ran = Ran::of(command);
@@ -173,7 +172,6 @@ impl Bus {
         self.expect(self.client("powerprofilesctl").args(words))
     }
 
-    /// Runs a scenario of clients.py.
     #[track_caller]
     fn scenario(&self, name: &str) {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bus/clients.py");
@@ -199,7 +197,7 @@ impl Bus {
     }
 }
 
-/// Whether Python has the bindings that desktops' clients use.
+/// Returns whether Python has the bindings that desktops' clients use.
 fn has_gi() -> bool {
     let ran =
         Command::new(PYTHON).args(["-c", "from gi.repository import Gio"]).stderr(Stdio::null()).status();
@@ -271,7 +269,7 @@ fn own_interface() {
 }
 
 impl Bus {
-    /// A bus for other users, who need root to be played and polkit to be asked.
+    /// Starts a bus for other users. Needs root to act as them, and polkit.
     fn for_users() -> Option<Bus> {
         let bus = Bus::start(&[PYTHON, "setpriv"]).filter(|_| has_gi())?;
         let has_mock = Ran::of(Command::new(PYTHON).args(["-c", "import dbusmock"])).code == 0;
@@ -280,7 +278,7 @@ impl Bus {
             return None;
         }
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bus/clients.py");
-        // The checkout may lie where another user cannot read.
+        // Other users may not be able to read the checkout.
         std::fs::write(bus.folder.path().join("clients.py"), std::fs::read(script).unwrap()).unwrap();
         Some(bus)
     }
@@ -291,7 +289,7 @@ impl Bus {
         Process(polkit.spawn().unwrap())
     }
 
-    /// Has polkit allow these actions and no others.
+    /// Makes polkit allow these actions and no others.
     fn allow(&self, actions: &[&str]) {
         let call = || {
             let mut call = self.client("gdbus");
@@ -313,7 +311,7 @@ impl Bus {
     }
 }
 
-/// The rows of the table of docs/desktop.md: action, calls, a user at the machine, others.
+/// Returns the rows of the table in docs/desktop.md: action, calls, a local user, other users.
 fn polkits_table() -> Vec<[String; 4]> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/desktop.md");
     let page = std::fs::read_to_string(page).unwrap();
@@ -355,7 +353,7 @@ fn other_users_are_polkits_to_judge() {
     for user in ["1", "65534"] {
         bus.allow(&[]);
         all_are(user, "AccessDenied");
-        // Before anything is parsed: what may not be called costs nothing.
+        // Rejected before anything is parsed, so forbidden calls cost nothing.
         assert_eq!(bus.as_user(user, &["denied"]), "AccessDenied AccessDenied AccessDenied\n");
         for [action, calls, ..] in &table {
             bus.allow(&[action.trim_matches('`')]);
@@ -440,10 +438,10 @@ fn plans_are_bounded_and_keep_nobody_waiting() {
     let start = Instant::now();
     bus.expect(&mut call(&["Status"]));
     for plan in &mut plans {
-        // Refused: no value of the list is possible, or too many plans wait.
+        // Rejected: no value in the list is possible, or too many plans are waiting.
         assert!(!plan.0.wait().unwrap().success());
     }
-    // Generous: this is a debug build, on a machine that does other things.
+    // Generous, because this is a debug build on a busy machine.
     assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
 }
 
@@ -454,7 +452,7 @@ fn no_text_of_a_caller_ends_the_connection() {
         for (method, words) in [("Plan", vec![profile]), ("Apply", vec![profile, "x"])] {
             let mut call = bus.client("gdbus");
             call.args(["call", "--address", &bus.address(), "--dest", CONTROL.0, "--object-path", CONTROL.1]);
-            // In GVariant's notation, which has escapes of its own.
+            // In GVariant's notation, which has its own escapes.
             let words = words.iter().map(|word| format!("'{}'", word.replace('\\', "\\\\")));
             call.args(["--method", &format!("{}.{method}", CONTROL.0)]).args(words);
             let ran = Ran::of(&mut call);
@@ -464,7 +462,7 @@ fn no_text_of_a_caller_ends_the_connection() {
     assert!(bus.is_served() && !bus.log().contains("has ended"), "{}", bus.log());
 }
 
-/// Short profiles that become long requests and long answers, and long texts.
+/// Tests short profiles that become long requests and long answers, and long texts.
 #[test]
 fn no_length_of_a_text_ends_the_connection() {
     let Some(bus) = Bus::start(&[PYTHON]).filter(|_| has_gi()) else { return };
@@ -473,7 +471,8 @@ fn no_length_of_a_text_ends_the_connection() {
     assert_eq!(bus.process_on_the_bus(), before, "{}", bus.log());
 }
 
-/// So many users wait for a dialogue that no other may have one.
+/// Even if the maximum number of users wait for a password dialog, others that need none are
+/// served.
 #[test]
 fn who_needs_no_password_waits_for_nobodys() {
     let Some(bus) = Bus::for_users() else { return };
@@ -482,7 +481,7 @@ fn who_needs_no_password_waits_for_nobodys() {
     let _polkit = Process(polkit.spawn().unwrap());
     let mut waiting = bus.client(PYTHON);
     waiting.args(["clients.py", "dialogues", "34"]).current_dir(bus.folder.path()).stdin(Stdio::piped());
-    // Users who are late find no bus any more.
+    // Late users find no bus any more.
     let mut waiting = waiting.stderr(Stdio::null()).spawn().unwrap();
     let is_full = || bus.as_user("2", &["interactive"]) == "LimitsExceeded\n";
     assert!(eventually(is_full), "{}", bus.log());
@@ -492,7 +491,7 @@ fn who_needs_no_password_waits_for_nobodys() {
     assert_eq!(outcomes.matches("\"ok\"").count(), 8, "{outcomes}");
 }
 
-/// FLYBALL_BUS_MESSAGES sets how many, FLYBALL_BUS_SEED which ones.
+/// FLYBALL_BUS_MESSAGES sets the number of messages, and FLYBALL_BUS_SEED chooses them.
 #[test]
 fn no_message_ends_the_service_or_its_connection() {
     let Some(bus) = Bus::for_users() else { return };
@@ -507,15 +506,15 @@ fn no_message_ends_the_service_or_its_connection() {
     bus.machine.expect(0, &["hold", "release", "--all"]);
 }
 
-/// The calls of a trace by `strace -f`, and the ones of them that failed with EPERM.
+/// Returns the calls in a trace of `strace -f`, and those that failed with EPERM.
 fn calls_of(trace: &str) -> (BTreeSet<String>, Vec<String>) {
     let (mut calls, mut refused) = (BTreeSet::new(), Vec::new());
     for line in trace.lines() {
         let rest = line.split_once(' ').map(|(_, rest)| rest.trim_start()).unwrap_or_default();
-        // A call during which another thread made one is printed in two halves.
+        // If another thread makes a call in between, a call is printed in two parts.
         let name = rest.strip_prefix("<... ").unwrap_or(rest);
         let name = name.split(['(', ' ']).next().unwrap_or_default();
-        // strace shows signals as ---, and ends as +++.
+        // strace prints signals as ---, and exits as +++.
         if name.starts_with(|first: char| first.is_ascii_lowercase()) {
             calls.insert(name.to_owned());
             if rest.contains("= -1 EPERM") {
@@ -546,7 +545,7 @@ fn the_list_of_allowed_calls_is_what_every_method_makes() {
     for scenario in ["control", "properties", "gnome", "kde", "holds", "vanishing", "bad"] {
         bus.scenario(scenario);
     }
-    // Its way out, too.
+    // Also trace how it ends.
     bus.daemon = None;
     assert!(eventually(|| bus.log().contains("everything else goes on")), "{}", bus.log());
     drop(strace);
@@ -578,7 +577,7 @@ fn the_process_on_the_bus_is_nobody_and_can_do_nothing() {
             assert_eq!((field("Uid"), field("Gid"), field("Groups")), (ids.clone(), ids, String::new()));
         }
         assert_ne!(field("Uid").split('\t').next(), Some("0"));
-        // The bus takes it for the same user: as root it could call any service.
+        // The bus must see this user too: as root, it could call any service.
         let mut ask = bus.client("gdbus");
         let method = "org.freedesktop.DBus.GetConnectionUnixUser";
         ask.args(["call", "--address", &bus.address(), "--dest", "org.freedesktop.DBus"]);
@@ -591,7 +590,7 @@ fn the_process_on_the_bus_is_nobody_and_can_do_nothing() {
     }
 }
 
-/// Whether a process has ended within two seconds.
+/// Returns whether a process ends within two seconds.
 fn ends(process: &str) -> bool {
     let is_there = || {
         let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
@@ -604,7 +603,7 @@ fn ends(process: &str) -> bool {
     !is_there()
 }
 
-/// Whatever the process waits for: the end of the service ends it.
+/// The D-Bus process ends with its service, whatever it is waiting for.
 #[test]
 fn the_process_on_the_bus_ends_with_its_service() {
     let Some(mut bus) = Bus::start(&[]) else { return };
@@ -612,7 +611,7 @@ fn the_process_on_the_bus_ends_with_its_service() {
     bus.service = None;
     assert!(ends(&process), "the service was killed");
 
-    // From here on the test is the service, with a bus that does not answer.
+    // From here on, the test acts as the service, with a bus that does not answer.
     let silent = bus.folder.path().join("silent");
     let listener = UnixListener::bind(&silent).unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -657,7 +656,7 @@ fn the_process_on_the_bus_ends_with_its_service() {
     rustix::net::listen(&listener, 0).unwrap();
     let _first = UnixStream::connect(&silent).unwrap();
     let started = start(&silent);
-    // This is one of the connections that fill the queue, unless the test is faster.
+    // Usually this connection is one of those that fill the queue.
     std::thread::sleep(Duration::from_millis(300));
     end("while the bus takes no connection", started);
 }
@@ -673,12 +672,12 @@ fn without_its_bus_the_service_goes_on() {
     bus.start_daemon();
     assert!(eventually(|| bus.is_served()), "{}", bus.log());
     assert_eq!(bus.tool(&["get"]), "performance\n");
-    // The next boot has the choice of the last one.
+    // The next boot restores the choice of the last one.
     bus.machine.expect(0, &["restore"]);
     bus.service = None;
     bus.start_service();
     assert_eq!((bus.tool(&["get"]).as_str(), bus.names()), ("performance\n", vec!["desktop".to_owned()]));
-    // Killed, it left a hold of no program: the next service releases it.
+    // A killed service leaves a hold of a program that has ended. The next service releases it.
     let mut launch = bus.client("powerprofilesctl");
     launch.args(["launch", "-p", "power-saver", "--", "sleep", "60"]);
     let launched = Process(launch.stdout(Stdio::null()).spawn().unwrap());
@@ -698,12 +697,12 @@ fn holds_of_programs_outlive_the_bus() {
     assert!(eventually(|| bus.names().len() == 1));
     bus.daemon = None;
     assert!(eventually(|| bus.log().contains("has ended")), "{}", bus.log());
-    // What the process on the bus asked for before its end has been done by now.
+    // Requests that the D-Bus process made before it ended are done by now.
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(bus.names().len(), 1, "{}", bus.log());
 }
 
-/// A reload while another command has the machine, and of a file that cannot be read.
+/// Reloads while another command has the lock, and with a file that cannot be read.
 #[test]
 fn a_reload_keeps_the_bus_and_its_profiles() {
     let Some(mut bus) = Bus::start(&["powerprofilesctl"]) else { return };
@@ -728,7 +727,7 @@ fn a_reload_keeps_the_bus_and_its_profiles() {
     assert_eq!(bus.epp(), "balance_power", "the profile of the last configuration counts");
 }
 
-/// The members of an interface: element, name, and what belongs to it.
+/// Returns the members of an interface: element, name, and details.
 fn members(xml: &str, interface: &str) -> BTreeSet<String> {
     let start =
         xml.find(&format!("<interface name=\"{interface}\"")).unwrap_or_else(|| panic!("{interface}: {xml}"));

@@ -1,5 +1,5 @@
-//! The commands that change a machine, on a machine of plain files: exit codes, what is written,
-//! and what a kill -9 leaves.
+//! Tests the commands that change a machine, on a machine of plain files: exit codes, writes, and
+//! what is left after kill -9.
 
 use flyball_testing::{Ran, Tree, flyball};
 use std::{
@@ -58,7 +58,7 @@ impl Machine {
         self.path().join("sys/devices/system/cpu").join(name)
     }
 
-    /// What a file below the folder of the CPUs holds.
+    /// Returns the content of a file below the folder of the CPUs.
     pub(crate) fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.file(name)).unwrap().trim().to_owned()
     }
@@ -78,13 +78,13 @@ impl Machine {
         ran
     }
 
-    /// Runs with `--json` and checks the exit code; the answer is what it prints.
+    /// Runs with `--json` and checks the exit code. Returns the output.
     #[track_caller]
     pub(crate) fn json(&self, code: i32, arguments: &[&str]) -> serde_json::Value {
         self.expect(code, &[arguments, &["--json"]].concat()).json()
     }
 
-    /// How many changes a plan has, and how many were made.
+    /// Returns the length of a list in the output, such as planned or made changes.
     fn count(&self, list: &str, arguments: &[&str]) -> usize {
         self.json(0, arguments)[list].as_array().unwrap().len()
     }
@@ -98,8 +98,7 @@ impl Machine {
                 let path = entry.unwrap().path();
                 let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
                 if name.starts_with('.') && name.ends_with(".new") {
-                    // What a killed write to plain files leaves beside them; a kernel has no such
-                    // thing.
+                    // Left by a killed write to a plain file. A kernel has no such files.
                     continue;
                 }
                 if path.is_dir() {
@@ -117,7 +116,7 @@ impl Machine {
         self.path().join("run/flyball/journal")
     }
 
-    /// Waits for something, for at most half a minute.
+    /// Waits until a condition is true, for at most half a minute.
     fn wait_for(&self, what: &str, is: impl Fn() -> bool) {
         let start = Instant::now();
         while !is() {
@@ -194,8 +193,7 @@ fn mistakes_have_their_exit_code_and_their_remedy() {
 fn a_write_that_fails_is_undone_and_named() {
     let tree = Machine::new(4);
     let first = tree.dump();
-    // The state of the file system that a root process cannot write either: a directory in the
-    // file's place.
+    // A directory in the file's place, because root can write a read-only file.
     let refusing = tree.file("cpufreq/policy3/scaling_governor");
     let mut rights = std::fs::metadata(&refusing).unwrap().permissions();
     rights.set_readonly(true);
@@ -261,8 +259,7 @@ fn killed_with_sigkill_it_is_restored() {
         if child.wait().unwrap().signal() == Some(9) {
             caught += 1;
             let next = Ran::of(&mut tree.command(&["set", "governor=performance"]));
-            // Killed before the first record or after the last: then there is nothing in the
-            // middle.
+            // If it was killed before the first record or after the last, nothing is pending.
             if next.code == 1 {
                 assert!(next.err.contains("restore --last"), "the remedy is named: {}", next.err);
             }
@@ -292,7 +289,7 @@ fn the_guardian_restores_when_flyball_is_killed() {
     tree.wait_for("the governor", || {
         std::fs::read_to_string(&governor).is_ok_and(|text| text == "performance\n")
     });
-    // While it is held, a second one is refused, with who has it.
+    // While the lock is held, a second command fails and names the holder.
     let words = tree.expect(6, &["set", "governor=powersave"]).err;
     assert!(words.contains(&format!("(pid {})", child.id())), "{words}");
     child.kill().unwrap();
@@ -301,8 +298,8 @@ fn the_guardian_restores_when_flyball_is_killed() {
     assert_eq!(first, tree.dump());
 }
 
-/// What would bring the machine to a crawl, or could not be undone, is refused before anything is
-/// written.
+/// Settings that would slow the machine to a crawl, or could not be undone, are rejected before
+/// anything is written.
 #[test]
 fn power_limits_of_nothing_and_windows_that_cannot_come_back_are_refused() {
     let tree = Machine::new(2);
@@ -333,8 +330,8 @@ fn power_limits_of_nothing_and_windows_that_cannot_come_back_are_refused() {
     assert_eq!(first, tree.dump());
 }
 
-/// A level of Speed Select brings power limits of its own: what was set in the same breath is
-/// undone to the first ones.
+/// A Speed Select level brings its own power limits. Undoing a power limit set in the same command
+/// must restore the original.
 #[test]
 fn a_level_and_a_power_limit_together_are_undone_exactly() {
     let folder = tempfile::tempdir().unwrap();
@@ -356,8 +353,8 @@ fn a_level_and_a_power_limit_together_are_undone_exactly() {
     assert_eq!(first, settings());
 }
 
-/// The driver refuses a cluster what lies outside of its package's entry, once that was written,
-/// and the clusters of IO dies have another range than those of cores.
+/// Once the limits of a package's entry are written, the driver rejects values outside of them for
+/// a cluster. Clusters of IO dies have other ranges than those of cores.
 #[test]
 fn limits_of_uncore_clusters_are_set_and_undone() {
     let folder = tempfile::tempdir().unwrap();
@@ -390,7 +387,7 @@ fn limits_of_uncore_clusters_are_set_and_undone() {
     }
 }
 
-/// A file that may not grow fails as a full file system does: in the middle of a line.
+/// A file size limit acts like a full file system: a write fails in the middle of a line.
 #[test]
 fn a_journal_that_cannot_be_written_leaves_nothing_changed_and_nothing_open() {
     let tree = Machine::new(8);
@@ -406,14 +403,14 @@ fn a_journal_that_cannot_be_written_leaves_nothing_changed_and_nothing_open() {
     assert_eq!(kept, tree.dump());
     let now = std::fs::read(tree.journal()).unwrap();
     assert!(now.starts_with(&journal));
-    // The next one finds nothing torn and nothing open.
+    // The next command finds a valid journal with nothing pending.
     assert_eq!(tree.count("undo", &["restore", "-n"]), 1);
     tree.expect(0, &["set", "governor=performance"]);
     tree.expect(0, &["restore"]);
     assert!(!tree.journal().exists(), "a damaged journal would be kept");
 }
 
-/// What is gone for good must not stand in the way of every later change.
+/// Settings that can never be restored must not block later changes.
 #[test]
 fn what_cannot_be_restored_can_be_forgotten() {
     let tree = Machine::new(2);
@@ -437,7 +434,7 @@ fn a_journal_of_an_earlier_boot_is_not_replayed() {
     let before = tree.dump();
     assert_eq!(tree.count("undone", &["restore"]), 0);
     assert_eq!(before, tree.dump());
-    // And it is not an obstacle.
+    // It does not block other changes.
     tree.expect(0, &["set", "governor=powersave"]);
     tree.expect(0, &["restore"]);
     assert_eq!(before, tree.dump());
@@ -455,14 +452,14 @@ fn a_recording_is_planned_for_and_never_written() {
     assert_eq!(first, tree.dump());
 }
 
-/// A full disk behind `2>log` or `>log` ends with the code for it, and the settings are what the
-/// command says they are.
+/// If stdout or stderr cannot be written (a full disk behind `>log`), the exit code says so, and
+/// the settings are as the command reports.
 #[test]
 fn an_output_that_cannot_be_written_is_no_reason_to_leave_a_change_half_done() {
     let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
     let governor = |tree: &Machine| tree.read("cpufreq/policy1/scaling_governor");
     let tree = Machine::new(2);
-    // The code of a failure says more than that its message could not be written.
+    // A failure's own code is more useful than that of an unwritten message.
     for (words, code) in [(&["set", "governor=performance"][..], 10), (&["set", "turbo=off"], 4)] {
         assert_eq!(Ran::of(tree.command(words).stderr(full())).code, code, "{words:?}");
     }
@@ -478,14 +475,14 @@ fn an_output_that_cannot_be_written_is_no_reason_to_leave_a_change_half_done() {
         let mut command = tree.command(&["run", "governor=performance", "--user", "root", "--"]);
         command.args(["sh", "-c", &format!("exit {code}")]).stderr(full());
         let ended = Ran::of(&mut command).code;
-        // Without root there is no other user to run it as.
+        // Without root, the command cannot run as another user.
         assert!(ended == code || ended == 2, "{ended}");
         assert_eq!(governor(&tree), "powersave");
     }
 }
 
-/// With a limit on the length of files (`ulimit -f`) the kernel sends SIGXFSZ, whose default action
-/// would end flyball between its writes and the commit.
+/// With a file size limit (`ulimit -f`), the kernel sends SIGXFSZ, whose default action would kill
+/// flyball between its writes and the commit.
 #[test]
 fn a_limit_on_files_leaves_nothing_half_done() {
     let tree = Machine::new(8);
@@ -493,7 +490,7 @@ fn a_limit_on_files_leaves_nothing_half_done() {
         || (0..8).map(|cpu| tree.read(&format!("cpufreq/policy{cpu}/scaling_governor"))).collect::<Vec<_>>();
     let first = read();
     let mut failed = 0;
-    // Blocks of 512 bytes, from none to more than the journal has.
+    // Blocks of 512 bytes, from none to more than the journal needs.
     for blocks in [0, 1, 2, 4, 6, 8, 12, 16, 64] {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("ulimit -f {blocks}; exec \"$0\" \"$@\"")]);
@@ -514,7 +511,7 @@ fn a_limit_on_files_leaves_nothing_half_done() {
     assert!((1..9).contains(&failed), "{failed} failed");
 }
 
-/// Where there is no /sys, every command ends with the same code.
+/// Without /sys, every command ends with the same exit code.
 #[test]
 fn a_machine_without_sysfs_is_one_that_lacks_what_is_asked_for() {
     let tree = Tree::new();

@@ -1,4 +1,4 @@
-//! Commands that read what others wrote: what the process may still do while it reads.
+//! Tests commands that read files of other users: what the process may still do while reading.
 
 use std::{
     fs::{self, File},
@@ -17,8 +17,8 @@ fn status(child: &Child, key: &str) -> Option<String> {
     line.map(str::to_owned)
 }
 
-/// Starts a command that reads from a FIFO, and waits until it is confined: the filter of system
-/// calls comes last.
+/// Starts a command that reads from a FIFO, and waits until it is confined. The system call filter
+/// is the last step.
 fn reading(command: &mut Command) -> Child {
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let start = Instant::now();
@@ -42,11 +42,11 @@ fn a_reader_of_files_has_no_other_rights() {
     let line = |key: &str| status(&child, key).unwrap_or_default();
     let (privileges, filter, effective) = (line("NoNewPrivs"), line("Seccomp"), line("CapEff"));
     let (permitted, ambient) = (line("CapPrm"), line("CapAmb"));
-    // Its other end, and nothing in it.
+    // Open and close the other end without writing.
     drop(File::options().write(true).open(&trace).unwrap());
     child.wait().unwrap();
     assert_eq!(privileges, "1");
-    // Stored first if it is a trace.dat, so files may be written: CAP_DAC_OVERRIDE,
+    // A trace.dat is stored in a file first, so writing files is allowed: CAP_DAC_OVERRIDE,
     // CAP_DAC_READ_SEARCH and CAP_FOWNER.
     let allowed = 1 << 1 | 1 << 2 | 1 << 3;
     for set in [effective, permitted, ambient] {
@@ -58,7 +58,7 @@ fn a_reader_of_files_has_no_other_rights() {
     assert_eq!(filter, "2");
 }
 
-/// Names of files in all places where a confined command writes.
+/// Tests every place where a confined command writes a named file.
 #[test]
 fn outputs_are_written_where_they_are_named() {
     let folder = tempfile::tempdir().unwrap();
@@ -95,8 +95,8 @@ fn outputs_are_written_where_they_are_named() {
     simulated(&["restore"]);
 }
 
-/// Every call that a reader makes is on the list: with glibc a call that is refused may change
-/// nothing that a test sees.
+/// Every call of a reader is on the list. This test is needed because with glibc, a rejected call
+/// may have no other visible effect.
 #[test]
 fn no_call_of_a_reader_is_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -173,7 +173,7 @@ fn no_call_of_a_reader_is_refused() {
     }
 }
 
-/// On a recorded machine, where the command is confined.
+/// Uses a recorded machine, for which the command is confined.
 #[test]
 fn a_textfile_is_written_again_until_a_signal_comes() {
     let folder = tempfile::tempdir().unwrap();
@@ -195,7 +195,7 @@ fn a_textfile_is_written_again_until_a_signal_comes() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
-/// A run directory of another author: a FIFO where the report goes would be waited for without end.
+/// In a run directory from somebody else, a FIFO in the report's place must not block the command.
 #[test]
 fn a_report_waits_for_no_fifo() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,5 @@
-//! `doctor` and `quiet` on simulated machines, through the command line: a published change of
-//! settings asked for, made and measured; the two faults of a published series found at their runs
-//! and blamed on what caused them.
+//! Tests `doctor` and `quiet` on simulated machines: a published change of settings is recommended,
+//! made and measured, and two published faults are found at the right runs with the right cause.
 
 use std::path::Path;
 
@@ -26,7 +25,7 @@ fn finding(report: &Value, id: &str) -> (String, String) {
     (found["verdict"].as_str().unwrap().to_owned(), found["fix"].to_string())
 }
 
-/// StorPool's page: bias 0 and governor performance are to become 15 and powersave.
+/// StorPool's page recommends changing bias 0 and governor performance to 15 and powersave.
 #[test]
 fn storpools_change_is_asked_for_planned_applied_and_undone() {
     let folder = tempfile::tempdir().unwrap();
@@ -51,7 +50,7 @@ fn storpools_change_is_asked_for_planned_applied_and_undone() {
     }
     assert_eq!(finding(&asked, "storpool.hwp").0, "ok");
 
-    // The plan is shown, and nothing is written.
+    // -n shows the plan and writes nothing.
     let (code, plan, _) = run(&["doctor", "--storpool", "--fix", "-n"]);
     assert_eq!(code, 0);
     assert!(plan.contains("performance -> powersave") && plan.contains("0 -> 15"), "{plan}");
@@ -68,8 +67,7 @@ fn storpools_change_is_asked_for_planned_applied_and_undone() {
     assert_eq!(run(&["get", "epb", "governor"]).1, before);
 }
 
-/// What `flyball set` does to a machine, what the doctor says of it, and that `doctor --fix` clears
-/// it.
+/// For each case, `flyball set` causes a finding of the doctor, and `doctor --fix` clears it.
 #[test]
 fn remedies_clear_their_findings() {
     let situations: [(&str, &[&str], &str, &str); 13] = [
@@ -97,7 +95,7 @@ fn remedies_clear_their_findings() {
             let report: Value = serde_json::from_str(&run(&["doctor", "--only", id, "--json"]).1).unwrap();
             finding(&report, id).0
         };
-        // With a journal of its own it is another program.
+        // With another journal, it counts as another program.
         let other = ["-M", machine, "--sim-state", "box", "--state-dir", "other", "set"];
         let (code, _, err) =
             flyball(folder.path(), &other.iter().chain(settings).copied().collect::<Vec<_>>());
@@ -108,8 +106,8 @@ fn remedies_clear_their_findings() {
     }
 }
 
-/// Before the change the page's machine had its hardware P-states disabled in firmware: doctor asks
-/// for native mode.
+/// Before the change, the firmware of the machine in StorPool's page had hardware P-states
+/// disabled. The doctor recommends native mode.
 #[test]
 fn native_hardware_p_states_are_asked_for() {
     let folder = tempfile::tempdir().unwrap();
@@ -119,14 +117,14 @@ fn native_hardware_p_states_are_asked_for() {
         let (verdict, fix) = finding(&report, id);
         assert!(verdict == "warning" && fix.contains("Native Mode"), "{id}: {verdict}, {fix}");
     }
-    // On other processors the page has nothing to say, and says so.
+    // The page does not apply to other processors, and the finding says so.
     let report = json(folder.path(), &["-M", "sim:i7-2600", "doctor", "--storpool", "--json"]);
     assert_eq!(finding(&report, "storpool.hwp").0, "unknown");
     assert_eq!(flyball(folder.path(), &["-M", "sim:gold-6138,interface=cppc-msr", "doctor"]).0, 2);
 }
 
-/// The same change measured: 60 to 67 us and less power on the page; the model's numbers are within
-/// a twentieth of the latencies.
+/// Measures the same change: on the page, 60 to 67 us and less power. The model is within a
+/// twentieth of these latencies.
 #[test]
 fn storpools_change_costs_latency_and_saves_power() {
     let folder = tempfile::tempdir().unwrap();
@@ -171,7 +169,7 @@ fn storpools_change_costs_latency_and_saves_power() {
     assert_eq!((verdict("performance").as_str(), verdict("work-energy").as_str()), ("worse", "better"));
 }
 
-/// A Haswell without hardware P-states whose last CPU is isolated and tickless.
+/// Writes a Haswell without hardware P-states whose last CPU is isolated and tickless.
 fn tickless_machine(folder: &Path) -> String {
     let cpu = "sys/devices/system/cpu";
     let mut files = vec![
@@ -206,9 +204,9 @@ fn tickless_machine(folder: &Path) -> String {
     folder.join("machine").to_str().unwrap().to_owned()
 }
 
-/// Trace text of four CPUs: a decision every 10 ms, on CPU 3 none between `silent.start` and
-/// `silent.end` milliseconds. After the silence the counters say that it was busy at its lowest
-/// speed.
+/// Returns trace text of four CPUs with a decision every 10 ms, but none on CPU 3 between
+/// `silent.start` and `silent.end` milliseconds. The counters after that gap show that it was busy
+/// at its lowest speed.
 fn trace_text(silent: &std::ops::Range<u64>) -> String {
     let mut text = String::from("# tracer: nop\n#\n");
     for ms in (0..6_000u64).step_by(10) {
@@ -231,8 +229,8 @@ fn trace_text(silent: &std::ops::Range<u64>) -> String {
     text
 }
 
-/// Stinner's nohz_full fault, from the kernel's command line, the driver and a trace: the first two
-/// make it possible, the third shows that it was so, or that it was not.
+/// Stinner's nohz_full fault. The kernel's command line and the driver make it possible, and a
+/// trace shows whether it happened.
 #[test]
 fn the_tickless_fault_is_recognised_from_command_line_driver_and_trace() {
     let folder = tempfile::tempdir().unwrap();
@@ -244,8 +242,8 @@ fn the_tickless_fault_is_recognised_from_command_line_driver_and_trace() {
     };
     let (_, alone) = doctor(&[]);
     let (verdict, fix) = finding(&alone, "conflict.nohz-full");
-    // The document's remedy, rcu_nocbs=3, changes nothing: the kernel offloads tickless CPUs in any
-    // case.
+    // rcu_nocbs=3, the remedy in the document, has no effect: the kernel always offloads tickless
+    // CPUs.
     assert!(verdict == "fault" && fix.contains("performance") && !fix.contains("nocbs"), "{verdict}: {fix}");
 
     std::fs::write(folder.path().join("stuck.txt"), trace_text(&(2_000..4_500))).unwrap();
@@ -265,7 +263,7 @@ fn the_tickless_fault_is_recognised_from_command_line_driver_and_trace() {
         assert_eq!(finding(&fine, id).0, "ok", "{id}");
     }
 
-    // A trace in which nothing decided tells nothing.
+    // A trace without decisions proves nothing.
     std::fs::write(folder.path().join("empty.txt"), "# tracer: nop\n#\n").unwrap();
     let (code, out, err) =
         flyball(folder.path(), &["-M", &machine, "doctor", "--trace", "empty.txt", "--json"]);
@@ -273,7 +271,7 @@ fn the_tickless_fault_is_recognised_from_command_line_driver_and_trace() {
         Ok(report) => assert_eq!(finding(&report, "trace.callbacks").0, "unknown"),
         Err(_) => assert_eq!(code, 2, "{err}"),
     }
-    // A name that needs a trace says so; a file that is none is refused.
+    // A check that needs a trace says so, and a file that is no trace is rejected.
     assert_eq!(flyball(folder.path(), &["-M", &machine, "doctor", "--only", "trace"]).0, 2);
     std::fs::write(folder.path().join("none.txt"), [0u8, 1, 2, 255, 254]).unwrap();
     for (name, code) in [("none.txt", 2), ("missing.dat", 1)] {
@@ -282,8 +280,8 @@ fn the_tickless_fault_is_recognised_from_command_line_driver_and_trace() {
     }
 }
 
-/// A profile is a choice: what it costs is noted, with the command. The same setting by another
-/// program is a warning.
+/// A profile is the user's choice, so its cost is only a note with the command. If another program
+/// makes the same setting, it is a warning.
 #[test]
 fn a_profile_that_was_chosen_is_no_alarm() {
     for machine in ["sim:gold-6138", "sim:sst-guide", "sim:hybrid-laptop", "sim:ryzen-5750g", "sim:epyc-512"]
@@ -311,7 +309,7 @@ fn a_profile_that_was_chosen_is_no_alarm() {
     assert_eq!(run("other", &["doctor", "--only", "conflict.turbo-off"]).0, 0);
 }
 
-/// Classes of service against cpufreq's limits, on a machine with Speed Select.
+/// Classes of service that conflict with cpufreq's limits, on a machine with Speed Select.
 #[test]
 fn classes_that_cut_cpufreqs_limits_are_told() {
     let folder = tempfile::tempdir().unwrap();
@@ -344,8 +342,8 @@ fn series(fault: &str, machine: &str, command: &[&str]) -> Value {
     json(folder.path(), &arguments)
 }
 
-/// Stinner's glitch: until run 105 firmware holds the processor at its lowest speed, from 106 on it
-/// does not. A run there is a second, and one goes before the first that counts.
+/// Stinner's glitch: up to run 105, the firmware keeps the processor at its lowest speed. A run
+/// takes a second, and there is one before the first that counts.
 #[test]
 fn the_glitch_is_found_at_run_106_and_blamed_on_the_frequency() {
     let report =
@@ -356,13 +354,13 @@ fn the_glitch_is_found_at_run_106_and_blamed_on_the_frequency() {
     assert!(shifts[0]["median_before"].as_f64() > shifts[0]["median_after"].as_f64());
     let blamed = &shifts[0]["with"][0];
     assert_eq!((blamed["name"].as_str(), blamed["before"].as_str()), (Some("frequency"), Some("1600")));
-    // Reading meters takes some of the machine's time, so the glitch ends within run 105. Its
-    // frequency and the next one's are between the two levels.
+    // Reading meters takes simulated time, so the glitch ends within run 105. The frequencies of
+    // that run and the next are between the two levels.
     assert!((104..=106).contains(&blamed["at"].as_u64().unwrap()), "{blamed}");
 }
 
-/// Stinner's fan: blocked in the middle, the processor heats up and is throttled. Heat is blamed,
-/// and the runs in which it was throttled are graded bad.
+/// Stinner's fan is blocked in the middle of the series. The processor heats up and is throttled:
+/// the cause is heat, and the throttled runs are graded bad.
 #[test]
 fn the_blocked_fan_is_blamed_on_heat() {
     let report = series("fan blocked after 200s", "sim:i7-2600", &["--", "spin", "20000"]);
@@ -372,8 +370,8 @@ fn the_blocked_fan_is_blamed_on_heat() {
         blame["name"] == "temperature" && number("after") > number("before") + 15.0
     });
     assert!(heat, "{shifts:?}");
-    // It is not a step: the machine warms up before it is throttled, and goes on slowing down
-    // after.
+    // This is not a step: the machine warms up before it is throttled, and slows down further
+    // afterwards.
     let grows = |shift: &&Value| {
         let number = |key: &str| shift[key].as_f64().unwrap();
         shift["form"] == "drift" && number("median_after") > 1.5 * number("median_before")
@@ -384,11 +382,11 @@ fn the_blocked_fan_is_blamed_on_heat() {
     let runs = report["runs"].as_array().unwrap();
     let throttled = runs.iter().filter(|run| run["disturbances"].to_string().contains("for heat")).count();
     assert!(throttled > 0, "no run was throttled");
-    // Before the fan was blocked none was.
+    // No run before the fan was blocked was throttled.
     assert!(runs[..150].iter().all(|run| !run["disturbances"].to_string().contains("for heat")));
 }
 
-/// A frequency that CPUs have after a run, when they are idle, is none of the run's.
+/// The frequency of idle CPUs after a run is not part of the run.
 #[test]
 fn a_steady_frequency_is_not_said_to_move() {
     let folder = tempfile::tempdir().unwrap();
@@ -399,7 +397,7 @@ fn a_steady_frequency_is_not_said_to_move() {
     assert!(runs.iter().all(|run| run["grade"] == "good"), "{runs:?}");
 }
 
-/// The same machine without a fault has no shift, at the same length.
+/// A series of the same length on a machine without a fault has no shift.
 #[test]
 fn a_sound_machine_has_no_shift() {
     let folder = tempfile::tempdir().unwrap();
@@ -421,7 +419,7 @@ fn a_sound_machine_has_no_shift() {
     assert_eq!(report["shifts"]["shifts"].as_array().unwrap().len(), 0, "{}", report["shifts"]);
 }
 
-/// The tests that write leave a simulated machine as it was, and a recorded one is refused.
+/// The tests that write restore a simulated machine, and reject a recorded one.
 #[test]
 fn the_writing_tests_put_everything_back() {
     let folder = tempfile::tempdir().unwrap();
@@ -437,6 +435,6 @@ fn the_writing_tests_put_everything_back() {
         assert_eq!(finding(&report, id).0, "ok");
     }
     assert_eq!(run(&["get", "driver-mode", "governor", "epp", "min-freq", "max-freq", "turbo"]).1, before);
-    // A name that writes is not run by accident.
+    // Naming a test that writes does not run it without --write.
     assert_eq!(run(&["doctor", "--only", "amd-pstate.epp"]).0, 2);
 }

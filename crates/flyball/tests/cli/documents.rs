@@ -1,12 +1,12 @@
-//! What the documents print, through flyball: the commands of docs/dev/documents.md, and AMD's two
-//! texts of a trace.
+//! Tests what documents print: the commands of docs/dev/documents.md, and AMD's two texts of a
+//! trace.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use flyball_testing::{Ran, flyball};
 
-/// Documentation/admin-guide/pm/amd-pstate.rst, and the slides of 2022, which have one blank less.
+/// Documentation/admin-guide/pm/amd-pstate.rst. The slides of 2022 have one blank less.
 const DOCUMENT: &str = "\
 # tracer: nop
 #
@@ -42,11 +42,11 @@ fn traces_as_the_documents_print_them_are_read() {
         .lines()
         .map(|line| match line.strip_prefix('#') {
             Some(_) => format!("{line}\n"),
-            // The slides have the task at the left, and one blank before the time.
+            // The slides have the task on the left, and one blank before the time.
             None => format!("{}\n", line.trim_start().replace("  4995", " 4995")),
         })
         .collect::<String>();
-    // Kernels before 5.17 have four characters of flags.
+    // Kernels before 5.17 have four flag characters.
     let four =
         DOCUMENT.replace("...  4995", "..  4995").replace(".h..  ", ".h.  ").replace(".s..  ", ".s.  ");
     for text in [DOCUMENT, &slides, &four] {
@@ -60,15 +60,15 @@ fn traces_as_the_documents_print_them_are_read() {
         let seven = cpus.iter().find(|cpu| cpu["cpu"] == 7).unwrap();
         assert_eq!((&seven["samples"], &seven["des_perf"]["mean"]), (&2.into(), &85.0.into()), "{seven}");
         assert_eq!(seven["max_perf"]["max"], 166.0, "{seven}");
-        // Nothing is claimed of what these records do not have.
+        // The output has no values that these records lack.
         assert!(seven.get("ghz").is_none() && seven.get("load").is_none(), "{seven}");
 
         let ran = trace(&["diagnose"], text);
         assert!(ran.out.contains("nothing was judged: the 7 requests"), "{}", ran.out);
     }
-    // Printed again as they were, flags included.
+    // The records are printed unchanged, with their flags.
     let printed = trace(&["report", "--print"], DOCUMENT);
-    // The document has cut a blank from the front of each line, which the kernel prints.
+    // The document has removed a leading blank of each line, which the kernel prints.
     let words = |text: &str| -> Vec<Vec<String>> {
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         lines.map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
@@ -86,7 +86,7 @@ fn what_cannot_be_read_is_never_called_correct() {
         assert_eq!(ran.code, 1, "{words:?}: {}{}", ran.out, ran.err);
         assert!(!ran.out.contains("no problems found"), "{}", ran.out);
     }
-    // Half of the records: what is judged is what was read.
+    // Half of the records are unreadable. Only the others are judged.
     let half = DOCUMENT.replacen("amd_des_perf=85", "amd_des_perf=x", 3);
     let ran = trace(&["diagnose"], &half);
     assert_eq!(ran.code, 1, "{}", ran.out);
@@ -152,7 +152,8 @@ fn every_command_of_the_documents_table_runs() {
         let done = Ran::of(&mut program);
         // 8, 9: a check of the doctor, or of a trace, has a warning or a fault.
         assert!([0, 8, 9].contains(&done.code), "{command}: {} {}{}", done.code, done.out, done.err);
-        // The last cell: what the output must have, the drop-in's on stderr as the original's.
+        // The last cell has the expected output. The drop-in prints it on stderr, like the
+        // original.
         let cells: Vec<&str> = line.trim_matches('|').split(" | ").collect();
         assert_eq!(cells.len(), 5, "{line}");
         let output = format!("{}{}", done.out, done.err);
@@ -166,8 +167,8 @@ fn every_command_of_the_documents_table_runs() {
     assert!(ran >= 36 && values >= 40, "{ran} commands, {values} values");
 }
 
-/// The kernel's selftest: its CSV has all columns, its four comparisons, and every cell follows
-/// from the others.
+/// Runs the kernel's selftest. Its CSV has all columns and the four comparisons, and all cells are
+/// consistent.
 #[test]
 fn the_selftest_is_one_command() {
     let folder = tempfile::tempdir().unwrap();
@@ -191,7 +192,7 @@ fn the_selftest_is_one_command() {
     assert!(checked.out.contains("55 of 55 cells follow"), "{}", checked.out);
 }
 
-/// The kernel's tracer as a drop-in: by its name as a command and as a link.
+/// Runs the replacements of the kernel's tracers, by command name and by link.
 #[test]
 fn the_tracers_are_drop_ins() {
     let folder = tempfile::tempdir().unwrap();
@@ -222,7 +223,7 @@ fn the_tracers_are_drop_ins() {
     let ran = run(link.as_os_str(), &["--trace_file", "trace.txt", "--name", "two"]);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     assert!(folder.path().join("results/two/cpu000.csv").exists());
-    // Not a second time into the same directory, and not without a source.
+    // It does not write into an existing directory, and needs a source.
     assert_eq!(run(link.as_os_str(), &["-t", "trace.txt", "-n", "two"]).code, 2);
     assert_eq!(run(link.as_os_str(), &["-n", "three"]).code, 2);
     let ran = run(
@@ -264,7 +265,7 @@ fn workloads_run_on_the_best_cores_and_next_to_others() {
     assert_eq!(manifest["workload"]["cpus"], "1,4");
     let (ran, _) = compare("sim:ryzen-5750g", &[&spin[..], &["--pin", "best:2"]].concat());
     assert_eq!(ran.code, 4, "{}", ran.err);
-    // Nothing is read during a round, and the background load has CPUs of its own.
+    // Nothing is read during a round, and the background load has its own CPUs.
     let words = [&spin[..], &["--pin", "0", "--beside", "bursts", "--beside-pin", "2", "--observer", "none"]]
         .concat();
     let (ran, manifest) = compare("sim:i7-2600", &words);
@@ -282,8 +283,7 @@ fn workloads_run_on_the_best_cores_and_next_to_others() {
     assert_eq!(compare("sim:i7-2600", &[&spin[..], &["--beside-pin", "1"]].concat()).0.code, 2);
 }
 
-/// Tickless CPUs on a simulated machine: the kernel's files have them, and the doctor names the
-/// fault.
+/// On a simulated machine, the kernel's files list tickless CPUs, and the doctor finds the fault.
 #[test]
 fn tickless_cpus_are_seen_on_simulated_machines() {
     let machine = "sim:i7-2600,boot=intel_pstate=active nohz_full=3,7 isolcpus=3,7";

@@ -1,6 +1,5 @@
-//! The commands of README.md, of the pages in docs and of every help text. All are parsed by the
-//! program itself, so that none has words behind it that are no part of it. Those of help are run
-//! as those of pages are (`book.rs`).
+//! Tests the commands in README.md, in docs and in every help text. The program parses all of them,
+//! so none has invalid words. Those in help are also run like those in pages (`book.rs`).
 
 use std::{path::PathBuf, process::Stdio};
 
@@ -12,8 +11,8 @@ fn root() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
-/// The lines of code in a page: those between fences, and those indented by four. What is a list of
-/// words and no command does not begin with a program.
+/// Returns the lines of code in a page: those between fences, and those indented by four. A line
+/// that is no command does not begin with a program's name.
 fn code(page: &str) -> Vec<String> {
     let mut fence = None;
     let mut lines: Vec<String> = Vec::new();
@@ -23,7 +22,7 @@ fn code(page: &str) -> Vec<String> {
             fence = fence.is_none().then_some(language);
             continue;
         }
-        // Output, data and pictures have a language of their own.
+        // Output, data and pictures have a language.
         let is_code = fence.map_or(line.starts_with("    "), |language| matches!(language, "" | "sh"));
         if !is_code {
             continue;
@@ -38,7 +37,7 @@ fn code(page: &str) -> Vec<String> {
     lines
 }
 
-/// The words of each command of a line, as a shell splits them; a comment ends the line.
+/// Splits a line into commands and words, like a shell. A comment ends the line.
 fn commands(line: &str) -> Vec<Vec<String>> {
     let mut all = vec![Vec::new()];
     let mut word: Option<String> = None;
@@ -67,7 +66,7 @@ fn commands(line: &str) -> Vec<Vec<String>> {
     all
 }
 
-/// The arguments of flyball, if a command is one of it.
+/// Returns the arguments of flyball if the command runs it.
 fn arguments(words: &[String]) -> Option<Vec<String>> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let rest = match words.as_slice() {
@@ -78,7 +77,7 @@ fn arguments(words: &[String]) -> Option<Vec<String>> {
     Some(rest.iter().map(|word| (*word).to_owned()).collect())
 }
 
-/// The examples of each command's help.
+/// Returns the examples in each command's help.
 fn help() -> Vec<(String, Vec<String>)> {
     let manual = Tree::new();
     Ran::of(flyball!().args(["man", "--dir", manual.path().to_str().unwrap()]).stdin(Stdio::null()));
@@ -87,7 +86,7 @@ fn help() -> Vec<(String, Vec<String>)> {
         let page = entry.unwrap().file_name().to_string_lossy().into_owned();
         let word =
             page.trim_start_matches("flyball").trim_end_matches(".1").trim_start_matches('-').to_owned();
-        // Subcommands, and the names of commands that hold dashes.
+        // Skip subcommands, and commands with a dash in their names.
         if word.is_empty() || word.contains('-') {
             continue;
         }
@@ -105,7 +104,7 @@ fn help() -> Vec<(String, Vec<String>)> {
     all
 }
 
-/// Every command of flyball in the pages and in help, with where it is.
+/// Returns every flyball command in the pages and in help, with its location.
 fn examples() -> Vec<(String, Vec<String>)> {
     let mut lines: Vec<(String, String)> = Vec::new();
     let mut pages = vec![root().join("README.md")];
@@ -164,14 +163,14 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("~/", "writes outside of the test's directory"),
 ];
 
-/// Words of examples that need a machine of another kind.
+/// Words in examples that need another machine.
 const MACHINES: &[(&str, &str)] = &[("flyball sst", "sim:sst-guide"), ("idle-state=C1", "sim:gold-6138")];
 
 #[test]
 fn examples_of_help_run() {
     let (mut count, mut wrong) = (0, Vec::new());
     for (command, lines) in help() {
-        // Each for itself: the examples of a page of help do not follow from each other.
+        // Run each separately: examples on a help page are independent.
         for line in lines.iter().filter(|line| NOT_RUN.iter().all(|(word, _)| !line.contains(word))) {
             let machine = MACHINES.iter().find(|(word, _)| line.contains(word)).map(|(_, machine)| *machine);
             let block = book::Block::of(line, machine.unwrap_or("sim:hybrid-laptop"));

@@ -1,5 +1,5 @@
-//! `flyball exporter` over real sockets: what it answers, its bounds, and what it refuses to start
-//! with.
+//! Tests `flyball exporter` over real sockets: its answers, its limits, and what it rejects at the
+//! start.
 
 use std::{
     collections::BTreeSet,
@@ -15,7 +15,7 @@ use flyball_testing::{Ran, Tree, flyball, skip};
 
 const SIM: [&str; 2] = ["-M", "sim:sst-guide"];
 
-/// A running exporter, ended with the test.
+/// A running exporter, killed when dropped.
 struct Exporter {
     child: Child,
     address: SocketAddr,
@@ -29,7 +29,7 @@ impl Exporter {
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let address =
             lines.find_map(|line| line.unwrap().strip_prefix("flyball: listening on ")?.parse().ok());
-        // Kept open: a message would end the process otherwise.
+        // Keep reading: a message to a closed pipe would kill the process.
         std::thread::spawn(move || lines.for_each(drop));
         Exporter { child, address: address.expect("it says where it listens") }
     }
@@ -40,10 +40,10 @@ impl Exporter {
         socket
     }
 
-    /// Sends bytes, and reads what comes until the end.
+    /// Sends bytes, and reads until the connection closes.
     fn send(&self, bytes: &[u8]) -> String {
         let mut socket = self.connect();
-        // It may be refused before all is sent.
+        // The server may reject it before everything is sent.
         let _ = socket.write_all(bytes);
         let mut answer = Vec::new();
         let _ = socket.read_to_end(&mut answer);
@@ -54,7 +54,7 @@ impl Exporter {
         self.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n").as_bytes())
     }
 
-    /// Of its own: pages of the program come and go with what it runs.
+    /// Returns anonymous memory only: pages of the program file depend on what it runs.
     fn memory_kib(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
@@ -99,7 +99,7 @@ fn what_it_answers() {
         let answer = exporter.send(bytes);
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{status}: {answer}");
     }
-    // Three requests at once on one connection.
+    // Three requests in one write.
     let healthy = "GET /-/healthy HTTP/1.1\r\n\r\n";
     let answers = exporter.send(format!("{healthy}{healthy}GET /-/healthy HTTP/1.0\r\n\r\n").as_bytes());
     assert_eq!(answers.matches("200 OK").count(), 3, "{answers}");
@@ -117,7 +117,7 @@ fn a_client_that_has_ended_its_side_is_answered() {
         answer
     };
     assert!(half_closed(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n").starts_with("HTTP/1.1 200"));
-    // Half a request has no rest to wait for.
+    // If the client closes its side, the rest of a request can no longer arrive.
     assert_eq!(half_closed(b"GET /-/hea"), "");
     assert_eq!(half_closed(b""), "");
 }
@@ -141,8 +141,8 @@ fn packed_answers_hold_the_same() {
     );
 }
 
-/// Two hundred clients that send a byte now and then, and a thousand that send nothing: scrapes go
-/// on, and memory does not grow.
+/// With two hundred clients that send a byte now and then, and a thousand that send nothing,
+/// scrapes still work and memory does not grow.
 #[test]
 fn slow_clients_keep_no_one_out() {
     let exporter = Exporter::start(&["--no-doctor"]);
@@ -160,7 +160,7 @@ fn slow_clients_keep_no_one_out() {
         }
         let began = Instant::now();
         assert!(exporter.get("/-/healthy", "").contains("200 OK"));
-        // 100 ms where nothing else runs; tests run next to each other.
+        // Takes 100 ms on an idle machine. Other tests may run at the same time.
         assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
         assert!(exporter.get("/metrics", "").contains("flyball_build_info"));
     }
@@ -186,7 +186,7 @@ fn an_unfinished_head_ends_after_five_seconds() {
 #[test]
 fn passwords_are_asked_for() {
     let tree = Tree::new();
-    // Of 'secret', cost 4.
+    // The hash of 'secret', cost 4.
     tree.put("web.yml", format!("basic_auth_users:\n  prom: {HASH}\n"));
     let config = tree.path().join("web.yml");
     let exporter = Exporter::start(&["--no-doctor", "--web.config.file", config.to_str().unwrap()]);
@@ -204,7 +204,7 @@ const HASH: &str = "$2y$04$BhSgB/o39nTk95oRjFUa5.NORg0GVHpN/ZGPJyqjNEbLeYOAjv/HG
 fn a_unix_socket_is_served_and_removed() {
     let tree = Tree::new();
     let path = tree.path().join("metrics.sock");
-    // Left by a run that was killed.
+    // Left over from a run that was killed.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     let address = format!("unix:{}", path.display());
     let exporter = Exporter::start(&["--no-doctor", "--web.listen-address", &address]);
@@ -282,7 +282,7 @@ fn what_it_does_not_start_with() {
     }
 }
 
-/// With the doctor's answers, which come from another process.
+/// Exports the doctor's findings, which come from another process.
 #[test]
 fn the_doctor_is_asked() {
     let exporter = Exporter::start(&[]);
@@ -297,7 +297,7 @@ fn the_doctor_is_asked() {
     assert!(text.contains("flyball_doctor_timestamp_seconds "), "{text}");
 }
 
-/// Prometheus' own checker of metrics is silent, and its parser of OpenMetrics reads the answer.
+/// Prometheus' checker of metrics reports nothing, and its OpenMetrics parser reads the answer.
 #[test]
 fn the_checkers_have_no_complaint() {
     let exported = |format: Option<&str>| {
@@ -335,7 +335,7 @@ fn the_checkers_have_no_complaint() {
     assert!(is_good && said.trim().parse::<u32>().is_ok_and(|count| count > 500), "{said}");
 }
 
-/// The rules are rules, and their tests pass; the dashboard is one of Grafana's schema.
+/// The rules are valid, their tests pass, and the dashboard fits Grafana's schema.
 #[test]
 fn rules_and_dashboard_are_sound() {
     let dist = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dist");
@@ -346,7 +346,7 @@ fn rules_and_dashboard_are_sound() {
         }
     }
     let read = |path: &str| fs::read_to_string(format!("{dist}/{path}")).unwrap();
-    // promtool runs only the tests that there are: each alert fires and clears in one.
+    // promtool only runs existing tests, so check that each alert fires and clears in one.
     let tests = read("prometheus/flyball.rules.test.yml");
     for alert in
         read("prometheus/flyball.rules.yml").lines().filter_map(|line| line.split("- alert: ").nth(1))
@@ -366,8 +366,8 @@ fn rules_and_dashboard_are_sound() {
             assert!(place["x"].as_u64().unwrap() + place["w"].as_u64().unwrap() <= 24, "{panel}");
         }
     }
-    // Grafana publishes its schema as CUE and as the models of its SDK, which are made from it:
-    // what they do not know is lost.
+    // Grafana publishes its schema as CUE and as the models of its SDK, which are generated from
+    // it. The models drop what they do not know.
     let program = "import json, sys\nfrom grafana_foundation_sdk.models.dashboard import Dashboard\n\
                    from grafana_foundation_sdk.cog.encoder import JSONEncoder\n\
                    given = json.load(open(sys.argv[1]))\nkept = json.loads(JSONEncoder().encode(Dashboard.from_json(given)))\n\
@@ -382,7 +382,7 @@ fn rules_and_dashboard_are_sound() {
     assert!(ran.status.success() && said == "[]\n[]\n", "{said}{}", String::from_utf8_lossy(&ran.stderr));
 }
 
-/// Holds and what they found, from the file that commands and the service keep.
+/// Exports holds and drifts from the file that commands and the service share.
 #[test]
 fn holds_are_shown() {
     let machine = crate::change::Machine::new(2);

@@ -1,8 +1,8 @@
-//! Commands on simulated machines whose accesses fail or are lost: what a restore claims is
-//! compared with every setting of the machine, which is read without the faults before and after.
+//! Runs commands on simulated machines whose accesses fail or are lost. What a restore reports is
+//! compared with every setting of the machine, read without faults before and after.
 //!
-//! FLYBALL_FAULT_RUNS sets the number of runs, FLYBALL_FAULT_SEED which ones; the report has one
-//! line.
+//! FLYBALL_FAULT_RUNS sets the number of runs, and FLYBALL_FAULT_SEED chooses them. The report is
+//! one line.
 
 use std::collections::BTreeMap;
 
@@ -59,7 +59,7 @@ const COMMANDS: [&[&str]; 20] = [
     &["online=off"],
 ];
 
-/// What fails: files below /sys/devices/system/cpu, registers, the node of Speed Select.
+/// Where accesses fail: files below /sys/devices/system/cpu, registers, the Speed Select device.
 const PATHS: [&str; 13] = [
     "cpufreq/policy*/scaling_governor",
     "cpufreq/policy*/scaling_max_freq",
@@ -81,7 +81,7 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, limit: usize) -> usize {
-        // Numbers of Knuth's MMIX generator; the upper bits are the random ones.
+        // Knuth's MMIX generator, whose upper bits are the most random.
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) % limit as u64) as usize
     }
@@ -98,8 +98,8 @@ impl Random {
             _ => format!(" nth {}", 1 + self.below(80)),
         };
         let path = self.of(&PATHS);
-        // EINVAL from reading a preference is amd-pstate's answer for one that the firmware chose
-        // and that has no word. flyball takes the kernel at its word there.
+        // For a preference that the firmware chose and that has no word, amd-pstate returns EINVAL,
+        // which flyball believes. So use another errno.
         let has_preference = path.contains("preference") || path.ends_with("/*") || path == "*";
         let of_a_read = if errno == "EINVAL" && has_preference { "EIO" } else { errno };
         match self.below(10) {
@@ -112,7 +112,7 @@ impl Random {
     }
 }
 
-/// Every setting: what a profile holds, and the files of cpufreq and cpuidle as they are.
+/// Returns every setting: those of a profile, and the raw files of cpufreq and cpuidle.
 fn settings(host: &SimHost) -> BTreeMap<String, String> {
     const CPUS: &str = "/sys/devices/system/cpu";
     let mut found = BTreeMap::new();
@@ -166,7 +166,7 @@ impl Counts {
             self.not_claimed += 1;
             return;
         }
-        // The faults do not touch what is compared, and what was counted of them so far remains.
+        // Read without faults, and keep the faults' counts.
         let faults = host.with(flyball_sim::SimMachine::take_faults);
         let difference = difference(before, &settings(host));
         host.with(|machine| faults.into_iter().for_each(|fault| machine.inject(fault)));
@@ -226,7 +226,7 @@ fn run(machine: &str, random: &mut Random, counts: &mut Counts) {
     }
 }
 
-/// The same errno before and after says nothing of what was written in between.
+/// Getting the same errno before and after does not show whether the value changed in between.
 #[test]
 fn a_preference_that_is_never_readable_is_restored() {
     for machine in ["tpmi-small", "tpmi-small,kernel=7.2"] {

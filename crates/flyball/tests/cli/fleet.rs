@@ -1,5 +1,5 @@
-//! `report --fleet`: run directories of many machines put together, with a known truth, and what
-//! cannot be put together.
+//! Tests `report --fleet`: merging the run directories of many machines with a known truth, and
+//! directories that cannot be merged.
 
 use std::{fs, path::Path};
 
@@ -21,8 +21,8 @@ fn template(folder: &Tree) -> (Json, Json) {
     (manifest, rounds.into_iter().find(|round| round["warm_up"] == false).unwrap())
 }
 
-/// A machine's run: `effect` is the logarithm of the second arm over the first, and noise follows
-/// from the block's number.
+/// Writes a machine's run. `effect` is the logarithm of the second arm over the first, and the
+/// noise depends on the block's number.
 fn put(at: &Path, template: &(Json, Json), (name, firmware): (&str, &str), effect: f64, blocks: usize) {
     let (mut manifest, round) = template.clone();
     manifest["machine"]["system"] = serde_json::json!({"hostname": name, "firmware": firmware});
@@ -32,7 +32,7 @@ fn put(at: &Path, template: &(Json, Json), (name, firmware): (&str, &str), effec
     for block in 0..blocks {
         for arm in 0..2_usize {
             let mut round = round.clone();
-            // Differs from block to block and from machine to machine, with a mean near zero.
+            // Differs between blocks and machines, with a mean near zero.
             let noise = ((block * 7 + name.len() * 3 + arm * 5 + name.as_bytes()[4] as usize) % 11) as f64
                 / 11.0
                 - 0.45;
@@ -61,14 +61,13 @@ fn a_fleet_is_put_together() {
         let effect = if number == 7 { 0.06 } else { effect };
         put(&fleet.join(&name).join("run"), &template, (&name, if old { "1.2" } else { "1.3" }), effect, 8);
     }
-    // An older run of a machine, one that was cut off, one that is something else, and a host
-    // without results.
+    // An older run of a machine, an incomplete run, something else, and a host without results.
     let mut older = template.clone();
     older.0["boots"][0]["started"] = 1.into();
     put(&fleet.join("before"), &older, ("nodea", "1.2"), 0.5, 8);
     put(&fleet.join("cut"), &template, ("nodez", "1.2"), 0.0, 1);
     folder.put("fleet/other/manifest.json", "{}");
-    // Of a later flyball, and half of one.
+    // A directory of a later flyball, and half of one.
     let mut later = template.clone();
     later.0["version"] = 99.into();
     put(&fleet.join("later"), &later, ("nodex", "1.3"), 0.0, 8);
@@ -112,7 +111,7 @@ fn a_fleet_is_put_together() {
     }
 }
 
-/// One file for all machines: each has its own order, and the report knows which file it was.
+/// One file for all machines: each has its own order, and the report identifies the file.
 #[test]
 fn an_experiment_is_one_file() {
     let folder = Tree::new();
@@ -137,7 +136,7 @@ fn an_experiment_is_one_file() {
     );
     assert!(report(&folder, "report --fleet fleet").out.contains("(experiment turbo)"));
 
-    // The same name for something else.
+    // The same name for another experiment.
     folder.put("turbo.toml", file.replace("= off", "= false").replace("rounds = 4", "rounds = 5"));
     report(&folder, "-M sim:gold-6138 compare --experiment turbo.toml -o fleet/other/run");
     let ran = report(&folder, "report --fleet fleet");
@@ -159,7 +158,7 @@ fn an_experiment_is_one_file() {
     assert_eq!(report(&folder, "-M sim:i7-2600 compare --experiment turbo.toml --rounds 4").code, 2);
 }
 
-/// Labels that Kubernetes takes, on every built-in machine (IsQualifiedName and IsValidLabelValue
+/// On every built-in machine, Kubernetes accepts the labels (IsQualifiedName and IsValidLabelValue
 /// in apimachinery).
 #[test]
 fn labels_are_valid() {
@@ -218,7 +217,7 @@ fn what_cannot_be_put_together_is_refused() {
     }
     rustix::fs::mkfifoat(rustix::fs::CWD, folder.path().join("fifo"), rustix::fs::Mode::RUSR).unwrap();
     assert_eq!(report(&folder, "report --fleet a --hosts fifo").code, 0, "it does not wait for a writer");
-    // Two machines are put together; a third would be needed for the next one.
+    // Two machines are merged. Predicting the next one needs at least three.
     let json = report(&folder, "--json report --fleet a").json();
     assert_eq!(json["effects"][0]["next"], Json::Null);
 }

@@ -1,11 +1,11 @@
-//! `flyball guest` and `-M guest:NAME` run the program flyball-guest. Here a script stands for it:
-//! what it is given, what comes back, and what happens without it or with another version.
+//! `flyball guest` and `-M guest:NAME` run the program flyball-guest. Here, a script replaces it.
+//! Tests what it gets, what it returns, and what happens without it or with another version.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 
 use flyball_testing::{Ran, Tree, flyball};
 
-/// flyball in a directory of its own, which has no flyball-guest next to it.
+/// Installs flyball in a directory without flyball-guest.
 fn alone() -> Tree {
     let tree = Tree::new();
     let built = flyball!().get_program().to_owned();
@@ -22,7 +22,7 @@ fn run(flyball: &Path, path: &Path, words: &str) -> Ran {
     Ran::of(command.args(words.split(' ')).env("PATH", path).current_dir(flyball))
 }
 
-/// A flyball-guest that says it is of `version`, prints what it is given, and exits with 7.
+/// Writes a flyball-guest that reports `version`, prints its arguments, and exits with 7.
 fn program(folder: &Tree, version: &str) {
     let script = format!(
         "#!/bin/sh\n[ \"$1\" = --version ] && echo flyball-guest {version} && exit\necho \"$@\"\nexit 7\n"
@@ -71,7 +71,8 @@ fn arguments_and_exit_code_are_passed_through() {
         let ran = run(alone.path(), folder.path(), words);
         assert_eq!((ran.code, ran.out.trim_end()), (7, given.as_str()), "{words}: {}", ran.err);
     }
-    // The directory of a comparison gets its name here, so that a second boot can resume it.
+    // The comparison's directory is named before the guest starts, so that a second boot can resume
+    // it.
     let ran = run(alone.path(), folder.path(), "-M guest:x compare --arm now -- true");
     assert!(ran.out.contains(" -o flyball-compare-") && ran.out.ends_with(" -- true\n"), "{ran:?}");
     let ran = run(alone.path(), folder.path(), "-M guest:x guest list");

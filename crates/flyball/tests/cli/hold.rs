@@ -1,5 +1,5 @@
-//! Holds on a machine of plain files: commands, the service that notices another program's writes,
-//! and what a kill -9 leaves.
+//! Tests holds on a machine of plain files: the commands, the service that notices other programs'
+//! writes, and what is left after kill -9.
 
 use std::{
     process::{Child, Command, Stdio},
@@ -19,7 +19,7 @@ fn holds_are_an_overlay_and_leave_nothing_behind() {
     let first = machine.dump();
     machine.expect(0, &["hold", "add", "low", "max-freq=2GHz", "governor=performance"]);
     machine.expect(0, &["hold", "add", "high", "max-freq=3GHz", "-c", "0", "--priority", "200"]);
-    // Added later, and weaker.
+    // Added later, but with lower priority.
     machine.expect(0, &["hold", "add", "later", "max-freq=1GHz", "--priority", "150"]);
     assert_eq!(
         (machine.read(MAX), machine.read("cpufreq/policy1/scaling_max_freq")),
@@ -36,7 +36,7 @@ fn holds_are_an_overlay_and_leave_nothing_behind() {
     assert_eq!((machine.read(GOVERNOR), machine.read(MAX)), ("powersave".into(), "1000000".into()));
     machine.expect(0, &["hold", "release", "later"]);
     assert_eq!(machine.dump(), first);
-    // A profile's name alone holds it under that name.
+    // A profile's name alone is also the name of the hold.
     machine.expect(0, &["hold", "add", "powersave"]);
     assert_eq!(machine.json(0, &["hold", "list"])[0]["profile"], "powersave");
     machine.expect(0, &["hold", "release", "powersave"]);
@@ -102,7 +102,7 @@ fn a_profile_is_held_while_a_command_runs() {
     );
     assert_eq!(ran.out, "performance\n");
     assert_eq!(machine.dump(), first);
-    // flyball itself is killed: the next command that changes holds releases it.
+    // flyball itself is killed. The next command that changes holds releases the hold.
     let mut run = machine.command(&["run", "--hold", profile, "--", "sleep", "60"]);
     let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     assert!(eventually(|| machine.read(GOVERNOR) == "performance"));
@@ -124,14 +124,14 @@ fn restore_releases_all_holds() {
     machine.expect(0, &["restore"]);
     assert_eq!(machine.dump(), first);
     assert_eq!(machine.json(0, &["hold", "list"]), serde_json::json!([]));
-    // A restore that was killed has removed the journal, and not yet the holds.
+    // A killed restore may have removed the journal, but not the holds.
     machine.expect(0, &["hold", "add", "a", "governor=performance"]);
     std::fs::remove_file(machine.path().join("run/flyball/journal")).unwrap();
     machine.expect(0, &["restore"]);
     assert_eq!(machine.json(0, &["hold", "list"]), serde_json::json!([]));
 }
 
-/// `restore` is the way out when /run is full, or cannot be written any more.
+/// `restore` works even if /run is full or read-only.
 #[test]
 fn restore_needs_neither_space_nor_a_file_that_can_be_written() {
     for (how, code) in [("cat /dev/zero >\"$dir/filler\" 2>&1", 0), ("mount -o remount,ro \"$dir\"", 3)] {
@@ -154,8 +154,7 @@ fn restore_needs_neither_space_nor_a_file_that_can_be_written() {
     }
 }
 
-/// A command that runs while a hold is in force remembers the hold's values. They must not come
-/// back.
+/// A command that runs during a hold saves the hold's values. These must not be restored later.
 #[test]
 fn restore_knows_what_was_there_before_a_released_hold() {
     let machine = Machine::new(2);
@@ -186,7 +185,7 @@ fn a_release_can_be_looked_at_first() {
     machine.expect(2, &["hold", "release", "none", "-n"]);
     assert_eq!(machine.dump(), held, "nothing was written");
     assert_eq!(machine.json(0, &["hold", "list"]).as_array().unwrap().len(), 2);
-    // And it does what was said.
+    // The release does what it announced.
     machine.expect(0, &["hold", "release", "high"]);
     assert_eq!((machine.read(GOVERNOR), machine.read(MAX)), ("powersave".into(), "2000000".into()));
 }
@@ -196,7 +195,7 @@ fn a_lock_that_is_held_for_a_moment_is_waited_for() {
     let machine = Machine::new(1);
     machine.expect(0, &["hold", "add", "a", "max-freq=2GHz"]);
     let hold = |seconds: &str| {
-        // flock(1), with the lock of the machine's own directory.
+        // flock(1) on the lock of the machine's own directory.
         let lock = machine.path().join("run/flyball/lock");
         let mut flock = Command::new("flock");
         let flock = flock.arg("-o").arg(lock).args(["sh", "-c", &format!("echo; exec sleep {seconds}")]);
@@ -212,7 +211,7 @@ fn a_lock_that_is_held_for_a_moment_is_waited_for() {
     let words = machine.expect(6, &["hold", "release", "b"]).err;
     assert!(begin.elapsed() >= Duration::from_secs(2), "it gave up at once");
     assert!(words.contains("waiting up to 2 s"), "{words}");
-    // The service must not wait for a command: it goes on with everything else.
+    // The service must not wait for a command's lock: it continues with everything else.
     long.kill().unwrap();
     long.wait().unwrap();
     machine.expect(0, &["hold", "release", "--all"]);
@@ -248,7 +247,7 @@ fn what_cannot_be_held_is_refused_and_changes_nothing() {
         assert!(ran.out.is_empty() && !ran.err.is_empty(), "{words:?}: {}", ran.text());
     }
     assert_eq!((machine.dump(), machine.json(0, &["hold", "list"])), (files, holds));
-    // Exit code 2 says that nothing was done: another program's value stays too.
+    // Exit code 2 means that nothing was done, so another program's value stays too.
     machine.poke(GOVERNOR, "powersave");
     let files = machine.dump();
     machine.expect(2, &["hold", "add", "b", "max-freq=9GHz"]);
@@ -259,7 +258,7 @@ fn what_cannot_be_held_is_refused_and_changes_nothing() {
 struct Service(Child);
 
 impl Service {
-    /// `None` without the right to be told of writes.
+    /// Returns `None` without permission to watch files for writes.
     fn start(machine: &Machine, words: &[&str]) -> Option<Service> {
         if !flyball_process::is_root() {
             skip(1, "service", "it needs root for fanotify");
@@ -338,7 +337,7 @@ fn another_program_is_noticed_named_and_corrected_until_the_service_gives_way() 
     assert!(eventually(|| last().is_some_and(|drift| drift["action"] == "gave-way")));
     assert_eq!(machine.read(GOVERNOR), "powersave");
     machine.expect(5, &["hold", "status"]);
-    // A second service is refused, and the first one notices what commands do.
+    // A second service is rejected, and the first one notices what commands do.
     machine.expect(6, &["hold", "run"]);
     machine.expect(0, &["hold", "add", "a", "governor=performance"]);
     assert_eq!(machine.read(GOVERNOR), "performance");
@@ -383,8 +382,8 @@ fn what_counts_as_clamped_is_tried_again_when_another_program_writes_it() {
     let text = || std::fs::read_to_string(&store).unwrap();
     assert!(eventually(|| text().contains("\"reported\"")), "{}", text());
     service.kill();
-    // As a write of another program in the middle of a correction leaves it: what is read back is
-    // not what was written.
+    // The state after another program writes in the middle of a correction: reading back gives
+    // another value.
     let clamped = text().replace("\"because\": \"reported\"", "\"because\": \"clamped\"");
     let clamped = clamped.replace("\"on_drift\": \"report\"", "\"on_drift\": \"correct\"");
     std::fs::write(&store, clamped).unwrap();
@@ -393,7 +392,7 @@ fn what_counts_as_clamped_is_tried_again_when_another_program_writes_it() {
     assert!(text().contains("clamped"), "{}", text());
     machine.poke(MAX, "1600000");
     assert!(eventually(|| machine.read(MAX) == "2000000"), "{}", text());
-    // The store is saved after the machine.
+    // The store is saved after the machine was changed.
     assert!(eventually(|| !text().contains("clamped")), "{}", text());
 }
 
@@ -408,7 +407,7 @@ fn a_service_that_is_killed_at_any_moment_is_continued() {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let governor = if round % 2 == 0 { "performance" } else { "powersave" };
         let argument = format!("governor={governor}");
-        // A command and another program at the same time.
+        // Run a command and another program at the same time.
         let mut add = machine.command(&["hold", "add", "a", &argument, "max-freq=2GHz"]);
         let mut add = add.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         std::thread::sleep(Duration::from_micros(random >> 50));
@@ -428,7 +427,7 @@ fn a_service_that_is_killed_at_any_moment_is_continued() {
     assert_eq!(last, first);
 }
 
-/// The service obeys its configuration as root.
+/// The service trusts its configuration as root.
 #[test]
 fn a_configuration_that_others_may_write_is_refused() {
     let machine = Machine::new(1);
@@ -443,7 +442,7 @@ fn a_configuration_that_others_may_write_is_refused() {
     assert!(Command::new("mkfifo").arg(&config).status().unwrap().success());
     let said = machine.expect(2, &run).err;
     assert!(said.contains("not a regular file"), "{said}");
-    // The same of a profile that it names.
+    // The same for a profile in the configuration.
     std::fs::remove_file(&config).unwrap();
     let profile = machine.path().join("mine.toml");
     std::fs::write(&profile, "governor = \"performance\"\n").unwrap();
@@ -475,7 +474,7 @@ fn a_configuration_that_is_wrong_writes_nothing_and_says_where() {
     assert!(error.contains("hold.toml:5:1: ") && error.contains("wind"), "{error}");
     assert_eq!((machine.dump(), &status["holds"]), (first.clone(), &serde_json::json!([])));
     drop(service);
-    // A profile that is wrong counts as the configuration's mistake.
+    // An error in a profile counts as one in the configuration.
     let profile = machine.path().join("fast.toml");
     std::fs::write(&profile, "\ngovernor = \"performance\"\ngovenor = \"x\"\n").unwrap();
     let text = format!("[[when]]\nprofile = \"{}\"\n", profile.display());
@@ -485,8 +484,8 @@ fn a_configuration_that_is_wrong_writes_nothing_and_says_where() {
     assert!(status["config_error"].as_str().unwrap().contains("fast.toml line 3"), "{status}");
     assert_eq!(machine.dump(), first);
     drop(service);
-    // A profile that this machine cannot have: said, and nothing is written, also of what it could
-    // have.
+    // If this machine does not support a profile, that is reported, and none of its settings is
+    // written.
     std::fs::write(&profile, "governor = \"performance\"\nturbo = false\n").unwrap();
     let service = Service::start(&machine, &words).unwrap();
     let status = machine.json(5, &["hold", "status"]);
@@ -495,7 +494,7 @@ fn a_configuration_that_is_wrong_writes_nothing_and_says_where() {
     drop(service);
     std::fs::write(&profile, "governor = \"performance\"\n").unwrap();
     let _service = Service::start(&machine, &words).unwrap();
-    // Another one is refused, and changes nothing.
+    // A second service is rejected and changes nothing.
     machine.expect(6, &["hold", "run"]);
     assert!(eventually(|| machine.read(GOVERNOR) == "performance"));
     machine.expect(2, &["hold", "release", machine.json(0, &["hold", "list"])[0]["name"].as_str().unwrap()]);
@@ -503,7 +502,7 @@ fn a_configuration_that_is_wrong_writes_nothing_and_says_where() {
     assert_eq!(machine.dump(), first);
 }
 
-/// Another command that has the machine for some seconds.
+/// Holds the machine's lock for some seconds, like another command.
 pub(crate) fn hold_lock(machine: &Machine, seconds: u32) -> std::process::Child {
     let script = format!("exec 9<>\"$1\"; flock 9; echo; sleep {seconds}");
     let mut lock = Command::new("sh");
@@ -520,7 +519,7 @@ fn spent(pid: u32) -> u64 {
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
 
-/// A reload of a file that cannot be read, or while another command has the machine.
+/// Reloads with a file that cannot be read, and while another command has the lock.
 #[test]
 fn a_reload_ends_no_service() {
     let machine = Machine::new(1);
@@ -541,7 +540,7 @@ fn a_reload_ends_no_service() {
     let mut locked = hold_lock(&machine, 3);
     std::fs::write(&config, &text).unwrap();
     reload();
-    // It waits without trying again and again.
+    // It waits for the lock without busy polling.
     let before = spent(service.0.id());
     assert!(locked.wait().unwrap().success());
     assert!(spent(service.0.id()) - before < 50, "{} ticks", spent(service.0.id()) - before);
@@ -593,8 +592,8 @@ fn units_users_heat_and_limits_bring_holds_in_force() {
     assert!(eventually(|| machine.read(MAX) == "4600000"));
 }
 
-/// A file system without room: no file may grow beyond a block, so settings can be written and a
-/// journal cannot.
+/// A full file system: with a file size limit of one block, settings can be written but a journal
+/// cannot.
 #[test]
 fn without_room_for_the_journal_nothing_is_set_and_the_old_holds_stay() {
     let machine = Machine::new(2);
@@ -622,7 +621,7 @@ fn what_is_held_at_boot_is_added_when_the_service_starts() {
     machine.expect(2, &["hold", "add", "b", "governor=performance", "--at-boot"]);
     let active = machine.path().join("var/lib/flyball/active");
     assert_eq!(std::fs::read_to_string(&active).unwrap(), "# NAME PRIORITY PROFILE\ncalm 7 powersave\n");
-    // The machine boots: what the kernel had is gone, and the holds with it.
+    // A reboot resets the kernel's settings, and removes the holds.
     let boot_id = machine.path().join("proc/sys/kernel/random/boot_id");
     std::fs::write(&boot_id, "3f1f7a44-0000-4000-8000-000000000002\n").unwrap();
     assert_eq!(machine.json(0, &["hold", "list"]), serde_json::json!([]));
@@ -632,7 +631,7 @@ fn what_is_held_at_boot_is_added_when_the_service_starts() {
     machine.expect(0, &["hold", "release", "calm"]);
     assert_eq!(std::fs::read_to_string(&active).unwrap(), "# NAME PRIORITY PROFILE\n");
     drop(service);
-    // A line that is wrong adds nothing, and is named.
+    // An invalid line adds nothing, and is reported.
     std::fs::write(&active, "# x\ncalm seven powersave\n").unwrap();
     let _service = Service::start(&machine, &[]).unwrap();
     let status = machine.json(5, &["hold", "status"]);
@@ -663,7 +662,7 @@ fn a_profile_is_applied_at_boot_by_a_unit_and_other_lines_are_only_printed() {
     let unit = std::fs::read_to_string(units.join("flyball-apply@.service")).unwrap();
     assert!(unit.contains("Type=oneshot") && unit.contains("/flyball apply %i"), "{unit}");
     assert_eq!(machine.dump(), first, "at boot, not now");
-    // The same again makes nothing.
+    // Running it again creates no files.
     assert_eq!(machine.json(0, &["apply", "powersave", "--at-boot"])["made"], serde_json::json!([]));
     machine.expect(2, &["apply", "governor=performance", "--at-boot"]);
     assert!(machine.expect(0, &["hold", "add", "a", "governor=performance"]).err.contains("tuned (pid 77)"));
@@ -718,9 +717,9 @@ fn events_are_rehearsed_against_a_configuration() {
     assert!(knobs.iter().any(|knob| knob["knob"] == "max-freq" && knob["wanted"] == "2 GHz"), "{answer}");
     let out = rehearse(&[]).out;
     assert!(out.contains("max-freq of CPUs"), "{out}");
-    // Its clock is not this machine's.
+    // The rehearsal has its own clock.
     assert!(!out.contains(" ago"), "{out}");
-    // Nor are there processes.
+    // It has no processes either.
     assert!(!out.contains("(pid ") && !out.contains("service:"), "{out}");
     tree.put("events", "10s power wind\n");
     let ran = rehearse(&[]);
@@ -731,7 +730,7 @@ fn events_are_rehearsed_against_a_configuration() {
     assert_eq!(rehearse(&[]).code, 5, "a profile that is not there");
 }
 
-/// Runs a command on a simulated machine that is kept below `tree`.
+/// Runs a command on a simulated machine whose state is stored below `tree`.
 fn on_kept(tree: &flyball_testing::Tree, machine: &str, code: i32, words: &[&str]) -> Ran {
     let mut command = flyball!();
     command.args(["-M", machine, "--sim-state"]).arg(tree.path().join("machine"));
@@ -809,7 +808,7 @@ fn a_hold_that_the_machine_refuses_is_in_force_nowhere() {
     let config = machine.path().join("hold.toml");
     std::fs::write(&config, format!("[[when]]\nprofile = \"{}\"\n", profile.display())).unwrap();
     let Some(service) = Service::start(&machine, &["--config", config.to_str().unwrap()]) else { return };
-    // The machine is asked again for a moment, because a driver may be making its files.
+    // The service retries for a moment, because a driver may be creating its files.
     let is_refused = || {
         let status = machine.json_of_any_code(&["hold", "status"]);
         status["failure"].as_str().is_some_and(|why| why.contains("hold 'config-1"))

@@ -1,5 +1,5 @@
-//! Recorded machines that were made to attack: they may make flyball fail, but not hang, fill the
-//! memory or lead out.
+//! Recorded machines made by an attacker: flyball may fail on them, but must not hang, fill the
+//! memory, or read files outside.
 
 use std::{
     fs,
@@ -11,8 +11,8 @@ use std::{
 
 use flyball_testing::{flyball as program, tar};
 
-/// Runs flyball on a machine with 1.5 GB of address space. What needs more is killed by an abort,
-/// and has no exit code.
+/// Runs flyball on a machine with 1.5 GB of address space. A process that needs more aborts without
+/// an exit code.
 fn flyball(machine: &Path, words: &[&str]) -> Output {
     let start = Instant::now();
     let mut run = Command::new("sh");
@@ -51,7 +51,7 @@ fn small_archives_that_grow_are_refused() {
     }
 }
 
-/// Every CPU's attribute is a link to one file of 16 MiB.
+/// Every CPU's attribute is a link to the same file of 16 MiB.
 #[test]
 fn a_file_with_many_names_does_not_fill_the_memory() {
     let folder = tempfile::tempdir().unwrap();
@@ -61,12 +61,12 @@ fn a_file_with_many_names_does_not_fill_the_memory() {
     let mut entries = vec![HEAD, ("sys/devices/system/cpu/online", "0-999\n"), ("sys/large", large.as_str())];
     entries.extend(links.iter().map(|path| (path.as_str(), "-> /sys/large")));
     let machine = archive(folder.path(), &entries);
-    // Whatever comes of it: its own bounds or the process's end it.
+    // Either flyball's own bounds or a failed allocation ends it.
     let output = flyball(&machine, &["get", "governor"]);
     assert_ne!(output.status.code(), Some(101), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A machine whose state leads to the end of a day takes minutes; the caller's own limit is lower.
+/// Advancing a machine to the end of a day takes minutes. The caller's own limit is lower.
 #[test]
 fn what_takes_too_long_ends_with_a_sentence() {
     let folder = tempfile::tempdir().unwrap();
@@ -133,14 +133,14 @@ fn a_directory_leads_nowhere_and_never_waits() {
     flyball(&machine, &["record", record.to_str().unwrap()]);
     let copy = zstd::decode_all(fs::read(&record).unwrap().as_slice()).unwrap();
     assert!(!String::from_utf8_lossy(&copy).contains("topsecret"));
-    // As a description of a machine to simulate.
+    // The same file as the description of a simulated machine.
     let simulated = format!("sim:{}", machine.display());
     let output = flyball(Path::new(&simulated), &["show"]);
     assert!(output.status.code().is_some_and(|code| code != 101 && code != 0));
 }
 
-/// Bytes that are not UTF-8, as an argument, in the environment and as a file's name, for every
-/// command.
+/// Tests every command with bytes that are not UTF-8 in an argument, in the environment and in a
+/// file name.
 #[test]
 fn bytes_that_are_no_text_cause_no_panic() {
     use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
@@ -170,7 +170,7 @@ fn bytes_that_are_no_text_cause_no_panic() {
     }
 }
 
-/// Node Feature Discovery makes a label of a Kubernetes node of each line.
+/// Node Feature Discovery makes a Kubernetes node label of each line.
 #[test]
 fn a_machine_chooses_no_labels_of_a_node() {
     let machine = crate::change::Machine::new(1);
@@ -183,7 +183,7 @@ fn a_machine_chooses_no_labels_of_a_node() {
     );
 }
 
-/// Every option of root that names an output, through a link that another user has put on the way.
+/// Tests every option that names an output, as root, through a link that another user has created.
 #[test]
 fn no_output_of_root_goes_through_a_link_of_another_user() {
     let folder = tempfile::tempdir().unwrap();
@@ -241,7 +241,7 @@ fn no_output_of_root_goes_through_a_link_of_another_user() {
     for words in commands {
         let ran = flyball(words);
         let text = String::from_utf8_lossy(&ran.stderr);
-        // The kernel's tool has closed stderr by then.
+        // The kernel's tool has already closed stderr.
         let is_named = text.contains("link of user 65534") || words.contains(&"intel-speed-select");
         assert!(!ran.status.success() && is_named, "{words:?}: {text}");
         assert_eq!(fs::read_dir(&ours).unwrap().count(), 0, "{words:?}");

@@ -1,6 +1,6 @@
-//! ARCHITECTURE.md against the code: what it names exists, crates depend on each other as it draws,
-//! modules form layers, and the invariants that a program can check hold. Also the packages that
-//! flyball is built from.
+//! Compares ARCHITECTURE.md with the code: what it names exists, crates depend on each other as in
+//! its diagram, modules form layers, and the invariants that a program can check are true. Also
+//! checks the packages that flyball is built from.
 
 mod dependencies;
 mod graph;

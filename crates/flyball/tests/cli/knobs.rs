@@ -1,6 +1,6 @@
-//! Knobs of the user in searches and comparisons: on a machine of plain files, with a program whose
-//! pool is a file. What is checked is what the user relies on: everything is restored, whatever
-//! fails or is killed, and a stopped search ends as one that was not.
+//! Tests a user's own knobs in searches and comparisons, on a machine of plain files with a program
+//! whose pool is a file. Everything must be restored, whatever fails or is killed, and a stopped
+//! search must end like one that was not stopped.
 
 use std::{
     fs,
@@ -27,8 +27,8 @@ impl Service {
         machine.put("pool", "4");
         let service = Service { machine };
         service.knob(knob);
-        // The noise, up to 0.4 %, is of the number of rounds that are stored: a round that is
-        // repeated after a kill has the same.
+        // The noise, up to 0.4 %, depends on the number of stored rounds, so a round that is
+        // repeated after a kill has the same noise.
         let load = "cd DIR || exit 1\n\
             n=$(cat run-directory/rounds.jsonl run-directory/confirm*/rounds.jsonl 2>/dev/null | wc -l)\n\
             p=$(cat pool); g=$(cat sys/devices/system/cpu/cpufreq/policy0/scaling_governor)\n\
@@ -65,15 +65,15 @@ impl Service {
         self.command(&all)
     }
 
-    /// Nothing of flyball is left: settings and journal.
+    /// Asserts that settings and journal are as before flyball.
     #[track_caller]
     pub(crate) fn is_restored(&self) {
         assert_eq!((self.pool().as_str(), self.machine.governor().as_str()), ("4", "schedutil"));
         assert!(!self.has_writes(), "the journal is empty");
     }
 
-    /// Whether the journal has something to restore. A process that was killed before its first
-    /// write leaves the beginning of one.
+    /// Returns whether the journal has something to restore. A process that was killed before its
+    /// first write leaves only the beginning of an entry.
     fn has_writes(&self) -> bool {
         let journal = fs::read_to_string(self.machine.path().join("run/flyball/journal"));
         journal.is_ok_and(|text| text.contains("{\"write\":"))
@@ -92,7 +92,7 @@ pub(crate) fn ends(mut command: Command, code: i32) -> Ran {
     ran
 }
 
-/// What of a verdict must not depend on how often the search was stopped.
+/// Returns the parts of a verdict that must not depend on how often the search was stopped.
 fn verdict(ran: &Ran) -> (Value, Value) {
     let json = ran.json();
     (json["chosen"].clone(), json["keeps_now"].clone())
@@ -123,7 +123,7 @@ fn a_comparison_takes_them_too() {
     assert_eq!(report["comparisons"][0]["verdict"], "better");
 }
 
-/// What is printed need not be what is in force: the old value is written all the same.
+/// A printed value may not be the current one, so the old value is always written back.
 #[test]
 fn a_knob_whose_value_does_not_show_is_written_back() {
     let service = Service::new(
@@ -142,7 +142,7 @@ fn a_knob_whose_value_does_not_show_is_written_back() {
 
 #[test]
 fn a_knob_that_fails_is_rolled_back_and_left_out() {
-    // 8, the best one, fails; 16 reads back as another value; only 4 and now are left.
+    // 8, the best value, fails, and 16 reads back as another value. Only 4 and now remain.
     let service = Service::new(
         "[pool]\nvalues = [4, 8, 16]\nread = 'cat DIR/pool'\n\
          write = 'echo {value} > DIR/pool; case {value} in 8) echo full >&2; exit 3;; 16) echo 5 > DIR/pool;; esac'\n",
@@ -193,7 +193,7 @@ fn a_knob_without_read_is_restored_by_its_own_command() {
     assert_eq!(verdict(&ran).0, "pool=8");
     service.is_restored();
     assert!(service.machine.path().join("restored").exists());
-    // A restore that fails is reported, and the journal keeps it.
+    // A failed restore is reported, and stays in the journal.
     service.knob("[pool]\nvalues = [4, 8, 16]\nwrite = 'echo {value} > DIR/pool'\nrestore = 'test -e DIR/allowed && echo 4 > DIR/pool'\n");
     fs::remove_dir_all(service.machine.run_directory()).expect("removed");
     let ran = ends(service.tune(&[]), 3);
@@ -235,7 +235,7 @@ fn files_that_cannot_be_trusted_or_used_are_refused() {
         let ran = ends(service.tune(&[]), 2);
         assert!(ran.err.contains("belongs to user 4242"), "{}", ran.err);
     }
-    // A simulated machine runs none of the user's programs.
+    // A simulated machine does not run the user's programs.
     let mut command = flyball_testing::flyball!();
     command.current_dir(service.machine.path()).args(
         "tune -M sim:ryzen-5750g --knob knobs.toml --over pool=4,8 --minimize time --workload gitsource"
@@ -254,7 +254,7 @@ fn wait(what: &str, mut is_there: impl FnMut() -> bool) {
 }
 
 fn signal(pid: u32, name: &str) {
-    // It may have ended by itself.
+    // The process may already have ended.
     let _ = Command::new("kill")
         .args([name, &pid.to_string()])
         .stderr(Stdio::null())
@@ -262,7 +262,6 @@ fn signal(pid: u32, name: &str) {
         .expect("kill runs");
 }
 
-/// The guardian of a process.
 fn guardian_of(child: &Child) -> Option<u32> {
     let children = format!("/proc/{0}/task/{0}/children", child.id());
     let all = fs::read_to_string(children).ok()?;
@@ -280,22 +279,21 @@ fn without_a_guardian_restore_undoes_them() {
     signal(guardian_of(&child).expect("a guardian"), "-KILL");
     child.kill().expect("killed");
     child.wait().expect("dead");
-    // The commands are in the journal: the file is not needed.
+    // The commands are in the journal, so the file is not needed.
     fs::remove_file(service.machine.path().join("knobs.toml")).expect("removed");
     ends(service.command(&["restore"]), 0);
     service.is_restored();
 }
 
-/// Kills searches at random moments, resumes them until they end, and compares with a search that
-/// was not stopped.
+/// Kills searches at random moments, resumes them until they finish, and compares the results with
+/// a search that was not stopped.
 fn kills(seed: u64, searches: usize) {
     let undisturbed = Service::new(KNOB);
     let space = ["--over", "governor=performance,powersave", "--json"];
     let expected = verdict(&ends(undisturbed.tune(&space), 0));
     let mut state = seed;
     let mut random = |below: u64| {
-        // A linear congruential generator: the moments are arbitrary, and the same for the same
-        // seed.
+        // A linear congruential generator, which gives the same moments for the same seed.
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };
@@ -306,7 +304,7 @@ fn kills(seed: u64, searches: usize) {
         loop {
             let is_begun = service.machine.run_directory().join("search.json").exists();
             if !is_begun && service.machine.run_directory().exists() {
-                // Killed before the search was described: nothing has run.
+                // Killed before the search was described, so nothing has run.
                 fs::remove_dir_all(service.machine.run_directory()).expect("removed");
             }
             let mut command = if is_begun {
@@ -324,7 +322,7 @@ fn kills(seed: u64, searches: usize) {
             if ended.is_some() {
                 let output = child.wait_with_output().expect("its output");
                 if output.status.code() == Some(6) {
-                    // The guardian has restored and is about to give the lock up.
+                    // The guardian has restored and is about to release the lock.
                     continue;
                 }
                 assert!(output.status.success(), "{}", output.status);
@@ -340,7 +338,7 @@ fn kills(seed: u64, searches: usize) {
                 child.kill().expect("killed");
             }
             child.wait().expect("dead");
-            // The guardian restores after a kill: it holds the lock until then.
+            // After a kill, the guardian restores and then releases the lock.
             wait("everything is restored", || {
                 service.pool() == "4" && service.machine.governor() == "schedutil" && !service.has_writes()
             });
@@ -356,7 +354,7 @@ fn kills(seed: u64, searches: usize) {
 
 #[test]
 fn killed_searches_are_restored_and_end_as_others() {
-    // FLYBALL_TUNE_KILLS=100 for that many searches.
+    // FLYBALL_TUNE_KILLS sets the number of searches.
     let searches = std::env::var("FLYBALL_TUNE_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(2);
     kills(20_261_123, searches);
 }

@@ -1,5 +1,5 @@
-//! flyball's commands from outside: on trees of plain files, on simulated machines, on recorded
-//! ones and on traces.
+//! Tests flyball's commands as a user runs them: on trees of plain files, on simulated and recorded
+//! machines, and on traces.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 

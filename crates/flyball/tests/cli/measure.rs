@@ -1,6 +1,5 @@
-//! `compare`, `run` and `report` as a user meets them: on the running machine without settings, and
-//! on a tree of plain files that takes settings, where the workload itself sees which arm it runs
-//! under.
+//! Tests `compare`, `run` and `report` as a user runs them: on the live machine without settings,
+//! and on a tree of plain files, where the workload itself can see its arm.
 
 use std::{
     fs,
@@ -12,7 +11,7 @@ use std::{
 use flyball_testing::{Ran, Tree, flyball, skip};
 use serde_json::Value;
 
-/// A machine of plain files: two CPUs in one policy, with a driver that has two governors.
+/// A machine of plain files: two CPUs in one policy, and a driver with two governors.
 pub(crate) struct Machine {
     tree: Tree,
 }
@@ -72,14 +71,12 @@ impl Machine {
         self.path().join("run-directory")
     }
 
-    /// A command of flyball on this machine.
     pub(crate) fn flyball(&self, words: &[&str]) -> Command {
         let mut command = flyball(&["-M", &format!("tree:{}", self.path().display())]);
         command.args(words);
         command
     }
 
-    /// Waits until the governor is this.
     pub(crate) fn wait_for(&self, governor: &str) {
         let deadline = Instant::now() + Duration::from_secs(30);
         while self.governor() != governor {
@@ -95,7 +92,6 @@ fn flyball(words: &[&str]) -> Command {
     command
 }
 
-/// Runs a command that is to end with `code`.
 #[track_caller]
 fn ends(mut command: Command, code: i32) -> Ran {
     let ran = Ran::of(&mut command);
@@ -113,7 +109,8 @@ fn signal(child: &Child, name: &str) {
     assert!(status.success());
 }
 
-/// docs/dev/sentences.md lists what is printed, with the condition under which it is true.
+/// docs/dev/sentences.md lists the printed sentences, with the conditions under which they are
+/// true.
 #[test]
 fn every_listed_sentence_is_one_that_the_code_prints() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -130,7 +127,7 @@ fn every_listed_sentence_is_one_that_the_code_prints() {
             code += &read(&path);
         }
     }
-    // Sentences of two lines, and what stands in them for names and numbers.
+    // Join sentences of two lines, and allow for inserted names and numbers.
     let joined: String = code.split("\\\n").map(str::trim_start).collect();
     let page = read(&root.join("docs/dev/sentences.md"));
     let rows: Vec<&str> =
@@ -174,12 +171,12 @@ fn a_setting_against_itself_on_the_running_machine() {
     for file in ["manifest.json", "rounds.jsonl", "report.html", "report.csv", "performance.svg"] {
         assert!(directory.join(file).metadata().is_ok_and(|data| data.len() > 100), "{file}");
     }
-    // Energy is there, or its absence has a reason.
+    // There must be energy, or a reason for its absence.
     let energy = report["arms"][0]["summaries"]
         .as_array()
         .is_some_and(|all| all.iter().any(|s| s["quantity"] == "energy"));
     assert_eq!(report["no_energy"].is_null(), energy);
-    // The report can be made again from the raw readings, and is the same.
+    // Rebuilding the report from the raw readings gives the same report.
     let before = fs::read(directory.join("report.json")).expect("it is there");
     fs::remove_file(directory.join("report.html")).expect("it is there");
     ends(flyball(&["report", name]), 0);
@@ -233,7 +230,7 @@ fn rounds_are_traced() {
     command.args(["--", "true"]);
     let ran = Ran::of(&mut command);
     if ran.code == 4 {
-        // No root, or no tracefs: noticed before anything was made.
+        // Without root or tracefs, it fails before it creates anything.
         assert!(!directory.exists());
         skip(1, "comparison with traces", "needs root and tracefs");
         return;
@@ -254,14 +251,13 @@ fn rounds_are_traced() {
         .and_then(|all| all.iter().find(|summary| summary["quantity"] == "decisions"))
         .expect("decisions are summed up");
     assert_eq!(decisions["points"].as_array().map(Vec::len), Some(2));
-    // Files cannot be traced.
+    // A tree of files cannot be traced.
     let tree = Machine::new();
     let words = ["compare", "--trace", "--arm", "now", "--arm", "b:", "--", "true"];
     ends(tree.flyball(&words), 4);
 }
 
-/// Prints a value that depends on the governor it sees, with a little noise that depends on nothing
-/// else.
+/// A workload that prints a value that depends on its governor, with a little independent noise.
 fn workload(tree: &Machine) -> String {
     format!(
         "n=$(cat {0}/n 2>/dev/null || echo 0); echo $((n+1)) > {0}/n; \
@@ -301,7 +297,7 @@ fn arms_are_applied_and_everything_is_restored() {
         let found = report["comparisons"][comparison]["change"].as_f64().expect("it is judged");
         assert!((found - change).abs() < 0.01, "{found}");
     }
-    // flyball's own CSV is read like the selftest's.
+    // `report` also reads flyball's own CSV, like the selftest's.
     let csv = directory.join("report.csv");
     let mut command = flyball(&["report", "--json"]);
     command.arg(&csv);
@@ -346,7 +342,7 @@ fn ctrl_c_stops_restores_and_keeps() {
     assert_eq!(output.status.code(), Some(130), "{words}");
     assert_eq!(tree.governor(), "schedutil");
     assert!(words.contains("--resume"), "it says how to continue: {words}");
-    // The workload's whole group is gone.
+    // The workload's whole process group has ended.
     let group = fs::read_to_string(&marker).expect("it is there");
     let gone = (0..100).any(|_| {
         std::thread::sleep(Duration::from_millis(20));
@@ -355,8 +351,7 @@ fn ctrl_c_stops_restores_and_keeps() {
     assert!(gone, "the workload's group still runs");
 }
 
-/// Whether a process of the group runs. One that has ended and that nobody has waited for is no
-/// longer running.
+/// Returns whether a process of the group runs. A zombie does not count.
 fn runs_in_group(group: &str) -> bool {
     let Ok(entries) = fs::read_dir("/proc") else { return false };
     entries.flatten().any(|entry| {
@@ -378,8 +373,8 @@ fn a_killed_comparison_is_restored_by_its_guardian() {
         "b: governor=performance",
         "-o",
     ]);
-    // The workload's own child leads a group of its own: a signal to the workload's group would not
-    // reach it.
+    // The workload's child leads its own group, which a signal to the workload's group does not
+    // reach.
     let note = tree.path().join("group");
     let script =
         format!("setsid sh -c 'echo $$ > {0}.new; mv {0}.new {0}; exec sleep 600' & wait", note.display());
@@ -395,7 +390,7 @@ fn a_killed_comparison_is_restored_by_its_guardian() {
         .expect("what the workload started is ended too");
 }
 
-/// What there is after a while, at most a minute.
+/// Waits for a result, for at most a minute.
 fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     (0..3000).find_map(|_| {
         std::thread::sleep(Duration::from_millis(20));
@@ -408,7 +403,7 @@ fn a_stopped_comparison_is_continued() {
     let tree = Machine::new();
     let directory = tree.run_directory();
     let script = workload(&tree);
-    // The seventh run is interrupted from inside.
+    // The seventh run interrupts flyball.
     let script = format!("{script}; if [ $n = 6 ]; then kill -INT $PPID; sleep 20; fi");
     let mut command = tree.flyball(&[
         "compare",
@@ -433,7 +428,7 @@ fn a_stopped_comparison_is_continued() {
     let report = report(&directory);
     assert_eq!(report["comparisons"][0]["pairs"], 9);
     assert_eq!(report["comparisons"][0]["verdict"], "better");
-    // Another machine is refused.
+    // Resuming on another machine is rejected.
     let mut command = flyball(&["compare", "--resume"]);
     command.arg(&directory);
     ends(command, 2);
@@ -461,7 +456,7 @@ fn arms_of_another_boot_wait() {
     command.arg(&directory).args(["--", "sh", "-c", &script]);
     ends(command, 0);
     assert_eq!(report(&directory)["arms"][1]["waits_for"], "amd_pstate=active");
-    // The other boot.
+    // Simulate the other boot.
     tree.put("proc/sys/kernel/random/boot_id", "two");
     tree.put("proc/cmdline", "quiet amd_pstate=active");
     tree.put("sys/devices/system/cpu/cpufreq/policy0/scaling_driver", "amd-pstate-epp");
@@ -483,7 +478,7 @@ fn run_gives_the_commands_exit_code_and_puts_back() {
     ends(tree.flyball(&["run", "governor=performance", "--", "sh", "-c", "kill -TERM $$"]), 128 + 15);
     ends(tree.flyball(&["run", "governor=performance", "--", "/no/such/program"]), 127);
     assert_eq!(tree.governor(), "schedutil");
-    // A value that is not accepted is refused before the command runs.
+    // An invalid value is rejected before the command runs.
     assert_eq!(ends(tree.flyball(&["run", "governor=fast", "--", "sh", "-c", "echo ran"]), 2).out, "");
     let profile = tree.path().join("p.toml");
     fs::write(&profile, "governor = \"powersave\"\n").expect("it can be written");
@@ -538,7 +533,8 @@ fn what_cannot_be_is_refused_with_a_remedy() {
         .filter(|name| name.starts_with("flyball-compare"))
         .collect();
     assert_eq!(left, Vec::<String>::new(), "a refusal leaves nothing behind");
-    // A workload that fails ends it, named with what it printed; settings are back.
+    // A failing workload ends the comparison. The error includes its output, and settings are
+    // restored.
     let mut command = tree.flyball(&["compare", "--arm", "a: governor=performance", "--arm", "now", "-o"]);
     command.arg(tree.run_directory()).args(["--", "sh", "-c", "echo broken pipe dream; exit 3"]);
     let words = ends(command, 1).err;
@@ -546,7 +542,7 @@ fn what_cannot_be_is_refused_with_a_remedy() {
     assert_eq!(tree.governor(), "schedutil");
 }
 
-/// A manifest comes from a directory that another user may have written.
+/// The manifest may come from another user's directory.
 #[test]
 fn a_manifest_with_impossible_numbers_is_refused() {
     let tree = Machine::new();
@@ -605,10 +601,10 @@ amd-pstate-ondemand VS amd-pstate-schedutil, Comprison(%), , , , 10.3448, 41.176
         .filter(|check| check["agrees"] == false)
         .map(|check| (check["line"].as_u64(), check["computed"].as_str()))
         .collect();
-    // A digit too many in a round's time, which its average shows, and a comparison with the other
+    // A round's time has an extra digit, which its average reveals, and a comparison has the wrong
     // sign.
     assert_eq!(wrong, [(Some(6), Some("434.833")), (Some(11), Some("-10.3448"))]);
-    // Three rounds each can show no difference at 99 %, however large.
+    // With three rounds each, no difference can be shown at 99 %, however large it is.
     let time = data["pairs"].as_array().and_then(|pairs| pairs.iter().find(|pair| pair["column"] == "time"));
     let time = time.expect("times are compared");
     assert_eq!((&time["smallest_p"], &time["shown"]), (&0.1.into(), &false.into()));

@@ -1,6 +1,6 @@
-//! Machines that are odd: no cpufreq, offline CPUs, files that are empty, cut short, not text, or
-//! from the future. Each is a small tree made here. What counts: a clear message with the path, the
-//! documented exit code, never a panic.
+//! Tests unusual machines: without cpufreq, with offline CPUs, with files that are empty,
+//! truncated, not text, or from the future. Each is a small tree made here. Commands must print a
+//! clear message with the path, return the documented exit code, and never panic.
 
 use std::{
     fs,
@@ -93,7 +93,7 @@ fn a_machine_without_cpufreq_says_so_and_what_to_do() {
     let machine = Machine::bare();
     let words = machine.expect(0, &["show"]).err;
     assert!(words.contains("no cpufreq driver") && words.contains("/proc/cmdline"), "{words}");
-    // Firmware of s390 has no P-states to offer.
+    // On s390, the firmware offers no P-states.
     machine.tree.put("proc/cpuinfo", "vendor_id       : IBM/S390\n# processors    : 4\n");
     let words = machine.expect(0, &["show"]).err;
     assert!(words.contains("s390") && !words.contains("CPPC"), "{words}");
@@ -130,8 +130,8 @@ fn a_virtual_machine_is_told_to_go_to_its_host() {
     assert!(words.contains("virtual machine") && words.contains("host"), "{words}");
 }
 
-/// A file with something that the kernel does not print, how a command ends that reads it, and what
-/// the error names.
+/// For each file with content that no kernel prints: the exit code of a command that reads it, and
+/// the words of the error.
 #[test]
 fn a_file_with_nonsense_is_an_error_with_its_path() {
     let files: &[(&str, &[u8], &str)] = &[
@@ -150,7 +150,7 @@ fn a_file_with_nonsense_is_an_error_with_its_path() {
             assert!(ran.err.contains(&path), "{command:?}: {}", ran.err);
         }
     }
-    // The others are shown.
+    // The other values are shown.
     let machine = Machine::new();
     machine.put("cpufreq/policy2/scaling_governor", "");
     let rows = machine.expect(1, &["show", "governor", "--json"]).json();
@@ -330,7 +330,7 @@ fn what_cannot_be_printed_is_an_error() {
 fn ratios_multiply_the_bus_clock_of_their_time() {
     let machine = Machine::new();
     let cpuinfo = machine.tree.path().join("proc/cpuinfo");
-    // PLATFORM_INFO of a processor with 22 times its bus clock.
+    // PLATFORM_INFO of a processor with a base ratio of 22.
     fs::write(machine.tree.path().join("msr.txt"), "ce:0|1600 1|1600 2|1600 3|1600\n").unwrap();
     let text = fs::read_to_string(&cpuinfo).unwrap();
     for (model, khz) in [(143, Some(2_200_000)), (42, Some(2_200_000)), (44, Some(2_933_333)), (55, None)] {
@@ -358,18 +358,19 @@ fn a_recording_shows_first_what_it_holds_and_holds_no_secrets() {
     let file = machine.tree.path().join("out.tar.zst");
     machine.expect(0, &["record", file.to_str().unwrap()]);
     assert_eq!(run(&file, &["record", "--print-what"]).out, shown);
-    // And it is a machine.
+    // The file works as a machine.
     assert_eq!(run(&file, &["get", "governor", "--json"]).json(), machine.get("governor"));
 }
 
-/// Compute dies, which Linux's die ids do not count, and what uncore domains clock.
+/// Shows the compute dies (which Linux's die ids do not count), what uncore domains clock, and the
+/// microcode.
 #[test]
 fn dies_and_agents_of_uncore_domains_and_the_microcode_are_shown() {
     let folder = tempfile::tempdir().unwrap();
     let packed = fs::File::open(archive("gnr0")).unwrap();
     let mut tar = Vec::new();
     ZstdReader::new(BufReader::new(packed)).read_to_end(&mut tar).unwrap();
-    // Two blocks of zeros end a tar archive; more entries go before them.
+    // A tar archive ends with two blocks of zeros. Insert more entries before them.
     tar.truncate(tar.len() - 1024);
     let agents: Vec<(String, &str)> = (0..10)
         .map(|domain| {

@@ -1,8 +1,8 @@
-//! Simulated kernels before 6.1: what is shown, set, restored and diagnosed on their files.
+//! Tests simulated kernels before 6.1: showing, setting, restoring and diagnosing with their files.
 
 use flyball_testing::{Ran, flyball};
 
-/// Runs commands on one machine that keeps its state, with the journal in the same directory.
+/// Runs commands on one machine whose state and journal are stored in a directory.
 struct Machine {
     folder: tempfile::TempDir,
     machine: String,
@@ -40,8 +40,8 @@ fn settings_are_made_and_restored_on_every_kernel_with_policies() {
             let show = machine.run(&["show"]);
             assert!(show.code == 0 && show.out.contains(driver), "{name} {kernel}: {}", show.out);
             let before = machine.get(&shown);
-            // On 4.19 a limit that crosses the other one is refused: the order of the writes
-            // counts, both ways.
+            // Kernel 4.19 rejects a minimum above the maximum, so the order of writes matters, both
+            // ways.
             let set = machine.run(&["set", "governor=performance", "max-freq=min", "turbo=off"]);
             assert_eq!(set.code, 0, "{name} {kernel}: {}", set.err);
             let set = machine.run(&["set", "max-freq=max", "min-freq=max"]);
@@ -57,7 +57,7 @@ fn settings_are_made_and_restored_on_every_kernel_with_policies() {
     }
 }
 
-/// Kernels before 4.3 have a policy's files below its CPU.
+/// On kernels before 4.3, a policy's files are below its CPU.
 #[test]
 fn a_kernel_without_directories_of_policies_is_read_and_set() {
     let machine = Machine::boot("gold-6138", "3.10");

@@ -1,6 +1,6 @@
-//! What packages hold, without building one: the files that dist/stage makes against the table
+//! Tests the content of packages without building one: the files from dist/stage against the table
 //! dist/files, the bill of materials against the licences, versions against each other, and the
-//! units as systemd sees them.
+//! units with systemd's tools.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +11,7 @@ use std::{
 
 use flyball_testing::{Ran, Tree, flyball, skip};
 
-/// The exposure of a unit that `systemd-analyze security` may report, times ten.
+/// Maximum exposure of a unit in `systemd-analyze security`, times ten.
 const MAX_EXPOSURE: &str = "--threshold=20";
 
 /// A file of the checkout.
@@ -23,7 +23,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(top(path)).unwrap()
 }
 
-/// What dist/stage makes of the binary under test.
+/// Returns the output of dist/stage for the binary under test.
 fn staged() -> Tree {
     let tree = Tree::new();
     let results = Path::new(flyball!().get_program()).parent().unwrap().to_owned();
@@ -70,7 +70,7 @@ fn every_file_is_in_one_package() {
         assert_eq!(packages.len(), 1, "dist/files has {file} in {packages:?}");
     }
     for (package, path) in &rows {
-        // A debug build has flyball-guest and its plug-in only if the laboratory was built, too.
+        // A debug build only has flyball-guest and its plug-in if the lab workspace was built too.
         let optional = *package == "flyball-guest";
         assert!(optional || files.iter().any(|file| within(file, path)), "dist/stage makes no {path}");
     }
@@ -87,7 +87,7 @@ fn every_file_is_in_one_package() {
     units(tree.path());
 }
 
-/// Every crate has a licence, and its text is there, with few exceptions.
+/// Every crate has a licence with its text, with few exceptions.
 fn bill_of_materials(root: &Path) {
     let doc = root.join("usr/share/doc/flyball");
     let bill: serde_json::Value =
@@ -107,8 +107,8 @@ fn bill_of_materials(root: &Path) {
     assert!(bare.len() <= 3, "add their licences: {bare:?}");
 }
 
-/// The manual of each unit is in the packages, and systemd finds the unit correct and closed
-/// enough.
+/// The packages have the manual of each unit, and systemd accepts the unit as correct and
+/// restricted enough.
 fn units(root: &Path) {
     let directory = root.join("usr/lib/systemd/system");
     let scratch = Tree::new();
@@ -121,7 +121,7 @@ fn units(root: &Path) {
             root.join(format!("usr/share/man/man1/{page}.1.gz")).exists(),
             "{name}: no manual page {page}"
         );
-        // `verify` looks for the program, and a template needs an instance.
+        // `verify` needs the program to exist, and a template needs an instance name.
         let program = flyball!().get_program().to_str().unwrap().to_owned();
         scratch.put(name.replace("@.", "@storage."), text.replace("/usr/bin/flyball", &program));
     }
@@ -132,7 +132,7 @@ fn units(root: &Path) {
         let file = scratch.path().join(&unit);
         let verify = &["verify", "--man=no"][..];
         let security = &["security", "--offline=yes", "--no-pager", MAX_EXPOSURE][..];
-        // A socket starts no program of its own.
+        // A socket unit starts no program itself.
         let checks = if unit.ends_with(".socket") { &[verify][..] } else { &[verify, security] };
         for options in checks {
             let ran = Ran::of(Command::new("systemd-analyze").args(*options).arg(&file));
@@ -146,7 +146,7 @@ fn versions_agree() {
     let cargo: toml::Table = read("Cargo.toml").parse().unwrap();
     let version = cargo["workspace"]["package"]["version"].as_str().unwrap();
     let mut found = BTreeMap::new();
-    // flyball runs only a flyball-guest of its own version.
+    // flyball only runs a flyball-guest of its own version.
     let lab: toml::Table = read("lab/Cargo.toml").parse().unwrap();
     found.insert("lab/Cargo.toml", lab["workspace"]["package"]["version"].as_str().unwrap().to_owned());
     let debian = read("dist/debian/changelog");
@@ -172,7 +172,7 @@ fn versions_agree() {
     assert!(changes.contains(&format!("\n## {version}")), "CHANGELOG.md has no section {version}");
 }
 
-/// Every page that names the oldest Rust compiler names that of the manifests.
+/// All pages name the same minimum Rust version as the manifests.
 #[test]
 fn rust_versions_agree() {
     let oldest = |file: &str| {
@@ -187,7 +187,6 @@ fn rust_versions_agree() {
     }
 }
 
-/// Addresses stand in one file.
 #[test]
 fn packages_take_addresses_from_one_file() {
     let addresses = read("dist/addresses");

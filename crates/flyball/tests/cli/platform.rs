@@ -1,5 +1,6 @@
-//! Platform profiles and the preferred die of a processor with 3D V-Cache, on a simulated laptop
-//! whose two profile devices take different words. The power limit of EPYC's management port.
+//! Tests platform profiles and the preferred die of a processor with 3D V-Cache, on a simulated
+//! laptop with two profile devices that accept different words. Also tests the power limit of
+//! EPYC's management port.
 
 use flyball_control::{
     Intent, Setting, Snapshot,
@@ -35,7 +36,7 @@ fn what_a_profile_sets_is_restored_when_devices_differed() {
     let starts: [[&str; 4]; 3] = [
         ["balanced", "balanced", "balanced", "frequency"],
         ["custom", "quiet", "low-power", "cache"],
-        // A word that the device takes and does not list.
+        // A word that the device accepts but does not list.
         ["custom", "performance", "balanced-performance", "frequency"],
     ];
     let changes: [&[(&str, &str)]; 4] = [
@@ -64,7 +65,7 @@ fn what_a_profile_sets_is_restored_when_devices_differed() {
 
 const PORT: &str = "/sys/devices/platform/AMDI0097:01";
 
-/// A server of two sockets with management ports, whose drivers answer with a fault.
+/// A server with two sockets and management ports, whose drivers have a fault.
 fn server(folder: &Tree, fault: &str) -> SimHost {
     let text = MachineSpec::builtin_text("epyc-512").unwrap();
     let text =
@@ -79,7 +80,7 @@ fn server(folder: &Tree, fault: &str) -> SimHost {
 #[test]
 fn the_power_limit_of_a_socket_is_restored_whatever_fails() {
     let folder = Tree::new();
-    // None, each write of the change, and each of the undo.
+    // No fault, then a fault at each write of the change and of its undo.
     for nth in 0..5 {
         let rule = format!("write /sys/class/hwmon/hwmon*/power1_cap fails EBUSY nth {nth}");
         let fault = if nth == 0 { "" } else { rule.as_str() };
@@ -122,7 +123,7 @@ fn a_management_port_shows_its_limit_and_the_source() {
     assert_eq!(other.code, 4, "{}", other.text());
 }
 
-/// The limits that a port names are reasons with their value, and without one there is none.
+/// `why` reports a limit named by a port with its value, and no such limit without a port.
 #[test]
 fn a_management_port_says_why_a_socket_is_slow() {
     let folder = Tree::new();
@@ -165,7 +166,7 @@ fn the_simulated_files_answer_as_the_kernel_does() {
     assert_eq!(error(X3D, "both"), Errno::INVAL);
     host.write(PMF, b"quiet\n").unwrap();
     assert_eq!(host.read(&format!("{LEGACY}_choices")).unwrap(), "quiet balanced performance");
-    // Before 6.14 the first driver that registered was the only one.
+    // Before 6.14, only the first registered driver provided a profile.
     let host = laptop("6.12");
     assert!(!host.exists(ASUS) && !host.exists(X3D));
     assert_eq!(host.read(LEGACY).unwrap(), "balanced");
@@ -185,8 +186,8 @@ fn words_that_the_machine_lacks_are_refused_with_those_it_has() {
     }
 }
 
-/// Linux 7.2 refuses every preference while amd-pstate chooses it, and switches only in active
-/// mode (dynamic_epp_store in amd-pstate.c).
+/// While amd-pstate chooses the preference, Linux 7.2 rejects every preference, and it can be
+/// switched only in active mode (dynamic_epp_store in amd-pstate.c).
 #[test]
 fn a_preference_is_refused_while_the_driver_chooses_it() {
     const DYNAMIC: &str = "/sys/devices/system/cpu/amd_pstate/dynamic_epp";
@@ -207,7 +208,7 @@ fn a_preference_is_refused_while_the_driver_chooses_it() {
     assert_eq!(host.write(DYNAMIC, b"1").unwrap_err().errno, Errno::INVAL);
 }
 
-/// From Linux 7.3 on, a preference can follow the platform profile, for each policy by itself.
+/// Since Linux 7.3, each policy's preference can follow the platform profile.
 #[test]
 fn a_dynamic_preference_is_set_and_undone_with_its_profile() {
     const POLICY: &str = "/sys/devices/system/cpu/cpufreq/policy0";
@@ -242,8 +243,8 @@ fn a_dynamic_preference_is_set_and_undone_with_its_profile() {
     changed(&host, &[("device-profile:amd-pstate-epp-cpu0", "balanced")], "dynamic(profile:performance)");
 }
 
-/// Devices that come back get the lowest numbers in the order of their policies. Where another
-/// order gave them other numbers before, a restored profile may meet another policy's device.
+/// Devices that come back get the lowest numbers, in the order of their policies. If they had other
+/// numbers before, a restored profile may go to another policy's device.
 #[test]
 fn an_undo_that_swaps_profiles_of_dynamic_preferences_is_not_called_exact() {
     let epp = |cpu: u32| format!("/sys/devices/system/cpu/cpufreq/policy{cpu}/energy_performance_preference");

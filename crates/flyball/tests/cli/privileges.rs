@@ -1,5 +1,5 @@
-//! docs/privileges.md against the program: every command has its row, and what needs nothing works
-//! for a user without rights.
+//! Compares docs/privileges.md with the program: every command has a row, and commands that need no
+//! privileges work for a user without any.
 
 use std::{
     collections::BTreeMap,
@@ -70,7 +70,7 @@ fn what_needs_nothing_works_without_rights() {
             let words = [machine, words].concat();
             let output = as_nobody(&words).unwrap();
             let text = String::from_utf8_lossy(&output.stderr);
-            // 4: this machine has no such driver. Otherwise 0, or a code of the command's own
+            // 4: this machine has no such driver. Otherwise 0, or a code for the command's
             // findings.
             let code = output.status.code();
             assert!(matches!(code, Some(0 | 4 | 5 | 8 | 9)), "{words:?}: {code:?} {text}");

@@ -1,6 +1,5 @@
-//! The profiles that flyball comes with: planned on every recorded and every built-in simulated
-//! machine, applied on the simulated ones, verified and restored; and what the commands say of
-//! them.
+//! Tests the shipped profiles: planned on every recorded and built-in simulated machine, applied on
+//! the simulated ones, verified and restored. Also tests what the commands print about them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +27,7 @@ fn shipped() -> BTreeMap<String, Intent> {
     std::fs::read_dir(directory).unwrap().map(read).collect()
 }
 
-/// Plans every profile; the snapshot is taken once, because that is what takes the time.
+/// Plans every profile. Takes a single snapshot, which is the slow part.
 fn plans(host: &dyn Host, machine: &str) -> BTreeMap<String, (Plan, Intent)> {
     let all = shipped();
     let settings: Vec<Setting> = all.values().flat_map(|intent| intent.settings.iter().cloned()).collect();
@@ -36,7 +35,7 @@ fn plans(host: &dyn Host, machine: &str) -> BTreeMap<String, (Plan, Intent)> {
     let plan_one = |(name, intent): (String, Intent)| {
         let planned = plan_and_choice(&snapshot, &intent);
         let planned = planned.unwrap_or_else(|error| panic!("{name} on {machine}: {error}"));
-        // Nothing is left out in silence.
+        // Everything omitted has a note.
         let left_out = intent.settings.len() - planned.1.settings.len();
         let count = |note: &Note| match &note.remark {
             Remark::LeftOut { .. } => 1,
@@ -55,8 +54,8 @@ fn plans(host: &dyn Host, machine: &str) -> BTreeMap<String, (Plan, Intent)> {
     all.into_iter().map(plan_one).collect()
 }
 
-/// What a plan leaves of a recorded machine, judged by the rules for simulated ones, and the ranges
-/// of frequencies in kHz that it leaves.
+/// Judges the result of a plan on a recorded machine by the rules for simulated ones. Also returns
+/// the frequency ranges that the plan leaves, kHz.
 fn complaints(host: &dyn Host, name: &str, plan: &Plan) -> (Vec<String>, BTreeSet<(u64, u64)>) {
     const LOOKED_AT: &[Id] = &[
         Id::MinFreq,
@@ -133,7 +132,7 @@ fn complaints(host: &dyn Host, name: &str, plan: &Plan) -> (Vec<String>, BTreeSe
     (wrong, ranges)
 }
 
-/// The idle states behind C1, or C1E, that the latency limit of a plan admits.
+/// Returns the idle states deeper than C1 or C1E that a plan's latency limit allows.
 fn sleeps_too_deep(snapshot: &Snapshot, name: &str, plan: &Plan) -> Option<String> {
     if !matches!(name, "latency" | "hpc" | "benchmark" | "realtime") {
         return None;
@@ -152,7 +151,7 @@ fn sleeps_too_deep(snapshot: &Snapshot, name: &str, plan: &Plan) -> Option<Strin
     (!admitted.is_empty()).then(|| format!("{limit} us admit {admitted:?}"))
 }
 
-/// Ranges in GHz: `0.8-3.7`, `2.1` without a choice, at most two kinds of CPUs.
+/// Formats ranges in GHz: `0.8-3.7`, or `2.1` if it is fixed, at most two kinds of CPUs.
 fn words(ranges: &BTreeSet<(u64, u64)>) -> String {
     let ghz = |khz: u64| format!("{:.1}", khz as f64 / 1e6);
     let word = |(min, max): &(u64, u64)| {
@@ -198,7 +197,8 @@ fn every_profile_is_applied_verified_and_restored_on_simulated_machines() {
     let boots = ["ryzen-5750g,boot=amd_pstate=passive", "ryzen-5750g,boot=amd_pstate=disable"];
     for name in MachineSpec::names().chain(boots) {
         let host = SimHost::open(&SimSetup::parse(name).unwrap()).unwrap();
-        // A debug build takes seconds for hundreds of CPUs: there, plans alone for all but two.
+        // A debug build takes seconds with hundreds of CPUs, so there only apply two profiles, and
+        // plan the others.
         let is_large = Snapshot::begin(&host).unwrap().topology().present.len() > 100;
         for (profile, (plan, chosen)) in plans(&host, name) {
             if is_large && !matches!(profile.as_str(), "latency" | "powersave") {
@@ -214,9 +214,9 @@ fn every_profile_is_applied_verified_and_restored_on_simulated_machines() {
                 transaction.apply(intent, &|| false).unwrap_or_else(|error| panic!("{what}: {error}"));
             assert_eq!(applied.clamped().count(), 0, "{what}: {applied:?}");
             assert_eq!(applied.made.is_empty(), plan.is_empty(), "{what}");
-            // A preference may appear with a governor, and does not in every mode.
+            // A preference may appear with a governor, but not in every mode.
             assert!(applied.intent.settings.len() <= chosen.settings.len(), "{what}");
-            // The profile itself and what was chosen of it: both hold now.
+            // Both the profile and the settings chosen from it must be in effect.
             for intent in [intent, &applied.intent] {
                 let snapshot = Snapshot::for_intent(&host, intent).unwrap();
                 let verdict = verify(&snapshot, intent).unwrap();
@@ -245,7 +245,7 @@ fn a_name_is_listed_explained_planned_and_applied() {
     assert!(battery["possible"].as_u64() > Some(3) && battery["in_effect"] == false, "{battery}");
     let text = run(&["explain", "storage"]);
     assert!(text.out.contains("StorPool") && text.out.contains("[optional]"), "{}", text.out);
-    // 'latency' is the name of a profile, and part of knobs' names.
+    // 'latency' is a profile's name, and part of knobs' names.
     assert!(run(&["explain", "latency-limit"]).out.contains("lives in"));
     let plan = run(&["-M", "sim:gold-6138", "plan", "storage"]);
     assert!(plan.out.contains("energy_perf_bias") && plan.out.contains("storage line"), "{}", plan.text());
@@ -290,7 +290,7 @@ fn a_profile_of_which_nothing_is_possible_is_an_error() {
     assert_eq!(ran.code, 4, "a setting that is not optional: {}", ran.text());
 }
 
-/// A profile that acted on other CPUs than those named would be a wrong write.
+/// If -c were ignored, the profile would write to other CPUs than requested.
 #[test]
 fn cpus_of_the_command_line_are_not_passed_over() {
     for words in ["plan latency -c 0-1", "hold add latency -c 0-1", "apply latency -n -c 0-1"] {

@@ -1,4 +1,4 @@
-//! `compare` with programs as arms: on this machine, as an ordinary user's work.
+//! Tests `compare` with programs as arms, on the live machine as an ordinary user.
 
 use std::{
     fs,
@@ -73,7 +73,7 @@ fn two_programs_are_compared_and_exported() {
     assert!(fs::read_to_string(place.path().join("m.md")).expect("it is there").contains("./new"));
 }
 
-/// An unchanged count passes a limit if --exact says that it is a count.
+/// Equal counts only pass a limit if --exact says that they are counts.
 #[test]
 fn equal_counts_are_the_same_only_if_they_are_exact() {
     let place = Place::new(&[("count", "echo refs: 12345679")]);
@@ -95,7 +95,7 @@ fn equal_counts_are_the_same_only_if_they_are_exact() {
     assert!(ran.code == 2 && ran.err.contains("of an expression or a suite"), "{}", ran.text());
 }
 
-/// Each arm has a build of its own for each round, and two blocks take turns.
+/// With --rebuild, each arm is built again for each round, alternating between two blocks.
 #[test]
 fn arms_are_built_again_in_each_block() {
     let bench = "echo run $(cat seed) >> ../log";
@@ -106,7 +106,8 @@ fn arms_are_built_again_in_each_block() {
     assert_eq!(ran.code, 0, "{}", ran.text());
     let log = fs::read_to_string(place.path().join("log")).expect("it ran");
     let kinds: String = log.lines().map(|line| &line[..1]).collect();
-    // Both before the first block, then each for its next block once it has run.
+    // Both are set up before the first block. Then each is rebuilt for its next block as soon as it
+    // has run.
     assert!(kinds == "sbsbrrbbrbrrbr" || kinds == "sbsbrrbbrbrbrr", "{log}");
     let seeds: std::collections::BTreeSet<&str> =
         log.lines().filter_map(|line| line.strip_prefix("run ")).collect();
@@ -117,14 +118,14 @@ fn arms_are_built_again_in_each_block() {
     assert_eq!(blocks, "000101");
 }
 
-/// Processes that left their session are killed and named. Those of --setup stay.
+/// Processes that left their session are killed and named. Those of --setup are kept.
 #[test]
 fn daemons_of_programs_are_killed_and_named() {
     let place = Place::new(&[("plain", "exit 0"), ("daemon", "setsid sleep 3117 & sleep 0.1")]);
     let setup = "[ -e pid ] || { setsid sleep 3118 & echo $! > pid; sleep 1; }";
     let ran = place.compare(&["./plain", "./daemon", "--rounds", "2", "--setup", setup]);
     assert_eq!(ran.code, 0, "{}", ran.text());
-    // A round that others disturb is run once more.
+    // A round that others disturb is repeated.
     let left = ran.out.lines().find(|line| line.contains("./daemon: left processes behind in")).unwrap_or("");
     assert!(left.ends_with(" rounds, which were killed: sleep."), "{}", ran.out);
     let runs = |seconds: &str| {
@@ -139,7 +140,7 @@ fn daemons_of_programs_are_killed_and_named() {
     assert_eq!(stays, 1, "a daemon of --setup");
 }
 
-/// A wrong command line is refused before the first round.
+/// An invalid command line is rejected before the first round.
 #[test]
 fn programs_that_cannot_run_are_refused() {
     let place = Place::new(&[("a", "exit 0"), ("folder/b", "exit 0"), ("fails", "exit 3")]);
@@ -192,7 +193,8 @@ fn directories_parameters_and_hooks_make_arms() {
     assert_eq!(place.json("run/manifest.json")["arms"][3]["name"], "b n=2");
 }
 
-/// flyball keeps the terminal: what asks there, as sudo does for a password, would wait for ever.
+/// flyball keeps the terminal, so a program that asks there, like sudo for a password, would wait
+/// forever.
 #[test]
 fn what_needs_the_terminal_is_told() {
     let place = Place::new(&[("asks", "read word < /dev/tty"), ("old", "exit 0")]);
@@ -233,7 +235,7 @@ fn what_goes_wrong_with_programs_is_told() {
         ("odd", "echo b"),
         ("bad", "echo boo; exit 3"),
         ("ever", "sleep 300"),
-        // The warm-up and the first round that counts pass.
+        // Passes the warm-up and the first counted round.
         ("second", "[ -e 2 ] && exit 5; [ -e 1 ] && touch 2; touch 1"),
         ("forks", "sleep 300 & exit 0"),
         ("tty", "[ -t 0 ] || exit 4"),
@@ -245,7 +247,7 @@ fn what_goes_wrong_with_programs_is_told() {
         ("foreign", ""),
         ("badint", ""),
     ]);
-    // Overwritten, so that they stay executable.
+    // Overwrite the files, so that they stay executable.
     for (name, text) in [
         ("empty", &b""[..]),
         ("plain", b"exit 0\n"),
@@ -326,7 +328,8 @@ fn lengths_and_names_of_programs_are_told() {
     assert!(ran.code == 2 && ran.err.contains("cannot make /proc/x"), "{}", ran.text());
 }
 
-/// As many rounds as take 3 s, by the time of the warm-up; and other forms in place of the text.
+/// Short programs run as many rounds as fit into 3 s, judging by the warm-up. Also tests other
+/// output forms.
 #[test]
 fn short_programs_have_many_rounds() {
     let place = Place::new(&[("old", "exit 0")]);
@@ -370,9 +373,9 @@ fn a_report_that_cannot_be_saved_is_printed() {
     assert!(ran.code == 1 && ran.err.contains("writes it again"), "{}", ran.text());
 }
 
-/// What a comparison with every hook does if one of them, or a program, comes to grief: two
-/// programs under two values of a knob, so that there is something to restore. Then the cause is
-/// removed, and it goes on. As one shell script, which can have a file system of its own.
+/// Breaks a hook or a program during a comparison with every hook and two programs under two values
+/// of a knob, so that there is something to restore. Then removes the cause and resumes. A shell
+/// script, because it can have its own file system.
 const GRIEF: &str = r#"
 phase=$1 call=$2 flyball=$3
 if [ "$5" = full ]; then mkdir disk; mount -t tmpfs -o size=512k none disk || exit 77; run=disk/run; fi
@@ -400,20 +403,20 @@ done
 ends $code
 "#;
 
-/// Whatever goes wrong in whatever phase: the settings are restored, the rounds are kept, the
-/// reason is told, and `--resume` runs the others.
+/// Whatever fails in whatever phase, settings are restored, rounds are kept, the reason is
+/// reported, and `--resume` runs the remaining rounds.
 #[test]
 fn whatever_comes_to_grief_is_restored_and_goes_on() {
     const PHASES: [&str; 6] = ["setup", "rebuild", "prepare", "program", "conclude", "cleanup"];
-    // Rounds that count and are kept if the seventh call fails, of setup and cleanup the second.
-    // All arms of a block are built before its first round.
+    // Counted rounds that are kept if the seventh call fails, or the second call for setup and
+    // cleanup. All arms of a block are built before its first round.
     const KEPT: [&str; 6] = ["0", "0", "2", "2", "2", "12"];
     let (all, program) = (&PHASES[..], &PHASES[3..4]);
     let causes = [
         ("exits", "exit 7", 1, all, "exit 7"),
         ("is interrupted", "kill -INT $PPID; sleep 3217", 130, all, "settings are restored"),
         ("is ended", "kill -TERM $PPID; sleep 3217", 130, program, "settings are restored"),
-        // Nobody is left to end what the hook started.
+        // With flyball killed, nobody ends what the hook started.
         ("is killed", "kill -KILL $PPID; sleep 5", 137, all, ""),
         ("full", "cat /dev/zero > disk/fill", 1, program, "No space left on device"),
         ("loses its program", "mv new gone", 1, &PHASES[2..3], "cannot start ./new: No such file"),
@@ -435,7 +438,7 @@ fn whatever_comes_to_grief_is_restored_and_goes_on() {
             let text = fs::read_to_string(place.path().join("said")).expect("it is there");
             let case = format!("{phase} {cause}: {}{text}", ran.text());
             assert!(text.contains(said), "{case}");
-            // A file has room up to the end of its last page.
+            // On the full file system, a file can still grow to the end of its last page.
             let kept = if cause == "full" { ran.out.get(16..17).unwrap_or_default() } else { KEPT[index] };
             assert!(ran.out.starts_with(&format!("code {code}, mode 4, {kept} rounds\n")), "{case}");
             let resumed = fs::read_to_string(place.path().join("resumed")).expect("it is there");
@@ -448,7 +451,7 @@ fn whatever_comes_to_grief_is_restored_and_goes_on() {
     assert!(!left.map(|entry| entry.path().join("cmdline")).any(is_left), "what was started has ended");
 }
 
-/// Prints 30 cases as `go test -bench` does; the eighth takes $1 times as long.
+/// Prints 30 cases like `go test -bench`. The eighth takes $1 times as long.
 const GO_SUITE: &str = "awk -v seed=$$ -v times=$1 'BEGIN { srand(seed); for (i = 0; i < 30; i++)
     printf \"BenchmarkC%d-8 100 %.3f ns/op\\n\", i, 100 * (1 + rand() / 50) * (i == 7 ? times : 1) }'";
 
@@ -474,7 +477,7 @@ fn suites_are_compared_case_by_case() {
 
 #[test]
 fn a_suite_may_write_a_file() {
-    // pyperf does not replace a file. Only the second program has the case `more`.
+    // pyperf does not overwrite a file. Only the second program has the case `more`.
     let suite = "[ -e $2 ] && exit 9; n=$(($$ % 90 + 10))
         more=$([ $1 = new ] && echo ',{\"metadata\":{\"name\":\"more\"},\"runs\":[{\"values\":[9]}]}')
         echo \"{\\\"benchmarks\\\":[{\\\"metadata\\\":{\\\"name\\\":\\\"sort\\\"},\\\"runs\\\":[{\\\"values\\\":[0.1$n]}]}$more]}\" \
@@ -488,7 +491,7 @@ fn a_suite_may_write_a_file() {
     assert_eq!(ran.code, 0, "{}", ran.text());
     assert!(ran.out.contains("left out (1): more (none or 0 in ./bench old)."), "{}", ran.out);
     assert_eq!(place.json("run/report.json")["cases"][0]["name"], "sort");
-    // The suite wrote these two. Its own file is gone with its directory.
+    // The suite wrote these two. Its own file was removed with its directory.
     let left = fs::read_dir(temporary.path()).expect("it is there").count();
     assert_eq!(left, 2, "{left} files");
 }
@@ -531,14 +534,14 @@ fn a_pipeline_compares_two_commits() {
     let nosuch = run("nosuch", "nosuch");
     assert!(nosuch.code == 2 && nosuch.err.contains("no commit 'nosuch'"), "{}", nosuch.text());
     assert!(place.json("slower/result.json")["results"].is_array());
-    // The same commit twice is never over the limit.
+    // Comparing a commit with itself is never over the limit.
     let equal = run("HEAD~1", "equal");
     assert_eq!(equal.code, 0, "{}", equal.text());
     let trees = Command::new("git").args(["worktree", "list"]).current_dir(place.path()).output();
     assert_eq!(String::from_utf8_lossy(&trees.expect("git runs").stdout).lines().count(), 1);
 }
 
-/// A server in Python: it says that it listens, and answers each connection with its delay in ms.
+/// A server in Python. Prints when it listens, and answers each connection with its delay in ms.
 const SERVER: &str = "exec python3 -c '
 import socket, sys, time
 listener = socket.socket()
@@ -552,14 +555,13 @@ while True:
     one.close()
 ' \"$@\"";
 
-/// A load that prints what the server answers.
+/// A load that prints the server's answer.
 const LOAD: &str = "exec python3 -c '
 import socket, sys
 one = socket.create_connection((\"127.0.0.1\", int(sys.argv[1])))
 print(\"p99\", one.recv(100).decode())
 ' \"$@\"";
 
-/// A port that nobody uses.
 fn free_port() -> String {
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
     listener.local_addr().expect("it is bound").port().to_string()
@@ -589,7 +591,7 @@ fn servers_run_while_the_load_is_measured_and_end_with_the_round() {
     let rounds = fs::read_to_string(place.path().join("run/rounds.jsonl")).expect("they are there");
     let values: Vec<Value> = rounds.lines().map(value).collect();
     assert!(values.contains(&100.0.into()) && values.contains(&125.0.into()), "{values:?}");
-    // The last server has ended with its round.
+    // The last server ended with its round.
     assert!(std::net::TcpStream::connect(format!("127.0.0.1:{port}")).is_err());
     let serve = format!("./server {port} {{n}}");
     let design = ["--serve", &serve, "--parameter", "n=100,125", "--ready", &port, "-n"];
@@ -610,7 +612,8 @@ fn servers_run_while_the_load_is_measured_and_end_with_the_round() {
     }
 }
 
-/// A repository of `count` commits after the first. The speed of each is what `speed` says.
+/// Creates a repository with `count` commits after the first. `speed` returns the speed file of
+/// each commit.
 fn history(count: usize, speed: impl Fn(usize) -> String) -> Place {
     let place = Place::new(&[]);
     let git = |words: &[&str]| {
@@ -628,7 +631,8 @@ fn history(count: usize, speed: impl Fn(usize) -> String) -> Place {
     place
 }
 
-/// A build that copies the speed, and a command that prints it with noise of one percent.
+/// A build that copies the speed file, and a command that prints the speed with one percent of
+/// noise.
 const BISECT: [&str; 8] = [
     "--build",
     "test -s speed && cp speed built",
@@ -716,7 +720,7 @@ fn a_bisection_says_why_it_names_no_commit() {
     let alike = bisect("c0..c2");
     assert_eq!(alike.code, 13, "{}", alike.text());
     _ = fs::remove_dir_all(place.path().join("run"));
-    // As a bisection leaves them that was killed.
+    // The state that a killed bisection leaves.
     let tree = place.path().join("flyball-bisect-x/c0").display().to_string();
     let words = ["worktree", "add", "-q", "--detach", &tree, "c0"];
     let added = Command::new("git").args(words).current_dir(place.path()).status();
@@ -775,7 +779,7 @@ fn outputs_are_compared_with_those_of_the_first_arm() {
     }
 }
 
-/// Where the kernel counts user time in ticks, programs this short have none in most rounds.
+/// If the kernel counts user time in ticks, such short programs have none in most rounds.
 #[test]
 fn rounds_without_a_value_above_zero_end_nothing() {
     let place = history(4, |number| ["1\n", "1\n", "0\n", "1.5\n", "1.5\n"][number].to_owned());
@@ -785,7 +789,7 @@ fn rounds_without_a_value_above_zero_end_nothing() {
         skip(1, "short programs without user time", "this kernel does not count in ticks");
     }
     let _ = fs::remove_dir_all(place.path().join("run"));
-    // Every third round has the value 0, and each of the second commit.
+    // Every third round, and every round of the second commit, has the value 0.
     let script =
         "echo >> ../count; awk -v s=$$ -v n=$(wc -l < ../count) 'BEGIN { srand(s); getline v < \"speed\"
         print \"x=\" (n % 3 ? v * (0.99 + 0.02 * rand()) : 0) }'";

@@ -1,9 +1,9 @@
-//! Every reading command on every recorded machine, generated: a new machine is a new column of
-//! tests.
+//! Tests every reading command on every recorded machine. The tests are generated, so a new machine
+//! only needs a new line.
 //!
-//! The machines are those in `machines/` of this repository. Where the recordings that these
-//! were made from are at hand (`$FLYBALL_SHARED/machines`, or `shared/machines` next to the
-//! workspace), both must hold the same.
+//! The machines are those in `machines/` of this repository. If their original recordings are
+//! available (`$FLYBALL_SHARED/machines`, or `shared/machines` next to the workspace), both must
+//! have the same content.
 
 mod raw;
 mod unpack;
@@ -15,10 +15,10 @@ use std::{
 
 use flyball_testing::{flyball, shared, skip};
 
-/// Why a check does not hold.
+/// Why a check failed.
 type Failed = Box<dyn std::error::Error>;
 
-/// Each machine a module, each check a test in it.
+/// Makes a module of each machine, and a test of each check.
 macro_rules! machines {
     ($($machine:ident $name:literal),+ $(,)?) => {
         const MACHINES: &[&str] = &[$($name),+];
@@ -52,7 +52,6 @@ machines! {
     turin0 "turin0",
 }
 
-/// Runs a check on a machine.
 fn on(name: &str, check: fn(&str, &Path) -> Result<(), Failed>) -> Result<(), Failed> {
     check(name, &flyball_testing::archive(name))
 }
@@ -66,7 +65,7 @@ fn each_machine_of_the_repository_is_tested() {
     assert_eq!(names, MACHINES);
 }
 
-/// The machine of the repository is what `flyball record` makes of the recording that it is from.
+/// The machine in the repository equals what `flyball record` makes of its original recording.
 fn as_recorded(name: &str, machine: &Path) -> Result<(), Failed> {
     let Some(folder) = shared(&format!("machines/{name}")) else {
         skip(1, "comparison of a machine with its recording", &format!("{name} is not here"));
@@ -79,7 +78,7 @@ fn as_recorded(name: &str, machine: &Path) -> Result<(), Failed> {
         stdout(source, &["record", "--force", &copy.display().to_string()])?;
         Ok::<_, Failed>(std::fs::read(&copy)?)
     });
-    // `record --print-what` of both shows what differs, except for the modes of files.
+    // To see the difference, run `record --print-what` on both. It omits file modes.
     assert!(one? == two?, "{name}: not what {} records as", tree.display());
     Ok(())
 }
@@ -88,7 +87,6 @@ fn raw(name: &str, machine: &Path) -> Result<(), Failed> {
     raw::check(name, machine)
 }
 
-/// Runs flyball on a machine.
 pub(crate) fn flyball(machine: &Path, arguments: &[&str]) -> Output {
     flyball!()
         .arg("-M")
@@ -99,10 +97,10 @@ pub(crate) fn flyball(machine: &Path, arguments: &[&str]) -> Output {
         .expect("flyball runs")
 }
 
-/// Its standard output, where it ended well.
+/// Returns the standard output if the command succeeded.
 ///
 /// # Errors
-/// What went wrong, in words, with the file or the program that it went wrong with.
+/// A description of what failed, with the file or the program.
 pub(crate) fn stdout(machine: &Path, arguments: &[&str]) -> Result<String, Failed> {
     let output = flyball(machine, arguments);
     if !output.status.success() {
@@ -112,8 +110,8 @@ pub(crate) fn stdout(machine: &Path, arguments: &[&str]) -> Result<String, Faile
     String::from_utf8(output.stdout).map_err(|error| error.to_string().into())
 }
 
-/// Compares with the reviewed text. The number of what a machine lacks is left out: it grows with
-/// every row of the table.
+/// Compares the output with the reviewed text. Ignores the number of missing knobs, which grows
+/// with every row of the table.
 fn snapshot(name: &str, tree: &Path, text: &str) {
     let text = text.replace(&tree.display().to_string(), "MACHINE");
     let text = text.split("\nabsent").next().unwrap_or_default();
@@ -122,7 +120,7 @@ fn snapshot(name: &str, tree: &Path, text: &str) {
     });
 }
 
-/// What a screen must never hold, on any machine.
+/// Checks for text that must never be on a screen, on any machine.
 fn judge_screen(text: &str) -> Result<(), Failed> {
     if text.contains('\x1b') {
         return Err("colour without a terminal".into());
@@ -149,8 +147,8 @@ fn show(name: &str, tree: &Path) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The doctor's report of each, reviewed. Nothing is ok without something that was seen, and what a
-/// recording lacks is never called missing.
+/// Compares the doctor's report with the reviewed one. Every ok must have evidence, and something
+/// that a recording lacks is never called missing.
 fn doctor(name: &str, tree: &Path) -> Result<(), Failed> {
     let output = flyball(tree, &["doctor"]);
     let text = String::from_utf8(output.stdout)?;
@@ -174,7 +172,7 @@ fn doctor(name: &str, tree: &Path) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Three machines that are unlike, in full.
+/// Compares the full output of three different machines.
 fn show_all(name: &str, tree: &Path) -> Result<(), Failed> {
     let text = stdout(tree, &["show", "--all"])?;
     if ["adl0", "milan0", "turin0"].contains(&name) {
@@ -187,7 +185,7 @@ fn json(machine: &Path, arguments: &[&str]) -> Result<serde_json::Value, Failed>
     serde_json::from_str(&stdout(machine, arguments)?).map_err(|error| error.to_string().into())
 }
 
-/// Rows of `show --json` cover each CPU of the machine once for each knob and instance.
+/// For each knob and instance, the rows of `show --json` cover each of the machine's CPUs once.
 fn show_json(_name: &str, tree: &Path) -> Result<(), Failed> {
     let shown = json(tree, &["show", "--json"])?;
     let online = shown["machine"]["online"].as_str().ok_or("no list of online CPUs")?.to_owned();
@@ -218,7 +216,7 @@ fn show_json(_name: &str, tree: &Path) -> Result<(), Failed> {
     Ok(())
 }
 
-/// `get -c` gives the places of those CPUs and no others; text and JSON say the same.
+/// `get -c` returns the values of the given CPUs only. Text and JSON agree.
 fn get_json(_name: &str, tree: &Path) -> Result<(), Failed> {
     let values = json(tree, &["get", "governor", "min-freq", "max-freq", "-c", "0", "--json"])?;
     let values = values.as_array().ok_or("no list")?;
@@ -235,7 +233,7 @@ fn get_json(_name: &str, tree: &Path) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A recording of the machine answers as the tree does.
+/// A recording of the machine gives the same answers as the tree.
 fn archive(name: &str, tree: &Path) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let file: PathBuf = folder.path().join(format!("{name}.tar.zst"));
@@ -254,7 +252,7 @@ fn archive(name: &str, tree: &Path) -> Result<(), Failed> {
     same(&["get", "--json", "epb", "hwp-request", "idle-state"])
 }
 
-/// A recorded machine says that it cannot be written.
+/// Writing to a recorded machine is rejected with a message.
 fn write_refused(_name: &str, tree: &Path) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let state = folder.path().display().to_string();

@@ -1,5 +1,5 @@
-//! `results`: inputs of every kind into a dataset and out of it, many writers of which some are
-//! killed, and what cannot be added.
+//! Tests `results`: adding inputs of every kind and getting them back, many writers of which some
+//! are killed, and inputs that are rejected.
 
 use flyball_testing::{Ran, Tree, flyball};
 
@@ -52,8 +52,8 @@ mod with_parquet {
         serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
     }
 
-    /// Runs of a host, a week apart, as copies of `one`: `level` says what each measures, `kernel`
-    /// what it runs on.
+    /// Writes weekly runs of a host as copies of `one`. `level` returns what each run measures, and
+    /// `kernel` its kernel.
     fn series(
         folder: &Tree,
         host: &str,
@@ -85,7 +85,7 @@ mod with_parquet {
         }
     }
 
-    /// Outputs of other tools, as they write them.
+    /// Writes outputs of other tools in their own formats.
     fn outputs(folder: &Tree) {
         folder.put(
             "tools/node1/hyperfine.json",
@@ -137,7 +137,7 @@ mod with_parquet {
             (&json!(7), &json!(1), &json!([])),
             "{added}"
         );
-        // Once more, from another place and later: the same inputs.
+        // Later, from another path: these are the same inputs.
         fs::rename(folder.path().join("tools"), folder.path().join("moved")).unwrap();
         let added = ok(&folder, "--json results add set moved --host node1").json();
         assert_eq!(
@@ -164,7 +164,7 @@ mod with_parquet {
         let of = |kind: &str| list.iter().filter(|one| one["kind"] == kind).count();
         assert_eq!((of("rounds"), of("findings"), of("settings")), (5, 1, 2));
         let hosts: BTreeSet<&str> = list.iter().map(|one| one["host"].as_str().unwrap()).collect();
-        // What names its host is not given another.
+        // An input that names its host keeps it.
         assert!(hosts.contains("node9") && hosts.contains("node8") && hosts.contains("node1"), "{hosts:?}");
         assert!(ok(folder, "results list set --host node9").out.contains("BM_a/8"));
 
@@ -216,7 +216,7 @@ mod with_parquet {
         let log = folder.path().join("one/rounds.jsonl");
         let whole = fs::read_to_string(&log).unwrap();
         let lines: Vec<&str> = whole.lines().collect();
-        // As a crash leaves it: a line is torn.
+        // Simulate a crash: the last line is torn.
         fs::write(&log, format!("{}\n{}", lines[..3].join("\n"), &lines[3][..20])).unwrap();
         let first = ok(&folder, "--json results add set one --host node1");
         assert_eq!(first.json()["rows"], 3);
@@ -236,8 +236,8 @@ mod with_parquet {
         for host in ["nodea", "nodeb", "nodec"] {
             series(&folder, host, 30, |run| if run < 18 { 2.0 } else { 2.3 }, old_then_new(18));
         }
-        // The same kernels without a change, a change without a known reason, nothing at all, and
-        // too few runs.
+        // A host with other kernels but no change, one with a change but no known reason, one with
+        // neither, and one with too few runs.
         series(&folder, "noded", 30, |_| 2.0, old_then_new(18));
         series(&folder, "nodee", 30, |run| if run < 12 { 2.0 } else { 1.5 }, |_| "6.1.1");
         series(&folder, "nodef", 30, |_| 2.0, |_| "6.1.1");
@@ -247,7 +247,7 @@ mod with_parquet {
         let shifted = found["shifted"].as_array().unwrap();
         let hosts: BTreeSet<&str> = shifted.iter().map(|one| one["host"].as_str().unwrap()).collect();
         assert_eq!(hosts, BTreeSet::from(["nodea", "nodeb", "nodec", "nodee"]), "{found}");
-        // Two arms each.
+        // Two arms per host.
         assert_eq!((shifted.len(), &found["series"], &found["short"]), (8, &json!(12), &json!(2)));
         for one in shifted {
             let changes = one["changes"].as_array().unwrap();
@@ -290,7 +290,7 @@ mod with_parquet {
             let time = |offset: u64| {
                 let seconds = 1_767_225_600 + week * 604_800 + offset;
                 let (day, rest) = (seconds / 86_400 - 20_454, seconds % 86_400);
-                // Weeks from 2026-01-01 on, by month lengths.
+                // Compute the dates of weeks from 2026-01-01 on.
                 let months = [31, 28, 31, 30, 31, 30, 31];
                 let mut left = day;
                 let mut month = 0;
@@ -355,7 +355,7 @@ mod with_parquet {
             assert!(why.is_some_and(|why| why.contains(words)), "{path}: {why:?}");
         }
         assert_eq!(skipped.len(), 11, "{skipped:?}");
-        // Alone it is an error.
+        // As the only input, it is an error.
         let alone = ran(&folder, "results add other bad/cut.json");
         assert!(alone.code == 2 && alone.err.contains("nothing can be added"), "{}", alone.text());
         assert!(!folder.path().join("other").exists());
@@ -365,7 +365,7 @@ mod with_parquet {
             "{}",
             absent.text()
         );
-        // A simulated machine is its own host, unless the user names another.
+        // A simulated machine is its own host, unless the user names one.
         ok(&folder, "results add simulated one");
         ok(&folder, "results add simulated one --host node1");
         let list = ok(&folder, "--json results list simulated").json();
@@ -406,7 +406,7 @@ mod with_parquet {
         fs::write(month.join("cut.parquet"), &bytes[..bytes.len() / 2]).unwrap();
         fs::write(month.join("text.parquet"), "no").unwrap();
         fs::write(month.join(".flyball-torn"), "PAR1").unwrap();
-        // Another program's table: that of `top`.
+        // A table of another program: of `top`.
         ok(&folder, "-M sim:i7-2600 top -n 3 -i 50ms --record top.fbt");
         ok(&folder, "top --replay top.fbt --parquet top.parquet");
         fs::rename(folder.path().join("top.parquet"), month.join("foreign.parquet")).unwrap();
@@ -424,7 +424,7 @@ mod with_parquet {
             assert!(after.err.contains(words), "{words}: {}", after.err);
         }
         assert!(!after.err.contains("torn"), "{}", after.err);
-        // The next writer removes what a killed one has left, and nothing else.
+        // The next writer removes leftovers of a killed writer, and nothing else.
         let names = || -> BTreeSet<String> {
             fs::read_dir(&month)
                 .unwrap()
@@ -448,7 +448,7 @@ mod with_parquet {
         let folder = Tree::new();
         compare(&folder);
         series(&folder, "nodea", 24, |_| 2.0, |_| "6.1.1");
-        // Half of the runs are another command of the same name.
+        // Half of the runs are of another command with the same name.
         for run in (1..24).step_by(2) {
             let path = folder.path().join(format!("runs/nodea/run{run}/manifest.json"));
             let mut manifest = read(&path);
@@ -462,8 +462,8 @@ mod with_parquet {
         assert!(ok(&folder, "results shifts set").out.contains("several experiments"));
     }
 
-    /// Starts writers, kills some at random moments, and adds everything again: each input is there
-    /// once.
+    /// Starts writers, kills some at random moments, and adds everything again. Each input must be
+    /// there exactly once.
     #[test]
     fn many_writers_at_once_of_which_some_are_killed() {
         const WRITERS: usize = 12;
@@ -482,7 +482,7 @@ mod with_parquet {
             let mut writers: Vec<_> = (0..WRITERS)
                 .map(|writer| {
                     let host = char::from(b'a' + writer as u8);
-                    // Some runs of each host by several writers at once, one run after the other.
+                    // Several writers at once for each host, one run after the other.
                     start(format!(
                         "results add set runs/node{host}/run{} runs/node{host}/run{} runs/nodea",
                         turn,
@@ -500,7 +500,7 @@ mod with_parquet {
             for mut writer in writers {
                 writer.wait().unwrap();
             }
-            // Readable at any time, and nothing of ours is passed over.
+            // The dataset is readable at any time, and none of its files is skipped.
             if folder.path().join("set/version=1").is_dir() {
                 let list = ok(&folder, "results list set");
                 assert!(list.err.is_empty(), "{}", list.err);

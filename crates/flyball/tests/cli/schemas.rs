@@ -1,6 +1,6 @@
-//! The published JSON Schemas against what flyball prints: every command with `--json` on recorded
-//! and simulated machines, and the files that it writes. `schemas.py` validates with the Python
-//! package jsonschema.
+//! Compares the published JSON Schemas with flyball's output: every command with `--json` on
+//! recorded and simulated machines, and the files that it writes. `schemas.py` validates with the
+//! Python package jsonschema.
 
 use std::{
     collections::BTreeMap,
@@ -12,8 +12,8 @@ use std::{
 use flyball_testing::{Ran, Tree, flyball, machines, skip};
 use serde_json::Value as Json;
 
-/// A command without a result prints nothing on stdout, with `--json` either: its sentence is on
-/// stderr, its kind the exit code.
+/// A command without a result prints nothing on stdout, even with `--json`. The message is on
+/// stderr, and the exit code tells the kind of failure.
 #[test]
 fn a_failure_is_words_on_stderr_and_an_exit_code() {
     let folder = tempfile::tempdir().unwrap();
@@ -49,7 +49,7 @@ fn a_failure_is_words_on_stderr_and_an_exit_code() {
     }
 }
 
-/// Documents by the names of their schemas, without repetitions.
+/// Documents by schema name, without duplicates.
 #[derive(Default)]
 struct Samples(BTreeMap<String, Vec<Json>>);
 
@@ -58,13 +58,13 @@ impl Samples {
         self.0.entry(schema.to_owned()).or_default().push(document);
     }
 
-    /// Runs a command; what it prints goes to the schema that it names. `false` if it prints
-    /// nothing.
+    /// Runs a command, and adds its output to the schema that it names. Returns `false` if it
+    /// prints nothing.
     fn take(&mut self, folder: &Path, words: &str) -> bool {
         let words: Vec<&str> = words.split(' ').collect();
         let ran = Ran::of(flyball!().arg("--json").args(&words).current_dir(folder));
         if ran.out.is_empty() {
-            // A machine without the feature, which says so on stderr.
+            // The machine lacks the feature, and stderr says so.
             assert!(!ran.err.is_empty() && ran.code != 0, "{words:?} says nothing");
             return false;
         }
@@ -79,7 +79,7 @@ impl Samples {
         true
     }
 
-    /// Runs commands on a machine; those of Speed Select only if it has that.
+    /// Runs commands on a machine. Those of Speed Select only run if it has that.
     fn take_all<'a>(&mut self, folder: &Path, machine: &str, commands: impl Iterator<Item = &'a str>) {
         let mut has_speed_select = true;
         for words in commands.filter(|words| !words.is_empty()) {
@@ -91,7 +91,7 @@ impl Samples {
         }
     }
 
-    /// A file for each document, as `schemas.py` reads them.
+    /// Writes a file per document, for `schemas.py`.
     fn write(&self, folder: &Path) {
         for (name, documents) in &self.0 {
             for (number, document) in documents.iter().enumerate() {
@@ -150,7 +150,7 @@ hold rehearse --events events --config hold.toml
 apply powersave --at-boot -n
 record r.tar.zst";
 
-/// Measurements on simulated machines. They take seconds each, so they are made on one or two.
+/// Measurements on simulated machines. They take seconds each, so they run on one or two machines.
 const MEASURE: &str =
     "-M sim:ryzen-5750g,boot=amd_pstate=passive compare --arm now --arm b:governor=performance --rounds 6 \
 --confidence 90 --workload sched-pipe --trace -o traced
@@ -186,7 +186,7 @@ doctor";
 fn all() -> Samples {
     let folder = Tree::new();
     let mut samples = Samples::default();
-    // For a search of a second.
+    // A model for a search of one second.
     let model = "name = 'short'\ntitle = 'short'\nabout = 'short'\nunit = 'steps'\n[variation]\ncycles = 0.004\n[[task]]\n\
                  count = 8\nplace = 'fixed'\ncycles = 1e6\nturns = 10_000\n";
     folder.put("short.toml", model);
@@ -213,7 +213,7 @@ fn all() -> Samples {
     samples
 }
 
-/// The search for one of two commits.
+/// Adds a search for one of two commits.
 fn bisection(samples: &mut Samples, folder: &Tree) {
     let commit = "git -c user.name=t -c user.email=t@example.org -c commit.gpgsign=false commit -qm";
     let script = format!(
@@ -225,7 +225,7 @@ fn bisection(samples: &mut Samples, folder: &Tree) {
     assert!(samples.take(&folder.path().join("r"), words));
 }
 
-/// A dataset with a shift, of a run directory, settings and results of another tool.
+/// Adds a dataset with a shift, from a run directory, settings and another tool's results.
 #[cfg(feature = "parquet")]
 fn results(samples: &mut Samples, folder: &Tree) {
     for day in 1..29 {
@@ -249,7 +249,7 @@ fn results(samples: &mut Samples, folder: &Tree) {
     }
 }
 
-/// Files below `folder`, and the profiles that flyball comes with.
+/// Adds files below `folder`, and the shipped profiles.
 fn files(samples: &mut Samples, folder: &Path) {
     let read = |path: &Path| fs::read_to_string(path).unwrap();
     let json = |text: &str| serde_json::from_str::<Json>(text).unwrap();
@@ -262,7 +262,7 @@ fn files(samples: &mut Samples, folder: &Path) {
                 let text = read(&path);
                 text.lines().for_each(|line| samples.add("file-round", json(line)));
             }
-            // After the checksum of the line.
+            // Skip the checksum of the line.
             "journal" => read(&path)
                 .lines()
                 .for_each(|line| samples.add("file-journal", json(line.split_once(' ').unwrap().1))),
@@ -301,7 +301,7 @@ fn outputs_and_files_fit_their_schemas() {
     let unseen = ["top", "top-alert"];
     let left: Vec<&str> = errors
         .lines()
-        // `top` needs a terminal or a time.
+        // `top` needs a terminal or a time limit.
         .filter(|line| !unseen.iter().any(|name| *line == format!("no sample: {name}")))
         .collect();
     assert!(left.is_empty(), "{}", left.join("\n"));

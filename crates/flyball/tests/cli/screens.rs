@@ -1,4 +1,4 @@
-//! What commands say to a person: answers to every setting, folded lists, what is simulated.
+//! Tests what commands print for people: answers to settings, folded lists, simulated machines.
 
 use flyball_testing::{Ran, Tree, flyball, skip};
 
@@ -164,7 +164,7 @@ fn common_words_find_their_knob() {
         let said = run(2, &["-M", "sim:gold-6138", "get", word]).err;
         assert!(said.contains(&format!("did you mean '{knob}'")), "{word}: {said}");
     }
-    // What is set must be a knob, not a fact.
+    // A fact cannot be set, only a knob.
     let said = run(2, &["-M", "sim:gold-6138", "set", "freq=2GHz"]).err;
     assert!(said.contains("did you mean 'max-freq'"), "{said}");
     let found = run(0, &["explain", "ratio", "--json"]);
@@ -204,14 +204,14 @@ fn two_comparisons_of_one_second_have_directories_of_their_own() {
     assert_eq!(std::fs::read_dir(tree.path()).unwrap().count(), 4);
 }
 
-/// The sessions in README and the pages are what the program prints, and each command has one.
+/// The sessions in README and docs equal the program's output, and each command has one.
 #[test]
 fn sessions_of_the_pages_are_what_the_program_prints() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let page = std::fs::read_to_string(root.join("docs/sessions.md")).unwrap();
     let help = run(0, &["--help"]).out;
     let rows = help.lines().take_while(|line| *line != "Common options:");
-    // What is further in continues a description.
+    // Lines with more indentation continue a description.
     let rows = rows.filter_map(|line| line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')));
     let commands: Vec<&str> = rows.filter_map(|row| row.split(' ').next()).collect();
     assert!(commands.len() > 30, "{commands:?}");
@@ -236,13 +236,13 @@ fn the_table_of_a_comparison_fits_and_ends_with_the_best() {
     let words =
         [&["-M", "sim:ryzen-5750g", "compare"][..], &matrix, &options, &[out.to_str().unwrap()]].concat();
     let text = run(0, &words).out;
-    // Sentences are broken at the terminal's width, tables have to fit it.
+    // Sentences are wrapped at the terminal's width, but tables must fit it.
     let sentence = |line: &&str| {
         ["machine", "lowest", "fastest", "driver=", "unclear", "note", "medians"]
             .iter()
             .any(|word| line.starts_with(word))
     };
-    // Into a pipe the table is one; a narrower terminal gets it in two parts.
+    // In a pipe, the table is printed whole. A narrow terminal gets it in two parts.
     assert!(text.lines().filter(|line| !sentence(line)).all(|line| line.chars().count() <= 120), "{text}");
     assert!(text.contains("  4  amd-pstate    performance\n"), "{text}");
     let last: Vec<&str> = text.lines().rev().take(3).collect();

@@ -1,5 +1,5 @@
-//! Completion in real shells, and the manual in a real formatter. A shell that is not installed is
-//! a skip.
+//! Tests completion in real shells, and the manual with a real formatter. Missing shells are
+//! skipped.
 
 use std::process::{Command, Stdio};
 
@@ -11,7 +11,7 @@ fn is_there(program: &str) -> bool {
     found.is_ok_and(|status| status.success())
 }
 
-/// A folder with the program under its name, and the script of a shell.
+/// Creates a folder with the program, and returns a shell's completion script.
 fn prepared(shell: &str) -> (Tree, String) {
     let tree = Tree::new();
     std::os::unix::fs::symlink(flyball!().get_program(), tree.path().join("flyball")).unwrap();
@@ -21,7 +21,7 @@ fn prepared(shell: &str) -> (Tree, String) {
     (tree, path)
 }
 
-/// Lines that are typed, and something that must be offered after them.
+/// Typed lines, and a completion that must be offered.
 const TYPED: &[(&str, &str)] = &[
     ("flyball comp", "compare"),
     ("flyball set gov", "governor="),
@@ -32,7 +32,7 @@ const TYPED: &[(&str, &str)] = &[
     ("flyball sim run epyc", "epyc-512"),
 ];
 
-/// A machine may be somebody else's file, and bash puts offered words on the line as they are.
+/// The machine may be another user's file, and bash puts completions on the command line unquoted.
 #[test]
 fn words_that_a_shell_would_interpret_are_not_offered() {
     let tree = Tree::new();
@@ -101,7 +101,7 @@ fn zsh_completes() {
     }
     let (tree, path) = prepared("zsh");
     for (line, wanted) in TYPED {
-        // The completion system's own functions show what they would have been given.
+        // Replace the completion system's functions with ones that print their arguments.
         let script = format!(
             "compdef() {{ }}; _files() {{ }}; _describe() {{ local name=$4; print -rl -- ${{(P)name}} }}; source ./zsh; \
              words=(${{=:-{line}}}); CURRENT=$#words; _flyball"

@@ -1,4 +1,4 @@
-//! Commands on simulated machines, from outside.
+//! Tests commands on simulated machines.
 
 use flyball_testing::{Ran, flyball, skip};
 use std::process::{Command, Stdio};
@@ -12,11 +12,11 @@ fn flyball(arguments: &[&str]) -> Ran {
 fn faults_by_rule() {
     let machine = ["-M", "sim:ryzen-5750g", "--sim-fault"];
     let with = |rule: &str, rest: &[&str]| flyball(&[&machine[..], &[rule], rest].concat());
-    // The third write fails: what was written before it is restored, and the file is named.
+    // The third write fails: earlier writes are undone, and the error names the file.
     let failed = with("write cpufreq/policy*/scaling_max_freq fails EIO nth 3", &["set", "max-freq=2GHz"]);
     assert_eq!(failed.code, 1);
     assert!(failed.err.contains("policy2/scaling_max_freq"), "{}", failed.err);
-    // A list of CPUs keeps its comma on the way.
+    // The comma of a CPU list does not split the rule.
     let values = with("offline 3,5 after 0s", &["get", "online", "--json"]).json();
     let off: Vec<&str> = values
         .as_array()
@@ -30,22 +30,22 @@ fn faults_by_rule() {
     let lost =
         with("write cpufreq/policy0/scaling_governor is lost", &["set", "-c", "0", "governor=performance"]);
     assert_ne!(lost.code, 0, "{}", lost.err);
-    // A rule that cannot be read is answered with the forms.
+    // An invalid rule causes an error that lists the forms.
     let wrong = with("fan broken", &["show"]);
     assert_eq!(wrong.code, 2, "{}", wrong.err);
     assert!(wrong.err.contains(flyball_sim::FAULT_FORMS.lines().next().unwrap()), "{}", wrong.err);
-    // A rule about a file that the machine does not have is reported and changes nothing.
+    // A rule for a file that the machine lacks is reported and has no effect.
     let nowhere = with("write cpufreq/policy*/scaling_speed fails EIO", &["get", "governor"]);
     assert!(nowhere.code == 0 && nowhere.err.contains("scaling_speed"), "{}", nowhere.err);
     assert_eq!(flyball(&["--sim-fault", "offline 3", "show"]).code, 2, "this machine takes no faults");
-    // Help knows every form.
+    // Help lists every form.
     let help = flyball(&["sim", "--help"]).out;
     for form in flyball_sim::FAULT_FORMS.lines() {
         assert!(help.contains(form), "{form}");
     }
 }
 
-/// The records of a machine's trace, once out of its text and once out of its pages.
+/// Reads the records of a machine's trace from its text and from its pages.
 fn both_ways(choice: (&str, flyball_sim::Kernel, &str), work: &str) -> [Vec<flyball_trace::Record>; 2] {
     use flyball_sim::{Boot, SimMachine, silicon::MachineSpec, workload};
     let (name, kernel, option) = choice;
@@ -110,7 +110,7 @@ fn both_ways(choice: (&str, flyball_sim::Kernel, &str), work: &str) -> [Vec<flyb
         assert_eq!((stats.entries, stats.lost()), (0, 0));
     }
     records.sort_by_key(|record| (record.time, record.cpu));
-    // Text cuts microseconds off; a record says nothing of the task's name.
+    // Text truncates times to microseconds, and the raw record has no task name.
     for record in &mut records {
         record.time = record.time / 1000 * 1000;
     }
@@ -218,7 +218,7 @@ fn a_recording_of_a_simulated_machine_is_a_trace_like_any_other() {
     );
     let records = flyball(&["--json", "trace", "report", name]).json()["report"]["records"].as_u64().unwrap();
     assert!(records > 0);
-    // trace-cmd reads as many records out of it.
+    // trace-cmd reads the same number of records.
     if let Ok(output) = Command::new("trace-cmd").args(["report", "-q", name]).output() {
         let text = String::from_utf8_lossy(&output.stdout);
         assert_eq!(text.lines().filter(|line| line.contains("] ")).count() as u64, records);
@@ -237,7 +237,8 @@ fn a_recording_of_a_simulated_machine_is_a_trace_like_any_other() {
     }
 }
 
-/// The samples of a comparison of `arms` with a seed, and whether any verdict calls a difference.
+/// Returns the samples of a comparison of `arms` with a seed, and whether any verdict finds a
+/// difference.
 fn compared(seed: &str, arms: [&str; 2], rounds: &str) -> (Vec<u8>, bool) {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run");
@@ -285,12 +286,12 @@ fn rounds_differ_as_rounds_do_and_a_seed_makes_them_again() {
     assert!(!called, "two names of one setting were called different");
     assert_eq!(first, compared("1", same, "10").0, "the same seed, other samples");
     assert_ne!(first, compared("2", same, "10").0, "another seed, the same samples");
-    // What is different is called so all the same.
+    // Real differences are still found.
     let (_, called) = compared("3", ["a: turbo=on", "b: turbo=off"], "10");
     assert!(called, "turbo makes a difference to a busy loop");
 }
 
-/// Every command on a simulated machine says that it is one: in words, and in its data.
+/// Every command on a simulated machine says so, in text and in data.
 #[test]
 fn every_output_says_simulated() {
     let folder = tempfile::tempdir().unwrap();
@@ -329,7 +330,7 @@ fn every_output_says_simulated() {
     let mut silent = Vec::new();
     for words in &cases {
         for json in [false, true] {
-            // What is there is not written over.
+            // Remove old outputs, since existing files are not overwritten.
             let _ = std::fs::remove_dir_all(&run);
             let _ = std::fs::remove_file(&archive);
             let _ = std::fs::remove_file(&saved);
@@ -341,8 +342,8 @@ fn every_output_says_simulated() {
             if !ran.err.contains("simulated: sim:") {
                 silent.push(format!("{line:?} on stderr"));
             }
-            // Data says it by itself, since stderr may be gone: an object, or each object of a
-            // list.
+            // The data itself must say it, since stderr may be discarded: in the object, or in each
+            // object of a list.
             if json && !ran.out.trim().is_empty() {
                 let data = ran.json();
                 let first = data.get(0).unwrap_or(&data);
@@ -363,15 +364,15 @@ fn every_output_says_simulated() {
     assert!(silent.is_empty(), "these do not say simulated: {silent:#?}");
 }
 
-/// A policy that comes into being with its CPU starts with what turbo=off has left; what it was is
-/// known all the same.
+/// A policy that is created with its CPU starts with the limit left by turbo=off. The original
+/// value must still be restored.
 #[test]
 fn a_cpu_that_was_offline_goes_back_with_its_settings() {
     for machine in
         ["sim:ryzen-5750g", "sim:gold-6138", "sim:i7-2600", "sim:ryzen-5750g,boot=amd_pstate=passive"]
     {
         let folder = tempfile::tempdir().unwrap();
-        // Two state directories: what the first did counts as another program's.
+        // With two state directories, each sees the other's changes as those of another program.
         let run = |state: &str, words: &[&str]| {
             let mut command = flyball!();
             command.current_dir(folder.path()).args([
@@ -416,7 +417,7 @@ fn one_command_at_a_time_has_a_kept_machine() {
         command
     };
     assert!(command(&["set", "governor=performance"]).output().unwrap().status.success());
-    // Somebody else has it: the command says who, and goes on as soon as it is free.
+    // If the state file is locked, the command names the holder, and continues when it is free.
     let file = std::fs::File::options().append(true).open(&kept).unwrap();
     assert!(flyball_process::try_lock(&file).unwrap());
     let mut waits =
@@ -430,7 +431,7 @@ fn one_command_at_a_time_has_a_kept_machine() {
     drop(file);
     let output = waits.wait_with_output().unwrap();
     assert!(output.status.success() && !output.stdout.is_empty());
-    // Commands at the same time all leave what they did.
+    // Parallel commands all keep their changes.
     let settings = ["epb=0", "turbo=off", "max-freq=2GHz"];
     let mut children: Vec<_> =
         settings.iter().map(|setting| command(&["set", setting]).spawn().unwrap()).collect();
@@ -446,7 +447,7 @@ fn one_command_at_a_time_has_a_kept_machine() {
     assert!(times.len() > 4 && times.is_sorted(), "one history, in order: {text}");
 }
 
-/// `off` is refused while hardware P-states are on, which the processor's flags do not say.
+/// `off` is rejected while hardware P-states are on, which the processor's flags do not show.
 #[test]
 fn the_driver_can_be_switched_off_without_hardware_p_states() {
     let plan = |machine: &str| flyball(&["-M", machine, "set", "driver-mode=off"]);
@@ -456,7 +457,7 @@ fn the_driver_can_be_switched_off_without_hardware_p_states() {
     assert!(off.code == 0 && off.out.contains("driver-mode: off"), "{}", off.err);
 }
 
-/// Runs commands one after the other on a simulated machine.
+/// Runs commands one after the other on the same simulated machine.
 struct Commands(tempfile::TempDir, &'static str);
 
 impl Commands {
@@ -497,7 +498,7 @@ fn a_sibling_that_asks_for_more_is_named() {
     machine.says("why 4 --pin 4,24 --workload spin -t 2s", sibling);
 }
 
-/// Turbo off shows as the base frequency whatever was asked for.
+/// With turbo off, the base frequency is shown, whatever was requested.
 #[test]
 fn a_maximum_outlasts_turbo_or_is_said_to_be_cut() {
     for machine in ["sim:gold-6138", "sim:ryzen-5750g", "sim:gold-6138,kernel=6.1"] {
@@ -512,7 +513,7 @@ fn a_maximum_outlasts_turbo_or_is_said_to_be_cut() {
     }
 }
 
-/// The kernel removes files of an offline CPU: one note per knob names all of them.
+/// The kernel removes files of an offline CPU. A single note per knob names all of them.
 #[test]
 fn offline_cpus_are_noted_once_per_knob() {
     let folder = tempfile::tempdir().unwrap();
@@ -529,25 +530,24 @@ fn offline_cpus_are_noted_once_per_knob() {
     }
 }
 
-/// Words of x86 that an Arm server has no use for, and what stands in their place.
+/// x86 terms that do not apply to an Arm server, and their replacements.
 #[test]
 fn arm_servers_are_described_in_their_own_words() {
     let on = |machine: &str, rest: &[&str]| flyball(&[&["-M", machine][..], rest].concat());
     let (altra, grace) = ("sim:altra,kernel=7.3", "sim:grace,kernel=7.3");
     assert!(on(altra, &["show"]).out.starts_with("Arm Neoverse N1, 1 package, 32 cores"));
-    // The highest level is the nominal one: there is no turbo to miss, to switch on or to fail
-    // with.
+    // The highest level equals the nominal one, so there is no turbo to recommend or to switch on.
     let doctor = on(grace, &["doctor"]).out;
     assert!(!doctor.contains("conflict.turbo-off") && !doctor.contains("coretemp"), "{doctor}");
     let refused = on(grace, &["plan", "turbo=on"]);
     assert!(refused.err.contains("no frequency above its nominal one"), "{}", refused.err);
     assert_eq!(on(grace, &["apply", "throughput"]).code, 0);
     assert_eq!(on(altra, &["run", "turbo=on", "--", "true"]).code, 0);
-    // The driver's own minimum is no raised one, and has a name.
+    // The driver's own minimum is not a raised one, and has a name.
     assert!(!on(altra, &["doctor"]).out.contains("conflict.raised-minimum"));
     let efficient = on(altra, &["plan", "min-freq=min", "max-freq=efficient"]).out;
     assert!(efficient.contains("2800000 -> 2000000"), "{efficient}");
-    // What the platform reports, where x86 has counters of throttling.
+    // The platform's report takes the place of x86's throttle counts.
     let report = |machine: &str| on(machine, &["doctor", "-v"]).out;
     assert!(report(altra).contains("platform has reported no limit"), "{}", report(altra));
     assert!(report("sim:altra,kernel=6.12").contains("older than 7.2"));

@@ -1,5 +1,5 @@
-//! Slurm's prolog and epilog with a `scontrol` that prints what a hostile owner of a job makes
-//! Slurm print. scripts/test-slurm runs them under a real Slurm.
+//! Tests Slurm's prolog and epilog with a `scontrol` that prints what a hostile job owner can make
+//! it print. scripts/test-slurm uses a real Slurm.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 
@@ -9,7 +9,7 @@ fn program(folder: &Path, name: &str, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// One of the scripts, with the programs of a folder in front of the system's. Returns its exit
+/// Runs one of the scripts, with a folder's programs before the system's in PATH. Returns its exit
 /// code.
 fn run(script: &str, folder: &Path, profile: &str) -> i32 {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/slurm").join(script);
@@ -26,12 +26,12 @@ fn run(script: &str, folder: &Path, profile: &str) -> i32 {
     command.status().unwrap().code().unwrap()
 }
 
-/// The words with which the prolog calls flyball when scontrol prints `lines`.
+/// Returns the arguments with which the prolog calls flyball when scontrol prints `lines`.
 fn held(lines: &str) -> Option<String> {
     held_for("slow", lines)
 }
 
-/// Does the same as [`held`] for a job that asks for this profile.
+/// Like [`held`], for a job that requests this profile.
 fn held_for(profile: &str, lines: &str) -> Option<String> {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
@@ -45,7 +45,7 @@ fn held_for(profile: &str, lines: &str) -> Option<String> {
     fs::read_to_string(at("calls")).ok()
 }
 
-/// A job's line as `scontrol -d -o show job` prints it, with the words that its owner chooses.
+/// Returns a job's line in the format of `scontrol -d -o show job`, with words chosen by its owner.
 fn line(name: &str, work_dir: &str, comment: &str) -> String {
     format!(
         "JobId=4 JobName={name} UserId=u(1) JobState=CONFIGURING JOB_GRES=(null)   Nodes=n1 CPU_IDs=2-3 Mem=10 \
@@ -78,19 +78,19 @@ fn a_jobs_words_choose_no_cpus() {
         assert_eq!(held(&line("x", "/", hostile)), expected, "Comment={hostile}");
     }
     assert_eq!(held_for("1e1", &line("x", "/", "c")), None, "not the 10 of the list");
-    // Slurm prints no record: the job brings one, with what follows a record.
+    // Slurm prints no record. The job forges one, with the words that follow a record.
     for forged in ["Nodes=n1 CPU_IDs=0-7 Mem=1 GRES=", "Nodes=n1 CPU_IDs=0-7 Mem=1 GRES= MinCPUsNode=1"] {
         for line in [line(forged, "/", "c"), line("x", forged, "c"), line("x", "/", forged)] {
             assert_eq!(held(&line.replace("Nodes=n1 CPU_IDs=2-3 Mem=10 GRES= ", "")), None, "{line}");
         }
     }
-    // If Slurm itself says what the node does not have.
+    // Slurm itself prints CPUs that the node does not have.
     for ids in ["0-8", "0-90000000", "3-2", "1,,2", "-1", "99999999999999999999"] {
         assert_eq!(held(&line("x", "/", "c").replace("=2-3", &format!("={ids}"))), None, "{ids}");
     }
 }
 
-/// Whatever a job's owner writes: the job gets its own CPUs or no profile.
+/// Whatever a job's owner writes, the job gets its own CPUs or no profile.
 #[test]
 fn no_words_of_a_job_choose_its_cpus() {
     const PARTS: [&str; 13] = [

@@ -1,6 +1,7 @@
-//! `flyball sst` as a user meets it who mistypes, asks for too much, or has another machine: every
-//! refusal has its exit code and says what to do. On simulated machines and small trees of files;
-//! guests with real drivers are in lab/crates/flyball-guest-cli/tests/guests/speed_select.rs.
+//! Tests `flyball sst` for a user who mistypes, requests too much, or has another machine: each
+//! error has an exit code and says what to do. Uses simulated machines and small trees of files.
+//! Tests with real drivers in guests are in
+//! lab/crates/flyball-guest-cli/tests/guests/speed_select.rs.
 
 use flyball_testing::{Ran, flyball};
 use std::{fs, path::Path};
@@ -90,8 +91,8 @@ fn a_plan_of_base_freq_says_why_and_what_it_costs() {
         let ran = flyball(machine, &["plan", "sst-bf=on", "--json"]);
         assert_eq!(ran.code, 0, "{}", ran.err);
         let plan = ran.json();
-        // Base-freq is carried out by classes of service, so the plan has changes of other knobs
-        // with a reason.
+        // base-freq works through classes of service, so the plan has changes of other knobs with a
+        // reason.
         let changes = plan["changes"].as_array().unwrap();
         let implied = changes.iter().filter(|change| change["knob"] != "sst-bf");
         assert!(
@@ -102,7 +103,8 @@ fn a_plan_of_base_freq_says_why_and_what_it_costs() {
     }
 }
 
-/// A tree of files that is a running machine of some processor, without any driver.
+/// Writes a tree of files that looks like a live machine with some processor, but without any
+/// driver.
 fn tree(folder: &Path, cpuinfo: &str) -> String {
     let cpus = folder.join("sys/devices/system/cpu");
     fs::create_dir_all(cpus.join("cpu0/topology")).unwrap();
@@ -144,7 +146,7 @@ fn another_machine_ends_with_4_and_the_remedy() {
             assert!(ran.err.contains(says), "{name}: sst {line} does not say '{says}': {}", ran.err);
         }
     }
-    // Files cut off, or none at all.
+    // Truncated or missing files.
     let folder = tempfile::tempdir().unwrap();
     let machine = tree(folder.path(), "processor\t: 0\nvendor_id");
     assert_eq!(sst(&machine, "info").code, 4);

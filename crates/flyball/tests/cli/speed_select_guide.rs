@@ -1,17 +1,16 @@
-//! The kernel's Speed Select guide as a tested document: every command of it, in its order, on the
-//! simulated machine that is made after it. What the guide prints must come out; the lines in which
-//! its older tool, or its example, differs are listed, and each of them must occur.
+//! Runs every command of the kernel's Speed Select guide in order, on the simulated machine
+//! modelled after it. The output must equal the guide's. Lines that differ because of the guide's
+//! older tool or its example are listed, and each of them must occur.
 //!
-//! The guide is looked for at `$FLYBALL_SHARED/sources` (else `../shared` next to the workspace);
-//! without it the test skips and says how many commands it would have run. What the guide measures
-//! (turbostat, perf bench) is compared by `flyball sim check sst-guide`, and below by
-//! `flyball compare`.
+//! The guide is read from `$FLYBALL_SHARED/sources` (or `../shared` next to the workspace). Without
+//! it, the test is skipped with the number of commands. The guide's measurements (turbostat, perf
+//! bench) are compared by `flyball sim check sst-guide`, and below by `flyball compare`.
 
 use flyball_testing::{flyball, shared, skip};
 use std::path::Path;
 
-/// A command and what the guide prints after it, without indentation and without lines that say
-/// that something is left out.
+/// A command and the output that the guide prints for it, without indentation and without lines
+/// that say that something was omitted.
 struct Block {
     command: String,
     lines: Vec<String>,
@@ -22,8 +21,8 @@ fn blocks(guide: &str) -> Vec<Block> {
     let mut open = false;
     for line in guide.lines() {
         let text = line.trim();
-        // A command: after a sign and perhaps a space, in the first two columns. Sentences that
-        // perf prints begin so too.
+        // A command follows a # and maybe a space, in the first two columns. Some of perf's output
+        // begins like that too.
         let command = line.strip_prefix(" #").or_else(|| line.strip_prefix('#')).map(str::trim);
         let perf = text.starts_with("# Running") || text.starts_with("# Executed");
         match command {
@@ -31,7 +30,7 @@ fn blocks(guide: &str) -> Vec<Block> {
                 found.push(Block { command: command.to_owned(), lines: Vec::new() });
                 open = true;
             }
-            // Text begins in the first column and ends what a command printed.
+            // Text in the first column ends a command's output.
             _ if !line.starts_with([' ', '\t'])
                 && !text.is_empty()
                 && !text.chars().all(|c| c.is_ascii_digit()) =>
@@ -47,8 +46,8 @@ fn blocks(guide: &str) -> Vec<Block> {
     found
 }
 
-/// (part of the command, line of the guide, what v1.26 says on this machine instead; "" is nothing
-/// at all, reason).
+/// Part of the command, line of the guide, output of v1.26 on this machine ("" for nothing),
+/// reason.
 const KNOWN: &[(&str, &str, &str, &str)] = &[
     ("", "Executing on CPU model: X", "Executing on CPU model:106[0x6a]", MODEL),
     ("get-lock-status", "get-lock-status:0", "get-lock-status:unlocked", WORDS),
@@ -104,7 +103,7 @@ const WORDS: &str = "later versions have other words for it";
 const OTHER: &str = "the guide took this from another machine, or another state of it";
 const NOWHERE: &str = "a result that belongs to no CPU has another place in later versions";
 
-/// Commands that are not run here, with the reason.
+/// Returns why a command is not run here, if it is not.
 fn not_here(command: &str) -> Option<&'static str> {
     [
         ("cd ", "building the tool"),
@@ -119,7 +118,7 @@ fn not_here(command: &str) -> Option<&'static str> {
     .find_map(|(part, reason)| command.contains(part).then_some(reason))
 }
 
-/// What the guide does without saying so, before a command.
+/// Returns what the guide must have done before a command without mentioning it.
 fn unsaid(command: &str, number: usize, blocks: &[Block]) -> Vec<&'static str> {
     let first = |part: &str| blocks.iter().position(|block| block.command.contains(part));
     if command.starts_with("intel-speed-select -c 0 perf-profile info") && first(command) == Some(number) {
@@ -132,7 +131,6 @@ fn unsaid(command: &str, number: usize, blocks: &[Block]) -> Vec<&'static str> {
     Vec::new()
 }
 
-/// Runs a command of the guide on the machine that is kept in `state`.
 fn run(state: &Path, command: &str) -> String {
     let machine = format!("sim:sst-guide,state={}", state.display());
     let mut words: Vec<&str> = command.split_whitespace().collect();
@@ -146,7 +144,7 @@ fn run(state: &Path, command: &str) -> String {
     };
     let output = flyball.output().unwrap();
     assert!(output.status.success(), "{command}: {output:?}");
-    // The tool's notes come on stdout, its results on stderr.
+    // The tool prints notes on stdout, and results on stderr.
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
@@ -177,8 +175,8 @@ fn every_command_of_the_guide_in_its_order() {
             let known =
                 KNOWN.iter().position(|(part, theirs, ..)| block.command.contains(part) && line == theirs);
             let mut line = line.as_str();
-            // The second place of a result of that kind only: CPUs of this machine have places of
-            // their own.
+            // Replace the line only if the rest of our output lacks it: of two such results, only
+            // the second is at another CPU on this machine.
             if let Some(index) = known {
                 let instead = KNOWN[index].2;
                 let later = ours.clone().any(|ours| ours == line);
@@ -191,7 +189,7 @@ fn every_command_of_the_guide_in_its_order() {
                 }
             }
             if block.command.starts_with("cat") {
-                // As flyball shows it; after a change of level some CPUs are offline.
+                // flyball's form of this line. After a change of level, some CPUs are offline.
                 line = if line == "2600000" {
                     "base-freq  2.6 GHz  CPUs 0"
                 } else {
@@ -213,8 +211,7 @@ fn every_command_of_the_guide_in_its_order() {
     assert!(never.is_empty(), "known differences that do not occur: {never:?}");
 }
 
-/// Runs a comparison of two arms on the guide's machine; the median time of each, for a million
-/// operations.
+/// Compares two arms on the guide's machine. Returns their median times for a million operations.
 fn compare(arms: [&str; 2], more: &[&str]) -> [f64; 2] {
     let folder = tempfile::tempdir().unwrap();
     let output = flyball!()
@@ -234,19 +231,19 @@ fn compare(arms: [&str; 2], more: &[&str]) -> [f64; 2] {
     })
 }
 
-/// The guide's measurements: seconds for a million operations of perf bench sched pipe.
+/// Repeats the guide's measurements: seconds for a million operations of perf bench sched pipe.
 #[test]
 fn the_guides_experiments_are_one_command_each() {
     let near = |ours: f64, theirs: f64| {
         assert!((ours / theirs - 1.0).abs() < 0.03, "{ours:.3} s, the guide has {theirs} s");
     };
-    // A tenth of the operations, each of which takes as long.
+    // Use a tenth of the operations, since each takes equally long.
     let pipe = ["--workload", "sched-pipe", "--amount", "100000", "--pin", "5,6"];
     let [before, after] = compare(["base: turbo=off", "base-freq: turbo=off sst-bf=on max-freq=max"], &pipe);
     near(before * 10.0, 6.102);
     near(after * 10.0, 5.627);
-    // Level 4 raises the base frequency from 2600 to 2800 MHz, and the part of the time that is
-    // cycles falls with it.
+    // Level 4 raises the base frequency from 2600 to 2800 MHz. The share of the time that consists
+    // of cycles decreases accordingly.
     let pipe = ["--workload", "sched-pipe", "--amount", "100000", "--pin", "5,7"];
     let [level_0, level_4] =
         compare(["level-0: turbo=off", "level-4: turbo=off sst-level=4 max-freq=max"], &pipe);

@@ -1,17 +1,17 @@
-//! Names and values that other people choose: a recorded machine, a trace, a run directory and
-//! files whose names and texts hold what a terminal obeys. Nothing of it may reach the terminal,
-//! whatever the command.
+//! Names and values from other people: a recorded machine, a trace, a run directory and files whose
+//! names and content have control characters for the terminal. None of these may reach the
+//! terminal, whatever the command.
 
 use std::{fs, path::Path, process::Stdio};
 
 use flyball_testing::{Ran, Tree, flyball};
 use serde_json::Value;
 
-/// Sets the clipboard (OSC 52), clears the screen, turns the text's direction around, and starts a
-/// line of its own.
+/// Sets the clipboard (OSC 52), clears the screen, reverses the text's direction, and starts a
+/// forged line.
 const HOSTILE: &str = "\u{1b}]52;c;cm0=\u{7}\u{1b}[35m\u{9b}2J\u{202e}\u{fdd8}";
 
-/// Runs a command and looks at all that it prints, as text and as JSON, without and with colours.
+/// Runs a command and checks its whole output, as text and as JSON, with and without colours.
 #[track_caller]
 fn clean(words: &[&str]) -> Vec<Ran> {
     let mut all = Vec::new();
@@ -39,7 +39,7 @@ fn clean(words: &[&str]) -> Vec<Ran> {
 fn assert_clean(ran: &Ran, colour: bool, words: &[&str]) {
     let mut text = ran.text();
     if colour {
-        // The last two are those of clap's own messages.
+        // The last two are those of clap's messages.
         for own in ["0", "1", "2", "32", "36", "90", "33", "1;33", "1;31", "4", "31"] {
             text = text.replace(&format!("\u{1b}[{own}m"), "");
         }
@@ -49,7 +49,7 @@ fn assert_clean(ran: &Ran, colour: bool, words: &[&str]) {
     assert!(found.is_none(), "{words:?} (colours: {colour}): {text:?}");
 }
 
-/// A machine whose every text is hostile, as far as its numbers and lists can still be read.
+/// Writes a machine whose texts are all hostile, except where numbers and lists must be readable.
 fn machine() -> Tree {
     let tree = Tree::new();
     let cpu = "sys/devices/system/cpu";
@@ -120,7 +120,7 @@ fn a_recorded_machine_cannot_write_to_the_terminal() {
     ] {
         clean(&[&quiet[..], words].concat());
     }
-    // What is hostile is not lost: it is shown.
+    // Hostile text is shown with escapes, not dropped.
     let governor = &clean(&["-M", machine, "get", "governor"])[0];
     assert!(governor.out.contains("\\u{1b}]52;c;cm0=\\u{7}"), "{governor:?}");
     assert!(governor.out.lines().all(|line| !line.starts_with("flyball: all is well")), "{governor:?}");
@@ -129,7 +129,7 @@ fn a_recorded_machine_cannot_write_to_the_terminal() {
 #[test]
 fn a_trace_cannot_write_to_the_terminal() {
     let tree = Tree::new();
-    // 16 bytes are all that a task's name has.
+    // A task's name has at most 16 bytes.
     let name = "\u{1b}]52;c;cm0=\u{7}";
     let mut text = String::from("# tracer: nop\n");
     for step in 0..400u64 {
@@ -163,7 +163,7 @@ fn a_trace_cannot_write_to_the_terminal() {
     assert_clean(&printed, false, &["--print"]);
     assert_eq!(printed.out.lines().filter(|line| line.contains("amd_pstate_perf:")).count(), 400);
     assert!(!fs::read_to_string(page).unwrap().contains("<script>alert"));
-    // No such file, no such event directory: the messages name them.
+    // The file or event directory does not exist, and the error names it.
     let gone = tree.path().join(format!("gone{HOSTILE}"));
     clean(&["trace", "report", gone.to_str().unwrap()]);
     clean(&["trace", "report", file, "--csv", &format!("{file}/x")]);
@@ -228,8 +228,8 @@ fn a_run_directory_cannot_write_to_the_terminal() {
     );
     assert_eq!(made.code, 0, "{}", made.text());
     let manifest = fs::read_to_string(run.join("manifest.json")).unwrap();
-    // All strings at once, which many readers refuse; then those that are free text, which all
-    // readers take.
+    // First replace all strings, which many readers reject, then only free text, which all readers
+    // accept.
     let mut all: Value = serde_json::from_str(&manifest).unwrap();
     poison(&mut all, &[]);
     fs::write(run.join("manifest.json"), all.to_string()).unwrap();

@@ -1,4 +1,4 @@
-//! `flyball top` as a program: in a terminal, recording and replaying, and with wrong input.
+//! Tests the program `flyball top`: in a terminal, recording and replaying, and with wrong input.
 
 mod pty;
 mod recording;
@@ -12,7 +12,7 @@ use std::{
 
 use flyball_testing::{Ran, flyball};
 
-/// A machine file of this many CPUs.
+/// Writes a machine file with this many CPUs.
 fn machine(folder: &Path, cpus: u32) -> PathBuf {
     let (packages, count, threads) = match cpus {
         1 => (1, 1, 1),
@@ -48,7 +48,8 @@ fn run(command: &mut Command) -> Ran {
     Ran::of(command.env("NO_COLOR", "1").stdin(Stdio::null()))
 }
 
-/// A line is read without another command: it has the CPUs' numbers and the governors' names.
+/// Each line can be understood without another command, because it has the CPU numbers and the
+/// governors' names.
 #[test]
 fn a_line_of_json_explains_itself() {
     let ran = run(&mut top("sim:i7-2600", &["--samples", "1", "--json"]));

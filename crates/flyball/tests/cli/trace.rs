@@ -1,4 +1,4 @@
-//! `flyball trace` as a user runs it, on traces that are written here.
+//! Tests `flyball trace` as a user runs it, on traces written here.
 
 use flyball_testing::flyball;
 use std::{
@@ -13,7 +13,7 @@ fn flyball(arguments: &[&str], input: Option<&str>) -> Output {
     let mut child = command.spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     if let Some(input) = input {
-        // A command that refuses its arguments does not read.
+        // A command that rejects its arguments does not read stdin.
         let _ = stdin.write_all(input.as_bytes());
     }
     drop(stdin);
@@ -28,8 +28,8 @@ fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// A second of two CPUs, one of them beyond the 256 that the kernel's tracer can count; the task is
-/// called `job[12]`.
+/// A second of two CPUs, one of them beyond the 256 that the kernel's tracer supports. The task's
+/// name is `job[12]`.
 fn trace() -> String {
     let mut text = String::from("# tracer: nop\n#\n");
     for step in 0..200u64 {
@@ -120,7 +120,7 @@ fn intel_traces_have_the_pictures_of_their_tracer() {
     let words = ["report", "--plots", folder.path().to_str().unwrap(), "--plot-format", "svg", "-"];
     let done = flyball(&words, Some(&text));
     assert_eq!(done.status.code(), Some(0), "{}", stderr(&done));
-    // Every picture that intel_pstate_tracer.py makes.
+    // All pictures that intel_pstate_tracer.py draws.
     for name in ["perf_busy", "perf_busy_vs_samples", "durations", "loads"] {
         assert!(folder.path().join(format!("cpu001_{name}.svg")).exists(), "{name}");
     }
@@ -182,8 +182,7 @@ fn a_cpu_that_falls_silent_is_diagnosed() {
         "{}",
         stdout(&found)
     );
-    // What the kernel was told explains it: here the machine is known by a directory with its
-    // files.
+    // The kernel's command line explains it. Here, a directory with the machine's files has it.
     let machine = tempfile::tempdir().unwrap();
     let cpus = machine.path().join("sys/devices/system/cpu");
     std::fs::create_dir_all(cpus.join("cpu0/topology")).unwrap();
@@ -222,7 +221,7 @@ fn what_cannot_be_judged_is_not_called_right() {
         assert_eq!(said.status.code(), Some(code), "{text}: {}{}", stdout(&said), stderr(&said));
         assert!(stdout(&said).contains(words), "{text}: {}{}", stdout(&said), stderr(&said));
     }
-    // A counter that no kernel writes is told, and is in no number.
+    // A counter that no kernel writes is reported and excluded from all numbers.
     let unreadable = line.replace("tsc=100", "tsc=99999999999999999999999");
     let said = flyball(&["report", "-"], Some(&unreadable));
     let words = "left out: 1 records of amd_pstate_perf with fields that cannot be read";

@@ -1,5 +1,5 @@
-//! Traces in every form they are stored in: the same numbers from all of them, the same as
-//! trace-cmd's, and what is damaged is said with its place.
+//! Tests traces in every file format: all give the same numbers, and the same as trace-cmd. Damage
+//! is reported with its position.
 
 use std::{
     io::Write,
@@ -16,12 +16,12 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A trace in one of its forms, and what to type to read it from standard input.
+/// A trace in one format, and the arguments to read it from standard input.
 struct Form {
     name: &'static str,
     bytes: Vec<u8>,
     options: Vec<String>,
-    /// How many records it can hold; raw pages are one CPU's.
+    /// How many records it can have, as raw pages are those of one CPU.
     records: usize,
 }
 
@@ -65,7 +65,7 @@ fn every_form_gives_the_same_report() {
         assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()), "{}", form.name);
         let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(value["report"]["records"], form.records as u64, "{}", form.name);
-        // Text has microseconds, and no clock; the rest is the same to the last digit.
+        // Text has only microseconds and no clock. Everything else must be identical.
         let cpu = value["report"]["cpus"].as_array().unwrap().iter().find(|cpu| cpu["cpu"] == 1).unwrap();
         let mut numbers = cpu.clone();
         for timed in ["levels", "lag", "decisions_per_second", "longest_gap_seconds"] {
@@ -75,7 +75,7 @@ fn every_form_gives_the_same_report() {
     }
 }
 
-/// What a user must be told: an error or a partial report, with the place.
+/// Checks that the user is told: an error or a partial report, with the position.
 fn honest(form: &Form, what: &str, output: &Output) {
     let said = stderr(output);
     let code = output.status.code();
@@ -83,9 +83,9 @@ fn honest(form: &Form, what: &str, output: &Output) {
     assert!(!said.contains("panicked"), "{} {what}: {said}", form.name);
     if code != Some(0) {
         assert!(said.contains("flyball: "), "{} {what}: {code:?} without a word", form.name);
-        // Errors of a decompressor know no place.
+        // A decompressor's errors have no position.
         let placed = said.contains("byte")
-            // Each is a whole record, in its place; how many there are is said.
+            // The records are complete and in place; their number is reported.
             || said.contains("records have fields that cannot be read")
             || form.name == "gzip" || said.contains("format files");
         assert!(placed, "{} {what}: no place in: {said}", form.name);
@@ -107,8 +107,8 @@ fn a_cut_is_never_taken_for_the_end() {
             let output = report(&form, &form.bytes[..cut]);
             honest(&form, &format!("cut at {cut} of {whole}"), &output);
             if output.status.code() == Some(0) {
-                // A text may be cut between two lines, raw pages between two pages: nobody can
-                // know.
+                // Text may be cut between two lines, and raw pages between two pages. That cannot
+                // be detected.
                 let clean = match form.name {
                     "text" => form.bytes[cut - 1] == b'\n',
                     "raw" => cut % 4096 == 0,
@@ -148,7 +148,7 @@ fn claims_of_gigabytes_cost_nothing() {
     let requests = requests(60, 2);
     for version in [DatVersion::Six, DatVersion::Seven] {
         let bytes = traces::dat(version, &requests);
-        // Every aligned word of the metadata in turn claims to be as large as it can.
+        // Replace each aligned word of the metadata in turn with the largest size.
         let metadata = bytes.windows(9).position(|window| window == b"flyrecord").unwrap_or(4096);
         for at in (10..metadata).step_by(metadata / 24) {
             let mut bytes = bytes.clone();
@@ -175,13 +175,13 @@ fn trace_cmd_reads_the_same_values() {
             skip(1, "comparison with trace-cmd", "it does not read version 7");
             continue;
         }
-        // What only flyball writes into the file is passed over.
+        // trace-cmd skips what only flyball writes.
         assert_eq!(stderr(&theirs).replace("trace-cmd: No such file or directory", "").trim(), "", "{name}");
         let theirs = String::from_utf8_lossy(&theirs.stdout).into_owned();
         let ours = flyball(&["report", "--print", path.to_str().unwrap()], b"");
         assert_eq!(ours.status.code(), Some(0), "{}", stderr(&ours));
         let ours = String::from_utf8_lossy(&ours.stdout).into_owned();
-        // Columns and blanks differ; task, CPU, time, event and all values must not.
+        // Columns and blanks may differ, but not task, CPU, time, event and values.
         let words = |text: &str| -> Vec<String> {
             text.lines()
                 .filter(|line| line.contains("amd_pstate_perf:"))
@@ -197,7 +197,7 @@ fn trace_cmd_reads_the_same_values() {
             assert_eq!(our, their, "{name}");
         }
         assert_eq!(theirs.len(), 500);
-        // And what trace-cmd prints is a trace itself.
+        // The output of trace-cmd is a readable trace itself.
         let again = flyball(&["report", "--json", "-"], theirs.join("\n").as_bytes());
         assert_eq!(records(&again), Some(500), "{}", stderr(&again));
     }
@@ -238,8 +238,8 @@ fn events_without_a_name_here_show_their_fields() {
         "              sh-9       [000] .....     1.000000: sched_waking: comm=x y pid=7 target_cpu=001\n";
     let printed = flyball(&["report", "--print", "-"], text.as_bytes());
     assert_eq!(String::from_utf8_lossy(&printed.stdout), text);
-    // In trace.dat they come out of the bytes, by the format: here of an event that is not
-    // P-states'.
+    // In trace.dat, the fields are decoded from bytes by the event's format, here for an event
+    // unrelated to P-states.
     let mut bytes = traces::dat(DatVersion::Six, &requests(3, 1));
     while let Some(at) = bytes.windows(15).position(|window| window == b"amd_pstate_perf") {
         bytes[at..at + 15].copy_from_slice(b"any_other_event");
@@ -253,14 +253,14 @@ fn events_without_a_name_here_show_their_fields() {
     );
 }
 
-/// `trace-cmd record -B` of version 6: an option with the place of a table of CPUs, and the
+/// `trace-cmd record -B` of version 6: an option with the position of a table of CPUs, and the
 /// instance's name.
 #[test]
 fn instances_of_version_6_are_read() {
     let mut bytes = traces::dat(DatVersion::Six, &requests(30, 3));
     let place =
         |bytes: &[u8], text: &[u8]| bytes.windows(text.len()).position(|window| window == text).unwrap();
-    // The kernel's name becomes a buffer whose records are those of the main one.
+    // Turn the option with the kernel's name into a buffer with the records of the main one.
     let name = place(&bytes, b"Linux box 7.2 x86_64\0");
     let table = place(&bytes, b"flyrecord\0") as u64;
     bytes[name - 6..name - 4].copy_from_slice(&3u16.to_le_bytes());
@@ -271,7 +271,7 @@ fn instances_of_version_6_are_read() {
         (String::from_utf8_lossy(&printed.stdout).lines().count(), stderr(&printed))
     };
     assert_eq!(lines(&bytes), (60, String::new()));
-    // One whose place is wrong is reported.
+    // An instance with a wrong position is reported.
     bytes[name..name + 8].copy_from_slice(&(table + 1).to_le_bytes());
     let (count, error) = lines(&bytes);
     assert!(count == 30 && error.contains("instance"), "{count}: {error}");

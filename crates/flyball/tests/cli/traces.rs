@@ -1,5 +1,5 @@
-//! Traces for the tests of `flyball trace`, written here: the same requests as text, as trace.dat
-//! of both versions, and as raw pages.
+//! Writes traces for the tests of `flyball trace`: the same requests as text, as trace.dat of both
+//! versions, and as raw pages.
 
 use std::{
     io::Write,
@@ -13,7 +13,6 @@ use flyball_trace::{
     dat::{self, CpuInput, DatVersion, Description},
 };
 
-/// Runs `flyball trace` with `input` on its standard input.
 pub(crate) fn flyball(arguments: &[&str], input: &[u8]) -> Output {
     let mut command = flyball!();
     command.arg("trace").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -21,7 +20,7 @@ pub(crate) fn flyball(arguments: &[&str], input: &[u8]) -> Output {
     let mut stdin = child.stdin.take().unwrap();
     let feeder = std::thread::spawn({
         let input = input.to_vec();
-        // A command that refuses what it gets does not read it all.
+        // A command that rejects its input does not read all of it.
         move || drop(stdin.write_all(&input))
     });
     let output = child.wait_with_output().unwrap();
@@ -61,7 +60,7 @@ pub(crate) fn requests(count: u64, cpus: u32) -> Vec<Request> {
 
 const NAMES: [&str; 3] = ["job[12]", "a b-3", "kworker/0:1"];
 
-/// As the file `trace` has them.
+/// Formats requests like the file `trace`.
 pub(crate) fn text(requests: &[Request]) -> String {
     let mut text = String::from("# tracer: nop\n#\n");
     for request in requests {
@@ -86,7 +85,7 @@ pub(crate) const HEADER_EVENT: &str = "# compressed entry header\n\ttype_len    
     \tarray       :   32 bits\n\n\tpadding     : type == 29\n\ttime_extend : type == 30\n\
     \ttime_stamp : type == 31\n\tdata max type_len  == 28\n";
 
-/// The format file of `amd_pstate_perf` on kernels from 6.15 on.
+/// Returns the format file of `amd_pstate_perf` since kernel 6.15.
 pub(crate) fn format() -> String {
     let field = |declaration: &str, offset: usize, size: usize, signed: u8| {
         format!("\tfield:{declaration};\toffset:{offset};\tsize:{size};\tsigned:{signed};\n")
@@ -115,7 +114,7 @@ pub(crate) fn format() -> String {
     .concat()
 }
 
-/// The pages of one CPU, as trace_pipe_raw gives them.
+/// Returns the pages of one CPU, in the format of trace_pipe_raw.
 pub(crate) fn pages(requests: &[Request], cpu: u32) -> Vec<u8> {
     let mut pages = Vec::new();
     let own: Vec<&Request> = requests.iter().filter(|request| request.cpu == cpu).collect();
@@ -148,7 +147,6 @@ pub(crate) fn pages(requests: &[Request], cpu: u32) -> Vec<u8> {
     pages
 }
 
-/// A trace.dat file.
 pub(crate) fn dat(version: DatVersion, requests: &[Request]) -> Vec<u8> {
     let cpus = requests.iter().map(|request| request.cpu + 1).max().unwrap_or(1);
     let mut inputs: Vec<CpuInput> = (0..cpus)
@@ -185,7 +183,7 @@ pub(crate) fn dat(version: DatVersion, requests: &[Request]) -> Vec<u8> {
     bytes
 }
 
-/// A directory with the format files that raw pages need.
+/// Writes the format files that raw pages need.
 pub(crate) fn events(directory: &Path) {
     let event = directory.join("events/amd_cpu/amd_pstate_perf");
     std::fs::create_dir_all(&event).unwrap();

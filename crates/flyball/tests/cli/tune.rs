@@ -1,13 +1,13 @@
-//! `tune` on simulated machines: a whole search with its confirmation, one that was stopped, and
-//! wrong input.
+//! Tests `tune` on simulated machines: a complete search with its confirmation, a stopped search,
+//! and wrong input.
 
 use std::{fs, path::Path};
 
 use flyball_testing::{Ran, flyball};
 use serde_json::Value;
 
-/// Work that takes less than a second and is partly bound by memory: the highest frequencies cost
-/// much energy and save little time.
+/// A model that takes less than a second and is partly bound by memory: the highest frequencies
+/// cost much energy and save little time.
 pub(crate) const MODEL: &str = r#"
 name = "short"
 title = "eight tasks that are partly bound by memory"
@@ -74,13 +74,13 @@ fn a_search_ends_with_a_confirmed_profile() {
     assert_eq!(found["confirmed"]["keeps_limit"], true, "{found:#}");
     let change = found["confirmed"]["objective"]["change"].as_f64().expect("a change");
     assert!(change < -0.4, "{found:#}");
-    // The limit leaves out the lower frequencies, which take less energy.
+    // The limit excludes the lower frequencies, which take less energy.
     let chosen = found["chosen"].as_str().expect("a name");
     assert!(chosen.contains("epp=power"), "{chosen}");
 
     let text = fs::read_to_string(folder.path().join("saving.toml")).expect("a profile");
     assert!(text.contains("found by flyball tune on sim:ryzen-5750g (simulated)"), "{text}");
-    // The profile is one that the machine accepts, and the rounds are a comparison's.
+    // The machine accepts the profile, and the rounds are those of a comparison.
     let plan =
         Ran::of(flyball!().current_dir(folder.path()).args(["-M", "sim:ryzen-5750g", "plan", "saving.toml"]));
     assert_eq!(plan.code, 0, "{}", plan.text());
@@ -88,14 +88,14 @@ fn a_search_ends_with_a_confirmed_profile() {
         let report = Ran::of(flyball!().current_dir(folder.path()).args(["report", directory]));
         assert_eq!(report.code, 0, "{}", report.text());
     }
-    // The verdict is computed again from the rounds alone.
+    // The verdict can be recomputed from the rounds alone.
     let report = json(&Ran::of(flyball!().current_dir(folder.path()).args(["report", "run", "--json"])));
     for what in ["chosen", "search", "confirmed", "influence"] {
         assert_eq!(report[what], found[what], "{what}");
     }
     assert!(folder.path().join("run/search.html").exists());
 
-    // A fresh round that takes four times the energy is told, because the median does not show it.
+    // A fresh round with four times the energy is reported, because the median hides it.
     let log = folder.path().join("run/confirm/rounds.jsonl");
     let mut rounds: Vec<Value> = fs::read_to_string(&log)
         .expect("rounds")
@@ -114,8 +114,8 @@ fn a_search_ends_with_a_confirmed_profile() {
     assert!(text.contains(" in typical rounds (-"), "{text}");
     assert!(text.contains(&format!("Fresh rounds of {chosen}: energy far from the others")), "{text}");
 
-    // Half of the rounds are gone, and with them the confirmation: the search goes on with the
-    // block that was chosen then.
+    // Remove half of the rounds and the confirmation. The search continues with the same next block
+    // as before.
     let log = folder.path().join("run/rounds.jsonl");
     let rounds = fs::read_to_string(&log).expect("rounds");
     let lines: Vec<&str> = rounds.lines().collect();
@@ -139,7 +139,7 @@ fn a_search_ends_with_a_confirmed_profile() {
     assert_eq!(members(&before), members(&after));
 }
 
-/// 'latency-limit' of 1 s and more does nothing here, so no value of it can be shown to be better.
+/// A 'latency-limit' of at least 1 s has no effect here, so no value can be shown to be better.
 #[test]
 fn a_search_without_a_gain_chooses_nothing_and_writes_no_profile() {
     let folder = tempfile::tempdir().expect("a directory");
@@ -167,8 +167,8 @@ fn a_front_is_claimed_from_fresh_rounds_and_computed_again() {
     let found = json(&tune(folder.path(), &[&space[..], &words].concat()));
     let settings = found["settings"].as_array().expect("settings");
     let claims = |claim: &str| settings.iter().filter(|one| one["claim"] == claim).count();
-    // The highest frequency is the fastest and the lowest takes least energy; 'now' is the highest
-    // again.
+    // The highest frequency is the fastest, and the lowest takes the least energy. 'now' equals the
+    // highest.
     assert!(claims("on-front") >= 2, "{found:#}");
     assert!(found["fresh"].as_u64().expect("a number") >= 15, "{found:#}");
     for number in 1..=claims("on-front") {
@@ -183,7 +183,7 @@ fn a_front_is_claimed_from_fresh_rounds_and_computed_again() {
     assert!(report.out.contains("on the front") && report.out.contains("+----"), "{}", report.out);
     assert!(folder.path().join("run/search.html").exists());
 
-    // Stopped within the fresh rounds: the same blocks follow, and on the same rounds the same
+    // Stop within the fresh rounds. The same blocks follow, and the same rounds give the same
     // claims.
     let log = folder.path().join("run/rounds.jsonl");
     let rounds = fs::read_to_string(&log).expect("rounds");
@@ -310,7 +310,7 @@ fn a_search_starts_from_an_earlier_one_and_shares_the_options_of_compare() {
     fs::write(folder.path().join("short.toml"), MODEL).expect("written");
     let run = |words: &[&str]| tune(folder.path(), &[&SPACE[..], words].concat());
     let first = json(&run(&["--seed", "3", "--directory", "first", "--json"]));
-    // The quiet level chooses governor and preference itself.
+    // The quiet level sets governor and preference itself.
     let quiet = ["-M", "sim:ryzen-5750g", "--over", "max-freq=1.6GHz..4.6GHz:4", "--minimize", "energy"];
     let ran = tune(
         folder.path(),
@@ -329,11 +329,11 @@ fn a_search_starts_from_an_earlier_one_and_shares_the_options_of_compare() {
     let again = json(&again);
     assert_eq!(first["confirmed"]["keeps_limit"], true);
     assert_eq!(again["confirmed"]["keeps_limit"], true);
-    // All of the prior is in the new directory.
+    // The new directory has everything from the earlier search.
     fs::remove_dir_all(folder.path().join("first")).expect("removed");
     let report = json(&Ran::of(flyball!().current_dir(folder.path()).args(["report", "again", "--json"])));
     assert_eq!(report["chosen"], again["chosen"]);
-    // Another goal's rounds say nothing here.
+    // Rounds for another goal are of no use here.
     let other: Vec<&str> = SPACE.iter().map(|word| if *word == "energy" { "power" } else { word }).collect();
     let ran = tune(folder.path(), &[&other[..], &["--start-from", "again"]].concat());
     assert_eq!(ran.code, 2, "{}", ran.text());

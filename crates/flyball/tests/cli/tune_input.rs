@@ -1,5 +1,5 @@
-//! What `tune` answers to bad input, and to bad things that happen while it searches: a row per
-//! kind, with the exit code and the words that the user needs.
+//! Tests `tune` with bad input, and with problems during a search. Each row has the exit code and
+//! the words that the user needs.
 
 use std::{fs, process::Command};
 
@@ -7,9 +7,9 @@ use flyball_testing::{Ran, flyball};
 
 use crate::knobs::{KNOB, Service, ends};
 
-/// What was typed after `tune`, the exit code, and what the answer names.
+/// Arguments of `tune`, the exit code, and words in the error.
 const TYPED: &[(&str, i32, &[&str])] = &[
-    // A quantity that there is not, no limit in a limit, two goals.
+    // A nonexistent quantity, an invalid limit, two goals.
     (
         "--over epp=all --minimize watts",
         2,
@@ -29,15 +29,15 @@ const TYPED: &[(&str, i32, &[&str])] = &[
     ("--over epp=all --minimize energy --maximize power", 2, &["cannot be used with"]),
     ("--over epp=all", 2, &["--minimize"]),
     ("--over epp=all --minimize time --cap 10", 2, &["--cap 10", "--timeout 10", "smaller cap"]),
-    // A quantity that nothing here measures.
+    // A quantity that cannot be measured here.
     ("--over epp=all --minimize dram-energy", 4, &["DRAM energy cannot be measured"]),
     ("--over epp=all --minimize platform-energy", 4, &["cannot be measured"]),
-    // A knob that the machine does not have, or flyball; a value that it does not take.
+    // A knob that the machine or flyball does not have, and an invalid value.
     ("--over uncore-max-freq=1GHz,2GHz --minimize energy", 4, &["uncore-max-freq=1GHz"]),
     ("--over epq=power,performance --minimize energy", 2, &["epq"]),
     ("--over epp=fast,power --minimize energy", 2, &["fast"]),
     ("--over governor=performance,schedutil --minimize energy", 2, &["governor=schedutil"]),
-    // Spaces that are empty, of one setting, or too large.
+    // Search spaces that are empty, have one setting, or are too large.
     ("--over epp=power --minimize energy", 2, &["name two values"]),
     (
         "--over epp=power,performance --without epp=power --without epp=performance --minimize energy",
@@ -49,10 +49,10 @@ const TYPED: &[(&str, i32, &[&str])] = &[
         2,
         &["9801 settings", "99 of max-freq, 99 of min-freq"],
     ),
-    // Another boot.
+    // Settings that need another boot.
     ("--over driver=acpi-cpufreq,amd-pstate --minimize energy", 2, &["does not reboot", "in each boot"]),
     ("--over boot:amd_pstate=active,passive --minimize energy", 2, &["does not reboot"]),
-    // What a quiet machine excludes, before it is made quiet.
+    // Settings that a quiet machine excludes. Rejected before it is made quiet.
     (
         "--quiet=light --over epp=power,balance_power --minimize energy",
         2,
@@ -87,7 +87,7 @@ fn combinations_that_the_kernel_refuses_are_listed() {
     assert!(ran.out.contains("without governor=performance epp=power"), "{}", ran.out);
 }
 
-/// A search over the pool of a service whose load does something before it prints its score.
+/// Searches the pool of a service whose load runs `line` before it prints its score.
 fn with_load(service: &Service, line: &str) -> String {
     let path = service.machine.path().join("load");
     let load = fs::read_to_string(&path).expect("the load");
@@ -96,20 +96,20 @@ fn with_load(service: &Service, line: &str) -> String {
     load
 }
 
-/// What a load does, the exit code of the search, and what is said.
+/// What a load does, the exit code of the search, and words in the output.
 const LOADS: &[(&str, i32, &[&str])] = &[
-    // The base fails, or has no number.
+    // The base fails, or prints no number.
     ("echo broken >&2; exit 7", 1, &["exit 7", "broken"]),
     ("echo no number; exit 0", 1, &["found no", "no number"]),
     ("echo 'score: 0'; exit 0", 1, &["'now' itself fails", "not a number above zero", "score: 0"]),
-    // Another program writes what the search has set, in each block; a CPU goes.
+    // Another program overwrites the setting in each block; a CPU goes offline.
     ("echo 5 > DIR/pool", 1, &["three blocks in a row", "another program changed knob pool"]),
     (
         "f=DIR/sys/devices/system/cpu/online; case $(cat $f) in 0) echo 0-1 > $f;; *) echo 0 > $f;; esac",
         1,
         &["three blocks in a row", "online CPUs"],
     ),
-    // Once only: the block is repeated.
+    // Only once, so the block is repeated.
     (
         "[ -e DIR/once ] || [ $(cat DIR/run-directory/rounds.jsonl 2>/dev/null | wc -l) -lt 3 ] || { : > DIR/once; echo 5 > DIR/pool; }",
         0,
@@ -127,8 +127,8 @@ fn what_happens_in_a_search_is_answered_with_everything_restored() {
             assert!(ran.err.contains(word), "{line}: no '{word}' in: {}", ran.err);
         }
         if line.contains("echo 5") {
-            // The first round, of the machine as it is, wrote it before flyball did: this is what
-            // was there.
+            // The first round, on the unchanged machine, wrote it before flyball did, so this was
+            // the original value.
             service.machine.put("pool", "4");
         }
         service.is_restored();
@@ -138,7 +138,7 @@ fn what_happens_in_a_search_is_answered_with_everything_restored() {
 #[test]
 fn noise_that_the_rounds_cannot_overcome_is_said_after_block_4() {
     let service = Service::new(KNOB);
-    // 20 % of noise, by the number of stored rounds.
+    // 20 % of noise that depends on the number of stored rounds.
     with_load(
         &service,
         "r=$(cat DIR/run-directory/rounds.jsonl 2>/dev/null | wc -l); echo \"score: $((10000 + (r * r * 7919 + r * 104729) % 4001))\"; exit 0",
@@ -153,7 +153,7 @@ fn throttled_rounds_are_repeated_at_most_twice() {
     let service = Service::new(KNOB);
     let count = "cpu0/thermal_throttle/core_throttle_count";
     service.machine.put(&format!("sys/devices/system/cpu/{count}"), "0");
-    // The best value always throttles: that is its performance.
+    // The best value always throttles, so that is its real performance.
     with_load(
         &service,
         &format!(
@@ -170,7 +170,7 @@ fn throttled_rounds_are_repeated_at_most_twice() {
 #[test]
 fn a_search_that_fresh_rounds_contradict_goes_on_once() {
     let service = Service::new(KNOB);
-    // In fresh rounds the setting that the search chose is worse than all others.
+    // In fresh rounds, the chosen setting is worse than all others.
     with_load(
         &service,
         "[ -e DIR/run-directory/confirm ] && [ $(cat DIR/pool) = 8 ] && { echo 'score: 90000'; exit 0; }",
@@ -223,7 +223,7 @@ fn a_search_claims_nothing_below_the_step_of_its_values() {
 fn a_full_disk_ends_the_search_with_everything_restored() {
     let service = Service::new(KNOB);
     let inner = service.tune(&[]);
-    // Files of at most 16 blocks of 512 bytes: rounds.jsonl grows beyond that.
+    // Files of at most 16 blocks of 512 bytes, which rounds.jsonl exceeds.
     let mut limited = Command::new("sh");
     limited.current_dir(service.machine.path()).args(["-c", "ulimit -f 16; exec \"$@\"", "sh"]);
     limited.arg(inner.get_program()).args(inner.get_args());

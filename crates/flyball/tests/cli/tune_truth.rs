@@ -1,12 +1,12 @@
-//! What `tune` chooses on simulated machines, against the truth: every setting that it could
-//! choose, measured in many rounds.
+//! Compares what `tune` chooses on simulated machines with the truth: every setting, measured in
+//! many rounds.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
 use flyball_testing::{Ran, flyball};
 use serde_json::Value;
 
-/// A machine, what is searched there, and more words of both commands.
+/// A machine, its search space, and more arguments for both commands.
 struct Case {
     name: &'static str,
     machine: &'static str,
@@ -81,7 +81,7 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// The limit of all cases: time at most a quarter longer.
+/// The limit in all cases: time may increase by at most a quarter.
 const LIMIT: f64 = 1.25;
 
 fn json(folder: &Path, words: &[&str]) -> Value {
@@ -90,7 +90,7 @@ fn json(folder: &Path, words: &[&str]) -> Value {
     ran.json()
 }
 
-/// Mean energy and time of each setting of a case.
+/// Returns the mean energy and time of each setting of a case.
 fn truth(folder: &Path, case: &Case, search: &[&str], rounds: &str) -> BTreeMap<String, (f64, f64)> {
     let plan = json(folder, &[search, &["-n"]].concat());
     let arms = plan["searched"]["arms"].as_array().expect("arms");
@@ -123,7 +123,7 @@ fn searches(case: &Case, rounds: &str, seeds: u64) -> u64 {
     let base = truth["now"].1;
     let allowed = truth.values().filter(|(_, time)| *time <= LIMIT * base);
     let best = allowed.map(|(energy, _)| *energy).fold(f64::INFINITY, f64::min);
-    // As many rounds of each setting as `compare` takes by default.
+    // What `compare` would take: its default number of rounds for each setting.
     let exhaustive = 15 * truth.len() as u64;
     let mut right = 0;
     for seed in 0..seeds {
@@ -132,7 +132,7 @@ fn searches(case: &Case, rounds: &str, seeds: u64) -> u64 {
             json(folder.path(), &[&search[..], &["--seed", &number, "--directory", &directory]].concat());
         let chosen = found["chosen"].as_str().expect("a name");
         let (energy, time) = (truth[chosen].0 / best - 1.0, truth[chosen].1 / base - 1.0);
-        // Three settings in each fresh block, at most.
+        // A fresh block has at most three settings.
         let fresh = found["confirmed"]["rounds"].as_u64().unwrap_or(0) * 3;
         let used = found["search"]["rounds"].as_u64().expect("rounds") + fresh;
         let is_right = energy <= 0.01 && time <= LIMIT - 1.0 + 0.005;
@@ -151,7 +151,7 @@ fn searches(case: &Case, rounds: &str, seeds: u64) -> u64 {
 
 #[test]
 fn a_search_finds_what_many_rounds_of_every_setting_show() {
-    // FLYBALL_TUNE_TRUTH=200 measures every setting of all machines in that many rounds, and takes
+    // FLYBALL_TUNE_TRUTH=200 measures every setting of all machines in 200 rounds, which takes
     // minutes.
     match std::env::var("FLYBALL_TUNE_TRUTH") {
         Err(_) => assert_eq!(searches(&CASES[0], "4", 1), 1),

@@ -1,5 +1,5 @@
-//! Turbo off together with base-freq, in one command and in two, on kernels before and after
-//! `cpuinfo_max_freq` follows `no_turbo`.
+//! Tests turbo off together with base-freq, in one command and in two, on kernels before and after
+//! `cpuinfo_max_freq` began to follow `no_turbo`.
 
 use flyball_testing::{Ran, flyball};
 
@@ -17,7 +17,7 @@ impl Guide {
         Guide { folder: tempfile::tempdir().unwrap(), machine: format!("sim:sst-guide,kernel={kernel}") }
     }
 
-    /// Runs `flyball` on the machine as the commands before have left it.
+    /// Runs `flyball` on the machine in its current state.
     fn run(&self, line: &str) -> Ran {
         let state = self.folder.path().join("machine");
         let dir = self.folder.path().join("journal");
@@ -31,7 +31,7 @@ impl Guide {
         assert_eq!(ran.code, 0, "{} {line}: {}{}", self.machine, ran.out, ran.err);
     }
 
-    /// Whether CPU 5 may run at `highest` MHz, and CPU 0 at `other`.
+    /// Asserts that CPU 5 may run at `highest` MHz, and CPU 0 at `other`.
     fn reach(&self, highest: u64, other: u64) {
         for (cpu, mhz) in [("5", highest), ("0", other)] {
             let ran = self.run(&format!("get max-freq -c {cpu} --json"));
@@ -66,8 +66,8 @@ fn base_freq_and_turbo_off_hold_in_any_order() {
     }
 }
 
-/// A minimum that turbo off would cut is refused in the same words, whether turbo is off already or
-/// is switched off with it.
+/// A minimum that turbo off would lower is rejected with the same message, whether turbo is already
+/// off or switched off with it.
 #[test]
 fn a_minimum_above_what_turbo_off_leaves_is_refused_on_every_kernel() {
     for kernel in KERNELS {
@@ -83,14 +83,14 @@ fn a_minimum_above_what_turbo_off_leaves_is_refused_on_every_kernel() {
         let after = guide.run("set min-freq=3GHz");
         let words = |ran: &Ran| ran.err.lines().last().unwrap_or_default().to_owned();
         assert_eq!((after.code, words(&after)), (together.code, words(&together)), "{kernel}");
-        // base-freq raises what turbo off leaves.
+        // base-freq raises the limit that turbo off leaves.
         guide.done("set sst-bf=on max-freq=max");
         guide.done("set min-freq=3GHz -c 5,6");
     }
 }
 
-/// A profile for high-priority CPUs that was made while turbo was off gives them their base
-/// frequency.
+/// A profile for high-priority CPUs gives them their base frequency, even if it was made while
+/// turbo was off.
 #[test]
 fn recommended_profiles_hold_while_turbo_is_off() {
     for kernel in KERNELS {
@@ -107,7 +107,7 @@ fn recommended_profiles_hold_while_turbo_is_off() {
     }
 }
 
-/// `echo 1 > no_turbo`, then `base-freq enable -a`, as the guide has it; and back one by one.
+/// The guide's procedure: `echo 1 > no_turbo`, then `base-freq enable -a`, and back one by one.
 #[test]
 fn the_guides_procedure_works_on_every_kernel() {
     for kernel in KERNELS {
@@ -125,8 +125,8 @@ fn the_guides_procedure_works_on_every_kernel() {
     }
 }
 
-/// base-freq that another tool enabled while turbo was off: the doctor sees what is left of it, and
-/// its remedy works.
+/// Another tool enabled base-freq while turbo was off. The doctor finds the lower limits left
+/// behind, and its remedy works.
 #[test]
 fn the_doctors_remedy_clears_its_finding() {
     let guide = Guide::new("6.12");
@@ -140,7 +140,7 @@ fn the_doctors_remedy_clears_its_finding() {
     guide.reach(3000, 2400);
 }
 
-/// turbo-freq applies to the packages of the CPUs that are named, and to no others.
+/// turbo-freq only applies to the packages of the named CPUs.
 #[test]
 fn turbo_freq_leaves_other_packages_alone() {
     let guide = Guide::new("6.12");
@@ -152,7 +152,7 @@ fn turbo_freq_leaves_other_packages_alone() {
         guide.done(&format!("sst {words}turbo-freq disable"));
         assert_eq!((on(0), on(14)), (false.into(), false.into()), "{words}");
     }
-    // The other package keeps its speed: low-priority CPUs of turbo-freq are clipped.
+    // The other package keeps its speed: turbo-freq clips low-priority CPUs.
     guide.done("sst -c 12,13 turbo-freq enable -a");
     assert_eq!((on(0), on(14)), (true.into(), false.into()));
     guide.done("restore");

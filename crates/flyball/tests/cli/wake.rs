@@ -1,5 +1,5 @@
-//! `flyball wake` on simulated machines with known counters, on this machine with known threads,
-//! and with wrong words.
+//! Tests `flyball wake` on simulated machines with known counters, on this machine with known
+//! threads, and with wrong arguments.
 
 use std::{
     process::{Command, Stdio},
@@ -13,7 +13,7 @@ use serde_json::Value;
 fn wake(code: i32, words: &[&str]) -> Ran {
     let mut command = flyball!();
     command.arg("wake").args(words).env("NO_COLOR", "1");
-    // The machine is said where it matters.
+    // Each test names its machine.
     command.env_remove("FLYBALL_MACHINE");
     let ran = Ran::of(&mut command);
     assert_eq!(ran.code, code, "{words:?}: {}", ran.text());
@@ -39,7 +39,7 @@ fn the_states_of_a_simulated_machine_add_up() {
     let sum = |key: &str| states.iter().map(|state| number(&state[key])).sum::<f64>();
     let wakes = number(&report["wakes"]);
     assert!((sum("wakes") - wakes).abs() < 1e-6 && (sum("share") - 1.0).abs() < 1e-9, "{report}");
-    // CPUs 0 and 1 take turns about 180,000 times a second, and rest in C1 in between.
+    // CPUs 0 and 1 take turns about 180,000 times a second, with C1 in between.
     let c1 = &states[1];
     assert!(number(&c1["wakes"]) > 100_000.0 && number(&c1["share"]) > 0.99, "{report}");
     let cost: f64 =
@@ -48,7 +48,7 @@ fn the_states_of_a_simulated_machine_add_up() {
     let by_cpu = list(&report["by_cpu"]);
     assert_eq!(by_cpu.len(), 4);
     assert!((by_cpu.iter().map(|cpu| number(&cpu["wakes"])).sum::<f64>() - wakes).abs() < 1e-6);
-    // Its only interrupts are ticks, so that nothing follows from what is missing.
+    // Its only interrupts are ticks, so missing interrupts mean nothing.
     assert!(report["wakes_without_interrupt"].is_null() && report["simulated"] == true);
     let text = wake(0, &["-M", "sim:tpmi-small", "-c", "5", "-t", "1s", "--", "idle"]).out;
     assert!(
@@ -62,10 +62,11 @@ fn the_states_of_a_simulated_machine_add_up() {
 
 #[test]
 fn a_command_is_counted_by_the_kernels_account() {
-    // Each `sleep` sleeps once, and the shell waits for it: two waits of a turn at least.
+    // Each `sleep` sleeps once and the shell waits for it, so there are at least two waits per
+    // turn.
     let script = "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.05; done; echo said; exit 7";
     let ran = wake(7, &["--json", "--", "sh", "-c", script]);
-    // stdout has the report alone.
+    // stdout has only the report.
     let report = ran.json();
     assert!(ran.err.contains("said"), "{}", ran.text());
     let (workload, seconds) = (&report["workload"], number(&report["seconds"]));
@@ -74,7 +75,7 @@ fn a_command_is_counted_by_the_kernels_account() {
     assert!(report["sentence"].as_str().unwrap().starts_with("this workload wakes "), "{report}");
     assert!(number(&workload["run_delay_ms"]) >= 0.0);
     assert_eq!(wake(128 + 15, &["--", "sh", "-c", "kill $$"]).code, 143);
-    // Its time is over before it ends.
+    // The time limit ends before the command.
     let started = Instant::now();
     wake(0, &["-t", "300ms", "--", "sleep", "60"]);
     assert!(started.elapsed() < Duration::from_secs(30));
@@ -87,7 +88,7 @@ fn a_process_that_forks_and_ends() {
     let mut process = Command::new("sh").args(["-c", script]).stdin(Stdio::null()).spawn().unwrap();
     let started = Instant::now();
     let pid = process.id().to_string();
-    // It does not wait for the time that is left.
+    // It does not wait for the rest of the time.
     let report = wake(0, &["-p", &pid, "-t", "50s", "--json"]).json();
     process.wait().unwrap();
     assert!(started.elapsed() < Duration::from_secs(40));
@@ -112,7 +113,7 @@ fn a_machine_without_cpuidle_says_so() {
     let report = wake(0, &words).json();
     assert!(report["sentence"].as_str().unwrap().starts_with("this machine has no cpuidle"), "{report}");
     assert!(report["wakes"].is_null() && report["lost_ms_at_most"].is_null() && report["driver"].is_null());
-    // One state: idle=halt, or a guest.
+    // Only one state: idle=halt, or a guest.
     let state = |name: &str, value: &str| {
         for cpu in 0..2 {
             tree.put(format!("sys/devices/system/cpu/cpu{cpu}/cpuidle/state0/{name}"), value);
@@ -137,7 +138,8 @@ fn offline_and_isolated_cpus() {
     assert!(wake(2, &["-M", &machine, "-c", "15"]).err.contains("none of CPUs 15 is online"));
     let report = wake(0, &["-M", &machine, "-c", "2-3,15", "-t", "1s", "--json", "--", "idle"]).json();
     assert_eq!((&report["cpus"], &report["left_out"]), (&"2,3".into(), &"".into()), "{report}");
-    // Ten times a second, as without a watch: reading counters of an isolated CPU is free.
+    // Ten wake-ups a second, as without a watch: reading the counters of an isolated CPU does not
+    // wake it.
     assert!((number(&report["wakes"]) - 20.0).abs() < 3.0, "{report}");
 }
 
@@ -166,10 +168,10 @@ fn a_limit_is_compared_written_and_held() {
     assert_eq!(report["advice"]["setting"], "latency-limit@0-3=C1E");
     let check_found = &report["check"];
     assert_eq!(check_found["verdict"], "pays", "{report}");
-    // 206 us of some 1,230: the exit, the sleep and the work.
+    // 206 us of about 1,230 us for the exit, the sleep and the work.
     let change = number(&check_found["change"]);
     assert!((-0.19..-0.14).contains(&change), "{report}");
-    // The price is that of the rounds, which are kept.
+    // The price comes from the rounds, which are kept.
     let rounds = in_folder(&["report", check_found["directory"].as_str().unwrap(), "--json"]).json();
     let watts = |arm: usize| {
         let summaries = list(&rounds["arms"][arm]["summaries"]);
@@ -195,7 +197,8 @@ fn a_limit_is_compared_written_and_held() {
         "--when",
         "program=/x",
     ]);
-    // A processor whose exits cost nothing: the driver's table is wrong, and nothing is to be had.
+    // On this processor exits cost nothing, so the driver's table is wrong, and nothing can be
+    // gained.
     let machine = in_folder(&["sim", "show", "tpmi-small", "--toml"]).out;
     let machine = machine.replace("wake_us = 190, wake_spread_us = 40", "wake_us = 1");
     folder.put("quick.toml", machine.replace("wake_us = 210, wake_spread_us = 40", "wake_us = 1"));
@@ -203,7 +206,7 @@ fn a_limit_is_compared_written_and_held() {
     let ran = in_folder(&words("sim:./quick.toml"));
     assert!(ran.err.contains("limit.toml is not written, because no gain is shown"), "{}", ran.text());
     assert!(ran.out.contains("pay: limited"), "{}", ran.text());
-    // Nothing is compared where nothing could pay.
+    // If no limit could pay off, nothing is compared.
     let idle = ["wake", "-M", "sim:tpmi-small", "-t", "1s", "--check", "-o", "limit.toml", "--", "idle"];
     let ran = in_folder(&idle);
     for why in ["not checked: no latency limit", "not written, because no latency limit"] {
@@ -214,7 +217,7 @@ fn a_limit_is_compared_written_and_held() {
 
 #[test]
 fn the_probe_of_a_simulated_machine_has_the_models_values() {
-    // C6 is advertised with 170 us, and takes 40 us there.
+    // C6 is advertised with 170 us, but takes 40 us on this machine.
     let report = wake(0, &["-M", "sim:sst-guide", "--probe", "--json"]).json();
     let c6 = list(&report["rows"]).iter().find(|row| row["state"] == "C6").unwrap();
     assert_eq!((&c6["p50_us"], &c6["exit_latency_us"]), (&40.0.into(), &170.into()));
@@ -235,7 +238,7 @@ fn the_probe_measures_this_machine() {
     let started = Instant::now();
     let ran = Ran::of(flyball!().args(["wake", "--probe", "-t", "2s", "--json"]));
     let report = ran.json();
-    // Other tests may have kept the CPUs busy.
+    // Other tests may keep the CPUs busy.
     assert_eq!(ran.code, i32::from(list(&report["rows"]).is_empty()), "{}", ran.text());
     assert!(started.elapsed() < Duration::from_secs(60));
     let rows = list(&report["rows"]);
@@ -249,7 +252,7 @@ fn the_probe_measures_this_machine() {
         assert_eq!(in_rows, number(&report["attributed"]), "{report}");
     }
     assert!(in_rows + number(&report["ambiguous"]) + number(&report["awake"]) > 10.0, "{report}");
-    // Each state was measured, or the report says what prevents it.
+    // For each state, the report has a measurement or what prevented it.
     for state in std::fs::read_dir("/sys/devices/system/cpu/cpu0/cpuidle").into_iter().flatten() {
         let name = std::fs::read_to_string(state.unwrap().path().join("name")).unwrap();
         let is_in = |key: &str| list(&report[key]).iter().any(|row| row["state"] == name.trim());
@@ -257,7 +260,7 @@ fn the_probe_measures_this_machine() {
     }
 }
 
-/// Instances of a process that are left.
+/// Returns the number of tracing instances that a process has left.
 fn instances(pid: u32) -> usize {
     let own = format!("flyball-{pid}-");
     let names = std::fs::read_dir("/sys/kernel/tracing/instances").into_iter().flatten().flatten();
@@ -284,11 +287,11 @@ fn what_wakes_this_machine_is_traced() {
     for cause in causes {
         let states: f64 = list(&cause["by_state"]).iter().map(number).sum();
         assert!((states - number(&cause["wakes"])).abs() < 1e-6, "{cause}");
-        // A thread has a number, and no idle task is woken.
+        // Only a thread has a number, and the idle task is never woken.
         assert_eq!(cause["kind"] == "thread", cause["tid"].is_number(), "{cause}");
         assert_eq!(cause["woken"].is_string(), number_or_zero(&cause["woken_tid"]) > 0.0, "{cause}");
     }
-    // Ctrl-C ends the watch and not the process, whose instance would stay.
+    // Ctrl-C ends the watch, not the process, which would leave its instance behind.
     let mut command = flyball!();
     command.args(["wake", "--sources", "-t", "60s"]).stdout(Stdio::piped()).stderr(Stdio::piped());
     let running = command.spawn().unwrap();
@@ -339,7 +342,7 @@ fn wrong_words_and_machines() {
         let ran = wake(code, words);
         assert!(ran.err.contains(says) && ran.out.is_empty(), "{words:?}: {}", ran.text());
     }
-    // Any user may look at any process that /proc shows.
+    // Any user may watch any process that /proc shows.
     match std::fs::read_to_string("/proc/1/status") {
         Ok(_) => _ = wake(0, &["-p", "1", "-t", "100ms"]),
         Err(error) => skip(1, "a process of another user", &error.to_string()),

@@ -1,4 +1,5 @@
-//! `flyball why` on simulated machines with known limits, on a recorded one, and with wrong words.
+//! Tests `flyball why` on simulated machines with known limits, on a recorded one, and with wrong
+//! arguments.
 
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
@@ -42,10 +43,10 @@ fn who_set_a_limit_and_what_it_takes() {
     let sum: f64 = steps.iter().map(|step| number(&step["mhz"])).sum::<f64>() + number(&found["rest"]);
     assert!((sum - (number(&found["highest"]) - number(&found["mhz"]))).abs() < 1e-6, "{found}");
     assert!(found["sentence"].as_str().unwrap().starts_with("2.50 of 3.70 GHz: 1.20 lost to"), "{found}");
-    // A CPU that sleeps has no speed.
+    // A sleeping CPU has no speed.
     let ran = run(&["why", "7", "-t", "1s"]);
     assert!(ran.out.contains("CPUs 7\n  asleep"), "{}", ran.text());
-    // With a journal of its own it is another program.
+    // With another journal, it counts as another program.
     let other = folder.path().join("other");
     assert_eq!(run(&["--state-dir", other.to_str().unwrap(), "set", "max-freq=2GHz"]).code, 0);
     let ran = run(&["why", "2", "-t", "1s", "--workload", "spin", "--pin", "2", "--json"]);
@@ -70,7 +71,7 @@ fn a_recording_shows_the_limits_that_somebody_set() {
     let ran = why(&["-M", &recorded, "why", "3"]);
     assert_eq!(ran.code, 0, "{}", ran.text());
     assert!(ran.out.contains("2000 MHz at most  max-freq: scaling_max_freq"), "{}", ran.text());
-    // Nobody set a limit on these. Under acpi-cpufreq boost is above the highest P-state.
+    // Nobody set a limit on these. With acpi-cpufreq, boost is above the highest P-state.
     for machine in ["milan0", "icx2s0", "turin0", "spr1"] {
         let recorded = format!("{}/../../machines/{machine}.tar.zst", env!("CARGO_MANIFEST_DIR"));
         let ran = why(&["-M", &recorded, "why"]);
@@ -136,19 +137,19 @@ fn a_comparison_says_why_an_arm_did_not_reach_what_it_asked_for() {
     };
     assert!(losses(0).contains(&"power"), "{text}");
     assert!(losses(1).contains(&"max-freq") && !losses(1).contains(&"power"), "{text}");
-    // What a setting takes was asked for; what the power limit takes was not. In the text and on
-    // the page.
+    // The user requested what a setting costs, but not what the power limit costs. This applies to
+    // the text and the page.
     let page = std::fs::read_to_string(run.join("report.html")).unwrap();
     for shown in [&ran.out, &page] {
         assert!(shown.contains("held: ran at") && !shown.contains("slow: ran at"), "{}", ran.text());
     }
 }
 
-/// Machines, kernels, settings, busy CPUs, what is true, and the check of the doctor that finds the
-/// cause: none for a preference that all CPUs have, which is a choice.
+/// Machines, kernels, settings, busy CPUs, true reasons, and the doctor's check for the cause. A
+/// preference of all CPUs is a choice, so it has no check.
 const SITUATIONS: &str = include_str!("../../../flyball-monitor/tests/situations.txt");
 
-/// What the doctor complains about, with its remedy.
+/// Returns the doctor's complaints and their remedies.
 fn complaints(host: &dyn Host) -> BTreeMap<&'static str, String> {
     let report = examine(host, doctor::Options::default()).unwrap();
     let remedy = |fix: &Option<Fix>| match fix {
@@ -158,7 +159,7 @@ fn complaints(host: &dyn Host) -> BTreeMap<&'static str, String> {
     report.from(Verdict::Note).iter().map(|found| (found.id, remedy(&found.fix))).collect()
 }
 
-/// The reason that took most of a package's CPUs.
+/// Returns the reason that cost a package's CPUs most.
 fn exported(metrics: &str, package: u32) -> Option<String> {
     let start = format!("flyball_cpu_lost_hertz{{package=\"{package}\",reason=\"");
     let lost = metrics.lines().filter_map(|line| {
@@ -168,8 +169,8 @@ fn exported(metrics: &str, package: u32) -> Option<String> {
     lost.max_by(|one, other| one.1.total_cmp(&other.1)).map(|lost| lost.0)
 }
 
-/// `why`, `top`, `compare`, `quiet bench` and `exporter` name the same reason, as certain. The
-/// doctor finds that cause and no other, and its remedy is the setting that `why` names.
+/// `why`, `top`, `compare`, `quiet bench` and `exporter` name the same reason with the same
+/// certainty. The doctor finds only that cause, and its remedy is the setting that `why` names.
 #[test]
 fn one_situation_has_one_answer() {
     let mut wrong = String::new();
@@ -189,8 +190,8 @@ fn one_situation_has_one_answer() {
     assert!(judged >= 300, "{judged}");
 }
 
-/// Judges a situation with one more setting. Returns false if the machine cannot have it, or if two
-/// reasons took equally much.
+/// Judges a situation with one more setting. Returns false if the machine does not support it, or
+/// if two reasons cost the same.
 fn judge_answers(line: &str, kernel: &str, more: &str, wrong: &mut String) -> bool {
     let cells: Vec<&str> = line.split('|').map(str::trim).collect();
     let [machine, _, settings, pin, ..] = cells[..] else { panic!("{line}") };
@@ -230,7 +231,7 @@ fn judge_answers(line: &str, kernel: &str, more: &str, wrong: &mut String) -> bo
     let facts = Facts::take(&host, sampler.layout(), |_| None).unwrap();
     let found = explain(sampler.layout(), &facts, &samples, Some(&cpus)).remove(0);
     let answer = found.first().map(flyball_monitor::Step::name);
-    // If two reasons took the same amount, either may come first.
+    // If two reasons cost the same, either may come first.
     let most = found.first().map_or(0.0, |step| step.mhz);
     if found.steps.iter().filter(|step| step.mhz > most - 2.0).count() > 1 {
         return false;
@@ -280,7 +281,7 @@ fn judge_answers(line: &str, kernel: &str, more: &str, wrong: &mut String) -> bo
     true
 }
 
-/// Where 40 active cores take 1.0 GHz and the power limit takes 0.95 more, only more power helps.
+/// If 40 active cores cost 1.0 GHz and the power limit 0.95 more, only more power helps.
 #[test]
 fn top_names_the_limit_that_decides() {
     let ran = why(&["-M", "sim:gold-6138", "top", "--samples", "6", "--alert", "throttled", "--", "spin"]);

@@ -1,5 +1,5 @@
-//! What touches the machine that runs the tests: quiet, live traces, and programs under a served
-//! machine. Where the machine lacks what a test needs, the test is skipped and says so.
+//! Tests that use the live machine: quiet, live traces, and programs under a served machine. Tests
+//! are skipped with a message if the machine lacks what they need.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
@@ -15,13 +15,14 @@ mod trace_record;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A turn at the machine, for a test that changes it or is disturbed by one that does.
+/// Waits for exclusive use of the machine, for a test that changes it or is disturbed by one that
+/// does.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether machines can be served here.
+/// Returns whether simulated machines can be served here.
 #[cfg(feature = "serve")]
 fn has_fuse() -> bool {
     let there = std::fs::File::options().read(true).write(true).open("/dev/fuse").is_ok();

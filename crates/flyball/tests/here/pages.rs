@@ -1,5 +1,5 @@
-//! The pages of a comparison and of a trace in a browser: no message on its console, nothing wider
-//! than the page at three widths, and the words that a reader looks for.
+//! Opens the pages of a comparison and of a trace in a browser: nothing on its console, nothing
+//! wider than the page at three widths, and the words that a reader looks for.
 
 use std::{
     fs,
@@ -12,19 +12,19 @@ use flyball_testing::{Ran, flyball, skip};
 /// A phone, a small window, a wide screen.
 const WIDTHS: [u32; 3] = [390, 1024, 1600];
 
-/// Runs before anything of the page: errors and messages are kept.
+/// Runs before the page's own code: records errors and messages.
 const BEFORE: &str = "<script>window.found=[];\
 window.onerror=(message)=>{found.push('error: '+message)};\
 for(const kind of ['error','warn'])console[kind]=(...words)=>found.push(kind+': '+words.join(' '));</script>";
 
-/// Runs when the page stands: reports what was kept and what is wider than the window.
+/// Runs when the page is loaded: reports what was recorded, and elements wider than the window.
 const AFTER: &str = "<script>addEventListener('load',()=>setTimeout(()=>{\
 const wide=[...document.querySelectorAll('body *')].filter((e)=>e.getClientRects().length>0&&!e.closest('svg')\
 &&(e.getBoundingClientRect().right>innerWidth+1||e.getBoundingClientRect().left<-1)).map((e)=>e.outerHTML.slice(0,120));\
 if(document.documentElement.scrollWidth>innerWidth)wide.push('scrolls to '+document.documentElement.scrollWidth);\
 parent.postMessage({found,wide,width:innerWidth,text:document.body.innerText},'*')},500))</script>";
 
-/// What the page said at one width.
+/// What the page reported at one width.
 #[derive(serde::Deserialize)]
 struct Seen {
     found: Vec<String>,
@@ -46,7 +46,7 @@ fn browser() -> Option<&'static str> {
     ["chromium", "chromium-browser", "google-chrome"].into_iter().find(starts)
 }
 
-/// Opens a page in frames of all widths, and asks each what it sees.
+/// Opens a page in frames of all widths, and returns each report.
 fn see(browser: &str, page: &Path) -> Vec<Seen> {
     let folder = tempfile::tempdir().expect("a folder");
     let html = fs::read_to_string(page).expect("the page");
@@ -54,7 +54,7 @@ fn see(browser: &str, page: &Path) -> Vec<Seen> {
     let watched = watched.replacen("</body>", &format!("{AFTER}</body>"), 1);
     assert!(watched.contains(BEFORE) && watched.contains(AFTER), "{}", page.display());
     fs::write(folder.path().join("page.html"), watched).expect("room");
-    // Side by side in one window: a browser does not draw frames that are out of sight.
+    // Side by side in one window, because a browser does not draw frames that are out of view.
     let frames: String =
         WIDTHS.map(|width| format!("<iframe src=page.html width={width} height=900></iframe>")).concat();
     let around = format!(
@@ -78,7 +78,7 @@ fn see(browser: &str, page: &Path) -> Vec<Seen> {
     serde_json::from_slice(&decoded(coded)).unwrap_or_else(|error| panic!("{error}: {coded}"))
 }
 
-/// Bytes out of a text with %XX.
+/// Decodes a text with %XX.
 fn decoded(text: &str) -> Vec<u8> {
     let mut parts = text.split('%');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();

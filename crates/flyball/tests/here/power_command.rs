@@ -1,4 +1,4 @@
-//! `compare --power-command` with commands that print watts, on the machine that runs the tests.
+//! Tests `compare --power-command` with commands that print watts, on the live machine.
 
 use flyball_testing::{Ran, flyball};
 
@@ -11,7 +11,7 @@ impl Place {
         Ran::of(command.arg("compare").args(words))
     }
 
-    /// The points of a quantity of the first arm.
+    /// Returns the first arm's values of a quantity.
     fn points(&self, quantity: &str) -> Vec<f64> {
         let text = std::fs::read_to_string(self.0.path().join("out/report.json")).unwrap();
         let report: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -36,18 +36,18 @@ fn the_power_of_a_command_is_summed_over_the_round() {
     let (joules, watts) = (place.points("platform"), place.points("platform-power"));
     assert!(joules.len() == 1 && (300.0..400.0).contains(&joules[0]), "{joules:?}");
     assert!(watts.len() == 1 && (watts[0] - 120.0).abs() < 0.1, "{watts:?}");
-    // Continued without the command, the other rounds would lack it.
+    // If it were resumed without the command, the remaining rounds would lack power.
     let resumed = place.compare(&["--resume", "out"]);
     assert!(resumed.code == 2 && resumed.err.contains("--power-command"), "{}", resumed.err);
-    // A round that is too short has no power, and the user learns that.
+    // A round that is too short has no power, and the user is told.
     let short = run("echo 120", "0.1");
     assert!(short.code == 0 && short.err.contains("2 rounds have no power"), "{}", short.err);
     assert!(place.points("platform").is_empty());
-    // A command that fails later is counted; the readings that there are do not cover the round.
+    // Later failures of the command are counted. The remaining readings do not cover the round.
     let failing = run("test -e first && exit 4; touch first; echo 90 W", "2.6");
     assert!(failing.code == 0 && failing.err.contains("runs failed"), "{}", failing.err);
     assert!(place.points("platform").is_empty());
-    // One that fails at once ends it before anything is made.
+    // A command that fails at once stops the comparison before anything is created.
     let wrong = run("echo no watts", "0.1");
     assert!(wrong.code == 1 && wrong.err.contains("printed no number"), "{}", wrong.err);
     assert!(!place.0.path().join("out").exists());

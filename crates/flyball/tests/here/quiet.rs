@@ -1,6 +1,6 @@
-//! `quiet` on the machine that runs the tests, with its real files: everything that it would touch
-//! is read before and after, in full, after success, after Ctrl-C and after kill -9. Where it may
-//! not write, or has nothing to write, that is said and the test is skipped.
+//! Tests `quiet` on the live machine, with its real files. Everything that it would change is read
+//! completely before and after, after success, after Ctrl-C and after kill -9. If it may not write
+//! here, or has nothing to write, the test is skipped with a message.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use std::{
 use flyball_testing::{flyball, skip};
 use serde_json::Value;
 
-/// The CPU that the benchmark gets: the last that is online, if there is another one.
+/// Returns the benchmark's CPU: the last online one, if there is more than one.
 fn benchmark_cpu() -> Option<String> {
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
     let last = online.trim().rsplit([',', '-']).next()?.to_owned();
@@ -25,7 +25,7 @@ fn flyball(arguments: &[&str]) -> Command {
     command
 }
 
-/// The files that quiet would write here, and what they hold.
+/// Returns the files that quiet would write here.
 fn touched(cpu: &str) -> Vec<String> {
     let output = flyball(&["--json", "quiet", "-n", "--level", "fixed", "--cpus", cpu]).output().unwrap();
     let Ok(preview) = serde_json::from_slice::<Value>(&output.stdout) else { return Vec::new() };
@@ -47,7 +47,7 @@ fn contents(paths: &[String]) -> BTreeMap<String, String> {
     paths.iter().filter_map(read).collect()
 }
 
-/// Waits until the files are as they were: a guardian needs a moment.
+/// Waits until the files have their old content: a guardian needs a moment.
 fn assert_same(when: &str, before: &BTreeMap<String, String>, paths: &[String]) {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
@@ -65,7 +65,7 @@ fn assert_same(when: &str, before: &BTreeMap<String, String>, paths: &[String]) 
     }
 }
 
-/// Starts quiet around a command that says when it runs, and waits for that.
+/// Starts quiet with a command that reports when it runs, and waits for that.
 fn start(folder: &Path, cpu: &str) -> Child {
     let mark = folder.join("runs");
     let _ = std::fs::remove_file(&mark);
@@ -110,7 +110,7 @@ fn every_file_is_as_it_was_after_success_ctrl_c_and_kill_9() {
         return;
     }
     assert_same("success", &before, &paths);
-    // It did something meanwhile, where there is something to do.
+    // It did change something in the meantime, if there is something to change.
     let rate = "/proc/sys/kernel/perf_event_max_sample_rate";
     if before.contains_key(rate) && std::fs::File::options().write(true).open(rate).is_ok() {
         assert_eq!(String::from_utf8_lossy(&inside.stdout).trim(), "1");
@@ -126,7 +126,7 @@ fn every_file_is_as_it_was_after_success_ctrl_c_and_kill_9() {
     child.wait().unwrap();
     assert_same("kill -9", &before, &paths);
 
-    // A failing command changes nothing about that.
+    // Everything is also restored after a failing command.
     let failed = flyball(&look).args(["sh", "-c", "exit 7"]).status().unwrap();
     assert_eq!(failed.code(), Some(7));
     assert_same("a command that fails", &before, &paths);

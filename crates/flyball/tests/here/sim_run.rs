@@ -1,5 +1,5 @@
-//! Served machines: programs see what flyball sees. Skipped where there is no FUSE, or a tool is
-//! not installed.
+//! Tests served machines: programs see what flyball sees. Skipped without FUSE or if a tool is not
+//! installed.
 
 use crate::has_fuse;
 use flyball_testing::{flyball, skip};
@@ -53,7 +53,7 @@ fn a_shell_reads_writes_and_is_refused_as_on_the_machine() {
         "0-39\nintel_pstate\npowersave\nperformance\nInvalid argument\nPermission denied\n0-4,6-39\n\
          Device or resource busy\npackage-0\n39\nnet\n"
     );
-    // Nothing is left of it outside.
+    // Outside, nothing of it is visible.
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
     assert_ne!(online.trim(), "0-4,6-39");
 }
@@ -69,7 +69,7 @@ fn registers_are_read_by_offset() {
     assert_eq!(capabilities.split_whitespace().take(4).collect::<Vec<_>>(), ["25", "14", "0a", "0a"]);
 }
 
-/// What flyball says of a machine: (knob, CPU) and value.
+/// Returns what flyball prints about a machine: value by knob and CPU.
 fn said_by_flyball(machine: &str, knobs: &[&str]) -> std::collections::HashMap<(String, u32), String> {
     let name = format!("sim:{machine}");
     let output = flyball!().args(["-M", &name, "--json", "get"]).args(knobs).output().unwrap();
@@ -89,7 +89,7 @@ fn said_by_flyball(machine: &str, knobs: &[&str]) -> std::collections::HashMap<(
     values
 }
 
-/// A frequency as cpupower prints it (tools/power/cpupower/utils/cpufreq-info.c, print_speed).
+/// Formats a frequency like cpupower (tools/power/cpupower/utils/cpufreq-info.c, print_speed).
 fn as_cpupower_prints(khz: &str) -> String {
     let khz: u64 = khz.parse().unwrap();
     if khz > 1_000_000 {
@@ -103,8 +103,7 @@ fn as_cpupower_prints(khz: &str) -> String {
     }
 }
 
-/// Every number that Debian's tools print of every machine's settings is the number that flyball
-/// says of it.
+/// For every machine, Debian's tools print the same numbers of its settings as flyball.
 #[test]
 #[expect(clippy::too_many_lines, reason = "one session per machine answers all tools")]
 fn tools_say_what_flyball_says_of_every_machine() {
@@ -184,7 +183,7 @@ fn tools_say_what_flyball_says_of_every_machine() {
                 } else if let Some(rest) = rest.strip_prefix("HWP_REQ: min ")
                     && spec.core.len() == 1
                 {
-                    // Levels of 100 MHz; on hybrid processors they are not ratios.
+                    // Levels of 100 MHz. On hybrid processors, levels are no ratios.
                     let words: Vec<&str> = rest.split(' ').collect();
                     let khz = |level: &str| format!("{level}00000");
                     agree("HWP minimum", cpu, &khz(words[0]), ours("min-freq", cpu));
@@ -193,7 +192,7 @@ fn tools_say_what_flyball_says_of_every_machine() {
             }
             assert_eq!(seen, cpus, "{machine}: {energy}");
         }
-        // turbostat reads registers of x86.
+        // turbostat reads x86 registers.
         if tools[2] && spec.identity.vendor != flyball_silicon::spec::Vendor::Arm {
             let shown = part("turbostat");
             let rows = shown.lines().filter(|line| line.starts_with(|first: char| first.is_ascii_digit()));
@@ -258,8 +257,8 @@ fn turbostat_counts_on_a_simulated_machine() {
         );
         let said =
             String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-        // Each CPU's counters are read a little later on a busy machine, so that single rows
-        // scatter: the middle one.
+        // On a busy machine, each CPU's counters are read at slightly different times, so single
+        // rows scatter. Use the median.
         let tsc = if machine == "gold-6138" { 2000.0 } else { 3294.3 };
         let rows = said.lines().filter(|line| line.starts_with(|first: char| first.is_ascii_digit()));
         let mut measured: Vec<f64> =
@@ -291,8 +290,8 @@ fn a_workload_runs_on_the_served_machine() {
     assert!((0.05..5.0).contains(&seconds) && (1.0..100.0).contains(&watts), "{watts} W: {said}");
 }
 
-/// The scene of the Speed Select guide's turbo-freq experiment: twelve CPUs are kept busy while a
-/// pipe runs on two others.
+/// The setup of the Speed Select guide's turbo-freq experiment: twelve CPUs are busy while a pipe
+/// runs on two others.
 #[test]
 fn two_workloads_run_on_the_served_machine_at_once() {
     if !has_fuse() {
@@ -308,7 +307,7 @@ fn two_workloads_run_on_the_served_machine_at_once() {
     let said = text(&output);
     let pipe: f64 =
         said.split(" usecs/op").next().unwrap().split_whitespace().last().unwrap().parse().unwrap();
-    // With turbo: the guide has 5.7 us while others are busy, and this model 5.6.
+    // With turbo: 5.7 us in the guide while others are busy, and 5.6 us in this model.
     assert!((5.3..5.9).contains(&pipe), "{pipe} us: {said}");
     let spin = said.lines().find(|line| line.starts_with("spin: ")).unwrap_or_else(|| panic!("{said}"));
     assert!(spin.contains(" in 1.6"), "its own end, not that of the pipe: {said}");
@@ -339,7 +338,7 @@ fn trace_cmd_records_on_a_served_machine() {
     let work = [env!("CARGO_BIN_EXE_flyball"), "sim", "work", "spin", "--amount", "6000", "--pin", "0,3"];
     let output = run("ryzen-5750g,boot=amd_pstate=passive", &[&words[..], &work].concat());
     if !output.status.success() {
-        // Without root tracefs cannot be mounted, which trace-cmd insists on.
+        // Without root, tracefs cannot be mounted, which trace-cmd requires.
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!is_root(), "{said}");
         skip(1, "recording by trace-cmd", "it needs root");
@@ -354,7 +353,7 @@ fn trace_cmd_records_on_a_served_machine() {
     let counted = events.iter().find(|event| event["name"] == "amd_pstate_perf").unwrap();
     assert_eq!(counted["count"].as_u64(), Some(requests), "{lines}");
     assert!(requests > 10, "{lines}");
-    // The filter is the kernel's: what it keeps out is not in the file.
+    // The kernel applies the filter, so filtered events are not in the file.
     let idle: Vec<&str> = lines.lines().filter(|line| line.contains("cpu_idle:")).collect();
     assert!(!idle.is_empty() && idle.iter().all(|line| line.ends_with("cpu_id=3")), "{idle:?}");
 }
@@ -390,8 +389,7 @@ fn whatever_is_written_to_served_files_leaves_a_machine_that_answers() {
     if !has_fuse() {
         return;
     }
-    // What may be written by an ordinary program, to every file that takes writes, one text after
-    // the other.
+    // Writes texts that an ordinary program may write to every writable file, one after the other.
     let script = r"
         for text in 0 1 -1 99999999999999999999 junk performance '' 50 off; do
             find /sys/devices/system/cpu /sys/devices/virtual/powercap /sys/kernel/tracing -type f -perm -u+w |
@@ -407,9 +405,8 @@ fn whatever_is_written_to_served_files_leaves_a_machine_that_answers() {
     }
 }
 
-/// Runs a script in a mount namespace of its own, with a `/run`, a `/proc/irq` and a sample rate
-/// that are not the real ones: `$DIR` holds the latter two. None where this place does not allow
-/// it.
+/// Runs a script in a new mount namespace in which `/run`, `/proc/irq` and a sample rate are
+/// replaced: `$DIR` has the latter two. `None` if that is not permitted here.
 fn in_namespace(script: &str) -> Option<String> {
     let folder = tempfile::tempdir().unwrap();
     let script = format!(
@@ -439,7 +436,8 @@ fn in_namespace(script: &str) -> Option<String> {
     Some(said.to_owned())
 }
 
-/// A journal, interrupts and kernel settings of the real machine are out of reach of a served one.
+/// From a served machine, the real machine's journal, interrupts and kernel settings cannot be
+/// reached.
 #[test]
 fn a_served_machine_does_not_reach_the_real_ones_settings() {
     if !has_fuse() {
@@ -469,13 +467,13 @@ fn a_served_machine_does_not_reach_the_real_ones_settings() {
     assert!(outside.starts_with("journal\nof the real machine\n0\n100000\n"), "{said}");
 }
 
-/// With one state directory for two environments, neither touches the other's journal.
+/// If two environments share a state directory, neither touches the other's journal.
 #[test]
 fn a_journal_of_another_environment_is_refused() {
     if !has_fuse() {
         return;
     }
-    // One flyball at a time holds this machine, whatever its state directory.
+    // Only one flyball at a time can lock this machine, whatever its state directory.
     let _turn = crate::alone();
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path().join("state");
@@ -495,7 +493,7 @@ fn a_journal_of_another_environment_is_refused() {
     assert_eq!(std::fs::read(state.join("journal")).unwrap(), journal);
 }
 
-/// A killed server's directory is removed by the next start.
+/// The next start removes the directory of a killed server.
 #[test]
 fn what_a_killed_run_leaves_is_removed() {
     if !has_fuse() {
@@ -518,7 +516,7 @@ fn what_a_killed_run_leaves_is_removed() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     std::fs::remove_file(&mark).unwrap();
-    // One that runs is left alone by another start.
+    // Another start does not touch the directory of a running server.
     assert!(start(&["true"]).output().unwrap().status.success());
     assert_eq!(left().len(), 1);
     child.kill().unwrap();

@@ -1,11 +1,11 @@
-//! The unmodified intel-speed-select and the drop-in on the same simulated machines: a few hundred
-//! command lines, good and bad, must come to the same text on both streams, the same exit code and
-//! the same machine afterwards.
+//! Compares the unmodified intel-speed-select with its replacement on the same simulated machines:
+//! a few hundred command lines, valid and invalid, must give the same text on both streams, the
+//! same exit code, and the same state of the machine.
 //!
 //! Needs FUSE and the tool, v1.26, with the C library that it was built for, in the folder
-//! `$FLYBALL_SST_TOOL` (as guests/speed_select.rs). `$FLYBALL_SST_LINES=N` makes N cases a machine
-//! (40 every day, 240 for a full look), `$FLYBALL_SST_SEED` other ones, `$FLYBALL_SST_MACHINES`
-//! chooses machines.
+//! `$FLYBALL_SST_TOOL` (as guests/speed_select.rs). `$FLYBALL_SST_LINES` sets the number of cases
+//! per machine (40 by default, 240 for a full run), `$FLYBALL_SST_SEED` chooses other cases, and
+//! `$FLYBALL_SST_MACHINES` chooses machines.
 
 use flyball_testing::{flyball, skip};
 use std::{
@@ -18,14 +18,15 @@ use std::{
 /// Machine and kernel.
 const MACHINES: [(&str, &str); 3] = [("sst-guide", "6.12"), ("tpmi-small", "7.2"), ("msr-mailbox", "6.12")];
 
-/// The folder with the tool, made to load the C library beside it; `None` where there is none.
+/// Returns a folder with the tool, patched to load the C library next to it. `None` if there is
+/// none.
 fn tool(folder: &Path) -> Option<PathBuf> {
     let from = std::env::var_os("FLYBALL_SST_TOOL").map(PathBuf::from)?;
     let mut program = fs::read(from.join("intel-speed-select")).ok()?;
     const LOADER: &[u8] = b"/lib64/ld-linux-x86-64.so.2\0";
     let at = program.windows(LOADER.len()).position(|part| part == LOADER)?;
-    // The name of the loader in the file, replaced by a shorter one: the program then runs under
-    // its own name, by which it is known as one that asks the processor who it is.
+    // Replace the loader's name in the file with a shorter one. The program then runs under its own
+    // name, by which the supervisor recognises a program that uses CPUID.
     let lib = folder.join("l");
     let own = lib.join("ld.so").into_os_string().into_encoded_bytes();
     assert!(own.len() < LOADER.len(), "{} is too long a path", folder.display());
@@ -33,7 +34,7 @@ fn tool(folder: &Path) -> Option<PathBuf> {
     program[at..at + own.len()].copy_from_slice(&own);
     symlink(&from, &lib).unwrap();
     if !lib.join("ld.so").exists() {
-        // Where the folder cannot be written to, its parts are linked.
+        // If the folder is not writable, link its parts.
         fs::remove_file(&lib).unwrap();
         fs::create_dir(&lib).unwrap();
         for entry in fs::read_dir(&from).unwrap().flatten() {
@@ -49,7 +50,7 @@ fn tool(folder: &Path) -> Option<PathBuf> {
     Some(home)
 }
 
-/// Numbers that are the same at each run (an LCG of Knuth's).
+/// Pseudorandom numbers, the same in each run (an LCG of Knuth's).
 struct Draw(u64);
 
 impl Draw {
@@ -179,7 +180,7 @@ const OPTIONS: &[&str] = &[
     "-a -t 0x2020202020202020",
 ];
 
-/// What was done to the machine before.
+/// Commands that are run on the machine first.
 const BEFORE: &[&str] = &[
     "",
     "",
@@ -195,7 +196,7 @@ const BEFORE: &[&str] = &[
     "core-power config -c 1 -n 1000 -m 2000",
 ];
 
-/// Lines that every run has: help, words that are none, and the guide's way.
+/// Lines in every run: help, invalid words, and the guide's procedure.
 const ALWAYS: &[&str] = &[
     "--info",
     "--version",
@@ -222,7 +223,7 @@ const ALWAYS: &[&str] = &[
     "turbo-mode disable; turbo-mode enable; turbo-mode set-trl -t 0x1e1e1e1e1e1e1e1e; -c 0 turbo-mode get-trl",
 ];
 
-/// Cases: command lines that are run one after the other on a machine that has just booted.
+/// Returns the cases: command lines that are run one after the other on a freshly booted machine.
 fn cases() -> Vec<Vec<String>> {
     let number =
         |name: &str, default| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
@@ -239,13 +240,14 @@ fn cases() -> Vec<Vec<String>> {
     all
 }
 
-/// The differences that docs/dev/speed-select.md lists, by the line in which they show.
+/// Returns whether a line is known to differ, as listed in docs/dev/speed-select.md.
 fn differs_on_purpose(machine: &str, line: &str) -> bool {
-    // The level's mesh limits are written a hundred times too large by the tool.
+    // The tool writes the level's mesh limits a hundred times too large.
     machine.starts_with("tpmi") && line.contains("set-config-level") && line.contains("-o")
 }
 
-/// Help is in words of our own: that there is some, and on which stream, is all that is compared.
+/// Removes the text of help, which has its own wording. Only checks that there is some, and on
+/// which stream.
 fn without_help(line: &str, outcome: &Outcome) -> Outcome {
     let mut plain = outcome.clone();
     let asked = line.split(' ').any(|word| matches!(word, "-h" | "--help"));
@@ -253,7 +255,7 @@ fn without_help(line: &str, outcome: &Outcome) -> Outcome {
         if let Some(at) = text.find("Usage:\n") {
             text.replace_range(at.., "help");
         } else if asked && text.lines().count() > 2 {
-            // What comes before it, the two lines about the processor, stays.
+            // Keep the two lines about the processor before it.
             let kept: Vec<&str> =
                 text.lines().take_while(|line| line.contains("(R)") || line.contains("CPU model")).collect();
             *text = format!("{}help", kept.join("\n"));
@@ -264,13 +266,13 @@ fn without_help(line: &str, outcome: &Outcome) -> Outcome {
     plain
 }
 
-/// With `--auto` of base-freq the tool writes what follows a limit in its memory too, which the
-/// kernel takes or refuses as it happens to be: the lower limits are then nobody's intention.
+/// Removes lower limits: with `--auto` of base-freq, the tool writes uninitialised memory after a
+/// limit, which the kernel accepts or rejects by chance.
 fn without_lower_limits(settings: &str) -> String {
     settings.lines().filter(|line| !line.contains("/scaling_min_freq ")).collect::<Vec<_>>().join("\n")
 }
 
-/// What one line came to.
+/// The result of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Outcome {
     out: String,
@@ -279,7 +281,7 @@ struct Outcome {
     settings: String,
 }
 
-/// Runs all cases in one served machine, which boots again before each.
+/// Runs all cases in one served machine, which is rebooted before each.
 fn outcomes(
     machine: &str,
     kernel: &str,
@@ -401,8 +403,8 @@ fn the_tool_and_the_drop_in_agree_on_simulated_machines() {
     assert!(wrong.is_empty(), "{stories} of {count} differ:\n{wrong}");
 }
 
-/// The same program in front of a served machine, whose calls the supervisor answers through the
-/// caller's memory, and with the machine in its own process.
+/// Runs the same program on a served machine, whose calls the supervisor answers through the
+/// caller's memory, and on a machine in its own process.
 #[test]
 fn served_and_in_process_machines_say_the_same() {
     if !crate::has_fuse() {
@@ -430,7 +432,7 @@ fn served_and_in_process_machines_say_the_same() {
                 .args(line.split(' '))
                 .output()
                 .unwrap();
-            // flyball says that the machine is simulated, and a served one keeps its topology.
+            // flyball announces that the machine is simulated, and a served one keeps its topology.
             let plain = |text: &str| -> Vec<String> {
                 let noise =
                     |line: &&str| !line.starts_with("flyball:") && *line != "Caching topology information";

@@ -1,5 +1,5 @@
-//! Whom commands run as when flyball is started by sudo, and to whom the results belong. sudo
-//! itself is not needed: its variables are.
+//! Tests the user that commands run as when sudo starts flyball, and the owner of results. sudo
+//! itself is not needed, only its variables.
 
 use std::{
     fs,
@@ -10,11 +10,11 @@ use std::{
 use flyball_process::is_root;
 use flyball_testing::{Ran, Tree, flyball, skip};
 
-/// The number of a user that no system has.
+/// A user number that no system uses.
 const CALLER: u32 = 61_234;
 
-/// A machine of one policy, and in its directory one in which every user may write, as /home/USER
-/// is for its user.
+/// Writes a machine with one policy, and in its directory one in which every user may write, like
+/// users in /home/USER.
 fn machine() -> Option<Tree> {
     if !is_root() {
         skip(1, "test of commands under sudo", "needs root");
@@ -43,7 +43,7 @@ fn home(tree: &Tree) -> PathBuf {
     tree.path().join("home")
 }
 
-/// Runs flyball on the machine as sudo would.
+/// Runs flyball on the machine like sudo.
 fn under_sudo(tree: &Tree, words: &[&str]) -> Ran {
     under_sudo_on(&format!("tree:{}", tree.path().display()), tree, words)
 }
@@ -76,7 +76,7 @@ fn a_command_runs_as_the_caller() {
     assert_ne!(nobody.lines().next(), Some("0"));
     let ran = under_sudo(&tree, &[&["run", "governor=performance", "--user", "no-such-user"], WHO].concat());
     assert_eq!((ran.code, ran.out.as_str()), (2, ""));
-    // The exit code is that of the command, also of one that may not run here.
+    // The exit code is the command's, even if the command may not run here.
     let ran = under_sudo(&tree, &["run", "governor=performance", "--", "sh", "-c", "exit 7"]);
     assert_eq!(ran.code, 7);
 }
@@ -137,7 +137,7 @@ fn a_directory_of_another_user_is_not_resumed_without_a_word() {
     fs::write(&rounds, "").unwrap();
     assert_eq!(under_sudo(&tree, &["compare", "--resume", name]).code, 2);
     assert_eq!(fs::read(home(&tree).join("who")).unwrap(), before, "nothing ran");
-    // Root's own, but every user may replace the manifest.
+    // The directory belongs to root, but every user may replace the manifest.
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).unwrap();
     let mut command = flyball!();
     command.arg("-M").arg(format!("tree:{}", tree.path().display())).args(["compare", "--resume", name]);

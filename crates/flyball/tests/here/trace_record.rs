@@ -1,6 +1,6 @@
-//! `trace record` on this machine, where it may: killed, twice at once, into a closed pipe, onto a
-//! full disk, without the right to. Needs root and tracefs; says so and passes where it has
-//! neither.
+//! Tests `trace record` on the live machine: killed, twice at once, into a closed pipe, onto a full
+//! disk, and without permission. Needs root and tracefs. Without them, the tests are skipped with a
+//! message.
 
 use std::{
     os::unix::process::CommandExt,
@@ -13,7 +13,7 @@ use std::{
 use flyball_host::{Host, Live, tracefs::Tracefs};
 use flyball_testing::{flyball, skip};
 
-/// The machine's tracefs and the turn to use it; `None` where nothing can be recorded.
+/// Returns the machine's tracefs and exclusive use of it. `None` if nothing can be recorded.
 fn turn() -> Option<(Tracefs, MutexGuard<'static, ()>)> {
     let guard = crate::alone();
     let tracefs = Live::new().tracefs().ok().filter(|tracefs| {
@@ -38,7 +38,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The records of a trace, which must be whole.
+/// Returns the number of records of a trace, which must be complete.
 #[track_caller]
 fn records(file: &Path) -> u64 {
     let output = flyball!().args(["trace", "report", "--json"]).arg(file).output().unwrap();
@@ -58,7 +58,7 @@ fn instances(tracefs: &Tracefs, pid: u32) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Instances whose process is gone; others may be recording meanwhile.
+/// Returns instances whose process has ended. Others may be recording at the same time.
 fn left(tracefs: &Tracefs) -> Vec<String> {
     let mut names = tracefs.directories("instances").unwrap();
     names.retain(|name| {
@@ -126,7 +126,7 @@ fn a_reader_that_goes_away_ends_a_live_recording() {
     let Some((_tracefs, _turn)) = turn() else { return };
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("live.dat");
-    // Ten minutes, if nobody ended it.
+    // Would run for ten minutes if nothing ended it.
     let mut child = record(&["--live", "-t", "600s"], &file).spawn().unwrap();
     let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
@@ -138,7 +138,7 @@ fn a_reader_that_goes_away_ends_a_live_recording() {
     assert!(records(&file) > 0);
 }
 
-/// Runs a recording in a mount namespace of its own, after `before` was done there.
+/// Runs a recording in a new mount namespace, after the commands in `before`.
 fn unshared(before: &str, file: &Path) -> Option<Output> {
     let words = "exec \"$0\" trace record --only -e sched:sched_switch -t 300ms -o \"$1\"";
     let output = Command::new("unshare")
@@ -187,7 +187,7 @@ fn tracefs_need_not_be_mounted() {
 fn without_the_right_to_it_says_what_it_needs() {
     let Some((_tracefs, _turn)) = turn() else { return };
     let place = Path::new("/tmp/unwritten.dat");
-    // Where the program lies may be closed to others.
+    // Other users may not have access to the program.
     let Ok(output) = record(&["-t", "100ms"], place).uid(65534).gid(65534).output() else {
         skip(1, "recording", "others may not run this program here");
         return;

@@ -1,5 +1,5 @@
-//! `flyball apply --at-boot`: a oneshot unit that applies a profile at each boot, and what can be
-//! set at boot besides, to be copied.
+//! `flyball apply --at-boot`: enables a oneshot unit that applies a profile at each boot. Also
+//! prints what else can be set at boot, for copying.
 
 use std::{
     fmt::Write as _,
@@ -23,22 +23,22 @@ use crate::{
     profiles,
 };
 
-/// The unit of packages, for machines on which flyball is only a file.
+/// The packages' unit, for machines on which flyball was not installed from a package.
 const TEMPLATE: &str = include_str!("../../../../../dist/systemd/flyball-apply@.service");
 
-/// Where packages and administrators have units (systemd.unit(5)), the strongest first.
+/// Unit directories of packages and administrators, in order of priority (systemd.unit(5)).
 const UNITS: [&str; 4] =
     ["etc/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system", "lib/systemd/system"];
 
-/// What was done, and what may be copied.
+/// What was done, and what the user may copy.
 #[derive(Debug, schemars::JsonSchema, Serialize)]
 pub(crate) struct AtBoot {
     profile: String,
-    /// The unit that applies it at each boot.
+    /// The unit that applies the profile at each boot.
     unit: String,
-    /// The files that were made; empty if nothing was to be written.
+    /// The created files. Empty if nothing was to be written.
     made: Vec<PathBuf>,
-    /// What boot can set besides; nothing of it was written.
+    /// Other settings for boot. None of them was written.
     snippets: Vec<Snippet>,
 }
 
@@ -64,7 +64,7 @@ pub(super) fn run(
             ));
         }
     };
-    // systemd escapes other characters (systemd.unit(5)); %i would then be another name.
+    // systemd would escape other characters (systemd.unit(5)), and %i would then be another name.
     if !profile.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:".contains(c)) {
         return Err(Failure::usage(format!(
             "'{profile}' cannot be part of a unit's name; rename the profile"
@@ -79,7 +79,7 @@ pub(super) fn run(
         }
     };
     let host = context.open()?;
-    // A profile that this machine cannot have would fail at every boot.
+    // Check now: a profile that this machine does not support would fail at every boot.
     let snippets = snippets(&*host, profile, intent)?;
     let unit = format!("flyball-apply@{profile}.service");
     let made = if dry_run { Vec::new() } else { enable(&root, &unit)? };
@@ -89,7 +89,7 @@ pub(super) fn run(
     Ok(Exit::Done)
 }
 
-/// Enables the unit as systemctl does, which a root that is being installed need not have.
+/// Enables the unit like systemctl, which a root directory under installation may lack.
 fn enable(root: &Path, unit: &str) -> Result<Vec<PathBuf>, Failure> {
     let fail =
         |path: &Path, error: io::Error| Failure::failed(format!("cannot make {}: {error}", path.display()));
@@ -132,7 +132,7 @@ fn snippets(host: &dyn Host, profile: &str, intent: &Intent) -> Result<Vec<Snipp
             None => host.read(path).unwrap_or_default(),
         };
         if target.knob == Id::DriverMode {
-            // amd_pstate= and intel_pstate= take the words of the file `status`
+            // amd_pstate= and intel_pstate= accept the same words as the file `status`
             // (kernel-parameters.txt).
             let driver = if path.contains("amd_pstate") { "amd_pstate" } else { "intel_pstate" };
             snippets.push(Snippet {

@@ -11,8 +11,8 @@ use crate::{
     run_as::RunAs,
 };
 
-/// Options that the file of `--experiment` may have, by their ids; on the command line they exclude
-/// `--experiment`.
+/// Ids of the options that the file of `--experiment` may have. On the command line, they cannot be
+/// used together with `--experiment`.
 pub(super) const OPTIONS: [&str; 50] = [
     "matrix",
     "rounds",
@@ -66,7 +66,7 @@ pub(super) const OPTIONS: [&str; 50] = [
     "min_rounds",
 ];
 
-/// Options that describe a comparison too, and that its file does not have.
+/// Ids of other options that describe a comparison and that its file does not have.
 const OTHERS: [&str; 10] = [
     "arm",
     "arms",
@@ -230,7 +230,7 @@ pub(super) enum Until {
     Decided,
 }
 
-/// `--output` of hyperfine says where programs print to.
+/// Parses a directory. Rejects hyperfine's values of `--output`, which say where programs print to.
 fn parse_directory(text: &str) -> Result<PathBuf, String> {
     match text {
         "null" | "pipe" | "inherit" => Err(format!(
@@ -266,10 +266,10 @@ pub(super) struct Typed {
 }
 
 impl Args {
-    /// The arguments that these words are on a command line.
+    /// Parses the words as arguments of a command line.
     ///
     /// # Errors
-    /// What is wrong, without the usage, which is that of the command line.
+    /// What is wrong, without the usage, which would be that of the command line.
     pub(in crate::commands) fn from_words(words: &[String]) -> Result<Args, String> {
         let typed = Typed::command()
             .try_get_matches_from(["flyball compare"].into_iter().chain(words.iter().map(String::as_str)));
@@ -279,10 +279,10 @@ impl Args {
         })
     }
 
-    /// With what --selftest stands for.
+    /// Returns the arguments with those that --selftest stands for.
     pub(super) fn expanded(&self) -> Args {
         let mut args = self.clone();
-        // As hyperfine spells it.
+        // In hyperfine, `none` means no shell.
         args.programs.shell = args.programs.shell.filter(|shell| shell != "none");
         let Some(test) = self.selftest else { return args };
         // all_scaling_names and tbench_governors, in the order of the script's comparisons.
@@ -304,31 +304,31 @@ impl Args {
         args
     }
 
-    /// The run directory, for a caller that must know it before the comparison runs.
+    /// Returns the run directory, for a caller that needs it before the comparison runs.
     pub(in crate::commands) fn directory(&self) -> PathBuf {
         let named = self.resume.as_ref().or(self.output.as_ref()).cloned();
-        // Named here, so that a second boot can resume it; the guest's clock would name it
-        // differently.
+        // Choose the name here, so that a second boot can resume it: the guest's clock would give
+        // another name.
         named.unwrap_or_else(|| PathBuf::from(format!("flyball-compare-{}", crate::time::stamp())))
     }
 
-    /// Whether the command line names it.
+    /// Returns whether the command line names the directory.
     pub(in crate::commands) fn names_directory(&self) -> bool {
         self.resume.is_some() || self.output.is_some()
     }
 
-    /// The bound of --until and --bisect: noise may keep an interval wide however many rounds there
-    /// are.
+    /// Returns the maximum number of rounds for --until and --bisect. Noise may keep an interval
+    /// wide however many rounds there are.
     pub(super) fn max_rounds(&self) -> usize {
         self.max_rounds.unwrap_or(200) as usize
     }
 
-    /// Whether an earlier comparison is continued.
+    /// Returns whether an earlier comparison is continued.
     pub(in crate::commands) fn resumes(&self) -> bool {
         self.resume.is_some()
     }
 
-    /// Whether the comparison is only described.
+    /// Returns whether the comparison is only described.
     pub(crate) fn dry_run(&self) -> bool {
         self.dry_run
     }
@@ -338,8 +338,8 @@ impl Args {
 mod tests {
     use super::*;
 
-    /// An option of `compare` either describes the comparison, which a manifest does for --resume,
-    /// or is taken with --resume.
+    /// An option of `compare` either describes the comparison, which the manifest does with
+    /// --resume, or can be combined with --resume.
     #[test]
     fn every_option_is_refused_or_taken_with_resume() {
         const TAKEN: [&str; 11] = [

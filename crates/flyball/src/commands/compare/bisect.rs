@@ -1,4 +1,4 @@
-//! `compare --bisect`: the commit that changed a command's speed.
+//! `compare --bisect`: finds the commit that changed a command's speed.
 
 use std::sync::{Arc, atomic::AtomicBool};
 
@@ -36,13 +36,13 @@ pub(super) fn run(context: &Context, host: &dyn Host, args: &Args, range: &str) 
         Ok(repository) => repository,
         Err(error) => return ended(error),
     };
-    // The arms of settings are replaced by those of commits.
+    // The arms are replaced by commits below.
     let mut one_arm = args.clone();
     one_arm.programs.aa = true;
     let (programs, workload) = arms_and_workload(host, &one_arm, &[])?;
     let argv = programs.first().and_then(|arm| arm.program.as_ref()).map_or(&[][..], |program| &program.argv);
     let arms = arms(&repository, argv);
-    // Blocks of two rounds.
+    // A block has two rounds.
     let length = Length::Search { most: 2 * args.max_rounds(), cut: None };
     let mut manifest = manifest(host, &args.measuring, length, arms, &workload);
     manifest.schedule.random_layout = !args.fixed_layout;
@@ -66,7 +66,7 @@ pub(super) fn run(context: &Context, host: &dyn Host, args: &Args, range: &str) 
     search(context, host, directory, taken, blocks, power_command, interrupted)
 }
 
-/// Continues a bisection: the rounds that are there choose the commits again.
+/// Continues a bisection: the existing rounds lead to the same choice of commits again.
 pub(super) fn resume(
     context: &Context,
     host: &dyn Host,
@@ -89,7 +89,7 @@ pub(super) fn resume(
             "this repository has other commits in {range} than the bisection"
         )));
     }
-    // The work trees are new ones.
+    // The work trees are new, so their paths changed.
     let argv = directory.manifest.arms[0].program.as_ref().map_or(Vec::new(), |program| program.argv.clone());
     directory.manifest.arms = arms(&repository, &argv);
     let blocks = match blocks(&repository, &directory.manifest, user, stop) {
@@ -100,7 +100,7 @@ pub(super) fn resume(
     search(context, host, directory, taken, blocks, power_command, interrupted)
 }
 
-/// Commits do not run on machines in software.
+/// Rejects a simulated machine, which cannot run commits.
 fn check_live(host: &dyn Host) -> Result<(), Failure> {
     match host.kind() {
         Kind::Live => Ok(()),
@@ -120,7 +120,7 @@ fn blocks<'a>(
     CommitBlocks::new(repository, build, stop, manifest.schedule.confidence)
 }
 
-/// Runs pairs of commits to the end, and prints the answer.
+/// Runs pairs of commits until the search ends, and prints the result.
 fn search(
     context: &Context,
     host: &dyn Host,
@@ -148,7 +148,7 @@ fn search(
     Ok(if found { Exit::Done } else { Exit::CannotTell })
 }
 
-/// How a bisection ends that cannot go on.
+/// Converts an error that ends a bisection.
 fn ended(error: BisectError) -> Result<Exit, Failure> {
     match error {
         BisectError::Workload(WorkloadError::Stopped) => Ok(stopped()),

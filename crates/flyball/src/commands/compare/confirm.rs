@@ -1,5 +1,5 @@
-//! Before `compare --resume` runs what a directory names: the user sees the command, and is asked
-//! if another user may have changed it.
+//! Before `compare --resume` runs the command in a directory, prints it, and asks the user if
+//! another user may have changed it.
 
 use std::{
     io::{BufRead as _, IsTerminal as _},
@@ -11,11 +11,11 @@ use flyball_measure::{Hook, RunDirectory, quote};
 
 use crate::exit::Failure;
 
-/// Prints what will run. Fails where the directory belongs to another user and the user has not
-/// agreed.
+/// Prints what will run. Fails if the directory belongs to another user and the user does not
+/// agree.
 pub(in crate::commands) fn confirm(directory: &RunDirectory, yes: bool) -> Result<(), Failure> {
     let workload = &directory.manifest.workload;
-    // All commits run the same command.
+    // All commits run the same command, so print it once.
     let most = if directory.manifest.bisect.is_some() { 1 } else { usize::MAX };
     let programs = directory.manifest.arms.iter().filter_map(|arm| arm.program.as_ref()).take(most);
     if let Some(build) = directory.manifest.bisect.as_ref().and_then(|note| note.build.clone()) {
@@ -51,12 +51,12 @@ pub(in crate::commands) fn confirm(directory: &RunDirectory, yes: bool) -> Resul
         }
     }
     let path = directory.path();
-    // Who owns the directory, or may write to it, can replace the files in it.
+    // The owner of the directory, and whoever may write to it, can replace its files.
     let found =
         [path.to_owned(), path.join("manifest.json")].iter().find_map(|path| foreign(path).transpose());
     let (Some(found), false) = (found, yes) else { return Ok(()) };
     let whose = found?;
-    // A script cannot answer, and must not wait for input that never comes.
+    // A script cannot answer, and must not wait for input forever.
     if !std::io::stdin().is_terminal() {
         return Err(Failure::usage(format!(
             "{whose}, who may have changed the command above; give --yes to run it"
@@ -71,8 +71,8 @@ pub(in crate::commands) fn confirm(directory: &RunDirectory, yes: bool) -> Resul
     Err(Failure::usage("not run"))
 }
 
-/// Who else than the user may change a file or directory, as the beginning of a sentence; `None` if
-/// no other user may.
+/// Returns who else may change a file or directory, as the beginning of a sentence. `None` if no
+/// other user may.
 fn foreign(path: &Path) -> Result<Option<String>, Failure> {
     let status = std::fs::metadata(path)
         .map_err(|error| Failure::failed(format!("cannot look at {}: {error}", path.display())))?;

@@ -1,4 +1,4 @@
-//! `compare --dry-run`: the writes of each arm, the order of rounds, and the duration.
+//! `compare --dry-run`: prints the writes of each arm, the order of rounds, and the duration.
 
 use std::fmt::Write as _;
 
@@ -20,7 +20,7 @@ struct ArmPlan {
     /// What the arm runs, if arms run different programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     program: Option<Program>,
-    /// What a machine in software is booted with for the arm.
+    /// Boot options of a simulated machine for this arm.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     booted_with: Vec<String>,
     plan: Option<flyball_control::plan::Plan>,
@@ -48,8 +48,8 @@ pub(super) fn dry_run(context: &Context, host: &dyn Host, manifest: &Manifest) -
     };
     for arm in &manifest.arms {
         let booted_with = match &mut booted {
-            // In software the plan is that of the boot which the arm will have; the driver decides
-            // which knobs there are.
+            // On a simulated machine, plan for the arm's boot: its driver decides which knobs
+            // exist.
             Some(booted) => booted.boot(arm).map_err(Failure::failed)?,
             None => Vec::new(),
         };
@@ -68,12 +68,12 @@ pub(super) fn dry_run(context: &Context, host: &dyn Host, manifest: &Manifest) -
             plan,
         });
     }
-    // Arms that wait for a boot have no place in this boot's order, as in the comparison itself.
+    // Arms that need another boot are not part of this boot's order, like in the comparison itself.
     let runnable: Vec<usize> = (0..arms.len()).filter(|arm| arms[*arm].needs_boot.is_none()).collect();
     let schedule = &manifest.schedule;
-    // Of blocks that take no time.
+    // The maximum, for blocks that take no time.
     let rounds_at_most = fixed(schedule, f64::MIN_POSITIVE).rounds(runnable.len());
-    // A search chooses the commits of each block by the rounds before it.
+    // A search chooses the commits of each block from earlier rounds.
     let blocks = if manifest.bisect.is_some() { 0 } else { schedule.warm_up + schedule.most() };
     let order: Vec<Vec<String>> = (0..blocks)
         .map(|block| schedule.order(block, &runnable).into_iter().map(|arm| arms[arm].name.clone()).collect())
@@ -85,7 +85,7 @@ pub(super) fn dry_run(context: &Context, host: &dyn Host, manifest: &Manifest) -
     Ok(Exit::Done)
 }
 
-/// The schedule after a warm-up whose blocks took so long.
+/// Returns the schedule as if the blocks of the warm-up had taken this long.
 fn fixed(schedule: &Schedule, block_seconds: f64) -> Schedule {
     let mut fixed = schedule.clone();
     fixed.fix_rounds(Some(block_seconds));
@@ -152,7 +152,7 @@ fn render(manifest: &Manifest, preview: &DryRun<'_>) -> String {
         "\norder (seed {}; {} warm-up; two blocks take turns)",
         schedule.seed, schedule.warm_up
     );
-    // Enough to see that the order is random; --json has all.
+    // Enough to show that the order is random. --json has all.
     for (block, names) in order.iter().enumerate().take(8) {
         let label = if block < schedule.warm_up {
             "warm-up".to_owned()
@@ -164,8 +164,7 @@ fn render(manifest: &Manifest, preview: &DryRun<'_>) -> String {
     if order.len() > 8 {
         let _ = writeln!(out, "      ...  {} more blocks", order.len() - 8);
     }
-    // How long the workload takes is not known before it has run: three examples instead of a
-    // guess.
+    // How long the workload takes is not known before it runs, so give three examples.
     let arms = order.first().map_or(0, Vec::len);
     let [second, ten, minute] = [1.0, 10.0, 60.0].map(|seconds| duration(schedule, arms, seconds));
     let rounds = counted(*rounds_at_most, "round");
@@ -176,11 +175,11 @@ fn render(manifest: &Manifest, preview: &DryRun<'_>) -> String {
     out
 }
 
-/// How long a session of so many arms is at most if each round takes so many seconds.
+/// Returns the maximum length of a session with this many arms if each round takes `seconds`.
 fn duration(schedule: &Schedule, arms: usize, seconds: f64) -> String {
     let round = seconds + schedule.cool_down;
     let all = fixed(schedule, round * arms as f64).rounds(arms) as f64 * round;
-    // Two blocks run, however long they take.
+    // At least two blocks run, however long they take.
     let least = ((schedule.warm_up + 2) * arms) as f64 * round;
     span::words(all.min(schedule.most_seconds.unwrap_or(all).max(least)))
 }

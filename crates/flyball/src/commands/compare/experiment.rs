@@ -1,9 +1,9 @@
-//! `compare --experiment FILE`: a comparison in a file, so that any engine starts the same one on
-//! every machine.
+//! `compare --experiment FILE`: a comparison described in a file, so that any tool can start the
+//! same one on every machine.
 //!
-//! A key is an option of `compare` by its name, `command` the workload's words, `[[arm]]` an arm
-//! with its knobs. The seed is each machine's own: machines that run the same arms at the same
-//! moment would share what disturbs them all.
+//! Keys are options of `compare`, `command` has the words of the workload, and each `[[arm]]` is an
+//! arm with its knobs. Each machine has its own seed: if machines ran the same arms at the same
+//! moment, a disturbance of all of them would affect the same arms.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -15,14 +15,13 @@ use toml::Value;
 use super::args::{Args, OPTIONS};
 use crate::exit::Failure;
 
-/// Characters of a name: it names directories and labels elsewhere.
+/// Maximum length of a name, which is used for directories and labels.
 const MAX_NAME: usize = 63;
 
-/// Reads the file. What belongs to one machine (directory, forms, user) is that of `args`.
+/// Reads the file. Settings for one machine (directory, forms, user) come from `args`.
 ///
 /// # Errors
-/// A file that other users may change, for its commands run with flyball's rights; what is wrong in
-/// it.
+/// The file is not valid, or other users may change it: its commands run with flyball's privileges.
 pub(super) fn read(host: &dyn Host, path: &Path, args: &Args) -> Result<(Args, ExperimentNote), Failure> {
     let wrong = |why: String| Failure::usage(format!("{}: {why}", path.display()));
     let text = user_knobs::open(path).map_err(|error| wrong(error.to_string()))?;
@@ -30,7 +29,7 @@ pub(super) fn read(host: &dyn Host, path: &Path, args: &Args) -> Result<(Args, E
     let mut expanded = Args::from_words(&words).map_err(wrong)?;
     let sum = digest(&words.join("\0"));
     let seed = digest(&format!("{name}\0{:?}\0{}", expanded.measuring.seed, machine(host)));
-    // As many digits as can be typed again.
+    // Few enough digits to type again.
     expanded.measuring.seed = Some(seed % 1_000_000_000);
     expanded.output.clone_from(&args.output);
     expanded.forms.clone_from(&args.forms);
@@ -39,8 +38,8 @@ pub(super) fn read(host: &dyn Host, path: &Path, args: &Args) -> Result<(Args, E
     Ok((expanded, ExperimentNote { name, digest: format!("{sum:016x}") }))
 }
 
-/// Returns a text that distinguishes this machine from others of the experiment. Copies of one disk
-/// share a machine-id.
+/// Returns a text that distinguishes this machine from others in the experiment. Copies of a disk
+/// have the same machine-id.
 fn machine(host: &dyn Host) -> String {
     if host.kind() != Kind::Live {
         return host.name();
@@ -49,7 +48,6 @@ fn machine(host: &dyn Host) -> String {
     format!("{}\0{}", text("/etc/machine-id").trim(), text("/proc/sys/kernel/hostname").trim())
 }
 
-/// What is wrong in the file.
 #[derive(Debug, thiserror::Error)]
 enum ExperimentFault {
     #[error("{}", .0.to_string().trim_end())]
@@ -129,7 +127,6 @@ fn word(key: &str, value: Value) -> Result<String, ExperimentFault> {
     }
 }
 
-/// An arm as `--arm` takes it.
 fn arm(value: Value) -> Result<String, ExperimentFault> {
     let Value::Table(mut table) = value else { return Err(ExperimentFault::ArmKind) };
     let name = match table.remove("name") {

@@ -1,4 +1,4 @@
-//! The manifest of a comparison: written before it starts, read when it is resumed.
+//! The manifest of a comparison. Written before it starts, and read to resume it.
 
 use flyball_compare::workloads;
 use flyball_control::Topology;
@@ -19,17 +19,16 @@ use super::{
 };
 use crate::{exit::Failure, quiet_machine::Observer, time};
 
-/// Blocks of `--until` at least.
+/// Minimum number of blocks for `--until`.
 const LEAST_BLOCKS: usize = 6;
 
-/// Stands in a manifest where /proc/cpuinfo names no model.
+/// Used if /proc/cpuinfo names no model.
 const UNKNOWN_PROCESSOR: &str = "unknown processor";
 
-/// The command that a manifest describes.
 pub(super) fn command_of(note: &WorkloadNote) -> Command {
     let mut command = Command::new(note.argv.clone());
     command.title = Some(note.name.clone());
-    // The result of a model is not read from its output, so its manifest has no reader.
+    // A model's result is not parsed from output, so its manifest has no reader.
     command.reader = note.reader.clone().unwrap_or_else(|| Reader::Model { metric: note.metric.clone() });
     command.cpus = note.cpus.as_ref().and_then(|text| text.parse().ok());
     command.directory.clone_from(&note.directory);
@@ -40,7 +39,6 @@ pub(super) fn command_of(note: &WorkloadNote) -> Command {
     command
 }
 
-/// The commands of the loads that a manifest describes.
 pub(super) fn background_of(note: &WorkloadNote) -> Vec<Command> {
     let command = |load: &BackgroundNote| {
         let mut command = Command::new(load.argv.clone());
@@ -52,7 +50,7 @@ pub(super) fn background_of(note: &WorkloadNote) -> Vec<Command> {
     note.background.iter().map(command).collect()
 }
 
-/// How many blocks a comparison has that answers its questions so strictly.
+/// Returns how many blocks a comparison runs to answer its questions at the given confidence.
 pub(super) fn length(args: &Args, arms: usize, correction: Correction) -> Length {
     let confidence = args.measuring.confidence;
     let alpha = 1.0 - confidence;
@@ -61,8 +59,8 @@ pub(super) fn length(args: &Args, arms: usize, correction: Correction) -> Length
             Until::HalfWidth(width) => (width, false),
             Until::Decided => (EQUIVALENT, true),
         };
-        // The interval is exact for normal noise from three pairs on; outliers need some more
-        // rounds to be seen as such.
+        // The interval is exact for normal noise from three pairs on. Detecting outliers needs some
+        // more rounds.
         let least = args
             .min_rounds
             .map_or_else(|| stats::pairs_needed(alpha, 1).min(LEAST_BLOCKS), |least| least as usize);
@@ -70,15 +68,15 @@ pub(super) fn length(args: &Args, arms: usize, correction: Correction) -> Length
         note_too_few(most, arms, confidence, stats::rounds_needed(alpha / correction.medians, Test::Looks));
         return Length::Until { half_width, decided, least: least.min(most), most };
     }
-    // 18 decide each of 500 cases.
+    // 18 rounds decide each of 500 cases.
     let usual = if args.workload.suite.is_some() { 20 } else { USUAL_ROUNDS };
     let rounds = args.rounds.map_or(usual, |rounds| rounds as usize);
     note_too_few(rounds, arms, confidence, stats::pairs_needed(alpha / correction.medians, 1));
     Length::Rounds(rounds)
 }
 
-/// How long the rounds of programs are to take in all, if nothing says how many there are. Hooks
-/// can take longer than what they prepare.
+/// Returns how long the rounds of programs should take together, if the number of rounds is not
+/// given. Hooks may take longer than what they prepare.
 pub(super) fn least_seconds(args: &Args, manifest: &Manifest) -> Option<f64> {
     const LEAST: f64 = 3.0;
     let asks = args.measuring.warm_up == 0
@@ -100,7 +98,7 @@ fn note_too_few(rounds: usize, arms: usize, confidence: f64, needed: usize) {
     }
 }
 
-/// Describes a comparison or a search that has not started.
+/// Returns the manifest of a comparison or a search that has not started.
 pub(in crate::commands) fn manifest(
     host: &dyn Host,
     args: &RoundArgs,
@@ -127,7 +125,7 @@ pub(in crate::commands) fn manifest(
             simulated: host.kind() == Kind::Simulated,
             emulated: flyball_host::emulated(host),
             processor,
-            // Without /sys, the CPUs that this process may use.
+            // Without /sys, count the CPUs that this process may use.
             cpus: topology.map_or_else(
                 || std::thread::available_parallelism().map_or(0, std::num::NonZero::get),
                 |topology| topology.online.len(),
@@ -137,7 +135,8 @@ pub(in crate::commands) fn manifest(
         workload: WorkloadNote {
             name: made.command.name(),
             metric: made.command.metric(),
-            // As words and never as a line: a resumed comparison must run exactly the same.
+            // Stored as words, not as a line: a resumed comparison must run exactly the same
+            // command.
             argv: made.command.argv.clone(),
             reader: match &made.command.reader {
                 Reader::Model { .. } => None,
@@ -158,7 +157,7 @@ pub(in crate::commands) fn manifest(
             same_output: made.command.digests_output,
         },
         quiet: None,
-        // Filled when a boot is entered, by what that boot cannot apply.
+        // Filled at the start of a boot, with the arms that need another one.
         boot_needs: vec![None; arms.len()],
         arms,
         schedule: Schedule {
@@ -184,7 +183,7 @@ pub(in crate::commands) fn manifest(
     }
 }
 
-/// What distinguishes the machine from others with its processor.
+/// Describes what distinguishes this machine from others with the same processor.
 fn system(host: &dyn Host, topology: Option<&Topology>) -> SystemNote {
     let read = |path: &str| {
         let text = host.read(path).ok()?.trim().to_owned();
@@ -203,13 +202,13 @@ fn system(host: &dyn Host, topology: Option<&Topology>) -> SystemNote {
     }
 }
 
-/// Refuses to resume on another machine.
+/// Rejects resuming on another machine.
 pub(in crate::commands) fn check_same_machine(host: &dyn Host, manifest: &Manifest) -> Result<(), Failure> {
     let processor = Topology::inspect(host).ok().and_then(|topology| topology.model_name);
     let begun_on = manifest.machine.processor.as_str();
     if host.name() == manifest.machine.name
-        // The name alone is `live` on every real machine. Boot id and kernel are left out: they
-        // change with a boot that an arm asks for.
+        // The name alone is not enough: it is `live` on every real machine. Do not compare boot id
+        // and kernel, which change when an arm needs another boot.
         && (begun_on == UNKNOWN_PROCESSOR || processor.as_deref() == Some(begun_on))
     {
         return Ok(());

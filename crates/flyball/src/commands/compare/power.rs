@@ -7,17 +7,17 @@ use flyball_measure::{Manifest, PowerCommand};
 use super::rounds::RoundArgs;
 use crate::exit::Failure;
 
-/// Refuses a command for another machine than this one, before anything is made.
+/// Rejects a command for a machine other than this one, before anything is created.
 pub(in crate::commands) fn check(host: &dyn Host, args: &RoundArgs) -> Result<(), Failure> {
-    // A command runs on this machine and measures it; that of another machine in software would be
-    // a wrong one.
+    // The command runs on this computer and measures it, so it would be wrong for a simulated
+    // machine.
     if args.power_command.is_some() && host.kind() != Kind::Live {
         return Err(Failure::usage("--power-command measures this machine, not one of -M"));
     }
     Ok(())
 }
 
-/// Starts the command, if there is one. `pinned` are the CPUs of the workload.
+/// Starts the command, if there is one. `pinned` are the workload's CPUs.
 pub(in crate::commands) fn start(
     host: &dyn Host,
     args: &RoundArgs,
@@ -26,19 +26,19 @@ pub(in crate::commands) fn start(
     check(host, args)?;
     let Some(line) = &args.power_command else { return Ok(None) };
     let online = Topology::inspect(host).map(|topology| topology.online).unwrap_or_default();
-    // Where the workload is not pinned, nothing is free.
+    // If the workload is not pinned, no CPU is free.
     let free = pinned.map(|pinned| online.difference(pinned)).filter(|free| !free.is_empty());
     PowerCommand::start(line, free).map(Some).map_err(Failure::failed)
 }
 
-/// Whether the rounds so far have the power of a command.
+/// Returns whether the rounds so far have power from a command.
 pub(super) fn had_one(manifest: &Manifest) -> bool {
     let mut sources = manifest.boots.iter().flat_map(|boot| &boot.meters.energy);
     sources.any(flyball_measure::EnergySource::is_command)
 }
 
-/// The same for a comparison that is continued: with the command where its earlier rounds have one,
-/// and only there.
+/// Like [`start`], for a comparison that is resumed: requires the command if and only if earlier
+/// rounds had one.
 pub(in crate::commands) fn resumed(
     host: &dyn Host,
     manifest: &Manifest,

@@ -1,6 +1,6 @@
-//! How far a comparison is: on a terminal one line that is drawn between rounds only, because a
-//! program that draws is load too; otherwise one line per block. Times are this computer's: those
-//! of a simulated machine pass faster.
+//! Progress of a comparison. On a terminal, one line that is drawn only between rounds, because
+//! drawing is load too. Otherwise, one line per block. Times are those of this computer; a
+//! simulated machine's clock runs faster.
 
 use std::time::{Duration, Instant};
 
@@ -9,22 +9,21 @@ use flyball_text::{counted, span};
 
 use crate::terminal;
 
-/// The progress of one session.
 pub(super) struct Progress {
-    /// What runs in all: `1 warm-up and 15 counted blocks of 4 arms`.
+    /// A description of what runs: `1 warm-up and 15 counted blocks of 4 arms`.
     plan: String,
     began: Instant,
     first: Option<Duration>,
     /// When the last line about a block was printed.
     told: Instant,
-    /// Seconds that it may take.
+    /// Maximum duration, seconds.
     most: f64,
-    /// A search says itself after each block how far it is.
+    /// This is a search, which prints its own progress after each block.
     is_search: bool,
 }
 
 impl Progress {
-    /// Begins to count the time.
+    /// Starts counting the time.
     pub(super) fn begin(manifest: &Manifest) -> Progress {
         let Schedule { warm_up, cool_down, length, .. } = &manifest.schedule;
         let most = match length {
@@ -46,7 +45,7 @@ impl Progress {
 
     pub(super) fn show(&mut self, event: &Event<'_>) {
         match event {
-            // Later rounds begin right where the one before ended, and that line is still true.
+            // Later rounds begin when the previous one ends, so the line is still correct.
             Event::Begin { arm, done: 0, of } => {
                 eprintln!("flyball: {}: {}", counted(*of, "round"), self.plan);
                 terminal::redraw(&line(0, *of, &arm.name));
@@ -68,11 +67,11 @@ impl Progress {
                 if terminal::redraw(&line(*done, *of, &left)) {
                     return;
                 }
-                // Into a file or a pipe: often enough to see that it is not stuck, and how long it
-                // takes.
+                // In a file or a pipe, print often enough to show that it is not stuck, and how
+                // long it takes.
                 if *done == 1 {
-                    // Pipes and logs keep every line, so each block has one, and each second at
-                    // most.
+                    // Pipes and logs keep every line, so print one per block, but at most one per
+                    // second.
                     eprintln!("flyball: {left}");
                 } else if *ends_block && !self.is_search && self.told.elapsed() >= Duration::from_secs(1) {
                     self.told = Instant::now();
@@ -92,8 +91,8 @@ impl Progress {
     }
 }
 
-/// Seconds left, by the mean of the rounds of this session. The first round may build or load what
-/// the others find done, so it counts only until there is another.
+/// Returns the seconds left, from the mean of this session's rounds. The first round may build or
+/// load what later ones reuse, so it only counts until there is another.
 fn left(first: Duration, spent: Duration, done: usize, of: usize) -> f64 {
     let (time, rounds) = if done > 1 { (spent.saturating_sub(first), done - 1) } else { (spent, 1) };
     time.as_secs_f64() * of.saturating_sub(done) as f64 / rounds as f64
@@ -101,7 +100,7 @@ fn left(first: Duration, spent: Duration, done: usize, of: usize) -> f64 {
 
 fn line(done: usize, of: usize, message: &str) -> String {
     const WIDTH: usize = 30;
-    // A search completes the block in which its rounds are used up.
+    // A search finishes its last block, so it may run more rounds than planned.
     let filled = WIDTH * done.min(of) / of.max(1);
     format!("{done}/{of} rounds [{}{}] {message}", "#".repeat(filled), " ".repeat(WIDTH - filled))
 }

@@ -1,5 +1,4 @@
-//! How rounds are run: the arguments that `compare` and `tune` share, and how numbers in them are
-//! parsed.
+//! The arguments for rounds that `compare` and `tune` share, and the parsing of their numbers.
 
 use std::path::PathBuf;
 
@@ -67,12 +66,12 @@ pub(crate) struct RoundArgs {
     pub quiet: Option<Level>,
 }
 
-/// Which failures of the workload end no comparison.
+/// Failures of the workload that do not stop a comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ignored {
     /// Rounds that fail do not count.
     All,
-    /// These exit codes are no failures.
+    /// These exit codes are not failures.
     Codes(Vec<i32>),
 }
 
@@ -103,7 +102,7 @@ pub(crate) fn parse_percent(text: &str) -> Result<f64, &'static str> {
 
 fn parse_confidence(text: &str) -> Result<f64, &'static str> {
     let value = parse_percent(text)?;
-    // Above, hardly any number of rounds decides; below, chance does.
+    // Above this range, hardly any number of rounds decides. Below it, chance does.
     if (0.5..=0.9999).contains(&value) { Ok(value) } else { Err("write 50% to 99.99%") }
 }
 

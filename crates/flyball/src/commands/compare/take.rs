@@ -1,4 +1,4 @@
-//! The machine of a comparison, held from its first round to its last.
+//! Takes the machine for a comparison, from its first round to its last.
 
 use std::sync::{Arc, atomic::AtomicBool};
 
@@ -12,29 +12,29 @@ use flyball_measure::{Arm, Manifest, Settings};
 
 use crate::{change, context::Context, exit::Failure, quiet_machine::print_limits};
 
-/// What keeps the machine quiet beneath all arms.
+/// How to keep the machine quiet during all arms.
 pub(crate) struct QuietDuringArms {
     pub options: QuietOptions,
-    /// Decided for the machine as it is before the first arm.
+    /// Planned for the machine before the first arm.
     pub plan: QuietPlan,
 }
 
-/// The settings of a comparison, and the control group that the workload is to join.
+/// The settings of a comparison, and the workload's control group.
 pub(crate) struct ComparisonSettings<'h> {
     pub settings: Box<dyn Settings + 'h>,
     pub group: Option<String>,
 }
 
-/// Refuses arms that cannot be had, before anything is made or written.
+/// Rejects impossible arms before anything is created or written.
 pub(super) fn check(host: &dyn Host, arms: &[Arm]) -> Result<(), Failure> {
     match host.software() {
-        // In software a boot costs milliseconds, so the arms are tried.
+        // Booting a simulated machine takes milliseconds, so try the arms.
         Some(software) => {
             let mut booted = BootedArms::new(host, software, None, RunSeeds::default())?;
             booted.check(arms).map_err(Failure::usage)?;
             booted.restore().map_err(Failure::failed)
         }
-        // On a real machine `take` plans them, before it writes.
+        // On a real machine, `take` plans the arms before writing.
         None => Ok(()),
     }
 }
@@ -48,7 +48,7 @@ pub(crate) fn take<'h>(
     quiet: Option<QuietDuringArms>,
     seeds: RunSeeds,
 ) -> Result<ComparisonSettings<'h>, Failure> {
-    // No group: models are not processes, and what they run on is chosen by --pin.
+    // No control group: models are not processes, and --pin chooses their CPUs.
     if let Some(software) = host.software() {
         let booted = BootedArms::new(host, software, quiet.map(|beneath| beneath.options), seeds)?;
         return Ok(ComparisonSettings { settings: Box::new(booted), group: None });

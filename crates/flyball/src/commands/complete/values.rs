@@ -1,4 +1,4 @@
-//! Values of options and arguments, by what help calls them.
+//! Completes values of options and arguments, by their names in help.
 
 use clap::{Arg, Command};
 use flyball_control::{
@@ -12,7 +12,7 @@ use flyball_tune::quantities;
 use super::Offer;
 use crate::{machine::MachineArg, profiles};
 
-/// What fits in the place of `arg`, and whether files do.
+/// Returns the completions for `arg`, and whether files fit.
 pub(super) fn offers(
     arg: &Arg,
     top: &Command,
@@ -21,7 +21,7 @@ pub(super) fn offers(
     current: &str,
 ) -> (Vec<Offer>, bool) {
     let possible = arg.get_possible_values();
-    // Knobs have possible values too, but not all of them fit everywhere.
+    // Knobs have possible values too, but not all of these fit everywhere.
     if !possible.is_empty() && !value_name(arg).starts_with("KNOB") {
         let offer = |value: &clap::builder::PossibleValue| {
             Offer::new(value.get_name(), value.get_help().map(ToString::to_string).unwrap_or_default())
@@ -32,7 +32,7 @@ pub(super) fn offers(
     match (path.as_slice(), value_name(arg)) {
         (["man", before @ ..], "COMMAND") => (commands(top, before), false),
         (_, "MACHINE") if arg.get_id() == "machine" => (machines(true), true),
-        // Below `sim` and `guest` the kind of machine is clear, and the argument is its name.
+        // Below `sim` and `guest`, the kind of machine is known, so the argument is only its name.
         (["sim" | "guest", ..], "NAME" | "MACHINE") => (machines(false), true),
         (["sim", "check"], _) => (documents(), false),
         (["why"], "NAME") => (Workload::names().map(|name| Offer::new(name, "a model")).collect(), true),
@@ -45,8 +45,8 @@ pub(super) fn offers(
         (_, "KNOB[@CPUS]=VALUE" | "KNOB=V1,V2" | "KNOB=VALUES") => (settings(machine, current), false),
         (_, "PROFILE|KNOB=VALUE") => {
             let mut offers = profiles();
-            // All knobs for an empty word would hide the profiles, which are what `apply` is mostly
-            // given.
+            // For an empty word, do not offer all knobs, which would hide the profiles: `apply` is
+            // mostly used with profiles.
             if !current.is_empty() {
                 offers.extend(settings(machine, current));
             }
@@ -76,7 +76,6 @@ fn value_name(arg: &Arg) -> &str {
     arg.get_value_names().and_then(|names| names.first()).map_or("", |name| name.as_str())
 }
 
-/// The commands below one.
 fn commands(top: &Command, below: &[&str]) -> Vec<Offer> {
     let command = below.iter().try_fold(top, |command, name| command.find_subcommand(name));
     let visible = command.into_iter().flat_map(Command::get_subcommands).filter(|one| !one.is_hide_set());
@@ -113,17 +112,17 @@ fn profiles() -> Vec<Offer> {
     profiles::names().into_iter().map(|name| Offer::new(name, "a profile")).collect()
 }
 
-/// `KNOB=`, and after that the values that the knob takes on the machine. After a comma there is
-/// another value.
+/// Completes `KNOB=`, and then the knob's values on the machine. After a comma, completes another
+/// value.
 fn settings(machine: &MachineArg, current: &str) -> Vec<Offer> {
     let Some((name, value)) = current.split_once('=') else {
         let settable = TABLE.iter().filter(|knob| knob.control().is_some());
         return settable.map(|knob| Offer::new(format!("{}=", knob.name), knob.title)).collect();
     };
-    // `epp@0-3`: the CPUs do not change which values there are.
+    // `epp@0-3`: values do not depend on the CPUs.
     let bare = name.split('@').next().unwrap_or(name);
     let Ok(KnobName { knob, .. }) = bare.parse() else { return Vec::new() };
-    // For --matrix and for lists: only the part after the last comma is being typed.
+    // In --matrix and in lists, only complete the part after the last comma.
     let before = value.rfind(',').map_or("", |comma| &value[..=comma]);
     values(knob.knob(), machine)
         .into_iter()
@@ -131,7 +130,8 @@ fn settings(machine: &MachineArg, current: &str) -> Vec<Offer> {
         .collect()
 }
 
-/// The values of a knob on the machine; those of its kind if the machine has no list of them.
+/// Returns the values of a knob on the machine, or the values of its kind if the machine has no
+/// list.
 pub(super) fn values(knob: &Knob, machine: &MachineArg) -> Vec<String> {
     let Some(control) = knob.control() else { return Vec::new() };
     let own = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
@@ -150,7 +150,7 @@ pub(super) fn values(knob: &Knob, machine: &MachineArg) -> Vec<String> {
         }),
         check => check.list().map(from_list).unwrap_or_default(),
     };
-    // Knobs that take a number or a switch have no list of their own; help has the words.
+    // Knobs with a number or a switch have no list of values. Their help names the words.
     if control.accepts.contains("on or off") || control.accepts.starts_with("on, off") {
         for word in ["on", "off"] {
             if !all.iter().any(|known| known == word) {
@@ -166,7 +166,7 @@ pub(super) fn values(knob: &Knob, machine: &MachineArg) -> Vec<String> {
 
 /// The different values of a knob or fact on the machine.
 fn read(machine: &MachineArg, knob: Id) -> Vec<Value> {
-    // No word about errors: they would be printed into the line that is being typed.
+    // Ignore errors: a message would end up in the line that is being typed.
     let Ok(host) = machine.open_quietly() else { return Vec::new() };
     let Ok(mut snapshot) = Snapshot::begin(host.as_ref()) else { return Vec::new() };
     let options = SurveyOptions { cpus: None, sample_absence: true, apart: false };
@@ -189,11 +189,11 @@ fn levels(machine: &MachineArg) -> Vec<Offer> {
     (0..=highest.unwrap_or(0)).map(|level| Offer::new(level.to_string(), "performance level")).collect()
 }
 
-/// All CPUs, and the parts that the machine has more than one of.
+/// Returns `all`, and selectors of parts that the machine has several of.
 fn cpus(machine: &MachineArg) -> Vec<Offer> {
     let Ok(host) = machine.open_quietly() else { return Vec::new() };
     let Ok(mut snapshot) = Snapshot::begin(host.as_ref()) else { return Vec::new() };
-    // Without them, their selectors are not offered.
+    // If that fails, selectors of caches are not offered.
     let _ = snapshot.take_caches(host.as_ref());
     let topology = snapshot.topology();
     let mut offers = vec![Offer::new("all", format!("CPUs {}", topology.online))];

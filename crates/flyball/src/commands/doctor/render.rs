@@ -1,5 +1,5 @@
-//! The doctor's report as text: findings first, worst first; checks that are ok on one line per
-//! group.
+//! Prints the doctor's report as text: findings first, the worst first. Checks that are ok share
+//! one line per group.
 
 use std::fmt::Write as _;
 
@@ -23,14 +23,13 @@ fn style(verdict: Verdict) -> Mark {
 const BOLD: Mark = Mark::Bold;
 const DIM: Mark = Mark::Faint;
 
-/// The whole report.
 pub(super) fn render(report: &Report, verbose: bool) -> String {
     let mut out = String::new();
     let kind = match report.kind {
         flyball_host::Kind::Live if report.machine == flyball_host::Live::NAME => String::new(),
         // A guest, or a simulated machine that is served to this process.
         flyball_host::Kind::Live => format!(" · {}", report.machine),
-        // The release of the simulated machine's kernel stands next to it.
+        // The kernel release, which is next to it, already says that it is simulated.
         flyball_host::Kind::Recorded
             if report.kernel.as_deref().is_some_and(|release| release.ends_with("-flyball-sim")) =>
         {
@@ -42,7 +41,7 @@ pub(super) fn render(report: &Report, verbose: bool) -> String {
     let kernel = report.kernel.as_ref().map(|release| format!(" · Linux {release}")).unwrap_or_default();
     let _ = write!(out, "{BOLD}{}{BOLD:#}", one_line(report.processor.clone()));
     let beside = one_line(format!("{kernel}{kind}"));
-    // If the terminal's line is too short, the processor stands alone and the rest goes below.
+    // If the line is too long for the terminal, the details go below the processor's name.
     let long = report.processor.chars().count() + beside.chars().count() > width();
     if long && terminal::is_terminal() {
         let _ = write!(out, "\n{}", beside.trim_start_matches(" · "));
@@ -71,7 +70,7 @@ pub(super) fn render(report: &Report, verbose: bool) -> String {
             }
         }
     } else {
-        // An empty line between findings and the summary, if there are findings.
+        // Separate findings and summary with an empty line.
         if report.worst() >= Verdict::Note {
             out.push('\n');
         }
@@ -91,7 +90,7 @@ pub(super) fn render(report: &Report, verbose: bool) -> String {
     out
 }
 
-/// Unknown checks by reason. Files that are missing in a recording count as one reason.
+/// Groups unknown checks by reason. All files that a recording lacks count as one reason.
 fn not_seen(report: &Report) -> Vec<(String, Vec<&str>)> {
     let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
     for finding in report.findings.iter().filter(|finding| finding.verdict == Verdict::Unknown) {
@@ -105,10 +104,10 @@ fn not_seen(report: &Report) -> Vec<(String, Vec<&str>)> {
     reasons
 }
 
-/// `text` with an initial capital, unless it starts with the name of a program, driver or file.
+/// Capitalizes `text`, unless it starts with the name of a program, driver or file.
 fn sentence(text: &str) -> String {
     let first = text.split_whitespace().next().unwrap_or_default();
-    // `intel_pstate` with a capital would be another name.
+    // `intel_pstate` with a capital letter would be another name.
     if first.contains(['-', '_', '.', '/', '=']) {
         return text.to_owned();
     }
@@ -116,7 +115,7 @@ fn sentence(text: &str) -> String {
     chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }
 
-/// Settings as arguments of `flyball set`.
+/// Formats settings as arguments of `flyball set`.
 fn words(settings: &[KnobValue]) -> String {
     settings.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
@@ -173,16 +172,16 @@ fn detailed(out: &mut String, finding: &Finding) {
 struct Label<'a> {
     text: &'a str,
     style: Mark,
-    /// Columns before it.
+    /// Indentation before the label.
     indent: usize,
 }
 
 impl Label<'_> {
-    /// No label.
+    /// A paragraph without a label.
     const NONE: Label<'static> = Label { text: "", style: Mark::Plain, indent: 0 };
 }
 
-/// A paragraph after its label, wrapped to the terminal's width, each word in its style.
+/// Writes a paragraph after its label, wrapped to the terminal's width, each word in its style.
 fn folded(out: &mut String, label: &Label<'_>, text: &str, of_word: impl Fn(&str) -> Mark) {
     // The longest verdicts (warning, unknown) have 7 letters and two blanks after them, the longest
     // label below has 5.
@@ -197,8 +196,8 @@ fn folded(out: &mut String, label: &Label<'_>, text: &str, of_word: impl Fn(&str
     let mut column = start;
     for (number, word) in text.split_whitespace().enumerate() {
         let length = word.chars().count();
-        // The first word stays, however long: a path cannot be broken, and alone on the next line
-        // it has no more room.
+        // Never move the first word: a path cannot be broken, and has no more room on the next
+        // line.
         if number > 0 && column + 1 + length > width() {
             let _ = write!(out, "\n{:start$}", "");
             column = start;
@@ -232,7 +231,7 @@ pub(crate) struct Row {
     pub(super) option: Option<&'static str>,
 }
 
-/// The checks by group.
+/// Lists the checks by group.
 pub(super) fn list(rows: &[Row]) -> String {
     let mut out = String::new();
     let mut groups: Vec<Group> = rows.iter().map(|row| row.group).collect();
@@ -253,7 +252,7 @@ pub(super) fn list(rows: &[Row]) -> String {
     out
 }
 
-/// One line per group for checks that are ok, and the reasons of unknown ones.
+/// Writes one line per group for checks that are ok, and the reasons for unknown checks.
 fn brief(out: &mut String, report: &Report) {
     for group in [
         Group::Driver,
@@ -268,7 +267,7 @@ fn brief(out: &mut String, report: &Report) {
             .findings
             .iter()
             .filter(|finding| finding.group == group && finding.verdict == Verdict::Ok)
-            // Below the group's title its name in front of each check would only repeat it.
+            // Do not repeat the group's name in front of each check.
             .map(|finding| finding.id.split_once('.').map_or(finding.id, |(_, question)| question))
             .collect();
         if !fine.is_empty() {

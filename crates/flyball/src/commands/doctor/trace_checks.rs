@@ -1,7 +1,7 @@
-//! Checks of a trace of the driver's decisions together with the machine's files.
+//! Checks that use a trace of the driver's decisions together with the machine's files.
 //!
-//! The kernel's command line and the driver only make a fault possible. Whether a tickless CPU was
-//! busy without a call of its driver can only be seen in a trace.
+//! The kernel's command line and the driver only make a fault possible. Only a trace shows whether
+//! a tickless CPU was busy without a call of its driver.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
@@ -14,7 +14,7 @@ use flyball_trace::{
 
 use crate::{commands::trace::traced_machine, exit::Failure};
 
-/// A check that a trace answers.
+/// A check that needs a trace.
 pub(super) struct Check {
     /// Stable id, `trace.NAME`.
     pub id: &'static str,
@@ -47,8 +47,8 @@ pub(super) const CHECKS: &[Check] = &[CALLBACKS, FREQUENCY, LOSSES];
 /// # Errors
 /// The file cannot be read, or is not a trace.
 pub(super) fn findings(host: &dyn Host, file: &Path) -> Result<Vec<Finding>, Failure> {
-    // From the machine and not from the trace: the question is whether this machine's settings
-    // explain what was traced.
+    // Read it from the machine, not from the trace: the check is whether the settings of this
+    // machine explain the trace.
     let isolation = traced_machine::from_host(host)?.isolation().unwrap_or_default();
     let driver = scaling_driver(host);
     let names = Arc::new(Names::default());
@@ -60,10 +60,9 @@ pub(super) fn findings(host: &dyn Host, file: &Path) -> Result<Vec<Finding>, Fai
         for record in records {
             match &record.event {
                 Event::AmdPerf(event) => *decisions.entry(event.cpu).or_default() += 1,
-                // Kernel 5.17: no counters, but a call of the driver all the same.
+                // Kernel 5.17 has no counters, but this is a call of the driver too.
                 Event::AmdRequest(event) => *decisions.entry(event.cpu).or_default() += 1,
-                // pstate_sample has no field for the CPU: it is recorded on the CPU that it is
-                // about.
+                // pstate_sample has no field for the CPU, since each CPU records its own samples.
                 Event::Intel(_) => *decisions.entry(record.cpu).or_default() += 1,
                 _ => {}
             }
@@ -80,7 +79,7 @@ pub(super) fn findings(host: &dyn Host, file: &Path) -> Result<Vec<Finding>, Fai
         isolation,
         driver,
     };
-    // Damage and losses have one consequence: what was looked for may be in what is missing.
+    // Damage and losses have the same consequence: what the checks look for may be missing.
     let mut losses: Vec<String> = summary.problems;
     losses.extend(found.iter().filter(|one| one.kind == FindingKind::Lost).map(sentence));
     Ok(vec![trace.callbacks(&found), trace.frequency(&found), trace.losses(&losses)])
@@ -90,7 +89,6 @@ pub(super) fn findings(host: &dyn Host, file: &Path) -> Result<Vec<Finding>, Fai
 struct TraceFacts {
     file: String,
     counts_time: bool,
-    /// Decisions by CPU.
     decisions: BTreeMap<u32, u64>,
     isolation: Isolation,
     driver: Option<String>,
@@ -100,7 +98,6 @@ fn concerns_callbacks(kind: FindingKind) -> bool {
     matches!(kind, FindingKind::NoDecisions | FindingKind::Unexplained | FindingKind::Stopped)
 }
 
-/// A finding as a sentence.
 fn sentence(found: &Found) -> String {
     let who = found.cpu.map_or_else(String::new, |cpu| format!("CPU {cpu}: "));
     let doubt = if found.uncertain { " (uncertain: records were lost in this time)" } else { "" };
@@ -132,7 +129,7 @@ impl TraceFacts {
         }
     }
 
-    /// Why the trace cannot be judged, if it cannot.
+    /// Returns why the trace cannot be judged, or `None` if it can.
     fn blind(&self) -> Option<&'static str> {
         if !self.counts_time {
             Some("the trace clock is a counter, not a time source: record with --clock mono")
@@ -145,7 +142,7 @@ impl TraceFacts {
         }
     }
 
-    /// The worst of the findings, with up to four of them as evidence.
+    /// Returns the worst finding, with up to four findings as evidence.
     fn worst(&self, check: &Check, found: &[&Found]) -> Option<Finding> {
         let first = found.first()?;
         let verdict = match found.iter().map(|one| one.severity).max() {
@@ -154,8 +151,8 @@ impl TraceFacts {
             _ => Verdict::Note,
         };
         let mut finding = self.finding(check, verdict, sentence(first));
-        // A trace may hold hundreds; four show what kind they are, and `trace diagnose` has all of
-        // them.
+        // A trace may have hundreds of findings. Four show their kind, and `trace diagnose` lists
+        // all.
         for one in found.iter().take(4) {
             let mut value =
                 if one == first { times(one) } else { format!("{}; {}", times(one), sentence(one)) };
@@ -173,8 +170,8 @@ impl TraceFacts {
     }
 
     fn callbacks(&self, found: &[Found]) -> Finding {
-        // Before the findings: without time or decisions there are none, which would look like a
-        // healthy machine.
+        // Check this first: without time or decisions there are no findings, which would look like
+        // a healthy machine.
         if let Some(why) = self.blind() {
             return self.finding(&CALLBACKS, Verdict::Unknown, why.to_owned());
         }
@@ -195,8 +192,8 @@ impl TraceFacts {
                 "no busy CPU was left without a decision".to_owned(),
             );
         }
-        // Only a tickless CPU that was busy at some time shows that the driver is called on it.
-        // Without a decision on them nothing was seen of these CPUs: unknown, not ok.
+        // Only a tickless CPU that was busy shows that its driver is called. Without decisions on
+        // such CPUs, the result is unknown, not ok.
         if tickless.iter().any(|cpu| self.decisions.contains_key(&cpu)) {
             let what =
                 format!("the driver was called on the tickless CPUs ({tickless}) whenever they were busy");

@@ -1,4 +1,4 @@
-//! The sockets and the configuration of `flyball exporter`, and the signals that end it.
+//! The sockets and the configuration of `flyball exporter`, and signals that stop it.
 
 use std::{
     os::unix::{net::UnixStream, process::CommandExt as _},
@@ -23,7 +23,7 @@ use crate::{
     process::own_program,
 };
 
-/// Sockets and what is asked of clients.
+/// Sockets, and what clients need for access.
 pub(super) struct Web {
     listeners: Vec<Listener>,
     guard: Guard,
@@ -32,7 +32,7 @@ pub(super) struct Web {
 }
 
 impl Web {
-    /// Reads the configuration, and listens.
+    /// Reads the configuration, and starts listening.
     pub(super) fn open(args: &Args) -> Result<Web, Failure> {
         let path = args.telemetry_path.clone();
         if !path.starts_with('/')
@@ -45,7 +45,7 @@ impl Web {
             )));
         }
         let config = read_config(args)?;
-        // Never plain HTTP in place of what was asked for.
+        // If TLS fails, never fall back to plain HTTP.
         let acceptor = config.tls.as_ref().map(Acceptor::new).transpose().map_err(Failure::usage)?;
         let has_users = !config.users.is_empty();
         let listeners = listeners(args)?;
@@ -78,8 +78,8 @@ fn listeners(args: &Args) -> Result<Vec<Listener>, Failure> {
     let fail = |what: &dyn std::fmt::Display, error: std::io::Error| {
         Failure::failed(format!("cannot listen on {what}: {error}"))
     };
-    // Without the option too, unless addresses are named: so one unit serves with and without its
-    // `.socket` unit.
+    // Also use sockets from the service manager without the option, unless addresses are given, so
+    // that one unit works with and without its `.socket` unit.
     let sockets = if args.listen.is_empty() { sockets_of_service() } else { Vec::new() };
     if args.systemd_socket && sockets.is_empty() {
         return Err(Failure::usage(
@@ -97,7 +97,7 @@ fn listeners(args: &Args) -> Result<Vec<Listener>, Failure> {
     if args.listen.is_empty() {
         let address = Address::Tcp(format!("127.0.0.1:{PORT}"));
         found.extend(address.listen().map_err(|error| fail(&address, error))?);
-        // A kernel without IPv6 has no such address.
+        // A kernel without IPv6 does not have this address.
         match Address::Tcp(format!("[::1]:{PORT}")).listen() {
             Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
                 return Err(fail(&format!("[::1]:{PORT}"), error));
@@ -108,7 +108,7 @@ fn listeners(args: &Args) -> Result<Vec<Listener>, Failure> {
     Ok(found)
 }
 
-/// A socket that becomes readable when a signal asks for the end.
+/// Returns a socket that becomes readable when a signal requests the end.
 pub(super) fn signals() -> Result<UnixStream, Failure> {
     let (ours, theirs) = UnixStream::pair().map_err(Failure::failed)?;
     ours.set_nonblocking(true).map_err(Failure::failed)?;
@@ -120,13 +120,13 @@ pub(super) fn signals() -> Result<UnixStream, Failure> {
     Ok(ours)
 }
 
-/// Waits for this time; whether a signal came.
+/// Waits for this time. Returns whether a signal arrived.
 pub(super) fn wait_for(stopped: &UnixStream, time: Duration) -> Result<bool, Failure> {
-    // Not by a timeout of the socket: setsockopt(2) is no call of a confined process.
+    // Not with a socket timeout: a confined process may not call setsockopt(2).
     flyball_process::is_readable_within(stopped, time).map_err(Failure::failed)
 }
 
-/// Serves until a signal comes.
+/// Serves until a signal arrives.
 pub(super) fn run(
     context: &Context,
     host: &dyn Host,

@@ -1,4 +1,4 @@
-//! `flyball hold add`.
+//! `flyball hold add`: adds a hold.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -100,7 +100,7 @@ fn lasting(text: &str) -> Result<Duration, String> {
 }
 
 pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
-    // Before the machine is opened: a mistake of the user's is one whatever the machine is.
+    // Before opening the machine: a user's mistake is one on any machine.
     let wanted = wanted(args)?;
     let settings = wanted.intent()?.settings;
     let mut condition = Condition::default();
@@ -139,7 +139,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if args.dry_run {
         return dry_run(context, &*host, hold);
     }
-    // A condition that is not met now must not hide a setting that the machine refuses.
+    // Plan now, because an unmet condition must not hide a setting that the machine rejects.
     let snapshot = Snapshot::for_intent(&*host, &hold.intent())?;
     plan(&snapshot, &hold.intent())?;
     let Changed { brought, store, facts } = change_holds(context, &*host, |store| store.add(hold.clone()))?;
@@ -174,7 +174,8 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     Ok(exit_of(&brought))
 }
 
-/// A note without what it says of other holds, which their own commands have printed.
+/// Returns a note without its remarks on other holds, which the commands that added these have
+/// printed.
 fn own(note: &Note, hold: &Hold) -> Option<Note> {
     let words = format!("hold {}: ", hold.name);
     let is_own = |text: &str| text.contains(&words);
@@ -186,7 +187,7 @@ fn own(note: &Note, hold: &Hold) -> Option<Note> {
     (!note.is_choice() || is_own(&note.to_string())).then_some(note)
 }
 
-/// What `hold add` prints.
+/// The output of `hold add`.
 #[derive(Debug, JsonSchema, Serialize)]
 pub(crate) struct AddedHold<'a> {
     hold: &'a Hold,
@@ -199,7 +200,7 @@ pub(crate) struct AddedHold<'a> {
     restoration: &'a Restoration,
 }
 
-/// What is to be held: `hold add latency` holds the profile latency under its own name.
+/// Returns what to hold: `hold add latency` holds the profile latency under that name.
 fn wanted(args: &Args) -> Result<change::SettingArgs, Failure> {
     let mut wanted = args.wanted.clone();
     if wanted.is_empty() {
@@ -214,7 +215,7 @@ fn wanted(args: &Args) -> Result<change::SettingArgs, Failure> {
     Ok(change::SettingArgs { wanted, cpus: args.cpus.clone() })
 }
 
-/// What is to be added at every boot, and below which root that is written.
+/// Returns what to add at every boot, and the root directory to write it below.
 fn at_boot(context: &Context, args: &Args, wanted: &[String]) -> Result<(PathBuf, Active), Failure> {
     let root = super::root(context)
         .ok_or_else(|| Failure::usage("--at-boot needs a machine that boots: this one or a tree of files"))?;
@@ -241,7 +242,7 @@ fn dry_run(context: &Context, host: &dyn Host, hold: Hold) -> Result<Exit, Failu
     Ok(Exit::Done)
 }
 
-/// Who adds it: the user who called sudo, or that of this process.
+/// Returns who adds the hold: the user who called sudo, or that of this process.
 pub(super) fn owner() -> Owner {
     let caller = User::from_sudo().ok().flatten().map(|user| user.uid);
     Owner::User(caller.unwrap_or_else(flyball_process::user))

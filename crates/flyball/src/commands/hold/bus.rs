@@ -1,4 +1,4 @@
-//! `--bus`: the service's side of D-Bus, which flyball-bus has.
+//! `--bus`: the service's side of D-Bus. flyball-bus implements it.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::{context::Context, exit::Failure, output, process::own_program};
 
 pub(super) use flyball_bus::{Bus, BusNotice};
 
-/// The bus of `--bus`; `None` without a socket.
+/// Opens the bus of `--bus`. `None` without a socket.
 pub(super) fn open<'a>(
     context: &Context,
     host: &'a dyn Host,
@@ -22,7 +22,7 @@ pub(super) fn open<'a>(
         socket: socket.to_owned(),
         desktop,
         program: own_program()?,
-        // systemd sets it for a unit with StateDirectory=.
+        // systemd sets it for units with StateDirectory=.
         kept: std::env::var_os("STATE_DIRECTORY").map(Into::into),
     };
     Bus::new(host, context.open()?, options, watch)
@@ -34,7 +34,7 @@ pub(super) fn open<'a>(
 pub(super) fn report(bus: &mut Bus<'_>) {
     for notice in bus.notices() {
         match notice {
-            // A log that cannot be written is not a reason to stop.
+            // Ignore errors: do not stop because a log cannot be written.
             BusNotice::Serves(_) => _ = output::line(notice),
             _ => eprintln!("{notice}"),
         }

@@ -1,4 +1,4 @@
-//! `--bus` of a flyball that was built without D-Bus.
+//! `--bus` in builds without D-Bus.
 
 use std::{path::Path, time::Duration};
 
@@ -7,7 +7,7 @@ use flyball_host::{Host, watch::Watch};
 
 use crate::{context::Context, exit::Failure};
 
-/// There is none.
+/// Cannot be created in this build.
 pub(super) enum Bus {}
 
 pub(super) fn open(

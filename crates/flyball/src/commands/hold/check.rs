@@ -1,4 +1,4 @@
-//! `flyball hold check`: reads a configuration as the service would, and changes nothing.
+//! `flyball hold check`: reads a configuration like the service, without changing anything.
 
 use std::{fmt::Write as _, path::PathBuf};
 
@@ -35,22 +35,22 @@ pub(super) struct Args {
     strict: bool,
 }
 
-/// What becomes of an entry.
+/// The result for one entry.
 #[derive(Debug, JsonSchema, Serialize)]
 #[schemars(rename = "CheckedEntry")]
 struct Entry {
     /// The line of its [[when]].
     line: usize,
     profile: String,
-    /// Why it makes no hold here.
+    /// Why the entry makes no hold on this machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_here: Option<String>,
-    /// Why this machine does not take its settings.
+    /// Why this machine rejects its settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<String>,
 }
 
-/// What a check prints.
+/// The output of a check.
 #[derive(Debug, JsonSchema, Serialize)]
 pub(crate) struct Checked {
     /// The configuration.
@@ -64,7 +64,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let config = read_config(Some(&file), true, |_| Ok(()))?.map_err(Failure::usage)?;
     let host = context.open()?;
     let machine = MachineFacts::look(&*host);
-    // Every profile must be good, also those for other machines.
+    // Every profile must be valid, even those for other machines.
     let holds = config.holds(&machine, &settings_of, 0).map_err(Failure::usage)?;
     let refusal = |hold: &Hold| {
         let intent = Intent { settings: hold.settings.clone() };

@@ -1,4 +1,4 @@
-//! `flyball hold rehearse`: plays events against the configuration, on a simulated machine.
+//! `flyball hold rehearse`: plays events on a simulated machine, to test the configuration.
 
 use std::{fmt::Write as _, path::PathBuf, time::Duration};
 
@@ -46,22 +46,22 @@ pub(super) struct Args {
     config: Option<PathBuf>,
 }
 
-/// Bytes of a file of events: many times those of one with the most events.
+/// Maximum bytes of an event file, many times what the maximum number of events takes.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// What happened at one moment.
+/// What happened at one time.
 #[derive(Debug, schemars::JsonSchema, Serialize)]
 #[schemars(rename = "RehearsalStep")]
 struct Step {
     /// Seconds since the start.
     at_s: f64,
-    /// The event, or null where only time passed.
+    /// The event. `null` if only time passed.
     event: Option<String>,
     /// What the service did, in words.
     did: Vec<String>,
 }
 
-/// What a rehearsal prints.
+/// The output of a rehearsal.
 #[derive(Debug, JsonSchema, Serialize)]
 pub(crate) struct Rehearsed {
     /// What happened, in order.
@@ -79,7 +79,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         Failure::usage("a rehearsal changes settings: it is for a simulated machine, as -M sim:ryzen-5750g")
     })?;
     let config = read_config(args.config.as_deref(), true, |_| Ok(()))?;
-    // With a configuration of its own, a rehearsal has nothing of this machine.
+    // With its own configuration, a rehearsal ignores this machine's holds for every boot.
     let active = if args.config.is_some() { Ok(Vec::new()) } else { Active::load("/".as_ref()) };
     let config = config.and_then(|config| Ok(Config { active: active?, ..config }));
     let mut rehearsal = Rehearsal::start(&host, context.state()?, config, &settings_of)?;
@@ -93,7 +93,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         let done = rehearsal.play(event).map_err(|error| Failure::failed(format!("{name}, {error}")))?;
         add(&mut steps, event.at, Some(&event.text), done);
     }
-    // What lasts may still begin or end after the last event.
+    // Conditions with a duration may still change after the last event.
     let end = events.last().map_or(Duration::ZERO, |event| event.at) + Duration::from_secs(60);
     for done in rehearsal.until(end) {
         add(&mut steps, done.at, None, vec![done]);

@@ -1,4 +1,4 @@
-//! `flyball hold run`: the service. It waits for the kernel's reports and passes them to
+//! `flyball hold run`: the service. Waits for kernel notifications and passes them to
 //! `flyball_hold::Service`.
 
 use std::{
@@ -53,13 +53,12 @@ pub(super) struct Args {
     desktop: bool,
 }
 
-/// Where the system's bus listens (the D-Bus specification, "well-known message bus instances").
+/// Socket of the system bus (the D-Bus specification, "well-known message bus instances").
 const SYSTEM_BUS: &str = "/run/dbus/system_bus_socket";
 
-/// Where the configuration is.
 pub(super) const CONFIG: &str = "/etc/flyball/hold.toml";
 
-/// Bytes of a configuration: many times those of one with the most entries.
+/// Maximum bytes of a configuration, many times what the maximum number of entries takes.
 const MAX_CONFIG: u64 = 1 << 20;
 
 pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
@@ -74,7 +73,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
             )));
         }
     };
-    // The process that speaks D-Bus must have nothing open but its two sockets and the log.
+    // The D-Bus process must have nothing open except its two sockets and the log.
     flyball_process::keep_descriptors();
     let host = context.open()?;
     let state = context.state()?;
@@ -82,7 +81,8 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let reloads = process::flag_on(&[SIGHUP])?;
     let mut watch = Watch::new();
     for signal in [SIGTERM, SIGINT, SIGHUP] {
-        // A byte in a pipe ends the wait: a flag alone would be seen at the next event.
+        // A signal writes a byte to a pipe, which ends the wait. A flag alone would only be noticed
+        // at the next event.
         wake_on(signal, &mut watch)?;
     }
     let journal = Journald::from_stdout();
@@ -96,7 +96,8 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     loop {
         let is_reload = presence.is_some();
         if presence.is_none() {
-            // Before it is marked: then the store names no service that has ended.
+            // Load before showing this service's presence, so that the store does not name a
+            // service that has ended.
             let other = Store::load(&state, &*host)?.service;
             presence = Presence::show(&state)?;
             if presence.is_none() {
@@ -109,10 +110,10 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         {
             eprintln!("note: energy and speed are not shared with users who may not read them: {error}");
         }
-        // Before the first write, so that no change is missed.
+        // Subscribe before the first write, so that no change is missed.
         let blind = subscribe(&mut watch, &root, state.path());
-        // Only what came before the comparison of the start: a write after it is news, whatever
-        // else is reported with it.
+        // Only drop what came before the initial comparison. A later write is news, whatever else
+        // is reported with it.
         drop_old_news(&mut watch);
         let live = matches!(context.machine, MachineArg::Live);
         let config = match read_config(args.config.as_deref(), live, check_trusted) {
@@ -149,8 +150,8 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
 }
 
-/// Returns whether the service goes on, ends (without a lock), or reloads with the lock. While
-/// another command has the machine, it goes on: the bus is served, and nothing is corrected.
+/// Returns whether the service continues, ends (without a lock), or reloads with the lock. While
+/// another command has the lock, the service continues: it serves the bus and makes no corrections.
 fn next_lock(
     state: &StateDir,
     stopped: &AtomicBool,
@@ -166,7 +167,7 @@ fn next_lock(
 }
 
 fn stop(service: Service<'_>, journal: &Journald) -> Result<Exit, Failure> {
-    // Another command has the machine: then everything stays as it is.
+    // Another command has the lock, so leave everything as it is.
     match service.stop(Moment::here()) {
         Ok(notices) => {
             notices.iter().try_for_each(|notice| line(journal, notice))?;
@@ -176,7 +177,7 @@ fn stop(service: Service<'_>, journal: &Journald) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// A file that cannot be read must not end a service: it may be replaced just now.
+/// A file that cannot be read must not end the service, as it may be about to be replaced.
 fn unreadable(path: Option<&Path>, failure: &Failure) -> ConfigError {
     let file = path.unwrap_or(Path::new(CONFIG)).display().to_string();
     ConfigError { file, line: 1, column: 1, what: failure.to_string() }
@@ -191,7 +192,7 @@ fn wake_on(signal: i32, watch: &mut Watch) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Subscribes to everything that the kernel reports; what it does not report here is named.
+/// Subscribes to all kernel notifications. Returns the names of those that are not available here.
 fn subscribe(watch: &mut Watch, root: &Path, state: &Path) -> Vec<String> {
     let mut blind = Vec::new();
     let mut try_to = |what: &str, result: std::io::Result<()>| {
@@ -212,13 +213,12 @@ fn subscribe(watch: &mut Watch, root: &Path, state: &Path) -> Vec<String> {
     blind
 }
 
-/// What was reported before the service compares for the first time is in what it reads then.
+/// Drops reports from before the first comparison, which reads their effect anyway.
 fn drop_old_news(watch: &mut Watch) {
     let _ = watch.wait(Some(Duration::ZERO));
 }
 
-/// Reads hold.toml. The service obeys it as root, so `check` refuses a file that others could
-/// write.
+/// Reads hold.toml. The service trusts it as root, so `check` rejects a file that others can write.
 pub(super) fn read_config(
     path: Option<&Path>,
     live: bool,
@@ -241,8 +241,8 @@ pub(super) fn settings_of(name: &str) -> Result<Vec<Setting>, String> {
     settings(profiles::read(name))
 }
 
-/// Does what [`settings_of`] does, for a service that runs as root: only with files that no other
-/// user can have written.
+/// Like [`settings_of`], but for a service that runs as root: only reads files that no other user
+/// can have written.
 fn profile_of(name: &str) -> Result<Vec<Setting>, String> {
     settings(profiles::read_for_service(name))
 }
@@ -251,12 +251,11 @@ fn settings(read: Result<NamedProfile, Failure>) -> Result<Vec<Setting>, String>
     read.map(|named| named.profile.intent.settings).map_err(|failure| failure.to_string())
 }
 
-/// Writes a line to the journal, or to stdout.
 fn line(journal: &Journald, notice: &Notice) -> Result<(), Failure> {
     if journal.send(notice) { Ok(()) } else { output::line(notice) }
 }
 
-/// Writes what happened to the journal and the bus. `summary` is what the service manager shows.
+/// Reports events in the journal and on the bus. `summary` is the status for the service manager.
 fn report(
     service: &mut Service<'_>,
     bus: &mut Option<Bus>,
@@ -278,7 +277,7 @@ fn report(
     Ok(())
 }
 
-/// Reports what the service did.
+/// Callback that reports what the service did.
 type Report<'a> = dyn FnMut(&mut Service<'_>, &mut Option<Bus>) -> Result<(), Failure> + 'a;
 
 /// Serves until the service ends (`None`) or reloads with the lock.
@@ -299,8 +298,8 @@ fn serve(
             bus.handle(service, Moment::here());
             bus::report(bus);
         }
-        // What is watched only from now on may have changed before: then there is something to look
-        // at without waiting.
+        // Something that is watched only from now on may have changed before, so check it without
+        // waiting.
         let is_new = follow(service, watch, root, &mut followed);
         let now = Moment::here().now;
         let bus_sleep = bus.as_ref().map_or(Duration::MAX, |bus| bus.sleep_for(now));
@@ -323,12 +322,12 @@ fn serve(
     }
 }
 
-/// Watches what holds name, once each; whether a group is watched that was not.
+/// Watches the processes and groups that holds name. Returns whether a new group is watched.
 fn follow(service: &mut Service<'_>, watch: &mut Watch, root: &Path, followed: &mut Watched) -> bool {
     let wanted = service.watched();
     for pid in wanted.processes {
-        // One that has ended in between is found at the next event, or by the comparison every
-        // minute.
+        // If it has ended in the meantime, the next event or the comparison every minute notices
+        // that.
         if !followed.processes.contains(&pid) && watch.process(pid).is_ok() {
             followed.processes.insert(pid);
         }

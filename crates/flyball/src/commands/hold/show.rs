@@ -23,7 +23,7 @@ pub(super) struct StatusArgs {
     why: bool,
 }
 
-/// How many drifts are shown; JSON has all that are kept.
+/// Maximum number of drifts that are shown. JSON has all.
 const SHOWN: usize = 5;
 
 pub(super) fn list(context: &Context) -> Result<Exit, Failure> {
@@ -62,7 +62,7 @@ pub(super) fn list(context: &Context) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// What a hold sets, in one line.
+/// Formats what a hold sets, on one line.
 fn settings(hold: &Hold) -> String {
     match &hold.profile {
         Some(profile) => format!("profile {profile}"),
@@ -70,14 +70,14 @@ fn settings(hold: &Hold) -> String {
     }
 }
 
-/// A setting as a command takes it, with its CPUs.
+/// Formats a setting with its CPUs, as a command takes it.
 fn as_argument(setting: &Setting) -> String {
     let on = setting.on.as_ref().map(|on| format!("@{on}")).unwrap_or_default();
     format!("{}{on}={}", setting.name, setting.wanted)
 }
 
 fn end(hold: &Hold, now: std::time::Duration) -> String {
-    // Why an end has come is in the column before.
+    // The previous column says why it has ended.
     if hold.end.has_come(now) {
         return String::new();
     }
@@ -90,7 +90,7 @@ pub(super) fn status(context: &Context, args: &StatusArgs) -> Result<Exit, Failu
     let host = context.open()?;
     let store = Store::load(&context.state()?, &*host)?;
     let mut status = status_of(&*host, &store);
-    // A journal that cannot be read is for the commands that change something.
+    // Ignore an unreadable journal: commands that change something report it.
     if let Ok(Some(journal)) = Journal::load(&context.state()?) {
         status.name_commands(&*host, &journal);
     }
@@ -99,7 +99,7 @@ pub(super) fn status(context: &Context, args: &StatusArgs) -> Result<Exit, Failu
     Ok(if status.is_held() { Exit::Done } else { Exit::Drifted })
 }
 
-/// The status; of a rehearsal, whose service is no process of its own.
+/// Formats the status. A rehearsal has no service process.
 pub(super) fn render(status: &Status, (why, is_rehearsal): (bool, bool)) -> String {
     let mut out = String::new();
     if let Some(error) = &status.config_error {
@@ -136,7 +136,7 @@ pub(super) fn render(status: &Status, (why, is_rehearsal): (bool, bool)) -> Stri
     out
 }
 
-/// What changed held settings, and how long ago.
+/// Lists what changed held settings, and how long ago.
 fn changes(status: &Status) -> String {
     let mut out = String::new();
     for (at, drift) in status.drifts.iter().rev().take(SHOWN).enumerate() {
@@ -149,8 +149,8 @@ fn changes(status: &Status) -> String {
     out
 }
 
-/// Why a hold is not in force; on request also why it is, and what of its condition is not
-/// reported.
+/// Returns why a hold is not active. With `why`, also why it is active, and which parts of its
+/// condition are not reported.
 fn hold_reason(one: &HoldStatus, why: bool) -> String {
     let name = &one.hold.name;
     let mut out = match (&one.because, &one.hold.condition) {
@@ -188,7 +188,7 @@ fn line(knob: &HeldKnob, status: &Status, why: bool) -> String {
         },
         (None, _) => "not corrected yet".to_owned(),
     };
-    // What is there comes first: the hold has not set it.
+    // Show the state first: the hold cannot set an offline CPU.
     let state = if *offline {
         format!(
             "offline; {hold} sets {wanted} when {} online",
@@ -206,7 +206,7 @@ fn line(knob: &HeldKnob, status: &Status, why: bool) -> String {
     out
 }
 
-/// A line for a place that a release leaves as another program set it.
+/// Returns a line for a location that a release leaves as another program set it.
 pub(super) fn stays(knob: &HeldKnob) -> String {
     let found = knob.found.as_deref().unwrap_or("absent");
     format!("{} stays at {found}: it was set while {} was in force\n", place(knob), knob.hold)

@@ -1,5 +1,5 @@
-//! `flyball quiet bench`: a series of runs on a quiet machine, each monitored and graded, then
-//! searched for shifts.
+//! `flyball quiet bench`: runs a series on a quiet machine. Monitors and grades each run, then
+//! looks for shifts.
 
 use std::{io::ErrorKind, path::PathBuf, sync::atomic::Ordering, time::Duration};
 
@@ -72,12 +72,12 @@ struct Run {
     disturbances: Vec<Disturbance>,
     #[serde(flatten)]
     conditions: Conditions,
-    /// Why the CPUs ran as fast as they did, as `flyball why` explains it.
+    /// Why the CPUs ran at their speed, like in `flyball why`.
     #[serde(skip_serializing_if = "Option::is_none")]
     speed: Option<SpeedNote>,
 }
 
-/// What `quiet bench` prints.
+/// The output of `quiet bench`.
 #[derive(Debug, schemars::JsonSchema, serde::Serialize)]
 pub(crate) struct Measured<'a> {
     /// The command that was measured.
@@ -92,8 +92,8 @@ pub(crate) struct Measured<'a> {
     shifts: &'a shifts::SeriesShifts,
 }
 
-/// Runs the series. A machine in software is not booted between the runs: a fault that is set for a
-/// time happens in the middle of the series.
+/// Runs the series. A simulated machine is not rebooted between runs, so a fault with a set time
+/// happens in the middle of the series.
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     if host.kind() != Kind::Live && host.software().is_none() {
@@ -104,7 +104,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let session = if args.as_is {
         None
     } else {
-        // A machine in software ends with this process, so there is nothing for a guardian to
+        // A simulated machine ends with this process, so there is nothing for a guardian to
         // restore.
         let guarded = host.software().is_none();
         let stopped = || interrupted.load(Ordering::Relaxed);
@@ -123,7 +123,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     };
     let group = session.as_ref().and_then(|session| session.group.clone());
     let runs = series(&*host, args, user.as_ref(), group.as_deref(), &interrupted);
-    // Restored before the outcome is looked at.
+    // Restore before checking the result.
     if let Some(session) = session {
         session.end()?;
     }
@@ -131,10 +131,10 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     Ok(if interrupted.load(Ordering::Relaxed) { Exit::Command(130) } else { Exit::Done })
 }
 
-/// Writes what was asked for, and prints the report.
+/// Writes the requested files, and prints the report.
 fn conclude(output: &Reporter, args: &Args, user: Option<&User>, runs: &[Run]) -> Result<(), Failure> {
     if let Some(path) = &args.output {
-        // As the user whose command it was: root must not write where that user may not.
+        // Write as the command's user: root must not write where that user may not.
         let _as_user = user.map(User::for_files);
         write_csv(path, runs)
             .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))?;
@@ -155,8 +155,8 @@ fn series(
         _ => Failure::failed(format!("cannot run {}: {error}", args.command[0])),
     };
     let cpus = if host.software().is_some() {
-        // Nothing else runs on a machine in software, so that a model needs CPUs of its own only if
-        // the user says so.
+        // Nothing else runs on a simulated machine, so a model only needs its own CPUs if the user
+        // requests it.
         args.quiet.cpus.clone().unwrap_or_default()
     } else {
         args.quiet.options().cpus(&Snapshot::begin(host)?)?
@@ -171,7 +171,7 @@ fn series(
             break;
         }
         if let Some(software) = host.software() {
-            // Per run and not per boot: the machine is not booted in between.
+            // For each run, because the machine is not rebooted in between.
             software.vary(seeds.next_seed());
         }
         let launch = quiet_machine::launch(&args.command, &cpus, &args.quiet, group).as_user(user).silent();
@@ -179,8 +179,8 @@ fn series(
         let mut watch = Watch::start(host, &meters, cpus.clone());
         let mut running = host.spawn(launch).map_err(fail)?;
         let ended = loop {
-            // Ten readings per second: a throttle or a burst of load is seen, and the command is
-            // hardly disturbed. A signal ends the wait in any case.
+            // Ten readings per second detect throttling and bursts of load without disturbing the
+            // command much. A signal ends the wait in any case.
             let interval =
                 if args.observer.is_none() { Duration::from_millis(100) } else { Duration::from_secs(60) };
             if let Some(ended) = running.wait(interval).map_err(fail)? {
@@ -196,8 +196,8 @@ fn series(
         };
         let Some(ended) = ended else { break };
         if !ended.status.success() {
-            // The time of a run that failed is of something else, and a series with holes would be
-            // searched as one without.
+            // The time of a failed run means something else, and the search would treat a series
+            // with gaps as one without.
             return Err(Failure::failed(format!(
                 "run {} of {} failed: {}; settings are restored",
                 number + 1,
@@ -207,13 +207,13 @@ fn series(
         }
         let conditions = watch.stop();
         let speed = RoundSpeed::end(&mut speed);
-        // Watched like the others, so that watching is not what distinguishes them.
+        // Watch warm-up runs too, so that all runs have the same conditions.
         if number < args.warm_up {
             continue;
         }
-        // A rate as the time that one unit takes, so that all series are of times.
+        // Convert a rate to the time per unit, so that all series are times.
         let seconds = ended.rate.map_or(ended.wall.as_nanos() as f64 * 1e-9, |rate| 1.0 / rate);
-        // The command's own CPU time, which is load on its CPUs and not a disturbance.
+        // The command's own CPU time is load on its CPUs, not a disturbance.
         let own = ended
             .usage
             .map(|usage| (usage.user_seconds + usage.system_seconds) / (seconds * cpus.len() as f64));
@@ -223,7 +223,7 @@ fn series(
     Ok(runs)
 }
 
-/// The columns in addition to the time, by name, unit and how to take them from a run.
+/// Extracts a column's value from a run.
 type Take = fn(&Conditions) -> Option<f64>;
 const COLUMNS: &[(&str, &str, Take)] = &[
     ("frequency", "MHz", |c| c.frequency_mhz),
@@ -308,7 +308,7 @@ fn report(output: &Reporter, runs: &[Run], args: &Args) -> Result<(), Failure> {
                 count => format!(", {count} too short to be watched"),
             },
         );
-        // Twice what the noisiest of quiet machines show: something varies that the watch does not
+        // Twice what the noisiest quiet machines show: something varies that the watch does not
         // see.
         if deviation > 0.05 * median && count(Grade::Bad) == 0 {
             out += if count(Grade::NotWatched) == runs.len() {

@@ -1,4 +1,4 @@
-//! `flyball quiet -- COMMAND`: one command on a quiet machine.
+//! `flyball quiet -- COMMAND`: runs one command on a quiet machine.
 
 use std::sync::atomic::Ordering;
 
@@ -14,7 +14,6 @@ use crate::{
     run_as::RunAs,
 };
 
-/// Runs one command on the quiet machine.
 pub(super) fn run(
     context: &Context,
     options: &Quiet,
@@ -22,7 +21,7 @@ pub(super) fn run(
     command: &[String],
 ) -> Result<Exit, Failure> {
     let host = context.open()?;
-    // The command would run on this machine, whose settings were not touched.
+    // The command would run on this computer, whose settings are unchanged.
     if host.kind() != Kind::Live {
         return Err(Failure::usage(
             "a command can only run on this machine, without -M; 'flyball quiet -n -M ...' prints the plan for another machine",
@@ -34,7 +33,7 @@ pub(super) fn run(
     let session = QuietSession::begin(context, &*host, options, Purpose::Quiet, true, &stopped)?;
     let launch = launch(&*host, options, command, user.as_ref(), session.group.as_deref());
     let ended = launch.and_then(|launch| run_in_foreground(launch, &command[0], &stop, &mut || ()));
-    // The machine is restored whatever became of the command; only then its exit code is looked at.
+    // Restore the machine whatever the command's result is, before looking at its exit code.
     session.end()?;
     ended
 }
@@ -46,8 +45,7 @@ fn launch(
     user: Option<&User>,
     group: Option<&str>,
 ) -> Result<Launch, Failure> {
-    // Level fixed takes CPUs offline: those that the command may use are looked up on the quiet
-    // machine.
+    // Level fixed takes CPUs offline, so choose the command's CPUs on the quiet machine.
     let cpus = options.options().cpus(&Snapshot::begin(host)?)?;
     Ok(quiet_machine::launch(command, &cpus, options, group).as_user(user))
 }

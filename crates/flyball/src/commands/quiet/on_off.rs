@@ -1,4 +1,4 @@
-//! `flyball quiet on` and `flyball quiet off`: a machine that stays quiet between two commands.
+//! `flyball quiet on` and `flyball quiet off`: keep a machine quiet between two commands.
 
 use std::sync::atomic::Ordering;
 
@@ -20,11 +20,11 @@ pub(super) fn on(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
     let host = context.open()?;
     let interrupted = change::interrupts()?;
     let stopped = || interrupted.load(Ordering::Relaxed);
-    // No guardian: the changes must outlive this process.
+    // No guardian, because the changes must outlive this process.
     let session = QuietSession::begin(context, &*host, quiet, Purpose::QuietOn, false, &stopped)?;
     let QuietSession { transaction, group, notes } = session;
     transaction.keep()?;
-    // Only now: a closed stderr may end the process, and the changes are committed.
+    // Print only now, when the changes are committed: a closed stderr may end the process.
     for note in &notes {
         eprintln!("note: {note}");
     }
@@ -50,8 +50,8 @@ pub(super) fn off(context: &Context) -> Result<Exit, Failure> {
         output::line("not quiet: nothing to undo")?;
         return Ok(Exit::Done);
     };
-    // Entries are undone from the last one: undoing an earlier one first would restore values that
-    // a later one has replaced.
+    // Undo entries from the last one on: undoing an earlier one first would restore values that a
+    // later one has replaced.
     if position + 1 != pending.len() {
         return Err(Failure::failed(format!(
             "settings were changed after 'quiet on' ({}); undo those first with 'flyball restore --last', or everything with 'flyball restore'",

@@ -1,4 +1,4 @@
-//! `flyball quiet shifts`: finds where a series shifted, and what changed with it.
+//! `flyball quiet shifts`: finds shifts in a series, and what changed with them.
 
 use std::{fmt::Write as _, path::Path};
 
@@ -48,7 +48,6 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Adds the series.
     pub(crate) fn files(&self, files: &mut Confinement) {
         files.read(&self.file);
     }
@@ -61,14 +60,14 @@ pub(crate) struct SeriesShifts {
     /// The unit of numbers; empty if they have none.
     unit: String,
     runs: usize,
-    /// How many runs the level takes to go up and down, if it does so again and again.
+    /// The number of runs per cycle, if the level goes up and down periodically.
     #[serde(skip_serializing_if = "Option::is_none")]
     season: Option<f64>,
-    /// The size of a lasting change in the middle that is found in about 9 of 10 such series, in
-    /// standard deviations of the runs on either side. Only if runs look independent.
+    /// The size of a lasting change in the middle that would be found in about 9 of 10 such series,
+    /// in standard deviations of the runs on either side. Only if runs look independent.
     #[serde(skip)]
     finds: Option<f64>,
-    /// A change in so many last runs is seldom found, however far they lie.
+    /// A change in this many last runs is rarely found, however large it is.
     #[serde(skip)]
     too_few_at_end: usize,
     #[serde(skip)]
@@ -76,7 +75,7 @@ pub(crate) struct SeriesShifts {
     shifts: Vec<Explained>,
 }
 
-/// A shift and what may explain it.
+/// A shift, and what may explain it.
 #[derive(Debug, schemars::JsonSchema, serde::Serialize)]
 struct Explained {
     #[serde(flatten)]
@@ -84,7 +83,6 @@ struct Explained {
     with: Vec<ColumnChange>,
 }
 
-/// Looks for shifts in one series.
 pub(crate) fn look(series: &Series, options: &Options) -> SeriesShifts {
     let season = shifts::season(&series.values);
     let shifts = shifts::find(&series.values, options)
@@ -103,18 +101,17 @@ pub(crate) fn look(series: &Series, options: &Options) -> SeriesShifts {
     }
 }
 
-/// Reads the file and prints its shifts.
 pub(crate) fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     let options = Options { alpha: args.alpha, ..Options::default() };
     // 1999 permutations cannot show a probability below 1/2000.
     if !(0.0005..=0.5).contains(&options.alpha) {
         return Err(Failure::usage(format!("--alpha {} is not between 0.0005 and 0.5", args.alpha)));
     }
-    // A file of the permitted size can still take minutes to search.
+    // Even a file of the permitted size can take minutes to search.
     let _ = machine::bound();
     let all = read(args)?;
     for series in all.iter().filter(|series| !series.left_out.is_empty()) {
-        // A series without any number in some column would name each of its runs.
+        // If a column has no numbers at all, each run would be named.
         let runs: Vec<String> = series.left_out.iter().take(8).map(ToString::to_string).collect();
         let more = if series.left_out.len() > 8 { " and more" } else { "" };
         eprintln!(
@@ -129,7 +126,7 @@ pub(crate) fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Bytes of a series. A million runs of a benchmark are 20 MB as text.
+/// Maximum bytes of a series. A million runs of a benchmark are 20 MB as text.
 const MAX_SERIES: u64 = 32 << 20;
 
 fn read(args: &Args) -> Result<Vec<Series>, Failure> {
@@ -147,7 +144,7 @@ fn read(args: &Args) -> Result<Vec<Series>, Failure> {
         .map_err(|error| Failure::usage(format!("{}: {error}", args.file)))
 }
 
-/// As text: `from run 106: 20.3 to 11.0 ms (-46 %); with it: frequency 1600 to 3400 MHz`.
+/// Formats shifts: `from run 106: 20.3 to 11.0 ms (-46 %); with it: frequency 1600 to 3400 MHz`.
 pub(crate) fn render(found: &SeriesShifts) -> String {
     let mut out = String::new();
     if let Some(period) = found.season {
@@ -159,7 +156,7 @@ pub(crate) fn render(found: &SeriesShifts) -> String {
         );
     }
     if found.shifts.is_empty() {
-        // A shift needs the shortest segment on either side.
+        // A shift needs a segment of minimum length on either side.
         let least = 2 * Options::default().shortest;
         let _ = if found.are_equal && found.runs >= least {
             writeln!(out, "{}: no shift: all {} runs are equal", found.name, found.runs)
@@ -218,14 +215,14 @@ pub(crate) fn render(found: &SeriesShifts) -> String {
     out
 }
 
-/// By how much a level changed: as a percentage, or as a difference if one of them is not above
+/// Formats the change of a level: as a percentage, or as a difference if one value is not above
 /// zero.
 fn by(before: f64, after: f64) -> String {
     let difference = || format!("{}{}", if after > before { "+" } else { "" }, number(after - before));
     relative(before, after).map_or_else(difference, percent)
 }
 
-/// Where a step is, as far as that is known.
+/// Describes the position of a step, as precisely as it is known.
 fn step(shift: &Shift, runs: usize) -> String {
     let few = Options::default().shortest;
     if shift.within.as_ref().is_some_and(|within| 2 * within.len() > runs) {
@@ -241,7 +238,8 @@ fn step(shift: &Shift, runs: usize) -> String {
     }
 }
 
-/// The last run that is surely before the change, and the first that is surely after it.
+/// Returns the last run that is certainly before the change, and the first that is certainly after
+/// it.
 fn between(shift: &Shift, runs: usize) -> String {
     let within = shift.within.clone().unwrap_or(shift.before.end..shift.after.start);
     format!("95 %: between runs {} and {}", within.start.max(1), (within.end + 1).min(runs))

@@ -1,5 +1,5 @@
-//! `flyball quiet -n` and `flyball quiet status`: what would be written, and what differs from a
-//! quiet machine.
+//! `flyball quiet -n` and `flyball quiet status`: show the planned writes, and the differences from
+//! a quiet machine.
 
 use flyball_control::{
     Location, Snapshot,
@@ -17,14 +17,14 @@ use crate::{
     quiet_machine::{Quiet, print_limits},
 };
 
-/// What `quiet -n` prints.
+/// The output of `quiet -n`.
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct Planned<'a> {
     /// The settings of the level on this machine.
     recipe: &'a QuietSettings,
     /// The writes to knobs.
     plan: &'a Plan,
-    /// The writes to interrupts and the kernel's profiling, where possible.
+    /// The writes to interrupts and the kernel's profiling, if possible.
     extras: Vec<Extra<'a>>,
 }
 
@@ -35,26 +35,26 @@ struct Extra<'a> {
     new: &'a str,
 }
 
-/// What `quiet status` prints.
+/// The output of `quiet status`.
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct QuietStatus<'a> {
-    /// The level that was asked for.
+    /// The requested level.
     level: Level,
-    /// Whether all settings hold.
+    /// Whether all settings are in effect.
     quiet: bool,
     /// The settings of the level.
     settings: &'a [QuietSetting],
-    /// The writes that are missing.
+    /// The writes that are still needed.
     differs: &'a [Change],
-    /// How many interrupts and files of the kernel's profiling could still be changed.
+    /// Number of interrupts and files of the kernel's profiling that could still be changed.
     interrupts_and_profiling: usize,
-    /// What cannot be done on this machine, each with its reason.
+    /// What is not possible on this machine, with reasons.
     unavailable: &'a [String],
-    /// Kernel parameters that would make the machine quieter after another boot.
+    /// Kernel parameters that would make the machine quieter after a reboot.
     boot: &'a [BootParameter],
 }
 
-/// Prints the plan, and writes nothing.
+/// Prints the plan without writing.
 pub(crate) fn preview(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
     let host = context.open()?;
     let quiet_plan = QuietPlan::decide(&*host, &quiet.options())?;
@@ -83,14 +83,15 @@ pub(crate) fn preview(context: &Context, quiet: &Quiet) -> Result<Exit, Failure>
     Ok(Exit::Done)
 }
 
-/// Writes to files other than knobs, with interrupts of the same old and new CPUs on one line.
+/// Lists writes to files that are not knobs. Interrupts with the same old and new CPUs share a
+/// line.
 fn folded(host: &dyn Host, extras: &[(Location, String)]) -> Vec<String> {
     let mut interrupts: std::collections::BTreeMap<(String, &str), CpuList> =
         std::collections::BTreeMap::new();
     let mut lines = Vec::new();
     for (location, new) in extras {
         let path = location.path().unwrap_or_default();
-        // For display only: an interrupt that has gone since has no old value.
+        // Only for display: an interrupt that no longer exists has no old value.
         let old = host.read(path).unwrap_or_default();
         let number = path.strip_prefix("/proc/irq/").and_then(|rest| rest.split('/').next()?.parse().ok());
         match number {
@@ -113,7 +114,7 @@ pub(crate) fn status(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> 
     let recipe = &quiet_plan.recipe;
     let snapshot = Snapshot::for_intent(&*host, &quiet_plan.intent)?;
     let mut plan = plan(&snapshot, &quiet_plan.intent)?;
-    // A latency limit without a slower idle state is no difference.
+    // A latency limit does not matter if there is no slower idle state.
     let is_needless = |change: &Change| {
         let is_about =
             |note: &Note| matches!(&note.remark, Remark::NoSlowerState { from } if *from == change.from);
@@ -121,8 +122,8 @@ pub(crate) fn status(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> 
     };
     plan.changes = plan.changes.iter().filter(|change| !is_needless(change)).cloned().collect();
     plan.notes.retain(|note| !matches!(note.remark, Remark::NoSlowerState { .. }));
-    // Counted apart from the verdict: many interrupts cannot be moved, and the machine would never
-    // be quiet.
+    // Not part of the verdict: many interrupts cannot be moved, so the machine would never count as
+    // quiet.
     let left = extras(&*host, &snapshot.topology().online, &recipe.cpus).len();
     let data = || QuietStatus {
         level: quiet.level,
@@ -148,6 +149,6 @@ pub(crate) fn status(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> 
         }
         out
     })?;
-    // As `verify`: the same question, asked about a level.
+    // The same exit codes as `verify`.
     Ok(if plan.is_empty() { Exit::Done } else { Exit::Drifted })
 }

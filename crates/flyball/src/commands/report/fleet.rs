@@ -1,4 +1,4 @@
-//! `flyball report --fleet`: the run directories of many machines, put together.
+//! `flyball report --fleet`: merges the run directories of many machines.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ use crate::{
     terminal,
 };
 
-/// Bytes of a list of hosts: a hundred thousand names.
+/// Maximum bytes of a list of hosts: a hundred thousand names.
 const MAX_HOSTS: u64 = 16 << 20;
 
 /// Arguments that belong to `--fleet`.
@@ -43,7 +43,7 @@ fn percentage(text: &str) -> Result<f64, &'static str> {
         .ok_or("the change must be above 0% and below 100%")
 }
 
-/// What is printed as JSON.
+/// The output in JSON.
 #[derive(Debug, schemars::JsonSchema, serde::Serialize)]
 pub(crate) struct Printed<'a> {
     #[serde(flatten)]

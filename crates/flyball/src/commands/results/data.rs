@@ -1,15 +1,15 @@
-//! What `results` prints, as data.
+//! The output of `results`, as data.
 
 use std::collections::BTreeMap;
 
 use flyball_results::{Added, Kind, SkippedFile};
 
-/// What `add` prints.
+/// The output of `add`.
 #[derive(Debug, schemars::JsonSchema, serde::Serialize)]
 pub(crate) struct Sum {
     #[serde(flatten)]
     pub added: Added,
-    /// What was passed over.
+    /// Skipped inputs.
     pub skipped: Vec<SkippedFile>,
 }
 
@@ -19,10 +19,10 @@ pub(crate) struct Listed {
     pub id: String,
     pub kind: Kind,
     pub host: String,
-    /// The first row's, in milliseconds since 1970.
+    /// Time of the first row, milliseconds since 1970.
     pub time: u64,
     pub source: String,
-    /// The benchmarks; none of findings and settings.
+    /// The benchmarks. Empty for findings and settings.
     pub benchmarks: Vec<String>,
     pub rows: usize,
 }
@@ -36,9 +36,9 @@ pub(crate) struct InputDetails {
     pub facts: BTreeMap<String, String>,
     /// Other facts and settings, by name.
     pub settings: BTreeMap<String, String>,
-    /// Of each arm and metric the number of rounds that count, and their median.
+    /// The number of counted rounds and their median, for each arm and metric.
     pub results: Vec<ArmSummary>,
-    /// Of findings, how many of each verdict.
+    /// The number of findings with each verdict.
     pub verdicts: BTreeMap<String, usize>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct InputDetails {
 #[derive(Debug, schemars::JsonSchema, serde::Serialize)]
 pub(crate) struct ArmSummary {
     pub benchmark: String,
-    /// The arm; empty if there is none.
+    /// The arm. Empty if there is none.
     pub arm: String,
     pub metric: String,
     pub unit: String,

@@ -12,7 +12,7 @@ use flyball_text::date::Utc;
 use super::data::{InputDetails, Listed, Sum};
 use crate::paint::{Columns, Paint};
 
-/// Lines of text; JSON has everything.
+/// Maximum lines of text. JSON has everything.
 const MAX_LINES: usize = 40;
 
 fn count(number: usize, one: &str, many: &str) -> String {
@@ -159,7 +159,7 @@ pub(super) fn shifts(answer: &Answer) -> String {
     out
 }
 
-/// The facts that changed where series shifted.
+/// Lists the facts that changed at the shifts.
 fn facts(out: &mut String, answer: &Answer) {
     if answer.with.is_empty() {
         return;

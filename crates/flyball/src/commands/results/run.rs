@@ -1,4 +1,4 @@
-//! What the actions of `results` do.
+//! Implements the subcommands of `results`.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,8 @@ use crate::{
     output::{self, Reporter},
 };
 
-/// Memory and time are not bounded as for a single file: a dataset of years takes what it takes.
+/// Memory and time are not limited as for a single file: a dataset with years of results may take
+/// long.
 impl From<DatasetError> for Failure {
     fn from(error: DatasetError) -> Failure {
         let exit = match error {
@@ -65,7 +66,8 @@ pub(super) fn add(output: &Reporter, args: &Add) -> Result<Exit, Failure> {
                 Ok(input) => {
                     notes.extend(input.warnings.iter().map(|warning| format!("note: {path}: {warning}")));
                     taken += 1;
-                    // Only for something to add: what is refused leaves no dataset.
+                    // Created only when there is something to add, so that a rejected input leaves
+                    // no empty dataset.
                     let dataset = match &mut dataset {
                         Some(dataset) => dataset,
                         None => dataset.insert(Dataset::create(&args.dataset)?),
@@ -120,7 +122,7 @@ fn inputs(dataset: &Dataset, pick: &Pick) -> Result<(Vec<Listed>, Vec<SkippedFil
             }
             for (mut listed, benchmarks) in here.into_values() {
                 listed.benchmarks = benchmarks.iter().map(|word| words.text(*word).to_owned()).collect();
-                // The further rounds of a comparison that was resumed are in another file.
+                // Later rounds of a resumed comparison are in another file.
                 match all.get_mut(&listed.id) {
                     Some(earlier) => {
                         earlier.rows += listed.rows;
@@ -144,7 +146,7 @@ fn name_passed(passed: &[SkippedFile]) {
     say(&passed.iter().map(note).collect::<Vec<_>>(), "files");
 }
 
-/// Prints notes; of thousands, which say the same as a rule, the first.
+/// Prints notes. Thousands of notes usually say the same, so only prints the first ten.
 fn say(notes: &[String], what: &str) {
     for note in notes.iter().take(10) {
         eprintln!("{note}");
@@ -260,7 +262,7 @@ pub(super) fn export(output: &Reporter, args: &Export) -> Result<Exit, Failure> 
 }
 
 pub(super) fn shifts(output: &Reporter, args: &Shifts) -> Result<Exit, Failure> {
-    // Not the other way round: a number that is none is outside of every range.
+    // Negated, so that NaN, which is outside every range, is rejected too.
     if !(50.0..=99.99).contains(&args.confidence) {
         return Err(Failure::usage(format!("--confidence {} is not between 50 and 99.99", args.confidence)));
     }

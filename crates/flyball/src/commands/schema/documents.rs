@@ -1,4 +1,4 @@
-//! The published schemas, generated from the types that commands print with `--json` and write to
+//! The published schemas. Generated from the types that commands print with `--json` and write to
 //! files. `flyball schema` prints them as JSON Schema, draft 2020-12.
 
 use schemars::{
@@ -25,25 +25,25 @@ pub(crate) struct Schema {
     body: fn(&mut SchemaGenerator) -> schemars::Schema,
 }
 
-/// What a schema describes.
+/// The kind of output that a schema describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
     /// An object that names its schema.
     Object,
     /// A list of such objects.
     List,
-    /// A file, as it is.
+    /// A file, without an envelope.
     File,
 }
 
 impl Schema {
-    /// The schema with this name, or name and number.
+    /// Finds a schema by name, or by name and number.
     pub(crate) fn find(name: &str) -> Option<&'static Schema> {
         let is_named = |id: &str| id == name || id.split_once('/').is_some_and(|(first, _)| first == name);
         ALL.iter().find(|schema| is_named(schema.id))
     }
 
-    /// The JSON Schema, with the types that it refers to.
+    /// Generates the JSON Schema, with the types that it refers to.
     pub(crate) fn generate(&self) -> schemars::Schema {
         let mut generator = generator();
         let mut schema = self.within(&mut generator);
@@ -54,7 +54,7 @@ impl Schema {
     fn within(&self, generator: &mut SchemaGenerator) -> schemars::Schema {
         let mut schema = (self.body)(generator);
         if self.shape != Shape::File {
-            // The description is the envelope's.
+            // Remove the envelope's description.
             schema.remove("description");
             if let Some(id) = schema.pointer_mut("/properties/schema") {
                 *id = json!({ "description": "The name and number of this schema.", "const": self.id });
@@ -68,8 +68,8 @@ impl Schema {
     }
 }
 
-/// One schema with all others: an object whose properties are the outputs and files, by name and
-/// number. A type that several of them use is defined once.
+/// Generates one schema for all outputs and files: an object with a property for each name and
+/// number. Types that several of them use are defined once.
 pub(crate) fn generate_all() -> schemars::Schema {
     let mut generator = generator();
     let properties: serde_json::Map<String, Json> =
@@ -86,7 +86,7 @@ fn generator() -> SchemaGenerator {
     SchemaSettings::draft2020_12().for_serialize().into_generator()
 }
 
-/// Adds the types that a schema refers to, and makes text of doc comments.
+/// Adds the types that a schema refers to, and converts doc comments to plain text.
 fn finished(mut schema: schemars::Schema, mut generator: SchemaGenerator) -> schemars::Schema {
     if let Some(dialect) = generator.settings().meta_schema.clone() {
         schema.insert("$schema".to_owned(), dialect.into());
@@ -107,8 +107,8 @@ fn plain_description(schema: &mut schemars::Schema) {
     }
 }
 
-/// Removes `null` and the default from fields that may be absent. A type leaves such a field out if
-/// there is nothing to say (`skip_serializing_if`); schemars knows only that it is an `Option`.
+/// Removes `null` and the default from fields that may be absent. The types omit such fields
+/// (`skip_serializing_if`), but schemars only sees an `Option`.
 fn never_null_if_absent(schema: &mut schemars::Schema) {
     let required: Vec<Json> = schema.get("required").and_then(Json::as_array).cloned().unwrap_or_default();
     let Some(Json::Object(properties)) = schema.get_mut("properties") else { return };
@@ -132,12 +132,11 @@ fn never_null_if_absent(schema: &mut schemars::Schema) {
     }
 }
 
-/// Makes a [`Document`] of each type that is printed, and the list of all schemas.
+/// Implements [`Document`] for each printed type, and defines the list of all schemas.
 macro_rules! schemas {
     ($($(#[$condition:meta])? $shape:ident $name:literal $number:tt $type:ty, $title:literal;)*) => {
         $($(#[$condition])? schemas!(@document $shape $name $number $type);)*
 
-        /// Every schema.
         pub(crate) const ALL: &[Schema] = &[$($(#[$condition])? Schema {
             id: concat!($name, "/", schemas!(@number $number)),
             title: $title,
@@ -284,7 +283,7 @@ schemas! {
     object "why" 1 commands::why::Answer<'_>,
         "What `flyball why` prints: why each CPU runs no faster";
 
-    // Files: their names or fields of their own tell what they are.
+    // Files: the file name or a field of the file itself tells its kind.
     file "file-journal" (flyball_control::journal_format!()) flyball_control::write::journal::Record,
         "The JSON of a line of the journal, which follows the CRC-32 of the line";
     file "file-manifest" 1 flyball_measure::Manifest,
@@ -310,7 +309,8 @@ mod tests {
         }
     }
 
-    /// schemars adds a number to the second type of a name, which says nothing to a reader.
+    /// If two types have the same name, schemars adds a number to the second, which tells readers
+    /// nothing.
     #[test]
     fn no_two_types_share_a_name() {
         let all = generate_all();

@@ -8,10 +8,10 @@ use serde::Serialize;
 
 #[derive(Debug, schemars::JsonSchema, Serialize)]
 pub(super) struct Facts {
-    /// The name that the host gives.
+    /// The host's name for the machine.
     pub name: String,
     pub kind: Kind,
-    /// What it says it is, if its processors are emulated: a guest of flyball's.
+    /// What the machine calls itself if its processors are emulated: a guest of flyball.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub emulated: Option<String>,
     /// Whether it is simulated, or a recording of a simulated machine.
@@ -26,7 +26,7 @@ pub(super) struct Facts {
     pub microcode: Option<String>,
     /// The kernel's release.
     pub kernel: Option<String>,
-    /// Whether it runs under a hypervisor that says so.
+    /// Whether the machine reports that it runs under a hypervisor.
     pub virtual_machine: bool,
     pub present: CpuList,
     pub online: CpuList,
@@ -37,10 +37,10 @@ pub(super) struct Facts {
     pub cores: usize,
     /// CPUs by core type; empty if there is only one type.
     pub core_types: BTreeMap<CoreType, CpuList>,
-    /// How the core types are known.
+    /// How the core types were determined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub core_type_evidence: Option<KindEvidence>,
-    /// Level-3 caches, if the firmware can prefer the cores of either (3D V-Cache).
+    /// Level-3 caches, if the firmware can prefer the cores of one of them (3D V-Cache).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub caches: Vec<Cache>,
     /// CPUs by NUMA node.
@@ -54,7 +54,7 @@ pub(super) struct Facts {
     pub policy_size: usize,
 }
 
-/// A level-3 cache; its place in the list is the number that `ccd:N` selects.
+/// A level-3 cache. Its index in the list is the number for `ccd:N`.
 #[derive(Debug, schemars::JsonSchema, Serialize)]
 pub(super) struct Cache {
     /// The CPUs that share it.
@@ -70,7 +70,6 @@ impl Cache {
 }
 
 impl Facts {
-    /// Collects them.
     pub(super) fn collect(host: &dyn Host, snapshot: &Snapshot) -> Facts {
         let topology = snapshot.topology();
         let number = |number: Option<u32>| number.unwrap_or(0);
@@ -104,7 +103,7 @@ impl Facts {
         }
     }
 
-    /// Why there is no cpufreq driver, and what to do.
+    /// Explains why there is no cpufreq driver, and what to do.
     pub(super) fn no_cpufreq(&self, host: &dyn Host) -> String {
         let cause = if self.virtual_machine {
             "This is a virtual machine without frequency control. Run flyball on the host, look at a recorded machine (-M ARCHIVE), \

@@ -1,11 +1,11 @@
-//! Rows as lines of knob, value and CPUs, and as JSON objects.
+//! Prints rows as lines of knob, value and CPUs, and as JSON objects.
 
 use flyball_control::{KnobName, Outcome, Plain, Row, Scope, Snapshot, Value};
 use serde::Serialize;
 
 use crate::paint::{Cell, Columns, Paint, Style, cpus_within};
 
-/// One value at one place.
+/// One value at one location.
 #[derive(Debug, schemars::JsonSchema, Serialize)]
 #[schemars(rename = "Object")]
 pub(crate) struct Single<'a> {
@@ -53,7 +53,7 @@ impl<'a> From<&'a Row> for Single<'a> {
 pub(crate) struct Object<'a> {
     #[serde(flatten)]
     row: Single<'a>,
-    /// How many places have this value.
+    /// Number of locations with this value.
     places: usize,
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn objects(rows: &[Row]) -> Vec<Object<'_>> {
     rows.iter().map(|row| Object { row: row.into(), places: row.places }).collect()
 }
 
-/// One line per row: knob, value, CPUs, source.
+/// Returns one line per row: knob, value, CPUs, source.
 pub(crate) fn render(rows: &[Row], snapshot: &Snapshot, paint: Paint) -> String {
     let mut columns = Columns::new();
     let mut last = String::new();
@@ -70,7 +70,7 @@ pub(crate) fn render(rows: &[Row], snapshot: &Snapshot, paint: Paint) -> String 
         // Print a name once, above all its values.
         let shown = if name == last { String::new() } else { name.clone() };
         last = name;
-        // A list of all CPUs for what the machine has once would look like a choice.
+        // For a machine-wide value, a list of all CPUs would look like a selection.
         let everywhere = row.knob.knob().scope == Scope::Machine && row.cpus == snapshot.topology().present;
         let cpus = if everywhere { "machine".to_owned() } else { cpus_within(&row.cpus, 32) };
         let more = if row.places > 1 { format!(" and {} more", row.places - 1) } else { String::new() };
@@ -90,12 +90,11 @@ pub(crate) fn name(row: &Row) -> String {
     KnobName { knob: row.knob, instance }.to_string()
 }
 
-/// A row's value as a cell.
 pub(crate) fn value(row: &Row) -> Cell {
     match &row.outcome {
         Outcome::Value(value) => {
             let text = value.to_string();
-            // A file that is empty is a value: no isolated CPUs, no available governors.
+            // An empty file is a valid value: no isolated CPUs, no available governors.
             Cell::from(if text.is_empty() { "(none)".to_owned() } else { text })
         }
         Outcome::Absent(why) => Cell::styled(Style::Faint, format!("absent: {why}")),

@@ -1,6 +1,6 @@
-//! `show --nfd`: the machine as labels of a node, in the form that Kubernetes' Node Feature
-//! Discovery reads from its directory features.d: `NAME=VALUE` a line, without a domain, so that
-//! the label is `feature.node.kubernetes.io/NAME`.
+//! `show --nfd`: prints the machine as node labels for Kubernetes' Node Feature Discovery, in the
+//! format of its directory features.d: a line `NAME=VALUE` without a domain, so that the label
+//! becomes `feature.node.kubernetes.io/NAME`.
 
 use std::{fmt::Write as _, path::Path, time::Duration};
 
@@ -15,11 +15,11 @@ use crate::{
     time::seconds_since_1970,
 };
 
-/// Characters of a label's value, as Kubernetes has it (IsValidLabelValue in apimachinery's
+/// Maximum length of a label's value in Kubernetes (IsValidLabelValue in apimachinery's
 /// validation.go).
 const MAX: usize = 63;
 
-/// What becomes a label, if the machine has it.
+/// Knobs that become labels, if the machine has them.
 const KNOBS: [Id; 10] = [
     Id::Driver,
     Id::DriverMode,
@@ -33,7 +33,7 @@ const KNOBS: [Id; 10] = [
     Id::SstCp,
 ];
 
-/// Prints the labels, or writes the file; `-` is stdout.
+/// Prints the labels, or writes them to the file. `-` is stdout.
 pub(super) fn run(
     output: &Reporter,
     host: &dyn Host,
@@ -47,7 +47,7 @@ pub(super) fn run(
     let labels = labels(host, snapshot)?;
     let mut text = String::new();
     if let Some(time) = expires {
-        // NFD leaves out what expired before it reads the file.
+        // NFD ignores labels that expired before it reads the file.
         let _ = writeln!(
             text,
             "# +expiry-time={}",
@@ -60,7 +60,7 @@ pub(super) fn run(
     if file.as_os_str() == "-" {
         output::print(text)?;
     } else {
-        // Its name until it is complete begins with a dot, and NFD passes such files over.
+        // Until it is complete, its name begins with a dot, and NFD ignores such files.
         flyball_files::replace(file, text.as_bytes())
             .map_err(|error| Failure::failed(format!("cannot write {}: {error}", file.display())))?;
     }
@@ -93,7 +93,7 @@ fn labels(host: &dyn Host, snapshot: &mut Snapshot) -> Result<Vec<(String, Strin
         let value = match values.as_slice() {
             [] => continue,
             [one] => one.clone(),
-            // Several would need a label for each CPU, and a pod cannot ask for a CPU.
+            // Several values would need a label per CPU, and a pod cannot request a CPU.
             _ => "mixed".to_owned(),
         };
         labels.push((KnobName::from(id).to_string(), value));
@@ -102,8 +102,8 @@ fn labels(host: &dyn Host, snapshot: &mut Snapshot) -> Result<Vec<(String, Strin
     Ok(labels.filter(|(_, value)| !value.is_empty()).collect())
 }
 
-/// A value as Kubernetes takes it: letters, digits, '-', '_' and '.', with a letter or digit at
-/// both ends.
+/// Converts a value to what Kubernetes accepts: letters, digits, '-', '_' and '.', with a letter or
+/// digit at both ends.
 fn label(value: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
     let plain: String = value.chars().map(plain).collect();

@@ -10,16 +10,14 @@ use flyball_text::wrap;
 
 use crate::paint::{Cell, Columns, Paint, Style, cpus_within, one_line, terminal_columns};
 
-/// How wide the screen is taken to be.
 const WIDTH: usize = 110;
 
-/// Characters on a line of this terminal.
 fn width() -> usize {
     terminal_columns().map_or(WIDTH, |columns| columns.clamp(60, WIDTH))
 }
 
-/// Reads what the screen has beyond its rows: the dies of uncore domains, and the times of the idle
-/// states, which one CPU knows for all.
+/// Reads what the screen shows besides its rows: the dies of uncore domains, and the latencies of
+/// idle states, from one CPU for all.
 pub(super) fn take(host: &dyn Host, snapshot: &mut Snapshot) {
     // Not CPU 0, which may be offline.
     let first: CpuList = snapshot.topology().online.first().into_iter().collect();
@@ -28,7 +26,7 @@ pub(super) fn take(host: &dyn Host, snapshot: &mut Snapshot) {
     snapshot.take(host, &Request { knobs: &[Id::UncoreDomain, Id::UncoreAgents], ..Request::default() });
 }
 
-/// The screen; `all` for what is shown on request only.
+/// Returns the screen. `all` includes what is only shown on request.
 pub(super) fn render(
     facts: &Facts,
     rows: &[Row],
@@ -64,16 +62,16 @@ pub(super) struct Screen<'a> {
     pub(super) paint: Paint,
 }
 
-/// The rows of a part of the screen, in the table's order.
+/// Returns the knobs of a section, in the table's order.
 fn section(section: Section) -> Vec<Id> {
     TABLE.iter().filter(|knob| knob.shown.section == section).map(|knob| knob.id).collect()
 }
 
-/// A frequency as `3.9`, in GHz to the MHz: 2.001 is not 2.0.
+/// Formats a frequency as `3.9`, in GHz with up to three decimals: 2.001 is not 2.0.
 fn ghz(frequency: KiloHertz) -> String {
     let text = format!("{:.3}", frequency.0 as f64 / 1e6);
     let short = text.trim_end_matches('0');
-    // `4.0`, not `4.` or `4`: a column of frequencies lines up.
+    // `4.0`, not `4.` or `4`, so that columns of frequencies are aligned.
     if short.ends_with('.') { format!("{short}0") } else { short.to_owned() }
 }
 
@@ -91,7 +89,7 @@ struct Class {
     cpus: CpuList,
     kind: Option<CoreType>,
     online: bool,
-    /// The index of the row that has them, for each knob that was asked for.
+    /// For each requested knob, the index of the row with the value.
     rows: Vec<Option<usize>>,
 }
 
@@ -112,8 +110,8 @@ impl Screen<'_> {
         };
         let name = facts.model_name.as_deref().unwrap_or(&unknown);
         let mut line = vec![self.paint.apply(Style::Heading, name)];
-        // Samples of a processor before its sale are called "Genuine Intel(R) 0000" or similar
-        // (CPUID leaf 0x80000002).
+        // The model name of engineering samples is "Genuine Intel(R) 0000" or similar (CPUID leaf
+        // 0x80000002).
         let says_nothing = facts.model_name.is_none() || name.contains("Genuine") || name.contains("0000");
         if let Some((family, model, stepping)) = facts.signature.filter(|_| says_nothing) {
             line.push(format!("family {family}, model {model:#x}, stepping {stepping}"));
@@ -124,7 +122,7 @@ impl Screen<'_> {
             more => Some(format!("{more} {many}")),
         };
         line.extend(count(facts.packages.len(), "package", "packages"));
-        // As many dies as packages is the usual case and says nothing.
+        // Usually, there is one die per package, which is not worth a mention.
         if facts.dies > facts.packages.len() {
             line.extend(count(facts.dies, "die", "dies"));
         }
@@ -146,7 +144,7 @@ impl Screen<'_> {
                 Some(what) => format!("this machine, which is emulated ({what})"),
                 None => "this machine".to_owned(),
             },
-            // Both are said: numbers of a model must not pass for those of a server.
+            // Print both: a model's numbers must not be mistaken for a server's.
             Kind::Recorded if facts.simulated => format!("simulated, recorded in {}", facts.name),
             Kind::Recorded => format!("recorded in {}", facts.name),
             Kind::Simulated => format!("simulated: {}", facts.name),
@@ -190,15 +188,14 @@ impl Screen<'_> {
             row.knob.knob().shown.section == Section::Machine && !matches!(row.outcome, Outcome::Absent(_))
         };
         let mut rows: Vec<&Row> = self.rows.iter().filter(wide).collect();
-        // What sets the frequency comes first, though as a fact it is late in the table.
+        // The driver, which sets the frequency, comes first, although it is late in the table.
         rows.sort_by_key(|row| row.knob != Id::Driver);
         let is_list = |row: &&Row| matches!(row.outcome.value(), Some(Value::Words(_) | Value::Fields(_)));
         let (long, short): (Vec<&Row>, Vec<&Row>) = rows.into_iter().partition(is_list);
         let pair = |row: &Row| (row.knob.to_string(), lines::value(row));
         let (long, short) = (long.into_iter().map(pair), short.into_iter().map(pair).collect::<Vec<_>>());
         let mut columns = Columns::new();
-        // Down the columns and not across, so that what belongs together in the table stays
-        // together.
+        // Fill columns first, not lines, so that related knobs of the table stay together.
         let height = short.len().div_ceil(3);
         let name = |text: &str| Cell::styled(Style::Heading, text);
         for line in 0..height {
@@ -219,7 +216,7 @@ impl Screen<'_> {
         out
     }
 
-    /// Groups the CPUs by what `knobs` hold for them.
+    /// Groups the CPUs by their values of `knobs`.
     fn group(&self, knobs: &[Id]) -> Vec<Class> {
         // A table by CPU number, so that the work is one step per row and CPU on machines with
         // hundreds of both.
@@ -227,7 +224,7 @@ impl Screen<'_> {
         let mut where_from: Vec<Vec<Option<usize>>> = vec![vec![None; knobs.len()]; size];
         for (index, row) in self.rows.iter().enumerate() {
             let Some(column) = knobs.iter().position(|knob| *knob == row.knob) else { continue };
-            // Absent everywhere is not a difference, and is reported below.
+            // A knob that is absent everywhere is no difference, and is reported below.
             if row.places == 0
                 || matches!(row.outcome, Outcome::Absent(ref why) if *why != flyball_control::Why::Offline)
             {
@@ -247,7 +244,8 @@ impl Screen<'_> {
             if rows.iter().all(Option::is_none) {
                 continue;
             }
-            // The rows stand for the values: equal values of many CPUs are one row of the survey.
+            // Compare rows instead of values: the survey puts equal values of many CPUs into one
+            // row.
             let key = (cpu.core_type, cpu.online, rows.clone());
             let at = *index.entry(key).or_insert_with(|| {
                 classes.push(Class {
@@ -263,7 +261,6 @@ impl Screen<'_> {
         classes
     }
 
-    /// The text of a class's value of the knob in column `column`.
     fn text(&self, class: &Class, column: usize) -> Cell {
         match class.rows[column] {
             Some(row) => lines::value(&self.rows[row]),
@@ -275,7 +272,7 @@ impl Screen<'_> {
         self.rows[class.rows[column]?].outcome.value()?.frequency()
     }
 
-    /// What is set for CPUs, equal CPUs in one row.
+    /// Returns the settings of CPUs, with equal CPUs in one row.
     fn classes(&self) -> String {
         let knobs = section(Section::Cpus);
         let classes = self.group(&knobs);
@@ -304,8 +301,8 @@ impl Screen<'_> {
                 Cell::from(cpus_within(&class.cpus, if width() < 100 { 16 } else { 26 })),
                 Cell::from(class.kind.map(|kind| kind.to_string()).unwrap_or_default()),
             ];
-            // sysfs removes the cpufreq directory of an offline CPU: there is nothing to show but
-            // that.
+            // sysfs removes the cpufreq directory of an offline CPU, so there is nothing else to
+            // show.
             if !class.online {
                 row.push(Cell::styled(Style::Notice, "offline"));
                 columns.row(row);
@@ -324,7 +321,7 @@ impl Screen<'_> {
                 one(Id::NominalFreq).into(),
                 self.text(class, at(Id::Boost)),
                 match self.text(class, at(Id::LatencyLimit)) {
-                    // The usual value; the column is dropped if no CPU has another.
+                    // Blank the usual value. The column is dropped if no CPU has another value.
                     cell if cell.text() == "no-limit" => Cell::from(""),
                     cell => cell,
                 },
@@ -334,7 +331,7 @@ impl Screen<'_> {
             columns.row(row);
         }
         columns.drop_empty();
-        // Only the column of CPUs is left: nothing is known about them.
+        // Only the column of CPUs is left, so nothing is known about them.
         if columns.width() < 2 {
             String::new()
         } else {
@@ -359,7 +356,7 @@ impl Screen<'_> {
     fn levels(&self) -> String {
         let knobs = section(Section::Levels);
         let mut classes = self.group(&knobs);
-        // Offline CPUs are in the table above; here they would be empty rows.
+        // Offline CPUs are in the table above. Here, their rows would be empty.
         classes.retain(|class| class.online);
         if classes.is_empty() {
             return String::new();
@@ -384,7 +381,7 @@ impl Screen<'_> {
         columns.render(self.paint)
     }
 
-    /// Idle states and where they may be used.
+    /// Returns the idle states, and on which CPUs they may be used.
     fn idle(&self) -> String {
         let names = self.snapshot.idle_states();
         let Some(cpu) = self.snapshot.topology().online.first() else { return String::new() };
@@ -421,8 +418,7 @@ impl Screen<'_> {
         columns.render(self.paint)
     }
 
-    /// Uncore domains, equal ones in one row.
-    /// Power limits and energy counters.
+    /// Returns power limits and energy counters.
     fn power(&self) -> String {
         let rows = [Id::PowerLimit, Id::PowerWindow, Id::Energy]
             .map(|knob| self.rows(knob).filter(|row| !row.name.is_empty()).collect::<Vec<_>>());
@@ -439,7 +435,8 @@ impl Screen<'_> {
                 cpus_within(&row.cpus, 26).into(),
                 lines::value(row),
                 window.map_or(Cell::from(""), |row| match row.outcome.value() {
-                    // Windows are powers of two of the hardware's clock: 0.999424 s is a second.
+                    // Windows are powers of two of the hardware's clock, so 0.999424 s means one
+                    // second.
                     Some(Value::Time(time)) if time.0 >= 100_000 => {
                         format!("{} s", (time.0 as f64 / 1e4).round() / 1e2).into()
                     }
@@ -474,8 +471,8 @@ impl Screen<'_> {
                 sensors.push((&row.name, temperature.0));
             }
         }
-        // coretemp's labels (drivers/hwmon/coretemp.c): one sensor per core, of which the hottest
-        // says enough.
+        // The labels of coretemp (drivers/hwmon/coretemp.c): one sensor per core, of which the
+        // hottest is enough.
         let core = |name: &str| name.contains(" Core ");
         let hottest = sensors.iter().filter(|(name, _)| core(name)).max_by(|a, b| a.1.total_cmp(&b.1));
         let mut parts: Vec<String> = sensors
@@ -498,7 +495,7 @@ impl Screen<'_> {
                     _ => None,
                 })
                 .collect();
-            // The most and not the sum: each CPU of a package counts the package's events.
+            // The maximum, not the sum, because each CPU of a package counts the package's events.
             let Some((most, cpus)) = counts.iter().max_by_key(|(count, _)| *count) else { continue };
             let cell = if *most == 0 {
                 Cell::from("0 since boot")
@@ -513,11 +510,11 @@ impl Screen<'_> {
         columns.render(self.paint)
     }
 
-    /// Rows that no table above has taken.
+    /// Returns rows that are in no table above.
     fn rest(&self) -> String {
         let taken = |knob: Id| {
             knob.knob().shown.section != Section::Line
-                // All that it could say is in the table of CPUs.
+                // The table of CPUs already shows it.
                 || (knob == Id::Online && self.facts.offline.is_empty())
         };
         let rows: Vec<&Row> = self
@@ -537,7 +534,7 @@ impl Screen<'_> {
                 }
                 _ => lines::value(row),
             };
-            // What holds for the whole machine needs no CPUs.
+            // A value for the whole machine needs no list of CPUs.
             let cpus = if row.cpus == self.snapshot.topology().online {
                 String::new()
             } else {
@@ -548,12 +545,12 @@ impl Screen<'_> {
         columns.render(self.paint)
     }
 
-    /// Lists what the machine lacks by reason with --all, and otherwise only counts it.
+    /// Lists what the machine lacks by reason with --all. Otherwise, only counts it.
     fn absent(&self) -> String {
         let mut reasons: Vec<(String, Vec<Id>)> = Vec::new();
         for row in self.rows {
             let Outcome::Absent(why) = &row.outcome else { continue };
-            // Present on other places: the tables show where.
+            // Present in other locations: the tables show where.
             if *why == flyball_control::Why::Offline || self.value(row.knob).is_some() {
                 continue;
             }
@@ -577,7 +574,7 @@ impl Screen<'_> {
         out.push('\n');
         for (reason, knobs) in reasons {
             let mut names: Vec<String> = knobs.iter().map(ToString::to_string).collect();
-            // Each AMD processor lacks the same 22 of Intel's: three show what is meant.
+            // Each AMD processor lacks the same 22 knobs of Intel. Three examples are enough.
             if reason.ends_with("processors only") && names.len() > 4 {
                 let more = names.split_off(3).len();
                 if let Some(last) = names.last_mut() {
@@ -596,7 +593,7 @@ impl Screen<'_> {
     }
 }
 
-/// Turbo ratio limits, a byte of 100 MHz each from the lowest: `3.2, 7 x 3.1 GHz`.
+/// Formats turbo ratio limits, a byte of 100 MHz each from the lowest: `3.2, 7 x 3.1 GHz`.
 fn ratios(value: &str) -> Option<String> {
     let bytes = u64::from_str_radix(value.strip_prefix("0x")?, 16).ok()?.to_le_bytes();
     let runs: Vec<String> = bytes

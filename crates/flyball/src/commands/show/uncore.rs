@@ -7,8 +7,8 @@ use super::screen::{Screen, range};
 use crate::paint::{Columns, cpus_within};
 
 impl Screen<'_> {
-    /// The compute die of an uncore domain, as package:domain (Linux's die ids do not count these),
-    /// and its agents.
+    /// Returns the compute die of an uncore domain as package:domain (Linux's die ids do not count
+    /// these dies), and its agents.
     fn die(&self, name: &str, cpus: &CpuList) -> (String, String) {
         let value = |knob: Id| {
             let mut entries = self.snapshot.entries(knob).ok()?;
@@ -29,7 +29,7 @@ impl Screen<'_> {
     pub(super) fn uncore(&self) -> String {
         let columns_of =
             [Id::UncoreMinFreq, Id::UncoreMaxFreq, Id::UncoreHwMin, Id::UncoreHwMax, Id::UncoreFreq];
-        // Domain by domain: the rows of each knob that have its name.
+        // Each domain has a row per knob, all with the domain's name.
         let mut domains: Vec<(String, &CpuList, [Option<KiloHertz>; 5])> = Vec::new();
         for row in
             self.rows.iter().filter(|row| row.knob.knob().scope == Scope::Uncore && !row.name.is_empty())
@@ -55,8 +55,8 @@ impl Screen<'_> {
         for (name, cpus, values) in domains {
             let die = self.die(&name, cpus);
             match merged.last_mut() {
-                // Neighbours only: domains are in the order of their numbers, and `and N more` is
-                // read as those that follow.
+                // Only group neighbours: domains are sorted by number, and readers take `and N
+                // more` as the following ones.
                 Some((_, count, other, same, alike))
                     if *other == cpus && *same == die && *alike == values =>
                 {

@@ -32,7 +32,7 @@ pub(crate) struct Sheet<'a> {
     rows: Vec<Line<'a>>,
 }
 
-/// Refuses the options of machines: each experiment has the machine and the kernel of its document.
+/// Rejects machine options: each experiment uses the machine and the kernel of its document.
 pub(super) fn refuse(options: &MachineOptions) -> Result<(), Failure> {
     let given = [
         ("-M", !matches!(options.machine, MachineArg::Live)),
@@ -111,7 +111,7 @@ fn render(report: &Report) -> String {
 fn line(row: &Row, wide: usize) -> String {
     let simulated = row.simulated.map_or_else(|| "not run".to_owned(), |value| number(value, row.unit));
     let error = match (row.aim, row.simulated) {
-        // A difference between two percentages is in points.
+        // The difference of two percentages is in percentage points.
         (Aim::Sign(_), Some(simulated)) => format!("{:+.1} pp", simulated - row.published),
         (Aim::Absolute(_), Some(simulated)) => format!("{:+.1} {}", simulated - row.published, row.unit),
         _ => row.error_percent().map_or_else(String::new, |error| format!("{error:+.1} %")),
@@ -144,10 +144,9 @@ fn line(row: &Row, wide: usize) -> String {
     text.trim_end().to_owned()
 }
 
-/// A value in its unit, or as an error.
 fn number(value: f64, unit: &str) -> String {
     match unit {
-        // Of a minute's energy.
+        // Calculated from a minute's energy, so the value is small.
         "1/J" => format!("{value:.7}"),
         _ if value.abs() >= 1000.0 => format!("{value:.0}"),
         _ => format!("{value:.2}"),

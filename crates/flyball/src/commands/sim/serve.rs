@@ -38,8 +38,8 @@ pub(super) fn run(options: &MachineOptions, name: &str, program: &[OsString]) ->
              needs the device). flyball's own commands do not need it: flyball -M sim:NAME ...",
         ));
     }
-    // The child mounts in a namespace of its own and sends the descriptor of /dev/fuse back through
-    // this socket.
+    // The child mounts in its own namespace and sends the descriptor of /dev/fuse back through this
+    // socket.
     let (ours, theirs) = serve::connection().map_err(|error| failed("make a socket", error))?;
     let stage = Scratch::new("flyball-sim").map_err(|error| failed("make a directory", error))?;
     let mut command = Command::new(own_program()?);
@@ -53,23 +53,23 @@ pub(super) fn run(options: &MachineOptions, name: &str, program: &[OsString]) ->
     let paced = Arc::new(Mutex::new(Paced::new(machine)));
     let supervisor = Supervisor::new(paced.clone());
     let child = command.spawn().map_err(|error| failed("start flyball again", error))?;
-    // Only the child must hold it: the server ends when the last copy is closed.
+    // Only the child may hold this end: the server stops when the last copy is closed.
     drop(theirs);
     let server = std::thread::spawn(move || serve::serve(paced, &ours));
     let code = supervisor.run(child.id() as i32).map_err(|error| failed("wait for the program", error))?;
     if server.is_finished()
         && let Ok(Err(error)) = server.join()
-        // A program that failed has said why; the server's end is then mostly a consequence.
+        // If the program failed, it has said why, and the server's error is probably a consequence.
         && code == 0
     {
         return Err(failed("serve the machine", error));
     }
-    // Not before the child has ended: its files are mounted below.
+    // Only now: until the child ends, its files are mounted below this directory.
     drop(stage);
     Ok(Exit::Command(u8::try_from(code).unwrap_or(1)))
 }
 
-/// In the child: mounts the machine's files and becomes the program.
+/// Runs in the child: mounts the machine's files, and becomes the program.
 pub(super) fn inside(stage: &Path, socket: i32, program: &[OsString]) -> Result<Exit, Failure> {
     let socket =
         serve::inherited(socket).map_err(|error| failed("take over what flyball sim run opened", error))?;

@@ -1,7 +1,7 @@
 //! `flyball sim work`: runs a workload model on the served machine that this program runs on.
 //!
-//! The server of the machine runs the model. This program starts it by writing to a file of the
-//! machine, waits as long as the real workload would take, and prints what the real tool prints.
+//! The machine's server runs the model. This program starts it by writing to a file of the machine,
+//! waits as long as the real workload would take, and prints the output of the real tool.
 
 use std::{
     fs,
@@ -30,7 +30,7 @@ pub(super) fn run(
     let file = machine.join("flyball/work");
     let failed = |error: std::io::Error| Failure::failed(format!("the simulated machine: {error}"));
     let pins = pins.map(ToString::to_string).unwrap_or_default();
-    // The workload is that of this open file, until it is closed: several commands can run at the
+    // The workload belongs to this open file until it is closed, so several commands can run at the
     // same time.
     let file = fs::File::options().read(true).write(true).open(&file).map_err(failed)?;
     let words = format!("{name} {} {pins}\n", amount.unwrap_or(0));
@@ -51,14 +51,14 @@ pub(super) fn run(
         if done {
             break (turns, nanoseconds as f64 * 1e-9);
         }
-        // Served time follows host time: the model ends when the real workload would.
+        // The served machine runs in real time, so the model ends when the real workload would.
         std::thread::sleep(Duration::from_millis(20));
     };
     crate::output::print(said(&model, turns, seconds))?;
     Ok(Exit::Done)
 }
 
-/// What the real tool prints after such a run.
+/// Returns what the real tool would print.
 fn said(model: &Workload, turns: u64, seconds: f64) -> String {
     let rate = turns as f64 / seconds.max(1e-9);
     match model.name.as_str() {

@@ -1,4 +1,4 @@
-//! Commands of `flyball sst` that read: data first, then a table or JSON of it.
+//! Subcommands of `flyball sst` that read: collect data, then print a table or JSON.
 
 use flyball_host::{CpuList, MegaHertz, isst, msr::cores_per_turbo_count};
 use flyball_sst::{
@@ -23,13 +23,12 @@ fn table(head: &[&str]) -> Columns {
     table
 }
 
-/// The name of a domain in tables.
 fn name(domain: &Domain) -> String {
     format!("{}:{}", domain.place.package, domain.place.domain)
 }
 
-/// CPUs of a domain. A domain without CPUs is an IO die, unless the domains of all CPUs are
-/// unknown.
+/// Formats the CPUs of a domain. A domain without CPUs is an IO die, unless the domains' CPUs are
+/// not known.
 fn list(session: &Session<'_>, cpus: &CpuList) -> String {
     if !cpus.is_empty() {
         return cpus.to_string();
@@ -39,7 +38,7 @@ fn list(session: &Session<'_>, cpus: &CpuList) -> String {
 }
 
 fn mhz(value: MegaHertz) -> String {
-    // 0: the firmware says nothing about it.
+    // 0: the firmware reports nothing.
     if value.0 == 0 { "-".to_owned() } else { value.0.to_string() }
 }
 
@@ -65,7 +64,8 @@ pub(super) fn info(session: &Session<'_>) -> Result<Exit, Failure> {
     for domain in session.domains()? {
         let found = session.ask(model::domain(access.as_ref(), domain))?;
         for level in 0..=found.levels.highest {
-            // A level that the processor lacks answers with an error; the others decide.
+            // The driver returns an error for a level that the processor lacks. Ignore it: the
+            // other levels decide.
             if let Ok(features) = access.features(&domain.place, level) {
                 base_freq |= features.base_freq;
                 turbo_freq |= features.turbo_freq;
@@ -80,7 +80,7 @@ pub(super) fn info(session: &Session<'_>) -> Result<Exit, Failure> {
             Via::MailboxAlone => "mailbox (isst_if_mbox_msr)",
             Via::Dump => "read-only, via debugfs (no driver)",
         },
-        // debugfs has no version of an interface.
+        // Over debugfs, the interface version is not known.
         platform: (layout.via != Via::Dump).then_some(layout.platform),
         cpu: layout.model.name.clone(),
         perf_profile: domains.iter().any(|domain| domain.levels.enabled),
@@ -109,7 +109,7 @@ fn render_info(session: &Session<'_>, info: &Info) -> String {
     let mut rows =
         table(&["domain", "level", "highest", "lock", "base-freq", "turbo-freq", "core-power", "CPUs"]);
     for domain in &info.domains {
-        // What the present level lacks cannot be switched on: that is not the same as off.
+        // A feature that the current level lacks cannot be switched on. This differs from off.
         let on = |has: bool, on: bool| {
             if on {
                 "on"
@@ -177,7 +177,7 @@ pub(crate) enum Single {
     CurrentLevel(u8),
 }
 
-/// One value per domain.
+/// Prints one value per domain.
 pub(super) fn single(
     session: &Session<'_>,
     what: &str,
@@ -206,7 +206,7 @@ fn turbo_row(turbo: &Turbo) -> String {
     pairs.collect::<Vec<_>>().join(" ")
 }
 
-/// The requested level if the domain has it; the current one if none is requested.
+/// Returns the requested level if the domain has it, or the current one if none is requested.
 fn level_of(
     session: &Session<'_>,
     access: &dyn Access,
@@ -214,7 +214,7 @@ fn level_of(
     asked: Option<u8>,
 ) -> Result<u8, Failure> {
     let Some(asked) = asked else { return Ok(session.ask(access.levels(&domain.place))?.current) };
-    // Levels may have gaps below the highest.
+    // There may be gaps below the highest level.
     let numbers = session.ask(model::level_numbers(access, domain))?;
     if numbers.contains(&asked) {
         return Ok(asked);
@@ -240,7 +240,7 @@ pub(super) fn levels(session: &Session<'_>, only: Option<u8>) -> Result<Exit, Fa
     let (layout, access) = session.open()?;
     let (mut objects, mut tables) = (Vec::new(), Vec::new());
     let mut domains = session.domains()?;
-    // IO dies have no cores that a level is about.
+    // A level does not concern the IO dies, which have no cores.
     if domains.iter().any(|domain| !domain.cpus.is_empty()) {
         domains.retain(|domain| !domain.cpus.is_empty());
     }
@@ -306,7 +306,7 @@ pub(super) fn levels(session: &Session<'_>, only: Option<u8>) -> Result<Exit, Fa
     finish(session, &objects, &tables)
 }
 
-/// What a level offers of base-freq.
+/// What a level offers for base-freq.
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct LevelBaseFreq {
     level: u8,
@@ -342,13 +342,13 @@ pub(super) fn base_freq(session: &Session<'_>, level: Option<u8>) -> Result<Exit
         }
         objects.push(OfDomain::new(domain, LevelBaseFreq { level: number, base_freq: level.base_freq }));
     }
-    // Not here only if no domain has it: IO dies never do.
+    // Only a failure if no domain has it, because IO dies never do.
     let none = objects.iter().all(|object| object.data.base_freq.is_none());
     finish(session, &objects, &[rows])?;
     Ok(if none { Exit::NotHere } else { Exit::Done })
 }
 
-/// What a level offers of turbo-freq.
+/// What a level offers for turbo-freq.
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct LevelTurboFreq {
     level: u8,
@@ -451,7 +451,7 @@ pub(super) fn core_power(session: &Session<'_>) -> Result<Exit, Failure> {
 
 /// `core-power get-config`.
 pub(super) fn classes(session: &Session<'_>, only: Option<u8>) -> Result<Exit, Failure> {
-    // Four classes, in the hardware of all generations.
+    // The hardware of all generations has four classes.
     if only.is_some_and(|only| only > 3) {
         return Err(Failure::usage("classes of service are 0 to 3"));
     }
@@ -485,7 +485,7 @@ pub(crate) struct ClassOfCpu {
 /// `core-power get-assoc`.
 pub(super) fn assoc(session: &Session<'_>) -> Result<Exit, Failure> {
     let layout = session.layout()?;
-    // Offline CPUs too: a core keeps its class.
+    // Include offline CPUs: a core keeps its class.
     let cpus = session.cpus.clone().unwrap_or_else(|| session.machine.topology().present.clone());
     let found = session.ask(model::classes_of(layout, session.host, &cpus))?;
     let mut rows = table(&["class", "CPUs"]);
@@ -513,7 +513,7 @@ pub(super) fn turbo_limits(session: &Session<'_>) -> Result<Exit, Failure> {
     let layout = session.layout()?;
     let mut objects = Vec::new();
     let mut rows = table(&["domain", "turbo ratio limits", "MHz by bucket"]);
-    // The limits are in a register of a CPU: an IO die has none to read it on.
+    // The limits are in a CPU register, which cannot be read for an IO die.
     for domain in session.domains()?.into_iter().filter(|domain| domain.place.cpu.is_some()) {
         let setting = layout.setting(domain.place, Field::TurboLimits);
         let text = session.ask(setting.read(session.host))?;

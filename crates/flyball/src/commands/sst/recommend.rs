@@ -1,5 +1,5 @@
-//! `flyball sst recommend`: the level and features that are best for given CPUs, what they cost the
-//! others, and a profile that sets them.
+//! `flyball sst recommend`: finds the best level and features for given CPUs and their cost for the
+//! others, and prints a profile.
 
 use flyball_control::{Id, Snapshot, Value};
 use flyball_host::CpuList;
@@ -32,17 +32,17 @@ pub(super) struct Args {
     command: Vec<String>,
 }
 
-/// The CPUs that this process, and so a command that it starts, may run on.
+/// Returns the CPUs that this process, and so a command that it starts, may use.
 fn allowed(session: &Session<'_>) -> Option<CpuList> {
-    // The mask and not a guess from the command's words: taskset, numactl and cpusets all end up in
-    // it.
+    // Use the affinity mask instead of interpreting the command's words: taskset, numactl and
+    // cpusets all set it.
     let status = session.host.read("/proc/self/status").ok()?;
     status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")?.trim().parse().ok())
 }
 
 pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
     let usage = |message: &str| Failure::usage(message);
-    // Of its own: a selector may need files that the session's snapshot lacks.
+    // Take another snapshot, because a selector may need files that the session's lacks.
     let mut snapshot = Snapshot::begin(session.host)?;
     let chosen = knob_arguments::cpus(session.host, args.cpus.as_deref(), &mut snapshot)?;
     let cpus = match chosen.or_else(|| session.cpus.clone()) {
@@ -56,8 +56,8 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
     let mut found: Vec<Candidate> = Vec::new();
     for domain in layout.domains.iter().filter(|domain| domain.cpus.iter().any(|cpu| cpus.contains(cpu))) {
         let of = session.ask(candidates(layout, session.host, domain, &cpus, goal))?;
-        // Each domain needs a level that keeps its part of the CPUs; one without makes the whole
-        // impossible.
+        // Each domain needs a level that keeps its share of the CPUs. If one has none, nothing can
+        // be recommended.
         if of.is_empty() {
             return Err(Failure::not_here(format!(
                 "no level of power domain {}:{} keeps all of these CPUs",
@@ -77,7 +77,7 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
             "note: turbo is off: only the guaranteed frequencies are reached, until 'flyball set turbo=on'"
         );
     }
-    // The note explains the table; programs read the rest.
+    // The note explains the table. Programs read the other formats.
     let is_table = profile.is_none() && !session.context.output.is_json();
     session.output().list(|| found.iter().collect(), || profile.unwrap_or_else(|| render(&found)))?;
     if is_table {

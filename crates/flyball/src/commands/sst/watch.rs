@@ -1,4 +1,4 @@
-//! `flyball sst watch`: follows levels that a management controller sets.
+//! `flyball sst watch`: follows level changes by a management controller.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -35,14 +35,14 @@ fn report(events: &[Event]) -> Result<(), Failure> {
     for event in events {
         line(event)?;
     }
-    // One line of status: the service manager keeps the last one only.
+    // Report only the last status, as the service manager keeps only one.
     if let Some(last) = events.iter().rev().find(|event| matches!(event, Event::Level { .. })) {
         notify(&format!("STATUS={last}"));
     }
     Ok(())
 }
 
-/// Whether the processor reports changes (hardware feedback).
+/// Returns whether the processor reports changes (hardware feedback).
 fn has_feedback(session: &Session<'_>) -> bool {
     session.machine.topology().flags.contains("hfi")
 }
@@ -52,9 +52,8 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
     let layout = session.layout()?;
     let live = session.host.kind() == Kind::Live;
     if live {
-        // The kernel has no topology of CPUs that are offline: it is stored where
-        // intel-speed-select stores it. Only the first time: later, CPUs may be offline and would
-        // be missing in it.
+        // The kernel has no topology of offline CPUs, so store it where intel-speed-select does.
+        // Only the first time: later, CPUs may be offline and would be missing.
         if let Some(file) = TopologyFile::for_host(session.host).filter(|file| !file.exists()) {
             if let Err(error) = file.store(session.host, layout.map.room) {
                 eprintln!("note: cannot save the topology of CPUs that go offline: {error}");
@@ -66,7 +65,7 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
     let mut look = || session.ask(follower.look(layout, session.host));
     let first = look()?;
     report(&first)?;
-    // Refused events are printed and the loop would try again; --once has only this look.
+    // The loop would retry rejected events, but with --once there is no second attempt.
     if args.once {
         let refused = first.iter().any(|event| matches!(event, Event::Refused(_)));
         return Ok(if refused { Exit::Failed } else { Exit::Done });
@@ -83,7 +82,7 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
         _ => None,
     };
     let pause = args.poll.unwrap_or(Duration::from_secs(2));
-    // After the first look: a service that is ready has its CPUs in line with the level.
+    // After the first pass: the service is ready when its CPUs match the level.
     notify("READY=1");
     while !stopped.load(Ordering::Relaxed) {
         match &events {
@@ -91,15 +90,15 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
                 // The timeout: nothing happened.
                 Ok(changes) if changes.is_empty() => continue,
                 Ok(_) => {}
-                // EINTR: a signal, seen at the loop's head. ENOBUFS: events were lost (netlink(7)),
-                // so the level is read again.
+                // EINTR: a signal, checked at the head of the loop. ENOBUFS: events were lost
+                // (netlink(7)), so read the level again.
                 Err(error) if matches!(error.errno.0, 4 | 105) => {}
                 Err(error) => return Err(error.into()),
             },
             None => {
                 let mut left = pause;
                 while !left.is_zero() && !stopped.load(Ordering::Relaxed) {
-                    // Signals only set a flag: naps bound how late it is noticed.
+                    // Signals only set a flag, so sleep in short steps to notice it soon.
                     let nap = left.min(Duration::from_millis(200));
                     session.host.sleep(nap);
                     left -= nap;
@@ -109,12 +108,12 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
         if !stopped.load(Ordering::Relaxed) {
             match look() {
                 Ok(events) => report(&events)?,
-                // A driver that is being reloaded will be back.
+                // Continue: the driver may be about to be reloaded.
                 Err(failure) => eprintln!("flyball: {failure}"),
             }
         }
     }
-    // The CPUs stay as the level has them; `flyball restore` has nothing to do with them.
+    // Leave the CPUs as the level requires. `flyball restore` does not affect them.
     notify("STOPPING=1");
     Ok(Exit::Done)
 }

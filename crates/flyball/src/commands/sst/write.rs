@@ -1,4 +1,4 @@
-//! Subcommands of `flyball sst` that change the machine. Each becomes settings of knobs.
+//! Subcommands of `flyball sst` that change the machine, by setting knobs.
 
 use flyball_control::{Id, Intent, Setting, Snapshot};
 use flyball_host::CpuList;
@@ -10,14 +10,13 @@ use crate::{
     exit::{Exit, Failure},
 };
 
-/// A setting of a knob, for some CPUs or for those of --cpu.
+/// A setting of a knob, for given CPUs or for those of --cpu.
 pub(super) struct Assignment {
     knob: String,
     value: String,
     cpus: Option<CpuList>,
 }
 
-/// `knob=value` for the CPUs of --cpu.
 pub(super) fn assign(knob: impl Into<String>, value: impl ToString) -> Assignment {
     Assignment { knob: knob.into(), value: value.to_string(), cpus: None }
 }
@@ -34,8 +33,8 @@ fn switch(on: bool) -> &'static str {
 
 /// Applies the settings, or prints their plan.
 pub(super) fn apply(session: &Session<'_>, settings: &[Assignment]) -> Result<Exit, Failure> {
-    // Limits of cpufreq work without Speed Select. For anything else, the error says why there is
-    // no Speed Select.
+    // cpufreq limits work without Speed Select. For everything else, fail here with the reason why
+    // there is no Speed Select.
     if settings.iter().any(|setting| setting.knob != Id::MaxFreq.knob().name) {
         session.layout()?;
     }
@@ -62,7 +61,7 @@ pub(super) fn level(session: &Session<'_>, level: u8, online: bool, cgroup: bool
         for domain in session.domains()?.into_iter().filter(|domain| !domain.cpus.is_empty()) {
             let Some(inside) = cost::cpus_of_level(layout, access.as_ref(), domain, level) else { continue };
             let outside = domain.cpus.difference(&inside);
-            // A level that keeps all CPUs dissolves the partition of the one before.
+            // If the level keeps all CPUs, dissolve the partition of the previous level.
             let list = if outside.is_empty() { "none".to_owned() } else { outside.to_string() };
             settings.push(assign("sst-apart", list).on(domain.cpus.clone()));
         }
@@ -75,7 +74,7 @@ pub(super) fn level(session: &Session<'_>, level: u8, online: bool, cgroup: bool
             // in 6.5).
             let switchable =
                 |cpu: &u32| session.host.exists(&format!("/sys/devices/system/cpu/cpu{cpu}/online"));
-            // On as well as off: a level before this one may have taken CPUs of this one offline.
+            // Switch on as well as off: an earlier level may have taken CPUs of this one offline.
             let on: CpuList = inside.iter().filter(switchable).collect();
             let off: CpuList = domain.cpus.difference(&inside).iter().filter(switchable).collect();
             let kept = domain.cpus.difference(&inside).difference(&off);
@@ -95,14 +94,14 @@ pub(super) fn level(session: &Session<'_>, level: u8, online: bool, cgroup: bool
     apply(session, &settings)
 }
 
-/// Class 0 with minimum frequency `high` and the highest priority, classes 1 to 3 with `low` and
-/// the lowest, as --auto of both features does in Intel's guide.
+/// Returns settings for class 0 with minimum frequency `high` and the highest priority, and for
+/// classes 1 to 3 with `low` and the lowest, like --auto of both features in Intel's guide.
 fn classes(session: &Session<'_>, high: &str, low: &str) -> Result<Vec<Assignment>, Failure> {
-    // TPMI parts have no such field in their class registers.
+    // The class registers of TPMI processors have no such field.
     let has_epp = !session.layout()?.platform.is_tpmi();
     let mut settings = Vec::new();
     for class in 0..4 {
-        // 0 is the highest of the proportional priorities, and the EPP of performance.
+        // 0 is the highest proportional priority, and the EPP for performance.
         let (min, priority) = if class == 0 { (high, 0) } else { (low, 15) };
         settings.push(assign(format!("clos-min:{class}"), min));
         settings.push(assign(format!("clos-max:{class}"), "max"));
@@ -128,8 +127,8 @@ pub(super) fn base_freq(session: &Session<'_>, on: bool, auto: bool) -> Result<E
         for domain in session.domains()? {
             let current = session.ask(access.levels(&domain.place))?.current;
             let level = session.ask(model::level(layout, access.as_ref(), domain, current))?;
-            // The plan refuses a domain without base-freq and says why. A domain without CPUs has
-            // no classes.
+            // The plan rejects a domain without base-freq and gives the reason. A domain without
+            // CPUs has no classes.
             let Some(offer) = level.base_freq else { continue };
             if domain.cpus.is_empty() {
                 continue;
@@ -142,8 +141,8 @@ pub(super) fn base_freq(session: &Session<'_>, on: bool, auto: bool) -> Result<E
         }
         settings.push(assign("sst-cp", "on"));
         settings.push(assign("min-freq", "base"));
-        // With turbo off a maximum is that of the base frequency before: intel-speed-select raises
-        // it too (isst-config.c, set_scaling_min_to_cpuinfo_max).
+        // With turbo off, the old maximum is the base frequency. intel-speed-select raises it too
+        // (isst-config.c, set_scaling_min_to_cpuinfo_max).
         if turbo_is_off(session) {
             settings.push(assign("max-freq", "max"));
         }
@@ -164,15 +163,16 @@ pub(super) fn turbo_freq(
     auto: bool,
     trl: Option<&str>,
 ) -> Result<Exit, Failure> {
-    // The feature and the turbo ratio limits apply to whole packages: those of the CPUs of --cpu,
-    // which chooses the CPUs that --auto gives priority to as well.
+    // The feature and the turbo ratio limits apply to whole packages: those with CPUs of --cpu.
+    // With --auto, the CPUs of --cpu also get priority.
     let layout = session.layout()?;
     let all = packages_of(session);
     let everywhere = |knob: &str, value: &str| assign(knob, value).on(all.clone());
     let mut settings = Vec::new();
     if on {
         settings.push(everywhere("sst-tf", "on"));
-        // All ones: turbo ratio limits would still cap the cores that the feature lets go higher.
+        // All ones, because the turbo ratio limits would still cap the cores that the feature
+        // speeds up.
         settings.push(everywhere("trl", trl.unwrap_or("0xffffffffffffffff")));
         if auto {
             let Some(cpus) = &session.cpus else {
@@ -186,7 +186,7 @@ pub(super) fn turbo_freq(
             let topology = session.machine.topology();
             let mut high = CpuList::new();
             for (_, core) in topology.cores() {
-                // Whole cores: the class belongs to the core, and a sibling in another class would
+                // Use whole cores: a class belongs to a core, so a sibling in another class would
                 // overwrite it.
                 if core.iter().any(|cpu| cpus.contains(cpu)) {
                     high.extend(core.iter());
@@ -203,7 +203,8 @@ pub(super) fn turbo_freq(
         match trl {
             Some(trl) => settings.push(everywhere("trl", trl)),
             None => {
-                // There is one register per package; the domains of a package have the same limits.
+                // There is one register per package, and the package's domains have the same
+                // limits.
                 let access = layout.access(session.host);
                 for domain in layout.domains.iter().filter(|domain| domain.cpus.intersects(&all)) {
                     let levels = session.ask(access.levels(&domain.place))?;
@@ -219,7 +220,7 @@ pub(super) fn turbo_freq(
     apply(session, &settings)
 }
 
-/// The CPUs of the packages that CPUs of --cpu are in; of all packages without it.
+/// Returns all CPUs of the packages with CPUs of --cpu, or of all packages without --cpu.
 fn packages_of(session: &Session<'_>) -> CpuList {
     let topology = session.machine.topology();
     let Some(chosen) = &session.cpus else { return topology.present.clone() };
@@ -242,7 +243,7 @@ pub(super) fn core_power(session: &Session<'_>, on: bool, priority: Option<&str>
     apply(session, &settings)
 }
 
-/// A frequency from the command line: a bare number is MHz, as in Intel's guide.
+/// Converts a frequency from the command line. A bare number is in MHz, as in Intel's guide.
 fn frequency(text: &str) -> String {
     if text.bytes().all(|byte| byte.is_ascii_digit()) { format!("{text}MHz") } else { text.to_owned() }
 }

@@ -1,4 +1,4 @@
-//! `top` of a machine: on the screen, as text or data, or only recorded.
+//! `top` for a live or simulated machine: on the screen, as text or data, or only recording.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -46,7 +46,7 @@ pub(super) fn run(context: &Context, args: &Args, form: Form) -> Result<Exit, Fa
         let recorder = Recorder::open(path, machine.layout(), machine.facts(), kept)?;
         machine.record_to(recorder, path.display().to_string());
     }
-    // Before the command, which a signal must not leave running alone.
+    // Before the command starts: a signal must not leave it running alone.
     let ended = interrupts()?;
     let program = match start(&*host, &args.command) {
         Ok(program) => program,
@@ -63,7 +63,7 @@ pub(super) fn run(context: &Context, args: &Args, form: Form) -> Result<Exit, Fa
     if let Some(program) = program {
         let _ = program.stop(Duration::from_secs(2));
     }
-    // Whatever ended it: what was sampled belongs in the file.
+    // Whatever ended it, write the pending samples to the file.
     let finished = machine.recorder.take().map_or(Ok(()), Recorder::finish);
     shown?;
     finished?;
@@ -71,14 +71,14 @@ pub(super) fn run(context: &Context, args: &Args, form: Form) -> Result<Exit, Fa
 }
 
 fn options(args: &Args, form: Form) -> Options {
-    /// Fewer samples end before every CPU had its turn.
+    /// With fewer samples, not every CPU would get its turn.
     const FEW: u64 = 10;
-    // A recording has all, and alerts have their own columns.
+    // A recording has all columns, and alerts may need any of them.
     let shows = |names: &[&str]| args.record.is_some() || !args.alert.is_empty() || args.shows(names);
     let defaults = Options {
         touch: args.touch.into(),
         reads: Reads {
-            // The reason needs to know how many cores are awake.
+            // The reason depends on how many cores are awake.
             idle: match form {
                 _ if args.record.is_some() => IdleReads::All,
                 Form::Csv | Form::Json if args.shows(&["wakes_per_second", "wakes_from"]) => IdleReads::All,
@@ -108,7 +108,7 @@ fn options(args: &Args, form: Form) -> Options {
 fn start(host: &dyn Host, command: &[String]) -> Result<Option<Box<dyn Process>>, Failure> {
     let Some((program, arguments)) = command.split_first() else { return Ok(None) };
     let launch = Launch::new(program, arguments).silent();
-    // A machine in software says which words it takes.
+    // The error of a simulated machine lists the accepted words.
     host.spawn(launch).map(Some).map_err(|error| Failure::usage(format!("cannot run {program}: {error}")))
 }
 
@@ -125,7 +125,7 @@ fn screen(machine: &mut Machine, args: &Args, ended: &AtomicBool) -> Result<(), 
     }
 }
 
-/// Prints samples, or only records them where there is no screen.
+/// Prints samples, or only records them if there is no screen.
 fn printed(
     context: &Context,
     host: &dyn Host,
@@ -136,13 +136,13 @@ fn printed(
 ) -> Result<(), Failure> {
     let mut printer = Printer::new(context.output.about(host), form, machine.layout(), &args.columns);
     let is_silent = args.record.is_some() && form == Form::Text;
-    // Data goes on until a signal; text is one sample, unless the user asks for more.
+    // Data continues until a signal. Text is one sample, unless the user requests more.
     let count = args.samples.or((form == Form::Text && !is_silent).then_some(1));
     machine.take()?;
     let mut due = Instant::now();
     let mut taken = 0;
     while count.is_none_or(|count| taken < count) {
-        // A machine that is slower than the interval is not asked twice at once.
+        // If the machine is slower than the interval, do not sample twice in a row.
         due = (due + machine.pause()).max(Instant::now());
         if !wait(due, ended) {
             break;
@@ -160,9 +160,9 @@ fn printed(
     Ok(())
 }
 
-/// Waits until a time; `false` if a signal came.
+/// Waits until a time. Returns `false` if a signal arrived.
 fn wait(until: Instant, ended: &AtomicBool) -> bool {
-    /// A sleep goes on after a signal's handler.
+    /// Longest sleep, because a sleep continues after a signal handler.
     const LOOK: Duration = Duration::from_millis(100);
     loop {
         if ended.load(Ordering::Relaxed) {

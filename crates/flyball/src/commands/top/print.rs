@@ -1,4 +1,4 @@
-//! Moments as text, CSV and JSON.
+//! Prints moments as text, CSV and JSON.
 
 use flyball_monitor::{CpuInterval, Interval, Layout, alert::Event};
 use flyball_table::{Cell, Kind};
@@ -21,12 +21,12 @@ pub(crate) struct Printer {
     output: Reporter,
     form: Form,
     layout: Layout,
-    /// Places in [`COLUMNS`] of those that are printed as CSV.
+    /// Indices in [`COLUMNS`] of the columns in CSV.
     columns: Vec<usize>,
     has_head: bool,
 }
 
-/// A moment as JSON, on one line.
+/// A moment in JSON, on one line.
 #[derive(schemars::JsonSchema, Serialize)]
 pub(crate) struct Line<'a> {
     /// Nanoseconds since 1970.
@@ -36,7 +36,7 @@ pub(crate) struct Line<'a> {
     interval: &'a Interval,
     /// In the order of `cpus`.
     numbers: Vec<u32>,
-    /// Names of the governors; `governor` of a CPU is a place in this list, from 0.
+    /// Names of the governors. The `governor` of a CPU is an index into this list, from 0.
     governors: &'a [String],
     why: Vec<Option<&'a str>>,
     cost: flyball_monitor::Cost,
@@ -47,8 +47,8 @@ pub(crate) struct AlertLine<'a> {
     alert: &'a Event,
 }
 
-/// Columns of CSV and Parquet. Time, CPU and delivered frequency are called as in
-/// `trace report --parquet`, settings as the kernel calls them.
+/// Columns of CSV and Parquet. Time, CPU and delivered frequency have the same names as in `trace
+/// report --parquet`, and settings have the kernel's names.
 pub(super) const COLUMNS: [(&str, Kind); 22] = [
     ("time_ns", Kind::Integer),
     ("cpu", Kind::Integer),
@@ -75,7 +75,7 @@ pub(super) const COLUMNS: [(&str, Kind); 22] = [
 ];
 
 impl Printer {
-    /// `columns` are those of the CSV; all, if there are none.
+    /// `columns` are the columns of CSV. Empty for all.
     pub(crate) fn new(output: Reporter, form: Form, layout: &Layout, columns: &[String]) -> Printer {
         let place = |name: &String| COLUMNS.iter().position(|column| column.0 == name);
         let columns = match columns {
@@ -85,7 +85,7 @@ impl Printer {
         Printer { output, form, layout: layout.clone(), columns, has_head: false }
     }
 
-    /// An alert that begins or is over: on stderr, or between the lines of JSON.
+    /// Prints the start or end of an alert: on stderr, or between the lines of JSON.
     pub(crate) fn event(&self, event: &Event) -> Result<(), Failure> {
         match self.form {
             Form::Json => self.output.json_line(&AlertLine { alert: event }),
@@ -185,7 +185,7 @@ impl Printer {
             out +=
                 &format!("\n{}: CPUs {}", Paint::stdout().apply(Style::Heading, &reason.word), cpus.short());
         }
-        // Reading a recording asks no CPU.
+        // Reading a recording touches no CPU.
         let is_recorded = layout.machine.kind == flyball_host::Kind::Recorded;
         let cost = format!(
             "\n{}cost: {:.1} ms of CPU time, {} CPUs touched, {} interrupts\n",
@@ -211,7 +211,7 @@ fn state(cpu: &CpuInterval) -> &'static str {
     }
 }
 
-/// A row per CPU, in the order of [`COLUMNS`].
+/// Returns a row per CPU, with the columns of [`COLUMNS`].
 pub(super) fn rows<'a>(layout: &'a Layout, moment: &'a Moment) -> impl Iterator<Item = Vec<Cell>> + 'a {
     fn integer<T: Into<u64>>(value: Option<T>) -> Cell {
         value.map_or(Cell::Absent, |value| Cell::Integer(value.into()))

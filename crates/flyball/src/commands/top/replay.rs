@@ -1,4 +1,4 @@
-//! `top --replay`: a recording on the screen, as text or as data.
+//! `top --replay`: shows a recording on the screen, as text or as data.
 
 use std::{
     fs::{File, OpenOptions},
@@ -25,7 +25,7 @@ use crate::{
     machine::bound,
 };
 
-/// A recording as a source of moments.
+/// A recording as a source for the screen.
 struct Replay {
     recording: Recording<File>,
     interval: Duration,
@@ -38,7 +38,7 @@ impl Source for Replay {
     }
 
     fn advance(&mut self) -> io::Result<bool> {
-        // A damaged chunk is noticed when it is read.
+        // A damaged chunk is only noticed when it is read.
         self.notices = notice(self.recording.lost()).into_iter().collect();
         Ok(false)
     }
@@ -69,7 +69,7 @@ impl Source for Replay {
 }
 
 impl Replay {
-    /// Says what could not be read. After the last moment, because what a chunk holds is looked at
+    /// Prints what could not be read. Call it after the last moment, since a chunk is only checked
     /// when it is shown.
     fn note(&self, path: &Path) {
         if let Some(notice) = notice(self.recording.lost()) {
@@ -78,7 +78,6 @@ impl Replay {
     }
 }
 
-/// Opens the files of a recording.
 pub(crate) fn open(path: &Path, files: &[PathBuf]) -> Result<Recording<File>, Failure> {
     let usage = |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", path.display()));
     if files.is_empty() {
@@ -89,7 +88,7 @@ pub(crate) fn open(path: &Path, files: &[PathBuf]) -> Result<Recording<File>, Fa
     Recording::open(opened).map_err(|error| usage(&error))
 }
 
-/// What of a recording could not be read.
+/// Describes the parts of a recording that could not be read.
 pub(crate) fn notice(lost: Lost) -> Option<String> {
     let mut parts = Vec::new();
     if lost.bytes > 0 {
@@ -106,7 +105,7 @@ pub(crate) fn notice(lost: Lost) -> Option<String> {
 }
 
 pub(super) fn run(context: &Context, args: &Args, path: &Path, form: Form) -> Result<Exit, Failure> {
-    // What a file says may take memory and time, and any user may have written it.
+    // Any user may have written the file, and reading it may take much memory and time.
     let _ = bound();
     let files = args.found.get_or_init(|| shards(path).unwrap_or_default());
     let mut recording = open(path, files)?;
@@ -116,7 +115,7 @@ pub(super) fn run(context: &Context, args: &Args, path: &Path, form: Form) -> Re
         None => 0,
     };
     let between = Duration::from_nanos(last.saturating_sub(first) / recording.len().max(2).saturating_sub(1));
-    // A recording whose clock jumped is played at a usual pace all the same.
+    // If the recording's clock jumped, play it at a usual speed.
     let interval = between.clamp(Duration::from_millis(50), Duration::from_secs(5));
     let notices: Vec<String> = notice(recording.lost()).into_iter().collect();
     let mut replay = Replay { recording, interval, notices };
@@ -140,7 +139,7 @@ pub(super) fn run(context: &Context, args: &Args, path: &Path, form: Form) -> Re
             let simulated = replay.recording.layout().machine.kind == flyball_host::Kind::Simulated;
             let output = context.output.about_simulated(simulated);
             let mut printer = Printer::new(output, form, replay.recording.layout(), &args.columns);
-            // Of text one moment, as of a machine; of data all from there on.
+            // Like for a live machine, text is one moment. Data is everything from there on.
             let count = args.samples.unwrap_or(if form == Form::Text { 1 } else { u64::MAX });
             let from = begin.max(1);
             let end = replay.recording.len().min(from.saturating_add(count));
@@ -161,7 +160,7 @@ pub(super) fn run(context: &Context, args: &Args, path: &Path, form: Form) -> Re
     Ok(Exit::Done)
 }
 
-/// Writes moments as a Parquet file, from one on.
+/// Writes moments to a Parquet file, from one on.
 #[cfg(feature = "parquet")]
 fn parquet(replay: &mut Replay, args: &Args, begin: u64, file: &Path) -> Result<(), Failure> {
     use flyball_files::Replacement;
@@ -182,7 +181,7 @@ fn parquet(replay: &mut Replay, args: &Args, begin: u64, file: &Path) -> Result<
     table.finish().and_then(|()| replacement.finish()).map_err(unwritten)
 }
 
-/// Without the feature the option says how to get it.
+/// In builds without the feature, says how to get it.
 #[cfg(not(feature = "parquet"))]
 fn parquet(_: &mut Replay, _: &Args, _: u64, _: &Path) -> Result<(), Failure> {
     Err(Failure::usage(

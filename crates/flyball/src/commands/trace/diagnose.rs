@@ -1,4 +1,4 @@
-//! `flyball trace diagnose`: finds what is wrong in a trace.
+//! `flyball trace diagnose`: finds problems in a trace.
 
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 
@@ -49,13 +49,14 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Adds the trace and what is known of its machine; `false` if that is this machine.
+    /// Adds the trace and the description of its machine. Returns `false` if that is the live
+    /// machine.
     pub(crate) fn files(&self, machine: &MachineArg, files: &mut Confinement) -> bool {
         self.input.files(files);
         match self.topology.as_deref() {
             None => true,
-            // The option without a value means -M, and without that this machine, whose files
-            // cannot be listed.
+            // Without a value, the option means the machine of -M, or else the live one, whose
+            // files cannot be listed.
             Some("") => machine.files(files),
             // The name of a machine, or a file with the output of lscpu(1).
             Some(from) => {
@@ -72,9 +73,8 @@ pub(crate) struct Output<'a> {
     findings: &'a [Finding],
 }
 
-/// Reads the trace and prints the findings.
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
-    // Before the trace is read: a wrong name should not cost the time to read it.
+    // Before reading the trace, which takes time: the name may be wrong.
     let given = match args.topology.as_deref() {
         None => None,
         Some("") => Some(traced_machine::from_host(&*context.open()?)?),
@@ -98,19 +98,19 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
             findings => render(findings, args.most),
         },
     )?;
-    // An empty list in JSON would look like a healthy machine.
+    // Explain an empty list in JSON, which would look like a healthy machine.
     if context.output.is_json() && (!seen.is_timed || seen.judged == 0) {
         eprintln!("flyball: {}", seen.silence());
     }
-    // Both are said: the second must not depend on the first.
+    // Call both, without short-circuiting, so that both messages are printed.
     let (is_whole, is_read) = (say_what_is_missing(&summary), seen.say_unread());
     Ok(exit(&findings, is_whole && is_read))
 }
 
-/// The exit code of findings in a trace that was read as a whole, or not.
+/// Returns the exit code for the findings. `whole`: the complete trace was read.
 pub(super) fn exit(findings: &[Finding], whole: bool) -> Exit {
     match findings.iter().map(|finding| finding.severity).max() {
-        // Findings come before damage: what was found in the readable part is true.
+        // Findings have priority over damage, because those in the readable part are true.
         Some(Severity::Fault) => Exit::Fault,
         Some(Severity::Warning) => Exit::Warning,
         _ if !whole => Exit::Failed,
@@ -118,7 +118,7 @@ pub(super) fn exit(findings: &[Finding], whole: bool) -> Exit {
     }
 }
 
-/// Looks at the records of a trace on their way.
+/// Collects findings while the records of a trace pass through.
 pub(super) struct Judge {
     names: Arc<Names>,
     diagnoser: Diagnoser,
@@ -126,7 +126,7 @@ pub(super) struct Judge {
     others: BTreeMap<NameId, u64>,
 }
 
-/// What was found.
+/// The result of a [`Judge`].
 pub(super) struct Diagnosis {
     pub(super) findings: Vec<Finding>,
     pub(super) seen: TraceContents,
@@ -142,7 +142,7 @@ impl Judge {
         for record in batch {
             self.seen.records += 1;
             match record.event {
-                // These two carry APERF and MPERF, from which the effect of a request is known.
+                // These two have APERF and MPERF, which show the effect of a request.
                 Event::AmdPerf(_) | Event::Intel(_) => self.seen.judged += 1,
                 Event::AmdRequest(_) => self.seen.without_counters += 1,
                 Event::Other(name) => *self.others.entry(name).or_default() += 1,
@@ -152,7 +152,8 @@ impl Judge {
         }
     }
 
-    /// The findings. `given` is the machine that the user named, `cpus` those that were chosen.
+    /// Returns the findings. `given` is the machine that the user named, and `cpus` are the chosen
+    /// CPUs.
     pub(super) fn finish(
         self,
         summary: &TraceSummary,
@@ -160,43 +161,43 @@ impl Judge {
         cpus: Option<&CpuList>,
     ) -> Diagnosis {
         let Judge { names, mut diagnoser, mut seen, others } = self;
-        // What the user gave has precedence over what the trace says of its machine.
+        // The user's machine takes precedence over the description in the trace.
         if let Some(known) = given.or(summary.machine.as_ref()) {
             diagnoser = diagnoser.with_siblings(known.siblings());
             if let Some(isolation) = known.isolation() {
-                // CPUs that were left out have no records, and would be found silent.
+                // CPUs that were not chosen have no records and would look silent.
                 let chosen = |cpu| cpus.is_none_or(|cpus| cpus.contains(cpu));
                 diagnoser = diagnoser.with_isolation(isolation.only(chosen));
             }
         }
         seen.is_timed = summary.clock.nanoseconds();
-        // Events of the table that passed through by name have fields that cannot be read.
+        // Known events that passed through by name only have fields that cannot be read.
         seen.unread =
             others.iter().filter(|(id, _)| is_known(&names.name(**id))).map(|(_, count)| count).sum();
         Diagnosis { findings: diagnoser.findings(summary.clock), seen }
     }
 }
 
-/// Whether the library reads events of this name field by field.
+/// Returns whether the library reads the fields of events with this name.
 fn is_known(name: &str) -> bool {
     TABLE.iter().any(|row| row.name == name)
 }
 
-/// The contents of a trace.
+/// Counts of a trace's contents.
 #[derive(Debug, Default)]
 pub(super) struct TraceContents {
     records: u64,
     /// Requests with counters, whose effect can be judged.
     judged: u64,
-    /// Requests of kernel 5.17, which measured nothing with them.
+    /// Requests from kernel 5.17, which has no counters.
     without_counters: u64,
-    /// Records that should have fields and have others.
+    /// Records of known events with unexpected fields.
     unread: u64,
     is_timed: bool,
 }
 
 impl TraceContents {
-    /// Says on stderr what could not be read. Answers whether that was nothing.
+    /// Prints on stderr what could not be read. Returns whether everything was read.
     pub(super) fn say_unread(&self) -> bool {
         if self.unread > 0 {
             eprintln!(
@@ -207,7 +208,7 @@ impl TraceContents {
         self.unread == 0
     }
 
-    /// Why there are no findings.
+    /// Explains why there are no findings.
     pub(super) fn silence(&self) -> String {
         let TraceContents { records, judged, without_counters, unread, is_timed } = *self;
         if records == 0 {
@@ -237,7 +238,7 @@ pub(super) fn render(findings: &[Finding], most: usize) -> String {
     let mut out = String::new();
     let mut kinds: BTreeMap<_, Vec<&Finding>> = BTreeMap::new();
     for finding in findings {
-        // The map's order is that of the output: the worst first.
+        // The map is sorted for the output, the worst first.
         kinds.entry((std::cmp::Reverse(finding.severity), finding.kind)).or_default().push(finding);
     }
     for ((severity, _), findings) in kinds {
@@ -265,7 +266,7 @@ pub(super) fn render(findings: &[Finding], most: usize) -> String {
                 findings.len() - most
             );
         }
-        // Findings of a kind have one remedy, which is said once.
+        // All findings of a kind have the same remedy, so print it once.
         if let Some(finding) = findings.first() {
             let _ = writeln!(out, "    {}", finding.remedy);
         }

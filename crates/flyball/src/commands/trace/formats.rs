@@ -1,4 +1,4 @@
-//! The files that `trace report` writes: each format is one [`Format`], and one line of [`chosen`].
+//! The output files of `trace report`. Each format is a [`Format`] and a line in [`chosen`].
 
 use std::{
     io::{BufWriter, Write as _},
@@ -49,7 +49,6 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Adds what is written.
     pub(super) fn files(&self, files: &mut Confinement) {
         for folder in self.csv.iter().chain(&self.plots) {
             files.write_in(folder);
@@ -60,16 +59,16 @@ impl Files {
     }
 }
 
-/// A file, or a directory of files, made of a trace's records.
+/// Writes a file, or a directory of files, from a trace's records.
 pub(super) trait Format {
-    /// Adds some records, in the order of time.
+    /// Adds records, in the order of time.
     fn add(&mut self, records: &[Record]) -> Result<(), TraceError>;
 
-    /// Writes what is left, and says on stderr what the user should know about it.
+    /// Writes pending output, and prints notes for the user on stderr.
     fn finish(self: Box<Self>, summary: &TraceSummary, report: &Report) -> Result<(), Failure>;
 }
 
-/// The formats that the user asked for, of the file `trace`.
+/// Returns the requested formats. `trace` is the input file.
 pub(super) fn chosen(args: &Files, trace: &Path) -> Result<Vec<Box<dyn Format + Send>>, Failure> {
     let mut formats: Vec<Box<dyn Format + Send>> = Vec::new();
     if let Some(path) = &args.parquet {
@@ -80,7 +79,7 @@ pub(super) fn chosen(args: &Files, trace: &Path) -> Result<Vec<Box<dyn Format + 
             directory: directory.clone(),
             format: args.plot_format,
             over_time: SeriesSet::default(),
-            // The kernel's tracers draw some pictures over the number of the sample, not over time.
+            // The kernel's tracers plot some pictures over the sample number instead of time.
             over_samples: SeriesSet::by_sample(),
         }));
     }
@@ -89,8 +88,8 @@ pub(super) fn chosen(args: &Files, trace: &Path) -> Result<Vec<Box<dyn Format + 
         formats.push(Box::new(Page { path: path.clone(), title, series: SeriesSet::default() }));
     }
     if let Some(directory) = &args.csv {
-        // Last: it makes a directory and files at once, and none should be left where another
-        // option cannot be had.
+        // Last, because it creates a directory and files at once: if another option fails, nothing
+        // should be left behind.
         let files = CsvFiles::create(directory, !args.no_per_cpu)?;
         formats.push(Box::new(Csv { directory: directory.clone(), files }));
     }
@@ -112,13 +111,13 @@ impl Format for Csv {
         let directory = self.directory.display();
         let (rows, others) = self.files.finish()?;
         if rows == 0 {
-            // As the kernel's scripts end.
+            // The kernel's scripts fail in this case too.
             return Err(Failure::usage(format!(
                 "no rows for {directory}: the tracers' files need two amd_pstate_perf or pstate_sample records of a CPU \
                  with counters"
             )));
         }
-        // The driver was switched during the trace; the columns fit one driver only.
+        // The driver was switched during the trace, and the columns only fit one driver.
         if others > 0 {
             eprintln!("flyball: {others} records of the other driver are not in {directory}");
         }
@@ -178,7 +177,7 @@ impl Format for Page {
         let head = Head { title, banner, facts: facts(summary) };
         let write = || -> std::io::Result<()> {
             let (file, replacement) = Replacement::create(&path)?;
-            // A page of a long trace has some megabytes, written in small pieces.
+            // Buffered: the page of a long trace has some megabytes, written in small pieces.
             let mut out = BufWriter::with_capacity(1 << 20, file);
             write_page(&mut out, &head, report, series)?;
             out.flush()?;
@@ -188,7 +187,7 @@ impl Format for Page {
     }
 }
 
-/// What the trace says of its machine.
+/// Returns the trace's description of its machine.
 fn facts(summary: &TraceSummary) -> Vec<(&'static str, String)> {
     let machine = summary.machine.as_ref();
     let of = |get: fn(&Machine) -> &Option<String>| machine.and_then(|machine| get(machine).clone());
@@ -208,7 +207,7 @@ fn parquet(path: &Path) -> Result<Box<dyn Format + Send>, Failure> {
     Ok(Box::new(flyball_trace::parquet::ParquetFile::create(path)?))
 }
 
-/// Without the feature the option says how to get it.
+/// In builds without the feature, says how to get it.
 #[cfg(not(feature = "parquet"))]
 fn parquet(_: &Path) -> Result<Box<dyn Format + Send>, Failure> {
     let message = "this build cannot write Parquet files: build with `--features parquet`, or use --csv";

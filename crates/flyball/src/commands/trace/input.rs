@@ -1,5 +1,4 @@
-//! The trace that a user named: which file, which CPUs, which threads; and what raw pages need to
-//! know.
+//! The trace that the user named: which file, CPUs and threads, and what raw pages need.
 
 use std::{
     num::NonZeroUsize,
@@ -50,7 +49,7 @@ pub(super) struct Input {
 
 impl From<TraceError> for Failure {
     fn from(error: TraceError) -> Failure {
-        // A damaged or foreign file is wrong input (2); a file that could not be read is a failure
+        // A damaged or foreign file is wrong input (2). A file that could not be read is a failure
         // (1).
         let exit = match &error {
             TraceError::Io { path, .. } if path.as_os_str() == "stdout" => Exit::Unwritten,
@@ -63,11 +62,10 @@ impl From<TraceError> for Failure {
 }
 
 impl Input {
-    /// Adds what is read.
     pub(super) fn files(&self, files: &mut Confinement) {
         files.read(&self.file);
         if !self.file.is_file() {
-            // A trace.dat from a pipe is stored first.
+            // A trace.dat from a pipe is first stored in a temporary file.
             files.write_in(&std::env::temp_dir());
         }
         if let Some(events) = &self.events {
@@ -77,8 +75,8 @@ impl Input {
         }
     }
 
-    /// Opens the trace and hands all its records, of the chosen CPUs, to `sink`, with the fields of
-    /// passed-through events.
+    /// Opens the trace and passes all records of the chosen CPUs to `sink`, with the fields of
+    /// events that pass through.
     pub(super) fn read_details(
         &self,
         names: &Arc<Names>,
@@ -97,7 +95,7 @@ impl Input {
         self.must_be_trace(summary)
     }
 
-    /// As [`Input::read_details`] without details, in batches, as they come.
+    /// Like [`Input::read_details`], but without details, and in batches.
     pub(super) fn read_batches(
         &self,
         names: &Arc<Names>,
@@ -117,7 +115,7 @@ impl Input {
         self.must_be_trace(summary)
     }
 
-    /// Refuses text of which no line is one of a trace.
+    /// Rejects text that has no line of a trace.
     fn must_be_trace(&self, summary: TraceSummary) -> Result<TraceSummary, Failure> {
         match &summary.text {
             Some(text) if text.lines > 0 && text.unparsed == text.lines => Err(Failure::usage(format!(
@@ -133,20 +131,19 @@ impl Input {
         let trace = if self.file == Path::new("-") {
             Trace::from_reader(Box::new(std::io::stdin()), &self.file)?
         } else {
-            // A file that is not there or cannot be read as a trace is a mistake on the command
-            // line.
+            // A missing file, or one that is not a trace, is a mistake on the command line.
             Trace::open(&self.file).map_err(Failure::usage)?
         };
-        // Text and trace.dat describe themselves; raw pages say nothing about their formats, clock
-        // or CPU.
+        // Text and trace.dat describe themselves. Raw pages do not tell their formats, clock and
+        // CPU.
         let raw = if trace.stored() == Stored::RawPages { self.raw()? } else { None };
         let threads = self.threads.unwrap_or_else(|| self.default_threads());
         Ok((trace, raw, TextOptions { threads, ..TextOptions::default() }))
     }
 
-    /// A second thread moves records between cores, which costs a quarter more CPU time
-    /// (`cargo bench -p flyball-trace -- --only command`), and on less than this it saves a tenth
-    /// of a second at most. What comes through a pipe may have any length.
+    /// A second thread moves records between cores, which costs a quarter more CPU time (`cargo
+    /// bench -p flyball-trace -- --only command`). For smaller files it saves a tenth of a second
+    /// at most. A pipe may have any length.
     fn default_threads(&self) -> NonZeroUsize {
         const FOR_ONE_THREAD: u64 = 512 << 20;
         let most = flyball_process::confine::processors();
@@ -157,7 +154,7 @@ impl Input {
         NonZeroUsize::new(wanted).map_or(most, |wanted| wanted.min(most))
     }
 
-    /// The chosen CPUs as a table; a set would be asked once a record.
+    /// Returns the chosen CPUs as a table, because looking up a set for each record is slower.
     fn chosen(&self) -> Option<Vec<bool>> {
         let cpus = self.cpus.as_ref()?;
         let mut chosen = Vec::new();
@@ -181,13 +178,13 @@ impl Input {
         let root = directory.parent().unwrap_or(directory);
         let header = read(directory.join("header_page"))
             .or_else(|| read(directory.join("events/header_page")))
-            // The default is the layout of 64-bit kernels (include/linux/ring_buffer.h), right for
+            // The default is the layout of 64-bit kernels (include/linux/ring_buffer.h), which fits
             // nearly every trace.
             .and_then(|bytes| PageHeader::parse(&bytes).ok())
             .unwrap_or_default();
         let near = |name: &str| read(directory.join(name)).or_else(|| read(root.join(name)));
         let name = self.file.file_stem().unwrap_or_default().to_string_lossy();
-        // The CPU is in the name of the file as a rule: `cpu3`, `cpu3.raw`.
+        // The file name usually has the CPU: `cpu3`, `cpu3.raw`.
         let digits: String =
             name.chars().rev().take_while(char::is_ascii_digit).collect::<Vec<_>>().iter().rev().collect();
         Ok(Some(RawDescription {
@@ -202,12 +199,12 @@ impl Input {
     }
 }
 
-/// A file of tracefs. saved_cmdlines is the longest, with some MB where it was enlarged.
+/// Reads a file of tracefs. The longest is saved_cmdlines, with some MB if it was enlarged.
 fn read_format(path: &Path) -> std::io::Result<Vec<u8>> {
     read_bounded(std::fs::File::open(path)?, 64 << 20)
 }
 
-/// The format files below `directory`, which is an events directory or holds one.
+/// Reads the format files below `directory`, which is an events directory or contains one.
 fn read_formats(directory: &Path) -> Result<Vec<EventFormat>, Failure> {
     let events = directory.join("events");
     let root = if events.is_dir() { events } else { directory.to_owned() };
@@ -216,7 +213,7 @@ fn read_formats(directory: &Path) -> Result<Vec<EventFormat>, Failure> {
     };
     let mut formats = Vec::new();
     for group in std::fs::read_dir(&root).map_err(|error| failed(&root, error))?.flatten() {
-        // events/ also holds files (enable, filter, header_page), and events/GROUP too.
+        // events/ and events/GROUP also have files (enable, filter, header_page).
         let Ok(events) = std::fs::read_dir(group.path()) else { continue };
         for event in events.flatten() {
             let Ok(bytes) = read_format(&event.path().join("format")) else { continue };
@@ -230,13 +227,13 @@ fn read_formats(directory: &Path) -> Result<Vec<EventFormat>, Failure> {
     Ok(formats)
 }
 
-/// The simulated machine that a trace was recorded on, if it says so: `sim:ryzen-5750g`.
+/// Returns the simulated machine on which a trace was recorded, if it says so: `sim:ryzen-5750g`.
 pub(super) fn simulated(summary: &TraceSummary) -> Option<&str> {
     let (_, machine) = summary.writer.as_deref()?.strip_suffix(SIMULATED)?.split_once(", of ")?;
     Some(machine)
 }
 
-/// What the writer of a trace says, as it stands in the file.
+/// Returns the text that names a trace's writer, as stored in the file.
 pub(crate) fn writer(machine: &str, simulated: bool) -> String {
     let version = env!("CARGO_PKG_VERSION");
     if simulated {
@@ -248,7 +245,7 @@ pub(crate) fn writer(machine: &str, simulated: bool) -> String {
 
 const SIMULATED: &str = " (simulated)";
 
-/// Says on stderr what is damaged, missing or lost. Answers whether the trace was whole.
+/// Prints on stderr what is damaged, missing or lost. Returns whether the trace was complete.
 pub(super) fn say_what_is_missing(summary: &TraceSummary) -> bool {
     // A file damaged throughout has a problem per page.
     for problem in summary.problems.iter().take(20) {
@@ -262,7 +259,8 @@ pub(super) fn say_what_is_missing(summary: &TraceSummary) -> bool {
     }
     if let Some(lost) = summary.lost().filter(|lost| *lost > 0) {
         let read: u64 = summary.buffers.iter().flat_map(|buffer| &buffer.cpus).map(|cpu| cpu.records).sum();
-        // A share too: a thousand of ten million matter less than of two thousand.
+        // Print the share, too: a thousand lost records matter less out of ten million than out of
+        // two thousand.
         let share = lost as f64 * 100.0 / (lost as f64 + read as f64);
         eprintln!(
             "flyball: {lost} records ({share:.1} %) were lost while recording; use a larger buffer (record -b)"

@@ -1,5 +1,5 @@
-//! The tracers' pictures: one of each value and CPU, and one of each value for all CPUs; over time,
-//! and the requests over the number of the sample too.
+//! The tracers' pictures: for each value, one picture per CPU and one with all CPUs. They are
+//! plotted over time, and requests also over the sample number.
 
 use std::{
     io::{self, Write},
@@ -22,7 +22,7 @@ pub(super) enum Format {
 }
 
 impl Default for Format {
-    /// Bitmaps like the kernel's tracers, where this build can.
+    /// Bitmaps like the kernel's tracers, if this build supports them.
     fn default() -> Self {
         if cfg!(feature = "png") { Format::Png } else { Format::Svg }
     }
@@ -32,12 +32,11 @@ impl Default for Format {
 const NO_PNG: &str =
     "this build draws no PNG files: use --plot-format svg, or build flyball with --features png";
 
-/// Points that a picture's width can show; more would only be thinned again.
+/// Maximum points across a picture's width. More would be thinned again.
 const COLUMNS: usize = 2048;
 
-/// File names of a value's pictures.
 struct FileNames {
-    /// A value's picture of one CPU; the tracers have some of all CPUs only.
+    /// For a single CPU. For some values, the tracers only have the picture of all CPUs.
     of_one: Option<&'static str>,
     of_all: &'static str,
 }
@@ -46,21 +45,21 @@ fn over_time(metric: &Metric) -> FileNames {
     FileNames { of_one: Some(metric.name), of_all: metric.all }
 }
 
-/// Over the number of the sample there are pictures of the requests.
+/// Returns the file names of pictures over the sample number, which only requests have.
 fn over_samples(metric: &Metric) -> Option<FileNames> {
     match metric.name {
         "des_perf" => Some(FileNames { of_one: Some("des_perf_vs_samples"), of_all: "des_perf_vs_samples" }),
-        // The picture of one CPU's performance includes it.
+        // Included in the picture of one CPU's performance.
         "pstates" => Some(FileNames { of_one: None, of_all: "pstates_vs_samples" }),
         _ => None,
     }
 }
 
-/// Where pictures go, and how.
+/// Where to write pictures, and in which format.
 struct Pictures<'a> {
     directory: &'a Path,
     format: Format,
-    /// The machine, if it is simulated: every picture says so.
+    /// The machine, if it is simulated. Every picture names it.
     simulated: Option<&'a str>,
     count: usize,
 }
@@ -75,8 +74,8 @@ impl Pictures<'_> {
             Format::Png => return Err(Failure::usage(NO_PNG)),
         };
         let path = self.directory.join(format!("{name}.{end}"));
-        // Not flushed to the disk, as `replace` would: hundreds of CPUs have thousands of pictures,
-        // which can be drawn again.
+        // Not synced to disk like in `replace`: hundreds of CPUs have thousands of pictures, which
+        // can be drawn again.
         let write = |bytes: Vec<u8>| {
             let (mut file, replacement) = Replacement::create(&path)?;
             file.write_all(&bytes)?;
@@ -89,8 +88,8 @@ impl Pictures<'_> {
     }
 }
 
-/// Writes all pictures into `directory`: of `series` over time, and of `samples` those that the
-/// tracers have. Answers how many.
+/// Writes all pictures into `directory`: `series` over time, and those of `samples` that the
+/// tracers have. Returns their number.
 pub(super) fn write(
     directory: &Path,
     format: Format,
@@ -119,12 +118,12 @@ fn pictures(
 ) -> Result<(), Failure> {
     let simulated = out.simulated;
     let cpus: Vec<u32> = series.cpus().collect();
-    // The budget is for all series together, as `thin` counts them.
+    // The budget is for all series together, as `thin` counts.
     series.thin(COLUMNS * cpus.len().max(1) * series.metrics().len().max(1));
     let metrics = series.metrics();
     let chart = |title: String, metric: &Metric| {
         let y = Axis::new(metric.title, metric.unit);
-        // A scale that is the same on all pictures of a value, so that CPUs can be compared by eye.
+        // Use the same scale in all pictures of a value, so that CPUs can be compared by eye.
         let y = if metric.high > 0 { y.between(0.0, f64::from(metric.high)) } else { y.with_zero() };
         Chart::new(with_machine(title, simulated), x.clone(), y).sized(1200, 600)
     };
@@ -144,7 +143,7 @@ fn pictures(
             if let Some(of_one) = of_one {
                 out.save(&format!("cpu{cpu:03}_{of_one}"), &one)?;
             }
-            // Both ends of each stretch: the most alone would make every CPU look busy.
+            // Plot both ends of each stretch: the maximum alone would make every CPU look busy.
             let ends = match band_of(series, *cpu, at, scale) {
                 dots if dots.iter().any(|(_, low, high)| low < high) => {
                     dots.into_iter().flat_map(|(x, low, high)| [(x, low), (x, high)]).collect()
@@ -152,12 +151,12 @@ fn pictures(
                 _ => line,
             };
             let named = Series::new(format!("CPU {cpu}"), Mark::Dots(ends));
-            // A legend of hundreds of CPUs would be all of the picture.
+            // A legend with hundreds of CPUs would fill the picture.
             all = all.with(if cpus.len() <= 16 { named } else { Series { name: String::new(), ..named } });
         }
         out.save(&format!("all_cpu_{of_all}"), &all)?;
     }
-    // What was asked for and how busy the CPU was, in one picture.
+    // The request and the busy share of a CPU, in one picture.
     let place = |name: &str| metrics.iter().position(|metric| metric.name == name);
     if let (Some(asked), Some(busy)) = (place("pstates"), place("performance")) {
         for cpu in &cpus {
@@ -177,12 +176,12 @@ fn pictures(
     Ok(())
 }
 
-/// A title with the machine, if that is simulated.
+/// Adds the machine to a title, if it is simulated.
 fn with_machine(title: String, simulated: Option<&str>) -> String {
     simulated.map_or(title.clone(), |machine| format!("{title} ({machine}, simulated)"))
 }
 
-/// The least and the most of each stretch that has any.
+/// Returns the minimum and the maximum of each stretch that has values.
 fn band_of(series: &SeriesSet, cpu: u32, at: usize, scale: f64) -> Vec<(f64, f64, f64)> {
     let width = series.width as f64 / scale;
     let buckets = series.buckets(cpu, at).iter().enumerate();
@@ -192,7 +191,8 @@ fn band_of(series: &SeriesSet, cpu: u32, at: usize, scale: f64) -> Vec<(f64, f64
         .collect()
 }
 
-/// A CPU's values: a line of the most of each stretch, and the band from the least to the most.
+/// Returns a CPU's values: a line of the maximum of each stretch, and the band from minimum to
+/// maximum.
 fn marks(series: &SeriesSet, cpu: u32, at: usize, scale: f64) -> (Vec<(f64, f64)>, Mark) {
     let band = band_of(series, cpu, at, scale);
     (band.iter().map(|(x, _, high)| (*x, *high)).collect(), Mark::Band(band))

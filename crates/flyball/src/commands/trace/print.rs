@@ -1,4 +1,4 @@
-//! Records as lines, as the kernel prints them.
+//! Prints records as lines, in the kernel's format.
 
 use std::{
     io::Write,
@@ -12,10 +12,10 @@ use flyball_trace::{Clock, Event, Record, live::LiveSink};
 
 use crate::terminal;
 
-/// Prints records while they are recorded; a reader that went away ends the recording.
+/// Prints records during the recording. If the reader goes away, the recording ends.
 pub(super) fn live_sink(clock: Clock, stop: Arc<AtomicBool>) -> LiveSink {
     Box::new(move |records: &[(Record, String)]| {
-        // For each batch: what is held back would reach the reader only with the next one.
+        // A writer per batch: buffered lines would only reach the reader with the next batch.
         let mut out = std::io::BufWriter::new(terminal::stdout());
         for (record, other) in records {
             let line = record.line(clock);
@@ -24,7 +24,7 @@ pub(super) fn live_sink(clock: Clock, stop: Arc<AtomicBool>) -> LiveSink {
                 _ => writeln!(out, "{line}"),
             };
             if written.is_err() {
-                // SIGPIPE is caught while recording (record.rs): a reader that went away shows as
+                // SIGPIPE is caught while recording (record.rs), so a reader that went away causes
                 // an error.
                 stop.store(true, Ordering::Release);
                 return;

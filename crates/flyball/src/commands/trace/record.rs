@@ -113,15 +113,15 @@ fn failure(host: &dyn Host, args: &Args, error: CaptureError) -> Failure {
         CaptureError::Host(HostError { errno: Errno::NOSYS, .. }) => Failure::not_here(
             "only this machine and simulated ones can be recorded; leave -M away, or give -M sim:NAME",
         ),
-        // The kernel's answer to an unknown clock name (kernel/trace/trace.c, tracing_set_clock).
+        // The kernel's error for an unknown clock name (kernel/trace/trace.c, tracing_set_clock).
         CaptureError::Host(HostError { errno: Errno::INVAL, path, .. }) if path.ends_with("/trace_clock") => {
             Failure::usage(format!(
                 "this kernel has no trace clock '{}'; its file trace_clock lists them",
                 args.clock
             ))
         }
-        // NOENT: the file is of 6.8. INVAL: none or more than 128 pages (kernel/trace/trace.c,
-        // buffer_subbuf_size_write()).
+        // NOENT: the file exists since 6.8. INVAL: no pages, or more than 128
+        // (kernel/trace/trace.c, buffer_subbuf_size_write()).
         CaptureError::Host(HostError { errno: Errno::INVAL | Errno::NOENT, path, .. })
             if path.ends_with("/buffer_subbuf_size_kb") =>
         {
@@ -145,7 +145,7 @@ fn failure(host: &dyn Host, args: &Args, error: CaptureError) -> Failure {
     }
 }
 
-/// What stands in the way of who may not trace.
+/// Returns why a user may not trace.
 pub(crate) fn why_refused(host: &dyn Host) -> &'static str {
     if is_locked_down(host) {
         LOCKED_DOWN
@@ -156,11 +156,11 @@ pub(crate) fn why_refused(host: &dyn Host) -> &'static str {
     }
 }
 
-/// How long a recording of a machine in software lasts without a command and a time: no user waits
-/// for its end, because its time passes faster.
+/// How long to record a simulated machine without a command and a time. The user does not wait that
+/// long, because its clock runs faster.
 const DEFAULT_TIME: Duration = Duration::from_secs(10);
 
-/// The longest recording of a machine in software: some models do not end.
+/// The longest recording of a simulated machine, because some models do not end.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
@@ -171,7 +171,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     Ok(code.filter(|code| *code != 0).map_or(Exit::Done, Exit::Command))
 }
 
-/// Records: what came of it, and the exit code of the command that ran.
+/// Records. Returns the summary, and the exit code of the command.
 pub(super) fn make(
     context: &Context,
     host: &dyn Host,
@@ -179,7 +179,7 @@ pub(super) fn make(
 ) -> Result<(CaptureSummary, Option<u8>), Failure> {
     let failure = |error| failure(host, args, error);
     if flyball_files::is_stream(&args.output) {
-        // The file gets its name by rename(2), which would put it in the place of the device.
+        // rename(2) would replace the device with the file.
         let message = format!("{} is not a regular file; a recording needs one", args.output.display());
         return Err(Failure::usage(message));
     }
@@ -198,23 +198,23 @@ pub(super) fn make(
         clock: Some(args.clock.clone()),
         directory,
         writer,
-        // Only to explain findings later: a machine that does not describe itself can be recorded
-        // all the same.
+        // Only used to explain findings later, so ignore errors: the machine can be recorded
+        // without it.
         machine: super::traced_machine::from_host(host).ok(),
         trace_id: crate::time::trace_id(host),
     };
     let user = if args.command.is_empty() { None } else { args.run_as.user(host)? };
     let interrupted = Arc::new(AtomicBool::new(false));
-    // A reader of --live that goes away ends the recording too, not the process: the file is still
-    // to be written.
+    // If the reader of --live goes away, end the recording, not the process, because the file must
+    // still be written.
     use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
     for signal in [SIGINT, SIGTERM, SIGHUP, SIGPIPE] {
         signal_hook::flag::register(signal, interrupted.clone())
             .map_err(|error| Failure::failed(format!("cannot watch signals: {error}")))?;
     }
     let live = args.live.then(|| super::print::live_sink(Clock::named(&args.clock), interrupted.clone()));
-    // Before the command: its first decisions belong to the trace. If it does not start, the
-    // instance goes with the capture.
+    // Start the capture before the command, to include its first decisions. If the command does not
+    // start, dropping the capture removes the instance.
     let mut capture = Capture::start(host, &options, live).map_err(failure)?;
     let mut program =
         if args.command.is_empty() { None } else { Some(spawn(host, &args.command, user.as_ref())?) };
@@ -229,14 +229,14 @@ pub(super) fn make(
     let code = wait(host, time, &mut capture, program.as_mut(), &interrupted).map_err(failure)?;
     let summary = capture.stop(&args.output, args.file_version).map_err(failure)?;
     if let Some(user) = &user {
-        // Made as root, which tracefs needs.
+        // Created as root, as tracefs needs root.
         user.give(&args.output).map_err(|error| {
             Failure::failed(format!("cannot give {} to {}: {error}", args.output.display(), user.name))
         })?;
     }
     if let (Some(_), None, Some(program)) = (host.software(), code, program) {
-        // A model that did not come to its end says how far it came. A real program is left to go
-        // on.
+        // Stop a model that has not ended, so that it reports its progress. A real program
+        // continues.
         let _ = program.stop(Duration::ZERO);
     }
     Ok((summary, code))
@@ -245,15 +245,15 @@ pub(super) fn make(
 fn spawn(host: &dyn Host, command: &[String], user: Option<&User>) -> Result<Box<dyn Process>, Failure> {
     host.spawn(Launch::new(&command[0], &command[1..]).as_user(user).in_foreground()).map_err(|error| {
         match host.software() {
-            // It says which words it takes.
+            // The error lists the accepted words.
             Some(_) => Failure::usage(error.to_string()),
             None => Failure::usage(format!("cannot run {}: {error}; nothing was recorded", command[0])),
         }
     })
 }
 
-/// Waits for the end: a signal, the time, the command's end, or a reader that gave up. The
-/// command's exit code.
+/// Waits for the end: a signal, the time limit, the command's end, or a reader that gave up.
+/// Returns the command's exit code.
 fn wait(
     host: &dyn Host,
     time: Option<Duration>,
@@ -262,8 +262,8 @@ fn wait(
     interrupted: &AtomicBool,
 ) -> Result<Option<u8>, CaptureError> {
     let start = host.now();
-    // Short enough to notice the end of a command soon, and that no buffer of a machine in software
-    // overflows.
+    // Short enough to notice the end of a command soon, and to prevent overflows of a simulated
+    // machine's buffers.
     let step = Duration::from_millis(match host.software() {
         Some(_) => 20,
         None if program.is_some() => 10,
@@ -272,12 +272,11 @@ fn wait(
     loop {
         let passed = host.now().saturating_sub(start);
         let over = time.is_some_and(|time| passed >= time);
-        // Looked at before the pause: a time of zero records nothing, and a failed reader ends at
-        // once.
+        // Check before sleeping: a time of zero records nothing, and a failed reader ends at once.
         if over || interrupted.load(Ordering::Acquire) || capture.failed() {
             return Ok(None);
         }
-        // The host's sleep: the time of a machine in software passes only in it.
+        // A simulated machine's clock only advances in the host's sleep.
         host.sleep(time.map_or(step, |time| step.min(time.saturating_sub(passed))));
         capture.poll()?;
         if let Some(program) = &mut program
@@ -290,7 +289,7 @@ fn wait(
     }
 }
 
-/// Says on stderr what was recorded and lost.
+/// Prints on stderr what was recorded and lost.
 pub(super) fn say(summary: &CaptureSummary) {
     for name in &summary.leftovers {
         eprintln!("flyball: removed {name}, which a killed run had left in tracefs");

@@ -56,25 +56,24 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Adds the trace and the files that are made of it.
+    /// Adds the trace and the output files.
     pub(crate) fn files(&self, files: &mut Confinement) {
         self.input.files(files);
         self.files.files(files);
     }
 }
 
-/// What --json prints.
+/// The output of --json.
 #[derive(schemars::JsonSchema, serde::Serialize)]
 pub(crate) struct Output<'a> {
     trace: &'a TraceSummary,
     report: &'a Report,
 }
 
-/// Reads the trace and prints the report.
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let names = Arc::new(Names::default());
     let mut analyser = Analyser::new();
-    // Before the trace is read: what cannot be written should not cost the time to read it.
+    // Before reading the trace, which takes time: an output file may not be writable.
     let mut formats = formats::chosen(&args.files, &args.input.file)?;
     let mut add = |records: &[Record]| -> Result<(), TraceError> {
         analyser.add_all(records);
@@ -94,7 +93,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     };
     let output = context.output.about_simulated(simulated(&summary).is_some());
     output.object(|| Output { trace: &summary, report: &report }, rendered)?;
-    // Only losses and no records is reported below, with its own words.
+    // A trace with losses but no records is reported below.
     if report.records == 0 && report.losses.is_empty() {
         eprintln!("flyball: the trace contains no records");
     }
@@ -108,7 +107,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
 
 /// Reads the trace and prints each record as a line.
 fn print(input: &Input, names: &Arc<Names>, add: &mut RecordSink<'_>) -> Result<TraceSummary, Failure> {
-    // A trace has millions of lines; stdout alone flushes at each of them.
+    // Buffered, because stdout flushes at each line, and a trace has millions.
     let mut lines = BufWriter::with_capacity(1 << 16, terminal::stdout());
     let summary = input.read_details(names, &mut |clock, record, detail| {
         let line = record.line(clock);

@@ -1,4 +1,4 @@
-//! `flyball trace run`: records while a command runs, then reports and diagnoses what was recorded.
+//! `flyball trace run`: records while a command runs, then reports and diagnoses the trace.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ pub(crate) struct Args {
     most: usize,
 }
 
-/// What --json prints.
+/// The output of --json.
 #[derive(schemars::JsonSchema, serde::Serialize)]
 pub(crate) struct Output<'a> {
     recording: &'a CaptureSummary,
@@ -55,7 +55,7 @@ pub(crate) struct Output<'a> {
     findings: &'a [Finding],
 }
 
-/// Records, and prints report and findings.
+/// Records, then prints the report and the findings.
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     let (recording, code) = record::make(context, &*host, &args.record)?;
@@ -63,8 +63,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let names = Arc::new(Names::default());
     let mut analyser = Analyser::new();
     let mut judge = Judge::new(names.clone());
-    // Read back from the file, and not judged meanwhile: that would be load on the machine that is
-    // traced.
+    // Analyse the file afterwards: doing it during the recording would load the traced machine.
     let trace = Trace::open(&args.record.output)?;
     let summary = trace.read(&TextOptions::default(), None, &names, &mut |batch| {
         analyser.add_all(batch);
@@ -83,7 +82,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
             format!("{}\n{verdict}", tables::render(&summary, &report, args.tasks, false))
         },
     )?;
-    // Both are said: the second must not depend on the first.
+    // Call both, without short-circuiting, so that both messages are printed.
     let (is_whole, is_read) = (say_what_is_missing(&summary), seen.say_unread());
     Ok(match code {
         Some(code) if code != 0 => Exit::Command(code),

@@ -1,4 +1,4 @@
-//! The report of a trace as text: tables of CPUs, idle states, levels and tasks.
+//! Prints the report of a trace as text: tables of CPUs, idle states, levels and tasks.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,8 @@ use flyball_trace::{
 use super::input::simulated;
 use crate::paint::{Columns, Paint, cpus_within, one_line, terminal_columns};
 
-/// The report as text, with the first `tasks` tasks and, if asked for, the time at each level.
+/// Returns the report as text, with the first `tasks` tasks and, if requested, the time at each
+/// level.
 pub(super) fn render(summary: &TraceSummary, report: &Report, tasks: usize, levels: bool) -> String {
     let mut out = String::new();
     let paint = Paint::stdout();
@@ -52,7 +53,7 @@ pub(super) fn render(summary: &TraceSummary, report: &Report, tasks: usize, leve
         let _ = writeln!(out, "left out: {} records of CPU numbers that cannot be", report.impossible_cpus);
     }
     if report.cpus.iter().any(|cpu| cpu.samples > 0) {
-        // The widest table: on a narrow terminal it is divided, not wrapped.
+        // This is the widest table. On a narrow terminal it is split, not wrapped.
         let _ = write!(out, "\n{}", cpu_table(report).render_within(paint, terminal_columns()));
     }
     if report.cpus.iter().any(|cpu| cpu.samples > 0) {
@@ -82,8 +83,8 @@ fn table(heads: &[&str]) -> Columns {
 
 fn range(range: Option<Range>, digits: usize) -> String {
     range.map_or_else(String::new, |range| {
-        // Least and most with two digits at most: the table is wide, and the mean is what is
-        // compared.
+        // At most two digits for minimum and maximum: the table is wide, and readers compare the
+        // mean.
         format!("{:.*} {:.*} {:.*}", digits.min(2), range.min, digits, range.mean, digits.min(2), range.max)
     })
 }

@@ -1,5 +1,5 @@
-//! What is known about the machine of a trace: read from the machine when it is recorded, from the
-//! file or from another recording when it is read.
+//! Facts about the machine of a trace: read from the machine while recording, and later from the
+//! file or another recording.
 
 use std::path::Path;
 
@@ -9,7 +9,6 @@ use flyball_trace::Machine;
 
 use crate::{exit::Failure, machine::MachineArg};
 
-/// What `host` says of itself.
 pub(crate) fn from_host(host: &dyn Host) -> Result<Machine, Failure> {
     let read = |path: &str| -> Option<String> {
         let text = host.read_optional(path).ok().flatten()?;
@@ -21,14 +20,16 @@ pub(crate) fn from_host(host: &dyn Host) -> Result<Machine, Failure> {
         host.list(CPUS)?.iter().filter_map(|name| name.strip_prefix("cpu")?.parse().ok()).collect();
     cpus.sort_unstable();
     for cpu in cpus {
-        // The first CPU that has one: CPU 0 may be offline, and there is one driver at a time.
+        // Use the first CPU that has a driver: CPU 0 may be offline, and there is only one driver
+        // at a time.
         if driver.is_none() {
             driver = read(&format!("{CPUS}/cpu{cpu}/cpufreq/scaling_driver"));
         }
         let path = format!("{CPUS}/cpu{cpu}/topology/thread_siblings_list");
         let Some(Ok(list)) = read(&path).map(|text| text.parse::<CpuList>()) else { continue };
         let core: Vec<u32> = list.iter().collect();
-        // Each core once, by its first CPU; cores of one CPU have no siblings that could conflict.
+        // Add each core once, at its first CPU. A core with one CPU has no siblings that could
+        // conflict.
         if core.len() > 1 && core.first() == Some(&cpu) {
             cores.push(core);
         }
@@ -48,11 +49,11 @@ pub(crate) fn from_host(host: &dyn Host) -> Result<Machine, Failure> {
     })
 }
 
-/// What `from` says: a machine as `-M` names it, or a file with the output of `lscpu -p`.
+/// Reads the facts from `from`: a machine for `-M`, or a file with the output of `lscpu -p`.
 pub(crate) fn from_text(from: &str) -> Result<Machine, Failure> {
     let path = Path::new(from);
     if path.is_file()
-        // A line of lscpu has 20 bytes.
+        // A line of lscpu has about 20 bytes.
         && let Ok(text) = std::fs::File::open(path).and_then(|file| read_bounded(file, 16 << 20))
         && let Ok(text) = String::from_utf8(text)
     {
@@ -66,22 +67,22 @@ pub(crate) fn from_text(from: &str) -> Result<Machine, Failure> {
     from_host(&*from.parse::<MachineArg>().map_err(Failure::usage)?.open()?)
 }
 
-/// The cores with several CPUs out of `lscpu -p`: numbers with commas, behind a heading that names
-/// the columns.
+/// Parses cores with several CPUs from `lscpu -p`: numbers separated by commas, after a heading
+/// with the columns.
 fn lscpu(text: &str) -> Option<Vec<Vec<u32>>> {
     let heading = text.lines().filter(|line| line.starts_with('#')).find(|line| line.contains("CPU,"))?;
     let names: Vec<String> =
         heading.trim_start_matches(['#', ' ']).split(',').map(|name| name.trim().to_lowercase()).collect();
     let column = |name: &str| names.iter().position(|known| known == name);
     let (cpu, core) = (column("cpu")?, column("core")?);
-    // Cores are numbered over the whole machine here, but not by every version.
+    // Most versions of lscpu number cores over the whole machine, but not all.
     let socket = column("socket");
     let mut cores: std::collections::BTreeMap<(String, String), Vec<u32>> = std::collections::BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()) {
         let values: Vec<&str> = line.split(',').map(str::trim).collect();
         let number = values.get(cpu)?.parse().ok()?;
         let place = socket.and_then(|at| values.get(at)).copied().unwrap_or_default();
-        // An offline CPU has no core.
+        // An offline CPU has no core number.
         let core = *values.get(core)?;
         if !core.is_empty() && core != "-" {
             cores.entry((place.to_owned(), core.to_owned())).or_default().push(number);

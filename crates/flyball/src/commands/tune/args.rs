@@ -150,8 +150,8 @@ fn parse_times(text: &str) -> Result<f64, &'static str> {
 }
 
 impl Args {
-    /// The workload with the direction in which its own metric is good, where the goal or the limit
-    /// says it.
+    /// Returns the workload, with the direction of its own metric if the goal or the limit implies
+    /// it.
     pub(super) fn with_direction(&self) -> WorkloadArgs {
         let mut workload = self.workload.clone();
         let name = workload.metric.as_deref().and_then(Reader::name_of);

@@ -1,4 +1,4 @@
-//! `tune --front`: what was found, printed and written.
+//! `tune --front`: prints and writes the front.
 
 use std::path::Path;
 
@@ -11,7 +11,6 @@ use crate::{
     output::Reporter,
 };
 
-/// Prints a front that was found, and writes its pictures and profiles.
 pub(super) fn finish(tuning: &Tuning<'_>, found: &FrontFound) -> Result<Exit, Failure> {
     let directory = &tuning.directory;
     pictures::write(directory, &found.pictures(&directory.manifest), directory.path())?;
@@ -30,7 +29,7 @@ pub(super) fn finish(tuning: &Tuning<'_>, found: &FrontFound) -> Result<Exit, Fa
     Ok(Exit::Done)
 }
 
-/// Computes the front of a directory again, and writes its pictures to `place`.
+/// Recomputes the front of a directory, and writes its pictures to `place`.
 ///
 /// # Errors
 /// A directory that is damaged.

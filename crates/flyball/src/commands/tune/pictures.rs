@@ -7,7 +7,6 @@ use flyball_tune::Pictures;
 
 use crate::{commands::report::save, exit::Failure};
 
-/// Writes the pictures of a search.
 pub(super) fn write(directory: &RunDirectory, pictures: &Pictures, place: &Path) -> Result<(), Failure> {
     let _as_owner = directory.owner().map(flyball_process::User::for_files);
     save(place, "search.svg", pictures.svg.as_bytes())?;

@@ -1,4 +1,4 @@
-//! A search computed again from its directory: the verdict, and its pictures.
+//! Recomputes a search from its directory: the verdict, and its pictures.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use crate::{
     output::Reporter,
 };
 
-/// Computes the verdict of a finished search again, and writes its pictures to `place`.
+/// Recomputes the verdict of a finished search, and writes its pictures to `place`.
 ///
 /// # Errors
-/// A directory that is damaged, or whose search is not over.
+/// The directory is damaged, or its search is not finished.
 pub(crate) fn report(output: &Reporter, directory: &RunDirectory, place: &Path) -> Result<Exit, Failure> {
     let record = Record::read(directory)?;
     if record.goal.second.is_some() {

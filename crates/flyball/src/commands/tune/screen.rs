@@ -1,4 +1,4 @@
-//! How far a search is, on stderr.
+//! Progress of a search, on stderr.
 
 use std::cell::Cell;
 
@@ -6,10 +6,10 @@ use flyball_measure::RunDirectory;
 
 use crate::{exit::Exit, terminal};
 
-/// The user's terminal, or the log in its place.
+/// The user's terminal, or a log instead.
 #[derive(Default)]
 pub(super) struct Screen {
-    /// Lines of the picture that is drawn.
+    /// Number of lines drawn last.
     drawn: Cell<usize>,
 }
 
@@ -25,7 +25,7 @@ impl flyball_tune::Progress for Screen {
 
     fn draw(&self, picture: &str) -> bool {
         terminal::redraw("");
-        // A terminal shows the picture as it grows, in one place.
+        // A terminal shows the growing picture in one place.
         let is_drawn = terminal::redraw_lines(picture, self.drawn.get());
         if is_drawn {
             self.drawn.set(picture.lines().count());
@@ -34,7 +34,7 @@ impl flyball_tune::Progress for Screen {
     }
 }
 
-/// Says that a search can go on.
+/// Says that a search can be continued.
 pub(super) fn not_over(directory: &RunDirectory, rounds: usize) -> Exit {
     eprintln!(
         "note: this search is not over ({rounds} rounds); to continue: flyball tune --resume {}",

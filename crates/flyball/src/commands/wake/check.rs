@@ -1,4 +1,4 @@
-//! `wake --check`: whether the advised limit pays, by `compare`.
+//! `wake --check`: runs `compare` to find out whether the advised limit pays off.
 
 use std::path::{Path, PathBuf};
 
@@ -17,8 +17,8 @@ use crate::{
     time,
 };
 
-/// The words of a `compare` command line: the machine as it is and the limit, by the command's
-/// metric.
+/// Returns the words of a `compare` command line: the current settings against the limit, by the
+/// command's metric.
 pub(super) fn words(args: &Args, host: &dyn Host, setting: &str, directory: &Path) -> Vec<String> {
     let mut words = ["--arm", "now", "--arm"].map(str::to_owned).to_vec();
     words.extend([format!("limited: {setting}"), "-o".to_owned()]);
@@ -33,17 +33,17 @@ pub(super) fn words(args: &Args, host: &dyn Host, setting: &str, directory: &Pat
     if args.run_as.as_root {
         words.push("--as-root".to_owned());
     }
-    // A simulated machine runs models, whose words are options of `compare`.
+    // A simulated machine runs models, which are options of `compare`.
     words.push(if host.software().is_some() { "--model" } else { "--" }.to_owned());
     words.extend(args.command.iter().cloned());
     words
 }
 
-/// Why nothing is compared or written.
+/// Printed if nothing is compared or written.
 pub(super) const NO_LIMIT: &str = "no latency limit is expected to pay";
 
-/// Compares, and says whether the limit paid. `None` if the comparison did not end, with its exit
-/// code.
+/// Compares, and returns whether the limit paid off. Returns an exit code if the comparison did not
+/// finish.
 pub(super) fn check(
     context: &Context,
     words: &[String],
@@ -51,7 +51,7 @@ pub(super) fn check(
     advice: &WakeAdvice,
 ) -> Result<Result<WakeCheck, Exit>, Failure> {
     let typed = compare::Args::from_words(words).map_err(Failure::usage)?;
-    // JSON is one object; the comparison is in its directory.
+    // JSON output is a single object. The comparison itself is in its directory.
     let output =
         if context.output.is_json() { Reporter::new(Format::Nothing) } else { context.output.clone() };
     let exit =
@@ -68,7 +68,7 @@ fn judged(directory: &RunDirectory, advice: &WakeAdvice) -> WakeCheck {
     let report = analyse(manifest, rounds);
     let found = report.comparisons.iter().zip(render::verdicts(&report));
     let found = found.into_iter().find(|(one, _)| one.quantity == Quantity::Performance);
-    // Many steady rounds show gains that are worth nothing.
+    // With many steady rounds, even worthless gains are significant.
     let is_small =
         |one: &Comparison| one.interval.is_some_and(|ends| ends.low.abs().max(ends.high.abs()) <= EQUIVALENT);
     let verdict = match found.as_ref().map(|(one, _)| one) {
@@ -78,7 +78,7 @@ fn judged(directory: &RunDirectory, advice: &WakeAdvice) -> WakeCheck {
         }
         _ => CheckVerdict::NotShown,
     };
-    // The packages', or the platform's if only that is metered.
+    // Use the power of the packages, or of the platform if only that is metered.
     let price = [(Quantity::Power, "packages"), (Quantity::PlatformPower, "platform")];
     let price = price.into_iter().find_map(|(quantity, of)| {
         let one = judge(manifest, rounds, quantity, report.questions).into_iter().next()?;

@@ -1,4 +1,4 @@
-//! The report of `flyball wake` on a terminal.
+//! Prints the report of `flyball wake` on a terminal.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use flyball_wake::{Distance, ProbeReport, ProbeRow, WakeReport, WakeSources};
 
 use crate::paint::{Columns, Paint, Style, cpus_within};
 
-/// CPUs, sources and threads that are listed.
+/// Maximum CPUs, sources and threads in a list.
 const MAX_ROWS: usize = 8;
 
 fn rate(rate: f64) -> String {
@@ -17,7 +17,7 @@ fn optional(value: Option<f64>) -> String {
     value.map(rate).unwrap_or_default()
 }
 
-/// Prints how many rows are not shown.
+/// Prints how many rows are omitted.
 fn more(out: &mut String, all: usize, what: &str) {
     if all > MAX_ROWS {
         let _ = writeln!(out, "{} more {what}: --json has all", all - MAX_ROWS);
@@ -89,7 +89,7 @@ fn states(out: &mut String, report: &WakeReport, paint: Paint) {
     let _ = write!(out, "\n{}", table.render(paint));
 }
 
-/// The limit that could pay, and how to find out whether it does.
+/// Prints the limit that could pay off, and how to check it.
 fn advice(out: &mut String, report: &WakeReport) {
     let _ = match (&report.advice, report.lost_ms_at_most) {
         (Some(advice), _) => writeln!(
@@ -134,7 +134,7 @@ fn workload(out: &mut String, report: &WakeReport, paint: Paint) {
     more(out, workload.threads, "threads");
 }
 
-/// What ended the sleeps of the CPUs, as traced.
+/// Prints what woke the CPUs, from a trace.
 fn causes(out: &mut String, report: &WakeReport, sources: &WakeSources, paint: Paint) {
     let states: Vec<(usize, String)> =
         report.states.iter().map(|state| format!("{}/s", state.name)).enumerate().collect();
@@ -192,7 +192,7 @@ fn causes(out: &mut String, report: &WakeReport, sources: &WakeSources, paint: P
     }
 }
 
-/// Without a trace: what may have woken the CPUs.
+/// Prints what may have woken the CPUs, without a trace.
 fn interrupts(out: &mut String, report: &WakeReport, paint: Paint) {
     let softirqs = report.softirqs.iter().map(|source| (format!("softirq {}", source.name), source.rate));
     let interrupts = report.interrupts.iter().map(|source| (source.name.clone(), source.rate));
@@ -231,7 +231,7 @@ fn by_cpu(out: &mut String, report: &WakeReport, paint: Paint) {
     more(out, report.by_cpu.len(), "CPUs");
 }
 
-/// The report of `flyball wake --probe`.
+/// Formats the report of `flyball wake --probe`.
 pub(super) fn probe(report: &ProbeReport) -> String {
     let paint = Paint::stdout();
     let mut out = format!("{}\n", paint.apply(Style::Heading, &report.sentence));

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, path::Path, process::Command};
 use semver::{Version, VersionReq};
 use serde_json::Value;
 
-/// Advisories that apply and are accepted, each with the reason.
+/// Advisories that apply and are accepted, with reasons.
 const ACCEPTED: &[(&str, &str)] = &[(
     "RUSTSEC-2026-0192",
     "ttf-parser is unmaintained; it reads one font, which is part of the binary, for the labels of PNG pictures",
@@ -29,7 +29,7 @@ fn licences() -> BTreeSet<String> {
     allow.iter().map(|licence| licence.as_str().unwrap().to_owned()).collect()
 }
 
-/// Whether an SPDX expression is met: of a choice, one licence must be allowed; of a conjunction,
+/// Returns whether an SPDX expression is allowed: for OR, one licence must be allowed, and for AND,
 /// all. `/` is the old spelling of OR.
 fn allowed(licences: &BTreeSet<String>, expression: &str) -> bool {
     let expression = expression.replace('/', " OR ");
@@ -125,6 +125,6 @@ fn no_locked_version_has_an_advisory() {
     }
     assert!(compared > 20, "{compared} versions compared");
     assert!(found.is_empty(), "{}", found.into_iter().collect::<Vec<_>>().join("\n"));
-    // The comparison finds something where there is something.
+    // The comparison must be able to find something.
     assert!(!is_safe(&"0.4.10".parse().unwrap(), ">= 0.4.11; < 0.4.10"));
 }

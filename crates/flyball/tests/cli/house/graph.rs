@@ -1,5 +1,5 @@
-//! The crates and what each uses, as the page's block `crates` lists them: `crate -> crate, crate`
-//! a line.
+//! The crates and their dependencies, as listed in a block of the page: `crate -> crate, crate` per
+//! line.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,7 +10,7 @@ use super::sources::{crates, page, root};
 
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// What the manifests say: the crates of the workspace that a crate's product uses.
+/// Returns the workspace crates that each crate's product uses, from the manifests.
 pub(super) fn manifests() -> Graph {
     let names = crates();
     let uses = |name: &String| {
@@ -57,8 +57,8 @@ fn the_crates_use_each_other_as_drawn() {
     assert_eq!(text(&drawn), text(&real), "left: drawn in ARCHITECTURE.md; right: the manifests");
 }
 
-/// The oracle must not share a misreading with what it judges. flyball-files and flyball-text have
-/// nothing to misread: they know of no machine.
+/// The simulator must not share a misreading with the code that it tests. flyball-files and
+/// flyball-text know nothing about machines, so they cannot misread any.
 #[test]
 fn the_simulator_uses_no_other_crates() {
     const THEIRS: [&str; 2] = ["flyball-sim", "flyball-silicon"];

@@ -1,16 +1,16 @@
-//! The invariants of the page that can be seen in the sources.
+//! Checks the invariants of the page that are visible in the sources.
 
 use std::fs;
 
 use super::sources::{Source, crates, root, sources};
 
-/// What opens machines, real or simulated. No other crate opens a path of the kernel or makes a
+/// Crates that open real or simulated machines. No other crate opens a kernel path or makes a
 /// system call.
 const MACHINES: [&str; 4] = ["flyball-host", "flyball-process", "flyball-sim", "flyball-silicon"];
-/// What may hold `unsafe`.
+/// Crates that may contain `unsafe`.
 const UNSAFE: [&str; 3] = ["flyball-host", "flyball-process", "flyball-sim"];
 
-/// Values of the process that may change, each with the reason why it does not belong to a machine.
+/// Mutable values of the process, with the reasons why they do not belong to a machine.
 const STATICS: &[(&str, &str)] = &[
     ("crates/flyball-process/src/process.rs::NAME", "this process's own name"),
     ("crates/flyball-host/src/child/start.rs::HANDLED", "signals that this process handles, asked for once"),
@@ -35,7 +35,7 @@ fn at(source: &Source, place: usize, text: &str) -> String {
     format!("{}:{}: {text}", source.path, source.line(place))
 }
 
-/// std's ways to open or look at a file, in a statement with a path of the kernel.
+/// Looks for std functions that open or check files in statements with a kernel path.
 #[test]
 fn paths_of_the_kernel_are_opened_by_hosts_only() {
     const WAYS: [&str; 7] =
@@ -46,7 +46,7 @@ fn paths_of_the_kernel_are_opened_by_hosts_only() {
         for folder in ["\"/sys", "\"/proc", "\"/dev"] {
             for (place, _) in code.match_indices(folder) {
                 let begin = code[..place].rfind([';', '{', '}']).map_or(0, |begin| begin + 1);
-                // A host's own methods are the way in.
+                // A host's own methods are allowed.
                 let statement = &code[begin..place];
                 // `SysFile::` is not `File::`.
                 let opens = |way: &str| {
@@ -93,7 +93,7 @@ fn comments_fit_100_columns() {
     fail(&wrong, "lines of comments have at most 100 columns");
 }
 
-/// A machine's root is a value. What changes in a `static` could be one.
+/// A machine's root must be a value. A mutable `static` could be one in disguise.
 #[test]
 fn no_static_that_changes() {
     const CELLS: [&str; 7] = ["OnceLock", "OnceCell", "LazyLock", "Mutex", "RwLock", "Cell<", "Atomic"];
@@ -125,8 +125,8 @@ fn no_static_that_changes() {
     }
 }
 
-/// Outputs are made, renamed and removed where no other user's link leads. The rest is in
-/// directories that no other user can write, has no name, or is a kernel's.
+/// Outputs are created, renamed and removed such that no other user's link is followed. Other files
+/// are in directories that no other user can write, have no name, or belong to the kernel.
 #[test]
 fn outputs_are_made_by_flyball_files() {
     const WAYS: [&str; 14] = [
@@ -173,7 +173,7 @@ fn outputs_are_made_by_flyball_files() {
     fail(&wrong, "outputs are made by flyball-files (`Replacement`, `open_output`, `make_dirs`)");
 }
 
-/// What flyball prints goes through `terminal.rs` or `output.rs`, which show control characters
+/// All output goes through `terminal.rs` or `output.rs`, which make control characters visible
 /// instead of sending them.
 #[test]
 fn only_the_terminal_module_writes_to_stdout_and_stderr() {
@@ -194,7 +194,7 @@ fn only_the_terminal_module_writes_to_stdout_and_stderr() {
             continue;
         }
         let code = source.product();
-        // In the program itself these macros are those of terminal.rs.
+        // In the program itself, these macros are redefined by terminal.rs.
         let own = source.krate == "flyball";
         let ways =
             WAYS.iter().chain(if own { &[][..] } else { &["println!(", "eprint!(", "print!(", "dbg!("][..] });

@@ -1,8 +1,8 @@
-//! The modules of every crate form layers: no two siblings use each other, directly or through
-//! others.
+//! Checks that the modules of every crate form layers: no two siblings use each other, directly or
+//! through others.
 //!
 //! A module counts together with the modules inside it. A module may use what its parent defines,
-//! and a parent what its children define; what is checked is the graph between siblings, at every
+//! and a parent what its children define. The check applies to the graph between siblings, at every
 //! level. Names that a parent re-exports count as uses of the module that defines them.
 
 use std::{
@@ -28,7 +28,7 @@ fn no_modules_use_each_other() {
     assert!(found.is_empty(), "modules that use each other:\n{}", found.join("\n"));
 }
 
-/// The source text of every module of a crate, without comments, strings and tests.
+/// Returns the source of every module of a crate, without comments, strings and tests.
 fn modules(source: &Path) -> BTreeMap<Module, String> {
     let mut modules = BTreeMap::new();
     let mut tests = BTreeSet::new();
@@ -63,7 +63,7 @@ fn modules(source: &Path) -> BTreeMap<Module, String> {
     modules
 }
 
-/// Rust source with comments and the contents of strings left out.
+/// Removes comments and the contents of strings from Rust source.
 fn bare(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -90,7 +90,7 @@ fn bare(text: &str) -> String {
     out
 }
 
-/// The text up to its test module, and the names of modules that are files of tests.
+/// Returns the text before its test module, and the names of modules that are test files.
 fn without_tests(text: &str) -> (String, Vec<String>) {
     let mut files = Vec::new();
     let mut kept = String::new();
@@ -113,7 +113,8 @@ fn without_tests(text: &str) -> (String, Vec<String>) {
     (kept, files)
 }
 
-/// Every path in `text` that starts with `crate`, `self` or `super`, or in a `use` with anything.
+/// Returns every path in `text` that starts with `crate`, `self` or `super`, and any path in a
+/// `use`.
 fn paths(text: &str) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
@@ -136,7 +137,7 @@ fn paths(text: &str) -> Vec<Vec<String>> {
     found
 }
 
-/// Reads a path, or a tree of paths in braces, behind `prefix`; what is left of the text.
+/// Parses a path, or a tree of paths in braces, after `prefix`. Returns the rest of the text.
 fn tree<'t>(text: &'t str, prefix: &[String], found: &mut Vec<Vec<String>>) -> &'t str {
     let mut path = prefix.to_vec();
     let mut rest = text.trim_start();
@@ -150,7 +151,7 @@ fn tree<'t>(text: &'t str, prefix: &[String], found: &mut Vec<Vec<String>>) -> &
                     None => {}
                 }
                 let after = tree(inside, &path, found);
-                // Whatever follows a name, such as `as other`.
+                // Skip what follows a name, such as `as other`.
                 inside = &after[after.find([',', '}']).unwrap_or(after.len())..];
             }
         }
@@ -169,8 +170,8 @@ fn tree<'t>(text: &'t str, prefix: &[String], found: &mut Vec<Vec<String>>) -> &
     }
 }
 
-/// The module that a path in `module` leads to, if it is of this crate. Names that are re-exported
-/// are followed.
+/// Returns the module that a path in `module` refers to, if it is in this crate. Follows
+/// re-exported names.
 fn target(
     path: &[String],
     module: &Module,
@@ -215,7 +216,7 @@ fn walk(mut at: Module, path: &[String], modules: &BTreeMap<Module, String>, nam
 
 /// Groups of siblings that use each other.
 fn cycles(modules: &BTreeMap<Module, String>) -> Vec<Vec<String>> {
-    // Names that a module takes from its children are re-exports, or might as well be.
+    // Names that a module takes from its children are re-exports, or could be.
     let mut names = Names::new();
     for (module, text) in modules {
         for path in paths(text) {

@@ -1,15 +1,14 @@
-//! Every type, function, crate and file that the page names.
+//! Checks every type, function, crate and file that the page names.
 
 use std::{collections::BTreeSet, path::Path};
 
 use super::sources::{crates, crates_in, page, root, sources};
 
-/// What the code has.
 struct Known {
     /// Types, traits, constants, statics, functions, macros, variants and modules, by name.
     items: BTreeSet<String>,
     crates: Vec<String>,
-    /// Files, from the root of the workspace.
+    /// Paths from the root of the workspace.
     files: Vec<String>,
 }
 
@@ -29,7 +28,7 @@ impl Known {
                     known.items.insert(identifier(&code[place + word.len()..]).to_owned());
                 }
             }
-            // Variants stand alone at the beginning of a line.
+            // A variant is at the beginning of a line.
             for line in code.lines().map(str::trim_start) {
                 let name = identifier(line);
                 let after = line[name.len()..].chars().next();
@@ -75,7 +74,7 @@ fn missing(name: &str, known: &Known) -> Option<String> {
     }
     let plain =
         name.trim_end_matches("()").split('<').next().unwrap_or_default().trim_start_matches(['&', '*']);
-    // Words in capitals alone are variables of the environment and placeholders.
+    // Words in capitals are environment variables and placeholders.
     if !plain.contains("::") && !plain.contains(|c: char| c.is_ascii_lowercase()) {
         return None;
     }
@@ -95,7 +94,7 @@ fn missing(name: &str, known: &Known) -> Option<String> {
         .map(|part| format!("no type, function, constant or module {part} (in `{name}`)"))
 }
 
-/// What a diagram names: files, crates, and capitalised words where these are types.
+/// Returns what a diagram names: files, crates, and capitalised words if these are types.
 fn in_diagram(block: &str, known: &Known, types: bool) -> Vec<String> {
     let mut wrong = Vec::new();
     for word in block.split(|c: char| !c.is_ascii_alphanumeric() && !"_:./-".contains(c)) {
@@ -136,7 +135,7 @@ fn what_the_page_names_exists() {
     assert!(wrong.is_empty(), "ARCHITECTURE.md:\n{}", wrong.join("\n"));
 }
 
-/// The tables of attacks and of surfaces: what they say is worth nothing without the tests.
+/// The tables of attacks and of surfaces name tests, which must exist.
 #[test]
 fn the_tests_of_the_pages_on_safety_exist() {
     fn text(folder: &Path, all: &mut String) {
@@ -163,7 +162,7 @@ fn the_tests_of_the_pages_on_safety_exist() {
     let surfaces = surfaces.split_once("## By surface").unwrap().1.split_once("\n## ").unwrap().0;
     let surfaces: Vec<&str> = surfaces.lines().filter(|line| line.starts_with('|')).skip(2).collect();
     assert!(attacks.len() == 42 && surfaces.len() > 10);
-    // Tests of guests are named by a text, not by a function.
+    // Tests of guests are named by a string, not by a function.
     let is_missing = |test: &&str| {
         let is_script = test.starts_with("scripts/") && root().join(test).exists();
         let is_function = ["fn ", "def ", "\""].iter().zip(["(", "(", "\""]);
@@ -178,7 +177,7 @@ fn the_tests_of_the_pages_on_safety_exist() {
     }
 }
 
-/// The test would be worth nothing if it found everything.
+/// The check itself must be able to fail.
 #[test]
 fn what_does_not_exist_is_missed() {
     let known = Known::new();

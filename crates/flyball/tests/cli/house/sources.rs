@@ -1,21 +1,19 @@
-//! The workspace's own sources, and what of their text is code of the product.
+//! The workspace's own sources, and which parts of them are code of the product.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// The workspace.
 pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The page that is checked.
 pub(super) fn page() -> String {
     fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap()
 }
 
-/// The names of the crates of the product, sorted.
+/// Returns the names of the product's crates, sorted.
 pub(super) fn crates() -> Vec<String> {
     crates_in("crates")
 }
@@ -31,7 +29,6 @@ pub(super) fn crates_in(folder: &str) -> Vec<String> {
     names
 }
 
-/// A source file of a crate.
 pub(super) struct Source {
     pub krate: String,
     /// From the root of the workspace.
@@ -40,7 +37,8 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// The text with comments, and tests at its end, replaced by blanks: lines keep their numbers.
+    /// Returns the text with blanks instead of comments and of the tests at its end, so that lines
+    /// keep their numbers.
     pub(super) fn product(&self) -> String {
         without_comments(self.before_tests())
     }
@@ -55,13 +53,13 @@ impl Source {
         &self.text[..end]
     }
 
-    /// The line of a place in the text.
+    /// Returns the line number of a byte offset.
     pub(super) fn line(&self, at: usize) -> usize {
         self.text[..at].matches('\n').count() + 1
     }
 }
 
-/// Every file in `src` of every crate but those that hold only tests.
+/// Returns every file in every crate's `src`, except those with only tests.
 pub(super) fn sources() -> Vec<Source> {
     let mut found = Vec::new();
     for krate in crates() {
@@ -84,7 +82,7 @@ pub(super) fn sources() -> Vec<Source> {
     found
 }
 
-/// A text with blanks for its comments. It knows only plain raw strings, which is enough here.
+/// Replaces comments with blanks. Supports only plain raw strings, which is enough here.
 fn without_comments(text: &str) -> String {
     let bytes = text.as_bytes();
     let (mut out, mut at) = (Vec::with_capacity(bytes.len()), 0);

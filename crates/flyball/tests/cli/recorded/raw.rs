@@ -1,6 +1,6 @@
-//! Every value that flyball reads, against the raw files, by rules of their own: a second reading
-//! of the kernel's files that shares no code and no table with the first. Both ways: each value
-//! must be what its file says, and each file that the rules know must have been read.
+//! Compares every value that flyball reads with the raw files. Uses separate rules: a second parser
+//! of the kernel's files, which shares neither code nor tables with the first. Each value must
+//! match its file, and each file in the rules must have been read.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,7 +28,8 @@ enum Rule {
 }
 use Rule::{Enabled, Latency, NanosToMicros, Number, Numbers, OneIsOff, OneIsOn, Thousand, Word, Words};
 
-/// By knob: the part of the path that says where, the file's name, the rule. `*` stands for digits.
+/// By knob: the part of the path that names the location, the file's name, and the rule. `*`
+/// matches digits.
 const RULES: &[(&str, &str, Rule)] = &[
     ("driver-mode", "cpu/amd_pstate/status", Word),
     ("driver-mode", "cpu/intel_pstate/status", Word),
@@ -88,13 +89,14 @@ const RULES: &[(&str, &str, Rule)] = &[
     ("online", "cpu/cpu*/online", OneIsOn),
 ];
 
-/// Files of which one stands for all CPUs: their content must be that of every other.
+/// Files for which one CPU's file stands for all. The content of all of them must be equal.
 const SHARED: &[(&str, &str, Rule)] = &[
     ("driver", "cpu/cpufreq/policy*/scaling_driver", Word),
     ("available-governors", "cpu/cpufreq/policy*/scaling_available_governors", Words),
 ];
 
-/// What `text` is by `rule`; `None` where the machine says that it has nothing to say.
+/// Returns the expected value of `text` by `rule`. `None` if the machine reports that there is
+/// none.
 fn expected(rule: Rule, text: &str) -> Result<Option<Value>, String> {
     let line = text.lines().next().unwrap_or_default().trim();
     let number = || line.parse::<i64>().map_err(|error| format!("'{line}': {error}"));
@@ -116,8 +118,8 @@ fn expected(rule: Rule, text: &str) -> Result<Option<Value>, String> {
     }))
 }
 
-/// Whether `path` is `pattern`, whose `*` stands for one part's digits, or for a whole part where
-/// it stands alone.
+/// Returns whether `path` matches `pattern`, in which `*` matches digits within a component, or a
+/// whole component.
 fn fits(pattern: &str, path: &str) -> bool {
     let (pattern, path): (Vec<&str>, Vec<&str>) = (pattern.split('/').collect(), path.split('/').collect());
     pattern.len() == path.len()
@@ -130,7 +132,7 @@ fn fits(pattern: &str, path: &str) -> bool {
         })
 }
 
-/// The files below a folder, by path; links are not followed.
+/// Collects the files below a folder, by path. Does not follow links.
 fn files(machine: &Archive, folder: &str, found: &mut BTreeMap<String, String>) -> Result<(), Failed> {
     for name in machine.list(folder)? {
         let path = format!("{folder}/{name}");
@@ -147,7 +149,7 @@ fn files(machine: &Archive, folder: &str, found: &mut BTreeMap<String, String>) 
     Ok(())
 }
 
-/// Compares both ways.
+/// Compares in both directions.
 pub(super) fn check(name: &str, machine: &Path) -> Result<(), Failed> {
     const SYSTEM: &str = "/sys/devices/system/";
     let registers = flyball_testing::machine(name);
@@ -159,7 +161,7 @@ pub(super) fn check(name: &str, machine: &Path) -> Result<(), Failed> {
     let mut arguments = vec!["get", "--json"];
     arguments.extend(&knobs);
     let values: Vec<Value> = serde_json::from_str(&super::stdout(machine, &arguments)?)?;
-    // What was read, by knob and source.
+    // The values that flyball read, by knob and source.
     let mut read: BTreeMap<(&str, &str), &Value> = BTreeMap::new();
     for value in &values {
         let (Some(knob), Some(source)) = (value["knob"].as_str(), value["source"].as_str()) else { continue };
@@ -180,7 +182,7 @@ pub(super) fn check(name: &str, machine: &Path) -> Result<(), Failed> {
             } else {
                 read.get(&(*knob, *path)).copied()
             };
-            // The first mechanism that a machine has hides the later ones.
+            // If a machine has several mechanisms for a knob, the first one hides the others.
             let hidden =
                 found.is_none() && read.keys().any(|(other, _)| other == knob) && !pattern.contains('*');
             if found != wanted.as_ref() && !hidden {
@@ -200,13 +202,13 @@ pub(super) fn check(name: &str, machine: &Path) -> Result<(), Failed> {
 /// More CPUs than any recorded machine has.
 const MAX_CPUS: u32 = 1024;
 
-/// The register and CPU that `MSR 0x774 of CPU 3` names.
+/// Parses the register and the CPU of a source such as `MSR 0x774 of CPU 3`.
 fn named(source: &str) -> Option<(u32, u32)> {
     let (register, cpu) = source.strip_prefix("MSR 0x")?.split_once(" of CPU ")?;
     Some((u32::from_str_radix(register, 16).ok()?, cpu.parse().ok()?))
 }
 
-/// A value that came from a register, by the bits that the processor's manual gives.
+/// Checks a value from a register, by the bits in the processor's manual.
 fn register(knob: &str, source: &str, value: &Value, registers: &Archive) -> Result<(), Failed> {
     let key = named(source).ok_or_else(|| format!("{knob}: a source of no kind: {source}"))?;
     let raw = registers.msr(key.1, key.0)?;
@@ -224,7 +226,7 @@ fn register(knob: &str, source: &str, value: &Value, registers: &Archive) -> Res
     }
 }
 
-/// Rows that show a register whole.
+/// Checks rows that show a whole register.
 fn whole_registers(machine: &Path, registers: &Archive) -> Result<(), Failed> {
     let knobs = ["hwp-request", "hwp-capabilities", "turbo-ratios", "turbo-ratio-cores", "platform-info"];
     let mut arguments = vec!["get", "--json"];

@@ -1,4 +1,4 @@
-//! Recorded machines from their packed form into plain trees, once, below the build's own folder.
+//! Unpacks recorded machines into plain trees, once, below the build folder.
 
 use std::{
     collections::BTreeMap,
@@ -6,8 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The plain tree of the machine packed in `packed`. Unpacked beside and renamed, so that tests at
-/// the same time cannot see half of one.
+/// Returns the plain tree of a packed machine. Unpacks it elsewhere and renames it, so that
+/// parallel tests never see an incomplete tree.
 pub(super) fn tree(packed: &Path, name: &str) -> io::Result<PathBuf> {
     let machines = Path::new(env!("CARGO_TARGET_TMPDIR")).join("machines");
     let stamp = fs::metadata(packed.join("sys/inlinefiles.txt"))?.len();
@@ -23,7 +23,7 @@ pub(super) fn tree(packed: &Path, name: &str) -> io::Result<PathBuf> {
     unpack(packed, &beside)?;
     match fs::rename(&beside, &tree) {
         Ok(()) => Ok(tree),
-        // Another test binary was faster.
+        // Another test binary has unpacked it in the meantime.
         Err(_) if tree.is_dir() => fs::remove_dir_all(&beside).map(|()| tree),
         Err(error) => Err(error),
     }
@@ -31,8 +31,8 @@ pub(super) fn tree(packed: &Path, name: &str) -> io::Result<PathBuf> {
 
 static LOCK: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
-/// `ro|/path|line` and `rw|/path|line`, several of one path being its lines; other files as they
-/// are.
+/// Lines are `ro|/path|line` or `rw|/path|line`. Several lines with the same path are the lines of
+/// that file. Other files are copied.
 fn unpack(packed: &Path, into: &Path) -> io::Result<()> {
     let text = fs::read_to_string(packed.join("sys/inlinefiles.txt"))?;
     let mut files: BTreeMap<&str, (bool, String)> = BTreeMap::new();
@@ -56,7 +56,7 @@ fn unpack(packed: &Path, into: &Path) -> io::Result<()> {
         std::os::unix::fs::PermissionsExt::set_mode(&mut rights, if *writable { 0o644 } else { 0o444 });
         fs::set_permissions(&path, rights)?;
     }
-    // The recordings do not say how files that they hold whole can be opened.
+    // The recordings do not have the modes of these files.
     for (part, mode) in [("sys", 0o644), ("proc", 0o444)] {
         copy(&packed.join(part), &into.join(part), mode)?;
     }

@@ -1,5 +1,4 @@
-//! A terminal for the real program: a pseudo-terminal, and the characters that a program draws into
-//! it.
+//! A pseudo-terminal for the real program, and an emulator of what the program draws.
 
 use std::{
     fs::File,
@@ -21,25 +20,24 @@ use rustix::{
     termios::{LocalModes, Termios, Winsize, tcgetattr, tcsetwinsize},
 };
 
-/// Far beyond what a loaded machine takes.
+/// Far longer than anything takes, even on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// What is on the screen.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Screen {
     width: usize,
     height: usize,
     cells: Vec<char>,
     at: (usize, usize),
-    /// The screen that programs take over, and give back.
+    /// The program has taken over the screen (alternate screen).
     pub is_taken: bool,
     pub hides_cursor: bool,
     pub bells: usize,
-    /// What was on it when it was given back.
+    /// The content of the screen when the program gave it back.
     pub last: String,
-    /// What was printed while it was not taken over.
+    /// Output printed while the screen was not taken over.
     pub printed: String,
-    /// Bytes that are the beginning of a sequence.
+    /// The beginning of an incomplete escape sequence.
     begun: Vec<u8>,
     asks_for_cursor: bool,
 }
@@ -50,7 +48,7 @@ impl Screen {
         self.cells = vec![' '; width * height];
     }
 
-    /// Its lines, without the blanks at their ends.
+    /// Returns the lines, without trailing blanks.
     pub(super) fn text(&self) -> String {
         let width = self.width.max(1);
         let line = |cells: &[char]| cells.iter().collect::<String>().trim_end().to_owned() + "\n";
@@ -71,7 +69,7 @@ impl Screen {
         self.begun = rest.to_vec();
     }
 
-    /// Takes one character or sequence; `None` if it is not whole.
+    /// Processes one character or escape sequence. `None` if it is incomplete.
     fn step(&mut self, bytes: &[u8]) -> Option<usize> {
         match *bytes {
             [] | [0x1b] => None,
@@ -140,15 +138,14 @@ impl Screen {
     }
 }
 
-/// A program in a terminal.
 pub(super) struct Terminal {
     person: File,
     child: Child,
     screen: Arc<Mutex<Screen>>,
     reader: Option<JoinHandle<()>>,
-    /// The person's side is to be closed.
+    /// Set to close the user's side.
     closes: Arc<AtomicBool>,
-    /// How the terminal was before the program.
+    /// Terminal settings before the program started.
     before: Termios,
 }
 
@@ -158,16 +155,16 @@ fn set_size(person: &File, screen: &mut Screen, (width, height): (u16, u16)) {
     tcsetwinsize(person, size).unwrap();
 }
 
-/// How a program left its terminal.
+/// The state in which a program left its terminal.
 pub(super) struct Left {
     pub status: ExitStatus,
     pub screen: Screen,
-    /// Whether lines are edited and echoed as before.
+    /// Whether terminal settings for editing and echo are as before.
     pub is_as_before: bool,
 }
 
 impl Terminal {
-    /// Starts a command in a terminal of this size, as the leader of a session of its own.
+    /// Starts a command in a terminal of this size, as the leader of a new session.
     pub(super) fn start(size: (u16, u16), command: &Command) -> Terminal {
         let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&person).unwrap();
@@ -178,7 +175,8 @@ impl Terminal {
         let person = File::from(person);
         let screen = Arc::new(Mutex::new(Screen::default()));
         let before = tcgetattr(&person).unwrap();
-        // The terminal becomes the session's, so that /dev/tty is it and a new size is signalled.
+        // Make it the session's controlling terminal, so that it is /dev/tty and resizing sends a
+        // signal.
         let mut child = Command::new("setsid");
         child.arg("-c").arg(command.get_program()).args(command.get_args());
         for (name, value) in command.get_envs() {
@@ -204,7 +202,7 @@ impl Terminal {
             closes: Arc::default(),
             before,
         };
-        // Its copies of the other side would keep the reader from ending.
+        // Drop the copies of the program's side, which would keep the reader from ending.
         drop(child);
         terminal.read();
         terminal
@@ -216,9 +214,9 @@ impl Terminal {
         let mut person = self.person.try_clone().unwrap();
         self.reader = Some(std::thread::spawn(move || {
             let mut part = [0; 1 << 14];
-            // An error says that no program has the other side any more. The kernel can say so
-            // before it hands out what the program wrote last (n_tty_read() in n_tty.c looks for
-            // input first and for the other side second), so a second error ends it.
+            // An error means that no program has the other side open any more. The kernel may
+            // report it before returning the program's last output (n_tty_read() in n_tty.c checks
+            // for input first and for the other side second), so stop at the second error.
             let mut errors = 0;
             while errors < 2 {
                 let count = match person.read(&mut part) {
@@ -245,8 +243,8 @@ impl Terminal {
         set_size(&self.person, &mut self.screen.lock().unwrap(), (width, height));
     }
 
-    /// Closes the terminal as its window does, and waits until the program has ended. It must be
-    /// one that goes on drawing.
+    /// Closes the terminal like its window would, and waits until the program has ended. The
+    /// program must keep drawing.
     #[track_caller]
     pub(super) fn hang_up(mut self) {
         self.closes.store(true, Ordering::Relaxed);
@@ -271,7 +269,7 @@ impl Terminal {
         self.screen.lock().unwrap().clone()
     }
 
-    /// Waits until the screen is as it should be.
+    /// Waits until the screen meets a condition.
     #[track_caller]
     pub(super) fn wait(&mut self, what: &str, is_so: impl Fn(&Screen) -> bool) -> Screen {
         let until = Instant::now() + PATIENCE;
@@ -326,7 +324,7 @@ impl Drop for Terminal {
 }
 
 impl Left {
-    /// Whether the program gave back what it had taken.
+    /// Returns whether the program restored the terminal.
     pub(super) fn is_restored(&self) -> bool {
         let Screen { is_taken, hides_cursor, .. } = self.screen;
         let is_restored = self.is_as_before && !is_taken && !hides_cursor;

@@ -1,4 +1,4 @@
-//! Recordings by the program: what is replayed, what of a damaged one, and exports.
+//! Tests recordings: replaying, damaged files, and exports.
 
 use std::fs;
 
@@ -7,8 +7,8 @@ use rustix::process::Signal;
 
 use super::{machine, pty::Terminal, run, top};
 
-/// What is below the head, which has the mode, and above the last line, which has the age and the
-/// cost.
+/// Returns the screen without the first line, which has the mode, and the last line, which has age
+/// and cost.
 fn body(screen: &str) -> Vec<String> {
     let lines: Vec<String> = screen.lines().map(str::to_owned).collect();
     lines[1..lines.len() - 1].to_vec()
@@ -35,7 +35,7 @@ fn a_replayed_screen_is_the_live_one_cell_by_cell() {
             let mut replay = Terminal::start(size, &command);
             replay.wait("the replay", |screen| screen.text().contains("replay"));
             replay.keys(&format!("{view}F"));
-            // On a machine that is busy a frame comes in parts.
+            // On a busy machine, a frame arrives in parts.
             replay.wait(&format!("the last screen of {cpus} CPUs, view {view}"), |screen| {
                 screen.line(0).starts_with(&begins)
                     && screen.line(0).contains("replay, end")
@@ -47,7 +47,7 @@ fn a_replayed_screen_is_the_live_one_cell_by_cell() {
     }
 }
 
-/// A recording of some samples, and its path.
+/// Records some samples, and returns the file's path.
 fn recorded(folder: &std::path::Path, name: &str, samples: &str) -> String {
     let file = folder.join(name).to_str().unwrap().to_owned();
     let ran = run(&mut top("sim:i7-2600", &["--record", &file, "--samples", samples, "-i", "50ms"]));
@@ -67,7 +67,7 @@ fn csv_of_a_replay_has_the_columns_of_a_trace() {
     // Five samples after the first, eight CPUs each.
     assert_eq!(lines.len(), 1 + 5 * 8);
     assert!(lines.iter().all(|line| line.len() == lines[0].len()));
-    // docs/formats.md lists them.
+    // docs/formats.md lists all columns.
     let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats.md")).unwrap();
     assert!(lines[0].iter().all(|column| page.contains(&format!("`{column}`"))), "{:?}", lines[0]);
 }
@@ -96,7 +96,7 @@ fn a_signal_closes_the_last_chunk() {
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let _ = fs::remove_file(&file);
         let mut terminal = Terminal::start((80, 24), &top("sim:i7-2600", &words));
-        // Fewer than a chunk: only the end writes them.
+        // Less than a chunk, so only the end of the recording writes them.
         terminal.wait("a sample", |screen| screen.text().contains("cost "));
         std::thread::sleep(std::time::Duration::from_millis(400));
         terminal.signal(signal);

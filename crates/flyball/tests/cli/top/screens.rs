@@ -1,4 +1,5 @@
-//! The screen in a terminal: views by their keys, sizes, and the terminal after every end.
+//! Tests the screen in a terminal: keys of the views, sizes, and the terminal after every way to
+//! end.
 
 use std::{path::PathBuf, process::Command, time::Duration};
 
@@ -21,7 +22,7 @@ fn shows(word: &str) -> impl Fn(&Screen) -> bool {
     move |screen| screen.text().contains(&word)
 }
 
-/// A sample is there.
+/// Returns whether a sample is shown.
 fn is_full(screen: &Screen) -> bool {
     screen.is_taken && screen.text().contains("cost ")
 }
@@ -62,7 +63,7 @@ fn signals_give_the_terminal_back() {
         assert!(left.is_restored(), "{signal:?}");
         assert!(left.signal().is_none(), "{signal:?}: it ends by itself");
     }
-    // Ctrl-C is a key while the terminal is taken over.
+    // While the terminal is taken over, Ctrl-C is a key.
     let mut terminal = start((80, 24));
     terminal.wait("the first screen", is_full);
     terminal.keys("\x03");
@@ -76,14 +77,14 @@ fn a_terminal_that_goes_away_ends_it_and_closes_the_recording() {
     let words = ["-i", "50ms", "--record", file.to_str().unwrap(), "--", "tbench"];
     let mut terminal = Terminal::start((80, 24), &top("sim:i7-2600", &words));
     terminal.wait("the first screen", is_full);
-    // The first screen has one sample, and a speed takes two.
+    // The first screen has only one sample, and a speed needs two.
     std::thread::sleep(Duration::from_secs(1));
     terminal.hang_up();
     let ran = super::run(flyball!().args(["top", "--replay", file.to_str().unwrap(), "--csv"]));
     assert!(ran.code == 0 && !ran.err.contains("torn"), "{}", ran.text());
 }
 
-/// docs/top.md says what to do after kill -9, which no program can answer.
+/// After kill -9 the program cannot restore the terminal. docs/top.md says what to do.
 #[test]
 fn after_kill_9_reset_restores() {
     let mut terminal = start((80, 24));
@@ -96,7 +97,7 @@ fn after_kill_9_reset_restores() {
     assert!(page.contains("`reset`"));
 }
 
-/// A source that fails as a mistake in flyball would.
+/// A source that panics, like a bug in flyball would.
 struct Panics;
 
 impl Source for Panics {
@@ -125,7 +126,7 @@ impl Source for Panics {
     }
 }
 
-/// Started by the test below in a terminal; alone it does nothing.
+/// The test below starts this in a terminal. Does nothing by itself.
 #[test]
 #[ignore = "ends with a panic; another test starts it"]
 fn a_mistake_with_the_terminal_taken() {
@@ -172,7 +173,7 @@ fn every_size_of_machine_and_screen() {
     let folder = tempfile::tempdir().unwrap();
     for cpus in [1, 2, 16, 56, 128, 512, 576] {
         let machine = format!("sim:{}", machine(folder.path(), cpus).display());
-        // Recorded once: a simulation of hundreds of CPUs for each size would take its time.
+        // Record once, since simulating hundreds of CPUs for each size would take too long.
         let file = folder.path().join(format!("{cpus}.fbt"));
         let file = file.to_str().unwrap();
         let ran = super::run(&mut top(
@@ -185,7 +186,7 @@ fn every_size_of_machine_and_screen() {
         let mut terminal = Terminal::start((40, 12), &command);
         for (width, height) in [(40, 12), (80, 24), (200, 60)] {
             terminal.resize(width, height);
-            // A key at the same moment would be read with the next one.
+            // Wait first, because a key sent at the same time might be read with the next one.
             terminal.wait("the new size", |screen| screen.line(usize::from(height) - 1).contains("? help"));
             for (key, begins) in [("1", " 1 "), ("2", " 2 "), ("3", " 3 "), ("4", " 4 ")] {
                 terminal.keys(key);

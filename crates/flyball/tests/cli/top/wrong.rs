@@ -1,4 +1,4 @@
-//! What wrong input gets: options, alerts, recordings and replays.
+//! Tests wrong input: options, alerts, recordings and replays.
 
 use std::{
     fs,
@@ -45,7 +45,7 @@ fn without_a_terminal_it_is_one_sample_as_text() {
     let left = Terminal::start((80, 24), &dumb).ended();
     assert!(left.status.success() && !left.screen.is_taken && left.screen.last.is_empty());
     assert!(left.screen.printed.contains("want MHz"), "{}", left.screen.printed);
-    // A terminal that is too small has a line of numbers.
+    // A terminal that is too small gets a line of numbers.
     command.args(["-n", "2"]);
     let left = Terminal::start((30, 5), &command).ended();
     assert!(left.status.success() && left.screen.last.contains('%'), "{}", left.screen.last);
@@ -68,7 +68,7 @@ fn files_that_are_not_recordings_are_refused_with_the_place() {
     changed("short", &|bytes| bytes.truncate(10));
     tree.put("text", "not a recording\n");
     tree.put("empty", "");
-    // Sparse: it takes no space.
+    // Sparse, so it takes no space.
     let zeros = fs::File::create(path("zeros")).unwrap();
     zeros.set_len(10 << 30).unwrap();
     for (name, said) in [
@@ -87,7 +87,7 @@ fn files_that_are_not_recordings_are_refused_with_the_place() {
             assert!(begun.elapsed() < Duration::from_secs(30), "{name}");
         }
     }
-    // What is whole is shown, and what is lost is counted.
+    // Complete parts are shown, and losses are counted.
     changed("torn", &|bytes| bytes.truncate(bytes.len() - 3));
     let middle = bytes.len() / 2;
     changed("flipped", &|bytes| bytes[middle] ^= 4);
@@ -110,22 +110,22 @@ fn a_recording_of_another_machine_and_a_full_disk_end_with_what_is_whole() {
     let ran = record("sim:ryzen-5750g", &[]);
     assert!(ran.code == 2 && ran.err.contains("another machine"), "{}", ran.text());
     assert_eq!(fs::read(&file).unwrap(), before);
-    // --size: the day's own file reaches it.
+    // The current file alone reaches --size.
     let ran = record(MACHINE, &["--size", &format!("{}kB", before.len() / 1000 + 1)]);
     assert!(ran.code == 2 && ran.err.contains("has reached"), "{}", ran.text());
     let replay = |file: &str| run(flyball!().args(["top", "--csv", "--replay", file]));
     assert!(replay(&file).code == 0 && !replay(&file).err.contains("torn"), "{}", replay(&file).err);
-    // A command that cannot run leaves no file where none was, and an old one as it was.
+    // If the command cannot run, no new file is left behind, and an old one is unchanged.
     let ran = record(MACHINE, &["--", "nonsense"]);
     assert!(ran.code == 2 && ran.err.contains("nonsense"), "{}", ran.text());
     assert_eq!(replay(&file).code, 0);
     let new = tree.path().join("new.fbt");
     let ran = run(&mut top(MACHINE, &["-n", "2", "--record", new.to_str().unwrap(), "--", "nonsense"]));
     assert!(ran.code == 2 && !new.exists(), "{}", ran.text());
-    // No disk has room on /dev/full; a directory that is not there has none either.
+    // /dev/full has no space, and a nonexistent directory cannot have a file.
     let ran = run(&mut top(MACHINE, &["-i", "50ms", "--samples", "2", "--record", "/proc/none/a.fbt"]));
     assert!(ran.code == 10 && ran.err.contains("ENOENT"), "{}", ran.text());
-    // A limit on the size of files stands for a full disk: what was whole before stays readable.
+    // A file size limit acts like a full disk. Complete chunks stay readable.
     let full = tree.path().join("full.fbt").to_str().unwrap().to_owned();
     let command = top(MACHINE, &["-i", "50ms", "--samples", "2000", "--record", &full]);
     let mut limited = flyball_testing::command("sh");
@@ -170,7 +170,7 @@ fn a_command_of_an_alert_that_fails_or_hangs_is_said_once_and_never_waited_for()
         let shown = left.screen.last.matches("the command of --on-alert").count();
         assert!(shown <= 1, "{said}: {}", left.screen.last);
     }
-    // It may outlive this program, as it is never waited for.
+    // The command is never waited for, so it may outlive the program.
     for pid in fs::read_to_string(pids).unwrap().lines() {
         let _ = flyball_testing::command("kill").arg(pid).status();
     }
