@@ -1,5 +1,5 @@
-//! The table of metrics: every name, its type, unit and labels, and how many series it has at most.
-//! docs/metrics.md is checked against it, and so are the dashboard and the rules.
+//! The table of metrics: every name with its type, unit and labels, and the maximum number of its
+//! series. docs/metrics.md, the dashboard and the rules are checked against it.
 
 /// The type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,12 +35,12 @@ pub struct Family {
     /// Name in text format 0.0.4, where counters end in `_total`.
     pub name: &'static str,
     pub kind: Kind,
-    /// The last part of the name without `_total`, if that is a unit; OpenMetrics states it.
+    /// The last part of the name without `_total`, if that is a unit. Printed in OpenMetrics.
     pub unit: &'static str,
     pub set: Set,
     /// Names of the labels, separated by commas.
     pub labels: &'static str,
-    /// How many series there can be, in words.
+    /// Maximum number of series, in words.
     pub most: &'static str,
     pub help: &'static str,
 }
@@ -51,7 +51,7 @@ macro_rules! families {
             name: $name, kind: Kind::$kind, unit: $unit, set: Set::$set, labels: $labels, most: $most, help: $help,
         };)*
 
-        /// All of them, in the order in which they are written.
+        /// All metrics, in the order of the output.
         pub const ALL: &[&Family] = &[$($constant),*];
     };
 }

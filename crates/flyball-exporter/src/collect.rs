@@ -1,5 +1,5 @@
-//! One machine as metrics. What cannot change is read once; files stay open; a scrape reads the
-//! rest in one pass.
+//! Turns a machine into metrics. Reads what cannot change once and keeps files open. A scrape reads
+//! everything else in one pass.
 
 pub mod doctor;
 mod holds;
@@ -28,22 +28,22 @@ use self::{
 };
 use crate::{Exposition, Format, catalogue as names};
 
-/// Metrics that the user chose to export.
+/// What to export.
 #[derive(Debug, Clone, Copy)]
 #[allow(clippy::struct_excessive_bools, reason = "switches of the command line")]
 pub struct Options {
     pub per_cpu: bool,
-    /// node_exporter's names too.
+    /// Also export node_exporter's names.
     pub node: bool,
-    /// `process_*` too. Not in a file that node_exporter serves, which has these itself: it reports
-    /// an error at each scrape then.
+    /// Also export `process_*`. Not for a file that node_exporter serves: it has these metrics
+    /// itself and would report an error at each scrape.
     pub process: bool,
-    /// `flyball_cpu_lost_hertz`: what each limit takes from the CPUs' frequency, as in `flyball
-    /// why`.
+    /// Export `flyball_cpu_lost_hertz`: how much frequency each limit costs, as in `flyball why`.
     pub why: bool,
-    /// Exits from idle states. Reads five files per CPU and state.
+    /// Export exits from idle states. Reads five files per CPU and state.
     pub wakes: bool,
-    /// Values of a knob that are counted by name; CPUs with others are counted as `other`.
+    /// Maximum number of a knob's values that are counted by name. All others are counted as
+    /// `other`.
     pub most_values: usize,
 }
 
@@ -53,25 +53,26 @@ impl Default for Options {
     }
 }
 
-/// Scrapes that follow each other faster have the same numbers: nothing is gained by waking CPUs
-/// more often, and energy that is read more often than that says what code runs (CVE-2020-8694,
-/// Documentation/admin-guide/hw-vuln has the like).
+/// Faster scrapes get the same numbers again. There is no point in waking CPUs more often, and
+/// energy that is read more often reveals what code runs (CVE-2020-8694;
+/// Documentation/admin-guide/hw-vuln describes similar attacks).
 const LEAST_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long limits by settings are remembered: reading them takes hundreds of files, ns.
+/// How long limits by settings are cached, ns. Reading them takes hundreds of files.
 const FACTS_EVERY: u64 = 60_000_000_000;
 
-/// Clients whose last scrape is remembered. A pair of Prometheus servers is usual.
+/// Maximum number of clients whose last scrape is remembered. Prometheus servers often come in
+/// pairs.
 const MAX_CLIENTS: usize = 8;
 
-/// The two samples that a client's last answer was about.
+/// The two samples behind a client's last answer.
 struct Client {
     name: String,
     from: Rc<Sample>,
     to: Rc<Sample>,
 }
 
-/// A machine and what is remembered of it.
+/// A machine, and what is remembered about it.
 pub struct Collector<'h> {
     host: &'h dyn Host,
     options: Options,
@@ -89,7 +90,7 @@ pub struct Collector<'h> {
     /// Limits by settings, and when they were read.
     facts: Option<(u64, Facts)>,
     last: Rc<Sample>,
-    /// The one before, from which a client that was not here yet gets its interval.
+    /// The sample before `last`. A new client's interval begins with it.
     before: Rc<Sample>,
     clients: Vec<Client>,
     used: Duration,
@@ -103,7 +104,7 @@ impl std::fmt::Debug for Collector<'_> {
 }
 
 impl<'h> Collector<'h> {
-    /// Learns what there is, and takes the first sample. `state` is where the holds are kept.
+    /// Discovers what can be read, and takes the first sample. `state` has the holds.
     ///
     /// # Errors
     /// The machine's CPUs cannot be listed.
@@ -113,8 +114,8 @@ impl<'h> Collector<'h> {
         state: Option<StateDir>,
     ) -> Result<Collector<'h>, ReadError> {
         let mut sampler = open_sampler(host)?;
-        // Before the first scrape: otherwise that one would have no interval, and Prometheus waits
-        // a whole period for the next.
+        // Without a sample before the first scrape, that scrape would have no interval, and
+        // Prometheus would wait a whole period for the next.
         let last = Rc::new(sample(host, &mut sampler));
         let layout = sampler.layout();
         let collector = Collector {
@@ -140,19 +141,19 @@ impl<'h> Collector<'h> {
             used: Duration::ZERO,
             room: 0,
         };
-        // /proc/cpuinfo of 512 CPUs alone is a megabyte, which would stay.
+        // For example, /proc/cpuinfo of 512 CPUs takes a megabyte.
         flyball_process::release_freed_memory();
         Ok(collector)
     }
 
-    /// The doctor's answers of another run.
+    /// Sets the findings of the latest doctor run.
     pub fn set_findings(&mut self, findings: Findings) {
         self.findings = Some(findings);
     }
 
-    /// How long energy counters may go unread: until the fastest of them could have gone round.
+    /// Returns how long energy counters may go unread, so that even the fastest cannot wrap unseen.
     pub fn meters_within(&self) -> Option<Duration> {
-        // More than a package takes: 500 W, or twice what its limit allows.
+        // An upper bound for a package's power: 500 W, or twice its limit.
         let layout = self.sampler.layout();
         let limits =
             (0..layout.packages.len()).filter_map(|index| self.last.get(layout, Quantity::PowerLimit, index));
@@ -165,10 +166,10 @@ impl<'h> Collector<'h> {
         self.sampler.follow_energy();
     }
 
-    /// Answers a scrape of a client, who gets what happened since its own last one.
+    /// Answers a scrape. The answer covers the time since the client's own last scrape.
     pub fn scrape(&mut self, client: &str, format: Format) -> String {
         let started = flyball_process::thread_time();
-        // First of all: indices of CPUs mean the layout that the samples were taken with.
+        // Must come first: CPU indices refer to the layout that the samples were taken with.
         self.renew();
         let (from, to) = self.interval_of(client);
         let interval = Interval::between(self.sampler.layout(), &from, &to);
@@ -186,13 +187,14 @@ impl<'h> Collector<'h> {
         self.used += flyball_process::thread_time().saturating_sub(started);
         self.write_own(&mut out);
         let text = out.finish();
-        // The next text is about as long; growing a string to 500 kB copies it a dozen times.
+        // The next text will be about as long, and growing a string to 500 kB copies it a dozen
+        // times.
         self.room = text.len();
         text
     }
 
-    /// Looks at the whole machine again if a CPU has come that was never online: its package is not
-    /// known.
+    /// Rediscovers the whole machine if a CPU comes online for the first time: its package was not
+    /// known before.
     fn renew(&mut self) {
         let places = self.sampler.places();
         let is_new = |(index, cpu): (usize, &flyball_monitor::Cpu)| {
@@ -201,32 +203,30 @@ impl<'h> Collector<'h> {
         if self.sampler.layout().cpus.iter().enumerate().any(is_new)
             && let Ok(renewed) = Collector::open(self.host, self.options, self.state.clone())
         {
-            // Counters begin again, as after a restart of the exporter, which Prometheus knows how
-            // to read.
+            // Counters restart at 0, as if the exporter had been restarted. Prometheus handles
+            // that.
             *self = Collector { findings: self.findings.take(), used: self.used, ..renewed };
         }
     }
 
-    /// A new sample, unless the last one is young, and the one that the client saw before.
+    /// Returns the client's previous sample and a new one, unless the last one is still young.
     fn interval_of(&mut self, client: &str) -> (Rc<Sample>, Rc<Sample>) {
         let least = LEAST_INTERVAL.as_nanos() as u64;
-        // On the machine's clock, which is monotonic, so that a wall clock that is set back does
-        // not stop the sampling.
+        // On the machine's monotonic clock: setting back the wall clock must not stop the sampling.
         if (self.host.now().as_nanos() as u64).saturating_sub(self.last.at) >= least {
             let next = Rc::new(sample(self.host, &mut self.sampler));
             self.totals.add(&self.sampler, &self.groups, &self.last, &next);
             self.before = std::mem::replace(&mut self.last, next);
         }
         if let Some(known) = self.clients.iter_mut().find(|known| known.name == client) {
-            // Another client may have had the last sample taken moments ago; it serves this one
-            // too.
+            // If another client's scrape took the last sample moments ago, this client gets it too.
             if self.last.at.saturating_sub(known.to.at) >= least {
                 known.from = std::mem::replace(&mut known.to, Rc::clone(&self.last));
             }
             return (Rc::clone(&known.from), Rc::clone(&known.to));
         }
-        // The one that has been away for longest: behind an address that changes with each scrape
-        // (a container that is started again) no client comes back.
+        // Forget the client that has been away for longest. If a client's address changes (a
+        // container that is restarted), it never comes back under the old one.
         if self.clients.len() >= MAX_CLIENTS
             && let Some(oldest) = (0..self.clients.len()).min_by_key(|&index| self.clients[index].to.at)
         {
@@ -256,8 +256,8 @@ impl<'h> Collector<'h> {
             findings.write(out);
         }
         for missing in &layout.missing {
-            // A container or virtual machine that has no such thing is not missing anything that a
-            // right would give.
+            // Only count what a permission would make readable. A container or virtual machine that
+            // lacks it misses nothing else.
             if let missing::Why::Forbidden(_, errno) = &missing.why {
                 out.add(names::UNREADABLE, &[("what", what(missing.what)), ("why", errno)], 1.0);
             }
@@ -267,7 +267,7 @@ impl<'h> Collector<'h> {
         }
     }
 
-    /// Writes what the engine of `flyball why` says of each package's CPUs.
+    /// Writes what each limit costs the CPUs of each package, from the engine of `flyball why`.
     fn write_losses(&mut self, out: &mut Exposition, interval: &Interval, from: &Sample, to: &Sample) {
         let layout = self.sampler.layout();
         if self.facts.as_ref().is_none_or(|(at, _)| to.at.saturating_sub(*at) >= FACTS_EVERY) {
@@ -284,7 +284,7 @@ impl<'h> Collector<'h> {
         }
     }
 
-    /// After the rest, whose cost it states.
+    /// Writes the exporter's own metrics. Comes last, because it includes the cost of all others.
     fn write_own(&mut self, out: &mut Exposition) {
         out.add(names::SCRAPE_CPU, &[], self.used.as_secs_f64());
         if self.options.process {
@@ -300,7 +300,7 @@ impl<'h> Collector<'h> {
         let mut mode = Vec::new();
         if !self.mode.read_into(self.host, &mut mode) {
             mode.clear();
-            // The driver may come later, or another one.
+            // A driver may be loaded later, or replaced.
             self.mode.reopen();
         }
         let vendor = machine.vendor.to_string();
@@ -312,8 +312,8 @@ impl<'h> Collector<'h> {
             ("kernel", &machine.kernel),
             ("simulated", if flyball_host::simulated(self.host) { "true" } else { "false" }),
         ];
-        // A series of its own per kernel and driver: rules join it by `instance` and do not need
-        // these labels elsewhere.
+        // A separate series for kernel and driver: rules join it by `instance`, so other metrics
+        // need no such labels.
         out.add(names::MACHINE_INFO, &labels, 1.0);
     }
 }
@@ -345,14 +345,14 @@ fn write_process(out: &mut Exposition) {
 }
 
 fn open_sampler(host: &dyn Host) -> Result<Sampler<'_>, ReadError> {
-    // Limits and preferences at each scrape: their files are kept open, and a scrape must not mix
-    // old and new ones. No metric has the times in idle states.
+    // Read limits and preferences at each scrape: their files are kept open, and a scrape must not
+    // mix old and new values. No metric uses the times in idle states.
     let reads = Reads { idle: IdleReads::Suspects, ..Reads::default() };
     Sampler::open(host, flyball_monitor::Options { slow: Duration::ZERO, reads, ..Default::default() })
 }
 
-/// Takes a sample whose wall clock differs from the other clock by time asleep only: a clock that
-/// is set does not break an interval, as counters go on meanwhile, and a suspend does.
+/// Takes a sample whose wall clock differs from the monotonic clock only by suspended time. Setting
+/// the clock must not break an interval, as counters continue. A suspend must.
 fn sample(host: &dyn Host, sampler: &mut Sampler<'_>) -> Sample {
     let asleep = if host.kind() == Kind::Live { watch::asleep() } else { Duration::ZERO };
     let sample = sampler.sample();
@@ -360,7 +360,7 @@ fn sample(host: &dyn Host, sampler: &mut Sampler<'_>) -> Sample {
 }
 
 fn mode_file(layout: &Layout) -> String {
-    // Both files stay where they are when the mode changes, and with it the driver's name
+    // Both drivers keep the folder when the mode changes, although the driver's name changes
     // (intel_pstate or intel_cpufreq, amd-pstate or amd-pstate-epp).
     let driver = layout.machine.driver.as_deref().unwrap_or_default();
     let folder = if driver.starts_with("amd") { "amd_pstate" } else { "intel_pstate" };
@@ -392,8 +392,8 @@ fn write_power(
     ];
     for (zone, quantity, numbers) in zones {
         for (index, number) in numbers.iter().enumerate() {
-            // Absent where no meter answers: a 0 would be a rate of 0 W, and a reset when the meter
-            // comes back.
+            // Absent if the meter does not answer: a 0 would look like 0 W, and like a counter
+            // reset when the meter comes back.
             if let Some(energy) = get(quantity, index) {
                 out.add(names::ENERGY, &[("zone", zone), ("package", number)], energy as f64 / 1e6);
             }

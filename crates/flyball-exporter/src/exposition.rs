@@ -1,4 +1,4 @@
-//! Metrics as text: the format of Prometheus 0.0.4 and OpenMetrics 1.0.
+//! Metrics as text, in the formats Prometheus 0.0.4 and OpenMetrics 1.0.
 
 use std::fmt::Write as _;
 
@@ -22,19 +22,19 @@ impl Format {
     }
 }
 
-/// Metrics that are being written. All samples of a family must follow each other.
+/// Metrics in the making. All samples of a family must be added one after the other.
 #[derive(Debug)]
 pub struct Exposition {
     text: String,
     format: Format,
     family: &'static str,
-    /// Names that were written, to find a family in two pieces, which both formats forbid.
+    /// Names written so far, to detect a family in two pieces, which both formats forbid.
     #[cfg(debug_assertions)]
     seen: std::collections::BTreeSet<&'static str>,
 }
 
 impl Exposition {
-    /// `room` is how long the last one was.
+    /// `room` is the length of the last text.
     pub fn new(format: Format, room: usize) -> Exposition {
         Exposition {
             text: String::with_capacity(room + 1024),
@@ -45,13 +45,13 @@ impl Exposition {
         }
     }
 
-    /// Adds a sample. A number that is not finite is left out: it would poison every sum that it
-    /// enters.
+    /// Adds a sample. Skips a number that is not finite, as it would spoil every sum that includes
+    /// it.
     pub fn add(&mut self, family: &'static Family, labels: &[(&str, &str)], value: f64) {
         if !value.is_finite() {
             return;
         }
-        // By name: constants may have several addresses.
+        // Compare by name: constants may have several addresses.
         if self.family != family.name {
             self.begin(family);
         }
@@ -70,8 +70,8 @@ impl Exposition {
         self.text.push('\n');
     }
 
-    /// Adds a value of a family whose one label is a number, as most series of a large machine
-    /// have.
+    /// Adds a value of a family with a single, numeric label. Most series of a large machine are
+    /// like that.
     pub fn add_of(&mut self, family: &'static Family, label: &str, number: u32, value: f64) {
         self.add(family, &[(label, itoa::Buffer::new().format(number))], value);
     }
@@ -80,7 +80,7 @@ impl Exposition {
         #[cfg(debug_assertions)]
         assert!(self.seen.insert(family.name), "{} is written in two pieces", family.name);
         self.family = family.name;
-        // OpenMetrics names the family of a counter without the suffix of its samples.
+        // In OpenMetrics, the family name of a counter lacks the suffix of its samples.
         let name = match (self.format, family.kind) {
             (Format::OpenMetrics, Kind::Counter) => family.name.trim_end_matches("_total"),
             _ => family.name,
@@ -100,9 +100,10 @@ impl Exposition {
     }
 }
 
-/// A label's value: from the machine, and so with anything in it (names of programs).
+/// Escapes a label's value. Values come from the machine and may contain anything, as program names
+/// do.
 fn escape(text: &mut String, label: &str) {
-    // By byte: none of them is part of a longer character.
+    // Searching bytes is safe: in UTF-8, these are never part of a longer character.
     if !label.bytes().any(|byte| matches!(byte, b'\\' | b'"') || byte.is_ascii_control()) {
         return text.push_str(label);
     }
@@ -111,7 +112,7 @@ fn escape(text: &mut String, label: &str) {
             '\\' => text.push_str("\\\\"),
             '"' => text.push_str("\\\""),
             '\n' => text.push_str("\\n"),
-            // The format has no escape for these, and a terminal would obey them.
+            // The format has no escape for control characters, and a terminal would obey them.
             other if other.is_control() => text.push(char::REPLACEMENT_CHARACTER),
             other => text.push(other),
         }
@@ -119,15 +120,14 @@ fn escape(text: &mut String, label: &str) {
 }
 
 fn number(text: &mut String, value: f64) {
-    // Whole numbers up to 2^53 are exact; most values are, and this is many times faster than the
-    // general way.
+    // Whole numbers up to 2^53 are exact. Most values are whole, and this path is many times
+    // faster.
     if value.fract() == 0.0 && value.abs() < 9e15 {
         text.push_str(itoa::Buffer::new().format(value as i64));
         return;
     }
-    // CPU times are hundredths of a second, thousands of them in a scrape. Divided back they give
-    // the value again, and no shorter decimal number does, as long as both have fewer than 15
-    // digits.
+    // CPU times are hundredths of a second, thousands of them in a scrape. If both numbers have
+    // fewer than 15 digits, dividing by 100 restores the value, and no shorter decimal number does.
     let hundredths = (value * 100.0).round();
     if (0.0..1e14).contains(&hundredths) && hundredths / 100.0 == value {
         let hundredths = hundredths as u64;
@@ -138,7 +138,7 @@ fn number(text: &mut String, value: f64) {
         text.extend(digits[..length].iter().map(|digit| char::from(*digit)));
         return;
     }
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = write!(text, "{value}");
 }
 

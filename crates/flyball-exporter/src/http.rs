@@ -1,49 +1,49 @@
-//! The head of an HTTP request, as bytes from the network, and the head of an answer.
+//! Parses the head of an HTTP request from the network, and writes the head of an answer.
 //!
-//! httparse (hyper's parser, without dependencies) reads the lines. A whole HTTP library would
-//! bring a runtime (hyper) or threads without bounds on a head's time (tiny_http), for three pages
-//! without bodies; what is left to do is in `server.rs`.
+//! httparse (hyper's parser, without dependencies) reads the lines. A complete HTTP library would
+//! bring a runtime (hyper), or threads without a time limit on a head (tiny_http), to serve three
+//! pages without bodies. `server.rs` does everything else.
 
 use crate::Format;
 
-/// Bytes of a request's head.
+/// Maximum bytes of a request's head.
 pub const MAX_HEAD: usize = 8 << 10;
-/// Lines of it; browsers send about twenty.
+/// Maximum header lines. Browsers send about twenty.
 const MAX_HEADERS: usize = 64;
 
 /// A parsed request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// The answer's body is left out.
+    /// HEAD: the answer has no body.
     pub is_head: bool,
-    /// Without the query.
+    /// The path without the query.
     pub path: String,
     pub format: Format,
-    /// The client takes gzip.
+    /// The client accepts gzip.
     pub gzip: bool,
     /// User and password of basic authentication.
     pub user: Option<(String, String)>,
-    /// The connection stays open after the answer.
+    /// Keep the connection open after the answer.
     pub keep_alive: bool,
-    /// Bytes of the head; the next request begins after them.
+    /// Bytes of the head. The next request begins after it.
     pub length: usize,
 }
 
 /// Result of parsing received bytes as a request's head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Head {
-    /// The beginning of a head.
+    /// The head is not complete yet.
     Partial,
     Request(Request),
-    /// No request that is answered: the status for it.
+    /// The request is rejected with this status.
     Refused(u16),
 }
 
-/// Reads the head of a request.
+/// Parses the head of a request.
 pub fn parse(bytes: &[u8]) -> Head {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
-    // Cut first: httparse has no limit of its own on the length of a line.
+    // Cut first: httparse does not limit the length of a line.
     let length = match request.parse(&bytes[..bytes.len().min(MAX_HEAD)]) {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) if bytes.len() >= MAX_HEAD => return Head::Refused(431),
@@ -66,7 +66,7 @@ pub fn parse(bytes: &[u8]) -> Head {
         keep_alive: request.version == Some(1),
         length,
     };
-    // Of a header that comes twice the last counts, but for what refuses.
+    // If a header comes twice, the last one counts, except for those that reject the request.
     for header in request.headers.iter() {
         let value = String::from_utf8_lossy(header.value);
         let is = |name: &str| header.name.eq_ignore_ascii_case(name);
@@ -88,7 +88,7 @@ pub fn parse(bytes: &[u8]) -> Head {
     Head::Request(found)
 }
 
-/// The entries of a list of preferences: name, quality, parameters.
+/// Returns the entries of a preference list: name, quality, parameters.
 fn choices(value: &str) -> impl Iterator<Item = (&str, f32, Vec<&str>)> {
     value.split(',').map(|choice| {
         let mut parts = choice.split(';').map(str::trim);
@@ -99,7 +99,7 @@ fn choices(value: &str) -> impl Iterator<Item = (&str, f32, Vec<&str>)> {
     })
 }
 
-/// OpenMetrics if the client prefers it in a version that it is written in, otherwise text.
+/// Returns OpenMetrics if the client prefers it in a version that we write, otherwise text.
 fn format(accept: &str) -> Format {
     let quality = |is: &dyn Fn(&str, &[&str]) -> bool| {
         choices(accept)
@@ -112,11 +112,11 @@ fn format(accept: &str) -> Format {
         name == "application/openmetrics-text" && version.is_none_or(|version| version == "1.0.0")
     });
     let plain = quality(&|name, _| name == "text/plain");
-    // `*/*` is text: curl and browsers send it, and people read text.
+    // For `*/*`, use text: curl and browsers send it, and people read text.
     if open > 0.0 && open >= plain { Format::OpenMetrics } else { Format::Text }
 }
 
-/// User and password of `Basic BASE64` (RFC 7617).
+/// Decodes user and password from `Basic BASE64` (RFC 7617).
 fn basic(value: &str) -> Option<(String, String)> {
     let (scheme, text) = value.trim().split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {
@@ -143,7 +143,7 @@ fn base64(text: &[u8]) -> Option<Vec<u8>> {
         for &byte in group {
             bits = bits << 6 | u32::from(digit(byte)?);
         }
-        // Two digits hold one byte, three hold two; one alone holds none and is not base64.
+        // Two digits hold one byte, three hold two. A single digit is not valid base64.
         let count = group.len().checked_sub(1).filter(|count| *count > 0)?;
         bits <<= 6 * (4 - group.len());
         bytes.extend_from_slice(&bits.to_be_bytes()[1..=count]);
@@ -151,7 +151,7 @@ fn base64(text: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The words for a status.
+/// Returns the reason phrase of a status.
 pub fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",

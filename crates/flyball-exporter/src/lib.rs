@@ -1,8 +1,8 @@
 //! Metrics of a machine's processors for Prometheus.
 //!
-//! A [`Collector`] turns a machine into text ([`exposition`]): what it may write is the table
-//! [`catalogue`]. A [`server::Server`] answers scrapes over HTTP, one thread and one poll(2) for
-//! all of them. Nothing here writes to the machine.
+//! A [`Collector`] turns a machine into text ([`exposition`]). The table in [`catalogue`] lists
+//! every metric that it may write. A [`server::Server`] answers scrapes over HTTP, with one thread
+//! and one poll(2) for all clients. Nothing here writes to the machine.
 
 pub mod catalogue;
 pub mod collect;

@@ -1,4 +1,5 @@
-//! Serving a machine: scrapes, the doctor in another process, and the energy counters in between.
+//! Serves a machine's metrics, runs the doctor in another process, and reads energy counters
+//! between scrapes.
 
 use std::{
     io::{self, Read as _},
@@ -19,22 +20,22 @@ use crate::{
     server::{Handler, Server},
 };
 
-/// How often the doctor looks.
+/// How often to run the doctor.
 const DOCTOR_EVERY: Duration = Duration::from_secs(600);
-/// Scrapes after which what they needed for the first time is given back.
+/// Number of scrapes after which memory that only the first ones needed is released.
 const WARM_UP: u8 = 3;
-/// Bytes of its report: a hundred times a long one.
+/// Maximum bytes of the doctor's report, a hundred times a long one.
 const MAX_REPORT: usize = 4 << 20;
 
 #[derive(Clone, Copy)]
 pub struct AskDoctor<'a> {
-    /// Makes the command whose output is its report.
+    /// Returns the command that prints the doctor's report.
     pub command: &'a dyn Fn() -> Option<Command>,
-    /// Called if its report cannot be read; the metrics keep the one before.
+    /// Called if the report cannot be read. The metrics keep the previous one.
     pub on_unreadable: &'a dyn Fn(),
 }
 
-/// The doctor in another process, and what it has printed so far.
+/// The doctor process, and its output so far.
 struct Doctor {
     child: Child,
     out: ChildStdout,
@@ -47,17 +48,16 @@ struct Exporter<'h, 'c> {
     collector: Collector<'h>,
     stopped: UnixStream,
     doctor: Option<Doctor>,
-    /// Scrapes so far, up to one more than those that warm up.
+    /// Number of scrapes, counted up to one more than [`WARM_UP`].
     scrapes: u8,
-    /// When it is to look next, if it is.
     next_doctor: Option<Instant>,
     /// When the energy counters were read last.
     metered: Instant,
-    /// When a simulated machine's time was last that of the day.
+    /// When a simulated machine's clock was last advanced.
     advanced: Instant,
 }
 
-/// Serves until `stopped` can be read.
+/// Serves until `stopped` becomes readable.
 ///
 /// # Errors
 /// poll(2) failed.
@@ -87,7 +87,7 @@ pub fn serve(
 
 impl Handler for Exporter<'_, '_> {
     fn metrics(&mut self, client: &str, format: Format) -> String {
-        // The time of a machine in software passes only here, as fast as ours.
+        // The clock of a simulated machine only advances here, at the speed of real time.
         if self.host.software().is_some() {
             let passed = self.advanced.elapsed();
             self.host.sleep(passed);
@@ -108,8 +108,8 @@ impl Handler for Exporter<'_, '_> {
             return None;
         }
         if let 1..=WARM_UP = self.scrapes {
-            // The first scrape reads every file once, opens it, and asks for Speed Select: code and
-            // memory that later ones do not use. The next ones have what only theirs use.
+            // The first scrape opens and reads every file and queries Speed Select, with code and
+            // memory that later scrapes do not need. The next few have parts of their own.
             release_freed_memory();
             release_start_code();
         }
@@ -119,7 +119,7 @@ impl Handler for Exporter<'_, '_> {
             self.next_doctor = Some(now + DOCTOR_EVERY);
             self.doctor = self.ask.and_then(|ask| start_doctor((ask.command)()?));
         }
-        // Between scrapes that are far apart a counter could go round unseen.
+        // If scrapes are far apart, a counter could wrap unseen.
         let within = self.collector.meters_within();
         if within.is_some_and(|within| now.duration_since(self.metered) >= within) {
             self.collector.follow_meters();
@@ -132,7 +132,7 @@ impl Handler for Exporter<'_, '_> {
 }
 
 impl Exporter<'_, '_> {
-    /// Takes what the doctor has printed, and its report when it has ended.
+    /// Reads what the doctor has printed, and parses its report once it has ended.
     fn read_doctor(&mut self) {
         let Some(doctor) = &mut self.doctor else { return };
         let mut buffer = [0; 1 << 14];
@@ -143,7 +143,7 @@ impl Exporter<'_, '_> {
                     doctor.report.extend_from_slice(&buffer[..count]);
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
-                // More than a report, or none: it is ended below.
+                // The report is too long or cannot be read. The doctor is killed below.
                 Ok(_) | Err(_) => break,
             }
         }
@@ -157,14 +157,15 @@ impl Exporter<'_, '_> {
 
     fn end_doctor(&mut self) {
         if let Some(mut doctor) = self.doctor.take() {
-            // Mostly it has ended; its number must be given back in any case.
+            // Usually it has ended already. Wait for it in any case, so that it does not stay a
+            // zombie.
             let _ = doctor.child.kill();
             let _ = doctor.child.wait();
         }
     }
 }
 
-/// Starts the doctor. Where no process can be started, its metrics are absent.
+/// Starts the doctor. If that fails, its metrics are absent.
 fn start_doctor(mut command: Command) -> Option<Doctor> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().ok()?;

@@ -1,9 +1,9 @@
 //! Answers scrapes over HTTP: one thread, one poll(2), no work between scrapes.
 //!
-//! Every client has bounds: the head's length and time, the time to take the answer, and the number
-//! of connections. When a new client comes and all places are taken, the one that has kept a head
-//! unfinished for longest gives its place, then the one that has been idle for longest: so two
-//! hundred clients that send a byte now and then do not keep Prometheus out.
+//! Every client has limits: the size of a head, the time for a head, the time to take the answer,
+//! and the number of connections. If a new client connects and all places are taken, the connection
+//! with the oldest unfinished head is closed, or else the one that has been idle for longest. So
+//! two hundred clients that send a byte now and then cannot keep Prometheus out.
 
 mod connection;
 mod listen;
@@ -34,26 +34,27 @@ use crate::{
     web_config::{Admission, Guard},
 };
 
-/// Connections at one time, but for those whose password is not judged yet.
+/// Maximum number of connections, except those whose password is not checked yet.
 pub const MAX_CONNECTIONS: usize = 8;
-/// Connections whose password is not judged yet. The last one waits some seconds.
+/// Maximum number of connections whose password is not checked yet. The last one waits some
+/// seconds.
 pub const MAX_UNJUDGED: usize = 56;
-/// For a request's head, from its first byte or the connection's begin.
+/// Time limit for a request's head, from its first byte or from the start of the connection.
 pub const HEAD_TIME: Duration = Duration::from_secs(5);
-/// For taking the answer.
+/// Time limit for the client to take the answer.
 pub const ANSWER_TIME: Duration = Duration::from_secs(10);
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Content of the server's answers.
+/// Produces the content of the server's answers.
 pub trait Handler {
     fn metrics(&mut self, client: &str, format: Format) -> String;
 
-    /// Descriptors to wait for besides those of clients.
+    /// Descriptors to wait for besides those of the clients.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
 
-    /// Does what is due, after each wait; how long the next one may take, if that matters, or
-    /// `None` to end.
+    /// Does what is due. Called after each wait. Returns how long the next wait may take, if
+    /// limited, or `None` to stop the server.
     fn tick(&mut self) -> Option<Option<Duration>>;
 }
 
@@ -66,26 +67,26 @@ pub struct Server {
     path: String,
     /// Number of the next connection.
     next: u64,
-    /// The client whose password was judged last.
+    /// The client whose password was checked last.
     judged: String,
 }
 
 impl Server {
-    /// `path` is where the metrics are; `/metrics` as a rule.
+    /// `path` is the path of the metrics, normally `/metrics`.
     pub fn new(listeners: Vec<Listener>, guard: Guard, acceptor: Option<Acceptor>, path: String) -> Server {
         Server { listeners, connections: Vec::new(), guard, acceptor, path, next: 0, judged: String::new() }
     }
 
-    /// Serves until the handler ends it.
+    /// Serves until the handler stops it.
     ///
     /// # Errors
-    /// poll(2) failed. What a client does wrong ends its connection only.
+    /// poll(2) failed. A client's errors only close its connection.
     pub fn run(&mut self, handler: &mut dyn Handler) -> io::Result<()> {
         while let Some(wait) = handler.tick() {
             let ready = self.wait(handler, wait)?;
             let now = Instant::now();
-            // Those that are here before those that come: a flood of new ones must not push out who
-            // has sent a request.
+            // Serve existing clients before new ones: a flood of new ones must not push out a
+            // client that has sent a request.
             for (connection, _) in
                 self.connections.iter_mut().zip(&ready.connections).filter(|(_, ready)| **ready)
             {
@@ -94,7 +95,7 @@ impl Server {
             for (index, _) in ready.listeners.iter().enumerate().filter(|(_, ready)| **ready) {
                 self.accept(index, now, handler);
             }
-            // After those that have just come: nothing else may wake the server.
+            // After accepting new clients, because nothing else may wake the server for them.
             self.judge(now, handler);
             for connection in &mut self.connections {
                 connection.expire(now);
@@ -104,8 +105,8 @@ impl Server {
         Ok(())
     }
 
-    /// Answers the client whose password has been judged, and has another one judged: of another
-    /// client if there is one, so that a client with many connections keeps none out.
+    /// Answers the client whose password has been checked, and starts to check another one. Prefers
+    /// another client, so that a client with many connections keeps none out.
     fn judge(&mut self, now: Instant, handler: &mut dyn Handler) {
         if let Some((number, admission)) = self.guard.verdict()
             && let Some(connection) = self.connections.iter_mut().find(|one| one.number == number)
@@ -133,15 +134,15 @@ impl Server {
         );
         polled
             .extend(self.connections.iter().map(|one| PollFd::from_borrowed_fd(one.as_fd(), one.interest())));
-        // Looked at after each wait: the guard in `judge`, those of the handler in `tick`.
+        // `judge` checks the guard's descriptor after each wait, and `tick` those of the handler.
         polled.push(PollFd::from_borrowed_fd(self.guard.as_fd(), PollFlags::IN));
         polled.extend(extra.into_iter().map(|one| PollFd::from_borrowed_fd(one, PollFlags::IN)));
-        // Rounded up: a wait that ends just before a deadline would be followed by others of no
+        // Rounded up: a wait that ends just before a deadline would be followed by waits of zero
         // length.
         let time =
             wait.map(|wait| wait + Duration::from_millis(1)).and_then(|wait| Timespec::try_from(wait).ok());
         match poll(&mut polled, time.as_ref()) {
-            // A signal: the handler's descriptor says which.
+            // A signal. The handler finds out from its descriptor.
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
@@ -153,10 +154,10 @@ impl Server {
     }
 
     fn accept(&mut self, index: usize, now: Instant, handler: &mut dyn Handler) {
-        // A few at a time: clients that are here must have their turn in between.
+        // Accept only a few at a time, so that existing clients have their turn in between.
         for _ in 0..MAX_CONNECTIONS / 2 {
             let Ok(Some((socket, client))) = self.listeners[index].accept() else { return };
-            // A client whose connection cannot be set up has none.
+            // Drop a client whose connection cannot be set up.
             self.next += 1;
             let Ok(mut connection) = Connection::new(socket, client, self.next, self.acceptor.as_ref(), now)
             else {
@@ -176,7 +177,7 @@ impl Server {
                     }
                 }
             }
-            // Its request is mostly here already, and is answered before others come.
+            // Its request has usually arrived already. Answer it before accepting others.
             serve(&mut connection, now, &self.guard, &self.path, handler);
             if connection.unjudged().is_some() && unjudged >= MAX_UNJUDGED {
                 refuse(&mut connection, 503, TEXT, "");
@@ -193,7 +194,7 @@ struct Ready {
     connections: Vec<bool>,
 }
 
-/// Reads and answers requests of a connection until it would wait.
+/// Reads and answers requests of a connection until it would block.
 fn serve(connection: &mut Connection, now: Instant, guard: &Guard, path: &str, handler: &mut dyn Handler) {
     loop {
         connection.write(now);
@@ -204,10 +205,10 @@ fn serve(connection: &mut Connection, now: Instant, guard: &Guard, path: &str, h
             Head::Partial => return connection.close_if_ended(),
             Head::Refused(status) => refuse(connection, status, TEXT, ""),
             Head::Request(request) => {
-                // Before the answer, which looks at what is left to decide whether another request
-                // waits.
+                // Before the answer: the rest of the input decides whether another request is
+                // waiting.
                 connection.take(request.length);
-                // Every page, as exporter-toolkit has it: whether a path exists is an answer too.
+                // For every page, like exporter-toolkit: even whether a path exists is information.
                 match guard.judge(request.user.as_ref()) {
                     Admission::Unknown => return connection.wait_for_judgement(request, now),
                     admission => admit(connection, &request, admission, path, handler),
@@ -231,11 +232,11 @@ fn admit(
     }
 }
 
-/// Answers with a status alone, and ends the connection.
+/// Answers with only a status, and closes the connection.
 fn refuse(connection: &mut Connection, status: u16, content_type: &str, more: &str) {
     let body = format!("{}\n", http::reason(status));
     let head = http::answer(status, content_type, body.len(), false, more);
-    // Closed after it: what follows a head that was not understood cannot be found.
+    // Close: after a head that was not understood, the next request cannot be found.
     connection.send([head.into_bytes(), body.into_bytes()].concat(), false);
 }
 
@@ -251,7 +252,7 @@ fn answer(connection: &mut Connection, request: &Request, path: &str, handler: &
         "/" => (200, "text/html; charset=utf-8", page(path).into_bytes()),
         _ => (404, TEXT, b"Not Found\n".to_vec()),
     };
-    // The other pages are shorter than gzip's own head is worth.
+    // The other pages are too short to compress.
     let packed = (request.gzip && request.path == path).then(|| pack(&body)).flatten();
     let (body, more) = match packed {
         Some(packed) => (packed, "Vary: Accept, Accept-Encoding\r\nContent-Encoding: gzip\r\n"),
@@ -264,7 +265,8 @@ fn answer(connection: &mut Connection, request: &Request, path: &str, handler: &
     connection.send(bytes, request.keep_alive);
 }
 
-/// Level 1: the text shrinks to a tenth, and more effort takes more time than it saves.
+/// Compresses with gzip level 1. The text shrinks to a tenth, and more effort takes more time than
+/// it saves.
 fn pack(body: &[u8]) -> Option<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 8), Compression::fast());
     encoder.write_all(body).ok()?;

@@ -1,6 +1,6 @@
-//! The file of `--web.config.file`, as exporter-toolkit has it (docs/web-configuration.md there):
-//! users with bcrypt hashes, and TLS. Of YAML only mappings and plain values are read; anchors and
-//! aliases are refused, by which a small file could become a large one.
+//! The file of `--web.config.file`, in exporter-toolkit's format (docs/web-configuration.md there):
+//! users with bcrypt hashes, and TLS. Supports only mappings and plain values of YAML. Anchors and
+//! aliases are rejected, because they could make a small file expand to a large one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,32 +15,32 @@ use rustix::event::{EventfdFlags, eventfd};
 use saphyr_parser::{Event, Parser};
 use sha2::{Digest as _, Sha256};
 
-/// Bytes of the file.
+/// Maximum bytes of the file.
 pub const MAX_BYTES: u64 = 64 << 10;
-/// Passwords that were found right and need not be hashed again: a hash takes tens of milliseconds,
-/// on purpose.
+/// Maximum number of accepted passwords that are remembered. Hashing takes tens of milliseconds by
+/// design.
 const MAX_KNOWN: usize = 100;
 
 /// Contents of a web configuration file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WebConfig {
-    /// bcrypt hashes by user; empty: no password is asked for.
+    /// bcrypt hashes by user. If empty, no password is required.
     pub users: BTreeMap<String, String>,
     pub tls: Option<Tls>,
 }
 
-/// `tls_server_config`.
+/// The section `tls_server_config`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tls {
     pub cert_file: PathBuf,
     pub key_file: PathBuf,
     pub client_ca_file: Option<PathBuf>,
     pub client_auth: ClientAuth,
-    /// TLS 1.3 and nothing older.
+    /// Accept only TLS 1.3.
     pub only_1_3: bool,
 }
 
-/// Client certificates that the server demands.
+/// Which client certificates the server requires.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ClientAuth {
     #[default]
@@ -68,7 +68,7 @@ const TOP: &str = "tls_server_config and basic_auth_users";
 const OF_TLS: &str = "cert_file, key_file, client_ca_file, client_auth_type, min_version";
 
 impl WebConfig {
-    /// Reads the file's text. Names of files in it are relative to `folder`.
+    /// Parses the file. File names in it are relative to `folder`.
     ///
     /// # Errors
     /// Something is not YAML, not known, or not possible; nothing is ignored.
@@ -79,9 +79,9 @@ impl WebConfig {
         for Entry { line, section, key, value } in entries(text)? {
             match section.as_str() {
                 "basic_auth_users" => {
-                    // As bcrypt itself checks it, without the work of a hash.
+                    // The same check as in bcrypt, without computing a hash.
                     if value.parse::<bcrypt::HashParts>().is_err() {
-                        // The value is a secret or nearly one: it is not shown.
+                        // Do not print the value: it may be a secret.
                         let (value, expected) =
                             ("...".to_owned(), "a bcrypt hash ($2y$10$...), as htpasswd -nBC 10 makes it");
                         return Err(WebConfigError::Value { line, key, value, expected });
@@ -149,7 +149,7 @@ struct Entry {
     value: String,
 }
 
-/// The entries of a file of two levels.
+/// Parses a file of two levels into entries.
 fn entries(text: &str) -> Result<Vec<Entry>, WebConfigError> {
     let mut entries = Vec::new();
     let (mut section, mut key): (Option<String>, Option<String>) = (None, None);
@@ -170,7 +170,7 @@ fn entries(text: &str) -> Result<Vec<Entry>, WebConfigError> {
                 }
                 match (depth, &section, &key) {
                     (1, None, _) => section = Some(value),
-                    // `section:` with nothing below it.
+                    // `section:` without entries.
                     (1, Some(_), _) if value.is_empty() || value == "~" => section = None,
                     (2, Some(_), None) => key = Some(value),
                     (2, Some(of), Some(name)) => {
@@ -202,14 +202,14 @@ fn entries(text: &str) -> Result<Vec<Entry>, WebConfigError> {
     Ok(entries)
 }
 
-/// Decides whether a client may have an answer.
+/// Decides whether a client gets an answer.
 #[derive(Debug)]
 pub struct Guard {
     users: BTreeMap<String, String>,
-    /// SHA-256 of user and password that were found right.
+    /// SHA-256 of accepted users and passwords.
     known: BTreeSet<[u8; 32]>,
-    /// The password that a thread of its own hashes: one at a time, so that a flood of them costs
-    /// one processor at most, and no scrape waits.
+    /// The password that a thread is hashing. One at a time, so that a flood of passwords costs at
+    /// most one CPU and delays no scrape.
     hashed: Option<Hashed>,
     /// Written when a hash is done.
     done: Arc<OwnedFd>,
@@ -218,34 +218,33 @@ pub struct Guard {
 /// A password that is being hashed.
 #[derive(Debug)]
 struct Hashed {
-    /// The connection that gave it.
+    /// The connection that sent it.
     number: u64,
     digest: [u8; 32],
     is_right: mpsc::Receiver<bool>,
 }
 
-/// What a client gets.
+/// Whether a client gets an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
     Admitted,
     Refused,
-    /// Its password has to be hashed first.
+    /// Its password must be hashed first.
     Unknown,
 }
 
-/// A hash of cost 10 that no password of a user is compared with: an unknown user takes as long as
-/// a known one.
+/// A hash of cost 10 for unknown users, so that they take as long as known ones.
 const OF_NO_ONE: &str = "$2b$10$7EqJtq98hPqEX7fNZaFWoOhi5BXX4Z1M1kkYlv1SCgQ3yDfnIbV1S";
 
 impl Guard {
     /// # Errors
-    /// The kernel gives no more descriptors.
+    /// The kernel is out of descriptors.
     pub fn new(users: BTreeMap<String, String>) -> io::Result<Guard> {
         let done = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Guard { users, known: BTreeSet::new(), hashed: None, done: Arc::new(done) })
     }
 
-    /// Judges the user and password that a client gives; without users, everyone is admitted.
+    /// Checks a client's user and password. Without users, everyone is admitted.
     pub fn judge(&self, given: Option<&(String, String)>) -> Admission {
         match given {
             _ if self.users.is_empty() => Admission::Admitted,
@@ -255,12 +254,12 @@ impl Guard {
         }
     }
 
-    /// Whether a password can be hashed now.
+    /// Returns whether a password can be hashed now.
     pub fn is_free(&self) -> bool {
         self.hashed.is_none()
     }
 
-    /// Begins to hash the password that the connection of this number gave.
+    /// Starts hashing the password from the connection with this number.
     pub fn hash(&mut self, number: u64, given: &(String, String)) {
         let (user, password) = given;
         let (result, is_right) = mpsc::channel();
@@ -268,14 +267,14 @@ impl Guard {
         thread::spawn(move || {
             let hash = own.as_deref().unwrap_or(OF_NO_ONE);
             let is_right = bcrypt::verify(password, hash).unwrap_or(false) && own.is_some();
-            // The server has ended if nobody takes the result.
+            // Nobody receives the result if the server has stopped.
             let _ = result.send(is_right);
             let _ = rustix::io::write(&done, &1_u64.to_ne_bytes());
         });
         self.hashed = Some(Hashed { number, digest: digest(given), is_right });
     }
 
-    /// The connection whose password has been hashed, and what it gets.
+    /// Returns the connection whose password has been hashed, and the result.
     pub fn verdict(&mut self) -> Option<(u64, Admission)> {
         let is_right = match self.hashed.as_ref()?.is_right.try_recv() {
             Err(mpsc::TryRecvError::Empty) => return None,
@@ -284,13 +283,12 @@ impl Guard {
             Ok(is_right) => is_right,
         };
         let Hashed { number, digest, .. } = self.hashed.take()?;
-        // The counter is read, so that it wakes nobody any more.
+        // Reset the counter, so that it does not wake the server again.
         let _ = rustix::io::read(&self.done, &mut [0; 8]);
         if !is_right {
             return Some((number, Admission::Refused));
         }
-        // More right passwords than that are only those of before a change of users, which is a
-        // restart.
+        // There are only more accepted passwords than this if users changed, which needs a restart.
         if self.known.len() >= MAX_KNOWN {
             self.known.clear();
         }
@@ -307,7 +305,7 @@ impl AsFd for Guard {
 
 fn digest((user, password): &(String, String)) -> [u8; 32] {
     let mut digest = Sha256::new();
-    // The length keeps `a` + `bc` apart from `ab` + `c`.
+    // The length distinguishes `a` + `bc` from `ab` + `c`.
     digest.update((user.len() as u64).to_le_bytes());
     digest.update(user.as_bytes());
     digest.update(password.as_bytes());
@@ -365,7 +363,7 @@ mod tests {
             }
         }
         assert_eq!(parse("tls_server_config:\n  cert_file: a\n"), Err(WebConfigError::Missing("key_file")));
-        // What may be a password is not printed.
+        // Never print what may be a password.
         let error = parse("basic_auth_users:\n  prom: secret\n").unwrap_err().to_string();
         assert!(!error.contains("secret"), "{error}");
     }

@@ -1,6 +1,5 @@
-//! Metrics and samples against the knob table, on every simulated and every recorded machine: the
-//! values of a knob that `flyball get` prints are the ones that the exporter counts and that `top`
-//! shows.
+//! Compares metrics and samples with the knob table, on every simulated and every recorded machine:
+//! the exporter counts and `top` shows the values that `flyball get` prints.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
@@ -31,7 +30,7 @@ fn machines() -> Vec<Box<dyn Host>> {
     machines
 }
 
-/// Series of a family by their labels, as they are written.
+/// Returns the series of a family by their labels, as printed.
 fn series(text: &str, family: &str) -> BTreeMap<String, f64> {
     let lines = text.lines().filter_map(|line| line.strip_prefix(family)?.strip_prefix('{'));
     lines
@@ -40,7 +39,7 @@ fn series(text: &str, family: &str) -> BTreeMap<String, f64> {
         .collect()
 }
 
-/// A value as the metrics spell it.
+/// Returns a value as in the metrics.
 fn spelled(value: &Value) -> Option<String> {
     Some(match value {
         Value::Switch(on) => if *on { "on" } else { "off" }.to_owned(),
@@ -51,7 +50,7 @@ fn spelled(value: &Value) -> Option<String> {
     })
 }
 
-/// What the table says, in the words of the metrics: CPUs by value, and ranges of numbers.
+/// The values in the table, as in the metrics: CPUs by value, and ranges of numbers.
 #[derive(Debug, Default, PartialEq)]
 struct Expected {
     cpus: BTreeMap<String, f64>,
@@ -67,7 +66,7 @@ impl Expected {
                 let Some(Ok(Reading::Value { value, source })) = entry.map(|entry| &entry.reading) else {
                     continue;
                 };
-                // Registers that stand in for a file are not exported.
+                // A register that replaces a file is not exported.
                 if matches!(source, Location::Msr { .. }) {
                     continue;
                 }
@@ -123,7 +122,7 @@ fn metrics_have_what_get_prints() {
         let name = format!("{} {:?}", host.name(), kernel_release(host));
         let mut collector =
             Collector::open(host, Options { most_values: 300, ..Options::default() }, None).unwrap();
-        // Preferences of CPUs that have not run are not read yet.
+        // Preferences are only read on CPUs that have run.
         host.sleep(std::time::Duration::from_secs(2));
         let text = collector.scrape("test", Format::Text);
         let knobs: Vec<Id> = covered().collect();
@@ -171,7 +170,7 @@ fn samples_have_what_get_prints() {
             let mhz =
                 |knob| value(knob, cpu.number).and_then(|value| Some(value.frequency()?.0 as f64 / 1e3));
             assert_eq!(found.min, mhz(Id::MinFreq), "{name}");
-            // Under acpi-cpufreq the highest request means what boost reaches.
+            // With acpi-cpufreq, the highest request includes boost.
             if layout.machine.driver.as_deref() != Some("acpi-cpufreq") {
                 assert_eq!(found.max, mhz(Id::MaxFreq), "{name}");
             }

@@ -1,5 +1,5 @@
-//! TLS of the server: certificates made here, clients with and without one, and files that it does
-//! not start with.
+//! TLS of the server, with certificates made here: clients with and without a certificate, and
+//! files that the server rejects.
 #![cfg(feature = "tls")]
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
@@ -29,7 +29,7 @@ use rustls::{
     version,
 };
 
-/// Runs openssl(1); `false` where it is not installed.
+/// Runs openssl(1). Returns `false` if it is not installed.
 fn openssl(folder: &Path, words: &str) -> bool {
     match Command::new("openssl").args(words.split_whitespace()).current_dir(folder).output() {
         Ok(output) => {
@@ -40,7 +40,7 @@ fn openssl(folder: &Path, words: &str) -> bool {
     }
 }
 
-/// An authority, a server's certificate and a client's, of it, and a key of neither.
+/// Creates an authority, a server and a client certificate signed by it, and an unrelated key.
 fn certificates(folder: &Path) -> bool {
     fs::write(folder.join("server.ext"), "subjectAltName=DNS:localhost\n").unwrap();
     fs::write(folder.join("client.ext"), "extendedKeyUsage=clientAuth\n").unwrap();
@@ -99,7 +99,7 @@ impl Running {
         Running { address, ended, thread: Some(thread) }
     }
 
-    /// The answer to a request, or why there is none.
+    /// Returns the answer to a request, or the error.
     fn get(&self, client: ClientConfig, headers: &str) -> std::io::Result<String> {
         let name = ServerName::try_from("localhost").unwrap();
         let connection = ClientConnection::new(Arc::new(client), name).unwrap();
@@ -111,8 +111,8 @@ impl Running {
         )?;
         let mut answer = Vec::new();
         match stream.read_to_end(&mut answer) {
-            // The server closes after the answer, whose length its head says, without a message of
-            // TLS.
+            // The server closes after the answer without a TLS message. The head has the answer's
+            // length.
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof && !answer.is_empty() => {}
             other => drop(other?),
         }
@@ -167,14 +167,14 @@ fn answers_are_encrypted_and_clients_verified() {
     let server = Running::start(&config(""));
     assert!(is_whole(&server.get(client(folder, None, BOTH), "").unwrap()));
     assert!(is_whole(&server.get(client(folder, None, &[&version::TLS12]), "").unwrap()));
-    // Plain HTTP to a port of TLS gets nothing of the page, and the next client is answered.
+    // Plain HTTP to a TLS port gets no content, and the next client is answered.
     let mut plain = TcpStream::connect(server.address).unwrap();
     plain.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     plain.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
     let mut answer = Vec::new();
     let _ = plain.read_to_end(&mut answer);
     assert!(!String::from_utf8_lossy(&answer).contains("HTTP/1.1"), "{answer:?}");
-    // A handshake that stops takes no one's turn.
+    // Unfinished handshakes do not block others.
     let slow: Vec<TcpStream> = (0..20)
         .map(|_| {
             let mut socket = TcpStream::connect(server.address).unwrap();
@@ -196,14 +196,14 @@ fn answers_are_encrypted_and_clients_verified() {
     let lenient = Running::start(&config(&format!("{ca}VerifyClientCertIfGiven\n")));
     assert!(is_whole(&lenient.get(client(folder, None, BOTH), "").unwrap()));
 
-    // A password inside of TLS. The hash is of 'secret'.
+    // Passwords over TLS. The hash is of 'secret'.
     let users = "basic_auth_users:\n  prom: $2y$04$BhSgB/o39nTk95oRjFUa5.NORg0GVHpN/ZGPJyqjNEbLeYOAjv/HG\n";
     let asking = Running::start(&config(users));
     let refused = asking.get(client(folder, None, BOTH), "").unwrap();
     assert!(refused.starts_with("HTTP/1.1 401 "), "{refused}");
     let right = "Authorization: Basic cHJvbTpzZWNyZXQ=\r\n";
     assert!(is_whole(&asking.get(client(folder, None, BOTH), right).unwrap()));
-    // An unmodified client of another make.
+    // An unmodified client by somebody else.
     let curl = Command::new("curl")
         .args(["--silent", "--show-error", "--user", "prom:secret", "--cacert"])
         .arg(folder.join("ca.crt"))
@@ -244,10 +244,10 @@ fn files_that_do_not_belong_together_are_refused() {
     }
 }
 
-/// A right password is known after its first hash, and is not hashed again.
+/// An accepted password is remembered and not hashed again.
 #[test]
 fn a_flood_of_wrong_passwords_keeps_nobody_out() {
-    // The hash of "test", of cost 10 as users have it.
+    // The hash of "test", with the usual cost of 10.
     let hash = bcrypt::hash_with_salt("test", 10, [7; 16]).unwrap();
     let text = format!("basic_auth_users:\n  prom: {hash}\n");
     let server = Running::start(&WebConfig::parse(&text, Path::new("/")).unwrap());
@@ -258,15 +258,15 @@ fn a_flood_of_wrong_passwords_keeps_nobody_out() {
         let head = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Basic";
         socket.write_all(format!("{head} {credentials}\r\n\r\n").as_bytes()).ok()?;
         let mut answer = String::new();
-        // A refused client may see the connection end first.
+        // A rejected client may first see the connection close.
         let _ = socket.read_to_string(&mut answer);
         answer.get(9..12).map(str::to_owned)
     };
-    // Alone: nothing but the client itself wakes the server.
+    // A single client: nothing else wakes the server.
     assert_eq!(get("cHJvbTp3cm9uZw==").as_deref(), Some("401"));
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // prom:wrong, until the right one has been answered.
+        // Send prom:wrong until the right password has been answered.
         let floods: Vec<_> = (0..12)
             .map(|_| {
                 scope.spawn(|| {
@@ -278,7 +278,7 @@ fn a_flood_of_wrong_passwords_keeps_nobody_out() {
                 })
             })
             .collect();
-        // prom:test
+        // prom:test, the right password.
         let right: Vec<_> = (0..10).map(|_| get("cHJvbTp0ZXN0")).collect();
         ended.store(true, Ordering::Relaxed);
         let refused: usize = floods.into_iter().map(|flood| flood.join().unwrap()).sum();

@@ -1,4 +1,4 @@
-//! Metrics of simulated machines, whose silicon says what is true, and of files that change between
+//! Compares metrics with the silicon of simulated machines, and with files that change between
 //! scrapes.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
@@ -22,7 +22,7 @@ fn launch(words: &[&str]) -> Launch {
     Launch::new(&words[0], &words[1..])
 }
 
-/// A CPU has one value of a knob: global and per-policy files of one switch are not counted both.
+/// Each CPU counts once per knob, even if a switch has a global and a per-policy file.
 #[test]
 fn no_cpu_is_counted_twice() {
     for (name, cpus) in [("ryzen-5750g", 16), ("sst-guide", 56), ("hybrid-laptop", 16)] {
@@ -41,7 +41,7 @@ fn no_cpu_is_counted_twice() {
     }
 }
 
-/// The value of a series, whose labels are given as they are written.
+/// Returns the value of a series. The labels are given as printed.
 fn value(text: &str, series: &str) -> Option<f64> {
     text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
 }
@@ -54,13 +54,13 @@ fn names(text: &str) -> BTreeSet<String> {
 const EACH: Options =
     Options { per_cpu: true, node: true, process: true, why: true, wakes: true, most_values: 16 };
 
-/// The frequency of a busy CPU is that of the silicon, whatever the time between scrapes, and also
-/// after the CPU was away.
+/// The frequency of a busy CPU matches the silicon, whatever the time between scrapes, and also
+/// after the CPU was offline.
 #[test]
 fn effective_frequency_is_that_of_the_silicon() {
     for name in ["sst-guide", "ryzen-5750g"] {
         let host = open(name);
-        // On all CPUs: a task that is pinned to one does not return when that comes back.
+        // On all CPUs: a task pinned to one CPU does not return when that comes back.
         let _load = host.spawn(launch(&["spin", "--endless"])).unwrap();
         host.sleep(Duration::from_secs(2));
         let mut collector = Collector::open(&host, EACH, None).unwrap();
@@ -80,7 +80,7 @@ fn effective_frequency_is_that_of_the_silicon() {
         let text = collector.scrape("a", Format::Text);
         assert_eq!(value(&text, "flyball_cpu_thread_effective_hertz{cpu=\"2\"}"), None, "{name}");
         assert_eq!(value(&text, "node_cpu_online{cpu=\"2\"}"), Some(0.0));
-        // The others are all there: the scrape is whole.
+        // The other CPUs are there, so the scrape is complete.
         assert!(value(&text, "flyball_cpu_thread_effective_hertz{cpu=\"3\"}").is_some(), "{name}");
         host.write(online, b"1").unwrap();
         host.sleep(Duration::from_secs(5));
@@ -94,7 +94,7 @@ fn effective_frequency_is_that_of_the_silicon() {
     }
 }
 
-/// Two clients have intervals of their own, and one that asks again at once gets the same numbers.
+/// Each client has its own interval, and a client that asks again at once gets the same numbers.
 #[test]
 fn clients_do_not_halve_each_others_intervals() {
     let host = open("sst-guide");
@@ -121,8 +121,8 @@ fn clients_do_not_halve_each_others_intervals() {
     }
 }
 
-/// At most 400 series and 40 kB on the largest machine; every name is in the catalogue, and in one
-/// piece (an assertion of `Exposition`).
+/// The largest machine has at most 400 series and 40 kB. `Exposition` asserts that every name is in
+/// the catalogue and in one piece.
 #[test]
 fn the_largest_machine_has_few_series() {
     let host = open("epyc-512");
@@ -135,7 +135,7 @@ fn the_largest_machine_has_few_series() {
     assert_eq!(names(&text).difference(&known).collect::<Vec<_>>(), Vec::<&String>::new());
 }
 
-/// The smallest tree with an energy meter that a sampler takes for a machine.
+/// Creates the smallest tree with an energy meter that a sampler accepts as a machine.
 fn metered(tree: &Tree, energy: u64) {
     let cpu = "sys/devices/system/cpu";
     for (file, text) in [("present", "0"), ("possible", "0"), ("online", "0")] {
@@ -154,7 +154,7 @@ fn metered(tree: &Tree, energy: u64) {
 
 const RANGE: u64 = 65_532_610_987;
 
-/// A meter that goes round three times between two scrapes is followed by the reading in between.
+/// Readings in between follow a meter that wraps three times between two scrapes.
 #[test]
 fn a_meter_that_wraps_goes_on() {
     let tree = Tree::new();
@@ -165,7 +165,7 @@ fn a_meter_that_wraps_goes_on() {
     // 65.5 kJ at 500 W is 131 s.
     assert!((100.0..131.0).contains(&within.as_secs_f64()), "{within:?}");
     let (mut counter, mut joules) = (60_000_000_000u64, 0.0);
-    // 480 W for 100 s each: three times round.
+    // 480 W, 100 s per step. The meter wraps three times.
     for _ in 0..5 {
         counter = (counter + 48_000_000_000) % (RANGE + 1);
         joules += 48_000.0;
@@ -178,7 +178,7 @@ fn a_meter_that_wraps_goes_on() {
     assert!((found / joules - 1.0).abs() < 0.001, "{found} against {joules}");
 }
 
-/// What cannot be read is absent, never 0; the rest is served.
+/// What cannot be read is absent, never 0. Everything else is served.
 #[test]
 fn what_goes_away_is_left_out() {
     let tree = Tree::new();
@@ -197,8 +197,8 @@ fn what_goes_away_is_left_out() {
     assert!(collector.scrape("a", Format::Text).contains("flyball_build_info"));
 }
 
-/// The exits since the exporter was opened are the kernel's. Reading takes simulated time, in which
-/// CPUs wake.
+/// Exits since the exporter's start match the kernel's counters. Reading takes simulated time, in
+/// which CPUs wake.
 #[test]
 fn wakes_are_those_of_the_kernel() {
     let host = open("tpmi-small");
@@ -229,7 +229,7 @@ fn wakes_are_those_of_the_kernel() {
     assert!(all > 1000.0, "{text}");
 }
 
-/// docs/metrics.md has the catalogue. With `FLYBALL_BLESS` set it is written.
+/// docs/metrics.md has the catalogue. `FLYBALL_BLESS=1` rewrites it.
 #[test]
 fn the_page_has_the_metrics() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
@@ -265,7 +265,7 @@ fn the_page_has_the_metrics() {
     assert_eq!(page, right, "run FLYBALL_BLESS=1 cargo test -p flyball-exporter --test truth page");
 }
 
-/// Labels of a series are those of the catalogue.
+/// The labels of each series are those in the catalogue.
 #[test]
 fn labels_are_those_of_the_table() {
     for name in ["sst-guide", "hybrid-laptop"] {
@@ -285,8 +285,8 @@ fn labels_are_those_of_the_table() {
     }
 }
 
-/// Every metric of the dashboard and the rules is in the catalogue and exported by some machine;
-/// those of holds and the doctor, which a machine alone does not have, are tested with the command.
+/// Every metric in the dashboard and the rules is in the catalogue, and some machine exports it.
+/// Metrics of holds and the doctor, which need more than a machine, are tested with the command.
 #[test]
 fn dashboard_and_rules_name_what_there_is() {
     let read = |path: &str| {

@@ -1,5 +1,5 @@
-//! The doctor's answers. Another process runs the checks every ten minutes: they read much more
-//! than a scrape, and the memory that they take would stay with this one.
+//! The doctor's findings. Another process runs the checks every ten minutes: they read much more
+//! than a scrape, and this process would keep their memory.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::{Exposition, catalogue as names};
 
-/// Answers of one run.
+/// Findings of one doctor run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Findings {
     /// Seconds since 1970.
@@ -28,16 +28,18 @@ struct Report {
 }
 
 impl Findings {
-    /// Reads what `flyball doctor --json` printed at this time, in seconds since 1970.
+    /// Parses the output of `flyball doctor --json`. `at` is the time of the run, seconds since
+    /// 1970.
     ///
     /// # Errors
-    /// It is not that.
+    /// The output is not valid.
     pub fn parse(json: &[u8], at: f64) -> Result<Findings, serde_json::Error> {
         Ok(Findings { at, findings: serde_json::from_slice::<Report>(json)?.findings })
     }
 
     pub(super) fn write(&self, out: &mut Exposition) {
-        // All verdicts, so that a count that falls to 0 is a 0 and not a gap.
+        // Include every verdict, so that a count that falls to 0 is exported as 0 and leaves no
+        // gap.
         let mut counts: BTreeMap<&str, u32> =
             ["ok", "note", "warning", "fault", "unknown"].map(|word| (word, 0)).into();
         for finding in &self.findings {

@@ -1,5 +1,5 @@
-//! Holds and drift, from the file that the hold service keeps. The service compares and corrects;
-//! nothing is compared here.
+//! Holds and drift, from the file of the hold service. The service compares and corrects. This code
+//! compares nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,17 +15,16 @@ use flyball_host::{
 
 use crate::{Exposition, catalogue as names};
 
-/// Writers that are named; later ones are counted as `other`.
+/// Maximum number of writers that are named. Further ones are counted as `other`.
 const MAX_WRITERS: usize = 32;
 
-/// The file as it was read last.
 pub(super) struct Holds {
     state: StateDir,
-    /// Change time, size and inode of the store's file: it is read again only if they changed.
+    /// Change time, size and inode of the store's file. It is only read again if these change.
     stamp: Option<(i64, i64, u64, u64)>,
     store: Option<Store>,
     refused: Option<String>,
-    /// Drifts that were counted and are still in the file.
+    /// Drifts that are already counted and still in the file.
     seen: BTreeSet<String>,
     drifts: BTreeMap<(String, String), u64>,
     reapplied: BTreeMap<&'static str, u64>,
@@ -46,16 +45,16 @@ impl Holds {
         }
     }
 
-    /// Why the file cannot be read, if it should be.
+    /// Returns why the file cannot be read, if it should be readable.
     pub(super) fn refused(&self) -> Option<&str> {
         self.refused.as_deref()
     }
 
     fn look(&mut self, host: &dyn Host) {
         let path = self.state.path().join(Store::NAME);
-        // One stat(2) per scrape; the file changes with holds and drifts only.
+        // One stat(2) per scrape: the file only changes with holds and drifts.
         let stamp = match std::fs::metadata(&path) {
-            // It is replaced as a whole, so a change is another inode as a rule.
+            // The file is replaced as a whole, so a change normally means another inode.
             Ok(found) => Some((found.ctime(), found.ctime_nsec(), found.size(), found.ino())),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
             Err(error) => {
@@ -81,7 +80,7 @@ impl Holds {
         let drifts = self.store.as_ref().map(|store| store.drifts.clone()).unwrap_or_default();
         let keys: BTreeSet<String> = drifts.iter().map(key).collect();
         for drift in &drifts {
-            // What was there at the start is counted too: the counter begins with the file, not
+            // Also count what is in the file at the start: the counter begins with the file, not
             // with the exporter.
             if is_first || !self.seen.contains(&key(drift)) {
                 self.count(drift);
@@ -91,7 +90,7 @@ impl Holds {
     }
 
     fn count(&mut self, drift: &Drift) {
-        // The name alone: a number of a process would make a series of each run of a program.
+        // Without the process number, which would make a new series for each run of a program.
         let mut by = match &drift.cause {
             Cause::Written(writer) | Cause::After { by: writer, .. } => {
                 writer.name.clone().unwrap_or_else(|| "ended".to_owned())
@@ -120,10 +119,10 @@ impl Holds {
     pub(super) fn write(&mut self, out: &mut Exposition, host: &dyn Host) {
         self.look(host);
         let Some(store) = &self.store else { return };
-        // A service that was started after the file was written last is in it.
+        // Not from the file: the service may have started after its last write.
         let is_up = Store::is_watched(&self.state);
         let mut places: BTreeMap<String, usize> = BTreeMap::new();
-        // 0 for what is held and in order, so that an alert can distinguish it from what is not
+        // Export 0 for knobs without drift, so that an alert can tell them from knobs that are not
         // held.
         for setting in store.holds.iter().flat_map(|hold| &hold.settings) {
             places.entry(setting.knob().to_string()).or_default();
@@ -131,7 +130,7 @@ impl Holds {
         for left in &store.left {
             *places.entry(left.knob.to_string()).or_default() += left.cpus.iter().count();
         }
-        // Without the service nobody has compared: no count is known.
+        // Without the service nobody compares, so no count is known.
         for (knob, count) in places.into_iter().filter(|_| is_up) {
             out.add(names::DRIFT_PLACES, &[("knob", &knob)], count as f64);
         }
@@ -154,7 +153,7 @@ impl Holds {
     }
 }
 
-/// Identity of a drift. CPUs are left out because more of them may still drift.
+/// Returns a drift's identity. Does not include the CPUs, because more of them may drift later.
 fn key(drift: &Drift) -> String {
     let Drift { at, hold, knob, instance, wanted, found, cause, .. } = drift;
     format!("{at} {hold} {knob} {instance} {wanted} {found:?} {cause}")

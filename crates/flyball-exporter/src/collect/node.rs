@@ -1,6 +1,7 @@
-//! node_exporter's own names, for machines without it: its collectors cpu, cpufreq and rapl. Its
-//! values, but for energy, where a counter that starts again goes on here. thermal_zone is left
-//! out: reading x86_pkg_temp wakes a CPU (x86_pkg_temp_thermal.c).
+//! node_exporter's own names (collectors cpu, cpufreq and rapl), for machines without
+//! node_exporter. The values are the same, except that energy counters continue here when the
+//! hardware counter wraps. thermal_zone is not included: reading x86_pkg_temp wakes a CPU
+//! (x86_pkg_temp_thermal.c).
 
 use flyball_host::{
     CpuList, Host,
@@ -13,7 +14,7 @@ use crate::{
     catalogue::{self as names, Family},
 };
 
-/// Files of a policy that node_exporter reads besides those that the sampler has.
+/// Files of a policy that node_exporter reads and the sampler does not.
 struct Policy {
     /// Indices of its CPUs in the layout.
     cpus: Vec<usize>,
@@ -28,8 +29,8 @@ pub(super) struct Node {
     stat: KeptAttribute,
     policies: Vec<Policy>,
     isolated: CpuList,
-    /// Throttle counts of core and package by CPU, when the exporter started. A sleeping CPU is not
-    /// throttled.
+    /// Throttle counts of core and package by CPU, from the exporter's start. Used for CPUs that
+    /// have slept since then: a sleeping CPU is not throttled.
     throttles: Vec<[Option<u64>; 2]>,
     zones: Vec<RaplZone>,
     buffer: Vec<u8>,
@@ -58,8 +59,8 @@ impl Node {
                 cpus,
                 max: file("cpuinfo_max_freq"),
                 min: file("cpuinfo_min_freq"),
-                // Older kernels wake the CPU to answer. The sampler reads it too where it has no
-                // better source.
+                // Older kernels wake the CPU to answer. If the sampler has no better source, it
+                // reads this file itself.
                 current: (answers_at_once && !has_frequency).then(|| file("scaling_cur_freq")),
                 available: available.split_whitespace().map(str::to_owned).collect(),
                 values: [None; 3],
@@ -123,7 +124,8 @@ impl Node {
         ] {
             for RaplZone { folder, index, .. } in self.zones.iter().filter(|zone| zone.quantity == quantity) {
                 if let Some(energy) = places.get(last, quantity, *index) {
-                    // The package's in the path: intel-rapl:0, and intel-rapl:0:2 for its memory.
+                    // The number of the package is in the path: intel-rapl:0, and intel-rapl:0:2
+                    // for its memory.
                     let number = folder.split(':').nth(1).unwrap_or_default();
                     out.add(family, &[("index", number), ("path", folder)], energy as f64 / 1e6);
                 }
@@ -149,7 +151,8 @@ impl Node {
                 }
             }
         }
-        // Family by family, as the formats require, though a policy's files were read together.
+        // The formats require all series of a family together, although the files were read by
+        // policy.
         let of_policy = |out: &mut Exposition, family: &'static Family, value: usize| {
             for policy in &self.policies {
                 let Some(khz) = policy.values[value] else { continue };
@@ -178,8 +181,8 @@ impl Node {
                 let Some(now) = places.get(last, Quantity::Governor, index) else { continue };
                 let now = layout.machine.governors.get(now as usize);
                 let cpu = digits.format(layout.cpus[index].number);
-                // A series for each governor that could be, as node_exporter has it: rules count on
-                // the zeros.
+                // Like node_exporter, write a series for each available governor: rules rely on the
+                // zeros.
                 for governor in &policy.available {
                     let is_now = f64::from(u8::from(now == Some(governor)));
                     out.add(names::NODE_GOVERNOR, &[("cpu", cpu), ("governor", governor)], is_now);
@@ -194,8 +197,8 @@ impl Node {
         }
         let lines = || {
             let lines = self.buffer.split(|byte| *byte == b'\n').skip(1);
-            // The CPUs' lines come first and together (show_stat); what follows is long and not
-            // needed.
+            // The CPUs' lines come first and without gaps (show_stat). The lines after them are
+            // long and not needed.
             lines.map_while(|line| std::str::from_utf8(line.strip_prefix(b"cpu")?).ok())
         };
         for (family, modes, skipped) in
@@ -205,8 +208,7 @@ impl Node {
                 let mut words = line.split(' ');
                 let Some(cpu) = words.next() else { continue };
                 for (mode, ticks) in modes.iter().zip(words.skip(skipped)) {
-                    // Hundredths of a second: USER_HZ is 100 on x86 whatever the kernel's own HZ
-                    // is.
+                    // Hundredths of a second: USER_HZ is 100 on x86, whatever the kernel's HZ is.
                     if let Ok(ticks) = ticks.parse::<u64>() {
                         out.add(family, &[("cpu", cpu), ("mode", mode)], ticks as f64 / 100.0);
                     }
@@ -215,8 +217,8 @@ impl Node {
         }
     }
 
-    /// A throttle count: of the sample, if the CPU has run, otherwise as at the start. `which` is 0
-    /// for the core's.
+    /// Returns a throttle count: from the sample if the CPU has run, otherwise from the start.
+    /// `which` is 0 for the core's count.
     fn throttle(&self, sampler: &Sampler<'_>, last: &Sample, index: usize, which: usize) -> Option<u64> {
         let quantity = [Quantity::CoreThrottles, Quantity::PackageThrottles][which];
         sampler.places().get(last, quantity, index).or(self.throttles[index][which])
@@ -225,7 +227,7 @@ impl Node {
     fn write_core_throttles(&self, out: &mut Exposition, sampler: &Sampler<'_>, last: &Sample) {
         let mut cores: std::collections::BTreeMap<(u32, u32), u64> = std::collections::BTreeMap::new();
         for (index, cpu) in sampler.layout().cpus.iter().enumerate() {
-            // Without the die, as node_exporter has it: cores of two dies with one number are one
+            // Without the die, like node_exporter: cores with the same number in two dies share a
             // series.
             if let (Some(package), Some(core), Some(count)) =
                 (cpu.package, cpu.core, self.throttle(sampler, last, index, 0))

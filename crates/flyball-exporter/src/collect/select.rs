@@ -1,5 +1,5 @@
-//! Intel Speed Select: levels, features and classes, once a minute, because each value is a call of
-//! the driver.
+//! Intel Speed Select levels, features and classes. Read once a minute, because each value is a
+//! call to the driver.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use flyball_sst::{layout::Layout, model};
 
 use crate::{Exposition, catalogue as names};
 
-/// How often the driver is asked.
+/// How often to call the driver.
 const EVERY: Duration = Duration::from_secs(60);
 
 struct Domain {
@@ -27,7 +27,7 @@ pub(super) struct Select {
 }
 
 impl Select {
-    /// A machine without Speed Select, or a user who may not ask, has none of it.
+    /// Has nothing on a machine without Speed Select, or if this user may not access it.
     pub(super) fn open(host: &dyn Host) -> Select {
         Select { layout: Layout::read(host).ok(), domains: Vec::new(), looked: None }
     }
@@ -38,11 +38,11 @@ impl Select {
             return;
         }
         self.looked = Some(at);
-        // A domain that does not answer must not keep an old level.
+        // A domain that does not answer must not show its old level.
         self.domains.clear();
         let access = layout.access(host);
         for domain in layout.domains.iter().filter(|domain| !domain.cpus.is_empty()) {
-            // One that does not answer now is left out.
+            // Skip domains that do not answer now.
             let Ok(state) = model::domain(access.as_ref(), domain) else { continue };
             let mut classes = [0; 4];
             for (_, class) in model::classes_of(layout, host, &domain.cpus).unwrap_or_default() {
@@ -81,7 +81,7 @@ impl Select {
             }
         }
         let mut packages: Vec<&str> = self.domains.iter().map(|domain| domain.package.as_str()).collect();
-        // Domains are in the order of their packages.
+        // Domains are sorted by package.
         packages.dedup();
         for package in packages {
             for clos in 0..4 {

@@ -1,6 +1,6 @@
-//! Settings as counts of CPUs by value, and the lowest and highest of those that are numbers. What
-//! the sampler reads at each scrape is taken from its sample; the rest, thousands of files on a
-//! large machine, is read in turn.
+//! Settings as counts of CPUs by value, and numbers as their minimum and maximum. Settings that the
+//! sampler reads at each scrape come from its sample. The others, thousands of files on a large
+//! machine, are read in turn.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -31,24 +31,23 @@ const COUNTED: &[(Id, Form)] =
 /// Knobs of each sample whose least and greatest values are exported.
 const RANGES: &[(Id, Quantity)] = &[(Id::MinFreq, Quantity::RequestMin), (Id::MaxFreq, Quantity::RequestMax)];
 
-/// The knobs that are exported, for the part of them that the machine has as files.
+/// Returns the exported knobs that have files. The machine may lack some of them.
 pub fn covered() -> impl Iterator<Item = Id> {
     let counted = COUNTED.iter().map(|(knob, _)| *knob);
     IN_TURN.iter().copied().chain(counted).chain(RANGES.iter().map(|(knob, _)| *knob))
 }
 
-/// Within this time every file was read again.
+/// Time in which every file is read once.
 const TURN: Duration = Duration::from_secs(60);
 
 /// A file that is read in turn.
 struct Item {
-    /// An index into [`Settings::knobs`].
     knob: usize,
     /// An index into the layout's packages; `None` for the whole machine.
     package: Option<usize>,
-    /// CPUs that it is about.
+    /// Number of CPUs that the file applies to.
     cpus: u64,
-    /// The index of the CPU that the kernel reads it on, with an interrupt.
+    /// Index of the CPU that the kernel interrupts to read the file.
     read_on: Option<usize>,
     file: KeptAttribute,
     value: Option<u64>,
@@ -56,7 +55,7 @@ struct Item {
 
 /// The settings of a machine.
 pub(super) struct Settings {
-    /// Names, and how their files spell values.
+    /// Knob names, and how their files spell values.
     knobs: Vec<(String, Form)>,
     items: Vec<Item>,
     next: usize,
@@ -65,8 +64,8 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Finds the files of the table's knobs. They come and go with the driver's mode, after which
-    /// an exporter is best started again.
+    /// Finds the files of the table's knobs. The files change with the driver's mode, after which
+    /// the exporter is best restarted.
     pub(super) fn open(host: &dyn Host, layout: &Layout) -> Settings {
         let mut settings =
             Settings { knobs: Vec::new(), items: Vec::new(), next: 0, looked: None, buffer: Vec::new() };
@@ -88,7 +87,7 @@ impl Settings {
             .filter_map(|cpu| layout.index_of(cpu))
             .filter(|index| layout.cpus[*index].package.is_some())
             .collect();
-        // The kernel does not say which package an offline CPU is in.
+        // The package of an offline CPU is not known.
         let Some(&first) = members.first() else { return };
         let package = match row.scope {
             Scope::Machine => None,
@@ -114,13 +113,13 @@ impl Settings {
         });
     }
 
-    /// Reads the files whose turn it is: all at first, then as many as the time since the last look
-    /// asks for. What a CPU would be interrupted for is read only if `may_interrupt` says so of its
-    /// index.
+    /// Reads the files whose turn it is: all at first, then in proportion to the time since the
+    /// last call. A file that needs an interrupt of a CPU is only read if `may_interrupt` returns
+    /// true for that CPU's index.
     pub(super) fn look(&mut self, host: &dyn Host, at: u64, may_interrupt: impl Fn(usize) -> bool) {
         let all = self.items.len();
-        // In proportion to the time, so that frequent scrapes read little each and rare ones are
-        // not minutes behind.
+        // In proportion to the time, so that frequent scrapes read little each, and rare scrapes
+        // are not minutes behind.
         let count = match self.looked.replace(at) {
             None => all,
             Some(before) => {
@@ -136,7 +135,7 @@ impl Settings {
             }
             item.value = item.file.number(host, &mut self.buffer);
             if item.value.is_none() {
-                // The CPU is offline; its file is another one when it comes back.
+                // The CPU is offline. When it comes back, its file is a new one.
                 item.file.reopen();
             }
         }
@@ -161,7 +160,7 @@ impl Settings {
         for (index, package) in groups.package_of.iter().enumerate() {
             let Some(package) = *package else { continue };
             let get = |quantity| sampler.places().get(to, quantity, index);
-            // A CPU whose state is not known is not online.
+            // A CPU without a known state counts as offline.
             let online = u64::from(get(Quantity::Online) == Some(1));
             let values = [Some(online), get(Quantity::Governor), get(Quantity::Epp)];
             for (counts, value) in counts[self.knobs.len()..].iter_mut().zip(values) {
@@ -207,8 +206,8 @@ impl Settings {
     }
 }
 
-/// How many CPUs have each value of a knob. Values are numbers here: words for thousands of files
-/// would cost more than reading them.
+/// Number of CPUs by value of a knob. Values are kept as numbers, because words for thousands of
+/// files would cost more than reading the files.
 struct Counts<'a> {
     knob: &'a str,
     form: Form,
@@ -220,7 +219,7 @@ impl Counts<'_> {
     fn add(&mut self, package: usize, value: Option<u64>, cpus: u64) {
         let Some(value) = value else { return };
         let values = &mut self.values[package];
-        // Few values: mostly all CPUs have the same.
+        // A linear search: mostly all CPUs have the same value.
         match values.iter_mut().find(|known| known.0 == value) {
             Some(known) => known.1 += cpus,
             None => values.push((value, cpus)),
@@ -235,8 +234,8 @@ fn widen<'a>(ranges: &mut Ranges<'a>, knob: &'a str, package: Option<usize>, is_
     (range.1, range.2) = (range.1.min(value), range.2.max(value));
 }
 
-/// The commonest values by name, the CPUs with others together: raw preferences alone have 256
-/// values.
+/// Writes the most common values by name, and all other CPUs together: raw preferences alone have
+/// 256 values.
 fn write_counts(
     out: &mut Exposition,
     knob: &str,
@@ -245,8 +244,8 @@ fn write_counts(
     most: usize,
 ) {
     if values.len() > most {
-        // Of equal counts the first by name: the sort is stable, so a series does not come and go
-        // between scrapes.
+        // The sort is stable, so values with the same count are sorted by name. Otherwise a series
+        // could come and go between scrapes.
         values.sort_by_key(|(_, cpus)| std::cmp::Reverse(*cpus));
         let others = values.split_off(most.saturating_sub(1)).iter().map(|(_, cpus)| cpus).sum();
         values.push(("other".to_owned(), others));

@@ -1,4 +1,4 @@
-//! Frequencies and load: least, median and most per package and type of core, or of each CPU.
+//! Frequencies and load: minimum, median and maximum per package and core type, or per CPU.
 
 use flyball_monitor::{CpuInterval, Interval, Layout};
 
@@ -7,34 +7,32 @@ use crate::{
     catalogue::{self as names, Family},
 };
 
-/// CPUs of one package and type.
 struct Group {
     package: String,
     core_type: String,
-    /// Indices in the layout.
+    /// Layout indices of the CPUs.
     cpus: Vec<usize>,
 }
 
-/// The groups of a machine, and the package of each CPU.
+/// The groups of a machine, and each CPU's package.
 pub(super) struct Groups {
     of_types: Vec<Group>,
-    /// Index in [`Groups::packages`] by CPU of the layout.
+    /// Index into [`Groups::packages`], by layout index of the CPU.
     pub(super) package_of: Vec<Option<usize>>,
     pub(super) packages: Vec<String>,
 }
 
-/// CPUs that are busier than that show what they are given; below it, waking up takes a share that
-/// is not small.
+/// Only CPUs busier than this show what they are given. On less busy CPUs, waking up takes a
+/// noticeable share.
 const BUSY: f64 = 0.5;
 
 impl Groups {
     pub(super) fn new(layout: &Layout) -> Groups {
         let mut groups: Vec<Group> = Vec::new();
         for (index, cpu) in layout.cpus.iter().enumerate() {
-            // Not known of a CPU that was never online.
+            // The package of a CPU that was never online is not known.
             let Some(package) = cpu.package.map(|package| package.to_string()) else { continue };
-            // Apart from each other, because the least of a mixed group would always be an
-            // E-core's.
+            // Separate core types: the minimum of a mixed group would always be an E-core's.
             let core_type = cpu.core_type.map_or_else(String::new, |core_type| core_type.to_string());
             match groups.iter_mut().find(|group| group.package == package && group.core_type == core_type) {
                 Some(group) => group.cpus.push(index),
@@ -49,7 +47,7 @@ impl Groups {
     }
 
     pub(super) fn write(&self, out: &mut Exposition, interval: &Interval) {
-        // Sleeping CPUs have no frequency, and are left out of the first and third.
+        // Sleeping CPUs have no frequency, so the first and the third metric skip them.
         self.one(out, names::EFFECTIVE, interval, |cpu| Some(cpu.mhz? * 1e6));
         self.one(out, names::REQUESTED, interval, |cpu| Some(cpu.max? * 1e6));
         self.one(out, names::DELIVERED, interval, |cpu| cpu.got().filter(|_| cpu.busy > Some(BUSY)));
@@ -66,8 +64,8 @@ impl Groups {
         for group in &self.of_types {
             let mut values: Vec<f64> =
                 group.cpus.iter().filter_map(|&index| value(&interval.cpus[index])).collect();
-            // A mean would hide one slow core among many; a histogram would cost ten series for
-            // each group.
+            // A mean would hide one slow core among many, and a histogram would need ten series per
+            // group.
             values.sort_unstable_by(f64::total_cmp);
             let (Some(min), Some(max)) = (values.first(), values.last()) else { continue };
             for (stat, value) in [("min", *min), ("median", values[values.len() / 2]), ("max", *max)] {
@@ -79,7 +77,6 @@ impl Groups {
     }
 }
 
-/// Writes the speed of each CPU.
 pub(super) fn write_each(out: &mut Exposition, layout: &Layout, interval: &Interval) {
     type Value = fn(&CpuInterval) -> Option<f64>;
     let families: [(&'static Family, Value); 3] = [

@@ -1,5 +1,5 @@
-//! Counters that the kernel has per CPU, or that it has not: throttling of packages, and how long a
-//! limit was seen.
+//! Sums of counters that the kernel has only per CPU or not at all: throttling of packages, and how
+//! long a limit was visible.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use flyball_monitor::{Layout, Quantity, Sample, Sampler};
 use super::speed::Groups;
 use crate::{Exposition, catalogue as names};
 
-/// Limits as the thermal registers show them: the name, the register, and the bit. A reason may
-/// have several bits. Those of the model's limit reasons come on top.
+/// Limits in the thermal registers: name, register and bit. A reason may have several bits. The
+/// bits of the model's limit reasons register are added to these.
 const REASONS: &[(&str, Quantity, u32)] = &[
     ("prochot", Quantity::ThermStatus, ThermStatus::PROCHOT),
     ("prochot", Quantity::PackageThermStatus, ThermStatus::PROCHOT),
@@ -23,7 +23,7 @@ const REASONS: &[(&str, Quantity, u32)] = &[
 pub(super) struct Totals {
     /// Throttled time of core and package by CPU, ms.
     throttled: Vec<[u64; 2]>,
-    /// Reasons by package: true if the last sample showed it, and its total time, s.
+    /// Reasons by package: whether the last sample showed the reason, and its total time, s.
     reasons: Vec<BTreeMap<&'static str, (bool, f64)>>,
     /// The reasons that this machine's registers can show.
     known: Vec<&'static str>,
@@ -49,11 +49,12 @@ impl Totals {
         }
     }
 
-    /// Adds what happened between two samples that follow each other.
+    /// Adds what happened between two consecutive samples.
     pub(super) fn add(&mut self, sampler: &Sampler<'_>, groups: &Groups, from: &Sample, to: &Sample) {
         let places = sampler.places();
         let seconds = to.at.saturating_sub(from.at) as f64 * 1e-9;
-        // Registers were asked of CPUs that are busy and slow; where none was, nothing limits.
+        // The sampler reads the registers of slow busy CPUs only. If there are none, nothing
+        // limits.
         for reasons in &mut self.reasons {
             for reason in reasons.values_mut() {
                 reason.0 = false;
@@ -64,17 +65,16 @@ impl Totals {
                 .iter_mut()
                 .zip([Quantity::CoreThrottleTime, Quantity::PackageThrottleTime])
             {
-                // Of a CPU that never ran nothing was read: its first value is a beginning, not an
-                // increase.
+                // The first value of a CPU that never ran before is no increase.
                 if let (Some(before), Some(now)) =
                     (places.get(from, quantity, index), places.get(to, quantity, index))
                 {
-                    // A CPU that was offline begins at 0 again (thermal_throttle_add_dev).
+                    // The count of a CPU that was offline restarts at 0 (thermal_throttle_add_dev).
                     *sum += now.saturating_sub(before);
                 }
             }
-            // The bits stay in the sample until the CPU is asked again: only those of this interval
-            // count.
+            // The bits stay in the sample until the CPU is read again. Only count those of this
+            // interval.
             let at = |sample: &Sample| places.get(sample, Quantity::ReasonsAt, index);
             let Some(package) = package.filter(|_| at(to).is_some() && at(to) != at(from)) else {
                 continue;
@@ -115,8 +115,8 @@ impl Totals {
     }
 
     fn write_throttles(&self, out: &mut Exposition, layout: &Layout, groups: &Groups) {
-        // Both threads of a core take the interrupt, as all CPUs of a package do (therm_throt.c):
-        // the most of them is what happened.
+        // Both threads of a core get the interrupt, and so do all CPUs of a package
+        // (therm_throt.c). The highest count is the number of events.
         let mut cores: BTreeMap<(usize, Option<u32>, Option<u32>), u64> = BTreeMap::new();
         let mut packages = vec![0u64; groups.packages.len()];
         for (index, cpu) in layout.cpus.iter().enumerate() {

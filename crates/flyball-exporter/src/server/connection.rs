@@ -1,4 +1,4 @@
-//! One client's connection: bytes in, bytes out, and for how long.
+//! One client's connection: its input, its output, and its time limits.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -11,16 +11,16 @@ use rustix::event::PollFlags;
 use super::{ANSWER_TIME, Acceptor, HEAD_TIME, socket::Socket, tls::Session};
 use crate::http::{MAX_HEAD, Request};
 
-/// Stage of a connection, named after what it waits for.
+/// What a connection is waiting for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// The rest of a head.
+    /// The rest of a request's head.
     Head,
-    /// The next request, for as long as it takes.
+    /// The next request, without a time limit.
     Idle,
-    /// The judgement of its password.
+    /// The check of its password.
     Judgement,
-    /// The client, to take the answer.
+    /// The client taking the answer.
     Answer,
     Closed,
 }
@@ -30,16 +30,16 @@ pub(super) struct Connection {
     socket: Socket,
     session: Option<Session>,
     client: String,
-    /// No other connection of this server has it.
+    /// Unique among the server's connections.
     pub(super) number: u64,
-    /// The request whose password is not judged yet.
+    /// The request whose password is not checked yet.
     request: Option<Request>,
     input: Vec<u8>,
     output: Vec<u8>,
     sent: usize,
     pub(super) stage: Stage,
     keep_alive: bool,
-    /// True once the client has closed its side and sends nothing more.
+    /// The client has closed its side and sends nothing more.
     has_ended: bool,
     /// When the stage began.
     since: Instant,
@@ -56,13 +56,12 @@ impl Connection {
         match &socket {
             Socket::Tcp(tcp) => {
                 tcp.set_nonblocking(true)?;
-                // Head and body are sent at once; nothing more comes that would be worth waiting
-                // for.
+                // Head and body are sent together, so waiting for more data would be useless.
                 tcp.set_nodelay(true)?;
             }
             Socket::Unix(unix) => unix.set_nonblocking(true)?,
         }
-        // Who may open the file of a unix socket is decided by its mode.
+        // No TLS for unix sockets: the mode of the file decides who may connect.
         let acceptor = acceptor.filter(|_| matches!(socket, Socket::Tcp(_)));
         Ok(Connection {
             session: acceptor.map(Session::new).transpose()?,
@@ -84,18 +83,18 @@ impl Connection {
         &self.client
     }
 
-    /// Keeps a request until its password is judged.
+    /// Keeps a request until its password is checked.
     pub(super) fn wait_for_judgement(&mut self, request: Request, now: Instant) {
         self.request = Some(request);
         self.enter(Stage::Judgement, now);
     }
 
-    /// The user and password that are not judged yet.
+    /// Returns the user and password that are not checked yet.
     pub(super) fn unjudged(&self) -> Option<&(String, String)> {
         self.request.as_ref()?.user.as_ref()
     }
 
-    /// The request whose password has been judged.
+    /// Takes the request whose password has been checked.
     pub(super) fn judged(&mut self) -> Option<Request> {
         self.request.take()
     }
@@ -104,7 +103,7 @@ impl Connection {
         &self.input
     }
 
-    /// Takes the bytes of a request from the input.
+    /// Removes the bytes of a request from the input.
     pub(super) fn take(&mut self, length: usize) {
         self.input.drain(..length);
     }
@@ -115,11 +114,11 @@ impl Connection {
 
     fn limit(&self) -> Option<Duration> {
         match self.stage {
-            // Also of one that has sent nothing: Prometheus sends its head with the connection.
+            // Also if nothing was sent yet: Prometheus sends its head as soon as it has connected.
             Stage::Head => Some(HEAD_TIME),
             Stage::Answer => Some(ANSWER_TIME),
-            // Without end, so that nothing wakes up between scrapes; it gives its place when
-            // another client needs it. One that is to be judged has its turn within seconds.
+            // No time limit, so that nothing wakes up between scrapes. An idle client makes way for
+            // new ones, and a password is checked within seconds.
             Stage::Idle | Stage::Judgement | Stage::Closed => None,
         }
     }
@@ -128,8 +127,8 @@ impl Connection {
         Some(self.since + self.limit()?)
     }
 
-    /// Which connection gives its place to a new one first; `None` for one that is being judged or
-    /// answered.
+    /// Returns which connection to close first for a new one. `None` for one that is being checked
+    /// or answered.
     pub(super) fn rank(&self) -> Option<(bool, Instant)> {
         match self.stage {
             Stage::Head | Stage::Idle => Some((self.stage == Stage::Idle, self.since)),
@@ -147,7 +146,7 @@ impl Connection {
         }
     }
 
-    /// Ends it if its time is over.
+    /// Closes the connection if its time is over.
     pub(super) fn expire(&mut self, now: Instant) {
         if self.deadline().is_some_and(|deadline| deadline <= now) {
             if self.stage == Stage::Head && !self.input.is_empty() {
@@ -158,10 +157,10 @@ impl Connection {
         }
     }
 
-    /// Reads what has come; whether there is something to look at.
+    /// Reads what has arrived. Returns whether there is something to process.
     pub(super) fn read(&mut self, now: Instant) -> bool {
         if self.stage == Stage::Judgement {
-            // Only an end wakes it, of both sides. The next one is judged instead.
+            // In this stage only a close of both sides wakes it, so the client is gone.
             (self.stage, self.request) = (Stage::Closed, None);
         }
         if !matches!(self.stage, Stage::Head | Stage::Idle) {
@@ -169,7 +168,7 @@ impl Connection {
         }
         let before = self.input.len();
         let mut buffer = [0; 4096];
-        // A client that sends without end is read again when the others had their turn.
+        // Limited, so that a client that sends endlessly does not block the others.
         while self.input.len() < MAX_HEAD {
             let room = buffer.len().min(MAX_HEAD - self.input.len());
             let result = match &mut self.session {
@@ -177,7 +176,7 @@ impl Connection {
                 None => self.socket.read(&mut buffer[..room]),
             };
             match result {
-                // A client that has sent a whole request and ended its own side still gets the
+                // A client that has sent a complete request and closed its side still gets the
                 // answer.
                 Ok(0) => {
                     self.has_ended = true;
@@ -199,24 +198,23 @@ impl Connection {
             self.stage = Stage::Closed;
             return false;
         }
-        // Requests may have come together: what is left of the last reading is looked at too.
+        // One reading may hold several requests, so also process what is left of the last one.
         self.input.len() > before || !self.input.is_empty()
     }
 
-    /// Closes it if the rest of a head cannot come any more.
+    /// Closes the connection if the rest of a head can no longer arrive.
     pub(super) fn close_if_ended(&mut self) {
         if self.has_ended {
             self.stage = Stage::Closed;
         }
     }
 
-    /// Takes an answer to be sent.
     pub(super) fn send(&mut self, bytes: Vec<u8>, keep_alive: bool) {
         (self.output, self.sent, self.keep_alive) = (bytes, 0, keep_alive);
         self.enter(Stage::Answer, Instant::now());
     }
 
-    /// Sends what the client takes.
+    /// Sends as much as the client takes.
     pub(super) fn write(&mut self, now: Instant) {
         while self.stage == Stage::Answer {
             let rest = &self.output[self.sent..];
@@ -233,7 +231,7 @@ impl Connection {
             if self.sent >= self.output.len()
                 && self.session.as_ref().is_none_or(|session| !session.wants_write())
             {
-                // Not only cleared: half a megabyte for each idle client would stay.
+                // Free the memory, not only clear it: each idle client would keep half a megabyte.
                 self.output = Vec::new();
                 self.sent = 0;
                 let next = match (self.keep_alive, self.input.is_empty()) {
@@ -249,11 +247,11 @@ impl Connection {
         }
     }
 
-    /// Reads what is still there before the socket is closed: the kernel would answer with a reset,
+    /// Reads remaining input before the socket is closed. Otherwise the kernel would send a reset,
     /// which may overtake the answer.
     fn finish(&mut self) {
         let mut buffer = [0; 4096];
-        // Bounded: a client that goes on sending is not waited for.
+        // Bounded, in case the client never stops sending.
         for _ in 0..4 {
             if !matches!(self.socket.read(&mut buffer), Ok(count) if count > 0) {
                 break;

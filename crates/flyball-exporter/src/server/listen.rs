@@ -1,4 +1,4 @@
-//! Where the server listens: addresses, files, and sockets that the service manager opened.
+//! Listens on addresses, unix sockets, and sockets passed by the service manager.
 
 use std::{
     fmt, io,
@@ -47,21 +47,21 @@ impl FromStr for Address {
 }
 
 impl Address {
-    /// Listens there.
+    /// Opens the listening sockets.
     ///
     /// # Errors
-    /// The name has no address, the port is taken, or the file cannot be made.
+    /// The name has no address, the port is taken, or the file cannot be created.
     pub fn listen(&self) -> io::Result<Vec<Listener>> {
         match self {
             Address::Tcp(text) => {
                 let addresses: Vec<SocketAddr> = match text.strip_prefix(':') {
-                    // As Go reads it: all addresses, which the IPv6 socket takes both kinds of;
-                    // without IPv6 the other.
+                    // Like Go: all addresses. The IPv6 socket accepts both kinds. Without IPv6, use
+                    // IPv4.
                     Some(port) => return all(port),
                     None => text.to_socket_addrs()?.collect(),
                 };
-                // One, as Go's net.Listen: `localhost` is 127.0.0.1 or ::1, in the order of the
-                // system.
+                // Only the first, like Go's net.Listen: the system's order decides whether
+                // `localhost` is 127.0.0.1 or ::1.
                 let first = addresses.first().ok_or_else(|| io::Error::other("the name has no address"))?;
                 Ok(vec![tcp(*first)?])
             }
@@ -92,22 +92,22 @@ fn tcp(address: SocketAddr) -> io::Result<Listener> {
     Ok(Listener::Tcp(listener))
 }
 
-/// A socket that is listened on.
+/// A listening socket.
 #[derive(Debug)]
 pub enum Listener {
     Tcp(TcpListener),
-    /// And the file to remove at the end.
+    /// A unix socket, and the file to remove at the end.
     Unix(UnixListener, Option<PathBuf>),
 }
 
 impl Listener {
-    /// A socket of the service manager.
+    /// Takes a socket from the service manager.
     ///
     /// # Errors
-    /// It is not a socket that is listened on.
+    /// It is not a listening socket.
     pub fn inherited(descriptor: OwnedFd) -> io::Result<Listener> {
-        // Asked of the socket itself: the order and kind of ListenStream= lines is the
-        // administrator's.
+        // Ask the socket itself, because the administrator chooses order and kind of the
+        // ListenStream= lines.
         let is_unix = matches!(
             rustix::net::getsockname(&descriptor)?.address_family(),
             rustix::net::AddressFamily::UNIX
@@ -119,7 +119,7 @@ impl Listener {
         }
         let listener = TcpListener::from(descriptor);
         listener.set_nonblocking(true)?;
-        // Fails for what is not an internet socket.
+        // Fails if it is not an internet socket.
         listener.local_addr()?;
         Ok(Listener::Tcp(listener))
     }
@@ -132,8 +132,8 @@ impl Listener {
         }
     }
 
-    /// The next client, if one waits, and by what it is known: the address without the port, which
-    /// is another each time.
+    /// Accepts the next client, if one is waiting. Also returns its address as its name, without
+    /// the port, which changes with each connection.
     pub(super) fn accept(&self) -> io::Result<Option<(Socket, String)>> {
         let accepted = match self {
             Listener::Tcp(listener) => {
@@ -176,7 +176,7 @@ impl AsFd for Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Listener::Unix(_, Some(path)) = self {
-            // Whether it is still there is of no matter at the end.
+            // Ignore errors: the file may be gone already.
             let _ = flyball_files::remove_output(path);
         }
     }

@@ -1,4 +1,4 @@
-//! A client's socket, of the network or of a file.
+//! A client's TCP or unix socket.
 
 use std::{
     io::{self, Read, Write},
@@ -9,7 +9,6 @@ use std::{
     },
 };
 
-/// A socket of either kind.
 #[derive(Debug)]
 pub(super) enum Socket {
     Tcp(TcpStream),
@@ -36,7 +35,7 @@ impl Read for Socket {
 
 impl Write for Socket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Not write(2): a client that has gone would end the process with SIGPIPE.
+        // Not write(2), where a client that has gone would kill the process with SIGPIPE.
         rustix::net::send(self, bytes, rustix::net::SendFlags::NOSIGNAL).map_err(io::Error::from)
     }
 

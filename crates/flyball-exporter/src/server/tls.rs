@@ -1,5 +1,5 @@
-//! https by rustls: certificates from the files of the configuration, and a session per connection
-//! that does not block.
+//! HTTPS with rustls: certificates from the configured files, and a nonblocking session per
+//! connection.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -17,7 +17,7 @@ use rustls::{
 use super::socket::Socket;
 use crate::web_config::{ClientAuth, Tls};
 
-/// Takes connections in with the server's certificate.
+/// Creates sessions with the server's certificate.
 #[derive(Debug, Clone)]
 pub struct Acceptor(Arc<ServerConfig>);
 
@@ -40,12 +40,12 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 }
 
 impl Acceptor {
-    /// Reads the files and checks that they belong together.
+    /// Reads the files and checks that they match.
     ///
     /// # Errors
-    /// A file cannot be read, is not what it should be, or the key is that of another certificate.
+    /// A file cannot be read or is not valid, or the key does not match the certificate.
     pub fn new(tls: &Tls) -> Result<Acceptor, TlsError> {
-        // ring: a C compiler is all that it needs to build, where aws-lc asks for cmake as well.
+        // ring needs only a C compiler to build; aws-lc needs cmake as well.
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let versions: &[&rustls::SupportedProtocolVersion] =
             if tls.only_1_3 { &[&version::TLS13] } else { &[&version::TLS12, &version::TLS13] };
@@ -79,7 +79,7 @@ impl Acceptor {
     }
 }
 
-/// The encryption of one connection.
+/// The TLS session of one connection.
 #[derive(Debug)]
 pub(super) struct Session(Box<ServerConnection>);
 
@@ -97,7 +97,8 @@ impl Session {
         rustls::Stream::new(&mut *self.0, socket).read(buffer)
     }
 
-    /// Writes; where all was taken, `bytes` may be empty to go on with what is encrypted already.
+    /// Writes. If everything was accepted before, call with empty `bytes` to send what is already
+    /// encrypted.
     pub(super) fn write(&mut self, socket: &mut Socket, bytes: &[u8]) -> io::Result<usize> {
         if bytes.is_empty() {
             while self.0.wants_write() {

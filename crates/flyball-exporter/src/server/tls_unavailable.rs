@@ -1,12 +1,12 @@
-//! In place of `tls.rs` in a build without the feature: nothing can be made, and a configuration
-//! with TLS in it is an error, never plain HTTP.
+//! Replaces `tls.rs` in builds without the feature: a configuration with TLS is an error, and never
+//! served as plain HTTP.
 
 use std::io;
 
 use super::socket::Socket;
 use crate::web_config::Tls;
 
-/// There is none in this build.
+/// Cannot be created in this build.
 #[derive(Debug)]
 pub enum Acceptor {}
 
