@@ -1,6 +1,5 @@
-//! What samples cost:
-//! `cargo run --release -p flyball-monitor --example cost [SAMPLES] [none|ran|all]`, or the built
-//! program under `flyball sim run epyc-512 --` for a large machine.
+//! Prints what samples cost. Run `cargo run --release -p flyball-monitor --example cost [SAMPLES]
+//! [none|ran|all]`, or the built program under `flyball sim run epyc-512 --` for a large machine.
 
 use std::time::Duration;
 

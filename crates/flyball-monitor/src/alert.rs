@@ -1,7 +1,7 @@
-//! Alerts: a quantity, a comparison, how long it must hold, and when it is over again.
+//! Alerts: a quantity, a comparison, how long it must be true, and when the alert ends.
 //!
-//! An alert is over when the value is back by [`MARGIN`] of the threshold for as long as it had to
-//! hold, so that a value that moves about the threshold is one alert and not many.
+//! An alert ends when the value has been back by [`MARGIN`] of the threshold for as long as the
+//! alert's condition had to hold. A value that hovers around the threshold is one alert, not many.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -26,10 +26,10 @@ pub enum Subject {
     Got,
 }
 
-/// Name, subject, and the units it is given in with their factor.
+/// Name, subject, and the subject's units with their factors.
 type Row = (&'static str, Subject, &'static [(&'static str, f64)]);
 
-/// Units are not guessed: 'package > 340' may be meant in watts or amperes.
+/// A unit is required: 'package > 340' could mean watts or amperes.
 const SUBJECTS: &[Row] = &[
     ("throttled", Subject::Throttled, &[("CPUs", 1.0), ("CPU", 1.0)]),
     ("package", Subject::Package, &[("W", 1.0), ("kW", 1000.0), ("mW", 0.001)]),
@@ -50,7 +50,7 @@ impl Subject {
     }
 }
 
-/// How far a value must be back before an alert is over, of the threshold.
+/// How far a value must be back before an alert ends, as a share of the threshold.
 pub const MARGIN: f64 = 0.02;
 
 /// An alert as the user gave it.
@@ -69,11 +69,11 @@ pub struct Alert {
 #[error("{}", &.0)]
 pub struct NotAnAlert(String);
 
-/// How alerts are written.
+/// The syntax of alerts.
 pub const FORMS: &str = "throttled [> N CPUs], package > N W, temperature > N C, busy > N %, speed < N GHz, got < N %; \
                          each with 'for TIME' after it";
 
-/// Two seconds, if the alert does not say.
+/// Used if the alert has no `for`.
 const HOLD: Duration = Duration::from_secs(2);
 
 impl FromStr for Alert {
@@ -118,7 +118,7 @@ impl FromStr for Alert {
     }
 }
 
-/// The value of a subject that is furthest beyond, and where it was found.
+/// The most alarming value of a subject, and where it was measured.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Reading {
     pub value: f64,
@@ -126,12 +126,12 @@ pub struct Reading {
     pub place: String,
 }
 
-/// An alert that begins or is over.
+/// The start or end of an alert.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct Event {
     pub alert: String,
     pub subject: Subject,
-    /// `false`: it is over.
+    /// `false`: the alert ends.
     pub begins: bool,
     /// Nanoseconds since 1970.
     pub wall: u64,
@@ -150,12 +150,12 @@ impl fmt::Display for Event {
     }
 }
 
-/// An alert and whether it is on.
+/// An alert and its current state.
 #[derive(Debug, Clone)]
 pub struct Watch {
     pub alert: Alert,
     pub is_on: bool,
-    /// Since when the condition for the other state has held, on the monotonic clock.
+    /// Since when the condition for changing the state has been true, on the monotonic clock.
     since: Option<u64>,
 }
 
@@ -164,17 +164,16 @@ impl Watch {
         Watch { alert, is_on: false, since: None }
     }
 
-    /// Looks at the next sample. An absent reading changes nothing: what cannot be read is neither
-    /// high nor low.
+    /// Processes the next sample. An absent reading changes nothing, as it is neither high nor low.
     pub fn look(&mut self, at: u64, wall: u64, reading: Option<&Reading>) -> Option<Event> {
         let reading = reading?;
         let alert = &self.alert;
         let sign = if alert.above { 1.0 } else { -1.0 };
-        // Positive on the alarming side, whichever that is.
+        // Positive if the value is on the alarming side.
         let beyond = (reading.value - alert.threshold) * sign;
         let changes = match self.is_on {
             false => beyond > 0.0,
-            // A count of CPUs has no margin: one is either throttled or not.
+            // A count of CPUs has no margin: a CPU is either throttled or not.
             true if alert.subject == Subject::Throttled => beyond <= 0.0,
             true => beyond < -MARGIN * alert.threshold,
         };
@@ -183,7 +182,7 @@ impl Watch {
             return None;
         }
         let since = *self.since.get_or_insert(at);
-        // On the monotonic clock: a wall clock that is set would begin or end an alert.
+        // Monotonic, because setting the wall clock must not begin or end an alert.
         if at.saturating_sub(since) < alert.hold.as_nanos() as u64 {
             return None;
         }

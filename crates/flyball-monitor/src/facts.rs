@@ -1,5 +1,5 @@
-//! Limits that a machine's settings put on its CPUs. They are read once, because they change only
-//! when somebody sets them.
+//! Limits that a machine's settings put on its CPUs. Read once, because they change only when
+//! somebody changes a setting.
 
 use flyball_control::{At, CoreType, Id, ReadError, Reading, Request, Snapshot, Value, owners::owners};
 use flyball_host::{Host, Vendor, msr::cores_per_turbo_count};
@@ -19,7 +19,7 @@ pub struct Facts {
     pub cpus: Vec<CpuFacts>,
     /// In the order of the layout's packages.
     pub packages: Vec<PackageFacts>,
-    /// Programs that run and write frequency limits.
+    /// Running programs that write frequency limits.
     pub programs: Vec<String>,
 }
 
@@ -28,10 +28,10 @@ pub struct CpuFacts {
     /// The highest frequency of the hardware, MHz; 0 if it is not known.
     pub highest: f64,
     pub highest_from: String,
-    /// cpuinfo_max_freq, the highest that a limit's file holds, MHz.
+    /// cpuinfo_max_freq, the highest value of a limit file, MHz.
     #[serde(default)]
     pub file_highest: Option<f64>,
-    /// `None` if a limit's file has the core's own frequencies.
+    /// How limit files convert. `None` if they hold the core's own frequencies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale: Option<FileScale>,
     /// MHz per performance level in the request register; 0 if it is not known.
@@ -39,13 +39,13 @@ pub struct CpuFacts {
     /// The frequency that governor userspace keeps, MHz.
     pub set_speed: Option<f64>,
     pub caps: Vec<Cap>,
-    /// The processor chooses its frequency itself, by a setting (auto_select).
+    /// The processor chooses its frequency itself because of a setting (auto_select).
     #[serde(default)]
     pub is_autonomous: bool,
-    /// Why it counts as an active core while it idles: no idle state behind C1 may be used.
+    /// Why the idle CPU counts as an active core: it may not use an idle state deeper than C1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_awake: Option<KeptAwake>,
-    /// The part of Speed Select by which it may have less than its neighbours: base-freq, or the
+    /// The Speed Select feature that may give this CPU less than its neighbours: base-freq, or the
     /// priority of its class of service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lesser: Option<(Limiter, Evidence)>,
@@ -53,19 +53,19 @@ pub struct CpuFacts {
     pub max_set_by: Option<String>,
 }
 
-/// How the frequencies in a limit's file convert to those of a core. amd-pstate of Linux 6.12 has
-/// one scale of frequencies for all cores, and a scale of levels for each.
+/// How the frequencies in limit files convert to those of a core. amd-pstate of Linux 6.12 uses one
+/// frequency scale for all cores, but a level scale per core.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct FileScale {
-    /// The core's MHz, of one in the file.
+    /// The core's MHz per MHz in the file.
     pub factor: f64,
     /// The core's lowest frequency, MHz.
     pub lowest: f64,
 }
 
 impl CpuFacts {
-    /// Returns the highest frequency, MHz, that the core can have under a limit in its file, as far
-    /// as cores differ in that.
+    /// Returns the highest frequency, MHz, that the core can have under a limit in its file. Only
+    /// considers limits that differ between cores.
     pub(crate) fn highest_under(&self, max: Option<f64>) -> f64 {
         let limited = self.scale.zip(max).map(|(scale, max)| scale.mhz(max));
         limited.map_or(self.highest, |mhz| mhz.min(self.highest))
@@ -73,13 +73,13 @@ impl CpuFacts {
 }
 
 impl FileScale {
-    /// Returns the core's frequency, MHz, for one in a limit's file.
+    /// Converts a frequency in a limit file to the core's frequency, MHz.
     pub(crate) fn mhz(self, file: f64) -> f64 {
         (file * self.factor).max(self.lowest)
     }
 }
 
-/// Why a CPU has no idle state behind C1.
+/// Why a CPU has no idle state deeper than C1.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KeptAwake {
     /// The setting: [`Limiter::LatencyLimit`] or [`Limiter::IdleState`]. `None` if the kernel has
@@ -87,7 +87,7 @@ pub struct KeptAwake {
     pub setting: Option<(Limiter, Evidence)>,
 }
 
-/// A frequency that a setting allows at most.
+/// The highest frequency that a setting allows.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct Cap {
     pub limiter: Limiter,
@@ -97,14 +97,13 @@ pub struct Cap {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PackageFacts {
-    /// Turbo limits by the number of active cores: up to this many, MHz. With Speed Select, those
-    /// of the level that has the highest ones. On hybrids, those of P-cores by the number of active
-    /// P-cores.
+    /// Turbo limits: maximum number of active cores, MHz. With Speed Select, those of the level
+    /// with the highest limits. On hybrids, the limits of P-cores by active P-cores.
     pub turbo: Vec<(u32, f64)>,
     /// The registers or the level that the turbo limits were read from.
     #[serde(default)]
     pub turbo_from: String,
-    /// The Speed Select level that is in effect, if another one has higher turbo limits.
+    /// The current Speed Select level, if another level has higher turbo limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<LevelFacts>,
 }
@@ -115,19 +114,19 @@ pub struct LevelFacts {
     pub number: u8,
     /// The level with the highest turbo limits.
     pub best: u8,
-    /// Turbo limits by the number of active cores, as of [`PackageFacts::turbo`].
+    /// Turbo limits of the current level, by number of active cores.
     pub turbo: Vec<(u32, f64)>,
 }
 
-/// The place of turbo-freq's evidence.
+/// Evidence location for turbo-freq.
 pub(crate) const TURBO_FREQ: &str = "Speed Select turbo-freq";
-/// The place of turbo limits that somebody lowered below the level's own.
+/// Evidence location for turbo limits that somebody lowered below the level's own.
 pub(crate) const LOWERED_TURBO: &str = "MSR 0x1ad, below the turbo limits of the Speed Select level";
-/// The place of base-freq's evidence.
+/// Evidence location for base-freq.
 pub(crate) const BASE_FREQ: &str = "Speed Select base-freq";
-/// The place of the evidence of a class's priority.
+/// Evidence location for a class's priority.
 pub(crate) const PRIORITY: &str = "Speed Select core-power";
-/// The place of what an EPYC's management port (HSMP) names.
+/// Evidence location for what an EPYC's management port (HSMP) reports.
 pub(crate) const PORT: &str = "pwr_current_active_freq_limit, ..._source";
 
 const KNOBS: &[Id] = &[
@@ -151,17 +150,17 @@ const KNOBS: &[Id] = &[
 ];
 /// Knobs that decide whether an idle CPU may sleep deeply.
 const IDLE_KNOBS: &[Id] = &[Id::IdleState, Id::IdleLatency, Id::LatencyLimit];
-/// A highest frequency by another source is another one if it differs by more than this share.
+/// Sources of the highest frequency disagree if they differ by more than this share.
 const DIFFERS: f64 = 0.03;
 
-/// Returns whether a core in this idle state counts as active for the turbo limits, as it does in
-/// states up to C1E (Intel SDM 3B, 15.5).
+/// Returns whether a core in this idle state counts as active for the turbo limits. States up to
+/// C1E do (Intel SDM 3B, 15.5).
 pub(crate) fn is_shallow(name: &str) -> bool {
     (name == "POLL" || name.starts_with("C1")) && !name.starts_with("C10")
 }
 
 impl Facts {
-    /// Reads them. `max_set_by` says who wrote a file last, if it is known.
+    /// Reads the facts. `max_set_by` returns who wrote a file last, if known.
     ///
     /// # Errors
     /// The machine's CPUs cannot be listed.
@@ -208,7 +207,7 @@ impl Facts {
     }
 }
 
-/// A snapshot, asked by CPU.
+/// A snapshot with queries by CPU.
 struct Look<'a>(&'a Snapshot);
 
 impl<'a> Look<'a> {
@@ -226,7 +225,7 @@ impl<'a> Look<'a> {
         Some(self.value(knob, cpu)?.frequency()?.0 as f64 / 1000.0)
     }
 
-    /// The file or register in which a switch is off.
+    /// Returns the file or register that has a switch off.
     fn where_off(&self, knob: Id, cpu: u32) -> Option<String> {
         let only = [cpu].into_iter().collect();
         let places = self.0.places_on(knob, &only).ok()?;
@@ -243,8 +242,8 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Why a CPU has no idle state behind C1 to sleep in. `None` if it has one, or if its states
-    /// cannot be read.
+    /// Returns why a CPU has no usable idle state deeper than C1. `None` if it has one, or if its
+    /// states cannot be read.
     fn kept_awake(&self, cpu: u32) -> Option<KeptAwake> {
         let only = [cpu].into_iter().collect();
         let states = self.0.places_on(Id::IdleState, &only).ok()?;
@@ -268,8 +267,8 @@ impl<'a> Look<'a> {
                 (true, ..) => return None,
             }
         }
-        // The latency limit forbids what is not off; the states alone would have been enough
-        // without it.
+        // Blame the latency limit if it forbids any state that is not switched off: without the
+        // limit, the CPU would have a deep state.
         let setting = if let (false, Some(limit)) = (late.is_empty(), limit) {
             let value = format!("{} us, which forbids {}", limit.0, late.join(", "));
             Some((Limiter::LatencyLimit, Evidence::new("pm_qos_resume_latency_us", value)))
@@ -281,16 +280,15 @@ impl<'a> Look<'a> {
         Some(KeptAwake { setting })
     }
 
-    /// The highest frequency by the processor's own levels, which turbo that is off does not
-    /// change: levels are linear, and the base frequency is the guaranteed one. Both are rounded,
-    /// and the turbo limit of one core decides what lies in between.
+    /// Computes the highest frequency from the processor's performance levels, which do not change
+    /// while turbo is off. Levels are linear, and the guaranteed level is the base frequency. Both
+    /// are rounded, so the turbo limit of one core decides within the rounding error.
     fn highest_of_levels(&self, cpu: u32, base: Option<f64>, turbo: &[(u32, f64)]) -> Option<f64> {
         let capabilities = self.fields(Id::HwpCapabilities, cpu);
         let level =
             |name: &str| capabilities.iter().find(|field| field.0 == name).map(|field| field.1 as f64);
         let (top, guaranteed) = (level("highest")?, level("guaranteed").filter(|level| *level > 0.0)?);
-        // The file is rounded down to ratios of the bus clock, as the driver's highest frequency
-        // is.
+        // The file is rounded down to ratios of the bus clock, like the driver's highest frequency.
         let of = |base: f64| (base * top / guaranteed / 100.0).round() * 100.0;
         let (least, most) = (of(base?), of(base? + 100.0));
         Some(turbo.first().map_or(least, |bucket| if bucket.1 <= most { bucket.1.max(least) } else { least }))
@@ -300,7 +298,7 @@ impl<'a> Look<'a> {
     fn turbo(&self, cpu: u32) -> Vec<(u32, f64)> {
         let counts = self.fields(Id::TurboRatioCores, cpu);
         let ratios = self.fields(Id::TurboRatios, cpu);
-        // The table of some processors counts modules of several cores.
+        // On some processors, the table counts modules of several cores.
         let each = cores_per_turbo_count(self.0.topology().model.unwrap_or(0));
         let mut table: Vec<(u32, f64)> = ratios
             .iter()
@@ -309,8 +307,8 @@ impl<'a> Look<'a> {
                 let cores = counts.get(index).map_or(index as u32 + 1, |count| count.1 as u32 * each);
                 (cores, *ratio as f64 * 100.0)
             })
-            // Parts with fewer buckets leave the rest at 0; a filler of 0xff counts no core. While
-            // turbo-freq is on, all ratios are 0xff: the register limits nothing.
+            // Processors with fewer buckets leave the others at 0. A filler of 0xff counts no core.
+            // While turbo-freq is on, all ratios are 0xff and the register limits nothing.
             .filter(|(cores, mhz)| *cores > 0 && *mhz > 0.0 && *mhz < f64::from(Clos::NO_LIMIT.0))
             .collect();
         table.sort_by_key(|bucket| bucket.0);
@@ -331,10 +329,10 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// The highest frequency of a core of AMD's by its level, if the files' is another. They have
-    /// the processor's; with preferred cores, a core of lower rank does not reach it. A P-core next
-    /// to other kinds ends at level 196 whatever its rank is (amd_get_boost_ratio_numerator), which
-    /// the files of kernels before 6.13 do not know.
+    /// Computes the highest frequency of an AMD core from its own level, if that differs from the
+    /// files. The files hold the processor's highest frequency, which lower-ranked preferred cores
+    /// cannot reach. On hybrids, a P-core's highest level is 196 whatever its rank
+    /// (amd_get_boost_ratio_numerator), which the files of kernels before 6.13 ignore.
     fn highest_of_rank(&self, cpu: u32, kind: Option<CoreType>, base: f64, files: f64) -> Option<f64> {
         let (own, nominal) = (self.level_of(Id::CppcHighest, cpu)?, self.level_of(Id::CppcNominal, cpu)?);
         let top = if kind == Some(CoreType::P) { own.min(196.0) } else { own };
@@ -343,13 +341,13 @@ impl<'a> Look<'a> {
         (own > nominal && is_other).then_some(mhz)
     }
 
-    /// The highest frequency by CPPC's levels, of neither Intel nor AMD.
+    /// Computes the highest frequency from CPPC's levels. Not for Intel and AMD.
     fn highest_of_cppc(&self, cpu: u32, vendor: Vendor, base: Option<f64>) -> Option<f64> {
         let (highest, nominal) = (self.level_of(Id::CppcHighest, cpu)?, self.level_of(Id::CppcNominal, cpu)?);
         base.filter(|_| vendor == Vendor::Other).map(|base| base * highest / nominal)
     }
 
-    /// What the frequencies in a CPU's files stand for. While boost is off, its own.
+    /// Returns how a CPU's limit files convert. While boost is off they hold its own frequencies.
     fn scale(&self, host: &dyn Host, cpu: &Cpu, facts: &CpuFacts) -> Option<FileScale> {
         let files = self.mhz(Id::AmdMaxFreq, cpu.number)?;
         if facts.caps.iter().any(|cap| cap.limiter == Limiter::TurboOff) {
@@ -372,10 +370,10 @@ impl<'a> Look<'a> {
             _ => self.mhz(Id::NominalFreq, cpu).or_else(|| self.mhz(Id::BaseFreq, cpu)),
         };
         let nominal = self.level_of(Id::CppcNominal, cpu);
-        // Turbo that is off is in cpuinfo_max_freq already; what the hardware could do is in the
-        // registers.
+        // cpuinfo_max_freq falls while turbo is off. The registers still tell what the hardware can
+        // do.
         let sources = [
-            // A P-core may have a highest frequency of its own below that of a favored one.
+            // On hybrids, a P-core's own highest frequency may be below that of a favored P-core.
             (turbo.first().filter(|_| core_type.is_none()).map(|bucket| bucket.1), "MSR 0x1ad"),
             (self.mhz(Id::AmdMaxFreq, cpu), "amd_pstate_max_freq"),
             (self.mhz(Id::HwMaxFreq, cpu), "cpuinfo_max_freq"),
@@ -407,7 +405,7 @@ impl<'a> Look<'a> {
             (highest, from) = (mhz, "acpi_cppc/highest_perf");
         }
         let mut caps = Vec::new();
-        // Without a limit it is the highest P-state, above which boost is.
+        // Without a limit, the highest P-state. Boost is above it.
         let top_state = match self.value(Id::AvailableFreqs, cpu) {
             Some(Value::Frequencies(states)) => {
                 states.iter().map(|khz| khz.0 as f64 / 1000.0).reduce(f64::max)
@@ -420,7 +418,7 @@ impl<'a> Look<'a> {
             let evidence = Evidence::new("bios_limit", format!("{mhz:.0} MHz"));
             caps.push(Cap { limiter: Limiter::BiosLimit, mhz, evidence });
         }
-        // One of the two: both are about the same switch where a machine has both.
+        // Only one cap: if a machine has both switches, they control the same thing.
         if let Some((place, mhz)) = off.zip(base) {
             let evidence = Evidence::new(place, format!("off (base frequency {mhz:.0} MHz)"));
             caps.push(Cap { limiter: Limiter::TurboOff, mhz, evidence });
@@ -429,13 +427,14 @@ impl<'a> Look<'a> {
             && percent.0 < 100
             && highest > 0.0
         {
-            // In whole ratios, rounded up (intel_pstate.c, intel_pstate_update_perf_limits).
+            // The driver rounds up to whole ratios (intel_pstate.c,
+            // intel_pstate_update_perf_limits).
             let mhz = (highest * f64::from(percent.0) / 1e4).ceil() * 100.0;
             let evidence = Evidence::new("intel_pstate/max_perf_pct", percent.0.to_string());
             caps.push(Cap { limiter: Limiter::Percentage, mhz, evidence });
         }
-        // What a level of the request register is worth, to compare requests with frequencies:
-        // linear on both vendors' scales.
+        // MHz per level of the request register, to compare requests with frequencies. Both
+        // vendors' scales are linear.
         let level = match vendor {
             Vendor::Amd | Vendor::Other => base.zip(nominal).map(|(base, nominal)| base / nominal),
             Vendor::Intel => {
@@ -460,8 +459,8 @@ impl<'a> Look<'a> {
     }
 }
 
-/// Adds the limits of Speed Select's features. There are none on machines without them and for
-/// users without access.
+/// Adds the limits of Speed Select features. Adds none on machines without them or for users
+/// without access.
 fn speed_select(host: &dyn Host, layout: &Layout, cpus: &mut [CpuFacts], packages: &mut [PackageFacts]) {
     let Ok(found) = SpeedSelect::read(host) else { return };
     let access = found.access(host);
@@ -492,8 +491,8 @@ fn speed_select(host: &dyn Host, layout: &Layout, cpus: &mut [CpuFacts], package
                 }
             }
         }
-        // Classes and turbo-freq act through core-power; while it is off, what is configured has no
-        // effect.
+        // Classes and turbo-freq act through core-power. While that is off, their configuration has
+        // no effect.
         if !state.qos.enabled {
             continue;
         }
@@ -501,7 +500,7 @@ fn speed_select(host: &dyn Host, layout: &Layout, cpus: &mut [CpuFacts], package
         let settings: Vec<_> =
             (0..4).map(|number| model::class(access.as_ref(), domain, number).ok()).collect();
         let setting = |class: u8| settings.get(usize::from(class))?.as_ref();
-        // By order a lower class is served first, by weight a lower weight.
+        // Ordered: lower classes are served first. Otherwise, lower weights are served first.
         let rank = |class: u8| {
             if state.qos.ordered {
                 return Some((class, format!("classes have an order, and this is class {class}")));
@@ -540,8 +539,8 @@ fn speed_select(host: &dyn Host, layout: &Layout, cpus: &mut [CpuFacts], package
     }
 }
 
-/// Compares the turbo limits that are in effect with those of all levels, and returns the highest
-/// frequency of the best, MHz, if that is more.
+/// Compares the turbo limits in effect with those of all levels. Returns the highest frequency of
+/// the best level, MHz, if it is higher.
 fn compare_levels(
     access: &dyn Access,
     place: &DomainAddress,
@@ -550,10 +549,10 @@ fn compare_levels(
 ) -> Option<f64> {
     let top = |turbo: &[(u32, f64)]| turbo.first().map_or(0.0, |bucket| bucket.1);
     let table = |number| {
-        // Firmware leaves out levels below the highest.
+        // Firmware may omit levels below the highest.
         let limits = access.turbo_limits(place, number).ok()?;
         let cores = access.bucket_cores(place, number).unwrap_or_default();
-        // The first row is of plain code; the kernel and the registers know only that one.
+        // The first row is for non-vector code. The kernel and the registers know only that row.
         let row = limits.first()?.iter().zip(cores).map(|(mhz, cores)| (cores, f64::from(mhz.0)));
         Some(row.filter(|(cores, mhz)| *cores > 0 && *mhz > 0.0).collect::<Vec<_>>())
     };

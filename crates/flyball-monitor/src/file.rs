@@ -1,10 +1,9 @@
-//! Samples in a file: written as they are taken, read from any moment.
+//! Sample files: written as samples are taken, and readable from any moment on.
 //!
-//! A file is a header (the layout, with the machine's facts) and chunks of up to [`CHUNK`] samples.
-//! Each chunk has a head with its length, its times and a CRC of its own, so that a moment is found
-//! by the heads alone, and a content whose CRC covers it. Files only grow: what a process that was
-//! killed leaves behind is at most one torn chunk, which the reader counts and the next writer cuts
-//! off.
+//! A file is a header (the layout and the machine's facts) and chunks of up to [`CHUNK`] samples.
+//! Each chunk has a head with its length, its times and its own CRC, so that a moment can be found
+//! from the heads alone, and a content that another CRC covers. Files only grow. A process that is
+//! killed leaves at most one torn chunk. The reader counts it, and the next writer cuts it off.
 
 mod codec;
 mod reader;
@@ -21,31 +20,30 @@ pub use writer::Writer;
 
 use crate::{Layout, Sample, layout::Scope};
 
-/// Samples of a chunk: what a process that is killed loses at most.
+/// Maximum samples of a chunk: what is lost at most if the process is killed.
 pub const CHUNK: usize = 16;
-/// A chunk is written after this long even if it has fewer samples, ns: at an interval of an hour,
-/// 16 are most of a day.
+/// A chunk is written after this long even if it has fewer samples, ns. At an interval of an hour,
+/// 16 samples would take most of a day.
 pub const LONGEST_CHUNK: u64 = 60_000_000_000;
 
-/// The first bytes of a file. The newline and the zero show a transfer as text, as in PNG.
+/// The first bytes of a file. As in PNG, the newline and the zero reveal a transfer in text mode.
 const MAGIC: [u8; 8] = *b"FLYTOP\n\0";
-/// The format that is written.
+/// The format version that this code writes.
 pub const VERSION: u32 = 1;
 /// The first bytes of a chunk.
 const CHUNK_MAGIC: [u8; 4] = *b"CHNK";
 
-/// Bytes of the header as it is stored and unpacked. That of 576 CPUs has 5 and 90 kB.
+/// Maximum size of the header, both as stored and unpacked. For 576 CPUs these are 5 and 90 kB.
 const MAX_HEADER: u64 = 4 << 20;
 const MAX_LAYOUT: u64 = 32 << 20;
-/// Values of a sample: 8192 CPUs (the kernel's largest NR_CPUS) with 60 fields.
+/// Maximum values of a sample: 8192 CPUs (the kernel's largest NR_CPUS) with 60 fields.
 pub const MAX_VALUES: usize = 500_000;
-/// Chunks of a recording, over all its files: two years at a sample per second.
+/// Maximum chunks of a recording, over all its files: two years at a sample per second.
 pub const MAX_CHUNKS: usize = 4_000_000;
-/// How far a damaged place is searched for the next chunk: past the longest chunk that a real
-/// machine has.
+/// How far to search for the next chunk after damage. Longer than any chunk of a real machine.
 const MAX_SEARCHED: u64 = 64 << 20;
 
-/// Header of a file: the layout, and beside its keys the limits that the settings impose.
+/// Header of a file: the layout's keys, and the facts next to them.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Header<L, F> {
     #[serde(flatten)]
@@ -60,29 +58,29 @@ struct Header<L, F> {
 pub enum FileError {
     #[error("cannot read it at byte {offset}: {cause}")]
     Io { offset: u64, cause: io::Error },
-    /// It does not begin as a recording does.
+    /// The file does not begin like a recording.
     #[error("it is not a recording of 'flyball top --record' (at byte 0)")]
     NotOne,
-    /// A later version of the format.
+    /// The file has a later version of the format.
     #[error("it has format {0}, and this flyball reads format {VERSION} (at byte 8)")]
     Newer(u32),
     /// A damaged header or chunk.
     #[error("{what} (at byte {offset})")]
     Damaged { offset: u64, what: &'static str },
-    /// More than a recording may have.
+    /// The file has more than a recording may have.
     #[error("{what} than a recording may have (at byte {offset}); docs/limits.md has the bounds")]
     TooLarge { offset: u64, what: &'static str },
-    /// It holds no whole chunk.
+    /// The file has no complete chunk.
     #[error("it holds no samples")]
     Empty,
 }
 
-/// Packs samples of `values` values each as the content of a chunk.
+/// Packs samples of `values` values each into the content of a chunk.
 pub(crate) fn pack(samples: &[Sample], values: usize) -> Vec<u8> {
     packed(&codec::encode(samples, values))
 }
 
-/// The samples of a chunk's content; `None` if it is not that of `count` samples.
+/// Unpacks a chunk's content. `None` if it does not have exactly `count` samples.
 pub(crate) fn unpack(content: &[u8], count: usize, values: usize) -> Option<Vec<Sample>> {
     let most = (values as u64 + codec::LEADING as u64) * CHUNK as u64 * codec::MAX_NUMBER;
     let bytes = read_bounded(ZstdReader::new(content), most).ok()?;
@@ -91,14 +89,14 @@ pub(crate) fn unpack(content: &[u8], count: usize, values: usize) -> Option<Vec<
 
 fn packed(bytes: &[u8]) -> Vec<u8> {
     let mut writer = ZstdWriter::new(Vec::with_capacity(bytes.len() / 2));
-    // A vector takes everything.
+    // Writing to a vector cannot fail.
     let _ = writer.write_all(bytes);
     writer.finish().unwrap_or_default()
 }
 
-/// Returns whether a layout from a file is one that samples can have.
+/// Returns whether samples can have this layout, which comes from a file.
 fn check(layout: &Layout) -> bool {
-    // Counted without multiplying lengths that the file chose.
+    // Counts without multiplying lengths that the file chose: the product could overflow.
     let instances = |scope| match scope {
         Scope::Cpu => layout.cpus.len(),
         Scope::Package => layout.packages.len(),

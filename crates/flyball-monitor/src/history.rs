@@ -1,8 +1,8 @@
-//! The last minutes in memory, so that a moment can be looked at that was not recorded; and what a
-//! history and a recording have in common.
+//! The last minutes of samples in memory, so that a moment that was not recorded can be viewed, and
+//! what a history and a recording have in common.
 //!
-//! A sample of 576 CPUs has 26,000 numbers. As numbers ten minutes of them would take 125 MB, so
-//! they are kept as a file has them.
+//! A sample of 576 CPUs has 26,000 numbers. Ten minutes of raw numbers would take 125 MB, so
+//! samples are packed as in a file.
 
 use std::{
     collections::VecDeque,
@@ -16,17 +16,17 @@ use crate::{
     file::{self, CHUNK, FileError, Recording},
 };
 
-/// Samples that can be asked for by number. Numbers grow with time and do not change.
+/// Samples by number. Numbers grow with time and do not change.
 pub trait Timeline {
     fn layout(&self) -> &Layout;
 
     /// The number of the oldest sample that is kept.
     fn first(&self) -> u64;
 
-    /// The number behind that of the newest sample.
+    /// The number after that of the newest sample.
     fn end(&self) -> u64;
 
-    /// A sample by its number; `None` of one that is not kept, or damaged.
+    /// Returns a sample by its number. `None` if it is not kept or is damaged.
     ///
     /// # Errors
     /// An unreadable or damaged recording.
@@ -58,7 +58,7 @@ impl<R: Read + Seek> Timeline for Recording<R> {
     }
 }
 
-/// A chunk as a file has it, without head.
+/// A chunk as in a file, without its head.
 struct Packed {
     /// Nanoseconds since 1970 of its first sample, and the monotonic time of its last.
     wall: u64,
@@ -72,11 +72,11 @@ pub struct History {
     span: Duration,
     /// Full chunks of [`CHUNK`] samples.
     packed: VecDeque<Packed>,
-    /// Samples that are in no chunk yet.
+    /// Samples that are not in a chunk yet.
     open: Vec<Sample>,
     first: u64,
-    /// The chunk that was unpacked last: its place in `packed` counted from the beginning of time,
-    /// and its samples.
+    /// The chunk that was unpacked last: its number, counted from the first chunk ever, and its
+    /// samples.
     unpacked: Option<(u64, Vec<Sample>)>,
 }
 
@@ -90,7 +90,7 @@ impl fmt::Debug for History {
 }
 
 impl History {
-    /// Keeps samples for `span`, and up to a chunk longer.
+    /// Keeps the samples of the last `span`, and up to a chunk more.
     pub fn new(layout: Layout, span: Duration) -> History {
         History { layout, span, packed: VecDeque::new(), open: Vec::new(), first: 0, unpacked: None }
     }
@@ -99,21 +99,21 @@ impl History {
     pub fn add(&mut self, sample: Sample) {
         let now = sample.at;
         self.open.push(sample);
-        // Packed as a file has them, and only then: single samples have few differences to store.
+        // Pack only full chunks: single samples have few differences to store.
         if self.open.len() == CHUNK {
             let bytes = file::pack(&self.open, self.layout.values());
             self.packed.push_back(Packed { wall: self.open[0].wall, last_at: now, bytes });
             self.open.clear();
         }
         let kept_from = now.saturating_sub(self.span.as_nanos() as u64);
-        // By chunks: single samples cannot be dropped from one.
+        // Drop whole chunks: single samples cannot be removed from a chunk.
         while self.packed.front().is_some_and(|chunk| chunk.last_at < kept_from) {
             self.packed.pop_front();
             self.first += CHUNK as u64;
         }
     }
 
-    /// Bytes of the chunks.
+    /// Returns the size of the chunks, bytes.
     pub fn bytes(&self) -> usize {
         self.packed.iter().map(|chunk| chunk.bytes.len()).sum()
     }
@@ -123,7 +123,6 @@ impl History {
         self.first + (self.packed.len() * CHUNK) as u64
     }
 
-    /// The samples of a chunk of `packed`.
     fn unpack(&mut self, index: usize) -> &[Sample] {
         let number = self.first / CHUNK as u64 + index as u64;
         if self.unpacked.as_ref().is_none_or(|(which, _)| *which != number) {

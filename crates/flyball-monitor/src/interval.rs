@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::{Layout, Machine, Preference, Quantity, Sample, places::ValueOffsets};
 
-/// Waking up may decide the speed of a CPU that ran for a smaller share of the time.
+/// Wakeups may decide the speed of a CPU that ran for a smaller share of the time.
 pub(crate) const WAKING: f64 = 0.2;
 
 /// The machine between two samples.
@@ -13,7 +13,7 @@ pub(crate) const WAKING: f64 = 0.2;
 pub struct Interval {
     /// Length, s.
     pub seconds: f64,
-    /// The clock was set, or the machine slept: nothing below is a rate.
+    /// The clock was set, or the machine was suspended, so nothing below is a rate.
     pub is_broken: bool,
     /// In the layout's order, as the packages.
     pub cpus: Vec<CpuInterval>,
@@ -25,39 +25,40 @@ pub struct Interval {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// It did not run, or for less than a thousandth of the time.
+    /// The CPU did not run, or for less than a thousandth of the time.
     Asleep,
     Running,
     Offline,
     Unknown,
 }
 
-/// A CPU between two samples. What is not known is `None`; a sleeping CPU has no frequency.
+/// A CPU between two samples. Unknown values are `None`. A sleeping CPU has no frequency.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct CpuInterval {
     pub state: State,
     /// Share of the time in which it ran, 0 to 1.
     pub busy: Option<f64>,
-    /// Share that a hypervisor gave to others.
+    /// Share of the time that a hypervisor gave to other guests.
     pub steal: Option<f64>,
     /// Mean frequency while it ran, MHz.
     pub mhz: Option<f64>,
-    /// `mhz` is what the kernel last measured or asked for, not the mean of the interval.
+    /// `mhz` is what the kernel last measured or requested, not the mean of the interval.
     pub is_reported: bool,
     /// The request: limits, MHz; preference; governor, by its number in the layout.
     pub min: Option<f64>,
     pub max: Option<f64>,
     pub epp: Option<Preference>,
     pub governor: Option<usize>,
-    /// Share of the time in each idle state, since it was read before. A sleep that goes on is not
-    /// in it. `None` of a CPU that slept and was not read: on large machines they take turns.
+    /// Share of the time in each idle state since the previous reading, without a sleep in
+    /// progress. `None` for a sleeping CPU that was not read: on large machines, sleeping CPUs are
+    /// read in turns.
     pub idle: Vec<Option<f64>>,
-    /// Exits from each idle state per second, since they were read before; empty if they were not
+    /// Exits from each idle state per second since the previous reading. Empty if they were not
     /// read at both ends.
     pub wakes: Vec<f64>,
-    /// Exits per second from states that take 10 us or more to leave, before their target
-    /// residency; and exits after which a deeper state would have paid. Counted only of CPUs that
-    /// waking up may slow.
+    /// Exits per second before the target residency, from states that take 10 us or more to leave,
+    /// and exits after which a deeper state would have been better. Counted only on CPUs that
+    /// wakeups may slow down.
     pub above: Option<f64>,
     pub below: Option<f64>,
     /// Share of cycles that did not wait for memory (Intel), or instructions per cycle (AMD).
@@ -66,22 +67,22 @@ pub struct CpuInterval {
     /// itself.
     pub margin: Option<f64>,
     pub celsius: Option<f64>,
-    /// Times that it was throttled by heat, and by that of its package.
+    /// How often heat throttled the core, and the package.
     pub throttles: Option<u64>,
     pub package_throttles: Option<u64>,
     /// System management interrupts.
     pub smi: Option<u64>,
-    /// Power of its core since it was read before, W (AMD).
+    /// Power of its core since the previous reading, W (AMD).
     pub core_watts: Option<f64>,
 }
 
 impl CpuInterval {
-    /// The frequency that it got as a share of the one that it may have at most.
+    /// Returns the measured frequency as a share of the CPU's frequency limit.
     pub fn got(&self) -> Option<f64> {
         Some(self.mhz? / self.max.filter(|max| *max > 0.0)?)
     }
 
-    /// Returns the wake-ups of this CPU, if they were counted.
+    /// Returns the wakeups of this CPU, if they were counted.
     pub fn waking(&self, machine: &Machine) -> Option<Waking> {
         let mut waking = Waking::new(machine, &self.wakes)?;
         (waking.above, waking.below) = (self.above, self.below);
@@ -94,22 +95,22 @@ impl CpuInterval {
     }
 }
 
-/// Wake-ups out of idle states.
+/// Wakeups from idle states.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize, derive_more::Display)]
 #[display("{}", self.words())]
 pub struct Waking {
-    /// Per second.
+    /// Wakeups per second.
     pub wakes: f64,
-    /// The state whose exits cost most, and how many wake-ups a second left it; `null` if no exit
-    /// cost time, or the cost is not known.
+    /// The state whose exits cost most, and wakeups from it per second. `null` if no exit cost
+    /// time, or the cost is not known.
     pub state: Option<(String, f64)>,
     /// The mean time per entry into that state, us.
     pub stay_us: Option<f64>,
     /// The same counts as in [`CpuInterval`].
     pub above: Option<f64>,
     pub below: Option<f64>,
-    /// The part of the time that the exits took at most, by the latencies that the driver
-    /// advertises; `null` in a virtual machine, where the host decides.
+    /// An upper bound for the share of time that the exits took, from the latencies that the driver
+    /// advertises. `null` in a virtual machine, where the host decides.
     pub lost_at_most: Option<f64>,
 }
 
@@ -146,8 +147,7 @@ impl Waking {
         }
     }
 
-    /// Returns what the kernel counted and, separately, what follows from the latencies that the
-    /// driver advertises.
+    /// Returns what the kernel counted and, separately, what follows from the driver's latencies.
     pub(crate) fn evidence(&self) -> (String, Option<String>) {
         let (Some((name, rate)), Some(lost)) = (&self.state, self.lost_at_most) else {
             return (self.words(), None);
@@ -165,13 +165,13 @@ impl Waking {
 
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct PackageInterval {
-    /// W.
+    /// Power, W.
     pub watts: Option<f64>,
     pub dram_watts: Option<f64>,
     /// Long-term and short-term power limit, W.
     pub limit: Option<f64>,
     pub short_limit: Option<f64>,
-    /// The hottest that was seen, degrees Celsius.
+    /// The highest temperature of its sensors, degrees Celsius.
     pub celsius: Option<f64>,
 }
 
@@ -181,7 +181,7 @@ struct Pair<'a> {
     places: ValueOffsets,
     from: &'a Sample,
     to: &'a Sample,
-    /// ns.
+    /// Length, ns.
     span: u64,
 }
 
@@ -190,12 +190,11 @@ impl Interval {
     pub(crate) fn has_jumped(from: &Sample, to: &Sample) -> bool {
         let wall = to.wall as i128 - from.wall as i128;
         // The monotonic clock stands still while the machine is suspended, the wall clock does not.
-        // NTP slews by at most 500 ppm, which is less in any interval of some minutes; a suspend or
-        // a set clock is more.
+        // NTP slews by at most 500 ppm, which is less than this in any interval of some minutes.
         (wall - i128::from(to.at.saturating_sub(from.at))).abs() > 500_000_000
     }
 
-    /// Computes the interval between two samples of a layout, the earlier first.
+    /// Computes the interval between two samples of a layout.
     pub fn between(layout: &Layout, from: &Sample, to: &Sample) -> Interval {
         let span = to.at.saturating_sub(from.at);
         let is_broken = to.at <= from.at || Interval::has_jumped(from, to);
@@ -217,8 +216,8 @@ impl Pair<'_> {
         self.places.delta(self.from, self.to, quantity, index)
     }
 
-    /// Mean power. Readings of the hold service have a time of their own; without a new one nothing
-    /// is known.
+    /// Returns the mean power. The hold service's readings have their own time. `None` if there is
+    /// no newer reading.
     fn watts(&self, quantity: Quantity, index: usize) -> Option<f64> {
         let span = if self.places.has(Quantity::EnergyAt) {
             self.delta(Quantity::EnergyAt, 0).filter(|span| *span > 0)?
@@ -232,19 +231,19 @@ impl Pair<'_> {
         let now = |quantity| self.now(quantity, index);
         let delta = |quantity| if is_broken { None } else { self.delta(quantity, index) };
         let states = self.layout.machine.idle_states.len();
-        // Since the last reading, which was earlier than the last sample if it slept. Recordings of
-        // older versions have no time of it.
+        // Since the previous reading, which was before the previous sample if the CPU slept.
+        // Recordings of older versions have no time of reading.
         let idle_span = if self.places.has(Quantity::IdleAt) {
             delta(Quantity::IdleAt).filter(|span| *span > 0)
         } else {
             Some(self.span)
         };
-        // A sleep that began before the interval is counted at its end, whole: more than the
-        // interval.
+        // A sleep that began before the interval is counted as a whole at its end, so it may exceed
+        // the interval.
         let share = |micros: u64, span: u64| (micros as f64 * 1e3 / span as f64).min(1.0);
         let (busy_ticks, idle_ticks, steal_ticks) =
             (delta(Quantity::Busy), delta(Quantity::Idle), delta(Quantity::Steal));
-        // Of all the time that /proc/stat counted, which is what the shares have in common.
+        // As a share of all ticks in /proc/stat, so that the shares add up to 1.
         let of_ticks = |part: Option<u64>| {
             let all = busy_ticks? + idle_ticks? + steal_ticks.unwrap_or(0);
             (all > 0).then(|| part.unwrap_or(0) as f64 / all as f64)
@@ -253,7 +252,8 @@ impl Pair<'_> {
         let speed = self.speed(index, is_broken);
         let reported = now(Quantity::ReportedFrequency).map(|khz| khz as f64 / 1000.0);
         let was_read = delta(Quantity::CountersAt).is_some_and(|span| span > 0);
-        // MPERF counts cycles in C0, /proc/stat ticks: a hundred per second.
+        // MPERF counts cycles in C0, which is finer than the ticks in /proc/stat, a hundred per
+        // second.
         let busy = speed.as_ref().and_then(|speed| speed.busy).or_else(|| of_ticks(busy_ticks));
         let state = match now(Quantity::Online) {
             Some(0) => State::Offline,
@@ -267,7 +267,7 @@ impl Pair<'_> {
         };
         let is_running = state == State::Running;
         let mhz = speed.as_ref().and_then(|speed| speed.mhz);
-        // A margin of an earlier sample is of another temperature.
+        // A margin from an earlier sample is outdated.
         let margin =
             now(Quantity::ThermalMargin).filter(|_| is_running && was_read).map(|margin| margin as f64);
         CpuInterval {
@@ -285,7 +285,8 @@ impl Pair<'_> {
                     let micros = delta(Quantity::IdleTime(state as u8))?;
                     match idle_span {
                         Some(span) => Some(share(micros, span)),
-                        // Not read, because it ran all along: no state has anything.
+                        // Not read because the CPU was busy all along: it spent no time in any
+                        // state.
                         None => (idle_ticks == Some(0) && busy_ticks > Some(0)).then_some(0.0),
                     }
                 })
@@ -313,8 +314,8 @@ impl Pair<'_> {
         }
     }
 
-    /// Returns the frequency that a highest request allows, kHz. The highest P-state of
-    /// acpi-cpufreq includes boost, which no file names.
+    /// Returns the frequency that a maximum request allows, kHz. The highest P-state of
+    /// acpi-cpufreq includes boost.
     fn meant(&self, index: usize, khz: u64) -> u64 {
         let cpu = &self.layout.cpus[index];
         match (self.layout.machine.driver.as_deref(), cpu.highest, cpu.base) {
@@ -323,8 +324,9 @@ impl Pair<'_> {
         }
     }
 
-    /// How busy and fast a CPU was, if its counters were read at the end and once before. A CPU
-    /// that slept between that reading and the beginning counted nothing meanwhile.
+    /// Returns how busy and fast a CPU was, if its counters were read in this sample and once
+    /// before. Counters do not advance while a CPU sleeps, so the earlier reading may be older than
+    /// the interval.
     fn speed(&self, index: usize, is_broken: bool) -> Option<Speed> {
         if is_broken {
             return None;
@@ -334,13 +336,14 @@ impl Pair<'_> {
         let (aperf, mperf) = (delta(Quantity::Aperf)?, delta(Quantity::Mperf)?);
         let ratio = |mhz: f64| (mperf > 0).then(|| aperf as f64 / mperf as f64 * mhz);
         if let Some(reference) = self.layout.cpus[index].reference {
-            // ACPI leaves open how fast the reference counter runs, so it does not tell busy time.
+            // ACPI does not specify the rate of the reference counter, so it does not tell busy
+            // time.
             return Some(Speed { busy: None, mhz: ratio(reference.0 as f64 / 1000.0), productive: None });
         }
         let tsc = delta(Quantity::Tsc)?;
         let tsc_mhz = tsc as f64 * 1e3 / read_span as f64;
-        // What it ran, it ran between the samples, though the readings may be further apart.
-        // Its last reading may be minutes ago, if it slept since.
+        // The readings may be further apart than the samples: if the CPU slept, the previous one
+        // may be minutes old. But it ran only between the samples.
         let span = read_span.min(self.span.max(1)) as f64;
         let busy = if tsc_mhz > 0.0 { mperf as f64 * 1e3 / (tsc_mhz * span) } else { 0.0 };
         Some(Speed {
@@ -357,7 +360,7 @@ impl Pair<'_> {
         let watts = |quantity| if is_broken { None } else { self.watts(quantity, index) };
         let own = self.layout.packages[index].number;
         let members = self.layout.cpus.iter().zip(cpus).filter(|(cpu, _)| cpu.package == Some(own));
-        // Intel's package sensor would cost a register of its own; the hottest core that ran is
+        // Reading Intel's package sensor would cost one more register. The hottest core that ran is
         // what throttles.
         let hottest = members.filter_map(|(_, cpu)| cpu.celsius).reduce(f64::max);
         PackageInterval {

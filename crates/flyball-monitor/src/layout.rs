@@ -14,10 +14,10 @@ pub struct Layout {
     pub machine: Machine,
     /// Every present CPU, by number; numbers may have gaps.
     pub cpus: Vec<Cpu>,
-    /// By number.
+    /// All packages, by number.
     pub packages: Vec<Package>,
-    /// In the order of a sample's values: of each field the values of all CPUs (packages), then
-    /// those of the next field.
+    /// The fields, in the order of a sample's values. A field has one value per CPU, per package,
+    /// or one for the machine.
     pub fields: Vec<Field>,
     /// Quantities that this user cannot see on this machine.
     #[serde(default)]
@@ -38,12 +38,12 @@ pub struct Machine {
     pub kernel: String,
     /// The cpufreq driver, if there is one.
     pub driver: Option<String>,
-    /// The temperature at which the processor throttles, if a register says it, degrees Celsius.
+    /// The temperature at which the processor throttles, degrees Celsius, if a register reports it.
     pub throttle_temperature: Option<u32>,
     /// Names of the idle states, in the order of [`Quantity::IdleTime`]'s numbers.
     pub idle_states: Vec<String>,
-    /// Exit latencies of these states, us. Empty where they say nothing of an exit (a virtual
-    /// machine, whose host decides) and in recordings of older versions.
+    /// Exit latencies of these states, us. Empty on virtual machines, whose host decides how CPUs
+    /// sleep, and in recordings of older versions.
     #[serde(default)]
     pub idle_exits_us: Vec<u64>,
     /// Names of the governors, in the order of [`Quantity::Governor`]'s numbers.
@@ -51,40 +51,40 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Returns the register in which the processor says what limits it.
+    /// Returns which register tells what limits this processor.
     pub fn limit_reasons(&self) -> Option<LimitReasons> {
         LimitReasons::for_processor(self.vendor, self.family, self.model)
     }
 }
 
-/// A CPU and its place.
+/// A CPU and its position in the topology.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cpu {
     pub number: u32,
-    /// Package number. It and the next two are `None` if the kernel does not say or the CPU was
-    /// offline.
+    /// Package number. `package`, `die` and `core` are `None` if the kernel does not report them or
+    /// the CPU was offline.
     pub package: Option<u32>,
     pub die: Option<u32>,
-    /// `core_id`, which may repeat in another die.
+    /// `core_id`, which is unique only within a die.
     pub core: Option<u32>,
-    /// Kind of core; `None` where all are of the same type.
+    /// Kind of core. `None` if all cores are of the same type.
     pub core_type: Option<CoreType>,
     pub policy: Option<u32>,
-    /// The highest frequency that the hardware has for it, turbo included, and the one that it
-    /// guarantees.
+    /// The highest frequency of the hardware, turbo included, and the guaranteed one.
     pub highest: Option<KiloHertz>,
     pub base: Option<KiloHertz>,
-    /// The frequency for which CPPC's reference counter stands, where it and its twin show the
-    /// speed: then [`Quantity::Mperf`] and [`Quantity::Aperf`] are these two, and there is no
-    /// [`Quantity::Tsc`].
+    /// Frequency of CPPC's reference counter, if the speed is measured with CPPC's counters.
+    /// [`Quantity::Mperf`] and [`Quantity::Aperf`] then hold the reference and the delivered
+    /// counter, and there is no [`Quantity::Tsc`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<KiloHertz>,
-    /// It is isolated or without ticks (isolcpus, nohz_full), so it is not touched unless all are.
+    /// The CPU is isolated or tickless (isolcpus, nohz_full), so it is only interrupted with
+    /// [`crate::Touch::All`].
     pub is_isolated: bool,
 }
 
 impl Cpu {
-    /// Returns whether boost exceeds a request for this frequency, MHz: the driver lists its
+    /// Returns whether boost exceeds a request for this frequency, MHz. The driver lists its
     /// highest P-state, but not the frequency that boost reaches.
     pub(crate) fn is_boosted_above(&self, mhz: f64) -> bool {
         self.base.is_some_and(|base| mhz * 1000.0 >= base.0 as f64)
@@ -98,17 +98,17 @@ pub struct Package {
     pub cpus: CpuList,
 }
 
-/// A quantity, and how its numbers are read.
+/// A quantity with its scope, unit and width.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Field {
     pub quantity: Quantity,
     pub scope: Scope,
     pub unit: Unit,
-    /// Bits after which a counter wraps, 1 to 64; 0 for a value that does not count up.
+    /// Width of a counter in bits, 1 to 64. 0 for a value that does not count up.
     pub wraps_after: u8,
 }
 
-/// Instances of which a field has one value each.
+/// What a field has one value for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
@@ -126,7 +126,7 @@ pub enum Unit {
     Nanoseconds,
     Microseconds,
     Milliseconds,
-    /// Hundredths of a second, as /proc/stat has it.
+    /// Hundredths of a second, as in /proc/stat.
     Ticks,
     Cycles,
     KiloHertz,
@@ -137,7 +137,7 @@ pub enum Unit {
     Degrees,
 }
 
-/// An exit latency from which on the kernel's counters of wrong guesses are worth reading, us.
+/// Exit latency, us, of states for which the kernel's counters of wrong choices are worth reading.
 pub const DEEP_US: u64 = 10;
 
 /// A quantity that samples hold. Its text form is its name in recordings and CSV.
@@ -151,23 +151,22 @@ pub enum Quantity {
     Online,
     /// Time that the CPU ran anything, of /proc/stat.
     Busy,
-    /// Idle time and waiting for IO, of /proc/stat; of a sleeping CPU it is counted up to the
-    /// reading.
+    /// Idle time and time waiting for IO, from /proc/stat. Includes the current sleep.
     Idle,
-    /// Time that a hypervisor gave to others, of /proc/stat.
+    /// Time that the hypervisor gave to other guests, from /proc/stat.
     Steal,
-    /// When the idle times below were read of this CPU, on the machine's monotonic clock: those of
-    /// CPUs that sleep take turns.
+    /// When this CPU's idle times below were read, on the machine's monotonic clock. Sleeping CPUs
+    /// are read in turns.
     IdleAt,
-    /// Residency of idle state N; a sleep in progress is not in it.
+    /// Residency of idle state N, without a sleep in progress.
     #[strum(to_string = "idle_{0}_time")]
     IdleTime(u8),
     /// Entries into idle state N.
     #[strum(to_string = "idle_{0}_usage")]
     IdleUsage(u8),
-    /// Exits before the target residency, from states whose exit takes [`DEEP_US`] or more; and
-    /// exits after which a deeper state would have paid. Counted only of CPUs that waking up may
-    /// slow.
+    /// Wakeups before the target residency, from states whose exit takes [`DEEP_US`] or more, and
+    /// sleeps after which a deeper state would have been better. Counted only on CPUs that wakeups
+    /// may slow down.
     IdleAbove,
     IdleBelow,
     /// Times that heat throttled the core, and how long.
@@ -176,12 +175,12 @@ pub enum Quantity {
     /// Times that heat throttled the package, and how long.
     PackageThrottles,
     PackageThrottleTime,
-    /// scaling_cur_freq, only where the registers below cannot be read and the kernel answers
-    /// without waiting.
+    /// scaling_cur_freq, only if the registers below cannot be read and the kernel answers without
+    /// waiting.
     ReportedFrequency,
 
-    /// When the six values below were read of this CPU, on the machine's monotonic clock. A CPU
-    /// that slept is not asked: its values and this time are those of the last reading.
+    /// When this CPU's six values below were read, on the machine's monotonic clock. A CPU that
+    /// slept is not read: it keeps its values and their time.
     CountersAt,
     Tsc,
     Aperf,
@@ -195,7 +194,7 @@ pub enum Quantity {
     /// Degrees below the temperature at which the processor throttles.
     ThermalMargin,
 
-    /// When the register values below were read of this CPU.
+    /// When this CPU's register values below were read.
     ReasonsAt,
     /// IA32_THERM_STATUS.
     ThermStatus,
@@ -207,7 +206,7 @@ pub enum Quantity {
     RingLimitReasons,
     /// IA32_HWP_STATUS.
     HwpStatus,
-    /// AMD: the fastest P-state that is allowed now.
+    /// AMD: the fastest P-state that is allowed at the moment.
     PstateLimit,
 
     /// scaling_min_freq and scaling_max_freq.
@@ -219,14 +218,14 @@ pub enum Quantity {
     Epp,
     /// An index into [`Machine::governors`].
     Governor,
-    /// IA32_HWP_CAPABILITIES or AMD's CPPC capabilities as the register has it; the guaranteed
-    /// level in it may move.
+    /// The raw register IA32_HWP_CAPABILITIES or AMD's CPPC capabilities. The guaranteed level in
+    /// it may change.
     Capabilities,
-    /// IA32_HWP_REQUEST or AMD's CPPC request as the register has it.
+    /// The raw register IA32_HWP_REQUEST or AMD's CPPC request.
     Request,
 
-    /// When the three values below were read, on the clock of the hold service: its readings may be
-    /// older than the sample.
+    /// When the three values below were read, on the clock of the hold service. They may be older
+    /// than the sample.
     EnergyAt,
     /// Energy of a package, its memory, and the machine.
     PackageEnergy,
@@ -235,20 +234,20 @@ pub enum Quantity {
     /// Long-term and short-term power limit of a package.
     PowerLimit,
     ShortPowerLimit,
-    /// The package's own sensor where reading it touches no CPU (AMD); elsewhere it follows from
-    /// [`Quantity::ThermalMargin`].
+    /// Temperature of the package's own sensor, if reading it interrupts no CPU (AMD). Otherwise
+    /// the temperature follows from [`Quantity::ThermalMargin`].
     PackageTemperature,
     /// The frequency limit of a socket with a management port (HSMP), and its sources: a bit for
-    /// each of [`flyball_control::LimitSource::ALL`]. They are of this sample, or absent.
+    /// each of [`flyball_control::LimitSource::ALL`]. Absent if not read in this sample.
     SocketLimit,
     SocketSources,
-    /// perf_limited of cppc_cpufreq: bit 0, less than the desired performance was delivered; bit 1,
-    /// less than the minimum. Both stay set until somebody clears them.
+    /// perf_limited of cppc_cpufreq. Bit 0: the CPU delivered less than the desired performance.
+    /// Bit 1: less than the minimum. Both stay set until somebody clears them.
     PerfLimited,
 }
 
 impl Layout {
-    /// How many values a field has.
+    /// Returns how many values a field of this scope has.
     pub fn instances(&self, scope: Scope) -> usize {
         match scope {
             Scope::Cpu => self.cpus.len(),
@@ -257,13 +256,13 @@ impl Layout {
         }
     }
 
-    /// How many values a sample has. A reader of files limits the lists' lengths before it asks.
+    /// Returns how many values a sample has. A reader of files must check the lists' lengths first.
     pub fn values(&self) -> usize {
         self.fields.iter().map(|field| self.instances(field.scope)).sum()
     }
 
-    /// Where the values of a quantity begin in a sample, and what they are; `None` where it is not
-    /// read on this machine.
+    /// Returns where a quantity's values begin in a sample, and its field. `None` if it is not read
+    /// on this machine.
     pub(crate) fn place(&self, quantity: Quantity) -> Option<(usize, &Field)> {
         let mut start = 0;
         for field in &self.fields {
@@ -275,7 +274,7 @@ impl Layout {
         None
     }
 
-    /// Where the values of a quantity begin in a sample.
+    /// Returns where the values of a quantity begin in a sample.
     pub fn start(&self, quantity: Quantity) -> Option<usize> {
         self.place(quantity).map(|place| place.0)
     }
@@ -289,13 +288,13 @@ impl Layout {
         self.cpus.binary_search_by_key(&cpu, |cpu| cpu.number).ok()
     }
 
-    /// The machine's CPUs as selectors of CPUs take them. A recording knows no NUMA nodes.
+    /// Returns the CPUs as a topology, for CPU selectors. A recording has no NUMA nodes.
     pub fn topology(&self) -> Topology {
         let mut topology = Topology { vendor: self.machine.vendor, ..Topology::default() };
         let mut policies: BTreeMap<u32, CpuList> = BTreeMap::new();
         for cpu in &self.cpus {
             topology.present.insert(cpu.number);
-            // Of a CPU that was offline the kernel knows no package.
+            // The kernel knows no package of an offline CPU.
             if cpu.package.is_some() {
                 topology.online.insert(cpu.number);
             } else {

@@ -1,8 +1,8 @@
 //! Each CPU's requested and delivered speed, and the reason for the difference.
 //!
-//! A [`Layout`] says what is counted on a machine, and a [`Sample`] holds one reading of it, as
-//! numbers in the layout's order. Both are plain data that a file can hold, so that what follows
-//! from two samples follows from a recording too.
+//! A [`Layout`] lists what can be read on a machine, and a [`Sample`] holds one reading as numbers
+//! in the layout's order. Both are plain data that a file can hold, so recordings can be evaluated
+//! like a live machine.
 
 pub mod alert;
 pub mod facts;

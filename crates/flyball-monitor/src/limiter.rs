@@ -14,12 +14,12 @@ macro_rules! limiters {
             /// In the order in which they take effect.
             pub const ALL: &[Limiter] = &[$(Limiter::$name),*];
 
-            /// Returns the name used in JSON and scripts.
+            /// Returns the name for JSON and scripts.
             pub fn id(self) -> &'static str {
                 match self { $(Limiter::$name => $id),* }
             }
 
-            /// In a sentence, after 'lost to'.
+            /// Returns the words for a sentence, after 'lost to'.
             pub fn words(self) -> &'static str {
                 match self { $(Limiter::$name => $words),* }
             }
@@ -29,24 +29,24 @@ macro_rules! limiters {
                 match self { $(Limiter::$name => $knob),* }
             }
 
-            /// Returns whether a setting imposes the limit. If not, the CPU missed a frequency that
-            /// was asked for.
+            /// Returns whether a setting imposes the limit. If not, the CPU did not reach a
+            /// frequency that was requested.
             pub fn is_setting(self) -> bool {
                 (Limiter::LatencyLimit..=Limiter::Preference).contains(&self)
             }
 
-            /// Returns whether a register or a sensor shows it at the moment it is read.
+            /// Returns whether a register or a sensor shows the limit at the moment of reading.
             pub(crate) fn is_shown(self) -> bool {
                 (Limiter::Power..=Limiter::Platform).contains(&self)
             }
 
-            /// Returns whether it is a frequency that the kernel or the hardware was told, other
-            /// than tables that the hardware applies by the number of cores.
+            /// Returns whether it is a configured frequency, not a table that the hardware applies
+            /// by the number of cores.
             pub(crate) fn is_configured(self) -> bool {
                 (Limiter::TurboOff..=Limiter::Governor).contains(&self)
             }
 
-            /// How it is recognised, for the page.
+            /// Returns how the limit is recognised, for docs/why.md.
             pub fn about(self) -> &'static str {
                 match self { $(Limiter::$name => $about),* }
             }
@@ -133,15 +133,15 @@ impl fmt::Display for Limiter {
     }
 }
 
-/// How far the evidence of a reason goes.
+/// How strong the evidence of a reason is.
 #[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Certainty {
     /// The evidence shows the reason itself.
     Measured,
-    /// Everything else that can be seen was ruled out, and these fit what remains.
+    /// All other visible reasons were ruled out. These limiters fit what remains.
     Inferred { fits: Vec<Limiter> },
-    /// The evidence does not show what it is.
+    /// The evidence does not show the reason.
     NotKnown,
 }
 
@@ -159,7 +159,7 @@ impl Certainty {
     }
 }
 
-/// The evidence of a reason: one piece at least.
+/// The evidence of a reason. Has at least one piece.
 #[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 #[serde(transparent)]
 pub struct Proof(#[schemars(length(min = 1))] Vec<Evidence>);
@@ -194,7 +194,7 @@ impl Proof {
     }
 }
 
-/// A reason for a lower frequency, with its evidence: none can be made without.
+/// A reason for a lower frequency. It always has evidence.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reason {
     pub limiter: Limiter,
@@ -207,7 +207,7 @@ impl Reason {
         Reason { limiter, evidence, certainty: Certainty::Measured }
     }
 
-    /// Makes a reason for a limit that cannot be seen.
+    /// Returns a reason for a limit that cannot be seen.
     pub(crate) fn unseen(why: Evidence) -> Reason {
         Reason { limiter: Limiter::Unseen, evidence: Proof::new(why), certainty: Certainty::NotKnown }
     }
@@ -217,7 +217,7 @@ impl Reason {
     }
 }
 
-/// Where a reason was seen, and what it shows.
+/// Where evidence was found, and what it shows.
 #[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize, derive_more::Display)]
 #[schemars(rename = "ReasonEvidence")]
 #[display("{}: {}", place, value)]
@@ -237,7 +237,7 @@ impl Evidence {
 mod tests {
     use super::*;
 
-    /// docs/why.md has the table of reasons. With `FLYBALL_BLESS` set it is written.
+    /// docs/why.md has the table of reasons. `FLYBALL_BLESS=1` rewrites it.
     #[test]
     fn the_page_has_the_reasons() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/why.md");

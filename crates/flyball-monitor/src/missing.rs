@@ -5,7 +5,7 @@ use std::fmt;
 use flyball_host::{Errno, HostError};
 use serde::{Deserialize, Serialize};
 
-/// Something that cannot be seen.
+/// A group of quantities that cannot be seen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Missing {
     pub what: What,
@@ -18,7 +18,7 @@ pub struct Missing {
 pub enum What {
     /// How fast a CPU ran.
     Speed,
-    /// The registers that say why it ran no faster.
+    /// The registers that show why a CPU ran no faster.
     Reasons,
     /// Power of the packages.
     Power,
@@ -28,15 +28,15 @@ pub enum What {
     Requests,
 }
 
-/// Why, which decides what helps.
+/// Why a quantity is missing. The reason decides what helps.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Why {
-    /// This user may not: the place, and the errno.
+    /// This user may not read it. Has the path and the errno.
     Forbidden(String, String),
-    /// The kernel does not have it here: a container, a driver that is not loaded.
+    /// The kernel does not have it here: in a container, or without a driver.
     NotThere(String),
-    /// The hypervisor does not show it to this virtual machine.
+    /// The hypervisor hides it from this virtual machine.
     Virtual(String),
     /// It is not part of the recording.
     NotRecorded(String),
@@ -74,7 +74,7 @@ impl Missing {
                 Some("run as root, or setcap cap_perfmon=ep flyball, or sysctl kernel.perf_event_paranoid=0")
             }
             (Why::Forbidden(..), What::Power) => Some("run as root, or setcap cap_perfmon=ep flyball"),
-            // Registers have no finer right than root's; the hold service shares some of them
+            // Only root may read registers. The hold service shares some of them
             // (flyball_process::readings).
             (Why::Forbidden(..), What::Reasons) => {
                 Some("run as root, or while flyball-hold runs: usermod -aG flyball USER")

@@ -1,6 +1,5 @@
-//! Energy performance preferences as the kernel shows them. The number that a word stands for
-//! depends on driver, kernel, model and kind of core, so words and numbers are not compared with
-//! each other.
+//! Energy performance preferences as the kernel shows them. The number of a word depends on driver,
+//! kernel, model and kind of core, so words and numbers cannot be compared with each other.
 
 use std::fmt;
 
@@ -16,7 +15,7 @@ pub enum Preference {
     Word(PreferenceWord),
 }
 
-/// The words of both drivers, the most eager first.
+/// The words of both drivers, from performance to power saving.
 #[derive(
     Debug,
     Clone,
@@ -40,17 +39,17 @@ pub enum PreferenceWord {
     Power,
 }
 
-/// Words follow the numbers in samples.
+/// In samples, codes of words follow the numbers.
 const FIRST_WORD: u64 = 256;
 
 impl Preference {
-    /// Returns what a file of a driver shows; `None` for other words, as `default`.
+    /// Parses the content of a driver's file. `None` for other words, such as `default`.
     pub(crate) fn parse(text: &str) -> Option<Preference> {
         let number = text.parse().ok().map(Preference::Number);
         number.or_else(|| text.parse().ok().map(Preference::Word))
     }
 
-    /// Returns its number in samples.
+    /// Returns the preference's code in samples.
     pub(crate) fn code(self) -> u64 {
         match self {
             Preference::Number(number) => number.into(),
@@ -58,7 +57,7 @@ impl Preference {
         }
     }
 
-    /// Returns the preference of a number in samples.
+    /// Returns the preference with this code in samples.
     pub fn from_code(code: u64) -> Option<Preference> {
         match u8::try_from(code) {
             Ok(number) => Some(Preference::Number(number)),
@@ -69,8 +68,8 @@ impl Preference {
         }
     }
 
-    /// Returns whether a CPU that runs all the time gets all that there is: up to
-    /// `balance_performance`, which is 128 where a number means the most for it.
+    /// Returns whether a CPU that runs all the time gets the full speed. This holds up to
+    /// `balance_performance`, whose number is at most 128.
     pub(crate) fn is_eager(self) -> bool {
         match self {
             Preference::Number(number) => number <= 128,
@@ -78,12 +77,12 @@ impl Preference {
         }
     }
 
-    /// Returns whether it gives nothing up for energy.
+    /// Returns whether it gives up no speed for energy.
     pub(crate) fn is_performance(self) -> bool {
         matches!(self, Preference::Number(0) | Preference::Word(PreferenceWord::Performance))
     }
 
-    /// Returns whether another is known to prefer speed more.
+    /// Returns whether the other preference is known to favor speed more.
     pub(crate) fn is_behind(self, other: Preference) -> bool {
         match (self, other) {
             (Preference::Number(own), Preference::Number(other)) => other < own,

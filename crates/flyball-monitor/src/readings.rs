@@ -1,6 +1,6 @@
-//! Readings for users who may not read the machine's meters: a thread of the service with a socket
-//! of its own, so that neither a sample nor a slow client delays the correction of a drift. What is
-//! given to whom, and why so seldom, is in `flyball_process::readings`.
+//! Readings for users who may not read the machine's meters. The service answers them in a separate
+//! thread with its own socket, so that neither a sample nor a slow client delays the correction of
+//! a drift. `flyball_process::readings` describes who gets what, and why so rarely.
 
 use std::{
     fs,
@@ -17,44 +17,45 @@ use flyball_process::readings::is_entitled;
 
 use crate::{Options, Quantity, Sampler, shared::readings_of};
 
-/// Between two samples, no matter who asks.
+/// Minimum time between two samples, no matter how many clients ask.
 const LEAST_INTERVAL: Duration = Duration::from_secs(1);
-/// For a client that takes its answer slowly; the next one waits as long.
+/// Timeout for a client that reads its answer slowly. The next client waits for it.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// A sampler without an energy meter is made again after this time: a driver may have come since
-/// (intel_rapl_msr).
+/// A sampler without an energy meter is recreated after this time: a driver may have been loaded in
+/// between (intel_rapl_msr).
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
-/// Starts the thread. Nothing wakes it but a client.
+/// Starts the thread. It sleeps until a client connects.
 ///
 /// # Errors
-/// The socket cannot be made.
+/// The socket cannot be created.
 pub fn start(host: Box<dyn Host>, folder: &Path) -> std::io::Result<()> {
-    // Others must pass through the directory; its files stay closed to them by their own modes.
+    // Other users must be able to traverse the directory. The modes of its files keep them out.
     fs::set_permissions(folder, fs::Permissions::from_mode(0o711))?;
     let path = folder.join("readings");
     match fs::remove_file(&path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-        // That of a service that was killed. There is one service: it has the lock.
+        // Left over from a service that was killed. No other service runs, as this one has the
+        // lock.
         _ => {}
     }
     let listener = UnixListener::bind(&path)?;
-    // Who is answered is decided by the peer, whose groups the mode of a file could not name
-    // without a change of its group.
+    // The peer's credentials decide who is answered: a file mode could only allow another group if
+    // the file changed its group.
     fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
     std::thread::Builder::new().name("readings".to_owned()).spawn(move || serve(&*host, &listener))?;
     Ok(())
 }
 
 fn serve(host: &dyn Host, listener: &UnixListener) {
-    // Made for the first client: a machine without such users has nothing of it.
+    // Created for the first client: most machines have none.
     let mut sampler: Option<Sampler<'_>> = None;
     let mut made = Instant::now();
     let mut answer: Option<(Instant, String)> = None;
     for client in listener.incoming() {
         let Ok(client) = client else {
-            // Out of descriptors or memory: another client would find the same at once.
+            // Out of descriptors or memory: an immediate retry would fail too.
             std::thread::sleep(LEAST_INTERVAL);
             continue;
         };
@@ -79,11 +80,11 @@ fn serve(host: &dyn Host, listener: &UnixListener) {
     }
 }
 
-/// A client that has gone, or takes nothing, gets nothing.
+/// Sends an answer. Ignores clients that have gone or do not read.
 fn send(client: UnixStream, text: &str) {
     if client.set_write_timeout(Some(PATIENCE)).is_ok() {
-        // SIGPIPE ends this program by default (flyball_process::set_signal_actions), so it is sent
-        // without.
+        // SIGPIPE ends this program by default (flyball_process::set_signal_actions), so send
+        // without it.
         let _ = flyball_process::send(&client, text.as_bytes());
     }
 }

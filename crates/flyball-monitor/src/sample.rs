@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Layout, Quantity};
 
-/// The value of what was not read: no counter reaches it.
+/// Marks a value that was not read. No counter reaches it.
 pub const ABSENT: u64 = u64::MAX;
 
 /// One reading.
@@ -15,7 +15,7 @@ pub struct Sample {
     /// Nanoseconds since 1970. A simulated machine's clock begins at its boot.
     pub wall: u64,
     pub cost: Cost,
-    /// In the layout's order; [`ABSENT`] where there is none.
+    /// In the layout's order. [`ABSENT`] if there is no value.
     pub values: Vec<u64>,
 }
 
@@ -28,13 +28,13 @@ pub struct Cost {
     pub touched: u32,
     /// CPUs whose reason registers were read.
     pub asked: u32,
-    /// Interrupts that it caused on those CPUs, the packages' own included.
+    /// Interrupts that the reading caused on CPUs, including those for package counters.
     pub interrupts: u32,
 }
 
 impl Sample {
-    /// The value of the instance with this index (of [`Layout::cpus`] or [`Layout::packages`]; 0
-    /// for the machine's).
+    /// Returns the value at an index of [`Layout::cpus`] or [`Layout::packages`], or at 0 for the
+    /// machine's.
     pub fn get(&self, layout: &Layout, quantity: Quantity, index: usize) -> Option<u64> {
         let (start, field) = layout.place(quantity)?;
         if index >= layout.instances(field.scope) {

@@ -1,9 +1,9 @@
 //! Takes samples of a machine without waking its CPUs.
 //!
 //! From every CPU, flyball reads only what the kernel already knows: /proc/stat, idle times,
-//! limits. Only CPUs that ran since the last sample are interrupted, once, for their counters; only
-//! busy ones that are below their request are asked for the reason, a few per sample. So a sleeping
-//! CPU sleeps on, and the firmware does not take the monitor for a workload.
+//! limits. To read counters, it interrupts each CPU that ran since the last sample once. It reads
+//! the reason registers only on busy CPUs that run below their limit, a few per sample. So sleeping
+//! CPUs stay asleep, and the firmware does not mistake the monitor for a workload.
 
 mod counters;
 mod discover;
@@ -33,24 +33,24 @@ use crate::{
 /// Which CPUs may be interrupted for a sample.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Touch {
-    /// None: there are only the numbers that the kernel keeps.
+    /// None: only values that the kernel keeps anyway.
     Nothing,
-    /// Those that ran since the last sample, unless they are isolated or without ticks.
+    /// CPUs that ran since the last sample, except isolated and nohz_full CPUs.
     #[default]
     Ran,
-    /// All that are online.
+    /// All online CPUs.
     All,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     pub touch: Touch,
-    /// How often limits, preferences and governors are read, at least for machines of up to 320
-    /// CPUs: larger ones take turns of [`RATE`] CPUs per second. Zero for all of them, and the idle
-    /// times of sleeping CPUs, in each sample.
+    /// How often limits, preferences and governors are read. On machines with more than 320 CPUs,
+    /// [`RATE`] CPUs are read per second, in turn. With zero, every sample reads them from all
+    /// CPUs, and also the idle times of sleeping CPUs.
     pub slow: Duration,
-    /// Read slow quantities in turns from the first sample on, so that a screen appears sooner.
-    /// Until their turn, CPUs lack idle times, preference, governor and lowest frequency.
+    /// Spread slow readings over several samples from the first one on, so that a screen appears
+    /// sooner. Until its turn, a CPU lacks idle times, preference, governor and lowest frequency.
     pub is_staged: bool,
     pub reads: Reads,
 }
@@ -58,11 +58,11 @@ pub struct Options {
 /// Which counters of idle states are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdleReads {
-    /// Only how often a few CPUs left them, for whose speed waking up may be the reason.
+    /// Only entry counts, of a few CPUs that wakeups may have slowed down.
     Suspects,
-    /// Also the time that all spent in them: on a large machine most of the files.
+    /// Also the residency of all CPUs: on a large machine, most of the files.
     Times,
-    /// Both of all.
+    /// Entry counts and residency of all CPUs.
     All,
 }
 
@@ -74,7 +74,7 @@ pub struct Reads {
     pub requests: bool,
     /// The registers with reasons.
     pub reasons: bool,
-    /// The energy of each core (AMD), which interrupts a CPU that ran once more.
+    /// The energy of each core (AMD), which costs one more interrupt of each CPU that ran.
     pub core_energy: bool,
 }
 
@@ -95,30 +95,30 @@ impl Default for Options {
     }
 }
 
-/// Busy CPUs whose reason registers are read in one sample: each register is an interrupt of that
-/// CPU.
+/// Busy CPUs whose reason registers are read in one sample. Each register costs an interrupt.
 const MAX_REQUESTED: usize = 16;
-/// CPUs whose wake-ups are counted if not those of all are.
+/// Maximum number of CPUs whose wakeups are counted, unless all CPUs are counted.
 const MAX_WAKING: usize = 8;
-/// CPUs per second whose limits are read, and of those that sleep, whose idle times are: on a large
-/// machine these files are most of what a sample costs, and few of them change.
+/// CPUs per second whose limits (and, if they sleep, idle times) are read. On a large machine these
+/// files are most of a sample's cost, and few of them change.
 const RATE: f64 = 64.0;
 /// A tick of /proc/stat, ns (USER_HZ).
 const TICK: u64 = 10_000_000;
-/// Ticks that a CPU may seem not to have been idle: each of the two readings cuts off the rest.
+/// Idle ticks that may go missing in rounding: both readings round down.
 const ROUNDING: u64 = 2;
-/// A CPU below this share of its limit is asked why.
+/// The reason is read from CPUs that run below this share of their limit.
 const BELOW: f64 = 0.98;
-/// How long the first sample waits between two looks, to learn which CPUs run.
+/// How long the first sample waits between two readings, to learn which CPUs run.
 const FIRST_LOOK: Duration = Duration::from_millis(20);
 
 pub(crate) struct CpuFiles {
     number: u32,
     idle: Vec<KeptAttribute>,
     usage: Vec<KeptAttribute>,
-    /// Waking up may be the reason for its speed.
+    /// Wakeups may be the reason for this CPU's speed.
     wakes: bool,
-    /// `above` of deep states and `below` of states that are not the deepest, once it was.
+    /// `above` of deep states and `below` of all but the deepest state. Filled at the first
+    /// reading.
     wrong: Vec<(Quantity, KeptAttribute)>,
     /// core_throttle_count, core_throttle_total_time_ms, package_throttle_count,
     /// package_throttle_total_time_ms.
@@ -127,11 +127,10 @@ pub(crate) struct CpuFiles {
     counters: Counters,
 }
 
-/// Files of one cpufreq policy.
 pub(crate) struct PolicyFiles {
-    /// Indices of its CPUs in the layout.
+    /// Layout indices of the policy's CPUs.
     cpus: Vec<usize>,
-    /// Those of [`REQUESTS`], in their order.
+    /// The files of [`REQUESTS`], in that order.
     files: Vec<KeptAttribute>,
 }
 
@@ -141,15 +140,15 @@ pub(crate) struct PowerFiles {
     /// The index of the package.
     index: usize,
     meter: Meter,
-    /// Where its counter starts again, uJ; 0 for a value that does not count.
+    /// Value after which the counter wraps, uJ. 0 for a value that is not a counter.
     range: u64,
     last: Option<u64>,
     sum: u64,
-    /// A limit, which is read as often as the requests are.
+    /// This is a limit, which is read as rarely as the requests.
     is_slow: bool,
 }
 
-/// What the management port of a socket says of its frequency limit.
+/// Frequency limit and its sources, from the management port of a socket.
 pub(crate) struct SocketFiles {
     /// The index of the package.
     index: usize,
@@ -168,25 +167,26 @@ pub struct Sampler<'h> {
     /// Registers with reasons: quantity, number.
     reasons: Vec<(Quantity, u32)>,
     stat: KeptAttribute,
-    /// When its last reading ended.
+    /// When the last reading of /proc/stat ended.
     stat_read: Duration,
-    /// Ticks that passed at least between the last two readings: what a CPU that slept has as idle
-    /// time, whenever within a reading the kernel came to it.
+    /// Ticks between the end of the previous reading of /proc/stat and the start of the current
+    /// one: the least idle time of a CPU that slept all along.
     passed: u64,
     cpus: Vec<CpuFiles>,
     policies: Vec<PolicyFiles>,
     power: Vec<PowerFiles>,
     sockets: Vec<SocketFiles>,
-    /// Which CPUs the last sample was free to interrupt; all of a machine in software.
+    /// Which CPUs the last sample was allowed to interrupt. On simulated and recorded machines,
+    /// all.
     may_interrupt: Vec<bool>,
     last: Option<Sample>,
     buffer: Vec<u8>,
-    /// Where the reading of policies, and of reasons, goes on.
+    /// The policy and the CPU with which the next round of slow readings and of reasons begins.
     next_policy: usize,
     next_asked: usize,
-    /// Counts samples, for the turns of CPUs that sleep.
+    /// Sample counter, which gives sleeping CPUs their turns.
     turn: usize,
-    /// Rate of the time stamp counter, kHz, once it was measured.
+    /// Frequency of the time stamp counter, kHz. Set by the first measurement.
     tsc_khz: Option<f64>,
 }
 
@@ -197,7 +197,7 @@ impl std::fmt::Debug for Sampler<'_> {
 }
 
 impl<'h> Sampler<'h> {
-    /// Learns what there is to read on a machine.
+    /// Discovers what can be read on a machine.
     ///
     /// # Errors
     /// The host's CPUs cannot be listed.
@@ -235,7 +235,7 @@ impl<'h> Sampler<'h> {
             power,
             sockets,
             last: None,
-            // Room for /proc/stat at once.
+            // Large enough for the whole /proc/stat.
             buffer: Vec::with_capacity(4096 + 128 * layout.cpus.len()),
             layout,
             next_policy: 0,
@@ -249,31 +249,30 @@ impl<'h> Sampler<'h> {
         &self.layout
     }
 
-    /// Where its values stand.
+    /// Returns where each quantity stands in a sample.
     pub fn places(&self) -> &ValueOffsets {
         &self.places
     }
 
-    /// Counts the wake-ups of all CPUs from the next sample on, or of suspects only.
+    /// Counts the wakeups of all CPUs from the next sample on, or only those of suspects.
     pub fn count_wakes(&mut self, all: bool) {
         self.options.reads.idle = if all { IdleReads::All } else { IdleReads::Times };
     }
 
     /// Returns whether quantities that only the CPU itself can read may be read now: it ran in the
-    /// last interval, or the machine is simulated.
+    /// last interval, or the machine is not a live one.
     pub fn may_interrupt(&self, index: usize) -> bool {
         self.may_interrupt[index]
     }
 
-    /// Looks for the first time, without waiting: the next sample has the speed of the CPUs that
+    /// Takes a first reading without waiting. The next sample then has the speed of the CPUs that
     /// ran in between.
     pub fn begin(&mut self) {
         let look = self.look();
         self.last = Some(look);
     }
 
-    /// Takes a sample. The first one takes a moment, in which it learns which CPUs run, so that the
-    /// second has their speed.
+    /// Takes a sample. The first call reads twice, 20 ms apart, so that it knows which CPUs run.
     pub fn sample(&mut self) -> Sample {
         if self.last.is_none() {
             // A recorded machine does not change.
@@ -282,8 +281,8 @@ impl<'h> Sampler<'h> {
                 self.host.sleep(FIRST_LOOK);
             }
         }
-        // CPU time of this thread and not wall time: what a loaded machine does in between does not
-        // count.
+        // CPU time of this thread, not wall time: on a loaded machine, other threads run in
+        // between.
         let started = flyball_process::thread_time();
         let mut sample = self.look();
         self.read_counters(&mut sample);
@@ -292,7 +291,7 @@ impl<'h> Sampler<'h> {
             shared::fill(self.host, &self.layout, &self.shared, &mut sample);
         }
         self.ask_for_reasons(&mut sample);
-        // The first look is left out, which no other sample repeats.
+        // Without the extra first reading, which no later sample repeats.
         sample.cost.cpu = (flyball_process::thread_time() - started).as_nanos() as u64;
         self.last = Some(sample.clone());
         sample
@@ -308,14 +307,14 @@ impl<'h> Sampler<'h> {
             _ => at,
         };
         let values = match &self.last {
-            // What is not read this time keeps its value and, with the time that goes with it, says
-            // when it was read.
+            // A quantity that is not read this time keeps its old value and the time of that
+            // reading.
             Some(last) => last.values.clone(),
             None => vec![ABSENT; self.layout.values()],
         };
         let mut sample = Sample { at, wall, cost: Cost::default(), values };
-        // First, because its time is the sample's: on a machine that is slow to answer, the rest
-        // takes milliseconds, and not the same in each sample.
+        // First, because the sample has the time of this reading. On a slow machine, the readings
+        // after it take milliseconds, and not always equally many.
         self.read_power(&mut sample);
         self.read_stat(&mut sample);
         self.turn = self.turn.wrapping_add(1);
@@ -331,14 +330,14 @@ impl<'h> Sampler<'h> {
         self.options.slow.is_zero() || self.cpus.len() as f64 <= RATE
     }
 
-    /// In how many samples all sleeping CPUs have their turn.
+    /// Returns the number of samples after which every sleeping CPU has had its turn.
     fn idle_turns(&self, sample: &Sample) -> usize {
         if self.reads_all() {
             return 1;
         }
         let Some(last) = &self.last else { return if self.options.is_staged { usize::MAX } else { 1 } };
         let seconds = sample.at.saturating_sub(last.at) as f64 * 1e-9;
-        // Not less than a CPU per sample, however short the interval.
+        // At least one CPU per sample, however short the interval.
         let per_sample = (RATE * seconds).max(1.0);
         (self.cpus.len() as f64 / per_sample).ceil().max(1.0) as usize
     }
@@ -347,8 +346,8 @@ impl<'h> Sampler<'h> {
         let places = &self.places;
         let count = self.cpus.len();
         for quantity in [Quantity::Online, Quantity::Busy, Quantity::Idle, Quantity::Steal] {
-            // The file has lines for online CPUs only: a CPU without one is offline, and a stale
-            // count would become a delta when it returns.
+            // Offline CPUs have no line in the file. Clear their counts: a stale count would become
+            // a delta when the CPU returns.
             let blank = if quantity == Quantity::Online { 0 } else { ABSENT };
             sample.values[places.range(quantity, count)].fill(blank);
         }
@@ -357,15 +356,14 @@ impl<'h> Sampler<'h> {
         self.passed = (before.saturating_sub(self.stat_read).as_nanos() as u64) / TICK;
         self.stat_read = self.host.now();
         if !is_read {
-            // Without it (a recording) the CPUs that the kernel listed are online.
+            // Recordings may lack /proc/stat. The CPUs that the kernel listed are online.
             for (index, cpu) in self.layout.cpus.iter().enumerate() {
                 places.put(sample, Quantity::Online, index, u64::from(cpu.package.is_some()));
             }
             return;
         }
         for times in stat::cpus(&self.buffer) {
-            // Plugged in since the layout was made: a recording cannot have it, and the next start
-            // does.
+            // A CPU that was plugged in after the layout was made. It appears after the next start.
             let Some(index) = self.layout.index_of(times.cpu) else { continue };
             places.put(sample, Quantity::Online, index, 1);
             places.put(sample, Quantity::Busy, index, times.busy);
@@ -386,20 +384,19 @@ impl<'h> Sampler<'h> {
             (delta(Quantity::Busy), delta(Quantity::Idle))
         });
         let cpu = &mut self.cpus[index];
-        // thermal_throttle goes with a CPU that goes offline and comes back as new files
-        // (thermal_throttle_offline() in drivers/thermal/intel/therm_throt.c): a descriptor of
-        // before answers ENODEV.
+        // When a CPU goes offline, its thermal_throttle files are removed, and they are created
+        // anew when it returns (thermal_throttle_offline() in drivers/thermal/intel/therm_throt.c).
+        // Old descriptors return ENODEV.
         if is_online && !was_online {
             cpu.reopen();
         }
-        // What is not read keeps its value and time: nothing is lost, it is counted in a later
-        // sample.
+        // Skipped counters keep their value and time, so a later sample counts the difference.
         let is_skipped = is_online
             && was_online
             && match ticks {
-                // It ran all along. Its idle times moved by less than a tick.
+                // It was busy all along: its idle times moved by less than a tick.
                 Some((Some(busy), Some(0))) => busy > 0,
-                // It slept, by its ticks.
+                // It slept, by its tick counts.
                 Some((Some(0), Some(_))) => !(self.turn + index).is_multiple_of(turns),
                 None => turns > 1,
                 _ => false,
@@ -417,8 +414,8 @@ impl<'h> Sampler<'h> {
                 self.places.put(sample, Quantity::IdleUsage(state as u8), index, value.unwrap_or(ABSENT));
             }
         }
-        // APERF and MPERF begin again at 0 when a CPU comes back. Without their times no difference
-        // is made of them.
+        // APERF and MPERF restart at 0 when a CPU comes back. Clearing the times prevents a
+        // difference across the gap.
         if !is_online {
             for quantity in [Quantity::CountersAt, Quantity::ReasonsAt] {
                 self.places.put(sample, quantity, index, ABSENT);
@@ -430,8 +427,8 @@ impl<'h> Sampler<'h> {
         }
     }
 
-    /// Reads how often the governor guessed wrong for a CPU that waking up may slow, if it has used
-    /// a deep state.
+    /// Reads how often the governor chose the wrong idle state for this CPU. Only for CPUs that
+    /// wakeups may have slowed down and that have used a deep state.
     fn read_wrong(&mut self, sample: &mut Sample, index: usize, is_online: bool) {
         if !self.places.has(Quantity::IdleAbove) {
             return;
@@ -453,30 +450,29 @@ impl<'h> Sampler<'h> {
         }
         for quantity in [Quantity::IdleAbove, Quantity::IdleBelow] {
             let files = cpu.wrong.iter_mut().filter(|(of, _)| is_read && *of == quantity);
-            // One file at least, so that the sum is not that of nothing.
+            // `reduce`, not `sum`: without any file the count is absent, not 0.
             let sum =
                 files.map(|(_, file)| file.short_number(self.host)).reduce(|sum, count| Some(sum? + count?));
             self.places.put(sample, quantity, index, sum.flatten().unwrap_or(ABSENT));
         }
     }
 
-    /// Returns whether a CPU ran since the last sample for long enough to matter. Its residency
-    /// does not tell: the current sleep of a CPU that woke for a moment is not counted yet, and the
-    /// question would end it.
+    /// Returns whether a CPU ran since the last sample for long enough to matter. Residency cannot
+    /// tell: it excludes the current sleep of a CPU that woke briefly, and reading more would end
+    /// that sleep.
     fn ran(&self, sample: &Sample, index: usize) -> bool {
         let get = |sample: &Sample, quantity| self.places.get(sample, quantity, index);
         if get(sample, Quantity::Online) != Some(1) {
             return false;
         }
         let Some(last) = &self.last else { return true };
-        // It has just come online, for which it ran, and its counters have no beginning yet.
+        // A CPU that has just come online ran, and its counters have no earlier reading.
         if get(last, Quantity::Online) == Some(0) {
             return true;
         }
         let delta = |quantity| Some(get(sample, quantity)?.saturating_sub(get(last, quantity)?));
-        // Busy time is sampled by the tick, which what runs shortly and often may escape; idle time
-        // is exact where the tick stops, and is counted up to now (get_idle_time() in
-        // fs/proc/stat.c).
+        // The tick samples busy time, so it can miss short, frequent bursts. Idle time is exact if
+        // the tick stops, and includes the current sleep (get_idle_time() in fs/proc/stat.c).
         delta(Quantity::Busy).is_some_and(|busy| busy > 0)
             || delta(Quantity::Idle)
                 .is_some_and(|idle| idle + delta(Quantity::Steal).unwrap_or(0) + ROUNDING < self.passed)
@@ -491,7 +487,7 @@ impl<'h> Sampler<'h> {
                 Touch::Ran => !self.layout.cpus[index].is_isolated && self.ran(sample, index),
                 Touch::All => self.places.get(sample, Quantity::Online, index) == Some(1),
             };
-            // Additional readings never wake a CPU.
+            // Additional readings never wake a CPU, even with Touch::All.
             self.may_interrupt[index] =
                 is_software || wanted && (self.options.touch != Touch::All || self.ran(sample, index));
             let cpu = &mut self.cpus[index];
@@ -501,8 +497,8 @@ impl<'h> Sampler<'h> {
                     self.places.put(sample, Quantity::ReportedFrequency, index, value);
                 }
             } else if wanted {
-                // A time of its own: at 512 CPUs the first and the last reading are milliseconds
-                // apart, 1 % of a short interval.
+                // Each CPU gets its own time: at 512 CPUs the first and the last reading are
+                // milliseconds apart, 1 % of a short interval.
                 let at = self.host.now().as_nanos() as u64;
                 let interrupts =
                     self.source.read(self.host, cpu.number, &mut cpu.counters, |quantity, value| {
@@ -521,7 +517,8 @@ impl<'h> Sampler<'h> {
                 }
             }
             if wanted {
-                // Heat throttles only what runs; counts of the others stand still.
+                // Only a running CPU can be throttled by heat, so the counts of other CPUs do not
+                // change.
                 for (quantity, file) in &mut cpu.throttle {
                     if let Some(value) = file.short_number(self.host) {
                         self.places.put(sample, *quantity, index, value);
@@ -531,19 +528,19 @@ impl<'h> Sampler<'h> {
         }
     }
 
-    /// The policies whose turn it is: all of them within [`Options::slow`], so that no sample is
-    /// slower than the others.
+    /// Reads the policies whose turn it is. All of them have a turn within [`Options::slow`], and
+    /// each sample reads about as many.
     fn read_requests(&mut self, sample: &mut Sample) {
         let span = self.last.as_ref().map_or(u64::MAX, |last| sample.at.saturating_sub(last.at));
         let all = self.policies.len();
-        // No less than RATE per second where that takes longer.
+        // Large machines take longer than `slow`: RATE policies per second.
         let slow = self.options.slow.as_secs_f64();
         let slow = if slow > 0.0 { slow.max(all as f64 / RATE) } else { 1e-9 };
         let share = span as f64 * 1e-9 / slow;
         let is_first = self.last.as_ref().is_none_or(|last| {
             self.places.range(Quantity::RequestMax, 1).all(|at| last.values[at] == ABSENT)
         });
-        // Rounded up, so that a turn ends in time also where there are fewer policies than samples.
+        // Rounded up, so that a pass ends in time even if there are fewer policies than samples.
         let count = if is_first && (self.reads_all() || !self.options.is_staged) {
             all
         } else {
@@ -555,16 +552,16 @@ impl<'h> Sampler<'h> {
             let is_due = (index + all - start) % all < count;
             let get = |sample, quantity, cpu| self.places.get(sample, quantity, cpu);
             // Both drivers read the preference from a register on the CPU, which is an interrupt
-            // (show_energy_performance_preference() in intel_pstate.c and amd-pstate.c). So it is
-            // read of CPUs that ran.
+            // (show_energy_performance_preference() in intel_pstate.c and amd-pstate.c). So only
+            // CPUs that ran are read.
             let may_interrupt = policy.cpus.iter().any(|&cpu| self.may_interrupt[cpu]);
             let is_known = policy.cpus.first().is_some_and(|&cpu| get(sample, Quantity::Epp, cpu).is_some());
             let reads_preference = (is_due || !is_known && reads_all) && may_interrupt;
             for ((_, quantity), file) in REQUESTS.iter().zip(&mut policy.files) {
                 let is_wanted = match quantity {
                     Quantity::Epp => reads_preference,
-                    // What CPUs are compared with: the first screen has it of all.
-                    // A report that comes later is known to be new.
+                    // The first screen compares all CPUs with their limits, and a later report of
+                    // perf_limited is known to be new only if the first sample has it.
                     Quantity::RequestMax | Quantity::PerfLimited => is_due || is_first,
                     _ => is_due,
                 };
@@ -573,8 +570,8 @@ impl<'h> Sampler<'h> {
                 }
                 let text = file.line(self.host, &mut line);
                 let value = text.and_then(|text| request(*quantity, text, &self.layout.machine.governors));
-                // A policy whose CPUs are all offline answers EBUSY, and its files go with the
-                // driver: tried again in turn.
+                // If all CPUs of a policy are offline, reads return EBUSY, and the files disappear
+                // with the driver. Retry at the next turn.
                 if text.is_none() {
                     file.reopen();
                 }
@@ -588,8 +585,8 @@ impl<'h> Sampler<'h> {
     fn read_power(&mut self, sample: &mut Sample) {
         for power in &mut self.power {
             let known = self.places.get(sample, power.quantity, power.index);
-            // Limits change when someone changes them; with the policies' turn to begin with is
-            // soon enough.
+            // Limits change only if somebody changes them, so one reading per pass over the
+            // policies is enough.
             if power.is_slow && known.is_some() && self.next_policy != 0 {
                 continue;
             }
@@ -599,26 +596,26 @@ impl<'h> Sampler<'h> {
         }
     }
 
-    /// Where the first of the energy counters starts again, uJ; `None` where none does.
+    /// Returns the smallest value after which an energy counter wraps, uJ. `None` if none wraps.
     pub fn shortest_range(&self) -> Option<u64> {
         self.power.iter().map(|power| power.range).filter(|range| *range > 0).min()
     }
 
-    /// Reads the energy counters that start again, so that no turn of theirs is missed between two
-    /// samples that are far apart. No CPU that sleeps is asked but the one in each package that the
-    /// kernel reads the counter on.
+    /// Reads the energy counters that wrap, so that no wrap is missed between two samples that are
+    /// far apart. This interrupts at most one sleeping CPU per package: the one on which the kernel
+    /// reads the counter.
     pub fn follow_energy(&mut self) {
         for power in self.power.iter_mut().filter(|power| power.range > 0) {
             power.read(self.host, &mut self.buffer);
         }
     }
 
-    /// Asks busy CPUs that are below their limit for the reason, in turn.
+    /// Reads the reason registers of busy CPUs that run below their limit, in turn.
     fn ask_for_reasons(&mut self, sample: &mut Sample) {
         if self.options.touch == Touch::Nothing || !self.options.reads.reasons {
             return;
         }
-        // A recording has one moment, and reading its registers interrupts no CPU.
+        // A recording holds a single snapshot, and reading its registers interrupts no CPU.
         if self.host.kind() == flyball_host::Kind::Recorded {
             (0..self.cpus.len()).for_each(|index| self.read_reasons(sample, index));
             self.read_sockets(sample, &(0..self.cpus.len()).collect::<Vec<_>>());
@@ -632,7 +629,7 @@ impl<'h> Sampler<'h> {
             self.cpus[index].wakes = false;
             let now = |quantity| places.get(sample, quantity, index);
             let delta = |quantity| Some(now(quantity)?.wrapping_sub(places.get(last, quantity, index)?));
-            // Not read in this sample: it slept, and has no reason.
+            // Its counters were not read in this sample: it slept.
             if delta(Quantity::CountersAt).is_none_or(|span| span == 0) {
                 continue;
             }
@@ -642,8 +639,8 @@ impl<'h> Sampler<'h> {
                 continue;
             };
             let (khz, ran) = match (self.layout.cpus[index].reference, delta(Quantity::Tsc)) {
-                // Measured once: the rate does not change, and each interval's own measure would
-                // have its jitter.
+                // Measured once: the rate does not change, and a measurement per interval would
+                // jitter.
                 (_, Some(tsc)) => {
                     let khz = *self.tsc_khz.get_or_insert(tsc as f64 * 1e6 / span as f64);
                     (khz, mperf as f64 / tsc as f64)
@@ -657,8 +654,8 @@ impl<'h> Sampler<'h> {
             };
             let got = aperf as f64 / mperf.max(1) as f64 * khz;
             let most = now(Quantity::RequestMax).map_or(f64::INFINITY, |most| most as f64);
-            // A CPU that ran for less than 1 % is mostly waking up; its registers say nothing of a
-            // limit.
+            // A CPU that ran for less than 1 % is mostly waking up. Its registers say nothing about
+            // a limit.
             if ran >= 0.01 && got < BELOW * most {
                 below.push(index);
                 let is_waking = ran < WAKING && waking < MAX_WAKING;
@@ -667,19 +664,19 @@ impl<'h> Sampler<'h> {
             }
         }
         self.read_sockets(sample, &below);
-        // From where the last sample ended, so that each has its turn.
+        // Continue after the last CPU of the previous sample, so that each CPU gets a turn.
         let start = below.partition_point(|&index| index < self.next_asked);
         for &index in below.iter().cycle().skip(start).take(below.len().min(MAX_REQUESTED)) {
             self.next_asked = index + 1;
-            // Its limit may have been lowered since its turn, which would look like one of the
-            // firmware. No CPU is interrupted for it.
+            // Read the limit again: somebody may have lowered it since the policy's turn, which
+            // would look like a firmware limit. This interrupts no CPU.
             let policy = self.policies.iter_mut().find(|policy| policy.cpus.contains(&index));
             if let Some(policy) = policy
                 && let Some(most) = policy.files[MAX].short_number(self.host)
             {
                 policy.cpus.iter().for_each(|cpu| self.places.put(sample, Quantity::RequestMax, *cpu, most));
-                // The processor's own report. The kernel reads it where the firmware keeps it, not
-                // on the CPU.
+                // perf_limited of the processor. The kernel reads it from firmware memory, not on
+                // the CPU.
                 if let Some(bits) =
                     policy.files.get_mut(LIMITED).and_then(|file| file.short_number(self.host))
                 {
@@ -693,7 +690,7 @@ impl<'h> Sampler<'h> {
         }
     }
 
-    /// Asks the management ports of the sockets in which CPUs are below their limit.
+    /// Reads the management ports of sockets that have CPUs below their limit.
     fn read_sockets(&mut self, sample: &mut Sample, below: &[usize]) {
         for SocketFiles { index, limit, sources } in &mut self.sockets {
             let package = Some(self.layout.packages[*index].number);
@@ -729,7 +726,7 @@ impl<'h> Sampler<'h> {
     }
 }
 
-/// Knobs of a policy that say what is asked for.
+/// Policy knobs that hold what is requested of the CPU.
 const REQUESTS: &[(Id, Quantity)] = &[
     (Id::MinFreq, Quantity::RequestMin),
     (Id::MaxFreq, Quantity::RequestMax),
@@ -738,9 +735,9 @@ const REQUESTS: &[(Id, Quantity)] = &[
     (Id::PerfLimited, Quantity::PerfLimited),
 ];
 
-/// The position of max-freq among them.
+/// Index of max-freq in [`REQUESTS`].
 const MAX: usize = 1;
-/// The position of perf_limited, which only cppc_cpufreq has.
+/// Index of perf_limited in [`REQUESTS`]. Only cppc_cpufreq has it.
 const LIMITED: usize = 4;
 
 fn request(quantity: Quantity, text: &str, governors: &[String]) -> Option<u64> {
@@ -752,13 +749,13 @@ fn request(quantity: Quantity, text: &str, governors: &[String]) -> Option<u64> 
 }
 
 impl PowerFiles {
-    /// The value; of a counter the sum since the first reading.
+    /// Reads the value. For a counter, returns the sum since the first reading.
     fn read(&mut self, host: &dyn Host, buffer: &mut Vec<u8>) -> Option<u64> {
         let value = self.meter.read(host, buffer)?;
         if self.range == 0 {
             return Some(value);
         }
-        // Summed up here, so that the counter's width is this file's business alone.
+        // Summed up here, so that no other code needs the counter's width.
         let last = self.last.replace(value).unwrap_or(value);
         self.sum += if value >= last { value - last } else { self.range - last.min(self.range) + value };
         Some(self.sum)

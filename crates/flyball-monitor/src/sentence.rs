@@ -15,7 +15,8 @@ impl fmt::Display for Explanation {
             (State::Asleep, _) => return f.write_str("asleep: idle for the whole time"),
             (State::Unknown, _) => return f.write_str("a recording has limits but no speed"),
             (State::Running, None) => {
-                // Counters of a CPU that hardly runs are not read, because reading them wakes it.
+                // The counters of a CPU that hardly runs are not read, because reading would wake
+                // it.
                 return f.write_str(match self.busy {
                     Some(busy) if busy < 0.02 => {
                         "it ran less than 2 % of the time; its frequency was not measured"
@@ -29,7 +30,7 @@ impl fmt::Display for Explanation {
             },
         }
         let mut steps: Vec<&Step> = self.steps.iter().collect();
-        // The largest first, other than in the waterfall: the sentence answers what to change.
+        // The largest first, not in the waterfall's order: the sentence answers what to change.
         steps.sort_by(|one, other| other.mhz.total_cmp(&one.mhz));
         if steps.is_empty() && self.highest.is_some() {
             f.write_str(": nothing limited it")?;

@@ -1,4 +1,4 @@
-//! Readings of the hold service in a sample, for a user who may not take them:
+//! Adds readings of the hold service to a sample, for a user who may not take them:
 //! [`flyball_process::readings`].
 
 use flyball_host::Host;
@@ -6,7 +6,7 @@ use flyball_process::readings::{Reading, Readings};
 
 use crate::{ABSENT, Field, Layout, Missing, Quantity, Sample, Scope, Unit, missing::What};
 
-/// Shared quantities: the quantity, the group it is missing from if unreadable, and its form.
+/// Shared quantities: the quantity, its group in [`What`], its scope and its unit.
 const SHARED: &[(Quantity, What, Scope, Unit)] = &[
     (Quantity::CountersAt, What::Speed, Scope::Cpu, Unit::Nanoseconds),
     (Quantity::Tsc, What::Speed, Scope::Cpu, Unit::Cycles),
@@ -21,7 +21,7 @@ const SHARED: &[(Quantity, What, Scope, Unit)] = &[
     (Quantity::PlatformEnergy, What::Power, Scope::Machine, Unit::MicroJoules),
 ];
 
-/// Energy is given in steps of 10 mJ.
+/// Energy is shared in steps of 10 mJ.
 const ENERGY_STEP: u64 = 10_000;
 
 /// The shared part of a sample.
@@ -33,8 +33,8 @@ pub fn readings_of(layout: &Layout, sample: &Sample) -> Readings {
         }
         let name = quantity.to_string();
         if layout.instances(scope) > 0 && sample.get(layout, quantity, 0).is_none() {
-            // So that a client knows of it: reasons are read only while a CPU is slower than asked
-            // for.
+            // Tells the client that the quantity exists: reasons are only read while a CPU is
+            // slower than requested.
             values.push(Reading { name: name.clone(), number: number(layout, scope, 0), value: ABSENT });
         }
         for index in 0..layout.instances(scope) {
@@ -54,14 +54,14 @@ fn number(layout: &Layout, scope: Scope, index: usize) -> u32 {
     }
 }
 
-/// Adds what the service shares to a layout that lacks it, and says which quantities these are.
+/// Adds quantities that the service shares to a layout that lacks them, and returns them.
 pub(crate) fn extend(host: &dyn Host, layout: &mut Layout) -> Vec<Quantity> {
     let mut given = Vec::new();
     if !layout.missing.iter().any(Missing::is_forbidden) {
         return given;
     }
-    // It does not run, or does not answer this user: then it stays missing, with the command that
-    // grants it.
+    // The service does not run, or does not answer this user. The quantities stay missing, and the
+    // remedy names the command that grants access.
     let Ok(readings) = host.shared_readings() else { return given };
     let mut found = Vec::new();
     for &(quantity, what, scope, unit) in SHARED {
@@ -88,8 +88,8 @@ pub(crate) fn extend(host: &dyn Host, layout: &mut Layout) -> Vec<Quantity> {
     given
 }
 
-/// Puts the service's readings of these quantities into a sample. If it does not answer, the sample
-/// keeps those of before, whose time shows that they are old.
+/// Copies the service's readings of these quantities into a sample. If the service does not answer,
+/// the old values stay, and their time shows their age.
 pub(crate) fn fill(host: &dyn Host, layout: &Layout, given: &[Quantity], sample: &mut Sample) {
     let Ok(readings) = host.shared_readings() else { return };
     if let Some(start) = layout.start(Quantity::EnergyAt) {

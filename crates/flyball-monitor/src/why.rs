@@ -1,5 +1,5 @@
-//! From the highest frequency of the hardware to the one that a CPU had: what took how much of it,
-//! with evidence.
+//! Explains a CPU's frequency: how much each limit cost, from the highest frequency of the hardware
+//! down to the CPU's own, with evidence.
 
 mod account;
 mod attribution;
@@ -15,7 +15,7 @@ pub use self::{
 };
 use crate::{Facts, Layout, Sample};
 
-/// Explains the CPUs of a run of samples, the earliest first: all of them, or those in `wanted`.
+/// Explains CPUs from samples, given in the order of time. Explains all CPUs, or those in `wanted`.
 pub fn explain(
     layout: &Layout,
     facts: &Facts,
@@ -24,7 +24,7 @@ pub fn explain(
 ) -> Vec<Explanation> {
     let mut account = Account::new(layout);
     match samples {
-        // A single sample has limits and no speed: it is compared with itself.
+        // A single sample has limits but no speed.
         [only] => account.add_moment(layout, facts, only),
         _ => samples.windows(2).for_each(|pair| account.add(layout, facts, &pair[0], &pair[1])),
     }

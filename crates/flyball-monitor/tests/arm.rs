@@ -58,21 +58,21 @@ impl Server {
         fs::write(path, format!("{text}\n")).unwrap();
     }
 
-    /// The counters after `steps` of 100 ticks in which CPU 0 ran at this frequency and the others
-    /// slept.
+    /// Sets the counters to those after `steps` of 100 ticks in which CPU 0 ran at this frequency
+    /// and the others slept.
     fn run(&self, steps: u64, mhz: u64) {
         let mut stat = String::from("cpu  0 0 0 0 0 0 0 0 0 0\n");
         for cpu in 0..CORES {
             let (busy, idle) = if cpu == 0 { (steps * 100, 0) } else { (0, steps * 100) };
             stat += &format!("cpu{cpu} {busy} 0 0 {idle} 0 0 0 0 0 0\n");
-            // The reference counter has a rate of its own: 25 MHz here, for 1.0 GHz.
+            // The reference counter has its own rate: here, 25 MHz stand for 1.0 GHz.
             let text = format!("ref:{} del:{}", 25_000_000 * steps, 25_000_000 * steps * mhz / 1000);
             self.put(&format!("{CPUS}/cpu{cpu}/acpi_cppc/feedback_ctrs"), &text);
         }
         self.put("proc/stat", &stat);
     }
 
-    /// Returns the answer about CPU 0 at this frequency, with the reports of two later samples.
+    /// Explains CPU 0 at this frequency. `reports` are perf_limited in the two later samples.
     fn why(&self, mhz: u64, reports: [&str; 2]) -> Explanation {
         self.run(1, mhz);
         let host = Plain::open(self.0.path()).unwrap();
@@ -94,7 +94,7 @@ impl Server {
     }
 }
 
-/// The report is sticky: only a bit that was clear and is set shows that the limit acted meanwhile.
+/// The report is sticky: only a bit that changes from clear to set proves a limit in between.
 #[test]
 fn a_report_that_comes_is_proof_and_one_that_was_there_is_not() {
     for (before, reports, limiter, is_measured, says) in [
@@ -109,7 +109,7 @@ fn a_report_that_comes_is_proof_and_one_that_was_there_is_not() {
         let mhz = found.mhz.unwrap();
         assert!((mhz - 2000.0).abs() < 1.0 && found.highest == Some(3000.0), "{found:?}");
         assert!(found.busy.unwrap() > 0.99, "{found:?}");
-        // Before the report comes, what limits is not known.
+        // Before the report appears, the limit is not known.
         let step = found.steps.iter().find(|step| step.limiter == limiter);
         let step = step.unwrap_or_else(|| panic!("{found:?}"));
         assert_eq!(step.certainty == Certainty::Measured, is_measured, "{found:?}");
@@ -125,10 +125,10 @@ fn a_limit_in_the_files_needs_no_report() {
     assert_eq!(found.steps.iter().map(|step| step.limiter).collect::<Vec<_>>(), [Limiter::MaxFreq]);
     let found = Server::new("performance", "<unsupported>").why(3000, ["<unsupported>"; 2]);
     assert!(found.steps.is_empty(), "{found:?}");
-    // The platform delivered what the governor asked for, which was less.
+    // The platform delivered what the governor requested, which was less.
     let found = Server::new("schedutil", "0").why(2000, ["0", "0"]);
     assert_eq!(found.steps.iter().map(|step| step.limiter).collect::<Vec<_>>(), [Limiter::Governor]);
-    // Boost that is off lowers the file of the highest frequency too.
+    // Switching off boost lowers cpuinfo_max_freq too.
     let server = Server::new("performance", "0");
     for file in ["cpuinfo_max_freq", "scaling_max_freq"] {
         server.put(&format!("{CPUS}/cpufreq/policy0/{file}"), "2800000");

@@ -1,6 +1,6 @@
-//! A day's recording of a machine of 512 CPUs whose process is killed again and again: what is
-//! lost, how many bytes a counter takes, and how long a jump within the day takes. An hour of it is
-//! a test of every day; `FLYBALL_DAY=1` (best with `--release`) is the whole.
+//! A day's recording of a machine with 512 CPUs whose process is killed again and again. Checks
+//! what is lost, how many bytes a counter takes, and how long a jump within the day takes. By
+//! default an hour is tested, and with `FLYBALL_DAY=1` (best with `--release`) the whole day.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
@@ -21,7 +21,7 @@ use flyball_monitor::{
 const CPUS: u32 = 512;
 const SECOND: u64 = 1_000_000_000;
 
-/// Counters that move, of a CPU.
+/// Counters of a CPU that move.
 const COUNTERS: [(Quantity, Unit); 10] = [
     (Quantity::Busy, Unit::Ticks),
     (Quantity::Idle, Unit::Ticks),
@@ -76,7 +76,7 @@ fn layout() -> Layout {
     }
 }
 
-/// A number that looks random (splitmix64), the same for the same input.
+/// A pseudorandom number (splitmix64), always the same for the same input.
 fn noise(seed: u64) -> u64 {
     let mut value = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(0x1234_5678);
     value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -84,15 +84,14 @@ fn noise(seed: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// A machine in a day: of four CPUs one is busy, one is not, one sleeps and one is used in bursts.
-/// All is computed from the number of the second, so that another process goes on where the last
-/// one was killed.
+/// The machine at second `n`: of four CPUs one is busy, one less so, one sleeps and one is used in
+/// bursts. Everything follows from `n`, so that another process can continue after a kill.
 fn nth(layout: &Layout, n: u64) -> Sample {
     let mut values = Vec::with_capacity(layout.values());
     for field in &layout.fields {
         for index in 0..layout.instances(field.scope) as u64 {
             let seed = (index << 32) | n;
-            // Readings come some 10 us apart from where they should.
+            // Readings are up to 20 us late.
             let late = noise(seed) % 20_000;
             let at = n * SECOND + index * 6_000 + late;
             let share = match index % 4 {
@@ -101,7 +100,7 @@ fn nth(layout: &Layout, n: u64) -> Sample {
                 2 => 0,
                 _ => 300 + noise((index << 20) | (n / 20)) % 10,
             };
-            // Thousandths of all time until now, and what the last second had more or less.
+            // Thousandths of the time until now, plus or minus something for the last second.
             let wobble = noise(seed ^ 0x55) % 1_000_000;
             let busy_ns = |ns: u64| u128::from(ns) * u128::from(share) / 1000;
             let busy = if share == 0 { 0 } else { busy_ns(at) as u64 + wobble };
@@ -110,10 +109,10 @@ fn nth(layout: &Layout, n: u64) -> Sample {
                 Quantity::Idle => at.saturating_sub(busy) / 10_000_000,
                 Quantity::IdleTime(1) => at.saturating_sub(busy) / 5_000,
                 Quantity::IdleTime(_) => at.saturating_sub(busy) / 5_000 * 4,
-                // A few hundred wake-ups per second, more or less.
+                // A few hundred wakeups per second.
                 Quantity::IdleUsage(_) if share == 0 => 7,
                 Quantity::IdleUsage(_) => n * (50 + share / 4) + noise(seed ^ 0x77) % 20,
-                // A CPU that sleeps is not asked.
+                // A sleeping CPU is not read.
                 Quantity::CountersAt | Quantity::Tsc | Quantity::Aperf | Quantity::Mperf if share == 0 => 0,
                 Quantity::CountersAt => at,
                 Quantity::Tsc => (u128::from(at) * 27 / 10) as u64,
@@ -125,12 +124,12 @@ fn nth(layout: &Layout, n: u64) -> Sample {
         }
     }
     let cost = Cost { cpu: 5_000_000 + noise(n) % 500_000, touched: 384, asked: 0, interrupts: 384 };
-    // The clock's day begins with the first sample.
+    // The wall clock's day begins with the first sample.
     Sample { at: n * SECOND, wall: 20_000 * 86_400 * SECOND + n * SECOND, cost, values }
 }
 
-/// Records from one second on; started by the test below, which kills it. It says each sample that
-/// it has taken.
+/// Records from one second on, and prints the number of each sample. The test below starts this and
+/// kills it.
 #[test]
 #[ignore = "records until it is killed; another test starts it"]
 fn records_until_it_is_killed() {
@@ -151,8 +150,7 @@ fn records_until_it_is_killed() {
     recorder.finish().unwrap();
 }
 
-/// Starts the recorder and kills it after some samples; the number of the last one that it said it
-/// had taken.
+/// Starts the recorder and kills it after some samples. Returns the last sample that it printed.
 fn record(path: &Path, from: u64, until: u64, kill_after: u64) -> u64 {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "--nocapture", "records_until_it_is_killed"])
@@ -169,7 +167,7 @@ fn record(path: &Path, from: u64, until: u64, kill_after: u64) -> u64 {
         };
         last = number;
         if last == from + kill_after {
-            // Somewhere in the samples that follow, or in the write of a chunk.
+            // The kill may come during one of the next samples, or while a chunk is written.
             std::thread::sleep(Duration::from_micros(noise(from) % 20_000));
             child.kill().unwrap();
         }
@@ -198,7 +196,7 @@ fn kill_9_loses_a_chunk_and_a_day_is_searched_at_once() {
         let last = record(&path, next, samples, after);
         let mut recording = open();
         let kept = recording.sample(recording.len() - 1).unwrap().unwrap().at / SECOND;
-        // What an earlier kill has lost is counted already.
+        // Do not count again what an earlier kill has lost.
         let missing = last.saturating_sub(kept.max(next.saturating_sub(1)));
         (lost, most) = (lost + missing, most.max(missing));
         assert!(missing <= 16, "kill {kill}: taken until {last}, kept until {kept}");
@@ -227,7 +225,7 @@ fn kill_9_loses_a_chunk_and_a_day_is_searched_at_once() {
          opened in {opened:.1?}, the slowest of 200 jumps {slowest:.1?}"
     );
     assert!(each <= 3.0, "{each} bytes per counter");
-    // A build without optimization is slower by a factor.
+    // An unoptimized build is several times slower.
     let goal = Duration::from_millis(if cfg!(debug_assertions) { 500 } else { 50 });
     assert!(slowest <= goal, "{slowest:?}");
 }

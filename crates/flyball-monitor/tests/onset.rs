@@ -1,5 +1,5 @@
-//! Throttles that begin while samples are taken: the right reason within two samples, and none in
-//! an hour without any.
+//! Throttling that begins while samples are taken. `why` must name the right reason within two
+//! samples, and none in an hour without throttling.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
@@ -10,7 +10,7 @@ use flyball_monitor::{Account, Explanation, Facts, Limiter, Options, Sample, Sam
 use flyball_sim::silicon::KiloHertz;
 use flyball_simhost::{SimHost, SimSetup};
 
-/// A machine, and CPUs that it runs at their highest frequency without reaching a limit.
+/// Machines, and CPUs that can run at their highest frequency without reaching a limit.
 const MACHINES: &[(&str, &str)] = &[
     ("gold-6138", "0-5"),
     ("i7-2600", "0-1"),
@@ -19,7 +19,7 @@ const MACHINES: &[(&str, &str)] = &[
     ("sst-guide", "0-5"),
 ];
 
-/// What begins.
+/// The kind of throttling that begins.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Plant {
     FanBlocked,
@@ -28,7 +28,7 @@ enum Plant {
     MaxFreq,
 }
 
-/// What a CPU's reason is called, if it is one of those that begin while it runs.
+/// Limiters that a plant may be reported as.
 const PLANTED: &[Limiter] =
     &[Limiter::Power, Limiter::Current, Limiter::Heat, Limiter::Prochot, Limiter::Firmware, Limiter::MaxFreq];
 
@@ -57,8 +57,8 @@ impl<'h> Watch<'h> {
             .with(|machine| self.cpus.iter().map(|cpu| machine.silicon().cycles(*cpu as usize)).collect())
     }
 
-    /// The next second: the cycles of the first CPU in it, the planted reasons that are the first
-    /// of any CPU, and all that are shown of the busy ones.
+    /// Advances by a second. Returns the first CPU's cycles, the planted reasons that come first
+    /// for any CPU, and all reasons of the busy CPUs.
     fn next(&mut self) -> (u64, Vec<Limiter>, Vec<Limiter>) {
         self.host.sleep(Duration::from_secs(1));
         let sample = self.sampler.sample();
@@ -79,7 +79,7 @@ impl<'h> Watch<'h> {
 
 fn policies(host: &SimHost) -> Vec<String> {
     let mut names = host.list(POLICIES).unwrap();
-    // The governors' own folders are there too.
+    // Without the governors' folders, which are in the same place.
     names.retain(|name| name.starts_with("policy"));
     names
 }
@@ -96,8 +96,8 @@ fn open(machine: &str, cpus: &str, faults: &[&str]) -> SimHost {
     host
 }
 
-/// Plants it after some seconds of a run; how many samples later the reason is shown. `None` where
-/// the machine has no such thing.
+/// Plants throttling after some seconds of a run. Returns after how many samples the reason was
+/// shown, or `None` if the machine does not support it.
 fn delay(machine: &str, cpus: &str, plant: Plant) -> Option<usize> {
     let faults: &[&str] = if plant == Plant::FanBlocked { &["fan 60 after 11s"] } else { &[] };
     let host = open(machine, cpus, faults);
@@ -125,8 +125,8 @@ fn delay(machine: &str, cpus: &str, plant: Plant) -> Option<usize> {
             Limiter::Firmware
         }
         Plant::MaxFreq => {
-            // Of all: a core runs at the higher request of its threads, and a processor without HWP
-            // at the highest of its cores.
+            // On all policies: a core runs at the higher request of its threads, and a processor
+            // without HWP at the highest request of its cores.
             for policy in policies(&host) {
                 let path = format!("{POLICIES}/{policy}/scaling_max_freq");
                 host.write(&path, format!("{:.0}", held * 1000.0).as_bytes()).unwrap();
@@ -135,7 +135,7 @@ fn delay(machine: &str, cpus: &str, plant: Plant) -> Option<usize> {
         }
     };
     let mut since = None;
-    // Heat takes its time.
+    // Heat builds up slowly.
     for number in 0..300 {
         let (cycles, _, reasons) = watch.next();
         if since.is_none() && (cycles as f64) < 0.98 * usual as f64 {
@@ -171,7 +171,7 @@ fn a_reason_is_shown_within_two_samples() {
     assert!(late.is_empty(), "{late:?}");
 }
 
-/// An hour of one machine, and a quarter of three others.
+/// Runs one machine for an hour, and three others for a quarter of an hour.
 #[test]
 fn an_hour_without_throttles_shows_none() {
     for (number, (machine, cpus)) in MACHINES[..4].iter().rev().enumerate() {

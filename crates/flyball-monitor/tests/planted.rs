@@ -1,6 +1,6 @@
-//! Situations of machines and kernels in which the evidence allows one conclusion: what `why` must
-//! name first, what it must not name, and how much the reason took. They are planted alone and with
-//! a frequency limit on top.
+//! Situations of machines and kernels in which the evidence allows only one conclusion: what `why`
+//! must name first, what it must not name, and how much the reason cost. They are planted alone and
+//! together with a frequency limit.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
@@ -18,7 +18,7 @@ use flyball_simhost::{SimHost, SimSetup};
 
 const KERNELS: [&str; 3] = ["6.1", "6.12", "7.2"];
 
-/// Situations, which the tests of the program run through all commands that give reasons.
+/// The situations. The program's tests also run them through all commands that give reasons.
 const SITUATIONS: &str = include_str!("situations.txt");
 
 /// A line of [`SITUATIONS`].
@@ -56,8 +56,8 @@ impl Situation {
     }
 }
 
-/// Busy CPUs of a machine after settings, explained: all of them, or only the first of `pin`.
-/// `None` if the machine or the kernel cannot have the settings.
+/// Applies settings to a machine and explains its busy CPUs: all of them, or only the first of
+/// `pin`. `None` if the machine or the kernel does not support the settings.
 fn explained(machine: &str, kernel: &str, intent: &Intent, pin: &str) -> Option<Vec<Explanation>> {
     let host = SimHost::open(&SimSetup::parse(&format!("{machine},kernel={kernel}")).unwrap()).ok()?;
     let directory = tempfile::tempdir().unwrap();
@@ -78,7 +78,7 @@ fn explained(machine: &str, kernel: &str, intent: &Intent, pin: &str) -> Option<
     Some(explain(sampler.layout(), &facts, &samples, Some(&pin.parse().unwrap())))
 }
 
-/// What is explained of a situation's first CPU.
+/// Returns the explanation of a situation's first CPU.
 fn first_explained(situation: &Situation, kernel: &str, more: &[&str]) -> Option<Explanation> {
     let settings: Vec<String> =
         situation.settings.iter().chain(more).map(|setting| (*setting).to_owned()).collect();
@@ -108,7 +108,7 @@ impl Tally {
     ) {
         self.planted += 1;
         let most = found.first().map(|step| step.limiter);
-        // What the table takes of the load's own cores is there in every situation.
+        // The turbo table's limit for the load's own cores applies in every situation.
         let is_first = match most {
             Some(limiter) => first.contains(&limiter) || first.is_empty() && others.contains(&limiter),
             None => first.is_empty(),
@@ -129,7 +129,7 @@ impl Tally {
                 situation.machine, situation.settings, situation.pin
             );
         }
-        // By exclusion only: no register of AMD names a limit.
+        // By exclusion only: AMD has no register with limits.
         let is_clamp = situation.machine.contains("glitch");
         let is_unseen = |step: &&Step| matches!(step.limiter, Limiter::Package | Limiter::Firmware);
         for step in found.steps.iter().filter(|step| is_clamp && is_unseen(step)) {
@@ -147,7 +147,7 @@ fn what_is_planted_is_what_is_named() {
     let mut paired = Tally::default();
     for line in SITUATIONS.lines().filter(|line| !line.starts_with('#')) {
         let situation = Situation::parse(line);
-        // A limit below what the situation leaves is a reason too.
+        // A frequency limit below what the situation leaves is a reason too.
         let is_limited = situation.settings.iter().any(|setting| setting.starts_with("max-"));
         let is_paired = situation.kernels.len() > 1 && !is_limited && !situation.machine.contains("boot");
         for kernel in &situation.kernels {
@@ -178,7 +178,7 @@ fn what_is_planted_is_what_is_named() {
     );
 }
 
-/// Settings under which each core of a processor that ranks them has a frequency of its own.
+/// Settings with which each core of a processor with ranked cores gets its own frequency.
 const UNDER: [&str; 12] = [
     "epp=performance",
     "epp=balance_performance",
@@ -196,7 +196,7 @@ const UNDER: [&str; 12] = [
 const PROFILES: [&str; 9] =
     ["latency", "throughput", "balanced", "powersave", "storage", "realtime", "hpc", "benchmark", "battery"];
 
-/// A core of lower rank is slower than others by its rank, which is no limit of the firmware.
+/// A core of lower rank is slower because of its rank, not because of a firmware limit.
 #[test]
 fn the_rank_of_a_core_is_no_limit_of_the_firmware() {
     let is_ranked =

@@ -1,5 +1,5 @@
-//! The shipped profiles by their effect: each on simulated machines with three kernels, judged by
-//! what the processor then does and not by what was written.
+//! Tests the effect of each shipped profile on simulated machines with three kernels: what the
+//! processor does afterwards, not what was written.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
@@ -29,7 +29,7 @@ use flyball_sim::silicon::MachineSpec;
 use flyball_simhost::{SimHost, SimSetup};
 
 const KERNELS: [&str; 3] = ["6.1", "6.12", "7.2"];
-/// Machines, the CPUs of one kind of core, and settings that were made before the profile.
+/// Machines, CPUs of one kind of core, and settings that are made before the profile.
 const MACHINES: &[(&str, &str, &[&str])] = &[
     ("gold-6138", "0-7", &[]),
     ("gold-6138", "0-7", &["turbo=off"]),
@@ -60,8 +60,8 @@ fn profile(name: &str) -> Profile {
 const PROFILES: [&str; 9] =
     ["latency", "throughput", "balanced", "powersave", "storage", "realtime", "hpc", "benchmark", "battery"];
 
-/// MHz of the first of the busy CPUs, what its core can have, and whether a limit of the package
-/// explains what is missing.
+/// Returns the MHz of the first busy CPU, the highest MHz of its core, and whether a limit of the
+/// package explains the difference.
 fn speed(host: &SimHost, pin: &str) -> (f64, f64, String) {
     let words: Vec<String> = ["--endless", "--pin", pin].map(str::to_owned).into();
     let _load = host.spawn(Launch::new("spin", &words)).unwrap();
@@ -78,7 +78,7 @@ fn speed(host: &SimHost, pin: &str) -> (f64, f64, String) {
     (found.mhz.unwrap(), found.highest.unwrap(), found.to_string())
 }
 
-/// kHz of a knob of a CPU's policy.
+/// Returns a frequency knob of a CPU's policy, kHz.
 fn khz(snapshot: &Snapshot, knob: Id, cpu: u32) -> Option<u64> {
     let only = std::iter::once(cpu).collect();
     let places = snapshot.places_on(knob, &only).ok()?;
@@ -131,7 +131,7 @@ fn profiles_do_what_they_say() {
         for kernel in KERNELS {
             for name in PROFILES {
                 let setup = SimSetup::parse(&format!("{machine},kernel={kernel}")).unwrap();
-                // Not every kernel has every driver.
+                // Not every kernel supports every driver.
                 let Ok(host) = SimHost::open(&setup) else { continue };
                 let folder = tempfile::tempdir().unwrap();
                 let state = StateDir::new(folder.path());
@@ -170,11 +170,11 @@ fn profiles_do_what_they_say() {
                         if let Some(efficient) = efficient.filter(|khz| max * 100 < khz * 99) {
                             complain(format!("at most {max} kHz, efficient are {efficient}"));
                         }
-                        // Files of 6.12 have another scale next to other kinds of cores.
+                        // On hybrids, files of 6.12 use another scale.
                         let (lone, highest, why) = speed(&host, &alone);
                         let may_be_slower = efficient.is_none_or(|khz| khz * 4 < top * 3);
-                        // amd_pstate_adjust_perf of 6.1 asks for up to the highest level, whatever
-                        // scaling_max_freq is; no setting changes that.
+                        // amd_pstate_adjust_perf of 6.1 requests up to the highest level, whatever
+                        // scaling_max_freq is. No setting changes that.
                         let is_ignored = machine.ends_with("amd_pstate=passive") && kernel == "6.1";
                         let is_costly = lone > 0.8 * highest;
                         if is_costly && before.is_empty() && may_be_slower && !is_ignored {
@@ -230,7 +230,7 @@ fn tour() -> Vec<&'static str> {
     pairs.flat_map(|(first, second)| [PROFILES[first], PROFILES[second]]).chain([PROFILES[0]]).collect()
 }
 
-/// Settings that a machine may have before a profile and that no profile may keep.
+/// Settings that may be made before a profile and that must not survive it.
 const BEFORE: [&str; 17] = [
     "turbo=off",
     "boost=off",
@@ -251,7 +251,7 @@ const BEFORE: [&str; 17] = [
     "uncore-max-freq=min",
 ];
 
-/// A profile leaves the same machine whatever was set before it.
+/// A profile has the same result whatever was set before it.
 #[test]
 fn no_setting_keeps_a_profile_from_its_promise() {
     let (mut judged, mut wrong) = (0, BTreeSet::new());
@@ -271,7 +271,7 @@ fn no_setting_keeps_a_profile_from_its_promise() {
         for name in PROFILES {
             let alone = settings_after(None, name).unwrap();
             for words in BEFORE {
-                // These two pin the frequency, which is above such a minimum.
+                // These two profiles pin a frequency that is above such a minimum.
                 if words == "min-perf-pct=100" && matches!(name, "realtime" | "benchmark") {
                     continue;
                 }
@@ -287,7 +287,7 @@ fn no_setting_keeps_a_profile_from_its_promise() {
     assert!(judged >= 1000, "{judged}");
 }
 
-/// A profile leaves the same machine whatever profile was applied before it.
+/// A profile has the same result whatever profile was applied before it.
 #[test]
 fn no_profile_keeps_another_from_its_promise() {
     let tour = tour();
@@ -316,7 +316,7 @@ fn no_profile_keeps_another_from_its_promise() {
     assert!(wrong.is_empty(), "{} of the pairs:\n{wrong:#?}", wrong.len());
 }
 
-/// A CPU that goes offline, or comes back, does not weaken what a profile asks of the others.
+/// A CPU that goes offline or comes back does not change what a profile requests of the others.
 #[test]
 fn an_offline_cpu_changes_no_choice() {
     for machine in small_machines() {
@@ -336,7 +336,7 @@ fn an_offline_cpu_changes_no_choice() {
     }
 }
 
-/// Settings that switch turbo off or limit it, and settings after which it is back.
+/// Settings that switch turbo off or limit it, and settings that bring it back.
 const WITHOUT_TURBO: [&str; 5] =
     ["benchmark", "realtime", "turbo=off", "turbo=off min-freq=max max-freq=max", "turbo=on boost=off"];
 const WITH_TURBO: [&str; 11] = [
@@ -353,8 +353,8 @@ const WITH_TURBO: [&str; 11] = [
     "max-freq=60%",
 ];
 
-/// The writes that were not planned, or not with that value. A provisional write may be
-/// unnecessary, and a word stands for a number that is not known yet.
+/// Returns the writes that were not planned, or not with that value. Provisional writes may turn
+/// out unnecessary, and a word may stand for a number that is not known yet.
 fn unplanned(plan: &Plan, applied: &Applied) -> Vec<String> {
     let made = applied.made.iter().map(|made| (&made.change.location, made.change.new.as_str()));
     let mut made: BTreeMap<_, _> = made.collect();
@@ -382,7 +382,7 @@ fn a_plan_lists_the_writes_that_apply_makes() {
     let (mut turn, mut wrong) = (0, String::new());
     for machine in small_machines() {
         for kernel in KERNELS {
-            // Not every kernel has every driver.
+            // Not every kernel supports every driver.
             let setup = SimSetup::parse(&format!("{machine},kernel={kernel}")).unwrap();
             let Ok(host) = SimHost::open(&setup) else { continue };
             let folder = tempfile::tempdir().unwrap();
@@ -412,8 +412,7 @@ fn a_plan_lists_the_writes_that_apply_makes() {
     assert!(turn >= 150, "{turn}");
 }
 
-/// The plan says of a setting that it does nothing by itself, and rounds a limit as the kernel
-/// does.
+/// The plan notes settings that do nothing by themselves, and rounds a limit like the kernel.
 #[test]
 fn settings_without_an_effect_of_their_own_are_noted() {
     for (machine, words, note) in [
@@ -437,11 +436,12 @@ fn settings_without_an_effect_of_their_own_are_noted() {
     }
 }
 
-/// intel_pstate in passive mode combines its percentages with the files' limits. What is planned is
-/// then what the files hold, on every machine that has the mode.
+/// intel_pstate in passive mode combines its percentages with the files' limits. On every machine
+/// with this mode, the plan must match what the files then hold.
 #[test]
 fn limits_beside_the_percentages_of_passive_mode_hold() {
-    // A percentage that the wish does not name is another's: the wish is then noted not to hold.
+    // Somebody else set a percentage that the wish does not name. The plan then notes that the wish
+    // does not hold.
     let wishes = [
         ("min-freq=min", true),
         ("min-perf-pct=50 min-freq=min", true),
@@ -488,7 +488,7 @@ fn limits_beside_the_percentages_of_passive_mode_hold() {
     assert!(narrowed > 20 && hybrids > 0, "{narrowed} {hybrids}");
 }
 
-/// Turbo off is said to lower max-freq where it does: on every machine and kernel.
+/// The plan says that turbo off lowers max-freq exactly if it does, on every machine and kernel.
 #[test]
 fn turbo_off_is_said_to_lower_max_freq_where_it_does() {
     let (mut lowered, mut kept) = (0, 0);
@@ -509,8 +509,9 @@ fn turbo_off_is_said_to_lower_max_freq_where_it_does() {
     assert!(lowered > 20 && kept > 3, "{lowered} {kept}");
 }
 
-/// A share is one of the highest frequency that turbo leaves, whether it is off before or goes off
-/// with the limit, and holds afterwards. It may be the efficient frequency if it is below that.
+/// A share is relative to the highest frequency without turbo, whether turbo is off before or
+/// switched off together with the limit, and it holds afterwards. It may be the efficient frequency
+/// if the share is below that.
 #[test]
 fn a_share_without_turbo_is_one_of_what_turbo_leaves() {
     let mut judged = 0;
@@ -524,7 +525,8 @@ fn a_share_without_turbo_is_one_of_what_turbo_leaves() {
                     let words: Vec<&str> = step.split(' ').collect();
                     let intent = Intent::from_arguments(&words, None).unwrap();
                     let applied = apply(&host, &intent, &StateDir::new(folder.path())).ok()?;
-                    // amd-pstate of 6.1 in passive mode forgets a limit when boost goes off.
+                    // In passive mode, amd-pstate of 6.1 forgets a limit when boost is switched
+                    // off.
                     if applied.made.iter().any(|made| made.outcome.other().is_some()) {
                         return None;
                     }
@@ -534,7 +536,7 @@ fn a_share_without_turbo_is_one_of_what_turbo_leaves() {
                 let snapshot = take(&host);
                 Some((khz(&snapshot, Id::MaxFreq, 0)?, efficient(&host, &snapshot, 0).unwrap_or(0)))
             };
-            // acpi-cpufreq leaves the entry of turbo in its table, which stands for the base.
+            // acpi-cpufreq keeps the turbo entry in its table, which stands for the base frequency.
             let Some((base, efficient)) = limit_after(&["turbo=off max-freq=base"]) else { continue };
             for share in [40, 60, 80] {
                 let limit = format!("max-freq={share}%");
@@ -554,14 +556,14 @@ fn a_share_without_turbo_is_one_of_what_turbo_leaves() {
     assert!(judged > 50, "{judged}");
 }
 
-/// A limit above the base frequency with turbo off is kept, or it is cut and the plan says so, or
-/// it is refused with the range: on every machine and kernel, and never in silence.
+/// On every machine and kernel, a limit above the base frequency with turbo off is either kept, or
+/// lowered with a note in the plan, or rejected with the valid range.
 #[test]
 fn a_limit_above_turbo_off_has_an_answer() {
     let (mut kept, mut cut, mut refused, mut silent) = (0, 0, 0, String::new());
     for machine in small_machines() {
         for kernel in KERNELS {
-            // Not every kernel has every driver.
+            // Not every kernel supports every driver.
             let setup = SimSetup::parse(&format!("{machine},kernel={kernel}")).unwrap();
             let Ok(host) = SimHost::open(&setup) else { continue };
             let top = khz(&take(&host), Id::HwMaxFreq, 0).unwrap();
@@ -603,7 +605,7 @@ fn a_limit_above_turbo_off_has_an_answer() {
     assert!(kept + cut + refused >= 300 && cut > 0 && refused > 0);
 }
 
-/// Settings that some check of the doctor judges, for all CPUs and for one.
+/// Settings that a check of the doctor judges, for all CPUs and for one CPU.
 const JUDGED: [&str; 36] = [
     "turbo=off",
     "boost=off",
@@ -651,7 +653,7 @@ fn examine(host: &SimHost, state: &StateDir) -> Report {
     report
 }
 
-/// What another program changed after flyball is an alarm, and its remedy a setting.
+/// If another program changes a setting after flyball, the doctor warns and suggests a setting.
 #[test]
 fn what_another_program_changed_is_an_alarm() {
     let host = SimHost::open(&SimSetup::parse("gold-6138").unwrap()).unwrap();
@@ -668,7 +670,7 @@ fn what_another_program_changed_is_an_alarm() {
     assert!(!found.what.contains("set by"), "{found:?}");
 }
 
-/// The doctor neither warns of what the user set with flyball nor offers to undo it.
+/// The doctor neither warns about settings that the user made with flyball nor offers to undo them.
 #[test]
 fn what_flyball_set_is_no_alarm() {
     let (mut judged, mut wrong) = (0, BTreeSet::new());

@@ -1,8 +1,8 @@
 //! Settings and other limits on every simulated machine with three kernels, alone and in pairs,
-//! under loads on one core, on both threads of a core, on several cores and on loads that sleep.
-//! The truth is the model's: each limit is added to those before it, in the order of
-//! [`Limiter::ALL`], and what the silicon's frequency falls by is what it took. Every kernel has a
-//! third of the loads, and all of them with FLYBALL_SITUATIONS=all.
+//! under loads on one core, on both threads of a core, on several cores, and under loads that
+//! sleep. The model knows the truth: limits are added one by one in the order of [`Limiter::ALL`],
+//! and each one costs the frequency that the silicon loses. Each kernel gets a third of the loads,
+//! or all of them with FLYBALL_SITUATIONS=all.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
@@ -26,7 +26,7 @@ const LEAST: f64 = 0.01;
 /// Switching activity of the model `spin`.
 const INTENSITY: f64 = 1.0;
 
-/// What is planted together, and the reasons that are true of it.
+/// Limits that are planted together, and the reasons that are correct for them.
 #[derive(Debug, Clone, PartialEq)]
 struct Plant {
     kind: &'static str,
@@ -38,9 +38,9 @@ struct Plant {
 /// A limit that is no setting.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Change {
-    /// The share that regulators deliver of the cores' dynamic power without limits.
+    /// Regulators deliver this share of the dynamic power that the cores use without limits.
     Current { share: f64, mhz: f64 },
-    /// What the cooling carries away at the temperature limit, W.
+    /// Heat that the cooling removes at the temperature limit, W.
     Heat { watts: f64 },
     /// The highest P-state that firmware allows, MHz.
     Bios { mhz: f64 },
@@ -53,9 +53,10 @@ enum Load {
     Siblings,
     Cores,
     Sleeping,
-    /// On the last CPU, which is of the smallest kind of core.
+    /// On the last CPU, which has the smallest kind of core.
     Last,
-    /// Same, of a kind that no description has: turbo adds a third of what it adds there.
+    /// On the last CPU, of a kind of core that no description has: turbo adds a third of its usual
+    /// share.
     LastOdd,
 }
 
@@ -64,7 +65,7 @@ struct Bed {
     machine: &'static str,
     kernel: &'static str,
     load: Load,
-    /// Options of the kernel's command line.
+    /// Kernel command line options.
     boot: &'static str,
 }
 
@@ -74,21 +75,20 @@ struct Ran {
     watts: f64,
     highest: f64,
     lowest: f64,
-    /// AMD's processors have no turbo limit for a number of cores, and each core has a highest
-    /// frequency of its own.
+    /// AMD processors have no turbo limits by number of cores, but a highest frequency per core.
     is_amd: bool,
-    /// A register of the model names limits.
+    /// The model has a register with limit reasons.
     has_reasons: bool,
     found: Explanation,
 }
 
 impl Bed {
-    /// It has hundreds of CPUs, with which a debug build takes long.
+    /// Returns whether the machine has hundreds of CPUs, which are slow in a debug build.
     fn is_large(self) -> bool {
         matches!(self.machine, "epyc-512" | "tpmi-large")
     }
 
-    /// The machine without limits but those that are planted.
+    /// Returns the machine with only the planted limits.
     fn spec(self, plants: &[&Plant]) -> MachineSpec {
         let mut spec = unlimited::machine(self.machine);
         if let (Load::LastOdd, [.., last]) = (self.load, &mut spec.core[..]) {
@@ -98,7 +98,7 @@ impl Bed {
             last.volts.retain(|point| point.0 < last.max_mhz);
             last.volts.push((last.max_mhz, 1000));
         }
-        // The most that the register of the limit can hold is little above.
+        // Just below the most that the limit's register can hold.
         spec.power.pl1_w = 4000.0;
         for change in plants.iter().filter_map(|plant| plant.change) {
             match change {
@@ -115,8 +115,8 @@ impl Bed {
                         limit => limit,
                     };
                     spec.thermal.ambient_c = 30.0;
-                    // The hot spot of a core and half a degree of the control are small against
-                    // the rest.
+                    // The hot spot of a core and half a degree of control error are small in
+                    // comparison.
                     spec.thermal.sink_k_per_w = (f64::from(limit) - 30.5) / watts - 0.01;
                 }
                 Change::Bios { .. } => {}
@@ -125,11 +125,11 @@ impl Bed {
         spec
     }
 
-    /// Brings about what the machine's description does not have.
+    /// Applies the changes that are not part of the machine's description.
     fn change(self, host: &SimHost, plants: &[&Plant]) {
         for change in plants.iter().filter_map(|plant| plant.change) {
             host.with(|machine| match change {
-                // As after a long time at what the cooling carries away.
+                // Start hot, as after a long time at the cooling's limit.
                 Change::Heat { watts } => machine.silicon_mut().preheat(0, watts),
                 Change::Bios { mhz } => {
                     for cpu in 0..machine.silicon().cpus() as u32 {
@@ -154,7 +154,7 @@ impl Bed {
         }
     }
 
-    /// `None` if the machine refuses the settings.
+    /// Runs the plants. `None` if the machine rejects the settings.
     fn run(self, plants: &[&Plant]) -> Option<Ran> {
         let spec = self.spec(plants);
         let directory = tempfile::tempdir().unwrap();
@@ -166,7 +166,7 @@ impl Bed {
         if !settings.iter().any(|setting| setting.starts_with("governor=")) {
             settings.push("governor=performance".into());
         }
-        // Boost is off at boot.
+        // altra boots with boost off.
         if self.machine == "altra" && !settings.iter().any(|setting| setting.contains("turbo")) {
             settings.push("turbo=on".into());
         }
@@ -182,7 +182,7 @@ impl Bed {
         let words: Vec<String> = ["--endless".to_owned(), "--pin".to_owned(), pin.to_string()].into();
         let load = if self.load == Load::Sleeping { "bursts" } else { "spin" };
         let _load = host.spawn(Launch::new(load, &words)).unwrap();
-        // Cooling follows in its own time where something else limits it first.
+        // Heat builds up slowly if something else limits first.
         let is_warm = plants.iter().any(|plant| matches!(plant.change, Some(Change::Heat { .. })));
         host.sleep(Duration::from_secs(if is_warm { 30 } else { 3 }));
         let now = |host: &SimHost| {
@@ -222,7 +222,7 @@ impl Bed {
     }
 }
 
-/// Returns the settings that are planted one at a time. A machine refuses those it does not have.
+/// Returns the settings to plant one at a time. A machine rejects those that it does not support.
 fn plants(free: &Ran, bed: Bed) -> Vec<Plant> {
     use Limiter as L;
     let mut plants = Vec::new();
@@ -234,8 +234,7 @@ fn plants(free: &Ran, bed: Bed) -> Vec<Plant> {
         let current = match (free.is_amd, free.has_reasons) {
             (true, _) => &[L::Package][..],
             (false, true) => &[L::Current],
-            // No register shows it: what is left is the firmware, and the reason says that current
-            // fits too.
+            // No register shows it, so the reason is the firmware, which lists current as possible.
             (false, false) => &[L::Firmware],
         };
         for share in [0.9, 0.7] {
@@ -279,7 +278,7 @@ fn plants(free: &Ran, bed: Bed) -> Vec<Plant> {
         for share in [0.9, 0.7] {
             plant("power", &[&format!("power-limit={:.0}W", watts * share)], &[L::Power]);
         }
-        // The first CPU's class gets what the others leave of the power.
+        // The first CPU's class gets the power that the others leave.
         let power = format!("power-limit={:.0}W", watts * 0.7);
         let settings = ["sst-cp=on", "sst-cp-priority=ordered", "clos@0=3", &power];
         plant("priority", &settings, &[L::ClassOfService, L::Power]);
@@ -294,10 +293,10 @@ struct Tally {
 }
 
 impl Tally {
-    /// `chain` has the frequencies without a plant, with the first, and so on.
+    /// `chain` has the frequencies without a plant, with the first plant, with two, and so on.
     fn judge(&mut self, bed: Bed, kind: &str, plants: &[&Plant], chain: &[f64], ran: &Ran) {
-        // The table's limit for the load's own cores is there without any plant. AMD has none, and
-        // cores that rest start slowly.
+        // The table's limit for the load's own cores applies without any plant. AMD has no table,
+        // but sleeping cores start slowly.
         let own = if ran.is_amd { &[Limiter::WakeUp][..] } else { &[Limiter::ActiveCores] };
         let is_own = !ran.is_amd || bed.load == Load::Sleeping;
         let own_mhz = if is_own { ran.highest - chain[0] } else { 0.0 };
@@ -305,7 +304,7 @@ impl Tally {
         for (plant, pair) in plants.iter().zip(chain.windows(2)) {
             truth.push((plant.limiters, pair[0] - pair[1]));
         }
-        // The limit of firmware comes before the table's, which then takes nothing.
+        // The firmware limit comes before the table's, which then costs nothing.
         if let Some(place) =
             truth.iter().position(|(of, mhz)| of.first() == Some(&Limiter::BiosLimit) && *mhz > 0.0)
         {
@@ -327,7 +326,7 @@ impl Tally {
         }
     }
 
-    /// Prints the counts by kind and what was wrong, and returns the sum.
+    /// Prints the counts by kind and the errors, and returns the sum.
     fn report(&self, kernel: &str, loads: &str) -> Count {
         let print = |kind: &str, count: &Count| {
             println!(
@@ -368,8 +367,8 @@ fn judge_bed(bed: Bed) -> Tally {
     if bed.is_large() {
         return tally;
     }
-    // Each of the others together with max-freq, in the order in which the engine looks at them.
-    // The lower of the two.
+    // Pair each of the others with the lower max-freq, in the order in which the engine checks
+    // them.
     let Some((limit, limited)) = alone.iter().rfind(|(plant, _)| plant.kind == "max-freq") else {
         return tally;
     };
@@ -419,7 +418,7 @@ fn reasons_are_true() {
     let (mut busy, mut asleep) = (Count::default(), Count::default());
     for kernel in KERNELS {
         let (mut tally, mut sleeping) = (Tally::default(), Tally::default());
-        // Each bed in a thread of its own: they share nothing.
+        // One thread per bed: beds share nothing.
         std::thread::scope(|scope| {
             let judge = |bed: Bed| (bed.load, scope.spawn(move || judge_bed(bed)));
             let threads: Vec<_> = beds(kernel, is_all).into_iter().map(judge).collect();

@@ -1,5 +1,5 @@
-//! What the hold service reads for a user who may not: the same speed, energy and reasons, and
-//! never more often than it gives them.
+//! A user without access gets the same speed, energy and reasons from the hold service, which never
+//! reads more often than it hands out.
 
 use std::{sync::Mutex, time::Duration};
 
@@ -8,7 +8,7 @@ use flyball_monitor::{Interval, Options, Sampler, missing::What, shared::reading
 use flyball_process::readings::Readings;
 use flyball_simhost::{SimHost, SimSetup};
 
-/// A simulated machine as an ordinary user sees it, next to a service that shares its readings.
+/// A simulated machine as an ordinary user sees it, with a service that shares its readings.
 struct Restricted {
     inner: SimHost,
     readings: Mutex<Option<Readings>>,
@@ -71,8 +71,8 @@ fn the_service_gives_what_a_user_may_not_read() {
     let (watts, right) = (seen.packages[0].watts.expect("energy"), truth.packages[0].watts.expect("energy"));
     assert!((watts / right - 1.0).abs() < 0.02, "{watts} against {right}");
 
-    // The service reads at most once a second: an answer may be the one of before, and the next one
-    // covers more than the sample's time.
+    // The service reads at most once a second, so an answer may be the previous one, and the next
+    // one covers more than the sample's time.
     inner.sleep(Duration::from_secs(1));
     let third = sampler.sample();
     assert_eq!(Interval::between(sampler.layout(), &second, &third).packages[0].watts, None);

@@ -1,4 +1,4 @@
-//! The sampler on simulated machines, whose silicon says what is true.
+//! The sampler on simulated machines, compared with their silicon.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn launch(words: &[&str]) -> Launch {
     Launch::new(&words[0], &words[1..])
 }
 
-/// Busy CPUs have the frequency of the silicon; the others are asleep and were not touched.
+/// Busy CPUs show the silicon's frequency. All others are asleep and were not interrupted.
 #[test]
 fn speed_of_what_runs_and_nothing_of_what_sleeps() {
     for name in ["sst-guide", "ryzen-5750g", "epyc-512", "hybrid-laptop", "gold-6138"] {
@@ -38,7 +38,7 @@ fn speed_of_what_runs_and_nothing_of_what_sleeps() {
         let mhz = cpu.mhz.unwrap();
         assert!((mhz / truth - 1.0).abs() < 0.005, "{name}: {mhz} against {truth}");
         assert!(cpu.busy.unwrap() > 0.99, "{name}: {cpu:?}");
-        // Some CPUs have housekeeping to do, ten times a second.
+        // Some CPUs run housekeeping ten times a second.
         let asleep =
             interval.cpus.iter().filter(|cpu| cpu.state == State::Asleep || cpu.busy < Some(0.02)).count();
         assert!(asleep >= interval.cpus.len() - 3, "{name}: {asleep}");
@@ -46,7 +46,7 @@ fn speed_of_what_runs_and_nothing_of_what_sleeps() {
     }
 }
 
-/// The energy of cores is theirs: that of the busy ones, and less than the package's.
+/// Core energy is counted per core: it is that of the busy cores, and less than the package's.
 #[test]
 fn a_core_of_amd_has_its_own_power() {
     let reads = Reads { core_energy: true, ..Reads::default() };
@@ -88,7 +88,7 @@ fn nothing_is_touched_without_leave() {
     let second = sampler.sample();
     let interval = Interval::between(sampler.layout(), &first, &second);
     assert!(interval.cpus[3].mhz.is_some());
-    // Without ticks: it ran, and is not asked how fast.
+    // A tickless CPU: it ran, but its speed is not read.
     assert_eq!((interval.cpus[2].state, interval.cpus[2].mhz), (State::Running, None));
 }
 
@@ -112,7 +112,7 @@ fn a_cpu_goes_offline_and_comes_back() {
     assert_eq!((states[0], states[4]), (State::Running, State::Running));
 }
 
-/// Whatever this machine lets its user see: times at least, and for the rest what is missing.
+/// The real machine, whatever it shows to its user: times at least, and a reason for the rest.
 #[test]
 fn the_running_machine() {
     let host = flyball_host::Live::new();
@@ -128,7 +128,7 @@ fn the_running_machine() {
     assert!(has_speed || says_why, "{:?}", layout.missing);
 }
 
-/// The kernel's monotonic clock stands still meanwhile and the wall clock does not.
+/// During a suspend the kernel's monotonic clock stands still and the wall clock does not.
 #[test]
 fn a_suspend_between_samples_makes_no_rates() {
     let host = open("sst-guide");
@@ -157,7 +157,7 @@ fn a_suspend_between_samples_makes_no_rates() {
     }
 }
 
-/// The driver's files go and others come under the same names.
+/// The driver's files are replaced by others with the same names.
 #[test]
 fn the_driver_changes_its_mode_between_samples() {
     for (name, status) in [
@@ -170,7 +170,7 @@ fn the_driver_changes_its_mode_between_samples() {
         let mut last = sampler.sample();
         for mode in ["active", "passive", "active"] {
             host.write(status, mode.as_bytes()).unwrap();
-            // A turn of all policies: their limits are read again by then.
+            // Long enough for a pass over all policies, which reads the limits again.
             for _ in 0..6 {
                 host.sleep(Duration::from_secs(1));
                 let sample = sampler.sample();
@@ -192,15 +192,15 @@ fn the_driver_changes_its_mode_between_samples() {
     }
 }
 
-/// Wake-ups are those of the kernel's counters, and decide whether waking up is the reason. Without
-/// a wish for all, those of suspects are counted once their speed is known.
+/// Wakeup counts equal the kernel's counters, and decide whether wakeups are the reason. Unless all
+/// CPUs are counted, suspects are counted as soon as their speed is known.
 #[test]
 fn wake_ups_are_counted_where_they_may_be_the_reason() {
     let file = |name: &str| format!("/sys/devices/system/cpu/cpu0/cpuidle/{name}");
     let sum = |host: &SimHost, names: &[&str]| -> u64 {
         names.iter().map(|name| host.read(&file(name)).unwrap().parse::<u64>().unwrap()).sum()
     };
-    // A limit of 20 us allows C2, for sleeps that would pay in C3.
+    // A limit of 20 us allows C2 for sleeps that are long enough for C3.
     for (idle, limit, used) in [
         (IdleReads::All, "0", 3),
         (IdleReads::Times, "0", 3),
@@ -231,7 +231,7 @@ fn wake_ups_are_counted_where_they_may_be_the_reason() {
             let interval = of(from);
             let counted = |which: usize| (counts[from + 1][which] - counts[from][which]) as f64;
             let cpu = &interval.cpus[0];
-            // The speed tells whether waking up may be the reason.
+            // Only the speed tells whether wakeups may be the reason.
             assert!(limit == "0" || counted(2) > 1000.0 * interval.seconds, "{counts:?}");
             let wrong = if from < 3 { (None, None) } else { (Some(counted(1)), Some(counted(2))) };
             let near = |rate: f64, count: f64| (rate * interval.seconds - count).abs() <= 0.02 * count + 1.0;
@@ -277,9 +277,9 @@ fn wake_ups_are_counted_where_they_may_be_the_reason() {
     }
 }
 
-/// A loss is measured as one of waking up if a busy neighbour has all that it may have. Without
-/// one, a processor without a register of limits leaves the firmware as a possible reason; with
-/// one, it does not.
+/// Wakeups are a measured reason if a busy neighbour reaches its full speed. Without such a
+/// neighbour, the firmware remains possible on a processor without a register of limits, and is
+/// ruled out on one with it.
 #[test]
 fn waking_up_is_measured_where_nothing_else_is_left() {
     for (machine, spin, is_measured) in [

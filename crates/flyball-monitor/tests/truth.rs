@@ -1,12 +1,12 @@
-//! Reasons against ground truth: simulated machines are built with limits that are known, and run
-//! with one after the other of them. What each took is the difference to the run without it, in the
-//! order that docs/why.md defines:
+//! Compares reasons with the truth. Simulated machines are built with known limits, which are added
+//! one by one. Each limit costs the difference to the run without it, in the order that docs/why.md
+//! defines:
 //!
 //! 1. limits that are a frequency, in the order of [`Limiter::ALL`];
-//! 2. limits that show only in their effect and that a package's CPUs share: the one that alone
-//!    would leave the lowest frequency holds, and comes first. The others get what they take below
-//!    it, which is nothing but the controllers' ripple;
-//! 3. what holds one CPU below the others.
+//! 2. limits that show only in their effect and that a package's CPUs share: first the one that
+//! would leave the lowest frequency alone. The others only cost what they take below it, which is
+//! the controllers' ripple;
+//! 3. what slows one CPU down more than the others.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
@@ -29,37 +29,37 @@ use unlimited::{Count, Tolerance, judge};
 /// A limit that is planted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Plant {
-    /// Share of the highest frequency that is left with all cores active.
+    /// Share of the highest frequency that all active cores may have.
     ActiveCores(f64),
     TurboOff,
-    /// The other Speed Select level; its turbo limits are this share of the first one's.
+    /// The other Speed Select level, whose turbo limits are this share of the first level's.
     Level(f64),
     /// Speed Select's turbo-freq, with all CPUs of low priority.
     TurboFreq,
-    /// A limit by another part of the kernel, such as a cooling device: freq_qos_add_request().
+    /// A limit set by another part of the kernel, such as a cooling device: freq_qos_add_request().
     KernelRequest(f64),
     ClassOfService(f64),
     Percentage(u32),
     MaxFreq(f64),
     Setspeed(f64),
     Preference(u32),
-    /// Share of the power that it takes without limits.
+    /// Share of the package's power without limits.
     Power(f64),
-    /// Share of the dynamic power that the cores take without limits.
+    /// Share of the cores' dynamic power without limits.
     Current(f64),
-    /// Share of the power that it takes without limits: what the cooling carries away at its limit.
+    /// The cooling removes this share of the power without limits at its limit.
     Heat(f64),
     /// Share of the frequency without limits.
     Hold(f64),
-    /// The same, and the registers say that a device outside the processor asked for it. The
-    /// silicon has no such device: the bits are set in the samples.
+    /// Like `Hold`, but the registers show that a device outside the processor requested it. The
+    /// silicon has no such device, so the test sets the bits in the samples.
     Prochot(f64),
 }
 
-/// How a limit is seen.
+/// How a limit shows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
-    /// As a frequency.
+    /// As a known frequency.
     Frequency,
     /// By its effect, on all busy CPUs of a package.
     Shared,
@@ -99,9 +99,9 @@ impl Plant {
         }
     }
 
-    /// Returns the limiter that `why` must name. AMD has no register that names power or current.
-    /// Intel does not say where Granite Rapids has the one that names current: `firmware` says that
-    /// current fits.
+    /// Returns the limiter that `why` must name. AMD has no register for power or current. Intel
+    /// does not document Granite Rapids' register for current, so `firmware` lists current as
+    /// possible.
     fn named(self, base: &Base) -> Limiter {
         match self {
             Plant::Current(_) if base.machine == "tpmi-small" => Limiter::Firmware,
@@ -119,7 +119,7 @@ impl Plant {
             Plant::Percentage(percent) => vec![format!("max-perf-pct={percent}")],
             Plant::MaxFreq(share) => vec![format!("max-freq={}", khz(share))],
             Plant::Setspeed(share) => vec!["governor=userspace".into(), format!("setspeed={}", khz(share))],
-            // amd-pstate of this kernel takes words only.
+            // amd-pstate of this kernel accepts words only.
             Plant::Preference(192) => vec!["governor=powersave".into(), "epp=balance_power".into()],
             Plant::Preference(255) => vec!["governor=powersave".into(), "epp=power".into()],
             Plant::Preference(epp) => vec!["governor=powersave".into(), format!("epp={epp}")],
@@ -138,35 +138,34 @@ impl Plant {
 /// Switching activity of the model `spin`.
 const INTENSITY: f64 = 1.0;
 
-/// A machine and what runs on it.
 #[derive(Debug, Clone, Copy)]
 struct Base {
     machine: &'static str,
     kernel: &'static str,
-    /// CPUs that are busy; the first is the one that is explained.
+    /// Busy CPUs. The first one is explained.
     pin: &'static str,
     passive: &'static str,
     load: &'static str,
 }
 
 impl Base {
-    /// What frequencies are multiples of, MHz.
+    /// Returns the frequency step, MHz.
     fn step(&self) -> f64 {
         if self.machine.starts_with("ryzen") { 25.0 } else { 100.0 }
     }
 }
 
-/// What the machine takes without limits of its own.
+/// Measurements of the machine without limits.
 struct Free {
     watts: f64,
     mhz: f64,
     highest: f64,
 }
 
-/// What all runs of a situation have in common, those with a part of its limits too.
+/// What all runs of a situation share, including runs with only some of its limits.
 #[derive(Debug, Clone, Copy)]
 struct Setting {
-    /// The driver chooses frequencies by its governor.
+    /// The governor chooses frequencies.
     is_passive: bool,
     /// How long the load runs before the first sample, seconds.
     warm_up: u64,
@@ -177,7 +176,7 @@ impl Setting {
         let is_warm = plants.iter().any(|plant| matches!(plant, Plant::Heat(_)));
         Setting {
             is_passive: plants.iter().any(|plant| matches!(plant, Plant::Setspeed(_))),
-            // Cooling follows in its own time where something else limits it first.
+            // Heat builds up slowly if something else limits first.
             warm_up: if is_warm { 30 } else { 4 },
         }
     }
@@ -185,14 +184,13 @@ impl Setting {
 
 struct Ran {
     mhz: f64,
-    /// Of the fastest of the busy CPUs of other cores; 0 without any.
+    /// Frequency of the fastest busy CPU of another core. 0 without one.
     others: f64,
     watts: f64,
     found: Explanation,
 }
 
-/// The machine without limits of its own, and with those that are planted in it; and how it is
-/// booted.
+/// Returns the machine with only the planted limits, and its boot options.
 fn machine(base: Base, plants: &[Plant], setting: Setting, free: Option<&Free>) -> (MachineSpec, String) {
     let mut spec = unlimited::machine(base.machine);
     let passive = if setting.is_passive { format!(",boot={}", base.passive) } else { String::new() };
@@ -207,12 +205,12 @@ fn machine(base: Base, plants: &[Plant], setting: Setting, free: Option<&Free>) 
                     limit => limit,
                 };
                 spec.thermal.ambient_c = 30.0;
-                // The hot spot of a core and half a degree of the control are small against the
-                // rest.
+                // The hot spot of a core and half a degree of control error are small in
+                // comparison.
                 spec.thermal.sink_k_per_w = (f64::from(limit) - 30.5) / (free.unwrap().watts * share) - 0.01;
             }
             Plant::Current(share) => {
-                // The budget at which all busy cores would draw this share of their dynamic power.
+                // The budget at which all busy cores would use this share of their dynamic power.
                 for core in &mut spec.core {
                     let free = free.unwrap();
                     let top = core.volts.last().unwrap().1;
@@ -234,7 +232,7 @@ fn machine(base: Base, plants: &[Plant], setting: Setting, free: Option<&Free>) 
     (spec, boot)
 }
 
-/// Speed Select's levels: the first has the machine's limits, the other only lower turbo limits.
+/// Adds Speed Select levels: one with the machine's limits, and one with lower turbo limits.
 fn levels(spec: &mut MachineSpec, plants: &[Plant]) {
     let sse = spec.turbo.sse_mhz.clone();
     let watts = spec.power.pl1_w.min(4095.0) as u32;
@@ -246,13 +244,13 @@ fn levels(spec: &mut MachineSpec, plants: &[Plant]) {
             other.trl_mhz[0] = sse.iter().map(lower).collect();
             other.cores.clear();
             (other.base_mhz, other.tjmax_c) = (first.base_mhz, first.tjmax_c);
-            // A level brings its design power along, as the power limit.
+            // A level's design power is also its power limit.
             other.tdp_w = watts;
         }
     }
 }
 
-/// `None` where the settings contradict each other.
+/// Runs the plants. `None` if the settings contradict each other.
 fn run(base: Base, plants: &[Plant], setting: Setting, free: Option<&Free>) -> Option<Ran> {
     let (spec, boot) = machine(base, plants, setting, free);
     let directory = tempfile::tempdir().unwrap();
@@ -276,7 +274,7 @@ fn run(base: Base, plants: &[Plant], setting: Setting, free: Option<&Free>) -> O
     for plant in plants {
         if let Plant::Hold(share) | Plant::Prochot(share) = plant {
             let held = KiloHertz((free.unwrap().mhz * share * 1000.0) as u32);
-            // The pin is the processor's: it slows all cores.
+            // PROCHOT is a pin of the processor: it slows all cores.
             let cpus = if matches!(plant, Plant::Prochot(_)) { pinned(base) } else { vec![cpu] };
             for cpu in cpus {
                 host.with(|machine| machine.silicon_mut().hold(cpu as usize, Some(held)));
@@ -284,13 +282,13 @@ fn run(base: Base, plants: &[Plant], setting: Setting, free: Option<&Free>) -> O
         }
         if let Plant::KernelRequest(share) = plant {
             let most = (highest * share) as u32 * 1000;
-            // Of all CPUs: a core runs at what the faster of its threads' requests allows.
+            // On all CPUs: a core runs at the higher request of its threads.
             for cpu in 0..host.with(|machine| machine.silicon().cpus()) as u32 {
                 host.with(|machine| machine.request_frequency(cpu, Some(most)));
             }
         }
         if let Plant::Heat(share) = plant {
-            // As after a long time at what the cooling carries away.
+            // Start hot, as after a long time at the cooling's limit.
             let watts = free.unwrap().watts * share;
             host.with(|machine| machine.silicon_mut().preheat(0, watts));
         }
@@ -303,7 +301,7 @@ fn pinned(base: Base) -> Vec<u32> {
     list.iter().collect()
 }
 
-/// Runs the model, and compares what is explained with what the silicon did.
+/// Runs the model, and explains the CPU. Also returns what the silicon did.
 fn measure(host: &SimHost, base: Base, plants: &[Plant], setting: Setting) -> Ran {
     let cpu: u32 = base.pin.split(['-', ',']).next().unwrap().parse().unwrap();
     let words: Vec<String> = ["--endless", "--pin", base.pin].map(str::to_owned).into();
@@ -316,7 +314,7 @@ fn measure(host: &SimHost, base: Base, plants: &[Plant], setting: Setting) -> Ra
         host.with(|machine| {
             let silicon = machine.silicon();
             let cycles: Vec<u64> = cpus.iter().map(|cpu| silicon.cycles(*cpu as usize)).collect();
-            // MPERF counts the time in which a CPU runs, in cycles of the time stamp counter.
+            // MPERF counts the cycles of the time stamp counter while the CPU runs.
             let ran: Vec<u64> =
                 cpus.iter().map(|cpu| silicon.read_msr(*cpu as usize, MPERF).unwrap()).collect();
             (cycles, ran, silicon.energy_joules(0))
@@ -353,8 +351,8 @@ fn measure(host: &SimHost, base: Base, plants: &[Plant], setting: Setting) -> Ra
     }
 }
 
-/// Bit 0 of MSR 0x64f and bit 2 of IA32_THERM_STATUS, in every register that was read (Intel SDM
-/// volume 4).
+/// Sets PROCHOT in every register that was read: bit 0 of MSR 0x64f and bit 2 of IA32_THERM_STATUS
+/// (Intel SDM volume 4).
 fn assert_prochot(layout: &Layout, sample: &mut Sample) {
     for (quantity, bit) in [(Quantity::LimitReasons, 1), (Quantity::ThermStatus, 1 << 2)] {
         let Some(start) = layout.start(quantity) else { continue };
@@ -422,7 +420,7 @@ fn singles(base: &Base) -> Vec<Plant> {
         plants.push(Plant::TurboFreq);
     }
     if base.machine == "sst-guide" {
-        // The other machines' levels have more domains per package, or none.
+        // The other machines have levels with several domains per package, or none.
         plants.extend([0.95, 0.85, 0.7].map(Plant::Level));
     }
     if has_preference {
@@ -433,10 +431,10 @@ fn singles(base: &Base) -> Vec<Plant> {
     }
     if !is_one {
         if is_intel {
-            // AMD's processors have no table of turbo limits.
+            // AMD processors have no turbo table.
             plants.extend([0.9, 0.75].map(Plant::ActiveCores));
         }
-        // One busy CPU takes so little that no limit of a real machine is below it.
+        // One busy CPU draws so little that no limit of a real machine is below it.
         plants.extend([0.97, 0.9, 0.8, 0.65, 0.5].map(Plant::Power));
         plants.extend([0.95, 0.85, 0.7, 0.55].map(Plant::Heat));
         plants.extend([0.95, 0.9, 0.8, 0.7, 0.6].map(Plant::Current));
@@ -446,26 +444,26 @@ fn singles(base: &Base) -> Vec<Plant> {
 
 /// Pairs of kinds, each in a weak and a strong form.
 fn pairs(base: &Base) -> Vec<[Plant; 2]> {
-    // Two ways to the same reason are two kinds.
+    // Two ways to the same reason count as two kinds.
     let mut kinds: BTreeMap<(Limiter, bool), Vec<Plant>> = BTreeMap::new();
     for plant in singles(base) {
         let is_second = matches!(plant, Plant::KernelRequest(_) | Plant::TurboFreq);
         kinds.entry((plant.named(base), is_second)).or_default().push(plant);
     }
-    // The extremes would make most pairs trivial.
+    // Use the middle strength: extremes would make most pairs trivial.
     let of = |plants: &[Plant]| plants[plants.len() / 2];
     let kinds: Vec<Plant> = kinds.values().map(|plants| of(plants)).collect();
     let mut pairs = Vec::new();
     for (index, one) in kinds.iter().enumerate() {
         for other in &kinds[index + 1..] {
             let limiters = [one.named(base), other.named(base)];
-            // Settings that exclude each other: what governor userspace asks for leaves no choice
-            // to a preference.
+            // These settings exclude each other: governor userspace leaves no choice to a
+            // preference.
             if limiters == [Limiter::Governor, Limiter::Preference]
                 || limiters.contains(&Limiter::Governor) && limiters.contains(&Limiter::Percentage)
-                // One frequency is held, for one of the two reasons.
+                // A frequency is held for one of the two reasons only.
                 || limiters == [Limiter::Prochot, Limiter::Firmware]
-                // A class is one of high priority or of low.
+                // A class has either high or low priority.
                 || *other == Plant::TurboFreq && limiters.contains(&Limiter::ClassOfService)
                 || *one == Plant::TurboFreq && limiters.contains(&Limiter::ClassOfService)
             {
@@ -477,7 +475,7 @@ fn pairs(base: &Base) -> Vec<[Plant; 2]> {
     pairs
 }
 
-/// What each limit took by the model: the difference that it makes when it is added to those before
+/// Returns what each limit cost in the model: the frequency lost when it is added to those before
 /// it.
 fn truth(base: Base, plants: &[Plant], free: &Free, ran: &Ran) -> Option<Vec<(Limiter, f64)>> {
     let mut steps = vec![(Limiter::ActiveCores, free.highest - free.mhz)];
@@ -489,8 +487,8 @@ fn truth(base: Base, plants: &[Plant], free: &Free, ran: &Ran) -> Option<Vec<(Li
             None => ran.mhz,
             Some(next) => {
                 let without = run(base, &plants[..count], setting, Some(free))?;
-                // A CPU that is held leaves the others more of what they share: a limit takes of it
-                // what it takes of them.
+                // Holding one CPU leaves the others more of the shared budget, so scale the shared
+                // limit's cost to what it costs the others.
                 let is_shared = next.kind() == Kind::Own && plants[count - 1].kind() == Kind::Shared;
                 if is_shared && ran.others > 0.0 {
                     (without.mhz * ran.others / without.others).max(ran.mhz)
@@ -511,7 +509,7 @@ fn truth(base: Base, plants: &[Plant], free: &Free, ran: &Ran) -> Option<Vec<(Li
 
 /// The order in which limits are added.
 fn ordered(base: Base, plants: &[Plant], free: &Free, ran: &Ran) -> Option<Vec<Plant>> {
-    // What holds the only core that is busy cannot be seen to be its own.
+    // A limit on the only busy core cannot be told from a shared one.
     let kind = |plant: &Plant| match plant.kind() {
         Kind::Own if ran.others == 0.0 => Kind::Shared,
         kind => kind,
@@ -521,12 +519,12 @@ fn ordered(base: Base, plants: &[Plant], free: &Free, ran: &Ran) -> Option<Vec<P
     order.sort_by_key(|plant| plant.limiter());
     let mut shared = Vec::new();
     for plant in pick(Kind::Shared) {
-        // With the frequencies, which an energy preference is a share of.
+        // Together with the known frequencies, as an energy preference is a share of them.
         let mhz = run(base, &[&order[..], &[plant]].concat(), Setting::of(plants), Some(free))?.mhz;
         shared.push((plant, mhz));
     }
     shared.sort_by(|one, other| one.1.total_cmp(&other.1));
-    // Within one step of the clock either holds.
+    // If two are within one clock step, either may come first.
     let is_found = |plant: Plant| ran.found.steps.iter().any(|step| step.limiter == plant.named(&base));
     if let [one, other] = shared[..]
         && other.1 - one.1 < base.step()
@@ -554,8 +552,8 @@ impl Tally {
         truth.retain(|step| step.1 >= least);
         let found = &ran.found;
         assert!(found.rest.abs() < 0.02 * free.highest, "{base:?} {plants:?}: {found}");
-        // MHz are right within 3 % of what it took, or 1 % of the frequency where that is a few
-        // MHz. How often sleeping cores run together is not known: 3 % of the frequency.
+        // MHz may differ by 3 % of the cost, or by 1 % of the frequency for small costs. How often
+        // sleeping cores overlap is not known, so bursts may differ by 3 % of the frequency.
         let near = if base.load == "bursts" { 3.0 * least } else { least };
         let tolerance = Tolerance { least, tie: 0.5 * base.step(), share: 0.03, near };
         let entries: Vec<(&[Limiter], f64)> =
@@ -576,14 +574,14 @@ impl Tally {
     }
 }
 
-/// The bases, or with FLYBALL_TRUTH (a part of a machine's name) some of them.
+/// Returns the bases, or only those whose machine's name contains FLYBALL_TRUTH.
 fn wanted(bases: &[Base]) -> (Vec<Base>, bool) {
     let only = std::env::var("FLYBALL_TRUTH").ok();
     let is_wanted = |base: &&Base| only.as_ref().is_none_or(|only| base.machine.contains(only));
     (bases.iter().filter(is_wanted).copied().collect(), only.is_none())
 }
 
-/// Judges the situations of each base, in a thread of its own: they share nothing.
+/// Judges the situations of each base, with one thread per base: bases share nothing.
 fn judge_all(bases: &[Base], plants: impl Fn(&Base) -> Vec<Vec<Plant>> + Sync) -> Vec<Tally> {
     std::thread::scope(|scope| {
         let plants = &plants;
@@ -602,7 +600,7 @@ fn judge_all(bases: &[Base], plants: impl Fn(&Base) -> Vec<Vec<Plant>> + Sync) -
     })
 }
 
-/// Prints what was wrong, and returns the counts.
+/// Prints the errors, and returns the counts.
 fn report(name: &str, tallies: &[Tally]) -> Count {
     let mut sum = Count::default();
     for tally in tallies {

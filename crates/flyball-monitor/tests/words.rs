@@ -14,7 +14,7 @@ fn epp(cpu: u32) -> String {
     format!("/sys/devices/system/cpu/cpufreq/policy{cpu}/energy_performance_preference")
 }
 
-/// What a core of each kind shows.
+/// Returns the preference of a core of each kind.
 fn shown(host: &SimHost) -> [String; 3] {
     [0, 8, 16].map(|cpu| host.read(&epp(cpu)).unwrap())
 }
@@ -46,14 +46,14 @@ fn the_register_says_which_number_a_word_is() {
     let host = SimHost::open(&SimSetup::parse("zen6-client,kernel=7.4").unwrap()).unwrap();
     assert_eq!(planned(&host, "epp=51").unwrap().changes, []);
     assert_eq!(planned(&host, "epp=128").unwrap().changes.len(), 20);
-    // Governor performance asks for 0, which is no word here.
+    // Governor performance sets 0, which has no word here.
     host.write("/sys/devices/system/cpu/cpufreq/policy0/scaling_governor", b"performance").unwrap();
     assert_eq!(shown(&host)[0], "0");
     let refused = planned(&host, "epp=turbo").unwrap_err();
     assert!(refused.contains("balance_power"), "{refused}");
 }
 
-/// Without the register, the driver's table says which number a word is.
+/// Without the register, the driver's table maps words to numbers.
 #[test]
 fn the_table_says_what_the_register_says() {
     for machine in ["zen6-client,kernel=7.2", "zen6-client,kernel=7.4", "ryzen-5750g,kernel=7.2", "gold-6138"]

@@ -1,9 +1,9 @@
-//! The content of a chunk: of each value its column over the chunk's samples, as second differences
-//! in varints.
+//! The content of a chunk: one column per value with its numbers in all samples of the chunk, as
+//! second differences in varints.
 //!
 //! A counter that grows evenly has second differences near zero, and a setting that does not change
-//! has zeros, which Zstandard then packs. Everything wraps: any column of any numbers is read as it
-//! was written.
+//! has zeros, so Zstandard packs them well. All arithmetic wraps, so any numbers are read back as
+//! they were written.
 
 use crate::{
     ABSENT,
@@ -12,10 +12,10 @@ use crate::{
 
 /// Columns before the values: both clocks and the four numbers of the cost.
 pub(super) const LEADING: usize = 6;
-/// Bytes of the longest number.
+/// Maximum bytes of a number.
 pub(super) const MAX_NUMBER: u64 = 10;
 
-/// Adds a number in groups of seven bits, lowest first (LEB128).
+/// Appends a number in groups of seven bits, lowest first (LEB128).
 fn put(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
@@ -24,14 +24,14 @@ fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// Takes such a number off the front of `bytes`.
+/// Removes a LEB128 number from the front of `bytes`.
 fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0u64;
     for shift in (0..64).step_by(7) {
         let (&byte, rest) = bytes.split_first()?;
         *bytes = rest;
         let part = u64::from(byte & 0x7f);
-        // The tenth byte has one bit of 64.
+        // The tenth byte holds only the last of the 64 bits.
         if shift == 63 && part > 1 {
             return None;
         }
@@ -43,7 +43,7 @@ fn take(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Small numbers of either sign as small numbers.
+/// Maps small numbers of either sign to small numbers.
 fn zigzag(number: u64) -> u64 {
     let signed = number as i64;
     ((signed << 1) ^ (signed >> 63)) as u64
@@ -76,8 +76,8 @@ pub(super) fn encode(samples: &[Sample], values: usize) -> Vec<u8> {
         for (at, sample) in samples.iter().enumerate() {
             let value = column(sample, index);
             let new = value.wrapping_sub(last);
-            // The first value as it is, the second as a difference, the others as what the
-            // difference changed by.
+            // The first value is stored as it is, the second as a difference, and the others as the
+            // change of the difference.
             match at {
                 0 => put(&mut out, new),
                 1 => put(&mut out, zigzag(new)),
@@ -89,9 +89,10 @@ pub(super) fn encode(samples: &[Sample], values: usize) -> Vec<u8> {
     out
 }
 
-/// The samples of a chunk; `None` if the bytes are not exactly `count` samples.
+/// Decodes the samples of a chunk. `None` if the bytes are not exactly `count` samples.
 pub(super) fn decode(mut bytes: &[u8], count: usize, values: usize) -> Option<Vec<Sample>> {
-    // A byte for each number at least: what is allocated below is in proportion to what was read.
+    // Each number has at least one byte. This keeps the allocation below in proportion to the
+    // input.
     if bytes.len() < (values + LEADING).checked_mul(count)? {
         return None;
     }
@@ -138,7 +139,7 @@ mod tests {
             assert_eq!(unzigzag(zigzag(number)), number);
         }
         assert_eq!(zigzag((-1i64) as u64), 1);
-        // Eleven bytes, and a tenth with more than one bit, are not numbers.
+        // Neither eleven bytes nor a tenth byte with more than one bit are a number.
         assert_eq!(take(&mut [0xff; 11].as_slice()), None);
         assert_eq!(take(&mut [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2].as_slice()), None);
     }

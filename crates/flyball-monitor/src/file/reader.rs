@@ -1,4 +1,4 @@
-//! Reads files of samples, which may come from anybody, from any moment on.
+//! Reads sample files from any moment on. The files may come from anybody.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -13,11 +13,10 @@ use super::{
 };
 use crate::{Facts, Layout, Sample};
 
-/// Where a chunk is, and what its head says.
+/// Location of a chunk, and the values of its head.
 #[derive(Debug, Clone, Copy)]
 struct ChunkHead {
     file: u32,
-    /// Offset of the content.
     offset: u64,
     length: u32,
     crc: u32,
@@ -25,36 +24,35 @@ struct ChunkHead {
     /// Nanoseconds since 1970 of its first and last sample.
     first: u64,
     last: u64,
-    /// Samples of all chunks before it.
+    /// Number of samples in all chunks before it.
     before: u64,
 }
 
 /// Parts of a recording that could not be read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// A torn chunk at the end of a file: its process was killed, or its disk was full.
+    /// Torn chunks at the end of a file: its process was killed, or its disk was full.
     pub torn: u32,
-    /// Bytes of damaged places between chunks.
+    /// Bytes of damaged areas between chunks.
     pub bytes: u64,
-    /// Samples of chunks whose content is damaged. They are found when they are read.
+    /// Samples of chunks whose content is damaged. Only counted when such a chunk is read.
     pub samples: u64,
-    /// Files of other days that have another layout: the machine was changed in between.
+    /// Files of other days that have another layout because the machine changed in between.
     pub files: u32,
-    /// Where the first damage is, in its file.
+    /// Offset of the first damage in its file.
     pub first: Option<u64>,
 }
 
-/// A recording: one file, or those of several days in their order.
+/// A recording: one file, or the files of several days in order.
 #[derive(Debug)]
 pub struct Recording<R> {
     files: Vec<R>,
-    /// Facts by file.
     facts: Vec<Option<Facts>>,
     layout: Layout,
     chunks: Vec<ChunkHead>,
     lost: Lost,
     end: u64,
-    /// The chunk that was decoded last, since neighbours are asked for together.
+    /// The chunk that was decoded last, because callers usually ask for neighbouring samples.
     decoded: Option<(usize, Vec<Sample>)>,
 }
 
@@ -71,7 +69,7 @@ fn number<const N: usize>(bytes: &[u8], from: usize) -> [u8; N] {
     out
 }
 
-/// A file's header: the layout and the facts, and where the chunks begin.
+/// Reads a file's header. Returns the layout, the facts, and where the chunks begin.
 fn header(file: &mut (impl Read + Seek)) -> Result<(Layout, Option<Facts>, u64), FileError> {
     const FIXED: usize = 20;
     let mut fixed = [0; FIXED];
@@ -112,14 +110,14 @@ fn header(file: &mut (impl Read + Seek)) -> Result<(Layout, Option<Facts>, u64),
     if !check(&layout) {
         return Err(FileError::TooLarge { offset: FIXED as u64, what: "its header has more CPUs or fields" });
     }
-    // Facts of other CPUs than the layout's would be attributed to the wrong ones.
+    // Facts of other CPUs than the layout's would be attributed to the wrong CPUs.
     let facts = facts.filter(|facts| {
         facts.cpus.len() == layout.cpus.len() && facts.packages.len() == layout.packages.len()
     });
     Ok((layout, facts, FIXED as u64 + length))
 }
 
-/// The chunk whose head these bytes are; offset and position are the caller's.
+/// Parses the head of a chunk. The caller sets offset and position.
 fn head(bytes: &[u8; HEAD], values: usize) -> Option<ChunkHead> {
     let place = ChunkHead {
         file: 0,
@@ -134,12 +132,12 @@ fn head(bytes: &[u8; HEAD], values: usize) -> Option<ChunkHead> {
     let is_whole = bytes.starts_with(&CHUNK_MAGIC)
         && crc32fast::hash(&bytes[..HEAD - 4]) == u32::from_le_bytes(number(bytes, HEAD - 4));
     let counted = (1..=CHUNK).contains(&place.count.into());
-    // What does not pack is stored in blocks with heads of three bytes.
+    // Data that does not compress is stored in blocks with heads of three bytes.
     let most = (values + LEADING) as u64 * CHUNK as u64 * MAX_NUMBER * 2 + 1024;
     (is_whole && counted && u64::from(place.length) <= most).then_some(place)
 }
 
-/// Looks for the next chunk's head from `from` on, behind a damaged place.
+/// Searches for the next chunk's head from `from` on, after damage.
 fn resume(file: &mut (impl Read + Seek), from: u64, values: usize) -> io::Result<Option<u64>> {
     const STEP: usize = 1 << 16;
     file.seek(SeekFrom::Start(from))?;
@@ -155,7 +153,7 @@ fn resume(file: &mut (impl Read + Seek), from: u64, values: usize) -> io::Result
         if more == 0 {
             return Ok(None);
         }
-        // A head may lie across two steps.
+        // A head may span two steps.
         let done = window.len().saturating_sub(HEAD - 1);
         window.drain(..done);
         start += done as u64;
@@ -165,11 +163,10 @@ fn resume(file: &mut (impl Read + Seek), from: u64, values: usize) -> io::Result
 
 impl<R: Read + Seek> Recording<R> {
     /// Reads the headers and the chunks' heads of a recording's files, in the order of time. The
-    /// last one's layout counts.
+    /// last file's layout is that of the recording.
     ///
     /// # Errors
-    /// See [`FileError`]. A torn or damaged chunk is not an error, but counted in
-    /// [`Recording::lost`].
+    /// See [`FileError`]. A torn or damaged chunk is not an error. [`Recording::lost`] counts it.
     pub fn open(files: Vec<R>) -> Result<Recording<R>, FileError> {
         let recording = Recording::open_any(files)?;
         if recording.is_empty() { Err(FileError::Empty) } else { Ok(recording) }
@@ -195,8 +192,8 @@ impl<R: Read + Seek> Recording<R> {
             end: *offset,
             decoded: None,
         };
-        // Another layout means other columns: its samples cannot stand on one timeline with the
-        // last file's.
+        // Another layout has other columns, so its samples cannot be on one timeline with the last
+        // file's.
         for (mut file, layout, facts, offset) in headed {
             if layout == recording.layout {
                 recording.index(&mut file, offset)?;
@@ -209,7 +206,7 @@ impl<R: Read + Seek> Recording<R> {
         Ok(recording)
     }
 
-    /// Where the last whole chunk of the last file ends: a writer goes on there.
+    /// Returns where the last complete chunk of the last file ends. A writer continues there.
     pub fn end(&self) -> u64 {
         self.end
     }
@@ -238,8 +235,7 @@ impl<R: Read + Seek> Recording<R> {
                     offset = content + u64::from(place.length);
                     self.end = offset;
                 }
-                // The head is whole and the content is not there: the file ends with it, or a hole
-                // follows.
+                // The head is complete but not the content: the file ends here, or a hole follows.
                 _ => {
                     self.lost.first.get_or_insert(offset);
                     let Some(next) = resume(file, offset + 1, values).map_err(at(offset))? else {
@@ -270,7 +266,7 @@ impl<R: Read + Seek> Recording<R> {
         self.chunks.partition_point(|chunk| chunk.before + u64::from(chunk.count) <= index)
     }
 
-    /// Samples of all whole chunks.
+    /// Returns the number of samples in all complete chunks.
     pub fn len(&self) -> u64 {
         self.chunks.last().map_or(0, |chunk| chunk.before + u64::from(chunk.count))
     }
@@ -284,16 +280,16 @@ impl<R: Read + Seek> Recording<R> {
         self.lost
     }
 
-    /// When it begins and ends, ns since 1970.
+    /// Returns when the recording begins and ends, ns since 1970.
     pub fn span(&self) -> (u64, u64) {
         let first = self.chunks.first().map_or(0, |chunk| chunk.first);
         (first, self.chunks.iter().map(|chunk| chunk.last).max().unwrap_or(first))
     }
 
-    /// Which sample was current at a time (ns since 1970): the last one that is not later, or the
-    /// first.
+    /// Returns which sample was current at a time (ns since 1970): the last one that is not later,
+    /// or the first sample.
     pub fn index_at(&mut self, wall: u64) -> Result<u64, FileError> {
-        // Not by bisection: the wall clock may have been set back, and a day's heads are 5,400.
+        // No bisection: the wall clock may have been set back. A day has only 5,400 heads.
         let Some(chunk) = self.chunks.iter().rposition(|chunk| chunk.first <= wall) else { return Ok(0) };
         let before = self.chunks[chunk].before;
         let samples = self.chunk(chunk)?;
@@ -301,7 +297,7 @@ impl<R: Read + Seek> Recording<R> {
         Ok(before + within as u64)
     }
 
-    /// A sample by its number; `None` behind the end, and of a chunk whose content is damaged.
+    /// Returns a sample by its number. `None` past the end, or if the chunk's content is damaged.
     ///
     /// # Errors
     /// [`FileError::Io`].
@@ -320,8 +316,7 @@ impl<R: Read + Seek> Recording<R> {
             file.seek(SeekFrom::Start(place.offset)).map_err(at(place.offset))?;
             file.read_exact(&mut content).map_err(at(place.offset))?;
             let values = self.layout.values();
-            // The head's checksum said where the content is; only this one says that it is what was
-            // written.
+            // The head's checksum does not cover the content, which has its own.
             let is_whole = crc32fast::hash(&content) == place.crc;
             let samples = is_whole.then(|| unpack(&content, place.count.into(), values)).flatten();
             if samples.is_none() {

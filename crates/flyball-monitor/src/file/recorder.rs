@@ -1,8 +1,8 @@
-//! A recording that goes on for days: the file that is written, and those of earlier days next to
-//! it.
+//! A recording that runs for days: the file being written, and next to it the files of earlier
+//! days.
 //!
-//! The file of the day has the name that the user gave. When the day (UTC) ends, it gets the date
-//! after its name, as logrotate does with `dateext`, and a new one begins.
+//! The current file has the name that the user gave. When the day (UTC) ends, the date is appended
+//! to its name, like logrotate's `dateext`, and a new file begins.
 
 use std::{
     ffi::OsString,
@@ -20,35 +20,34 @@ use rustix::fs::{FlockOperation, flock};
 use super::{FileError, Recording, Writer};
 use crate::{Facts, Layout, Sample};
 
-/// Nanoseconds of a day.
 const DAY: u64 = 86_400_000_000_000;
-/// Files of one day: a machine whose layout changes more often is not recorded usefully.
+/// Maximum files of one day. If the layout changes more often, a recording is of no use.
 const MAX_PER_DAY: u32 = 1000;
 
-/// Limits on the files of a recording; without a limit, files stay.
+/// Limits on the files of a recording. Without a limit, files are kept.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FileLimits {
     /// Files of earlier days that were last written before this are removed.
     pub age: Option<Duration>,
-    /// Bytes of all files together: the oldest are removed first.
+    /// Maximum bytes of all files together. The oldest are removed first.
     pub bytes: Option<u64>,
 }
 
-/// Why a recording cannot begin or go on.
+/// Why a recording cannot begin or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     #[error("cannot record to {}: {}", path.display(), described(cause))]
     Io { path: PathBuf, cause: io::Error },
-    /// The file is there and is not a recording, or a damaged one.
+    /// The file exists and is not a recording, or is damaged.
     #[error("cannot record to {}: {cause}; give another name", path.display())]
     File { path: PathBuf, cause: FileError },
     /// The file is a recording of another machine.
     #[error("{} is a recording of another machine ({name}); give another name", path.display())]
     OtherMachine { path: PathBuf, name: String },
-    /// Another process records to it.
+    /// Another process is recording to this file.
     #[error("another process records to {}", .0.display())]
     Busy(PathBuf),
-    /// The day's file alone has as many bytes as all may have.
+    /// The current file alone reaches the size limit of all files.
     #[error("{} has reached {bytes} bytes; the recording ends with its last chunk", path.display())]
     Full { path: PathBuf, bytes: u64 },
 }
@@ -60,10 +59,10 @@ fn described(cause: &io::Error) -> String {
     }
 }
 
-/// The files of a recording, oldest first and the day's own last.
+/// Returns the files of a recording, oldest first, the current one last.
 ///
 /// # Errors
-/// An unreadable directory.
+/// The directory cannot be read.
 pub fn shards(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = earlier(path)?;
     if path.exists() {
@@ -91,14 +90,14 @@ fn earlier(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found.into_iter().map(|(_, _, path)| path).collect())
 }
 
-/// The date and the number of `2026-11-22` or `2026-11-22.2`.
+/// Splits `2026-11-22` or `2026-11-22.2` into the date and the number.
 fn dated(text: &str) -> Option<(String, u32)> {
     let (date, number) = text.split_once('.').unwrap_or((text, "1"));
     let is_date = date.len() == 10 && date.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
     is_date.then_some((date.to_owned(), number.parse().ok()?))
 }
 
-/// Writes a recording of days.
+/// Writes a recording of one or more days.
 #[derive(Debug)]
 pub struct Recorder {
     path: PathBuf,
@@ -106,7 +105,7 @@ pub struct Recorder {
     facts: Option<Facts>,
     kept: FileLimits,
     writer: Option<Writer<File>>,
-    /// Bytes of the day's file before this writer.
+    /// Size of the current file before this writer, bytes.
     begun: u64,
     day: Option<u64>,
     /// True if the file is new.
@@ -114,7 +113,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Begins a recording, or goes on with one of the same machine.
+    /// Starts a recording, or continues one of the same machine.
     pub fn open(
         path: &Path,
         layout: &Layout,
@@ -144,7 +143,7 @@ impl Recorder {
         RecordError::Io { path: self.path.clone(), cause }
     }
 
-    /// Takes the file for this process alone: two writers would interleave their chunks.
+    /// Locks the file for this process: two writers would interleave their chunks.
     fn lock(&self, file: &File) -> Result<(), RecordError> {
         flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
             rustix::io::Errno::AGAIN => RecordError::Busy(self.path.clone()),
@@ -152,13 +151,13 @@ impl Recorder {
         })
     }
 
-    /// Goes on with a file: cuts off what an earlier process left torn.
+    /// Continues a file. Cuts off a torn chunk of an earlier process.
     fn go_on(&mut self, mut file: File) -> Result<(), RecordError> {
         self.lock(&file)?;
         let own = file.try_clone().map_err(|cause| self.failed(cause))?;
         let there = Recording::open_any(vec![own])
             .map_err(|cause| RecordError::File { path: self.path.clone(), cause })?;
-        // What a kernel update or a driver changes is the same machine.
+        // A kernel update or another driver does not make it another machine.
         let (other, this) = (&there.layout().machine, &self.layout.machine);
         if (&other.name, &other.model_name, other.vendor) != (&this.name, &this.model_name, this.vendor) {
             return Err(RecordError::OtherMachine { path: self.path.clone(), name: other.name.clone() });
@@ -166,14 +165,14 @@ impl Recorder {
         let end = there.end();
         self.day = (!there.is_empty()).then(|| there.span().1 / DAY);
         if there.is_empty() {
-            // Killed before its first chunk: its header is of settings that may have changed since.
+            // The earlier process was killed before its first chunk. The settings in the header may
+            // have changed since then.
             file.set_len(0)
                 .and_then(|()| file.seek(SeekFrom::Start(0)))
                 .map_err(|cause| self.failed(cause))?;
             return self.head(file);
         }
-        // Settings that changed meanwhile begin a file too: a header has the limits of all its
-        // samples.
+        // Changed settings need a new file too: a header has the limits of all its samples.
         if *there.layout() != self.layout || there.facts(0) != self.facts.as_ref() {
             return self.next_file();
         }
@@ -201,7 +200,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Gives the day's file the name of its day, and begins the next.
+    /// Appends the day to the current file's name, and begins the next file.
     fn next_file(&mut self) -> Result<(), RecordError> {
         self.flush()?;
         let date = Utc::from_seconds(self.day.unwrap_or_default() * 86_400).date();
@@ -213,10 +212,10 @@ impl Recorder {
             }
             PathBuf::from(name)
         };
-        // A clock that was set back, or a changed machine: the day has a file already.
+        // The day already has a file if the clock was set back or the machine changed.
         let free = (1..=MAX_PER_DAY).map(named).find(|path| !path.exists());
         let free = free.unwrap_or_else(|| named(MAX_PER_DAY));
-        // The lock and the descriptor stay with the old file, which is complete.
+        // The old file is complete. Its lock and descriptor stay with it.
         rename_output(&self.path, &free).map_err(|cause| self.failed(cause))?;
         self.begin()
     }
@@ -245,11 +244,11 @@ impl Recorder {
         Ok(())
     }
 
-    /// Cuts off a chunk that the disk did not take whole.
+    /// Cuts off a chunk that was only partly written.
     fn torn(&mut self, cause: io::Error) -> RecordError {
         if let Some(writer) = self.writer.take() {
             let whole = self.begun + writer.written();
-            // The reader drops a torn chunk too.
+            // Ignore errors: the reader drops a torn chunk too.
             let _ = writer.into_inner().set_len(whole);
         }
         self.failed(cause)
@@ -260,7 +259,7 @@ impl Recorder {
         writer.flush().map_err(|cause| self.torn(cause))
     }
 
-    /// Removes files of earlier days that are too old or too many.
+    /// Removes files of earlier days that are too old or exceed the size limit.
     fn remove_old(&mut self) -> Result<(), RecordError> {
         let FileLimits { age, bytes } = self.kept;
         if age.is_none() && bytes.is_none() {
@@ -268,15 +267,15 @@ impl Recorder {
         }
         let earlier = earlier(&self.path).map_err(|cause| self.failed(cause))?;
         let own = self.begun + self.writer.as_ref().map_or(0, Writer::written);
-        // What went away meanwhile counts nothing.
+        // Ignore files that were removed in the meantime.
         let known = earlier.iter().filter_map(|path| Some((path, fs::metadata(path).ok()?)));
         let known: Vec<_> = known.collect();
         let mut total = own + known.iter().map(|(_, status)| status.len()).sum::<u64>();
         for (path, status) in known {
             let written = status.modified().unwrap_or_else(|_| SystemTime::now());
             let is_old = age.is_some_and(|age| written.elapsed().is_ok_and(|since| since > age));
-            // Oldest first, which `earlier` sorted by the dates in the names: copying changes times
-            // of files.
+            // Oldest first: `earlier` sorts by the dates in the names, since copying changes file
+            // times.
             if is_old || bytes.is_some_and(|most| total > most) {
                 remove_output(path).map_err(|cause| self.failed(cause))?;
                 total -= status.len();
@@ -288,7 +287,7 @@ impl Recorder {
         }
     }
 
-    /// Ends a recording before its first sample: a file that was made for it goes.
+    /// Ends a recording before its first sample, and removes the file if it is new.
     ///
     /// # Errors
     /// The file cannot be removed.
@@ -296,11 +295,11 @@ impl Recorder {
         if !self.is_new {
             return Ok(());
         }
-        // The lock is still held: no other recorder has begun with it.
+        // The lock is still held, so no other recorder has started with the file.
         remove_output(&self.path).map_err(|cause| self.failed(cause))
     }
 
-    /// Writes what is waiting. Dropping a recorder loses up to a chunk.
+    /// Writes the pending samples. Dropping a recorder loses up to a chunk.
     pub fn finish(mut self) -> Result<(), RecordError> {
         self.flush()?;
         let Some(writer) = self.writer.take() else { return Ok(()) };

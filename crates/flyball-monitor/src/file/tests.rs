@@ -9,7 +9,7 @@ use tempfile::tempdir;
 use super::*;
 use crate::{ABSENT, Cpu, Field, Machine, Package, Quantity, Sample, Unit, sample::Cost};
 
-/// A machine of some CPUs in one package.
+/// A machine with this many CPUs in one package.
 pub(crate) fn layout(cpus: u32) -> Layout {
     let cpu = |number| Cpu {
         number,
@@ -54,7 +54,7 @@ fn sample(at: u64, values: Vec<u64>) -> Sample {
     Sample { at, wall: at, cost: Cost { cpu: at % 977, ..Cost::default() }, values }
 }
 
-/// The nth sample of a machine that is used evenly.
+/// The nth sample of a machine with an even load.
 pub(crate) fn nth(layout: &Layout, n: u64) -> Sample {
     let second = 1_000_000_000;
     sample(n * second, (0..layout.values() as u64).map(|value| value * 1000 + n * 100).collect())
@@ -88,7 +88,7 @@ fn a_process_that_is_killed_at_any_byte_loses_at_most_a_chunk() {
         let mut recording = open(&bytes[..length]).unwrap();
         let read = all(&mut recording);
         assert_eq!(read, samples[..read.len()]);
-        // What was whole before stays whole.
+        // Complete chunks stay readable.
         assert!(read.len() >= known && read.len() - known <= 16);
         known = read.len();
         assert_eq!(recording.lost().torn, u32::from(recording.end() != length as u64));
@@ -131,7 +131,7 @@ fn what_is_not_a_recording_is_refused_with_the_place() {
     flipped[40] ^= 1;
     assert!(matches!(open(&flipped), Err(FileError::Damaged { offset: 20, .. })));
     assert!(matches!(open(&written(&layout(2), &[])), Err(FileError::Empty)));
-    // As many CPUs as no kernel has.
+    // More CPUs than any kernel supports.
     assert!(!check(&layout(300_000)));
 }
 
@@ -141,7 +141,7 @@ fn zeros_behind_the_header_are_searched_within_bounds() {
     let path = folder.path().join("zeros");
     let layout = layout(2);
     fs::write(&path, written(&layout, &[nth(&layout, 0)])).unwrap();
-    // Sparse: it takes no space.
+    // Sparse, so it takes no space.
     fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(10 << 30).unwrap();
     let mut recording = Recording::open(vec![fs::File::open(&path).unwrap()]).unwrap();
     assert_eq!(all(&mut recording).len(), 1);
@@ -196,7 +196,7 @@ fn a_day_has_a_file_and_the_oldest_goes_first() {
     assert!(bytes_of(&path) <= most);
     let mut left = open();
     assert_eq!(left.sample(left.len() - 1).unwrap(), Some(sample(549)));
-    // The day's own file is not removed.
+    // The current file is never removed.
     let full = Recorder::open(&path, &layout, None, FileLimits { bytes: Some(100), age: None });
     assert!(matches!(full, Err(RecordError::Full { bytes: 100, .. })));
     assert_eq!(shards(&path).unwrap(), [path]);

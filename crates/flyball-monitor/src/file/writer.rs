@@ -15,7 +15,7 @@ pub struct Writer<W> {
     out: W,
     values: usize,
     waiting: Vec<Sample>,
-    /// Bytes that this writer has written.
+    /// Bytes written by this writer.
     written: u64,
 }
 
@@ -32,22 +32,22 @@ fn header(layout: &Layout, facts: Option<&Facts>) -> io::Result<Vec<u8>> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a file: writes the header.
+    /// Writes the header of a new file.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Writing to `out` failed.
     pub fn create(mut out: W, layout: &Layout, facts: Option<&Facts>) -> io::Result<Writer<W>> {
         let bytes = header(layout, facts)?;
         out.write_all(&bytes)?;
         Ok(Writer { written: bytes.len() as u64, ..Writer::append(out, layout) })
     }
 
-    /// Goes on with a file that has a header and whole chunks of this layout.
+    /// Continues a file that has a header and complete chunks of this layout.
     pub fn append(out: W, layout: &Layout) -> Writer<W> {
         Writer { out, values: layout.values(), waiting: Vec::with_capacity(CHUNK), written: 0 }
     }
 
-    /// Bytes that were written so far.
+    /// Returns the bytes written so far.
     pub fn written(&self) -> u64 {
         self.written
     }
@@ -55,7 +55,7 @@ impl<W: Write> Writer<W> {
     /// Adds a sample, and writes a chunk if it is full or old.
     ///
     /// # Errors
-    /// Those of `out`; the chunk may then be torn, and its samples are still waiting.
+    /// Writing to `out` failed. The chunk may then be torn, and its samples are still pending.
     pub fn add(&mut self, sample: Sample) -> io::Result<()> {
         self.waiting.push(sample);
         let span = |first: &Sample, last: &Sample| last.at.saturating_sub(first.at);
@@ -66,7 +66,7 @@ impl<W: Write> Writer<W> {
         if self.waiting.len() >= CHUNK || is_old { self.flush() } else { Ok(()) }
     }
 
-    /// Writes what is waiting as a chunk: at the end, and before a file is left for the next.
+    /// Writes pending samples as a chunk: at the end, and before switching to the next file.
     pub fn flush(&mut self) -> io::Result<()> {
         let (Some(first), Some(last)) = (self.waiting.first(), self.waiting.last()) else { return Ok(()) };
         let content = pack(&self.waiting, self.values);
@@ -79,7 +79,7 @@ impl<W: Write> Writer<W> {
         bytes.extend(crc32fast::hash(&content).to_le_bytes());
         bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
         bytes.extend(content);
-        // One write: only a full disk or a crash of the machine leaves a part.
+        // One write, so that only a full disk or a crash of the machine can leave a part.
         self.out.write_all(&bytes)?;
         self.out.flush()?;
         self.written += bytes.len() as u64;

@@ -1,5 +1,4 @@
-//! The counters of a CPU: a perf group, which takes one interrupt, or registers, each of which
-//! takes one.
+//! A CPU's counters: a perf group costs one interrupt per reading, registers cost one each.
 
 use flyball_control::ThermStatus;
 use flyball_host::{EventGroup, Host, HostError, KeptFile, Vendor, msr, topology::CPUS};
@@ -38,7 +37,7 @@ const MPERF: u32 = 0xe7;
 const APERF: u32 = 0xe8;
 const PPERF: u32 = 0x64e;
 
-/// The registers that stand in for the group.
+/// The registers to use if the perf group cannot be opened.
 pub(super) fn registers(vendor: Vendor) -> &'static [(Quantity, u32)] {
     match vendor {
         Vendor::Intel => &[
@@ -77,8 +76,8 @@ impl Source {
         }
     }
 
-    /// Reads a CPU's counters; how many interrupts that took. `None` where they cannot be read now:
-    /// it went offline.
+    /// Reads a CPU's counters and returns how many interrupts that took. `None` if they cannot be
+    /// read, because the CPU went offline.
     pub(super) fn read(
         &self,
         host: &dyn Host,
@@ -86,15 +85,15 @@ impl Source {
         counters: &mut Counters,
         mut put: impl FnMut(Quantity, u64),
     ) -> Option<u32> {
-        // At its first turn and after it was offline, whose events the kernel has detached
+        // At the first turn, and after the CPU was offline, when the kernel detached its events
         // (perf_event_exit_cpu).
         if matches!(counters, Counters::Closed) {
             *counters = self.open(host, cpu).ok()?;
         }
         match (self, &mut *counters) {
             (Source::Feedback, Counters::Feedback(file)) => {
-                // "ref:%llu del:%llu" (show_feedback_ctrs in drivers/acpi/cppc_acpi.c). The kernel
-                // reads them on the CPU itself where they are registers of its.
+                // "ref:%llu del:%llu" (show_feedback_ctrs in drivers/acpi/cppc_acpi.c). If the
+                // counters are registers of the CPU, the kernel reads them there.
                 let mut line = [0; SHORT];
                 let (reference, delivered) = file.line(host, &mut line)?.split_once(' ')?;
                 put(Quantity::Mperf, reference.strip_prefix("ref:")?.parse().ok()?);
@@ -102,13 +101,12 @@ impl Source {
                 Some(1)
             }
             (Source::Group(events), Counters::Group(group)) => {
-                // In one read(2): the kernel then updates the whole group with one interrupt of
-                // that CPU (perf_event_read).
+                // With one read(2), the kernel updates the whole group with one interrupt of that
+                // CPU (perf_event_read).
                 let mut counts = vec![0; events.len()];
                 group.read(&mut counts).ok()?;
                 for (event, count) in events.iter().zip(counts) {
-                    // A temperature that is not valid reads as -1 (msr_event_update), which is
-                    // ABSENT.
+                    // An invalid temperature reads as -1 (msr_event_update), which equals ABSENT.
                     put(event.0, count);
                 }
                 Some(1)
@@ -116,8 +114,8 @@ impl Source {
             (Source::Registers(registers), counters) => {
                 for &(quantity, register) in registers {
                     let value = counters.register(host, cpu, register);
-                    // The TSC is always there: without it the CPU went offline. Others may be
-                    // missing on this model.
+                    // Every CPU has a TSC, so this CPU went offline. Other registers may be missing
+                    // on this model.
                     if value.is_none() && quantity == Quantity::Tsc {
                         return None;
                     }
@@ -142,7 +140,6 @@ impl Source {
 }
 
 impl Counters {
-    /// Reads a register of the CPU.
     pub(super) fn register(&self, host: &dyn Host, cpu: u32, register: u32) -> Option<u64> {
         if let Counters::Registers(Some(file)) = self {
             let mut bytes = [0; 8];

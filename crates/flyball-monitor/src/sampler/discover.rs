@@ -38,13 +38,13 @@ pub(super) fn discover(host: &dyn Host) -> Result<Discovered, ReadError> {
     if !topology.flags.contains("hypervisor") {
         layout.machine.idle_exits_us = idle.iter().map(|state| state.latency_us).collect();
     }
-    // Virtual machines without cpuidle and kernels with idle=poll have none; the CPUs' shares
-    // are then of /proc/stat alone.
+    // Virtual machines without cpuidle and kernels with idle=poll have no idle states. The shares
+    // of CPU time then come from /proc/stat only.
     if idle.is_empty() {
         let error = HostError::new(Op::Read, format!("{CPUS}/cpu0/cpuidle"), Errno::NOENT);
         layout.missing.push(Missing::new(What::IdleStates, &error));
     }
-    // A CPU that is awake anyway: this one.
+    // A CPU that is awake anyway: the one that runs this code.
     let here = match host.kind() {
         flyball_host::Kind::Live => flyball_process::current_cpu(),
         _ => topology.online.iter().next().unwrap_or(0),
@@ -63,8 +63,8 @@ pub(super) fn discover(host: &dyn Host) -> Result<Discovered, ReadError> {
             Vec::new()
         }
     };
-    // Intel's margin counts down to this; AMD's sensor reports degrees, and the register is
-    // another thing there.
+    // Intel's thermal margin is relative to this temperature. AMD's sensor reports degrees, and AMD
+    // uses this register for something else.
     layout.machine.throttle_temperature = host
         .msr(here, msr::MSR_IA32_TEMPERATURE_TARGET)
         .ok()
@@ -82,8 +82,8 @@ pub(super) fn discover(host: &dyn Host) -> Result<Discovered, ReadError> {
     }
     let (power, missing) = power(host, &layout);
     layout.missing.extend(missing);
-    // What helps on hardware (load a module, be root) is wrong advice where nothing can show
-    // it.
+    // On a recording or a virtual machine, advice for hardware (load a module, become root) would
+    // be wrong.
     let elsewhere = match host.kind() {
         flyball_host::Kind::Recorded => Some(Why::NotRecorded as fn(String) -> Why),
         _ => topology.flags.contains("hypervisor").then_some(Why::Virtual as fn(String) -> Why),
@@ -103,7 +103,7 @@ pub(super) fn discover(host: &dyn Host) -> Result<Discovered, ReadError> {
         if policies.is_empty() { &[] } else { requests },
         &power,
     );
-    // Every Zen counts in this unit; another would be a new one.
+    // All Zen generations use this unit.
     let unit = host.msr(here, msr::MSR_AMD_RAPL_POWER_UNIT).map(|unit| unit >> 8 & 0x1f);
     if layout.machine.vendor == Vendor::Amd
         && quantities.contains(&Quantity::Tsc)
@@ -164,22 +164,22 @@ fn layout_of(host: &dyn Host, topology: &Topology) -> Layout {
         let text = host.read(&format!("{}/{name}", topology.policy_folder(policy?))).ok()?;
         text.parse().ok().map(KiloHertz)
     };
-    // The highest P-state, above which boost is. cpuinfo_max_freq may have boost in it.
+    // The highest P-state without boost. cpuinfo_max_freq may include boost.
     let top_state = |policy: Option<u32>| {
         let path = format!("{}/scaling_available_frequencies", topology.policy_folder(policy?));
         let states = host.read(&path).ok()?;
         states.split_whitespace().filter_map(|khz| khz.parse().ok()).max().map(KiloHertz)
     };
     let driver = flyball_host::topology::scaling_driver(host);
-    // acpi-cpufreq asks for its highest P-state, which boost exceeds by itself: the request ends
-    // below what is meant.
+    // acpi-cpufreq requests its highest P-state, and the hardware boosts above it. The request is
+    // then lower than the intended frequency.
     let is_boosted = driver.as_deref() == Some("acpi-cpufreq") && turbo(host, topology) == Some(true);
     let boosted = |cpu: &flyball_control::Cpu| {
         let level = |name: &str| -> Option<f64> {
             host.read(&format!("{CPUS}/cpu{}/acpi_cppc/{name}", cpu.number)).ok()?.parse().ok()
         };
-        // The files' highest may have boost in it or not (acpi_cpufreq_cpu_init); CPPC has both in
-        // one unit.
+        // cpuinfo_max_freq may or may not include boost (acpi_cpufreq_cpu_init). CPPC has both
+        // levels in one unit.
         let nominal_mhz = level("nominal_freq").filter(|mhz| *mhz > 0.0)?;
         let (highest, nominal) = (level("highest_perf")?, level("nominal_perf").filter(|perf| *perf > 0.0)?);
         Some(KiloHertz((nominal_mhz * highest / nominal * 1000.0) as u64))
@@ -212,8 +212,8 @@ fn layout_of(host: &dyn Host, topology: &Topology) -> Layout {
                 core: cpu.core,
                 core_type: cpu.core_type,
                 policy: cpu.policy,
-                // Only that driver's limits have another meaning than their number. Elsewhere these
-                // are two files per CPU that nothing asks for.
+                // Only acpi-cpufreq's limits differ from what the hardware does. With other
+                // drivers, reading these two files per CPU is useless.
                 highest: boost.or_else(|| is_boosted.then(|| khz(cpu.policy, "cpuinfo_max_freq"))?),
                 base: is_boosted.then(|| top_state(cpu.policy)).flatten(),
                 reference: (topology.vendor == Vendor::Other).then(|| reference(host, cpu.number)).flatten(),
@@ -236,8 +236,8 @@ fn reference(host: &dyn Host, cpu: u32) -> Option<KiloHertz> {
     Some(KiloHertz((level("reference_perf")? * nominal_mhz / nominal * 1000.0) as u64))
 }
 
-/// The management ports that name a frequency limit, for which the layout gets fields. Each reading
-/// is a message to the firmware.
+/// Finds the management ports that report a frequency limit, and adds their fields to the layout.
+/// Each reading is a message to the firmware.
 fn sockets(host: &dyn Host, layout: &mut Layout, topology: &Topology) -> Vec<SocketFiles> {
     if topology.vendor != Vendor::Amd {
         return Vec::new();
@@ -271,14 +271,13 @@ fn turbo(host: &dyn Host, topology: &Topology) -> Option<bool> {
     snapshot.machine_value(Id::Turbo).ok()??.switch()
 }
 
-/// The idle states of the first CPU that has any: all CPUs of a type have the same, and E-cores
-/// have as many.
+/// The idle states of one CPU of each core type, whichever list is longest.
 fn idle_states(host: &dyn Host, topology: &Topology) -> Vec<IdleState> {
     let mut most = Vec::new();
     let mut seen = Vec::new();
     for cpu in topology.cpus.values().filter(|cpu| cpu.online) {
-        // P and E cores may have different states; the longer list names them all, since deeper
-        // ones come last.
+        // P and E cores may have different states. The longest list has names for all of them,
+        // since deeper states come last.
         if seen.contains(&cpu.core_type) {
             continue;
         }
@@ -300,8 +299,8 @@ fn source(host: &dyn Host, topology: &Topology, here: u32) -> Result<Source, Hos
             .iter()
             .filter_map(|(name, quantity)| {
                 let text = host.read(&format!("{PMU}/events/{name}")).ok()?;
-                // The msr PMU has one field, so the text is always this (PMU_EVENT_ATTR_STRING in
-                // arch/x86/events/msr.c).
+                // The msr PMU has only the field `event`, so its files have this form
+                // (PMU_EVENT_ATTR_STRING in arch/x86/events/msr.c).
                 let event = u64::from_str_radix(text.strip_prefix("event=0x")?, 16).ok()?;
                 Some((*quantity, kind, event))
             })
@@ -314,20 +313,21 @@ fn source(host: &dyn Host, topology: &Topology, here: u32) -> Result<Source, Hos
             }
         }
     }
-    // One register after the other: a CPU or an emulator may lack any.
+    // Try each register: a CPU or an emulator may lack any of them.
     let all = counters::registers(topology.vendor);
     let found: Vec<(Quantity, u32)> =
         all.iter().copied().filter(|(_, register)| host.msr(here, *register).is_ok()).collect();
     if found.iter().any(|(quantity, _)| *quantity == Quantity::Aperf) {
         return Ok(Source::Registers(found));
     }
-    // Elsewhere scaling_cur_freq is what was asked for, not what was delivered.
+    // Outside x86, scaling_cur_freq may be the requested frequency, not the delivered one. CPPC's
+    // counters measure the delivered one.
     if topology.vendor == Vendor::Other
         && counters::feedback(here).line(host, &mut [0; SHORT]).is_some_and(|line| line.starts_with("ref:"))
     {
         return Ok(Source::Feedback);
     }
-    // The refusal of perf says what would help; without a PMU the registers do.
+    // perf's error says what would help. Without a PMU, the registers' error does.
     let registers = all.iter().find_map(|(_, register)| host.msr(here, *register).err());
     let nothing = || HostError::new(Op::ReadMsr, "APERF and MPERF", Errno::NODEV);
     Err(refused.or(registers).unwrap_or_else(nothing))
@@ -342,7 +342,7 @@ fn reasons(host: &dyn Host, machine: &Machine, here: u32) -> Result<Vec<(Quantit
             (Quantity::Capabilities, msr::MSR_HWP_CAPABILITIES),
             (Quantity::Request, msr::MSR_HWP_REQUEST),
         ],
-        // AMD has no register that says why: the request and the limit of P-states is all there is.
+        // AMD has no register with reasons, only the request and the P-state limit.
         Vendor::Amd => {
             vec![
                 (Quantity::Request, msr::MSR_AMD_CPPC_REQ),
@@ -375,7 +375,7 @@ pub fn answers_at_once(uname: &str) -> bool {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (5, 19)
 }
 
-/// The counts of thermal interrupts that the kernel has: Intel only, and times since 5.6.
+/// The files with throttle counts that this kernel has. Intel only; the times exist since 5.6.
 fn throttle_files(host: &dyn Host, topology: &Topology) -> Vec<(&'static str, Quantity)> {
     let cpu = topology.online.iter().next().unwrap_or(0);
     [
@@ -417,16 +417,16 @@ const POWERCAP: &str = "/sys/class/powercap";
 pub struct RaplZone {
     pub folder: String,
     pub quantity: Quantity,
-    /// Of the package, by its place in the layout.
+    /// Index of the package in the layout.
     pub index: usize,
 }
 
-/// The zones of RAPL. Of the interfaces to the same counters only the registers': intel-rapl-mmio
-/// repeats the package.
+/// Lists the powercap zones of RAPL. intel-rapl-mmio shows the same package counters again, so only
+/// the register interface counts.
 pub fn rapl_zones(host: &dyn Host, layout: &Layout) -> Vec<RaplZone> {
     let name_of = |zone: &str| host.read(&format!("{POWERCAP}/{zone}/name")).unwrap_or_default();
     let package = |name: &str| {
-        // package-0, or package-0-die-1 where dies have counters of their own.
+        // package-0, or package-0-die-1 if each die has its own counter.
         let number: u32 = name.strip_prefix("package-")?.split('-').next()?.parse().ok()?;
         layout.packages.iter().position(|package| package.number == number)
     };
@@ -434,9 +434,9 @@ pub fn rapl_zones(host: &dyn Host, layout: &Layout) -> Vec<RaplZone> {
         zone.strip_prefix("intel-rapl:")?;
         let name = name_of(&zone);
         let (quantity, index) = match name.as_str() {
-            // It is shown, and no reason is drawn from it: what it covers is the board's choice.
+            // Shown, but not used for reasons: each board decides what this counter covers.
             "psys" => (Quantity::PlatformEnergy, 0),
-            // intel-rapl:0:2 is below intel-rapl:0.
+            // For example, the package of intel-rapl:0:2 is intel-rapl:0.
             "dram" => (Quantity::DramEnergy, package(&name_of(zone.rsplit_once(':')?.0))?),
             name => (Quantity::PackageEnergy, package(name)?),
         };
@@ -455,7 +455,7 @@ fn power(host: &dyn Host, layout: &Layout) -> (Vec<PowerFiles>, Option<Missing>)
         match host.read(&path) {
             Ok(_) => {
                 let range = host.read(&format!("{folder}/max_energy_range_uj")).ok();
-                // The counter shows values up to this one.
+                // The counter's highest value, so it wraps after one more.
                 let range = range
                     .and_then(|text| text.parse::<u64>().ok())
                     .map_or(1 << 32, |range| range.saturating_add(1));
@@ -474,7 +474,8 @@ fn power(host: &dyn Host, layout: &Layout) -> (Vec<PowerFiles>, Option<Missing>)
         if quantity == Quantity::PackageEnergy {
             for number in 0..2 {
                 let name = host.read(&format!("{folder}/constraint_{number}_name")).unwrap_or_default();
-                // Only their names say which is which (Documentation/power/powercap/powercap.rst).
+                // Only the names tell the constraints apart
+                // (Documentation/power/powercap/powercap.rst).
                 let quantity = match name.as_str() {
                     "long_term" => Quantity::PowerLimit,
                     "short_term" => Quantity::ShortPowerLimit,
@@ -512,7 +513,7 @@ fn power(host: &dyn Host, layout: &Layout) -> (Vec<PowerFiles>, Option<Missing>)
     (found, missing)
 }
 
-/// AMD's sensor of each package, which is read over PCI: no CPU is interrupted
+/// AMD's sensor of each package. It is read over PCI, so no CPU is interrupted
 /// (drivers/hwmon/k10temp.c).
 fn temperatures(host: &dyn Host, layout: &Layout) -> Vec<PowerFiles> {
     const HWMON: &str = "/sys/class/hwmon";
@@ -521,7 +522,7 @@ fn temperatures(host: &dyn Host, layout: &Layout) -> Vec<PowerFiles> {
         .unwrap_or_default()
         .into_iter()
         .filter(|name| host.read(&format!("{HWMON}/{name}/name")).is_ok_and(|name| name == "k10temp"));
-    // In the order of the nodes, and so of the packages (with one node per package).
+    // Sensors are in the order of the nodes, and so of the packages (with one node per package).
     sensors
         .zip(0..layout.packages.len())
         .map(|(name, index)| PowerFiles {
@@ -536,7 +537,7 @@ fn temperatures(host: &dyn Host, layout: &Layout) -> Vec<PowerFiles> {
         .collect()
 }
 
-/// The fields of the governor's wrong guesses, if any state is costly to leave.
+/// The fields for wrong idle state choices, if any state is costly to leave.
 fn guesses(exits_us: &[u64]) -> impl Iterator<Item = Field> + use<> {
     let is_deep = exits_us.iter().any(|us| *us >= DEEP_US);
     let counts = [Quantity::IdleAbove, Quantity::IdleBelow];

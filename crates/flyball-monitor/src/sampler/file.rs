@@ -6,7 +6,7 @@ use flyball_host::{Host, KeptFile};
 pub(super) const SHORT: usize = 64;
 pub(super) type Line = [u8; SHORT];
 
-/// A file of the machine that is read again and again.
+/// A file of the machine that is kept open between readings.
 #[allow(missing_debug_implementations, reason = "an open file has nothing to show")]
 pub struct KeptAttribute {
     path: String,
@@ -17,20 +17,20 @@ enum State {
     /// Not opened yet.
     New,
     Kept(Box<dyn KeptFile>),
-    /// The host opens it for each reading.
+    /// The host cannot keep it open, so each reading opens it.
     Each,
-    /// It is not there, or cannot be read.
+    /// It does not exist, or cannot be read.
     Gone,
 }
 
 impl KeptAttribute {
-    /// Nothing is opened before the first reading.
+    /// Opens nothing before the first reading.
     pub fn new(path: String) -> KeptAttribute {
         KeptAttribute { path, state: State::New }
     }
 
-    /// Looks again at the next reading: its CPU was offline, and what is open may be the file of
-    /// before.
+    /// Reopens the file at the next reading. After its CPU was offline, the open descriptor may be
+    /// of the old file.
     pub fn reopen(&mut self) {
         self.state = State::New;
     }
@@ -39,14 +39,14 @@ impl KeptAttribute {
         if matches!(self.state, State::New) {
             self.state = match host.keep_open(&self.path) {
                 Ok(Some(file)) => State::Kept(file),
-                // Out of descriptors, or a host in software, which has none.
+                // Out of descriptors, or a simulated or recorded host, which has none.
                 Ok(None) => State::Each,
                 Err(_) => State::Gone,
             };
         }
     }
 
-    /// Reads all of it, however long it is; `false` where it cannot be read.
+    /// Reads the whole file. Returns `false` if it cannot be read.
     pub fn read_into(&mut self, host: &dyn Host, buffer: &mut Vec<u8>) -> bool {
         buffer.clear();
         self.open(host);
@@ -61,8 +61,8 @@ impl KeptAttribute {
                         return false;
                     };
                     length += count;
-                    // The kernel prints an attribute in one call; only what filled the room may go
-                    // on.
+                    // The kernel prints an attribute in one call. There is more only if the buffer
+                    // is full.
                     if length < buffer.len() {
                         break;
                     }
@@ -76,8 +76,8 @@ impl KeptAttribute {
         }
     }
 
-    /// Reads an attribute of one line. Thousands of them are read per sample: a large buffer would
-    /// cost more to clear than the reading does.
+    /// Reads the first line of an attribute. Thousands are read per sample, and clearing a large
+    /// buffer would cost more than the reading.
     pub(super) fn line<'b>(&mut self, host: &dyn Host, line: &'b mut Line) -> Option<&'b str> {
         self.open(host);
         let count = match &self.state {
@@ -102,7 +102,7 @@ impl KeptAttribute {
             .map(|text| text.lines().next().unwrap_or_default().trim_end())
     }
 
-    /// Reads the number that it holds.
+    /// Reads a file that holds a number.
     pub fn number(&mut self, host: &dyn Host, buffer: &mut Vec<u8>) -> Option<u64> {
         if !self.read_into(host, buffer) {
             return None;
@@ -110,7 +110,7 @@ impl KeptAttribute {
         number(buffer)
     }
 
-    /// Reads the number of an attribute that has one line.
+    /// Reads an attribute that holds a number.
     pub(super) fn short_number(&mut self, host: &dyn Host) -> Option<u64> {
         number(self.line(host, &mut [0; SHORT])?.as_bytes())
     }

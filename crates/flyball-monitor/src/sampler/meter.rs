@@ -1,5 +1,5 @@
-//! Where energy is read: a powercap file, or where only root may read that, a counter of perf's PMU
-//! `power`, which CAP_PERFMON opens. Both count the same registers.
+//! Energy counters: a powercap file or, if only root may read that, a counter of the perf PMU
+//! `power`, which CAP_PERFMON may open. Both read the same registers.
 
 use flyball_host::{CpuList, EventCounter, Host};
 
@@ -8,7 +8,7 @@ use crate::{Layout, Quantity};
 
 pub(super) enum Meter {
     File(KeptAttribute),
-    /// And the microjoules of one count.
+    /// A counter of the PMU `power`, and the microjoules of one count.
     Counter(Box<dyn EventCounter>, f64),
 }
 
@@ -23,8 +23,8 @@ impl Meter {
     }
 }
 
-/// The counters of the PMU `power`: one CPU of each package counts for it. None, if one of them
-/// cannot be opened.
+/// Opens the counters of the PMU `power`, which counts on one CPU of each package. `None` if any of
+/// them cannot be opened.
 pub(super) fn counters(host: &dyn Host, layout: &Layout) -> Option<Vec<PowerFiles>> {
     const PMU: &str = "/sys/bus/event_source/devices/power";
     let kind: u32 = host.read(&format!("{PMU}/type")).ok()?.parse().ok()?;
@@ -41,12 +41,12 @@ pub(super) fn counters(host: &dyn Host, layout: &Layout) -> Option<Vec<PowerFile
         let Some(config) = config else { continue };
         let scale =
             host.read(&format!("{PMU}/events/{event}.scale")).ok().and_then(|text| text.parse::<f64>().ok());
-        // 2^-32 J is what the driver gives out for every event (rapl.c, RAPL_EVENT_ATTR_STR).
+        // rapl.c exports 2^-32 J for every event (RAPL_EVENT_ATTR_STR).
         let unit = scale.unwrap_or(2.0_f64.powi(-32)) * 1e6;
         for cpu in cpus.iter() {
             let package = layout.index_of(cpu).and_then(|index| layout.package_of(&layout.cpus[index]));
             let is_platform = quantity == Quantity::PlatformEnergy;
-            // The platform's counter is the same whatever package is asked.
+            // All packages share the platform's counter.
             if is_platform && found.iter().any(|known: &PowerFiles| known.quantity == quantity) {
                 continue;
             }

@@ -1,5 +1,5 @@
-//! Explanations over any length of time: what each interval says is summed up, and samples need not
-//! be kept.
+//! Explanations over any length of time. Each interval's explanation is added up, so samples need
+//! not be kept.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -15,7 +15,7 @@ use crate::{
     facts::{BASE_FREQ, LOWERED_TURBO, PORT, PRIORITY, TURBO_FREQ},
 };
 
-/// Reasons of a loss of which no register shows the cause.
+/// Reasons for which no register shows the cause.
 const UNSHOWN: &[Limiter] = &[Limiter::Firmware, Limiter::Unseen];
 
 /// What happened to the CPUs of a machine over a run of samples.
@@ -23,7 +23,7 @@ const UNSHOWN: &[Limiter] = &[Limiter::Firmware, Limiter::Unseen];
 pub struct Account {
     /// In the order of the layout's CPUs.
     sums: Vec<Sum>,
-    /// The most power that any package has shown, W.
+    /// The highest power that any package has drawn, W.
     shown_watts: Option<f64>,
 }
 
@@ -32,21 +32,21 @@ impl Account {
         Account { sums: layout.cpus.iter().map(|_| Sum::default()).collect(), shown_watts: None }
     }
 
-    /// Adds what happened between two samples.
+    /// Adds the interval between two samples.
     pub fn add(&mut self, layout: &Layout, facts: &Facts, from: &Sample, to: &Sample) {
         let interval = Interval::between(layout, from, to);
-        // Without rates there is nothing to attribute, and the next interval is whole again.
+        // A broken interval has no rates to attribute. The next one is complete again.
         if !interval.is_broken {
             self.add_interval(layout, facts, &interval, from, to);
         }
     }
 
-    /// Adds the limits of one moment. It has no speed.
+    /// Adds the limits of a single snapshot, which has no speed.
     pub(super) fn add_moment(&mut self, layout: &Layout, facts: &Facts, only: &Sample) {
         self.add_interval(layout, facts, &Interval::between(layout, only, only), only, only);
     }
 
-    /// Adds an interval between two samples that is known already.
+    /// Adds an interval that was already computed from two samples.
     pub fn add_interval(
         &mut self,
         layout: &Layout,
@@ -63,14 +63,14 @@ impl Account {
         for (index, cpu) in layout.cpus.iter().enumerate() {
             let found = &interval.cpus[index];
             let package = layout.package_of(cpu).and_then(|index| packages.get(index));
-            // Registers of an earlier sample stand in this one too; they say nothing of this
-            // interval.
+            // Register values of an earlier sample are repeated in this one. They say nothing about
+            // this interval.
             let request =
                 to.get(layout, Quantity::Request, index).filter(|_| is_fresh(layout, from, to, index));
             let sum = &mut self.sums[index];
             let limited = to.get(layout, Quantity::PerfLimited, index).map(|now| {
                 let before = from.get(layout, Quantity::PerfLimited, index).unwrap_or(now);
-                // A bit that somebody cleared meanwhile is new when it is set again.
+                // A bit that somebody cleared in between counts as new when it is set again.
                 let old = sum.limited.unwrap_or(before) & now;
                 sum.limited = Some(old);
                 (old, now)
@@ -80,12 +80,12 @@ impl Account {
                 let sibling = package.and_then(|package| package.sibling(cpu, found));
                 let attribution =
                     Attribution { layout, facts, cpu: found, place: cpu, package, request, limited, sibling };
-                // The last interval's: settings may change meanwhile, and what holds now is of use.
+                // Those of the last interval: settings may change, and the current ones are of use.
                 sum.limits = attribution.caps();
                 sum.unheld = attribution.outbid(&sum.limits);
                 if let Some((place, sibling)) = sum.unheld.zip(sibling) {
                     let limit = &mut sum.limits[place];
-                    // The file's value, not the step of the clock below it.
+                    // The value in the file, not the clock step below it.
                     limit.mhz = found.max.unwrap_or(limit.mhz);
                     limit.evidence = sibling_evidence(sibling, "");
                 }
@@ -105,8 +105,8 @@ impl Account {
         }
     }
 
-    /// Explains the CPUs so far: all of them, or those in `wanted`. Those to which the same
-    /// happened are one group.
+    /// Explains what happened so far to all CPUs, or to those in `wanted`. CPUs limited in the same
+    /// way are grouped.
     pub fn explain(&self, layout: &Layout, facts: &Facts, wanted: Option<&CpuList>) -> Vec<Explanation> {
         let mut found: Vec<Explanation> = Vec::new();
         for (index, cpu) in layout.cpus.iter().enumerate() {
@@ -118,7 +118,7 @@ impl Account {
                 let first = other.cpus.iter().next().and_then(|number| layout.index_of(number));
                 first.map(|index| (layout.cpus[index].package, layout.cpus[index].core_type))
             };
-            // Linear, since a machine has a handful of groups however many CPUs it has.
+            // Linear search: a machine has a handful of groups, however many CPUs it has.
             let like = found
                 .iter_mut()
                 .find(|other| other.is_like(&one) && package(other) == Some((cpu.package, cpu.core_type)));
@@ -130,8 +130,8 @@ impl Account {
         found
     }
 
-    /// All CPUs that ran, or those of them in `wanted`, as one whose numbers are means over the
-    /// time in which each ran. `None` if none ran, or if no speed can be seen.
+    /// Explains all CPUs that ran, or those in `wanted`, as one. The numbers are means, weighted by
+    /// the time in which each CPU ran. `None` if none ran, or if no speed is known.
     pub fn whole(&self, layout: &Layout, facts: &Facts, wanted: Option<&CpuList>) -> Option<Explanation> {
         let mut sum = Sum::default();
         let (mut cpus, mut highest, mut from, mut most) = (CpuList::new(), 0.0, String::new(), 0.0);
@@ -144,7 +144,7 @@ impl Account {
             sum.merge(own);
             highest += own.weight * one.highest?;
             cpus.insert(cpu.number);
-            // What one CPU shows stands for all of them: the one that ran longest.
+            // The source is that of the CPU that ran longest.
             if own.weight > most {
                 (most, from) = (own.weight, one.highest_from);
             }
@@ -161,24 +161,24 @@ struct Sum {
     mhz: f64,
     productive: f64,
     losses: BTreeMap<Limiter, Lost>,
-    /// A loss at the beginning that a governor that follows the load may explain. If the firmware
-    /// limits later intervals too, it explains this loss as well.
+    /// A loss at the beginning that a load-following governor may explain. If the firmware also
+    /// limits later intervals, the loss is attributed to the firmware.
     rise: Option<Lost>,
     seconds: f64,
     busy: f64,
     knows_busy: bool,
     idle: Vec<f64>,
-    /// The time that [`Sum::idle`] is of.
+    /// The time over which [`Sum::idle`] was counted.
     idle_seconds: f64,
     limits: Vec<Cap>,
-    /// The place in [`Sum::limits`] of the one that a sibling's request outbids.
+    /// The index in [`Sum::limits`] of the limit that a sibling's request outbids.
     unheld: Option<usize>,
     is_online: bool,
-    /// The bits of perf_limited that were set all along.
+    /// The bits of perf_limited that were set from the beginning.
     limited: Option<u64>,
 }
 
-/// Where a waterfall begins.
+/// The start of a waterfall.
 struct Top<'a> {
     cpus: CpuList,
     /// The highest frequency of the hardware, and where it was read.
@@ -188,18 +188,18 @@ struct Top<'a> {
     set_by: Option<&'a str>,
 }
 
-/// What one limit took.
+/// How much frequency one limit cost.
 #[derive(Debug, Clone, Default)]
 struct Lost {
     /// MHz times weight.
     mhz: f64,
-    /// The time in which it limited.
+    /// The running time for which the limit applied.
     weight: f64,
     reason: Option<Reason>,
 }
 
 impl Sum {
-    /// Keeps what the first interval lost to a governor that follows the load.
+    /// Records what the first interval lost to a load-following governor.
     fn begin(&mut self, interval: &Interval, cpu: &CpuInterval, rise: Option<Loss>) {
         if let (Some(Loss { reason, mhz }), Some(busy)) = (rise, cpu.busy) {
             let weight = busy * interval.seconds;
@@ -212,7 +212,7 @@ impl Sum {
         self.busy += cpu.busy.unwrap_or(0.0) * interval.seconds;
         self.knows_busy |= cpu.busy.is_some();
         self.idle.resize(cpu.idle.len(), 0.0);
-        // Only intervals in which it was read count: those of CPUs that sleep take turns.
+        // Count only intervals in which the idle times were read. Sleeping CPUs are read in turns.
         if cpu.idle.iter().any(Option::is_some) {
             self.idle_seconds += interval.seconds;
         }
@@ -220,7 +220,7 @@ impl Sum {
             *sum += share.unwrap_or(0.0) * interval.seconds;
         }
         let (Some(mhz), Some(busy)) = (cpu.mhz, cpu.busy) else { return };
-        // By running time: a CPU that ran for a moment at a low frequency did not lose much.
+        // Weighted by running time: a CPU that ran briefly at a low frequency did not lose much.
         let weight = busy * interval.seconds;
         self.weight += weight;
         self.mhz += weight * mhz;
@@ -239,7 +239,7 @@ impl Sum {
         }
     }
 
-    /// Adds another CPU.
+    /// Adds the sums of another CPU.
     fn merge(&mut self, other: &Sum) {
         self.weight += other.weight;
         self.mhz += other.mhz;
@@ -266,7 +266,7 @@ impl Sum {
 
     fn explanation(&self, layout: &Layout, facts: &Facts, index: usize) -> Explanation {
         let cpu = facts.cpus.get(index);
-        // What a counter says outranks what a table says.
+        // A counter is more reliable than a table.
         let highest = cpu
             .map(|cpu| cpu.highest)
             .filter(|highest| *highest > 0.0)
@@ -277,9 +277,9 @@ impl Sum {
         self.waterfall(layout, facts, Top { cpus, mhz: highest, from, set_by })
     }
 
-    /// Returns the limit that registers showed in some intervals of a CPU that rests in between.
-    /// Its loss includes intervals without a visible limit: registers show one only when they are
-    /// read.
+    /// Returns a limit that registers showed in some intervals of a CPU that sleeps in between. It
+    /// also gets the loss of intervals without a visible limit: registers show one only at the
+    /// moment of reading.
     fn caught(&self, losses: &BTreeMap<Limiter, Lost>) -> Option<(Limiter, Lost)> {
         let shown = losses.iter().filter(|(limiter, _)| limiter.is_shown());
         let (&limiter, shown) = shown.max_by(|one, other| one.1.mhz.total_cmp(&other.1.mhz))?;
@@ -299,7 +299,7 @@ impl Sum {
         (self.weight > 0.0).then(|| self.mhz / self.weight)
     }
 
-    /// The steps from the highest frequency to the mean.
+    /// Splits the difference between the highest and the mean frequency into steps.
     fn waterfall(&self, layout: &Layout, facts: &Facts, top: Top<'_>) -> Explanation {
         let Top { cpus, mhz: highest, from: highest_from, set_by } = top;
         let idle_states = &layout.machine.idle_states;
@@ -326,7 +326,7 @@ impl Sum {
         }
         for (limiter, lost) in losses.as_ref() {
             let mean = lost.mhz / self.weight.max(f64::MIN_POSITIVE);
-            // It stays in the rest, so that the sum is still the difference.
+            // Too small to list. It stays in `rest`, so that the numbers still add up.
             if mean < LEAST * highest.unwrap_or(0.0) {
                 continue;
             }
@@ -343,7 +343,7 @@ impl Sum {
                 limiter: *limiter,
                 mhz: mean,
                 share: lost.weight / self.weight,
-                // Without a management port AMD's limits are the firmware's own.
+                // Without a management port, only the firmware sets AMD's power limits.
                 knob: feature(*limiter, &evidence).or_else(|| {
                     let knob = limiter.knob();
                     knob.filter(|_| *limiter != Limiter::Power || layout.machine.vendor == Vendor::Intel)
@@ -375,8 +375,8 @@ impl Sum {
     }
 }
 
-/// The knob that limits a core where the reason has several: a part of Speed Select, the register
-/// of turbo limits, or the management port's power limit.
+/// Returns the knob to change for limits that have several: a Speed Select feature, the register of
+/// turbo limits, or the management port's power limit.
 fn feature(limiter: Limiter, evidence: &Proof) -> Option<&'static str> {
     let is_of = |place: &str| evidence.first().place == place;
     match limiter {

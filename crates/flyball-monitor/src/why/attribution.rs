@@ -1,4 +1,4 @@
-//! Which limit took how much of one CPU's frequency in one interval.
+//! Splits the frequency that one CPU lost in one interval among its limits.
 
 use flyball_host::Vendor;
 
@@ -10,16 +10,16 @@ use crate::{
 
 /// Losses below this share of the highest frequency are rounding.
 pub(super) const LEAST: f64 = 0.008;
-/// A CPU that ran for a smaller share of the time rests in between.
+/// A CPU that ran for a smaller share of the time sleeps in between.
 pub(super) const RESTS: f64 = 0.9;
 
-/// Frequency that one limit took from a CPU in an interval.
+/// Frequency that one limit cost a CPU in an interval.
 pub(super) struct Loss {
     pub(super) reason: Reason,
     pub(super) mhz: f64,
 }
 
-/// A CPU in an interval, with all that may have limited it.
+/// A CPU in an interval, with everything that may have limited it.
 pub(super) struct Attribution<'a> {
     pub(super) layout: &'a Layout,
     pub(super) facts: &'a crate::facts::CpuFacts,
@@ -28,35 +28,35 @@ pub(super) struct Attribution<'a> {
     pub(super) package: Option<&'a PackageState<'a>>,
     /// The processor's request register, if it was read in this interval.
     pub(super) request: Option<u64>,
-    /// perf_limited: the bits that were set all along, and those that are set now.
+    /// perf_limited: the bits that were set from the beginning, and those that are set now.
     pub(super) limited: Option<(u64, u64)>,
-    /// The SMT sibling with the highest scaling_max_freq, if that is above this CPU's.
+    /// The SMT sibling with the highest scaling_max_freq, and that frequency, if it is above this
+    /// CPU's.
     pub(super) sibling: Option<(u32, f64)>,
 }
 
-/// The maximum of an SMT sibling as evidence, with what it does.
+/// Returns an SMT sibling's scaling_max_freq as evidence. `does` says how it affects this CPU.
 pub(super) fn sibling_evidence((sibling, max): (u32, f64), does: &str) -> Evidence {
     let file = format!("scaling_max_freq of CPU {sibling}, its SMT sibling");
     Evidence::new(file, format!("{max:.0} MHz{does}"))
 }
 
 impl Attribution<'_> {
-    /// Attributes the loss to limits: first to those known as frequencies, in the order in which
-    /// they take effect. The remainder goes to the one reason that has evidence.
+    /// Attributes the loss to limits: first to those that are known frequencies, in the order in
+    /// which they take effect. The remainder goes to the one reason that has evidence.
     pub(super) fn losses(&self) -> Vec<Loss> {
         let (Some(mhz), true) = (self.cpu.mhz, self.facts.highest > 0.0) else { return Vec::new() };
         let mut top = self.facts.highest;
         let mut losses = Vec::new();
         for Cap { limiter, mhz: cap, evidence } in self.caps() {
-            // The CPU ran well above a setting, so the setting did not hold: amd-pstate in active
-            // mode, for one, applies `boost` at the next change of a limit only.
+            // The CPU ran well above a setting, so the setting was not in effect. For example,
+            // amd-pstate in active mode applies `boost` only at the next change of a limit.
             let held = if self.is_outbid(limiter) { cap } else { cap * HELD };
             if limiter.is_configured() && mhz > held + self.facts.level + self.step() {
                 continue;
             }
-            // A limit that the CPU ran above took no more than the difference to what it had.
-            // Measured beats configured: turbo tables do not cover all that opportunistic boost
-            // does.
+            // If the CPU ran above a limit, the limit cost only the difference down to the measured
+            // frequency: turbo tables do not cover everything that opportunistic boost does.
             let left = cap.max(mhz);
             if left < top {
                 losses
@@ -66,7 +66,7 @@ impl Attribution<'_> {
         }
         self.remainder(top - mhz, mhz, &mut losses);
         self.mark_undecided(&mut losses);
-        // Two parts of one reason are one, with the evidence of both.
+        // Merge losses with the same limiter, with the evidence of both.
         losses.sort_by(|one, other| {
             (one.reason.limiter.cmp(&other.reason.limiter)).then(other.mhz.total_cmp(&one.mhz))
         });
@@ -81,13 +81,14 @@ impl Attribution<'_> {
         losses
     }
 
-    /// Returns whether a core may run above this limit of the CPU, because a core runs at the
-    /// highest request of its threads. Boost that is off for one policy lowers its file.
+    /// Returns whether the core may run above this limit of the CPU, because a core runs at the
+    /// highest request of its threads. Switching off boost for one policy lowers only that policy's
+    /// file.
     pub(super) fn is_outbid(&self, limiter: Limiter) -> bool {
         matches!(limiter, Limiter::MaxFreq | Limiter::TurboOff) && self.sibling.is_some()
     }
 
-    /// The limit that the CPU ran above because its sibling may have more.
+    /// Returns the limit that the CPU exceeded because its sibling has a higher one.
     pub(super) fn outbid(&self, caps: &[Cap]) -> Option<usize> {
         let mhz = self.cpu.mhz?;
         let is_above = |cap: &Cap| mhz > cap.mhz + self.facts.level + self.step();
@@ -95,8 +96,8 @@ impl Attribution<'_> {
             .position(|cap| cap.limiter == Limiter::MaxFreq && self.is_outbid(cap.limiter) && is_above(cap))
     }
 
-    /// Returns the CPU's own limit as the reason for a frequency that is nearer to it than to the
-    /// next limit, unless a CPU without such a limit is as slow.
+    /// Returns the CPU's own limit as the reason, if the frequency is nearer to it than to `top`
+    /// and every busy CPU without such a limit is faster.
     fn own_limit(&self, mhz: f64, top: f64) -> Option<Reason> {
         let (sibling, own) = (self.sibling?, self.cpu.max?);
         let fastest = self.package.and_then(|package| package.unlimited(self.place.core_type));
@@ -108,9 +109,9 @@ impl Attribution<'_> {
         Some(Reason::inferred(Limiter::MaxFreq, evidence, &[Limiter::MaxFreq, Limiter::Firmware]))
     }
 
-    /// Marks the reasons between which shares of time do not decide. Cores that sleep part of the
-    /// time may run together or apart: the turbo limit lies between the two, and the setting that
-    /// follows it gets the difference.
+    /// Marks reasons that the shares of time cannot tell apart. Cores that sleep part of the time
+    /// may run together or apart, so the turbo limit lies within a range, and the next setting gets
+    /// the difference.
     fn mark_undecided(&self, losses: &mut [Loss]) {
         let Some((more, evidence)) =
             self.package.and_then(|package| package.together_without_settings(self.place))
@@ -126,8 +127,8 @@ impl Attribution<'_> {
         if !(is_shown || next.0.is_setting()) || more <= LEAST * self.facts.highest {
             return;
         }
-        // A limit that hardware shows is one in any case. It and the turbo limit share what is not
-        // decided, and only which of the two took more may be open.
+        // A limit that hardware shows certainly applied. Split the undecided part evenly between it
+        // and the turbo limit: only their shares are open.
         let own = losses.iter().position(|loss| loss.reason.limiter == Limiter::ActiveCores);
         if is_shown && let Some(own) = own {
             losses[own].mhz += 0.5 * more;
@@ -150,11 +151,11 @@ impl Attribution<'_> {
         }
     }
 
-    /// Returns the reason of a loss in the first interval in which a CPU ran, if it is no more than
-    /// a governor that follows the load needs to raise the frequency.
+    /// Returns the reason for a loss in the first interval in which a CPU ran, if the loss is no
+    /// more than a load-following governor needs to raise the frequency.
     pub(super) fn rise(&self, loss: &Loss, seconds: f64) -> Option<Reason> {
-        // intel_pstate without HWP and schedutil ask for the highest frequency within some ten
-        // milliseconds; the rest is for a load that starts slowly.
+        // intel_pstate without HWP and schedutil request the highest frequency within tens of
+        // milliseconds. The margin is for a load that starts slowly.
         const SECONDS: f64 = 0.15;
         let governor = self.governor();
         let follows = match governor {
@@ -175,7 +176,7 @@ impl Attribution<'_> {
         let mut caps = self.facts.caps.clone();
         caps.extend(self.package.and_then(|package| package.active_cores(self.place)));
         caps.extend(self.package.and_then(|package| package.kept_awake(self.place)));
-        // The level and turbo-freq are one reason: the lower of their limits is the one that holds.
+        // The level and turbo-freq count as one reason. The lower of their limits applies.
         match (
             self.package.and_then(|package| package.level(self.place)),
             caps.iter_mut().find(|cap| cap.limiter == Limiter::SpeedSelect),
@@ -186,9 +187,8 @@ impl Attribution<'_> {
         }
         let percentage = caps.iter_mut().find(|cap| cap.limiter == Limiter::Percentage);
         match (percentage, self.max_freq()) {
-            // Without HWP the file follows the percentage, and is rounded down: one limit, not two.
-            // intel_pstate without HWP derives policy->max from the percentage
-            // (intel_pstate_update_perf_limits).
+            // intel_pstate without HWP derives policy->max from the percentage and rounds it down
+            // (intel_pstate_update_perf_limits): one limit, not two.
             (Some(percentage), Some(file))
                 if self.cpu.epp.is_none() && (percentage.mhz - file.mhz).abs() <= 100.0 =>
             {
@@ -198,7 +198,7 @@ impl Attribution<'_> {
         }
         caps.extend(self.fixed_governor());
         caps.extend(self.package.and_then(PackageState::port));
-        // A file that shows the highest frequency limits nothing.
+        // A limit as high as the highest frequency limits nothing.
         let least = self.facts.highest * (1.0 - LEAST);
         caps.retain(|cap| self.facts.highest == 0.0 || cap.mhz < least);
         caps.sort_by_key(|cap| cap.limiter);
@@ -215,7 +215,8 @@ impl Attribution<'_> {
         let named = self.package.and_then(|package| package.limit(mhz + remains));
         let named =
             named.or_else(|| self.platform().filter(|reason| reason.certainty == Certainty::Measured));
-        // No limit in a file takes what is below it; cores that come and go together do.
+        // A configured limit cannot cost what is missing below it. Cores that are awake together
+        // can.
         let mut remains = remains;
         if named.is_none() && losses.iter().any(|loss| loss.reason.limiter.is_configured()) {
             remains -= self.take_together(mhz + remains, remains, losses);
@@ -223,10 +224,10 @@ impl Attribution<'_> {
                 return;
             }
         }
-        // Limits in files are rounded to what the hardware has: to a level of HWP or CPPC, and to a
-        // step of the clock, which Intel rounds to the nearest one.
+        // A configured limit is rounded to a level of HWP or CPPC, and to a clock step, which Intel
+        // rounds to the nearest one.
         let is_amd = self.layout.machine.vendor == Vendor::Amd;
-        // Levels that are steps of the clock leave nothing to round.
+        // If levels are clock steps, nothing is rounded.
         let is_exact = (self.facts.level - step).abs() < 1.0 && self.cpu.busy > Some(RESTS);
         let rounding = match (is_exact, is_amd) {
             (true, _) => 0.5 * step,
@@ -240,16 +241,17 @@ impl Attribution<'_> {
             last.mhz += remains;
             return;
         }
-        // What all share took no more of this CPU than of the fastest: the rest is this CPU's own.
+        // A shared limit cost this CPU no more than the fastest one. The remainder is this CPU's
+        // own.
         let highest = self.facts.highest_under(self.cpu.max);
         let (fastest, others) = self
             .package
             .and_then(|package| package.fastest(self.place.core_type, highest))
             .unwrap_or((mhz, mhz));
-        // A faster core may have a higher limit of its own (preferred cores); no more than what is
-        // left is compared.
+        // A faster core may have a higher limit of its own (preferred cores), so compare up to the
+        // unexplained remainder only.
         let behind = fastest.min(mhz + remains) - mhz;
-        // A CPU that rests in between is behind because of that, not because of a limit.
+        // A CPU that sleeps in between is slower because of that, not because of a limit.
         let is_own = behind > 0.03 * self.facts.highest + step && self.cpu.busy > Some(RESTS);
         let own = if is_own { behind } else { 0.0 };
         let mut shared = remains - own;
@@ -287,8 +289,8 @@ impl Attribution<'_> {
         }
     }
 
-    /// Gives the turbo limits what nothing else explains, up to what they take from `top` of cores
-    /// that come and go together. Returns how much.
+    /// Attributes an otherwise unexplained loss to the turbo limits, up to what they cost below
+    /// `top` if cores wake and sleep together. Returns how much.
     fn take_together(&self, top: f64, remains: f64, losses: &mut Vec<Loss>) -> f64 {
         let Some((more, evidence)) = self.package.and_then(|package| package.together(self.place, top))
         else {
@@ -312,23 +314,24 @@ impl Attribution<'_> {
         mhz
     }
 
-    /// scaling_max_freq, or what the processor was asked for if that is less.
+    /// Returns scaling_max_freq, or the maximum in the processor's request register if that is
+    /// lower.
     fn max_freq(&self) -> Option<Cap> {
-        // Under acpi-cpufreq the highest P-state has boost in it, which no file names: such a
-        // request is no limit (acpi_cpufreq_cpu_init).
+        // With acpi-cpufreq the highest P-state includes boost, so a request for it is no limit
+        // (acpi_cpufreq_cpu_init).
         let file = self.cpu.max.filter(|file| !self.place.is_boosted_above(*file))?;
         let own = self.facts.scale.map_or(file, |scale| scale.mhz(file));
         let value = match self.facts.scale {
             Some(_) => format!("{file:.0} MHz, for which the driver asks for {own:.0}"),
             None => format!("{file:.0} MHz"),
         };
-        // The highest that a file can hold is no limit, whatever the core could do.
+        // The highest value that the file can hold is no limit, whatever the core could do.
         let is_limit = self.facts.file_highest.is_none_or(|highest| file < highest);
         let evidence = Evidence::new("scaling_max_freq", value);
         let from_file =
             is_limit.then(|| Cap { limiter: Limiter::MaxFreq, mhz: self.clocked(file), evidence });
-        // Intel's maximum is what the governor asks for without autonomous selection. AMD has a
-        // field for that.
+        // Without autonomous selection, Intel's maximum is the governor's request. AMD has a
+        // separate field for that.
         let is_known = self.facts.level > 0.0 && (self.is_autonomous() || self.is_amd_pstate());
         let (Some(request), true) = (self.request, is_known) else { return from_file };
         // CPPC_REQ has the maximum in bits 7:0 (AMD PPR), IA32_HWP_REQUEST in bits 15:8 (Intel SDM
@@ -340,7 +343,7 @@ impl Attribution<'_> {
         let asked = level as f64 * self.facts.level;
         let floor = |mhz: f64| (mhz / self.step()).floor() * self.step();
         let known = self.facts.caps.iter().map(|cap| cap.mhz).fold(own.min(self.facts.highest), f64::min);
-        // More than one level below everything that files show: another limit within the kernel
+        // The register is more than one level below all files: another limit within the kernel
         // (QoS, cooling).
         if level > 0 && asked < known - 1.5 * self.facts.level.max(25.0) {
             let value =
@@ -367,11 +370,11 @@ impl Attribution<'_> {
         }
     }
 
-    /// The clock that a limit in a file leaves: whole performance levels first where a driver
-    /// requests those (amd-pstate), then whole steps.
+    /// Returns the clock that a limit in a file allows: rounded to a performance level first if the
+    /// driver requests levels (amd-pstate), then to a clock step.
     fn clocked(&self, file: f64) -> f64 {
-        // The driver's frequencies of levels are cut off to MHz, and come back as the level below
-        // without this.
+        // The driver truncates the frequencies of levels to MHz. Without this, they would convert
+        // back to the level below.
         const CUT_OFF: f64 = 0.15;
         let (level, file) = (self.facts.level, self.facts.scale.map_or(file, |scale| scale.mhz(file)));
         let requested =
@@ -394,7 +397,7 @@ impl Attribution<'_> {
             || matches!(self.layout.machine.driver.as_deref(), Some("intel_pstate" | "amd-pstate-epp"))
     }
 
-    /// A governor that asks for one frequency, whatever the load is.
+    /// Returns the frequency of a governor that requests only one, whatever the load is.
     fn fixed_governor(&self) -> Option<Cap> {
         if self.is_autonomous() {
             return None;
@@ -405,8 +408,8 @@ impl Attribution<'_> {
             _ => return None,
         };
         let evidence = Evidence::new("scaling_governor", format!("{} ({mhz:.0} MHz)", self.governor()));
-        // CPPC_REQ has the desired level in bits 23:16 (AMD PPR). A level is of the core's own
-        // scale, which on a core of lower rank ends below that of the files.
+        // CPPC_REQ has the desired level in bits 23:16 (AMD PPR). Levels are on the core's own
+        // scale, which ends below that of the files on a core of lower rank.
         let desired = self.request.filter(|_| self.is_amd_pstate()).map_or(0, |request| request >> 16 & 0xff);
         let mhz = match self.layout.machine.vendor {
             // A governor asks for the lowest frequency at or above its target (CPUFREQ_RELATION_L).
@@ -419,8 +422,8 @@ impl Attribution<'_> {
         Some(Cap { limiter: Limiter::Governor, mhz, evidence })
     }
 
-    /// Returns the energy preference of a CPU that runs slower than CPUs with a more eager one, if
-    /// no CPU with such a preference is as fast as those.
+    /// Returns the energy preference of a CPU that is slower than CPUs with a more
+    /// performance-oriented one, if no CPU with its preference is as fast as they are.
     fn preferred_less(&self, fastest: f64) -> Option<(Limiter, Evidence)> {
         let epp = self.cpu.epp.filter(|epp| !epp.is_eager() && self.follows_preference())?;
         let alike = self.package?.fastest_of(
@@ -431,8 +434,8 @@ impl Attribution<'_> {
         (alike < fastest - self.step()).then(|| (Limiter::Preference, preference(epp)))
     }
 
-    /// Adds to what limits the package the preference of a CPU, if others of the package are more
-    /// eager: these may be the ones that draw on the limit.
+    /// Adds this CPU's preference to a limit of the package, if other CPUs prefer performance more:
+    /// they may be using up the limit.
     fn or_preference(&self, named: Reason) -> Reason {
         let epp = self.cpu.epp.filter(|epp| !epp.is_eager() && self.follows_preference());
         match epp.filter(|epp| self.package.is_some_and(|package| package.has_more_eager(*epp))) {
@@ -449,7 +452,7 @@ impl Attribution<'_> {
         self.is_autonomous() && self.governor() != "performance"
     }
 
-    /// Returns what the processor reports of its delivered performance
+    /// Returns what the processor reports about its delivered performance
     /// (drivers/cpufreq/cppc_cpufreq.c). The report stays until somebody clears it.
     fn platform(&self) -> Option<Reason> {
         let (old, now) = self.limited?;
@@ -472,9 +475,9 @@ impl Attribution<'_> {
         }
     }
 
-    /// Returns waking up as the reason for a loss of `lost` MHz from `top`. It is measured if the
-    /// counted exits can have taken that much, and all else is seen to be none: by the processor's
-    /// register, or by a busy CPU that has what this one lacks.
+    /// Returns wakeups as the reason for a loss of `lost` MHz from `top`. They are a measured
+    /// reason if the counted exits can have cost that much and other reasons are ruled out: by the
+    /// processor's register, or by a busy CPU that does not have this loss.
     fn waking(&self, waking: Option<&Waking>, load: Evidence, lost: f64, top: f64) -> Reason {
         let (counted, bound) = waking.map_or_else(|| ("not known".to_owned(), None), Waking::evidence);
         let mut evidence = Proof::new(Evidence::new("cpuidle usage, time, above, below", counted));
@@ -501,18 +504,18 @@ impl Attribution<'_> {
         }
     }
 
-    /// Returns the reason for a remainder of `lost` MHz that no hardware register names, for a CPU
-    /// that may have `top` MHz.
+    /// Returns the reason for a remainder of `lost` MHz that no hardware register explains. `top`
+    /// is the frequency that the CPU may have, MHz.
     fn unnamed(&self, lost: f64, top: f64) -> Reason {
-        // What follows is by exclusion: no limit of the package shows itself, so the request is
-        // what is left, if it may be.
+        // From here on, by exclusion: no limit of the package is visible, so the request remains as
+        // the reason, if it can be one.
         let busy = self.cpu.busy.unwrap_or(0.0);
         let load = Evidence::new("/proc/stat, MPERF", format!("busy {:.0} % of the time", busy * 100.0));
         let governor = self.governor();
         if self.is_autonomous() {
             let epp = self.cpu.epp.unwrap_or(Preference::Number(0));
-            // Neighbours that are no faster without such a preference share what limits this one.
-            // For a CPU that rests, any preference may cost something.
+            // If neighbours without such a preference are no faster, they share this CPU's limit.
+            // On a CPU that sleeps in between, any preference may cost something.
             let eager = self.package.and_then(|package| {
                 package.fastest_of(
                     self.place.core_type,
@@ -539,7 +542,7 @@ impl Attribution<'_> {
             return Reason::inferred(Limiter::Governor, evidence, &[Limiter::Governor, Limiter::Firmware]);
         }
         let waking = self.cpu.waking(&self.layout.machine);
-        // Exits that take less of its running time than rounding does are no reason.
+        // Exits that cost less than rounding does are no reason.
         let may_be_waking = waking.as_ref().and_then(|waking| waking.lost_at_most);
         let may_be_waking = may_be_waking.is_none_or(|lost| lost >= LEAST * busy);
         if busy < WAKING && may_be_waking {
@@ -554,7 +557,7 @@ impl Attribution<'_> {
             .or_else(|| package.logged().filter(|_| busy < RESTS))
             .or_else(|| self.platform())
             .unwrap_or_else(|| match self.limited {
-                // The platform delivered what the governor asked for, which was less.
+                // The platform delivered what the governor requested, which was less.
                 Some(_) if !self.is_autonomous() && !matches!(governor, "" | "performance") => {
                     let report = Evidence::new("perf_limited", "0: what was asked for was delivered");
                     let evidence = Proof::new(Evidence::new("scaling_governor", governor)).and(report);

@@ -1,21 +1,22 @@
 //! How many cores of a package were awake while one of them ran. Turbo limits follow that number
-//! from moment to moment, and an interval has only each core's share of time. Cores that come and
-//! go may do so independently of each other, or together; both are computed, and what lies between
-//! them does not follow from the shares.
+//! from moment to moment, but an interval only has each core's share of time awake. Cores may wake
+//! and sleep independently of each other, or together. Both cases are computed. The shares cannot
+//! tell which of them, or what in between, happened.
 
 use std::collections::BTreeMap;
 
 use crate::layout::Cpu;
 
-/// The kernel's core numbers are unique within a die; a CPU without one is a core of its own.
+/// The kernel's core numbers are unique only within a die. A CPU without one counts as its own
+/// core.
 type Core = (Option<u32>, Option<u32>, u32);
 
-/// The cores of a package, and how often how many of them were awake.
+/// The cores of a package, and how often each number of them was awake.
 #[derive(Debug, Default)]
 pub(super) struct Awake {
-    /// Share of the interval in which each was awake.
+    /// Share of the interval in which each core was awake.
     shares: BTreeMap<Core, f64>,
-    /// The probability of each number of cores, 0 to all (a Poisson binomial distribution).
+    /// The probability of each number of awake cores, 0 to all (a Poisson binomial distribution).
     counts: Vec<f64>,
 }
 
@@ -38,7 +39,7 @@ impl Awake {
         Awake { shares, counts }
     }
 
-    /// How many were awake on average while this CPU's core was.
+    /// Returns how many cores were awake on average while this CPU's core was.
     pub(super) fn while_awake(&self, cpu: &Cpu) -> f64 {
         let all: f64 = self.shares.values().sum();
         all - self.share_of(cpu) + 1.0
@@ -54,12 +55,12 @@ impl Awake {
             .sum()
     }
 
-    /// Returns the mean limit if cores are awake together as long as their shares allow: while this
-    /// one is awake, a core with half its share is awake half of the time. More cannot be awake.
+    /// Returns the mean limit if cores overlap as much as their shares allow: while this core is
+    /// awake, a core with half its share is awake half of the time.
     pub(super) fn mean_while_together(&self, cpu: &Cpu, limit: impl Fn(u32) -> f64) -> f64 {
         let own = self.share_of(cpu);
         let core = core_of(cpu);
-        // Each other core's part of this one's time, the largest first.
+        // How much of this core's time each other core was awake, the largest first.
         let mut parts: Vec<f64> = self
             .shares
             .iter()
@@ -81,14 +82,14 @@ impl Awake {
         self.shares.get(&core_of(cpu)).copied().unwrap_or(0.0)
     }
 
-    /// The probabilities without one core that was awake for this share.
+    /// Returns the probabilities for the other cores, without one that was awake for this share.
     fn others(&self, share: f64) -> Vec<f64> {
         let cores = self.counts.len() - 1;
         let mut others = vec![0.0; cores.max(1)];
         if cores == 0 {
             others[0] = 1.0;
         } else if share <= 0.5 {
-            // From the end whose division keeps errors small.
+            // Divide from the end that keeps rounding errors small.
             for count in 0..cores {
                 let fewer = if count == 0 { 0.0 } else { others[count - 1] };
                 others[count] = (self.counts[count] - share * fewer) / (1.0 - share);

@@ -1,4 +1,4 @@
-//! What is said of CPUs: the waterfall with its evidence.
+//! The explanation of a group of CPUs: the waterfall with its evidence.
 
 use flyball_host::CpuList;
 use serde::Serialize;
@@ -9,25 +9,24 @@ use crate::{Cap, Certainty, Limiter, Proof, State};
 /// of the two frequencies.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct Explanation {
-    /// CPUs to which the same happened; numbers are their means.
+    /// CPUs limited in the same way. The numbers are their means.
     pub cpus: CpuList,
     pub state: State,
     /// Share of the time in which they ran.
     pub busy: Option<f64>,
-    /// The highest frequency that the hardware has for them, MHz, and where that was read.
+    /// The highest frequency of their hardware, MHz, and where that was read.
     pub highest: Option<f64>,
     pub highest_from: String,
     /// The mean frequency while they ran, MHz.
     pub mhz: Option<f64>,
     /// In the order in which the limits take effect.
     pub steps: Vec<Step>,
-    /// What is left over of the difference: rounding and measurement, MHz.
+    /// The part of the difference that no step explains: rounding and measurement error, MHz.
     pub rest: f64,
-    /// Every limit below the highest frequency that is known as a frequency, whether it took
-    /// something or not.
+    /// Every limit below the highest frequency that is a known frequency, even if it cost nothing.
     pub limits: Vec<Cap>,
-    /// The place in [`Explanation::limits`] of the one that the CPU ran above because its SMT
-    /// sibling asked for more.
+    /// The index in [`Explanation::limits`] of the limit that the CPU exceeded because its SMT
+    /// sibling has a higher one.
     #[serde(skip)]
     pub(super) unheld: Option<usize>,
     /// Share of the cycles that did not wait for memory, if the processor counts them.
@@ -36,20 +35,20 @@ pub struct Explanation {
     pub idle: Vec<(String, f64)>,
 }
 
-/// What one limit took.
+/// How much one limit cost.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize)]
 #[schemars(rename = "LimitStep")]
 pub struct Step {
     pub limiter: Limiter,
-    /// Mean over the time in which the CPU ran, MHz.
+    /// Mean loss over the time in which the CPU ran, MHz.
     pub mhz: f64,
-    /// Share of that time in which it limited.
+    /// Share of the running time in which the limit applied.
     pub share: f64,
     pub evidence: Proof,
     pub certainty: Certainty,
-    /// The setting that changes it.
+    /// The knob that changes the limit.
     pub knob: Option<&'static str>,
-    /// Who set it, if that is known.
+    /// Who set the knob, if known.
     pub by: Option<String>,
 }
 
@@ -61,11 +60,11 @@ impl Step {
     }
 }
 
-/// CPUs of a group differ in frequency by at most this share.
+/// Maximum frequency difference within a group, as a share.
 const NEAR: f64 = 0.015;
 
 impl Explanation {
-    /// Whether the same happened to both.
+    /// Returns whether both were limited in the same way.
     pub(super) fn is_like(&self, other: &Explanation) -> bool {
         let limiters = |one: &Explanation| one.steps.iter().map(|step| step.limiter).collect::<Vec<_>>();
         let near = |one: Option<f64>, other: Option<f64>, room: f64| match (one, other) {
@@ -79,11 +78,11 @@ impl Explanation {
             && near(self.busy, other.busy, 0.1)
             && limiters(self) == limiters(other)
             && self.unheld.is_some() == other.unheld.is_some()
-            // Without a speed the limits are all there is to say.
+            // Without a speed, only the limits can differ.
             && (self.mhz.is_some() || self.limits == other.limits)
     }
 
-    /// Adds the CPUs of another that is like it; the numbers become means.
+    /// Merges a similar group into this one. The numbers become means.
     pub(super) fn join(&mut self, other: &Explanation) {
         let (old, new) = (self.cpus.len() as f64, other.cpus.len() as f64);
         let mean = |one: f64, other: f64| (one * old + other * new) / (old + new);
@@ -105,20 +104,20 @@ impl Explanation {
         self.cpus.add(&other.cpus);
     }
 
-    /// The limit that decides: the last that took a noticeable part. Without those before it the
-    /// CPU would run no faster. Where each took little, the one that took most.
+    /// Returns the deciding limit: the last one with a noticeable cost. Removing only earlier ones
+    /// would not make the CPU faster. If every cost is small, returns the largest.
     pub fn deciding(&self) -> Option<&Step> {
         let noticeable = NEAR * self.highest.unwrap_or(0.0);
         let last = self.steps.iter().rfind(|step| step.mhz >= noticeable);
         last.or_else(|| self.first())
     }
 
-    /// The reason that took most.
+    /// Returns the step with the largest cost.
     pub fn first(&self) -> Option<&Step> {
         self.steps.iter().max_by(|one, other| one.mhz.total_cmp(&other.mhz))
     }
 
-    /// The limit that the CPU ran above because its SMT sibling asked for more.
+    /// Returns the limit that the CPU exceeded because its SMT sibling has a higher one.
     pub(crate) fn unheld(&self) -> Option<&Cap> {
         self.limits.get(self.unheld?)
     }

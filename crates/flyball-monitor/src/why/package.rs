@@ -24,58 +24,61 @@ pub(super) struct PackageState<'a> {
     limit: Option<f64>,
     short_limit: Option<f64>,
     celsius: Option<f64>,
-    /// Degrees below the limit, of its hottest CPU that was asked.
+    /// Degrees below the limit of the hottest CPU whose sensor was read.
     margin: Option<f64>,
     throttles: u64,
-    /// Registers that were read in this interval, of any of its CPUs.
+    /// Registers that were read in this interval, on any CPU of the package.
     reasons: Option<(LimitReasons, u64)>,
     therm: Option<u64>,
     package_therm: Option<u64>,
     /// Awake cores that the turbo limits count: on hybrids, P-cores.
     awake: Awake,
-    /// Same, if every idle core could sleep deeply, and the setting that prevents it.
+    /// Awake cores if every idle core could sleep deeply, and the setting that prevents deep sleep.
     could_sleep: Awake,
     kept_awake: Option<(Limiter, Evidence)>,
-    /// The frequency limit that the management port names with its sources.
+    /// The frequency limit that the management port reports, with its sources.
     port: Option<Cap>,
-    /// Power that this package could draw too, as it or its twin has shown, if it draws far less.
+    /// Set if the package draws far less power than it or its twin has drawn before.
     unused: Option<Evidence>,
-    /// Turbo limits; `None` for a single moment, which does not show who is awake.
+    /// Turbo limits. `None` for a single snapshot, which does not show which cores are awake.
     facts: Option<&'a PackageFacts>,
-    /// Busy CPUs, and those of them that are below what they may have.
+    /// The number of busy CPUs, and of those that run below what they may have.
     busy: usize,
     slow: usize,
-    /// The highest frequency of a busy CPU of each type, preference and own highest frequency, MHz.
+    /// The highest measured frequency of busy CPUs, MHz, by core type, preference and the CPU's own
+    /// highest frequency.
     fastest: BTreeMap<(Option<CoreType>, Option<Preference>, u32), f64>,
-    /// The highest frequency of a busy CPU of each type whose files allow the hardware's maximum,
-    /// MHz.
+    /// The highest measured frequency of busy CPUs whose files allow the hardware's maximum, MHz,
+    /// by core type.
     unlimited: BTreeMap<Option<CoreType>, f64>,
     maxima: Maxima,
 }
 
-/// The CPU with the highest scaling_max_freq of each core, by die and core, and that, MHz.
+/// By die and core: the CPU with the core's highest scaling_max_freq, and that frequency, MHz.
 type Maxima = BTreeMap<(Option<u32>, u32), (u32, f64)>;
 
-/// Power between these shares of a limit is at it: the firmware controls an average. Power above
-/// the long-term limit draws on what was saved before; the short-term limit holds then.
+/// Power within these shares of a limit counts as at the limit, because the firmware controls an
+/// average. Above the long-term limit, the package uses up budget saved before, and the short-term
+/// limit applies.
 const AT_LIMIT: RangeInclusive<f64> = 0.97..=1.15;
-/// A busy CPU that has less of what it may have is slow: the next step of the clock below it is.
+/// A busy CPU below this share of what it may have is slow. The next lower clock step is below it.
 const SLOW: f64 = 0.99;
-/// A CPU whose mean frequency is above this multiple of a limit, and more than rounding above it,
-/// was not held by it.
+/// A CPU was not held by a limit if its mean frequency exceeds this multiple of the limit, and by
+/// more than rounding.
 pub(super) const HELD: f64 = 1.05;
-/// Degrees below the limit at which the firmware throttles already.
+/// The firmware starts to throttle this many degrees below the limit.
 const HOT: f64 = 2.0;
-/// Power below this share of what another package draws at the same time is not limited by power.
+/// A package that draws less than this share of another package's power at the same time is not
+/// limited by power.
 const LITTLE: f64 = 0.75;
-/// A share of the power that the package drew before: a short-term limit is up to twice the
-/// long-term one.
+/// Share of the power that the package drew before, below which power is not its limit: a
+/// short-term limit is up to twice the long-term one.
 const VERY_LITTLE: f64 = 0.3;
 /// Bits of the limit reasons that mean a limit of current.
 const CURRENT: [LimitReason; 2] = [LimitReason::Current, LimitReason::RegulatorCurrent];
-/// A limit reason's log bit is this far above its bit.
+/// The distance from a limit reason's bit to its log bit.
 const LOG: u32 = 16;
-/// AMD throttles at 89 to 100 degrees; no register says at how many.
+/// AMD throttles at 89 to 100 degrees. No register reports the exact temperature.
 const HOT_AMD: f64 = 93.0;
 
 impl<'a> PackageState<'a> {
@@ -131,8 +134,7 @@ impl<'a> PackageState<'a> {
                 state.therm = merge(state.therm, read(Quantity::ThermStatus));
                 state.package_therm = merge(state.package_therm, read(Quantity::PackageThermStatus));
             }
-            // A sleep that goes on is counted nowhere yet. It is long, so the CPU is in its deepest
-            // state.
+            // A sleep in progress is not counted yet. A long sleep is in the deepest state.
             let share = match found.state {
                 State::Running => {
                     let states = found.idle.iter().zip(&is_deep).filter(|(_, deep)| !**deep);
@@ -171,8 +173,8 @@ impl<'a> PackageState<'a> {
         state
     }
 
-    /// Counts a busy CPU as one that has all that it may have, or as slow. `scale`: MHz that its
-    /// limit stands for, of one in the file.
+    /// Counts a busy CPU as slow or as having all that it may have. `scale`: MHz per MHz in the
+    /// limit file.
     fn compare(&mut self, cpu: &Cpu, found: &CpuInterval, mhz: f64, scale: f64) {
         let sibling = self.sibling(cpu, found);
         let highest = cpu.highest.map_or(0.0, |highest| highest.0 as f64 / 1000.0);
@@ -180,30 +182,31 @@ impl<'a> PackageState<'a> {
             let unlimited = self.unlimited.entry(cpu.core_type).or_default();
             *unlimited = unlimited.max(mhz);
         }
-        // A CPU well above the limit of its files does not have that limit: its files do not say
-        // what it may have. An SMT sibling with a higher limit raises the core.
+        // A CPU well above its files' limit is not bound by it, so it does not count as slow. An
+        // SMT sibling with a higher limit raises the core.
         let got = sibling.map(|(_, max)| mhz / max).or(found.got()).map(|got| got / scale);
         self.slow += usize::from(got.is_some_and(|got| !(SLOW..HELD).contains(&got)));
     }
 
-    /// Returns the limit that the socket's management port names.
+    /// Returns the limit that the socket's management port reports.
     pub(super) fn port(&self) -> Option<Cap> {
         self.port.clone()
     }
 
-    /// Returns the SMT sibling of a CPU with the highest scaling_max_freq and that, MHz, if it is
+    /// Returns the SMT sibling with the highest scaling_max_freq and that frequency, MHz, if it is
     /// above the CPU's own.
     pub(super) fn sibling(&self, cpu: &Cpu, found: &CpuInterval) -> Option<(u32, f64)> {
         let own = found.max?;
         self.maxima.get(&(cpu.die, cpu.core?)).copied().filter(|(_, max)| *max > own)
     }
 
-    /// Returns the turbo limits that hold for a CPU.
+    /// Returns the turbo limits that apply to a CPU.
     fn counted(&self, cpu: &Cpu) -> Option<&PackageFacts> {
         self.facts.filter(|_| is_counted(cpu))
     }
 
-    /// The turbo limit for as many cores as were awake while this CPU was.
+    /// Returns the turbo limit for the number of cores that were awake while this CPU was. Cores
+    /// that only a setting keeps awake do not count.
     pub(super) fn active_cores(&self, cpu: &Cpu) -> Option<Cap> {
         let facts = self.counted(cpu)?;
         let mhz = self.could_sleep.limit(&facts.turbo, cpu)?;
@@ -212,8 +215,7 @@ impl<'a> PackageState<'a> {
         Some(Cap { limiter: Limiter::ActiveCores, mhz, evidence })
     }
 
-    /// The turbo limit with the cores that only count as awake because a setting keeps them from
-    /// sleeping deeply.
+    /// Returns the turbo limit if cores that a setting keeps from sleeping deeply count as awake.
     pub(super) fn kept_awake(&self, cpu: &Cpu) -> Option<Cap> {
         let (limiter, setting) = self.kept_awake.as_ref()?;
         let mhz = self.awake.limit(&self.counted(cpu)?.turbo, cpu)?;
@@ -221,8 +223,8 @@ impl<'a> PackageState<'a> {
         Some(Cap { limiter: *limiter, mhz, evidence: Evidence::new(setting.place.clone(), value) })
     }
 
-    /// Returns the setting that keeps idle cores from sleeping deeply, where no table says what
-    /// that costs: E-cores have turbo limits by the number of active ones too.
+    /// Returns the setting that keeps idle cores from sleeping deeply, if no table says what that
+    /// costs. E-cores have turbo limits by the number of active cores too, but no table.
     pub(super) fn kept_awake_without_table(&self, cpu: &Cpu) -> Option<Reason> {
         let (limiter, setting) = self.kept_awake.as_ref()?;
         self.facts.filter(|facts| facts.turbo.is_empty() || !is_counted(cpu))?;
@@ -230,7 +232,7 @@ impl<'a> PackageState<'a> {
         Some(Reason::inferred(*limiter, evidence, &[*limiter, Limiter::Firmware]))
     }
 
-    /// Returns the cap of the Speed Select level.
+    /// Returns the limit of the Speed Select level.
     pub(super) fn level(&self, cpu: &Cpu) -> Option<Cap> {
         let facts = self.facts?;
         let level = facts.level.as_ref()?;
@@ -243,12 +245,12 @@ impl<'a> PackageState<'a> {
         Some(Cap { limiter: Limiter::SpeedSelect, mhz, evidence: Evidence::new("Speed Select", value) })
     }
 
-    /// Returns the additional loss below `top`, MHz, if cores woke and slept together.
+    /// Returns the additional loss below `top`, MHz, if cores wake and sleep together.
     pub(super) fn together(&self, cpu: &Cpu, top: f64) -> Option<(f64, Evidence)> {
         self.more_together(&self.awake, cpu, top)
     }
 
-    /// Same, without what settings do to cores that could sleep.
+    /// Like [`PackageState::together`], but does not count cores that only a setting keeps awake.
     pub(super) fn together_without_settings(&self, cpu: &Cpu) -> Option<(f64, Evidence)> {
         self.more_together(&self.could_sleep, cpu, f64::INFINITY)
     }
@@ -262,8 +264,8 @@ impl<'a> PackageState<'a> {
         Some((apart.min(top) - together, Evidence::new(turbo_from.clone(), value)))
     }
 
-    /// Returns the highest frequency of a busy CPU of this type, as [`PackageState::fastest_of`]
-    /// compares it, and as it is.
+    /// Returns the highest frequency of a busy CPU of this type: scaled as in
+    /// [`PackageState::fastest_of`], and unscaled.
     pub(super) fn fastest(&self, core_type: Option<CoreType>, highest: f64) -> Option<(f64, f64)> {
         self.fastest_where(highest, |of, _| of == core_type)
     }
@@ -273,15 +275,15 @@ impl<'a> PackageState<'a> {
         self.unlimited.get(&core_type).copied()
     }
 
-    /// Returns whether a busy CPU of the package prefers speed more than this.
+    /// Returns whether a busy CPU of the package prefers performance more than this.
     pub(super) fn has_more_eager(&self, epp: Preference) -> bool {
         self.fastest.keys().any(|(_, other, _)| other.is_some_and(|other| epp.is_behind(other)))
     }
 
-    /// Returns the highest frequency of a busy CPU of this type whose preference is meant, for
-    /// comparison with a CPU of this own highest frequency. A faster core of higher rank (preferred
-    /// cores) counts by its share of what it may have: requests and preferences are levels of each
-    /// core's own scale.
+    /// Returns the highest frequency of busy CPUs of this type for which `is_meant` accepts the
+    /// preference. `highest` is the highest frequency of the CPU to compare with. A core with a
+    /// higher one (preferred cores) is scaled down in proportion: requests and preferences are
+    /// levels of each core's own scale.
     pub(super) fn fastest_of(
         &self,
         core_type: Option<CoreType>,
@@ -303,7 +305,7 @@ impl<'a> PackageState<'a> {
         compared.reduce(|one, other| if other.0 > one.0 { other } else { one })
     }
 
-    /// Returns the bit by which the processor itself reports a limit.
+    /// Returns evidence that the processor itself reports this limit.
     fn shows(&self, wanted: LimitReason) -> Option<Evidence> {
         let (reasons, value) = self.reasons?;
         let (bit, reason) = reasons.shown(value).find(|(_, reason)| *reason == wanted)?;
@@ -313,7 +315,7 @@ impl<'a> PackageState<'a> {
     /// Returns the limit that the hardware reports or that its sensors show, for a CPU that may
     /// have `top` MHz.
     pub(super) fn limit(&self, top: f64) -> Option<Reason> {
-        // The port's limit moves, so that it leaves a remainder too.
+        // The port's limit changes within an interval, so it may leave a remainder.
         if let Some(Cap { limiter, mhz, evidence }) = &self.port
             && *mhz <= top
         {
@@ -321,7 +323,7 @@ impl<'a> PackageState<'a> {
         }
         let heat = self.heat();
         let power = self.power();
-        // Both: cooling that is at its limit keeps power below its own, unless the two meet.
+        // Both: cooling at its limit keeps power below the power limit, unless both are reached.
         let is_below =
             self.watts.zip(self.limit).is_some_and(|(watts, limit)| watts < AT_LIMIT.start() * limit);
         match (heat, power) {
@@ -330,7 +332,7 @@ impl<'a> PackageState<'a> {
             (Some(heat), None) => return Some(heat),
             (None, None) => {}
         }
-        // While nothing is hot, PROCHOT comes from outside.
+        // If nothing is hot, PROCHOT comes from outside.
         if self.is_prochot() {
             return Some(Reason::measured(Limiter::Prochot, Proof::from_evidence(self.registers())?));
         }
@@ -341,9 +343,9 @@ impl<'a> PackageState<'a> {
         ))
     }
 
-    /// Returns that current may be the limit, if the log of the limit reasons says that it was
-    /// since somebody cleared the log. A CPU that rests may not be limited at the moment of
-    /// reading.
+    /// Returns current as a possible limit, if the limit reasons' log bits show it. The log holds
+    /// every limit since somebody cleared it. A CPU that sleeps in between may not be limited at
+    /// the moment of reading.
     pub(super) fn logged(&self) -> Option<Reason> {
         let (reasons, value) = self.reasons?;
         let (bit, reason) = reasons.shown(value >> LOG).find(|(_, reason)| CURRENT.contains(reason))?;
@@ -368,8 +370,8 @@ impl<'a> PackageState<'a> {
             evidence.push(Evidence::new("thermal_throttle", format!("{} more", self.throttles)));
         }
         let is_shown = !evidence.is_empty();
-        // Firmware controls the temperature below the limit, so that the status bit is set for
-        // moments only.
+        // The firmware controls the temperature just below the limit, so the status bit is set only
+        // for moments.
         if let Some(margin) = self.margin.filter(|margin| *margin <= HOT) {
             evidence.push(Evidence::new("thermal sensor", format!("{margin:.0} degrees below its limit")));
         }
@@ -379,7 +381,7 @@ impl<'a> PackageState<'a> {
             evidence.push(Evidence::new("k10temp", format!("{celsius:.0} degrees Celsius")));
         }
         let evidence = Proof::from_evidence(evidence)?;
-        // PROCHOT of a processor at its limit may come from itself or from outside.
+        // At the temperature limit, PROCHOT may come from the processor itself or from outside.
         if self.is_prochot() && !is_shown {
             let evidence = self.registers().into_iter().fold(evidence, Proof::and);
             return Some(Reason::inferred(Limiter::Heat, evidence, &[Limiter::Heat, Limiter::Prochot]));
@@ -410,7 +412,7 @@ impl<'a> PackageState<'a> {
         Proof::from_evidence(evidence)
     }
 
-    /// The thermal registers of the package and of its cores.
+    /// The thermal registers that were read, of the package and of its cores.
     fn therms(&self) -> impl Iterator<Item = (u32, ThermStatus)> {
         let package = self.package_therm.map(|value| (MSR_IA32_PACKAGE_THERM_STATUS, value));
         let cores = self.therm.map(|value| (MSR_IA32_THERM_STATUS, value));
@@ -419,7 +421,7 @@ impl<'a> PackageState<'a> {
 
     fn registers(&self) -> Vec<Evidence> {
         let reasons = self.reasons.map(|(reasons, value)| (reasons.register, value));
-        // The package's register is shown where it tells more.
+        // Show the package's register only if it tells more than the core's.
         let therms = self.therms().filter(|(register, therm)| {
             *register == MSR_IA32_THERM_STATUS || therm.shows(ThermStatus::PROCHOT)
         });
@@ -427,10 +429,10 @@ impl<'a> PackageState<'a> {
         values.map(|(register, value)| Evidence::new(msr(register), format!("{value:#x}"))).collect()
     }
 
-    /// A limit that all busy cores share and that no register names: of AMD's, power, current or
-    /// the firmware's own. `rests`: the CPU sleeps part of the time.
+    /// Returns a limit that all busy cores share and that no register shows: on AMD power, current
+    /// or the firmware's own. `rests`: the CPU sleeps part of the time.
     pub(super) fn shared_limit(&self, rests: bool) -> Option<Reason> {
-        // With a limit that can be read, power below it excludes it. One CPU alone shows no common
+        // If a power limit can be read, power below it rules it out. One CPU alone shows no common
         // cause.
         if self.limit.is_some() || self.busy < 2 || self.slow * 4 < self.busy * 3 {
             return None;
@@ -448,12 +450,13 @@ impl<'a> PackageState<'a> {
         } else {
             (Limiter::Package, vec![Limiter::Power, Limiter::Current, Limiter::Firmware])
         };
-        // A CPU that rests in between starts slowly, as all of them may do.
+        // A CPU that sleeps in between starts slowly, and so may all of them.
         fits.extend(rests.then_some(Limiter::WakeUp));
         Some(Reason::inferred(limiter, evidence, &fits))
     }
 
-    /// Nothing that can be seen: the firmware's own limit if all could be seen.
+    /// Returns the firmware as the reason if all visible limits are ruled out, otherwise that the
+    /// reason is unseen.
     pub(super) fn excluded(&self) -> Reason {
         let mut evidence = self.registers();
         if let Some(watts) = self.watts {
@@ -465,15 +468,16 @@ impl<'a> PackageState<'a> {
         } else if let Some(celsius) = self.celsius {
             evidence.push(Evidence::new("sensor", format!("{celsius:.0} degrees Celsius")));
         }
-        // Power and temperature at least: with one of them, the other may be the reason.
+        // Both power and temperature must be ruled out. If only one can be read, the other may be
+        // the reason.
         let is_seen = evidence.len() >= 2;
         match Proof::from_evidence(evidence).filter(|_| is_seen) {
-            // No register of AMD shows the limits of power and current.
+            // AMD has no registers for power and current limits.
             Some(evidence) if self.limit.is_none() => {
                 let fits = [Limiter::Firmware, Limiter::Power, Limiter::Current];
                 Reason::inferred(Limiter::Firmware, evidence, &fits)
             }
-            // Where no register shows it, a limit of current looks the same.
+            // Without a register for it, a current limit looks the same.
             Some(evidence) => {
                 let fits = [Limiter::Firmware, Limiter::Current];
                 let count = if self.reasons.is_some() { 1 } else { 2 };
@@ -484,7 +488,7 @@ impl<'a> PackageState<'a> {
     }
 }
 
-/// Merges the bits of two CPUs: one that any CPU shows limits it, and some registers are per core.
+/// Merges the bits of two CPUs. Some registers are per core, so a bit of any CPU counts.
 fn merge(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one | other),
@@ -492,8 +496,8 @@ fn merge(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     }
 }
 
-/// Returns whether the package's turbo limits are for this CPU's kind of core: MSR 0x1ad has those
-/// of P-cores, and 0x650 those of E-cores.
+/// Returns whether the package's turbo limits apply to this CPU's kind of core: MSR 0x1ad is for
+/// P-cores, 0x650 for E-cores.
 fn is_counted(cpu: &Cpu) -> bool {
     cpu.core_type.is_none_or(|kind| kind == CoreType::P)
 }
@@ -502,15 +506,15 @@ fn msr(register: u32) -> String {
     format!("MSR {register:#x}")
 }
 
-/// Returns the frequency limit of a socket that is below the processor's rating, as its management
-/// port names it.
+/// Returns the frequency limit of a socket, as its management port reports it, if it is below the
+/// processor's rating.
 fn port(layout: &Layout, to: &Sample, index: usize) -> Option<Cap> {
     let get = |quantity| to.get(layout, quantity, index);
     let (khz, bits) = (get(Quantity::SocketLimit)?, get(Quantity::SocketSources)?);
     let named = LimitSource::ALL.into_iter().filter(|source| bits >> *source as u32 & 1 == 1);
     let sources: Vec<LimitSource> = named.filter(|source| source.is_below_rating()).collect();
-    // Several sources, or one that only says who asked: which of power, current and firmware it is
-    // stays open.
+    // With several sources, or one that only tells who requested the limit, power, current and
+    // firmware cannot be told apart.
     let limiter = match sources[..] {
         [] => return None,
         [LimitSource::Heat] | [LimitSource::Heat, LimitSource::Prochot] => Limiter::Heat,
@@ -525,8 +529,8 @@ fn port(layout: &Layout, to: &Sample, index: usize) -> Option<Cap> {
     Some(Cap { limiter, mhz, evidence })
 }
 
-/// Returns evidence that a package draws too little for power to be its limit. `shown` is the most
-/// that a package has drawn so far.
+/// Returns evidence that a package draws too little for power to be its limit. `shown` is the
+/// highest power that a package has drawn so far.
 fn unused(interval: &Interval, index: usize, watts: f64, shown: Option<f64>) -> Option<Evidence> {
     let others = interval.packages.iter().enumerate().filter(|(other, _)| *other != index);
     let twin = others.filter_map(|(_, package)| package.watts).reduce(f64::max);
@@ -537,14 +541,14 @@ fn unused(interval: &Interval, index: usize, watts: f64, shown: Option<f64>) -> 
     Some(Evidence::new("energy_uj", format!("{shown:.0} W were drawn before")))
 }
 
-/// Returns whether a CPU's reason registers were read in an interval. For a single moment, they
+/// Returns whether a CPU's reason registers were read in an interval. In a single snapshot, they
 /// were if they have a value.
 pub(super) fn is_fresh(layout: &Layout, from: &Sample, to: &Sample, index: usize) -> bool {
     let at = |sample: &Sample| sample.get(layout, Quantity::ReasonsAt, index);
     at(to).is_some() && (at(to) != at(from) || from.at == to.at)
 }
 
-/// Finds the highest maximum of each core of a package.
+/// Finds the highest scaling_max_freq of each core of a package.
 fn maxima(layout: &Layout, interval: &Interval, package: u32) -> Maxima {
     let mut found = Maxima::new();
     let own = layout.cpus.iter().zip(&interval.cpus).filter(|(cpu, _)| cpu.package == Some(package));
@@ -557,7 +561,7 @@ fn maxima(layout: &Layout, interval: &Interval, package: u32) -> Maxima {
     found
 }
 
-/// The number of cores that were awake while a CPU was, with a decimal where they came and went.
+/// The number of cores that were awake while a CPU was. Has a decimal if the number changed.
 fn count(awake: &Awake, cpu: &Cpu) -> String {
     ((awake.while_awake(cpu) * 10.0).round() / 10.0).to_string()
 }
@@ -569,8 +573,8 @@ impl Awake {
     }
 }
 
-/// The limit of a table for a number of cores. The buckets are upper bounds; more cores than the
-/// last one names have its limit.
+/// Returns a table's limit for a number of cores. The buckets are upper bounds, and the last limit
+/// also applies to more cores.
 fn limit_of(turbo: &[(u32, f64)], active: u32) -> f64 {
     turbo.iter().find(|(cores, _)| active <= *cores).or(turbo.last()).map_or(0.0, |bucket| bucket.1)
 }

@@ -1,11 +1,10 @@
-//! Machines on which nothing limits but what a test plants, and the judge of what is explained
-//! there.
+//! Machines that have only the limits that a test plants, and the judge of their explanations.
 
 use flyball_monitor::{Certainty, Explanation, Limiter, Step};
 use flyball_sim::silicon::MachineSpec;
 
-/// The simulated machine of this name without limits of power, heat, current and wide
-/// instructions, and with cores that are alike.
+/// Returns a simulated machine without limits of power, heat, current and wide instructions, and
+/// with cores that are alike.
 pub(crate) fn machine(name: &str) -> MachineSpec {
     let mut spec = MachineSpec::builtin(name).unwrap();
     spec.power.pl1_w = 9000.0;
@@ -27,24 +26,24 @@ pub(crate) fn machine(name: &str) -> MachineSpec {
     spec
 }
 
-/// Frequencies this close, in MHz, count as equal.
+/// Accepted differences between an explanation and the truth, MHz.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tolerance {
     /// Losses below it are rounding.
     pub(crate) least: f64,
-    /// Reasons that took equally much, within this, are both the first.
+    /// If two reasons cost equally much, within this, either may come first.
     pub(crate) tie: f64,
     /// An attributed frequency may differ by this share of the true one, and by `near`.
     pub(crate) share: f64,
     pub(crate) near: f64,
 }
 
-/// Compares an explanation with what limits took: any of the reasons of an entry is true.
+/// Compares an explanation with the true costs. Any limiter of an entry counts as correct.
 pub(crate) fn judge(truth: &[(&[Limiter], f64)], found: &Explanation, tolerance: Tolerance) -> Count {
     let Tolerance { least, tie, share, near } = tolerance;
     let most = truth.iter().map(|step| step.1).fold(0.0, f64::max);
     let steps = || found.steps.iter().filter(|step| step.mhz >= least);
-    // Reasons between which the evidence does not decide, and says so, are one.
+    // An inferred reason matches each limiter that its evidence fits.
     let fits = |step: &Step| match &step.certainty {
         Certainty::Inferred { fits } => fits.iter().copied().chain([step.limiter]).collect(),
         _ => vec![step.limiter],
@@ -74,15 +73,15 @@ pub(crate) fn judge(truth: &[(&[Limiter], f64)], found: &Explanation, tolerance:
     }
 }
 
-/// How many explanations were right.
+/// The number of correct explanations, by criterion.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Count {
     pub(crate) situations: usize,
     pub(crate) first: usize,
-    /// The first reason has the true one's name. The others of `first` say that the true one fits
-    /// too.
+    /// The first reason has the true name. In the others counted in `first`, the true one only
+    /// fits.
     pub(crate) named: usize,
-    /// A reason is named that is none.
+    /// A false reason is given.
     pub(crate) second: usize,
     pub(crate) mhz: usize,
 }
@@ -103,8 +102,8 @@ impl Count {
         self.mhz += other.mhz;
     }
 
-    /// Prints the counts, and asserts that 99 % of the first reasons and MHz are right and at most
-    /// 1 % have a false second one.
+    /// Prints the counts. Asserts that at least 99 % of the first reasons and of the MHz are right,
+    /// and that at most 1 % have a false second reason.
     pub(crate) fn check(&self, name: &str) {
         let Count { situations, first, named, second, mhz } = *self;
         println!(
