@@ -1,24 +1,23 @@
-//! Text and tables in a buffer of cells, cut with a mark where there is no room.
+//! Text and tables in a buffer of cells. Text that does not fit is cut with a mark.
 
 use flyball_process::terminal::is_plain;
 use ratatui_core::{buffer::Buffer, layout::Rect};
 
 use crate::palette::Tone;
 
-/// Where text was cut.
+/// Marks cut text.
 pub(crate) const CUT: char = '…';
-/// Where columns were left out.
+/// Marks omitted columns.
 pub(crate) const LEFT_OUT: char = '»';
 
-/// An area of a buffer.
 pub(crate) struct Canvas<'a> {
     pub buffer: &'a mut Buffer,
     pub area: Rect,
     pub coloured: bool,
 }
 
-/// `text` in at most `width` characters. What a terminal would not show as it is becomes a question
-/// mark: names of a machine may come from another user's file.
+/// Cuts `text` to at most `width` characters. Characters that a terminal would not print become
+/// question marks, because names may come from another user's file.
 pub(crate) fn shorten(text: &str, width: usize) -> String {
     let shown = |char| if is_plain(char) { char } else { '?' };
     if text.chars().count() <= width {
@@ -32,7 +31,7 @@ pub(crate) fn shorten(text: &str, width: usize) -> String {
 }
 
 impl Canvas<'_> {
-    /// A part of it, in its own coordinates.
+    /// Returns a part of the canvas, with its own coordinates.
     pub(crate) fn part(&mut self, y: u16, height: u16) -> Canvas<'_> {
         let y = y.min(self.area.height);
         let area = Rect { y: self.area.y + y, height: height.min(self.area.height - y), ..self.area };
@@ -47,21 +46,20 @@ impl Canvas<'_> {
         self.area.height.into()
     }
 
-    /// Writes text at a place, cut at the right edge, and says where it ends.
+    /// Writes text, cut at the right edge. Returns the column after it.
     pub(crate) fn text(&mut self, x: usize, y: usize, text: &str, tone: Tone) -> usize {
-        // Callers count lines without looking at the height; what is outside is not drawn.
+        // Callers need not check the height: nothing is drawn outside.
         if y >= self.height() || x >= self.width() {
             return x;
         }
         let text = shorten(text, self.width() - x);
         let style = tone.style(self.coloured);
         let place = (self.area.x + x as u16, self.area.y + y as u16);
-        // The library counts cells, which differ from characters for wide ones.
+        // Return the library's count: it counts cells, and wide characters take two.
         let (end, _) = self.buffer.set_stringn(place.0, place.1, &text, usize::MAX, style);
         usize::from(end.saturating_sub(self.area.x))
     }
 
-    /// Writes one character.
     pub(crate) fn glyph(&mut self, x: usize, y: usize, glyph: char, tone: Tone) {
         if y < self.height() && x < self.width() {
             let place = (self.area.x + x as u16, self.area.y + y as u16);
@@ -85,8 +83,8 @@ impl Canvas<'_> {
         }
     }
 
-    /// Writes words on as many lines as they need, and says how many. The last line that there is
-    /// room for is cut.
+    /// Writes words on as many lines as they need, and returns how many. The last available line is
+    /// cut.
     pub(crate) fn wrapped(&mut self, x: usize, y: usize, text: &str, tone: Tone) -> usize {
         let width = self.width().saturating_sub(x).max(1);
         let lines = flyball_text::wrap(text, width);
@@ -101,22 +99,21 @@ impl Canvas<'_> {
     }
 }
 
-/// A column of a table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Column {
     pub title: &'static str,
     pub width: usize,
-    /// Columns with the greatest rank go first where there is no room; 0 stays.
+    /// If there is no room, columns with the highest rank are omitted first. 0 is never omitted.
     pub rank: u8,
     pub is_number: bool,
 }
 
-/// Which columns fit, and whether all do. The last one gets the room that is left.
+/// Returns which columns fit, and whether all do. The last column gets the remaining room.
 pub(crate) fn fitting(columns: &[Column], width: usize) -> (Vec<usize>, bool) {
     let mut chosen: Vec<usize> = (0..columns.len()).collect();
     let needed = |chosen: &[usize]| chosen.iter().map(|index| columns[*index].width + 1).sum::<usize>();
-    // The mark of what was left out takes a place too.
-    // One at a time, because the room for the mark is needed only once something is left out.
+    // The mark for omitted columns needs a character too, but only once a column is omitted. So
+    // omit columns one at a time.
     while needed(&chosen) > width.saturating_sub(usize::from(chosen.len() < columns.len())) + 1 {
         let Some(at) = (0..chosen.len()).max_by_key(|at| (columns[chosen[*at]].rank, *at)) else { break };
         if columns[chosen[at]].rank == 0 {
@@ -128,11 +125,10 @@ pub(crate) fn fitting(columns: &[Column], width: usize) -> (Vec<usize>, bool) {
     (chosen, all)
 }
 
-/// A cell of a table.
 pub(crate) type Cell = (String, Tone);
 
 impl Canvas<'_> {
-    /// The head of a table of these columns.
+    /// Writes the header of a table.
     pub(crate) fn head(&mut self, y: usize, columns: &[Column], chosen: &[usize], sorted: Option<&str>) {
         let cells = |index: usize| {
             let title = columns[index].title;

@@ -1,5 +1,5 @@
-//! The frame around the views: the head, the bottom line, help, and what a screen that is too small
-//! shows.
+//! The frame around the views: the top line, the bottom line, help, and the output for a screen
+//! that is too small.
 
 use ratatui_core::buffer::Buffer;
 
@@ -22,10 +22,10 @@ pub(crate) fn text(buffer: &Buffer) -> String {
     buffer.content().chunks(width).map(line).collect()
 }
 
-/// The smallest screen with views; on a smaller one there is a line of numbers.
+/// The smallest screen with views. Smaller screens show one line of numbers.
 pub(crate) const LEAST: (u16, u16) = (40, 12);
 
-/// Draws a screen into a buffer, which is blank.
+/// Draws a screen into a blank buffer.
 pub fn draw(buffer: &mut Buffer, state: &State, scene: &Scene, coloured: bool) -> Drawn {
     let area = *buffer.area();
     let mut canvas = Canvas { buffer, area, coloured };
@@ -61,7 +61,7 @@ pub fn draw(buffer: &mut Buffer, state: &State, scene: &Scene, coloured: bool) -
     drawn
 }
 
-/// The newest alert, and how many others there are.
+/// Returns the newest alert, and how many others are active.
 fn alert_line(scene: &Scene) -> Option<(String, Tone)> {
     let newest = scene.alerts.last()?;
     let more = match scene.alerts.len() {
@@ -71,7 +71,7 @@ fn alert_line(scene: &Scene) -> Option<(String, Tone)> {
     Some((format!("! {newest}{more}"), Tone::Alert))
 }
 
-/// `14:05:30` of a time in ns since 1970, UTC.
+/// Formats a time as `14:05:30` UTC. `wall` is in ns since 1970.
 pub(crate) fn clock(wall: u64) -> String {
     let seconds = wall / 1_000_000_000;
     format!("{:02}:{:02}:{:02}", seconds / 3600 % 24, seconds / 60 % 60, seconds % 60)
@@ -110,7 +110,7 @@ fn head(canvas: &mut Canvas, state: &State, scene: &Scene) {
     canvas.select(0);
 }
 
-/// The bottom line: what is being typed, what was wrong, or what the numbers above rest on.
+/// Draws the bottom line: the prompt, an error, or how reliable the numbers above are.
 fn bottom(canvas: &mut Canvas, y: usize, state: &State, scene: &Scene) {
     if let Some(prompt) = &state.prompt {
         let asked = match prompt.asked {
@@ -128,7 +128,7 @@ fn bottom(canvas: &mut Canvas, y: usize, state: &State, scene: &Scene) {
     canvas.text(0, y, &footing(scene, state), Tone::Faint);
 }
 
-/// Age, cost, and what is missing.
+/// Describes age and cost of the sample, and what is missing.
 fn footing(scene: &Scene, state: &State) -> String {
     let mut parts = Vec::new();
     if let Some(age) = scene.age {
@@ -151,20 +151,22 @@ fn footing(scene: &Scene, state: &State) -> String {
     if let Some(file) = scene.recording {
         parts.push(format!("records to {file}"));
     }
-    // Last, because it is the longest and is cut first.
+    // Last, because it is the longest part: the end is cut first.
     if !scene.missing.is_empty() {
         parts.push(format!("not read: {}", scene.missing.join("; ")));
     }
     format!("? help  {}", parts.join("  "))
 }
 
-/// All keys: in two columns if they fit, otherwise a page of them. How many pages there are.
+/// Draws all keys, in several columns if they fit, otherwise a page of them. Returns the number of
+/// pages.
 fn help(canvas: &mut Canvas, page: usize) -> usize {
     let rows = keys::KEYS;
     let named = rows.iter().map(|row| row.written.len()).max().unwrap_or_default();
     let longest = rows.iter().map(|row| row.does.len()).max().unwrap_or_default();
     let room = canvas.height() - 2;
-    // A screen as narrow as 40 columns has no room for names and words: they are cut with a mark.
+    // Narrow screens, such as 40 columns, have no room for names and descriptions, so these are
+    // cut.
     let columns = ((canvas.width() - 1) / (named + longest + 4)).clamp(1, rows.len().div_ceil(room));
     let width = (canvas.width() - 1) / columns;
     let named = named.min(width / 2);
@@ -184,7 +186,7 @@ fn help(canvas: &mut Canvas, page: usize) -> usize {
     pages
 }
 
-/// The machine in one line of numbers.
+/// Summarizes the machine in one line of numbers.
 pub fn one_line(scene: &Scene) -> String {
     let Some(moment) = scene.moment else { return "waiting".to_owned() };
     let cpus = &moment.interval.cpus;
@@ -199,7 +201,7 @@ pub fn one_line(scene: &Scene) -> String {
     if let Some((_, median, _)) = speed {
         parts.push(format!("{median:.0} MHz"));
     }
-    // No meter and a meter at 0 W look the same here; neither is worth a column of forty.
+    // Without a meter, watts are 0 too. In neither case are they worth space on such a narrow line.
     if watts > 0.0 {
         parts.push(format!("{watts:.0} W"));
     }

@@ -1,5 +1,4 @@
-//! The keys of the screen: one table that the screen's help, `flyball top --help` and the manual
-//! print.
+//! The keys of the screen: one table for the screen's help, `flyball top --help` and the manual.
 
 /// A key as a terminal sends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +21,7 @@ pub enum Key {
     End,
 }
 
-/// Action of a key outside a prompt.
+/// What a key does when no prompt is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     Quit,
@@ -63,7 +62,7 @@ pub enum Action {
 /// A row of the table.
 #[derive(Debug)]
 pub struct Row {
-    /// How the keys are written for people.
+    /// The keys as printed in help.
     pub written: &'static str,
     pub keys: &'static [Key],
     pub action: Action,
@@ -78,7 +77,7 @@ macro_rules! rows {
 
 use Key::{Char, Ctrl, Function};
 
-/// All keys. Where htop or less has a key for the same, it is that key.
+/// All keys. If htop or less has a key for something, this uses the same key.
 pub const KEYS: &[Row] = rows! {
     "q, F10, Ctrl-C" [Char('q'), Function(10), Ctrl('c')] Quit "quit";
     "?, h, F1" [Char('?'), Char('h'), Function(1)] Help "these keys";
@@ -119,7 +118,7 @@ pub fn action(key: Key) -> Option<Action> {
     KEYS.iter().find(|row| row.keys.contains(&key)).map(|row| row.action)
 }
 
-/// The table as text.
+/// Formats the table as text.
 pub fn help() -> String {
     let width = KEYS.iter().map(|row| row.written.len()).max().unwrap_or_default();
     KEYS.iter().map(|row| format!("  {:width$}  {}\n", row.written, row.does)).collect()

@@ -1,8 +1,8 @@
-//! The screen of `flyball top`: what each CPU was asked for, what it delivers, and why not more.
+//! The screen of `flyball top`: what is requested of each CPU, what it delivers, and why not more.
 //!
-//! A key changes the [`State`], which knows nothing of drawing. [`draw`] makes a buffer of cells
-//! from the state and a [`Scene`], and knows nothing of terminals. Only [`terminal`] and [`run`]
-//! do. Without the feature `screen` there are no drawing and no terminal.
+//! Keys change the [`State`], which knows nothing about drawing. [`draw`] turns the state and a
+//! [`Scene`] into a buffer of cells, and knows nothing about terminals. Only [`terminal`] and
+//! [`run`] use a terminal. Builds without the feature `screen` have neither drawing nor a terminal.
 
 #[cfg(feature = "screen")]
 mod canvas;

@@ -1,5 +1,5 @@
-//! A machine as a source of moments: sampled, kept for ten minutes, recorded, and watched for
-//! alerts.
+//! A live or simulated machine as a source: takes samples, keeps them for ten minutes, records
+//! them, and checks alerts.
 
 use std::{
     io::{self, Write as _},
@@ -22,7 +22,7 @@ use crate::{Moment, Recording, Source, SourceError, Status};
 /// How long samples are kept in memory.
 const KEPT: Duration = Duration::from_secs(600);
 
-/// Date and time for a file's name.
+/// Formats date and time for a file name.
 fn stamp() -> String {
     Utc::from_seconds(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())).stamp()
 }
@@ -34,20 +34,20 @@ pub struct Machine<'h> {
     history: History,
     pub recorder: Option<Recorder>,
     recording: Option<String>,
-    /// Of the machine's time.
+    /// Time between samples, on the machine's clock.
     interval: Duration,
-    /// How much faster than ours it passes.
+    /// How much faster than real time the machine's clock runs.
     speed: f64,
     pub alerts: Alerts,
     last: Option<Sample>,
-    /// What the settings allow; without it the reasons are fewer.
+    /// Limits by settings. Without them, fewer reasons are known.
     facts: Option<Facts>,
     has_learnt: bool,
     missing: Vec<String>,
-    /// CPU time of this process, and when it was looked at.
+    /// CPU time of this process, and when it was read.
     used: (Duration, Instant),
     own: Option<f64>,
-    /// Why the recording ended.
+    /// Why the recording failed.
     pub failed: Option<RecordError>,
 }
 
@@ -88,12 +88,12 @@ impl<'h> Machine<'h> {
         self.facts.as_ref()
     }
 
-    /// Reads the limits by settings, once. The first screen has no reasons yet, and does not wait
-    /// for them.
+    /// Reads the limits by settings once. The first screen does not wait for them and shows no
+    /// reasons.
     pub fn learn(&mut self) {
         if !self.has_learnt {
             self.has_learnt = true;
-            // Who set a limit is the business of `why`, which takes its time.
+            // Finding out who set a limit takes long. Only `why` does it.
             self.facts = Facts::take(self.host, self.history.layout(), |_| None).ok();
         }
     }
@@ -102,7 +102,7 @@ impl<'h> Machine<'h> {
         self.history.layout()
     }
 
-    /// How long to wait between two samples, in our time.
+    /// Returns how long to wait between two samples, in real time.
     pub fn pause(&self) -> Duration {
         let factor = if self.host.software().is_some() { self.speed } else { 1.0 };
         self.interval.div_f64(factor)
@@ -110,7 +110,7 @@ impl<'h> Machine<'h> {
 
     /// Takes a sample.
     pub fn take(&mut self) -> Result<(), RecordError> {
-        // The time of a machine in software passes only here.
+        // The clock of a simulated machine only advances here.
         if self.last.is_some() && self.host.software().is_some() {
             self.host.sleep(self.interval);
         }
@@ -188,21 +188,21 @@ impl Source for Machine<'_> {
     }
 }
 
-/// The alerts of a run, and the command that hears of them.
+/// The alerts of a run, and the command that is called for them.
 pub struct Alerts {
     watches: Vec<Watch>,
-    /// Numbers of the samples at which alerts began, the last thousand.
+    /// Sample numbers at which alerts began, at most the last thousand.
     begun: Vec<u64>,
-    /// What is on, and what became of the command.
+    /// Active alerts, and messages about the command.
     on: Vec<String>,
-    /// Events that have not been printed.
+    /// Events that are not printed yet.
     pub events: Vec<Event>,
     command: Option<String>,
     running: Option<Child>,
     has_failed: bool,
 }
 
-/// Alerts that `[` and `]` find.
+/// Maximum number of alerts that `[` and `]` can jump to.
 const MAX_STARTED: usize = 1000;
 
 impl Alerts {
@@ -218,7 +218,7 @@ impl Alerts {
         }
     }
 
-    /// Looks at what happened up to a sample.
+    /// Updates the alerts with a new moment.
     fn look(
         &mut self,
         layout: &Layout,
@@ -231,7 +231,7 @@ impl Alerts {
             return;
         }
         let moment = Moment::between(layout, facts, number, before, sample);
-        // No rates follow from a clock that jumped.
+        // After a jump of the clock there are no valid rates.
         if moment.interval.is_broken {
             return;
         }
@@ -257,7 +257,7 @@ impl Alerts {
         self.events.extend(events);
     }
 
-    /// Starts the command for an event, unless that of an earlier one still runs.
+    /// Starts the command for an event, unless the command of an earlier event is still running.
     fn pass_on(&mut self, event: &Event) {
         let Some(command) = self.command.clone() else { return };
         match self.running.as_mut().map(Child::try_wait) {
@@ -276,7 +276,7 @@ impl Alerts {
         }
     }
 
-    /// Says once what became of the command.
+    /// Reports a problem with the command, once.
     fn failed(&mut self, text: &str) {
         if !self.has_failed {
             self.has_failed = true;
@@ -288,14 +288,14 @@ impl Alerts {
 /// Starts a shell command with an event as JSON on its stdin.
 fn start(command: &str, event: &Event) -> io::Result<Child> {
     let (reader, mut writer) = io::pipe()?;
-    // Before the command is there: one that ends without reading would end this process by SIGPIPE.
-    // An event is less than a pipe holds, so this waits for no reader.
+    // Write before the command starts: if it ended without reading, SIGPIPE would kill this
+    // process. An event fits into the pipe, so this does not block.
     writeln!(writer, "{}", serde_json::to_string(event).unwrap_or_default())?;
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", command]).stdin(reader).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
 }
 
-/// The value of a subject that is furthest beyond.
+/// Returns the most alarming value of a subject.
 fn reading(layout: &Layout, moment: &Moment, subject: Subject, above: bool) -> Option<Reading> {
     let Interval { cpus, packages, .. } = &moment.interval;
     let furthest = |values: Vec<(f64, String)>| {

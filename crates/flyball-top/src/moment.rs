@@ -1,4 +1,4 @@
-//! One moment as the screen shows it: an interval, what its sample cost, and a reason per CPU.
+//! What the screen shows for one sample: an interval, what the sample cost, and a reason per CPU.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use flyball_monitor::{
     Account, Cost, CpuInterval, Facts, Interval, Layout, Limiter, Machine, Sample, State, Waking,
 };
 
-/// Why a CPU is not faster, in the words of the screen.
+/// Why a CPU is not faster, as shown on the screen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reason {
-    /// For a cell of the map.
+    /// The letter for a cell of the map.
     pub letter: char,
-    /// The reason's name; it ends in a question mark if the evidence does not show it.
+    /// The reason's name, with a question mark if the evidence does not prove it.
     pub word: String,
-    /// It is a throttle: the firmware or hardware holds the CPU below its request.
+    /// The firmware or hardware holds the CPU below its request.
     pub is_throttle: bool,
 }
 
@@ -48,7 +48,7 @@ impl Moment {
         Moment { number, wall: to.wall, cost: to.cost, interval, reasons }
     }
 
-    /// CPUs that are held back, by reason; the most frequent first.
+    /// Groups the CPUs that are held back by reason, the most frequent first.
     pub fn held_back(&self, layout: &Layout) -> Vec<(Reason, CpuList)> {
         let mut by_word: BTreeMap<&str, (Reason, Vec<u32>)> = BTreeMap::new();
         for (cpu, reason) in layout.cpus.iter().zip(&self.reasons) {
@@ -59,32 +59,32 @@ impl Moment {
         }
         let mut all: Vec<(Reason, CpuList)> =
             by_word.into_values().map(|(reason, cpus)| (reason, cpus.into_iter().collect())).collect();
-        // Stable, so that equally frequent reasons keep their places from frame to frame.
+        // A stable sort keeps equally frequent reasons in place from frame to frame.
         all.sort_by_key(|(_, cpus)| std::cmp::Reverse(cpus.len()));
         all
     }
 }
 
-/// Highest frequency that a CPU is asked for, MHz.
+/// Returns the highest requested frequency of a CPU, MHz.
 pub fn wanted(cpu: &CpuInterval) -> Option<f64> {
     cpu.max
 }
 
-/// CPUs that count as one kind on the overview: a package's, or a package's cores of one type.
+/// A line of the overview: a package's CPUs, or its cores of one type.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
     pub name: String,
-    /// Indices in the layout.
+    /// Layout indices of the CPUs.
     pub cpus: Vec<usize>,
-    /// The index of its package, for the first group of each.
+    /// The index of its package, only in the package's first group.
     pub package: Option<usize>,
 }
 
 /// The groups of a layout, in the order of the topology.
 pub fn groups(layout: &Layout) -> Vec<Group> {
     let mut order: Vec<usize> = (0..layout.cpus.len()).collect();
-    // Threads of a core are neighbours then, whatever numbers the firmware gave them: Intel has
-    // the second threads last.
+    // This makes threads of a core neighbours, however the firmware numbers them. On Intel the
+    // second threads come last.
     order.sort_by_key(|index| {
         let cpu = &layout.cpus[*index];
         let core_type = cpu.core_type.map(|core_type| core_type as u8);
@@ -105,7 +105,7 @@ pub fn groups(layout: &Layout) -> Vec<Group> {
                     format!("{core_type}-cores")
                 };
             }
-            // A package's power is shown once, with its first group: P and E cores share it.
+            // P and E cores share the package's power, so only the first group shows it.
             let package = layout.package_of(cpu).filter(|package| last_package != Some(*package));
             last_package = package.or(last_package);
             groups.push(Group { name, cpus: Vec::new(), package });
@@ -127,7 +127,7 @@ pub struct Summary {
     pub short_limit: Option<f64>,
     pub busy: Option<f64>,
     pub want: Option<f64>,
-    /// Least, median and greatest frequency of the CPUs that ran.
+    /// Minimum, median and maximum frequency of the CPUs that ran.
     pub got: Option<(f64, f64, f64)>,
     pub celsius: Option<f64>,
     pub asleep: usize,
@@ -154,7 +154,7 @@ impl Summary {
             limit: package.and_then(|package| package.limit),
             short_limit: package.and_then(|package| package.short_limit),
             busy: mean(cpus().filter_map(|cpu| cpu.busy)),
-            // What sleeps may be asked for more than what runs.
+            // Without sleeping CPUs, whose requests may be higher.
             want: cpus()
                 .filter(|cpu| is_running(cpu))
                 .filter_map(wanted)
@@ -167,7 +167,7 @@ impl Summary {
             asleep: cpus().filter(|cpu| cpu.state == State::Asleep).count(),
             why: match why.is_empty() {
                 false => why.join(", "),
-                // Their speed may not be visible, as in a virtual machine.
+                // Its speed may be hidden, as in a virtual machine.
                 true if cpus().any(|cpu| is_running(cpu) || cpu.busy.is_none()) => "-".to_owned(),
                 true => "no CPU runs".to_owned(),
             },
@@ -175,8 +175,8 @@ impl Summary {
         }
     }
 
-    /// `28/64`: the limit of the long term, and of the short term if that is higher. Power may lie
-    /// between the two for as long as the mean over the long term is below the first.
+    /// Formats the power limits: `28/64` if the short-term limit is higher than the long-term one.
+    /// Power may exceed the long-term limit until its mean reaches it.
     pub fn limits(&self) -> String {
         let whole = |watts: f64| format!("{watts:.0}");
         match (self.limit, self.short_limit) {
@@ -186,20 +186,20 @@ impl Summary {
     }
 }
 
-/// The median of numbers, and their least and greatest.
+/// Returns the minimum, the median and the maximum of numbers.
 pub fn spread(mut numbers: Vec<f64>) -> Option<(f64, f64, f64)> {
     numbers.sort_by(f64::total_cmp);
     let (first, last) = (*numbers.first()?, *numbers.last()?);
     Some((first, numbers[numbers.len() / 2], last))
 }
 
-/// Mean of what is known.
+/// Returns the mean of the known values.
 pub fn mean(numbers: impl Iterator<Item = f64>) -> Option<f64> {
     let (count, sum) = numbers.fold((0u32, 0.0), |(count, sum), number| (count + 1, sum + number));
     (count > 0).then(|| sum / f64::from(count))
 }
 
-/// The mean wake-ups of the CPUs that were counted.
+/// Returns the mean wakeups of the CPUs that have counts.
 pub fn waking<'a>(machine: &Machine, cpus: impl Iterator<Item = &'a CpuInterval>) -> Option<Waking> {
     let counted: Vec<&[f64]> = cpus.map(|cpu| &cpu.wakes[..]).filter(|wakes| !wakes.is_empty()).collect();
     let means = (0..machine.idle_states.len())
@@ -212,7 +212,7 @@ pub fn is_running(cpu: &CpuInterval) -> bool {
     cpu.state == State::Running
 }
 
-/// Why each CPU is not faster: the limit that decides. A cell has room for one letter.
+/// Returns the deciding limit of each CPU, because a cell has room for only one letter.
 fn reasons(layout: &Layout, facts: &Facts, from: &Sample, to: &Sample) -> Vec<Option<Reason>> {
     let mut reasons = vec![None; layout.cpus.len()];
     let mut account = Account::new(layout);
@@ -237,7 +237,7 @@ fn reasons(layout: &Layout, facts: &Facts, from: &Sample, to: &Sample) -> Vec<Op
     reasons
 }
 
-/// Explains, a line per step, what a CPU lost from its highest frequency.
+/// Explains what a CPU lost from its highest frequency, with a line per step.
 pub fn steps(layout: &Layout, facts: &Facts, from: &Sample, to: &Sample, cpu: u32) -> Vec<String> {
     let only = std::iter::once(cpu).collect();
     let mut account = Account::new(layout);
@@ -245,7 +245,7 @@ pub fn steps(layout: &Layout, facts: &Facts, from: &Sample, to: &Sample, cpu: u3
     account.explain(layout, facts, Some(&only)).iter().map(ToString::to_string).collect()
 }
 
-/// A letter for a cell of the map; settings are in lower case.
+/// Returns the letter for a cell of the map. Settings have lower case letters.
 fn letter(limiter: Limiter) -> char {
     match limiter {
         Limiter::Power => 'P',

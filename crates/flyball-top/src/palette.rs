@@ -1,16 +1,17 @@
-//! Colours and glyphs. Colours are the terminal's own sixteen, which its owner has chosen for a
-//! dark or light background; each says only what a glyph, a number or a word says too.
+//! Colours and glyphs. The colours are the terminal's own sixteen, which its owner has chosen for a
+//! dark or light background. A colour never carries information that is not also in a glyph, a
+//! number or a word.
 
 use ratatui_core::style::{Color, Modifier, Style};
 
 /// Eighths of a cell, from low to high.
 pub(crate) const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// Cells that have no value.
+/// Glyph for a cell without a value.
 pub(crate) const ASLEEP: char = '·';
 pub(crate) const OFFLINE: char = 'x';
 pub(crate) const UNKNOWN: char = '?';
 
-/// Meaning of a text, from which its colour follows.
+/// Meaning of a text, which determines its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tone {
     Plain,
@@ -29,8 +30,7 @@ impl Tone {
         match self {
             Tone::Plain => plain,
             Tone::Heading => plain.add_modifier(Modifier::BOLD),
-            // Dark grey is invisible on some backgrounds; faint is relative to the text's own
-            // colour.
+            // Dark grey is invisible on some backgrounds. Dim is relative to the text's colour.
             Tone::Faint => plain.add_modifier(Modifier::DIM),
             Tone::Good => colour(Color::Green),
             Tone::Notice => colour(Color::Yellow),
@@ -46,7 +46,7 @@ pub(crate) fn bar(share: f64) -> char {
     BARS[step.min(7)]
 }
 
-/// The tone of a share from 0 to 1, where much is good (speed, got) or a matter of concern (heat).
+/// Returns the tone for a share from 0 to 1. High shares may be good (speed, got) or bad (heat).
 pub(crate) fn tone(share: f64, much_is_good: bool) -> Tone {
     let concern = if much_is_good { 1.0 - share } else { share };
     match concern {

@@ -1,4 +1,4 @@
-//! The loop: keys, the next sample, the next frame.
+//! The main loop: handles keys, takes samples, draws frames.
 
 use std::{
     io,
@@ -22,10 +22,10 @@ use crate::{
 /// Why the loop ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// By a key.
+    /// The user quit with a key.
     Quit,
     Signal,
-    /// After the number of samples that was asked for.
+    /// All requested samples were taken.
     Done,
 }
 
@@ -33,21 +33,23 @@ pub enum Ended {
 #[derive(Debug)]
 pub struct Options<'a> {
     pub coloured: bool,
-    /// Samples after which it ends.
+    /// Number of samples after which the screen ends.
     pub samples: Option<u64>,
-    /// Set by the handlers of signals.
+    /// Set by signal handlers.
     pub ended: &'a AtomicBool,
 }
 
-/// The longest wait for a key, so that a signal is noticed: the library goes on waiting after one.
+/// The longest wait for a key. The library continues to wait after a signal, so this bounds how
+/// late a signal is noticed.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Runs the screen until a key or a signal ends it.
 ///
 /// # Errors
-/// The terminal went away; what [`Source::advance`] answered.
+/// The terminal went away, or [`Source::advance`] failed.
 pub fn run(source: &mut dyn Source, state: &mut State, options: &Options) -> io::Result<Ended> {
-    // Held to the end of the function: dropping it gives the terminal back on every way out.
+    // Keep it to the end of the function: dropping it restores the terminal, however the function
+    // ends.
     let (_taken, mut screen) = terminal::take()?;
     let mut looker = Looker {
         layout: source.timeline().layout().clone(),
@@ -57,7 +59,7 @@ pub fn run(source: &mut dyn Source, state: &mut State, options: &Options) -> io:
         drawn: Drawn::default(),
         frame: Buffer::default(),
     };
-    // The first sample at once, which has limits and requests; speeds come with the second.
+    // Take the first sample at once. It has limits and requests, and the second adds speeds.
     let mut due = Instant::now();
     let mut taken_at = Instant::now();
     let mut count = 0;
@@ -67,7 +69,7 @@ pub fn run(source: &mut dyn Source, state: &mut State, options: &Options) -> io:
         if options.ended.load(Ordering::Relaxed) {
             return Ok(Ended::Signal);
         }
-        // Before the next sample, which may take long: a key is answered at once.
+        // Draw before the next sample, which may take long, so that a key has an immediate effect.
         if changed {
             looker.look(source, state)?;
             let age = (!source.status().is_replay && state.shown.is_none())
@@ -75,7 +77,7 @@ pub fn run(source: &mut dyn Source, state: &mut State, options: &Options) -> io:
             looker.draw(&mut screen, source, state, age, options.coloured)?;
             changed = false;
         }
-        // One more than asked for: the first has nothing to be compared with.
+        // One sample more than requested, because the first has no predecessor to compare with.
         if options.samples.is_some_and(|samples| count > samples) {
             return Ok(Ended::Done);
         }
@@ -85,7 +87,7 @@ pub fn run(source: &mut dyn Source, state: &mut State, options: &Options) -> io:
                 taken_at = Instant::now();
                 count += 1;
                 looker.newest(source)?;
-                // Of alerts only the beginning is worth a noise.
+                // Only ring the bell when an alert begins.
                 let begun = source.status().alerts.last().copied().unwrap_or(0);
                 if begun > rung {
                     rung = begun;
@@ -94,18 +96,17 @@ pub fn run(source: &mut dyn Source, state: &mut State, options: &Options) -> io:
             }
             state.tick(source.timeline().end().saturating_sub(1));
             changed = true;
-            // A machine that is slower than the interval is not asked twice at once. From the time
-            // it was due, not from now: intervals do not drift by what a sample takes.
+            // Counted from when the sample was due, so that the time of sampling does not add up.
+            // At least now: a machine slower than the interval must not be sampled twice in a row.
             due = (due + source.status().interval).max(Instant::now());
         }
-        // The poll ends with a key, the next sample or the look at signals, whichever is first.
-        // Where a sample takes longer than the interval, keys are taken between two samples all the
-        // same.
+        // Wait for a key, the next sample, or the next check for signals, whichever comes first.
+        // Even if samples take longer than the interval, keys are handled between them.
         let wait =
             if changed { Duration::ZERO } else { due.saturating_duration_since(Instant::now()).min(LOOK) };
         let mut next = terminal::input(wait)?;
-        // All that waits is taken before the next frame: a held key or a storm of sizes is one
-        // frame.
+        // Handle all pending input before the next frame, so that a held key or a series of resizes
+        // causes only one frame.
         while let Some(input) = next {
             changed = true;
             if input == Input::Gone {
@@ -119,7 +120,7 @@ pub fn run(source: &mut dyn Source, state: &mut State, options: &Options) -> io:
     }
 }
 
-/// Why a CPU was not faster at a sample, a line per step.
+/// Explains why a CPU was not faster at a sample, with a line per step.
 fn why(source: &mut dyn Source, number: u64, cpu: u32) -> io::Result<Vec<String>> {
     let before = match number.checked_sub(1) {
         Some(before) => read(source, before)?,
@@ -138,19 +139,18 @@ struct Looker {
     layout: Layout,
     series: Series,
     moment: Option<Moment>,
-    /// The newest sample, which the next one is compared with.
+    /// The newest sample, to compare the next one with.
     last: Option<(u64, Sample)>,
     drawn: Drawn,
-    /// The last frame.
     frame: Buffer,
 }
 
 impl Looker {
-    /// Takes the newest sample into the graphs.
+    /// Adds the newest sample to the graphs.
     fn newest(&mut self, source: &mut dyn Source) -> io::Result<()> {
         let number = source.timeline().end().saturating_sub(1);
         let Some(sample) = read(source, number)? else { return Ok(()) };
-        // A gap (a sample that was dropped) has no interval.
+        // If a sample was dropped in between, there is no interval.
         if let Some((_, before)) = self.last.take().filter(|(last, _)| last + 1 == number) {
             let (layout, facts) = source.known(number);
             let moment = Moment::between(layout, facts, number, &before, &sample);
@@ -161,18 +161,17 @@ impl Looker {
         Ok(())
     }
 
-    /// Makes the moment that is shown.
+    /// Computes the moment to show.
     fn look(&mut self, source: &mut dyn Source, state: &mut State) -> io::Result<()> {
         let (first, end) = (source.timeline().first(), source.timeline().end());
-        // The first sample has nothing to be compared with.
+        // The first sample has no predecessor to compare with.
         state.drop_before(first + 1);
         let number = state.shown.unwrap_or_else(|| end.saturating_sub(1));
         if self.moment.as_ref().is_some_and(|moment| moment.number == number) {
             return Ok(());
         }
         if number <= first {
-            // Limits, requests and who is online are seen at once; what is a rate needs the second
-            // sample.
+            // Show limits, requests and online CPUs at once. Rates need a second sample.
             if self.moment.is_none()
                 && let Some(only) = read(source, number)?
             {
@@ -189,9 +188,9 @@ impl Looker {
         Ok(())
     }
 
-    /// Makes the graphs up to a sample that was jumped to.
+    /// Builds the graphs up to the sample that the user jumped to.
     fn fill(&mut self, source: &mut dyn Source, number: u64) -> io::Result<()> {
-        /// Columns of a usual screen: older points are visible only on wide screens.
+        /// Columns of a usual screen. More points are only visible on wide screens.
         const POINTS: u64 = 100;
         if number > 0 && self.series.has(number - 1) {
             if let Some(moment) = &self.moment {
@@ -200,7 +199,7 @@ impl Looker {
             return Ok(());
         }
         let from = number.saturating_sub(POINTS).max(source.timeline().first());
-        // Graphs are of neighbours in time; what was before the jump is elsewhere.
+        // The old points are from before the jump, and graphs need consecutive samples.
         self.series = Series::default();
         let mut before = read(source, from)?;
         for number in from + 1..=number {
@@ -232,7 +231,7 @@ impl Looker {
             _ => Vec::new(),
         };
         let newest = end.saturating_sub(1);
-        // Of a recording nothing was taken: its newest sample is read once.
+        // If nothing was sampled (a recording), read its newest sample.
         let wall = match &self.last {
             Some((_, sample)) => sample.wall,
             None => read(source, newest)?.map_or(0, |sample| sample.wall),
@@ -292,7 +291,7 @@ impl Looker {
                     Err(error) => error.to_string(),
                 });
             }
-            // The frame that is on the screen: what the user sees is what is written.
+            // Export the frame that is on the screen, so that users get what they see.
             Effect::Export => {
                 state.message = Some(match source.export(&draw::text(&self.frame)) {
                     Ok(path) => format!("the view is in {}", path.display()),

@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 
 use crate::Moment;
 
-/// One moment of the graphs.
+/// One point of the graphs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Point {
     pub number: u64,
-    /// MHz while busy, and busy in 1/255, of each CPU; 0 and 0 for one that slept.
+    /// By CPU: MHz while busy, and the busy share in units of 1/255. Both are 0 for a sleeping CPU.
     pub mhz: Vec<u16>,
     pub busy: Vec<u8>,
-    /// Watts by package; NaN if not known.
+    /// Power by package, W. NaN if not known.
     pub watts: Vec<f32>,
 }
 
@@ -20,8 +20,8 @@ impl From<&Moment> for Point {
         let cpus = &moment.interval.cpus;
         Point {
             number: moment.number,
-            // Two bytes per CPU: 600 points of 576 CPUs are 0.7 MB this way, and 2.8 MB as numbers
-            // of the interval.
+            // Compact, because 600 points of 576 CPUs take 0.7 MB this way, and 2.8 MB with the
+            // numbers of the interval.
             mhz: cpus.iter().map(|cpu| cpu.mhz.unwrap_or(0.0).min(65_535.0) as u16).collect(),
             busy: cpus.iter().map(|cpu| (cpu.busy.unwrap_or(0.0) * 255.0).round() as u8).collect(),
             watts: moment
@@ -34,19 +34,19 @@ impl From<&Moment> for Point {
     }
 }
 
-/// Points in the order of their numbers, without gaps.
+/// Points with consecutive numbers.
 #[derive(Debug, Default)]
 pub struct Series {
     points: VecDeque<Point>,
 }
 
-/// Points that are kept: as many as the widest terminal has columns.
+/// Maximum number of points, which is the width of the widest terminal.
 const MAX: usize = 600;
 
 impl Series {
-    /// Adds the point behind the last. One that does not follow it begins the series again.
+    /// Adds a point. If it does not follow the last one, the series starts again.
     pub fn add(&mut self, point: Point) {
-        // A jump: graphs show neighbours.
+        // After a jump: graphs show consecutive samples.
         if self.points.back().is_some_and(|last| last.number + 1 != point.number) {
             self.points.clear();
         }
@@ -65,7 +65,7 @@ impl Series {
         (index < self.points.len()).then_some(index)
     }
 
-    /// Up to `count` points that end with the one of this number, oldest first.
+    /// Returns up to `count` points ending with this number, oldest first.
     pub fn up_to(&self, number: u64, count: usize) -> impl Iterator<Item = &Point> {
         let end = self.index(number).map_or(0, |index| index + 1);
         self.points.range(end.saturating_sub(count)..end)

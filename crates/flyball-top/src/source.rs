@@ -1,4 +1,4 @@
-//! Where the screen's samples come from: a machine, or a recording.
+//! The sources of the screen's samples: a machine or a recording.
 
 use std::{io, path::PathBuf, time::Duration};
 
@@ -6,65 +6,65 @@ use flyball_monitor::{Facts, Layout, Sample, file::RecordError, history::Timelin
 
 use crate::{moment::Moment, state::Jump};
 
-/// Where samples come from.
+/// A source of samples.
 pub trait Source {
     fn timeline(&mut self) -> &mut dyn Timeline;
 
-    /// Takes the next sample. A recording has no next one: `false`.
+    /// Takes the next sample. Returns `false` for a recording, which has no next sample.
     ///
     /// # Errors
-    /// Only an error that ends the program: a recording that cannot be written.
+    /// An error that must end the program: a recording cannot be written.
     fn advance(&mut self) -> io::Result<bool>;
 
-    /// Whether the next samples count the wake-ups of all CPUs. A recording keeps what was counted.
+    /// Sets whether the next samples count the wakeups of all CPUs. Has no effect on a recording.
     fn count_wakes(&mut self, _all: bool) {}
 
     fn status(&self) -> Status<'_>;
 
-    /// The layout, and what is known of the settings at a sample.
+    /// Returns the layout, and the known limits by settings at a sample.
     fn known(&self, number: u64) -> (&Layout, Option<&Facts>);
 
-    /// Begins a recording, or ends the one that goes on.
+    /// Starts recording, or stops it.
     ///
     /// # Errors
     /// The file cannot be written, or this is a recording.
     fn record(&mut self) -> Result<Recording, SourceError>;
 
-    /// Writes a view as text to a file, whose path it returns.
+    /// Writes a view as text to a file. Returns its path.
     fn export(&mut self, text: &str) -> Result<PathBuf, SourceError>;
 }
 
-/// How a source goes on.
+/// The current state of a source.
 #[derive(Debug, Clone, Copy)]
 pub struct Status<'a> {
     /// How long to wait between two samples.
     pub interval: Duration,
     pub is_replay: bool,
-    /// Numbers of the samples at which alerts began.
+    /// Sample numbers at which alerts began.
     pub alerts: &'a [u64],
-    /// Alerts that are on, and notes about what has just happened.
+    /// Active alerts, and notes about recent events.
     pub notices: &'a [String],
     /// Sentences about sources that cannot be read.
     pub missing: &'a [String],
-    /// The file that is recorded to.
+    /// The file being recorded to.
     pub recording: Option<&'a str>,
-    /// The share of a CPU that this process took lately.
+    /// Share of a CPU that this process used recently.
     pub own: Option<f64>,
 }
 
 /// Outcome of a request to record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Recording {
-    /// It goes into this file.
+    /// Recording to this file has started.
     Started(String),
-    /// It is complete.
+    /// The recording in this file is complete.
     Finished(String),
 }
 
-/// Why a source did not record or export.
+/// Why recording or exporting failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// A replay may write no files.
+    /// Not available while replaying a recording.
     #[error("a replay writes no files: use --samples 1 and redirect its output")]
     Replay,
     #[error("{0}")]
@@ -74,7 +74,7 @@ pub enum SourceError {
     Write(PathBuf, io::Error),
 }
 
-/// The time to jump to, ns since 1970, if the newest sample is of `newest`.
+/// Returns the time to jump to, ns since 1970. `newest` is the time of the newest sample.
 pub fn target(jump: Jump, newest: u64) -> u64 {
     const SECOND: u64 = 1_000_000_000;
     const DAY: u64 = 86_400 * SECOND;
@@ -82,14 +82,13 @@ pub fn target(jump: Jump, newest: u64) -> u64 {
         Jump::Back(seconds) => newest.saturating_sub(seconds.saturating_mul(SECOND)),
         Jump::Clock(seconds) => {
             let today = newest / DAY * DAY + seconds * SECOND;
-            // A time that has not come yet today is yesterday's.
-            // The last 14:05 that was, because samples of the future do not exist.
+            // A time later than the newest sample means the previous day.
             if today > newest { today.saturating_sub(DAY) } else { today }
         }
     }
 }
 
-/// A sample by its number.
+/// Reads a sample by its number.
 ///
 /// # Errors
 /// A recording that cannot be read.
@@ -97,7 +96,7 @@ pub fn read(source: &mut dyn Source, number: u64) -> io::Result<Option<Sample>> 
     source.timeline().sample(number).map_err(io::Error::other)
 }
 
-/// The moment of a sample, from it and the one before.
+/// Computes the moment of a sample from it and its predecessor.
 ///
 /// # Errors
 /// A recording that cannot be read.

@@ -1,4 +1,4 @@
-//! State of the screen, and how keys change it. Nothing is drawn here.
+//! State of the screen, and how keys change it. Does no drawing.
 
 use flyball_host::CpuList;
 use strum::VariantArray;
@@ -20,7 +20,7 @@ pub enum View {
 }
 
 impl View {
-    /// In the order of their keys.
+    /// All views, in the order of their keys.
     pub const ALL: &[View] = View::VARIANTS;
 
     pub fn name(self) -> &'static str {
@@ -32,16 +32,16 @@ impl View {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Quantity {
-    /// Frequency while busy, of the highest.
+    /// Frequency while busy, relative to the highest.
     Speed,
     Busy,
     /// Frequency as a share of the requested one.
     #[strum(serialize = "got of want")]
     Got,
-    /// Why it is not faster, as a letter.
+    /// Why the CPU is not faster, as a letter.
     #[strum(serialize = "why not more")]
     Why,
-    /// Degrees.
+    /// Temperature, degrees Celsius.
     #[strum(serialize = "temperature")]
     Heat,
     /// The share of time in the deepest idle state.
@@ -95,13 +95,13 @@ pub enum Jump {
     Clock(u64),
 }
 
-/// Work that a key leaves to the program.
+/// Work that a key requests from the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     None,
     Quit,
     Redraw,
-    /// Begin or end a recording.
+    /// Start or stop recording.
     Record,
     /// Write the view to a file.
     Export,
@@ -109,19 +109,19 @@ pub enum Effect {
     Jump(Jump),
 }
 
-/// Range of the data, on which keys depend.
+/// The range of the data that keys move in.
 #[derive(Debug, Clone, Copy)]
 pub struct Extent<'a> {
     /// Numbers of the oldest and the newest sample.
     pub first: u64,
     pub last: u64,
-    /// Samples of a minute.
+    /// Number of samples per minute.
     pub minute: u64,
-    /// Numbers of the samples at which alerts began.
+    /// Sample numbers at which alerts began.
     pub alerts: &'a [u64],
     /// Size of the last frame's list.
     pub drawn: Drawn,
-    /// Samples come from a file, as fast as they are played.
+    /// The samples come from a recording.
     pub is_replay: bool,
 }
 
@@ -133,23 +133,23 @@ pub struct State {
     pub quantity: Quantity,
     pub column: Column,
     pub reversed: bool,
-    /// Equal CPUs are one row of the table.
+    /// Show similar CPUs as one row of the table.
     pub folded: bool,
     pub filter: String,
-    /// The row or cell that is selected, of those of the view.
+    /// Index of the selected row or cell.
     pub selected: usize,
-    /// The CPU of the last view.
+    /// The CPU in the view of one CPU.
     pub cpu: Option<u32>,
-    /// The number of the sample that is shown; the newest if there is none.
+    /// The number of the shown sample. `None` for the newest one.
     pub shown: Option<u64>,
-    /// A recording is played: the sample that is shown moves on.
+    /// A recording is being played, so the shown sample advances.
     pub is_playing: bool,
-    /// The page of the help that covers the screen, from 1; 0 without help.
+    /// The page of the help that is shown, from 1. 0 without help.
     pub help: usize,
     pub prompt: Option<Prompt>,
     /// Error in the last input; the next key clears it.
     pub message: Option<String>,
-    /// The view to go back to from one CPU.
+    /// The view to return to from the view of one CPU.
     pub(crate) before: View,
 }
 
@@ -174,24 +174,23 @@ impl Default for State {
     }
 }
 
-/// Longest line of a prompt.
+/// Maximum length of a prompt's input.
 const MAX_TYPED: usize = 60;
 
 impl State {
     /// Handles a key.
     pub fn key(&mut self, key: Key, extent: &Extent) -> Effect {
         self.message = None;
-        // Not even a prompt keeps the keys that end a program.
+        // Keys that quit work even in a prompt.
         if key == Key::Ctrl('c') {
             return Effect::Quit;
         }
-        // Taken out, so that every way out of the prompt but one ends it.
+        // Take the prompt, because nearly every key in it closes it.
         if let Some(prompt) = self.prompt.take() {
             return self.typed(prompt, key);
         }
         let Some(action) = action(key) else { return Effect::None };
-        // The help covers the screen: any of its keys only turns its page, except the one that
-        // quits.
+        // While help covers the screen, any key turns its page, except those that quit.
         if self.help > 0 && action != Action::Quit {
             let is_last = self.help >= extent.drawn.help_pages || action == Action::Back;
             self.help = if is_last { 0 } else { self.help + 1 };
@@ -224,7 +223,7 @@ impl State {
             Action::Open => self.open(extent),
             Action::Back => self.back(),
             Action::Pause if extent.is_replay => self.play(extent),
-            // Paused is showing a fixed sample: sampling goes on, and nothing is lost meanwhile.
+            // Pausing fixes the shown sample. Sampling continues, so nothing is lost.
             Action::Pause => self.shown = if self.shown.is_none() { Some(extent.last) } else { None },
             Action::StepBack => self.step(-1, extent),
             Action::StepForward => self.step(1, extent),
@@ -270,7 +269,7 @@ impl State {
         }
     }
 
-    /// Shows one CPU: the one that is selected, the one that was shown before, or the first.
+    /// Shows one CPU: the selected one, the last shown one, or the first.
     fn open_cpu(&mut self, extent: &Extent) {
         if self.view != View::OneCpu {
             self.before = self.view;
@@ -280,7 +279,7 @@ impl State {
         self.selected = 0;
     }
 
-    /// Opens what is selected. A group becomes the filter of the table.
+    /// Opens the selected row or cell. A group becomes the table's filter.
     fn open(&mut self, extent: &Extent) {
         match self.view {
             View::OneCpu => {}
@@ -296,7 +295,8 @@ impl State {
     fn back(&mut self) {
         match self.view {
             View::OneCpu => self.view = self.before,
-            // Innermost first, as Esc does in less: the filter, the fold, the view.
+            // Like Esc in less, go back one level: remove the filter, then the unfolding, then
+            // leave the view.
             _ if !self.filter.is_empty() => self.filter.clear(),
             View::Table if !self.folded => self.folded = true,
             _ => self.look(View::Overview),
@@ -307,14 +307,14 @@ impl State {
         self.selected = item.min(extent.drawn.items.saturating_sub(1));
     }
 
-    /// A line down. From the last full line of the map there may be none.
+    /// Moves down. From the last full line of the map there may be no cell below.
     fn down(&mut self, by: usize, extent: &Extent) {
         if self.selected + by < extent.drawn.items {
             self.selected += by;
         }
     }
 
-    /// Plays a recording, or pauses it. At its end it begins again.
+    /// Plays or pauses a recording. At its end, playing restarts from the beginning.
     fn play(&mut self, extent: &Extent) {
         self.is_playing = !self.is_playing;
         if self.is_playing && self.shown.is_none_or(|shown| shown >= extent.last) {
@@ -322,12 +322,12 @@ impl State {
         }
     }
 
-    /// The time of a sample has passed: a recording that is played shows the next one.
+    /// Called once per sample time. Advances a recording that is being played.
     pub fn tick(&mut self, last: u64) {
         if self.is_playing {
             let next = self.shown.map_or(last, |shown| (shown + 1).min(last));
             self.shown = Some(next);
-            // At the end it pauses, so that Space begins again.
+            // Pause at the end, so that Space starts again.
             self.is_playing = next < last;
         }
     }
@@ -349,13 +349,12 @@ impl State {
         self.prompt = Some(Prompt { asked, text });
     }
 
-    /// A key of a line that is being typed.
     fn typed(&mut self, mut prompt: Prompt, key: Key) -> Effect {
         match key {
             Key::Enter => return self.entered(&prompt),
             Key::Escape => return Effect::None,
             Key::Ctrl('u') => prompt.text.clear(),
-            // As in less, erasing what is not there ends the prompt.
+            // As in less, Backspace in an empty prompt closes it.
             Key::Backspace if prompt.text.pop().is_none() => return Effect::None,
             Key::Char(char) if prompt.text.len() < MAX_TYPED && !char.is_control() => prompt.text.push(char),
             _ => {}
@@ -392,7 +391,7 @@ impl State {
         self.shown = Some(sample);
     }
 
-    /// Samples that are no longer kept cannot be shown.
+    /// Updates the shown sample if it is no longer kept.
     pub fn drop_before(&mut self, first: u64) {
         self.shown = self.shown.map(|shown| shown.max(first));
     }
@@ -403,7 +402,7 @@ fn next<T: Copy + PartialEq>(all: &[T], now: T) -> T {
     all[(at + 1) % all.len()]
 }
 
-/// Reads a time to jump to: `14:05`, `14:05:30`, `-90s`, `-5m`, `-2h`.
+/// Parses a time to jump to: `14:05`, `14:05:30`, `-90s`, `-5m`, `-2h`.
 pub fn time(text: &str) -> Option<Jump> {
     if let Some(back) = text.strip_prefix('-') {
         return flyball_text::span::parse(back).ok().map(|time| Jump::Back(time.as_secs()));
@@ -415,12 +414,13 @@ pub fn time(text: &str) -> Option<Jump> {
     is_time.then_some(Jump::Clock(hour * 3600 + minute * 60 + second))
 }
 
-/// Returns whether a row passes a filter: a CPU list contains its CPU, or its text has every word.
+/// Returns whether a row passes a filter: a CPU list must contain its CPU, otherwise its text must
+/// contain every word.
 pub fn passes(filter: &str, cpu: u32, text: &str) -> bool {
     if filter.is_empty() {
         return true;
     }
-    // A list first: no word of a row is digits, commas and dashes alone.
+    // Try a CPU list first. No word in a row consists only of digits, commas and dashes.
     if let Ok(list) = filter.parse::<CpuList>() {
         return list.contains(cpu);
     }
@@ -452,7 +452,7 @@ mod tests {
         }
     }
 
-    /// The state after these keys, and the last one's effect.
+    /// Returns the state after these keys, and the effect of the last one.
     fn after(keys: &[Key]) -> (State, Effect) {
         let mut state = State::default();
         let effects: Vec<Effect> = keys.iter().map(|key| state.key(*key, &extent())).collect();
@@ -493,7 +493,7 @@ mod tests {
         assert_eq!(after(&[Key::Left, Key::Right, Key::Right]).0.shown, Some(700));
         assert_eq!(after(&[Key::Char('<')]).0.shown, Some(640));
         assert_eq!(after(&[Key::Char('<'), Key::Char('F')]).0.shown, None);
-        // Not beyond what is kept.
+        // Not before the oldest kept sample.
         assert_eq!(after(&[Key::Char('<'); 30]).0.shown, Some(100));
         assert_eq!(after(&[Key::Char('['), Key::Char('[')]).0.shown, Some(150));
         assert_eq!(after(&[Key::Char('['), Key::Char('['), Key::Char(']')]).0.shown, Some(300));
@@ -541,7 +541,7 @@ mod tests {
     fn a_prompt_takes_letters_that_are_keys_elsewhere() {
         let (state, effect) = after(&[vec![Key::Char('/')], line("q 1")].concat());
         assert_eq!((state.filter.as_str(), effect), ("q 1", Effect::None));
-        // What filters by words shows rows.
+        // Filters by words apply to rows, so the view changes to the table.
         assert_eq!(state.view, View::Table);
         let (state, _) = after(&[Key::Char('/'), Key::Char('x'), Key::Escape]);
         assert_eq!((state.filter.as_str(), state.prompt), ("", None));
@@ -556,7 +556,7 @@ mod tests {
     fn help_covers_the_screen_until_a_key() {
         let (state, _) = after(&[Key::Char('?')]);
         assert_eq!(state.help, 1);
-        // There are two pages; Esc leaves the first one.
+        // There are two pages. Esc closes the help from the first one.
         let (state, effect) = after(&[Key::Char('?'), Key::Char('3')]);
         assert_eq!((state.help, state.view, effect), (2, View::Overview, Effect::None));
         for keys in [&[Key::Char('?'), Key::Char('3'), Key::Char('3')][..], &[Key::Char('?'), Key::Escape]] {

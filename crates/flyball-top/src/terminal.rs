@@ -1,4 +1,4 @@
-//! The terminal: taken over for the screen, and given back however the program ends.
+//! Takes over the terminal for the screen, and restores it however the program ends.
 
 use std::{
     io::{self, BufWriter, Stdout, Write},
@@ -20,17 +20,17 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::keys::Key;
 
-/// The screen while it is taken over. It is not dropped: the library's drop (ratatui-core,
-/// terminal.rs) shows the cursor, which [`give_back`] does, and panics where the terminal went
-/// away, so that the recording would not be closed.
+/// The screen on the terminal. Never dropped: the library's drop (ratatui-core, terminal.rs) shows
+/// the cursor, which [`give_back`] does anyway, and it panics if the terminal went away, so that
+/// the recording would not be closed.
 pub type Screen = ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Stdout>>>>;
 
-/// Gives the terminal back when it is dropped.
+/// Restores the terminal when it is dropped.
 #[derive(Debug)]
 pub struct TerminalGuard(());
 
-/// Gives the terminal back. Whatever fails, the rest is tried: this is the last that the process
-/// does with it.
+/// Restores the terminal. Tries every step even if one fails, because nothing restores it
+/// afterwards.
 pub fn give_back() {
     let mut out = io::stdout();
     let _ = execute!(out, LeaveAlternateScreen, Show);
@@ -47,12 +47,13 @@ impl Drop for TerminalGuard {
 /// Takes the terminal over.
 ///
 /// # Errors
-/// It is not a terminal, or went away.
+/// Stdout is not a terminal, or the terminal went away.
 pub fn take() -> io::Result<(TerminalGuard, Screen)> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let before = panic::take_hook();
-        // First of all: the message would be drawn into the screen, and lost with it.
+        // First restore the terminal: otherwise the panic message would go to the alternate screen
+        // and be lost with it.
         panic::set_hook(Box::new(move |info| {
             give_back();
             before(info);
@@ -60,11 +61,11 @@ pub fn take() -> io::Result<(TerminalGuard, Screen)> {
     });
     has_terminal();
     enable_raw_mode()?;
-    // From here on every failure restores: raw mode without a screen would leave a terminal
-    // that shows nothing typed.
+    // From here on, an error must restore the terminal: it would stay in raw mode and not echo what
+    // is typed.
     let taken = TerminalGuard(());
     execute!(io::stdout(), EnterAlternateScreen, Hide)?;
-    // A frame is one write: without the buffer each change of colour would be one.
+    // With this buffer, a frame is one write. Otherwise, each change of colour would be one.
     let out = BufWriter::with_capacity(1 << 16, io::stdout());
     let screen = Terminal::new(CrosstermBackend::new(out))?;
     Ok((taken, ManuallyDrop::new(screen)))
@@ -89,19 +90,19 @@ pub enum Input {
     Gone,
 }
 
-/// Returns whether stdin was a terminal at the start. A terminal that goes away no longer counts.
+/// Returns whether stdin was a terminal at the start. A terminal that went away is no longer one.
 fn has_terminal() -> bool {
     static FIRST: OnceLock<bool> = OnceLock::new();
     *FIRST.get_or_init(|| rustix::termios::isatty(rustix::stdio::stdin()))
 }
 
-/// Waits until stdin has something to read, at most this long; whether it went away meanwhile.
+/// Waits up to `wait` for input on stdin. Returns whether the terminal went away.
 fn is_gone(wait: Duration) -> bool {
     let stdin = rustix::stdio::stdin();
     let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
     let wait = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
     if poll(&mut polled, Some(&wait)).is_err() {
-        // A signal. That of a terminal that goes away comes before the descriptor shows it
+        // A signal. When a terminal goes away, the signal comes before the descriptor shows it
         // (__tty_hangup() in tty_io.c).
         std::thread::sleep(Duration::from_millis(20));
         let _ = poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
@@ -109,13 +110,13 @@ fn is_gone(wait: Duration) -> bool {
     polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
 }
 
-/// Waits for input, at most this long.
+/// Waits up to `wait` for input.
 ///
 /// # Errors
 /// The terminal went away.
 pub fn input(wait: Duration) -> io::Result<Option<Input>> {
-    // crossterm does not report a terminal that was hung up: this look does. Where stdin is not a
-    // terminal crossterm reads /dev/tty, which this does not know.
+    // crossterm does not report a terminal that was hung up, so check here. If stdin is not a
+    // terminal, crossterm reads /dev/tty, which this check does not see.
     let left = if has_terminal() {
         if is_gone(wait) {
             return Ok(Some(Input::Gone));
@@ -124,16 +125,16 @@ pub fn input(wait: Duration) -> io::Result<Option<Input>> {
     } else {
         wait
     };
-    // Without time to wait crossterm does not even look (event/source/unix/tty.rs).
+    // With a wait of zero, crossterm does not check for input at all (event/source/unix/tty.rs).
     match event::poll(left.max(Duration::from_millis(1))) {
         Ok(true) => {}
         Ok(false) => return Ok(None),
-        // A signal; the caller looks which.
+        // A signal. The caller finds out which.
         Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(None),
         Err(error) => return Err(error),
     }
     Ok(match event::read()? {
-        // Terminals with the keyboard protocol of kitty report releases too.
+        // Terminals with kitty's keyboard protocol report key releases too.
         Event::Key(key) if key.kind != KeyEventKind::Release => key_of(key).map(Input::Key),
         Event::Resize(..) => Some(Input::Resized),
         _ => None,
@@ -145,7 +146,7 @@ fn key_of(event: KeyEvent) -> Option<Key> {
         KeyCode::Char(char) if event.modifiers.contains(KeyModifiers::CONTROL) => {
             Key::Ctrl(char.to_ascii_lowercase())
         }
-        // Alt is for the terminal's and the multiplexer's own keys.
+        // Keys with Alt belong to the terminal and the multiplexer.
         KeyCode::Char(_) if event.modifiers.contains(KeyModifiers::ALT) => return None,
         KeyCode::Char(char) => Key::Char(char),
         KeyCode::F(number) => Key::Function(number),

@@ -1,4 +1,4 @@
-//! Every view at several sizes, of machines from 1 to 576 CPUs.
+//! Draws every view at several sizes, on machines with 1 to 576 CPUs.
 
 use flyball_monitor::{
     Cpu, CpuFacts, Facts, Field, Layout, Machine, Package, PackageFacts, Quantity, Sample, Scope, Unit,
@@ -81,8 +81,8 @@ fn layout(cpus: u32, is_hybrid: bool) -> Layout {
     }
 }
 
-/// The nth second: of eight CPUs two sleep, one is held back by heat, and the others run at speeds
-/// that differ.
+/// The sample of second `n`. Of eight CPUs, two sleep, one is held back by heat, and the others run
+/// at different speeds.
 fn sample(layout: &Layout, n: u64) -> Sample {
     let second = 1_000_000_000;
     let mut values = Vec::new();
@@ -92,7 +92,7 @@ fn sample(layout: &Layout, n: u64) -> Sample {
             let busy = if sleeps { 0 } else { 30 + index % 5 * 15 };
             let mhz = if index % 8 == 5 { 1400 } else { 3500 - index % 3 * 100 - n % 7 * 20 };
             values.push(match field.quantity {
-                // One CPU is offline on a machine that has many.
+                // On a large machine, CPU 63 is offline.
                 Quantity::Online => u64::from(index != 63),
                 Quantity::Busy => n * busy,
                 Quantity::Idle => n * (100 - busy),
@@ -118,7 +118,7 @@ fn sample(layout: &Layout, n: u64) -> Sample {
     Sample { at: n * second, wall: (50_700 + n) * second, cost, values }
 }
 
-/// Settings without limits of their own on CPUs of 3.5 GHz.
+/// Facts without any limits, for CPUs of 3.5 GHz.
 fn facts(layout: &Layout) -> Facts {
     let cpu = CpuFacts { highest: 3500.0, highest_from: "cpuinfo_max_freq".into(), ..CpuFacts::default() };
     Facts {
@@ -139,8 +139,7 @@ impl Fixture {
         let layout = layout(cpus, is_hybrid);
         let facts = facts(&layout);
         let mut series = Series::default();
-        // Speeds are means since the beginning if all counters begin at zero, so one pair is as
-        // good as another.
+        // All counters begin at zero, so speeds are the same in every interval.
         let moments: Vec<Moment> = (1..40)
             .map(|n| Moment::between(&layout, Some(&facts), n, &sample(&layout, n - 1), &sample(&layout, n)))
             .collect();
@@ -205,7 +204,7 @@ fn help_has_every_key_where_there_is_room() {
         assert!(screen.contains(row.written), "{}", row.written);
     }
     insta::assert_snapshot!("help-80x24", text(&shown.drawn(&state, 80, 24).0));
-    // Nothing is cut from 80 columns on, and every key is on one of the pages.
+    // With at least 80 columns nothing is cut, and every key is on one of the pages.
     for (width, height) in [(80, 24), (132, 40)] {
         let pages = shown.drawn(&state, width, height).1.help_pages;
         let all: String = (1..=pages)
@@ -241,8 +240,7 @@ fn no_size_and_no_state_panics() {
     }
 }
 
-/// No line is the beginning of a line of a wider screen that goes on within a word: what is cut has
-/// a mark.
+/// No line may end within a word that a wider screen shows completely, unless it ends with a mark.
 #[test]
 fn nothing_is_cut_without_a_mark() {
     for (cpus, is_hybrid) in
@@ -291,7 +289,7 @@ fn colours_say_nothing_that_characters_do_not() {
     assert_eq!(text(&buffer), text(&shown.drawn(&state, 80, 24).0));
 }
 
-/// Wake-ups are counted only while there is room for them.
+/// Wakeups are only counted while there is room for them.
 #[test]
 fn a_wide_table_has_wake_ups() {
     let shown = Fixture::new(8, false);
@@ -300,7 +298,7 @@ fn a_wide_table_has_wake_ups() {
         let (buffer, drawn) = shown.drawn(&state, width, 30);
         assert_eq!(drawn.wakes, expected);
         let text = crate::draw::text(&buffer);
-        // 700 out of C1 at 2 us and 400 out of C6 at 133 us, of CPUs that sleep.
+        // 700 from C1 at 2 us and 400 from C6 at 133 us, on sleeping CPUs.
         for part in ["wakes/s from", "1100 C6"] {
             assert_eq!(text.contains(part), expected, "{width}:\n{text}");
         }

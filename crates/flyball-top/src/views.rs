@@ -12,17 +12,16 @@ pub(crate) use table::table;
 
 use flyball_monitor::{CpuInterval, State};
 
-/// A number that may not be known.
+/// Formats a number, which may be unknown.
 fn number(value: Option<f64>, decimals: usize) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.decimals$}"))
 }
 
-/// A share as a percentage.
 fn percent(share: Option<f64>) -> String {
     number(share.map(|share| share * 100.0), 0)
 }
 
-/// State of a CPU in a word.
+/// Returns a CPU's state as a word.
 fn state(cpu: &CpuInterval) -> &'static str {
     match cpu.state {
         State::Asleep => "asleep",
@@ -32,7 +31,7 @@ fn state(cpu: &CpuInterval) -> &'static str {
     }
 }
 
-/// The glyphs of values between 0 and `most`; of a value that is not known, a blank.
+/// Returns a glyph for each value between 0 and `most`. An unknown value is a blank.
 fn spark(values: impl Iterator<Item = f64>, most: f64) -> String {
     let glyph = |value: f64| {
         if value.is_nan() || most <= 0.0 { ' ' } else { crate::palette::bar(value / most) }
@@ -40,7 +39,7 @@ fn spark(values: impl Iterator<Item = f64>, most: f64) -> String {
     values.map(glyph).collect()
 }
 
-/// The line from which a list is shown so that the selected one is on the screen.
+/// Returns the first visible line of a list, so that the selected line is on the screen.
 fn scroll(selected: usize, count: usize, room: usize) -> usize {
     if count <= room { 0 } else { selected.saturating_sub(room / 2).min(count - room) }
 }

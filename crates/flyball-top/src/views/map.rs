@@ -1,4 +1,4 @@
-//! A cell per CPU, in the order of the topology.
+//! The map: a cell per CPU, in the order of the topology.
 
 use flyball_monitor::{Cpu, CpuInterval, Layout};
 
@@ -18,7 +18,7 @@ struct MapCell {
     tone: Tone,
 }
 
-/// Value of a full cell, in the unit of the quantity.
+/// The value of a full cell, in the quantity's unit.
 struct Scale {
     most: f64,
 }
@@ -27,7 +27,7 @@ impl Scale {
     fn new(quantity: Quantity, moment: &Moment) -> Scale {
         let cpus = &moment.interval.cpus;
         let most = match quantity {
-            // Of the greatest request, so that a machine at half speed looks like it.
+            // Relative to the highest request, so that a machine at half speed looks slow.
             Quantity::Speed => cpus
                 .iter()
                 .filter_map(|cpu| Some(wanted(cpu)?.max(cpu.mhz.unwrap_or(0.0))))
@@ -45,7 +45,7 @@ fn shown(quantity: Quantity, scale: &Scale, cpu: &CpuInterval, reason: Option<&R
     let special = |glyph, word: &str| MapCell { glyph, number: word.to_owned(), tone: Tone::Faint };
     match cpu.state {
         flyball_monitor::State::Offline => return special(OFFLINE, "off"),
-        // On large machines the idle times of CPUs that sleep are read in turns.
+        // On large machines, idle times of sleeping CPUs are read in turns and may be missing.
         flyball_monitor::State::Asleep
             if quantity != Quantity::Idle || cpu.idle.last().is_none_or(Option::is_none) =>
         {
@@ -81,21 +81,21 @@ fn shown(quantity: Quantity, scale: &Scale, cpu: &CpuInterval, reason: Option<&R
     let tone = match quantity {
         Quantity::Busy | Quantity::Idle => Tone::Plain,
         Quantity::Heat => tone(((value - 50.0) / 50.0).clamp(0.0, 1.0), false),
-        // Half of what was asked for is where the colours end.
+        // The colour scale ends at half of the request.
         _ => tone((share * 2.0 - 1.0).clamp(0.0, 1.0), true),
     };
     MapCell { glyph: bar(share), number, tone }
 }
 
-/// The lines of a map: titles of groups and of the dies in them, and rows of cells.
+/// A line of the map: the title of a group, the title of a die, or a row of cells.
 enum Row {
     Title(usize),
     Die(u32),
     Cells(Vec<usize>),
 }
 
-/// How wide a cell is so that all fit; the narrowest if they do not. Dies are apart where there is
-/// room for their titles.
+/// Returns the widest cells with which all CPUs fit, or the narrowest if none do. Separates dies if
+/// there is room for their titles.
 fn plan(layout: &Layout, groups: &[Group], width: usize, room: usize) -> (usize, Vec<Row>) {
     let die = |index: &usize| layout.cpus[*index].die;
     let rows = |cell: usize, has_dies: bool| {
@@ -125,7 +125,7 @@ fn plan(layout: &Layout, groups: &[Group], width: usize, room: usize) -> (usize,
     (1, rows(1, false))
 }
 
-/// Cells of a line: a multiple of 8, so that numbers are easy to count, if that does not waste
+/// Returns the cells per line: a multiple of 8, which makes cells easy to count, unless that wastes
 /// much.
 fn per_line(width: usize, cell: usize) -> usize {
     let most = ((width - 2) / cell).max(1);
@@ -137,8 +137,7 @@ pub(crate) fn map(canvas: &mut Canvas, state: &State, scene: &Scene, moment: &Mo
     let groups: Vec<Group> = groups(layout)
         .into_iter()
         .map(|mut group| {
-            // By CPU and not by cell: a filter must not change what a place in the map stands for
-            // more than it has to.
+            // Filter the CPUs of each group, so that other CPUs move as little as possible.
             group.cpus.retain(|index| {
                 let word = moment.reasons[*index].as_ref().map_or("", |reason| reason.word.as_str());
                 passes(&state.filter, layout.cpus[*index].number, &format!("{} {word}", group.name))
@@ -149,12 +148,12 @@ pub(crate) fn map(canvas: &mut Canvas, state: &State, scene: &Scene, moment: &Mo
         .collect();
     let order: Vec<usize> = groups.iter().flat_map(|group| group.cpus.iter().copied()).collect();
     let selected = order.get(state.selected.min(order.len().saturating_sub(1))).copied();
-    // Above the quantity and the legend, below the selected CPU.
+    // The quantity and the legend are above the map, and the selected CPU below.
     let room = canvas.height().saturating_sub(3);
     let (cell, rows) = plan(layout, &groups, canvas.width(), room);
     let scale = Scale::new(state.quantity, moment);
     canvas.text(0, 0, &legend(state.quantity, &scale), Tone::Faint);
-    // The selection is a CPU, whose row depends on the width of the screen.
+    // The selection is a CPU. Its row depends on the width of the screen.
     let at_row = |row: &Row| matches!((row, selected), (Row::Cells(cpus), Some(cpu)) if cpus.contains(&cpu));
     let selected_row = rows.iter().position(at_row).unwrap_or(0);
     let from = super::scroll(selected_row, rows.len(), room);
@@ -179,8 +178,7 @@ pub(crate) fn map(canvas: &mut Canvas, state: &State, scene: &Scene, moment: &Mo
                         moment.reasons[*index].as_ref(),
                     );
                     let tone = if selected == Some(*index) { Tone::Selected } else { value.tone };
-                    // Numbers only where they fit with a gap; a glyph has the same meaning in less
-                    // room.
+                    // Show numbers only if they fit with a gap. Glyphs look the same in less room.
                     if cell == 4 {
                         canvas.text(1 + x * cell, y, &value.number, tone);
                     } else {
@@ -233,7 +231,7 @@ fn legend(quantity: Quantity, scale: &Scale) -> String {
     format!("{name}: {scale}  {ASLEEP} asleep  {OFFLINE} offline  {UNKNOWN} not known  (m: next)")
 }
 
-/// A CPU in a line, what matters most first: a narrow screen cuts the rest.
+/// Describes a CPU in one line, the most important first: a narrow screen cuts the end.
 pub(super) fn sentence(place: &Cpu, cpu: &CpuInterval, reason: Option<&Reason>) -> String {
     let mut parts = Vec::new();
     if is_running(cpu) {

@@ -1,4 +1,4 @@
-//! One CPU: where it is, what it was asked for, what it delivered over the last samples, and why
+//! One CPU: its position, what is requested of it, what it delivered over the last samples, and why
 //! not more.
 
 use flyball_monitor::{Cpu, CpuInterval};
@@ -21,7 +21,7 @@ pub(crate) fn one_cpu(canvas: &mut Canvas, state: &State, scene: &Scene, moment:
     let reason = moment.reasons[chosen].as_ref();
     let tone = if reason.is_some_and(|reason| reason.is_throttle) { Tone::Alert } else { Tone::Heading };
     let mut y = canvas.wrapped(0, 0, &sentence(place, cpu, reason), tone);
-    // First what this view is for: on a short screen the rest gives way, with a mark.
+    // The purpose of this view comes first. On a short screen, the other parts are cut with a mark.
     canvas.text(0, y, "Why not more", Tone::Heading);
     y += 1;
     let none = ["-".to_owned()];
@@ -51,7 +51,7 @@ pub(crate) fn one_cpu(canvas: &mut Canvas, state: &State, scene: &Scene, moment:
     }
 }
 
-/// Where it is and what is asked for.
+/// Describes the CPU's position and its requests.
 fn facts(scene: &Scene, place: &Cpu, cpu: &CpuInterval, moment: &Moment) -> Vec<String> {
     let known = |name: &str, value: Option<u32>| value.map(|value| format!("{name} {value}"));
     let mut at: Vec<String> = [
@@ -98,7 +98,7 @@ fn facts(scene: &Scene, place: &Cpu, cpu: &CpuInterval, moment: &Moment) -> Vec<
     [at, asked, got].into_iter().map(|parts| parts.join(", ")).collect()
 }
 
-/// Speed and busy share over the last samples.
+/// Draws speed and busy share over the last samples.
 fn graph(
     canvas: &mut Canvas,
     y: usize,
@@ -108,13 +108,13 @@ fn graph(
     cpu: &CpuInterval,
 ) -> usize {
     const LABEL: usize = 8;
-    // Short screens need the room for the reasons.
+    // On a short screen, leave the room for the reasons.
     if canvas.height() < y + 8 {
         return 0;
     }
     let count = canvas.width().saturating_sub(LABEL + 1);
     let points: Vec<_> = scene.series.up_to(moment.number, count).collect();
-    // Twice: for the peak, and for the line that is scaled by it.
+    // Used twice: to find the peak, and for the line that it scales.
     let speeds = || {
         points.iter().map(|point| match point.mhz[chosen] {
             0 => f64::NAN,
@@ -134,7 +134,7 @@ fn graph(
     2
 }
 
-/// Draws the idle states with the share of time in each, and the wake-ups.
+/// Draws the idle states with their shares of time, and the wakeups.
 fn idle(canvas: &mut Canvas, y: usize, scene: &Scene, cpu: &CpuInterval) -> usize {
     let names = &scene.layout.machine.idle_states;
     let part = |(name, share): (&String, &Option<f64>)| match share {

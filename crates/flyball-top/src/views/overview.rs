@@ -1,4 +1,5 @@
-//! A line per package or type of core: power against the limit, speed, and why it is not faster.
+//! The overview: a line per package or core type with power and its limit, speed, and why it is not
+//! faster.
 
 use super::{number, percent, scroll, spark};
 use crate::{
@@ -23,7 +24,7 @@ const COLUMNS: &[Column] = &[
     Column { title: "asleep", width: 6, rank: 7, is_number: true },
     Column { title: "why not more", width: 12, rank: 0, is_number: false },
 ];
-/// On a narrow screen names are short.
+/// Screens narrower than this use short names.
 const NARROW: usize = 60;
 
 fn cell(line: &Summary, group: &Group, column: usize) -> Cell {
@@ -44,7 +45,7 @@ fn cell(line: &Summary, group: &Group, column: usize) -> Cell {
         "want MHz" => plain(number(line.want, 0)),
         "got MHz" => {
             let share = got.zip(line.want).map(|(got, want)| got / want);
-            // A half of the request is where the colours end.
+            // The colour scale ends at half of the request.
             (number(got, 0), share.map_or(Tone::Plain, |share| tone((share * 2.0 - 1.0).max(0.0), true)))
         }
         "least" => plain(number(line.got.map(|(least, _, _)| least), 0)),
@@ -63,13 +64,13 @@ pub(crate) fn overview(canvas: &mut Canvas, state: &State, scene: &Scene, moment
     }
     let (chosen, _) = fitting(&columns, canvas.width());
     canvas.head(1, &columns, &chosen, None);
-    // The reasons below take a third at most.
+    // The reasons below take at most a third of the screen.
     let held = moment.held_back(scene.layout);
     let room = canvas.height().saturating_sub(2);
     let below = (held.len() + 2).min(room / 3);
     let room = (room - below).max(1);
-    // With two lines per group there is room for graphs.
-    // All or none: rows that jump between frames cannot be read.
+    // Draw graphs if there is room for two more lines in every group. Not for some groups only:
+    // rows that jump between frames are unreadable.
     let per_group = if groups.len() * 3 <= room { 3 } else { 1 };
     let shown = room / per_group;
     let from = scroll(state.selected, groups.len(), shown);
@@ -106,7 +107,7 @@ pub(crate) fn overview(canvas: &mut Canvas, state: &State, scene: &Scene, moment
     }
 }
 
-/// Speed of a group's CPUs and power of its package over the last samples.
+/// Draws the speed of a group's CPUs and the power of its package over the last samples.
 fn graphs(canvas: &mut Canvas, y: usize, scene: &Scene, moment: &Moment, group: &Group, limit: Option<f64>) {
     const LABEL: usize = 12;
     let count = canvas.width().saturating_sub(LABEL + 2);
@@ -116,7 +117,7 @@ fn graphs(canvas: &mut Canvas, y: usize, scene: &Scene, moment: &Moment, group: 
         .iter()
         .map(|point| {
             let ran = group.cpus.iter().map(|index| f64::from(point.mhz[*index])).filter(|mhz| *mhz > 0.0);
-            // Nothing ran: a gap, not a zero, which would be a frequency.
+            // A gap if no CPU ran. Zero would be a frequency.
             mean(ran).unwrap_or(f64::NAN)
         })
         .collect();
@@ -131,14 +132,14 @@ fn graphs(canvas: &mut Canvas, y: usize, scene: &Scene, moment: &Moment, group: 
         let watts: Vec<f64> = points.iter().map(|point| f64::from(point.watts[package])).collect();
         let peak = watts.iter().copied().filter(|watts| !watts.is_nan()).reduce(f64::max);
         if let Some(peak) = peak {
-            // Against the limit, so that the height says how near it is; above it in a short-term
-            // window, against the peak.
+            // Scaled to the limit, so that the height shows how close power is to it, or to the
+            // peak if that is higher.
             line(y + 1, "power", watts, limit.unwrap_or(peak).max(peak));
         }
     }
 }
 
-/// Why CPUs are held back, and which.
+/// Lists why CPUs are held back, and which.
 fn reasons(canvas: &mut Canvas, y: usize, held: &[(crate::moment::Reason, flyball_host::CpuList)]) {
     let room = canvas.height().saturating_sub(y + 1);
     if room == 0 || held.is_empty() {

@@ -1,4 +1,4 @@
-//! A row per CPU, or per group of equal ones.
+//! The table: a row per CPU, or per group of similar CPUs.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{
     state::{Column as Sorted, State, passes},
 };
 
-/// Wake-ups a second of each CPU, and the state whose exits cost most.
+/// Title of the column with each CPU's wakeups per second and the idle state whose exits cost most.
 const WAKES: &str = "wakes/s from";
 
 const COLUMNS: &[Column] = &[
@@ -35,7 +35,7 @@ const COLUMNS: &[Column] = &[
     Column { title: "why not more", width: 12, rank: 0, is_number: false },
 ];
 
-/// Equal CPUs.
+/// A row: similar CPUs.
 struct Line<'a> {
     cpus: Vec<usize>,
     list: CpuList,
@@ -56,7 +56,7 @@ impl<'a> Line<'a> {
         let reason = moment.reasons[cpus[0]].as_ref();
         Line {
             list: cpus.iter().map(|index| scene.layout.cpus[*index].number).collect(),
-            // What a row has in common may be read of any of its CPUs.
+            // Values that all CPUs of a row share come from its first CPU.
             first: &moment.interval.cpus[cpus[0]],
             busy: mean(all().filter_map(|cpu| cpu.busy)),
             got: spread(all().filter_map(|cpu| cpu.mhz).collect()),
@@ -88,7 +88,7 @@ impl<'a> Line<'a> {
             "want" => plain(number(wanted(self.first), 0)),
             "got" => {
                 let text = match self.got {
-                    // A spread of less than a bin of 100 MHz is noise.
+                    // A spread below 100 MHz is noise.
                     Some((least, _, most)) if most - least >= 100.0 => format!("{least:.0}-{most:.0}"),
                     Some((_, median, _)) => format!("{median:.0}"),
                     None => "-".to_owned(),
@@ -112,7 +112,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// By what it is sorted, as a number; what is not known is last.
+    /// Returns the number to sort by. Unknown values come last.
     fn key(&self, column: Sorted) -> f64 {
         match column {
             Sorted::Cpu => -(self.cpus[0] as f64),
@@ -131,7 +131,7 @@ fn from(waking: Waking) -> String {
     format!("{:.0}{state}", waking.wakes)
 }
 
-/// A CPU list that fits: cut at a comma, with the mark.
+/// Shortens a CPU list: cut at a comma, with the mark.
 fn short(list: &CpuList, width: usize) -> String {
     let text = list.to_string();
     if text.len() <= width {
@@ -152,8 +152,8 @@ fn title(column: Sorted) -> &'static str {
     }
 }
 
-/// The rows: CPUs that agree in all that a row shows once, and run at about the same speed, are
-/// one.
+/// Returns the rows. CPUs are one row if they agree in all other columns and run at about the same
+/// speed.
 fn lines<'a>(state: &State, scene: &Scene, moment: &'a Moment) -> Vec<Line<'a>> {
     let layout = scene.layout;
     let of = |index: usize| {
@@ -164,7 +164,7 @@ fn lines<'a>(state: &State, scene: &Scene, moment: &'a Moment) -> Vec<Line<'a>> 
         let governor = governor.map_or("", String::as_str);
         let package = place.package.map_or_else(String::new, |number| format!("package {number}"));
         let text = format!("{} {kind} {package} {why} {governor}", state_word(cpu));
-        // Tenths of the request: what a reader would call the same speed.
+        // Rounded to a tenth of the request: readers would call that the same speed.
         let speed = cpu.got().map(|got| (got * 10.0).round() as i64);
         let key = (text.clone(), cpu.max.map(|max| max as u64), cpu.epp, speed);
         (text, key)
@@ -184,7 +184,7 @@ fn lines<'a>(state: &State, scene: &Scene, moment: &'a Moment) -> Vec<Line<'a>> 
     }
     let members = if state.folded { groups.into_values().collect() } else { single };
     let mut lines: Vec<Line> = members.into_iter().map(|cpus| Line::new(cpus, scene, moment)).collect();
-    // Most first; CPUs by their number.
+    // The highest value first. CPUs by number.
     lines.sort_by(|a, b| b.key(state.column).total_cmp(&a.key(state.column)).then(a.cpus[0].cmp(&b.cpus[0])));
     if state.reversed {
         lines.reverse();
@@ -196,8 +196,8 @@ pub(crate) fn table(canvas: &mut Canvas, state: &State, scene: &Scene, moment: &
     let lines = lines(state, scene, moment);
     let widest = lines.iter().map(|line| line.list.to_string().len()).max().unwrap_or(4);
     let mut columns = COLUMNS.to_vec();
-    // Lists get the room that others leave; the title with the mark of the order has five
-    // characters.
+    // A list gets the room that other columns leave. At least five characters for the title with
+    // the mark of the order.
     columns[0].width = widest.clamp(5, (canvas.width() / 5).max(10));
     let (chosen, _) = fitting(&columns, canvas.width());
     canvas.head(0, &columns, &chosen, Some(title(state.column)));
