@@ -4,39 +4,37 @@ use std::collections::BTreeMap;
 
 use flyball_host::{CpuList, Host};
 
-/// What a source of wake-ups is.
+/// What kind of source woke a CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, schemars::JsonSchema, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SourceKind {
-    /// The local timer: sleeps that end, and the tick.
+    /// The local timer: the end of a sleep, or the tick.
     Timer,
     /// Another CPU put a task on this one.
     Reschedule,
-    /// Another CPU has this one run a function: TLB shootdowns, wake-ups by queue, readings of
-    /// registers.
+    /// Another CPU ran a function on this one: TLB shootdowns, queued wake-ups, register reads.
     FunctionCall,
     /// A device.
     Device,
-    /// Another vector of the processor.
+    /// Another interrupt vector of the processor.
     Other,
     /// A thread that woke another one.
     Thread,
-    /// Nobody: polling has a limit, after which the governor chooses again.
+    /// Polling reached its time limit, after which the governor chooses again.
     EndOfPolling,
-    /// Nothing that the trace has.
+    /// The trace does not show it.
     NotSeen,
 }
 
-/// Counts of the lines of such a file.
+/// The counts in /proc/interrupts or /proc/softirqs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Interrupts {
-    /// The CPUs of the columns.
     cpus: Vec<u32>,
-    /// By label: the words behind the counts, and the counts in the order of the columns.
+    /// By label: the description after the counts, and the counts in the order of the columns.
     lines: BTreeMap<String, (String, Vec<u64>)>,
 }
 
-/// Lines that are counted in another line too: TLB shootdowns are function calls
+/// Lines that are also counted in another line: TLB shootdowns are function calls
 /// (arch/x86/mm/tlb.c), and performance counters raise NMIs.
 const COUNTED_TWICE: [&str; 2] = ["TLB", "PMI"];
 
@@ -57,7 +55,7 @@ impl Interrupts {
         self.lines.contains_key("RES")
     }
 
-    /// How many sources it has.
+    /// Returns the number of sources.
     pub fn len(&self) -> usize {
         self.lines.len()
     }
@@ -71,7 +69,7 @@ impl Interrupts {
     pub(crate) fn since(&self, before: &Interrupts, cpus: &CpuList) -> (Vec<Counted>, BTreeMap<u32, u64>) {
         let mut found = Vec::new();
         let mut by_cpu = BTreeMap::new();
-        // A CPU that came online has a column that was not there.
+        // A CPU that came online in between has a new column.
         let columns: Vec<(u32, usize, usize)> = self
             .cpus
             .iter()
@@ -107,8 +105,8 @@ fn named(label: &str, words: &str) -> (SourceKind, String) {
         "RES" => (SourceKind::Reschedule, "reschedule IPI".to_owned()),
         "CAL" => (SourceKind::FunctionCall, "function-call IPI".to_owned()),
         _ if label.bytes().all(|byte| byte.is_ascii_digit()) => {
-            // Chip, hardware number with the trigger, then what the driver calls it, which may have
-            // blanks (show_interrupts() in kernel/irq/proc.c).
+            // Chip, hardware number with the trigger, then the driver's name for it, which may
+            // contain spaces (show_interrupts() in kernel/irq/proc.c).
             let name: Vec<&str> = words.split_whitespace().skip(2).collect();
             let name = if name.is_empty() { words.to_owned() } else { name.join(" ") };
             (SourceKind::Device, format!("{name} (IRQ {label})"))
@@ -119,7 +117,7 @@ fn named(label: &str, words: &str) -> (SourceKind, String) {
 }
 
 /// Parses /proc/interrupts or /proc/softirqs: a column for each online CPU, then a line for each
-/// source. What is not a line of counts is left out.
+/// source. Skips lines without counts.
 pub fn parse_interrupts(text: &str) -> Interrupts {
     let mut lines = text.lines();
     let cpus: Vec<u32> = lines
@@ -135,7 +133,7 @@ pub fn parse_interrupts(text: &str) -> Interrupts {
         for _ in &found.cpus {
             rest = rest.trim_start();
             let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
-            // ERR and MIS have one count, of no CPU.
+            // ERR and MIS have only one count, which belongs to no CPU.
             let Ok(count) = rest[..end].parse() else { break };
             counts.push(count);
             rest = &rest[end..];

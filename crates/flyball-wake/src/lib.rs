@@ -1,14 +1,13 @@
-//! Wake-ups: how often CPUs and threads wake, out of which idle state, woken by what, and how much
+//! Wake-ups: how often CPUs and threads wake, from which idle state, what woke them, and how much
 //! time the exits from idle states can have cost.
 //!
-//! A [`Watch`] reads counters that the kernel keeps in its memory, at both ends of an interval. It
-//! needs no privileges, and reading them interrupts no CPU: every file is answered on the CPU that
-//! reads it (show_state_usage() in drivers/cpuidle/sysfs.c, show_interrupts() in
-//! kernel/irq/proc.c).
+//! A [`Watch`] reads counters in kernel memory at both ends of an interval. It needs no privileges
+//! and interrupts no CPU: the CPU that reads a file also answers it (show_state_usage() in
+//! drivers/cpuidle/sysfs.c, show_interrupts() in kernel/irq/proc.c).
 //!
-//! With a [`Tracing`] it also knows, event by event, what woke the CPUs.
+//! With a [`Tracing`], it also knows for each wake-up what caused it.
 //!
-//! A [`probe`] measures how long a wake-up out of each state takes.
+//! A [`probe`] measures how long a wake-up from each state takes.
 
 mod interrupts;
 mod probe;
@@ -30,10 +29,10 @@ pub use watch::Watch;
 
 use flyball_host::HostError;
 
-/// The reason why nothing can be watched.
+/// Why nothing can be watched.
 #[derive(Debug, thiserror::Error)]
 pub enum WakeError {
-    /// A machine with a single moment.
+    /// The machine is a single snapshot.
     #[error("{0} is a recording: it holds one moment, and wake-ups are counted over time")]
     OneMoment(String),
     #[error("no process {0} on {1}")]
@@ -48,7 +47,7 @@ pub enum WakeError {
         "the probe report has none of this machine's idle states: it comes from another machine or cpuidle driver"
     )]
     OtherMachine,
-    /// A directory of files.
+    /// The machine is a directory of files.
     #[error("{0} has no processor that could be measured")]
     NoProcessor(String),
     #[error("{1} has no event {0}: what wakes its CPUs cannot be traced")]

@@ -1,8 +1,8 @@
-//! The probe: how long a sleeping CPU takes to run a thread that is woken, by idle state.
+//! The probe measures how long a sleeping CPU takes to run a woken thread, by idle state.
 //!
-//! A thread pinned to one CPU sleeps; a thread on another CPU wakes it (futex), or its own timer
-//! does. Around each wake-up the counters of the sleeping CPU are read. The wake-up counts for a
-//! state only if that state was left once and no other one was.
+//! A thread pinned to one CPU sleeps. A thread on another CPU wakes it (futex), or its own timer
+//! does. The sleeping CPU's counters are read before and after each wake-up. A wake-up counts for a
+//! state only if the CPU left that state once and no other.
 
 mod here;
 
@@ -26,11 +26,11 @@ pub enum WakeBy {
     Timer,
 }
 
-/// Where the waking CPU is, seen from the sleeping one.
+/// Position of the waking CPU relative to the sleeping one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Distance {
-    /// It is the other thread of the core.
+    /// The waking CPU is the other thread of the core.
     Sibling,
     Package,
     OtherPackage,
@@ -38,8 +38,8 @@ pub enum Distance {
     Itself,
 }
 
-/// The latency of each state by a probe's report: its median, without the kernel's own path if
-/// that was measured with the limit held.
+/// The median latency of each state from a probe's report. The kernel's own path is subtracted if
+/// it was measured with the latency limit held.
 #[derive(Debug, Clone, PartialEq, serde::Deserialize)]
 pub struct Measured {
     rows: Vec<MeasuredRow>,
@@ -61,15 +61,16 @@ struct MeasuredPath {
 }
 
 impl Measured {
-    /// The exit from a state, us, if the report has it. Of kinds of cores the slowest counts.
+    /// Returns the exit latency of a state, us, if the report has it. With several kinds of cores,
+    /// the slowest counts.
     pub(crate) fn exit_us(&self, state: &IdleState) -> Option<f64> {
         if state.latency_us == 0 {
-            // POLL: all of it is the kernel's path.
+            // POLL has no exit: its whole latency is the kernel's path.
             return None;
         }
         let rows = |distance: Option<Distance>| {
             let of = self.rows.iter().filter(move |row| {
-                // Another machine's state of this name has another latency.
+                // A state of this name with another latency is from another machine.
                 (&row.state, row.exit_latency_us) == (&state.name, Some(state.latency_us))
                     && distance.is_none_or(|distance| row.distance == distance)
             });
@@ -83,7 +84,7 @@ impl Measured {
 /// The results of a probe.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct ProbeReport {
-    /// The answer.
+    /// The result in one sentence.
     pub sentence: String,
     pub seconds: f64,
     /// The cpuidle driver and governor; `null` without cpuidle.
@@ -91,19 +92,20 @@ pub struct ProbeReport {
     pub governor: Option<String>,
     pub rows: Vec<ProbeRow>,
     pub not_reached: Vec<NotReached>,
-    /// The time of the kernel's own path, without the exit from an idle state.
+    /// The time of the kernel's own path, without an exit from an idle state.
     pub path: Option<KernelPath>,
-    /// Wake-ups whose counters name one state.
+    /// Wake-ups for which the counters show exactly one state.
     pub attributed: u64,
-    /// Wake-ups whose counters name several states or one twice: something else woke the CPU too.
+    /// Wake-ups for which the counters show several states, or one twice: something else also woke
+    /// the CPU.
     pub ambiguous: u64,
-    /// Wake-ups of a CPU that did not sleep: something ran on it.
+    /// Wake-ups of a CPU that did not sleep because something ran on it.
     pub awake: u64,
     pub virtual_machine: bool,
     pub notes: Vec<String>,
 }
 
-/// Latencies of one kind of wake-up out of one state.
+/// Latencies of one kind of wake-up from one state.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct ProbeRow {
     /// The idle state; `halt` without cpuidle.
@@ -123,7 +125,7 @@ pub struct ProbeRow {
     pub worst_us: f64,
 }
 
-/// A state that no wake-up was attributed to.
+/// A state without any attributed wake-up.
 #[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
 pub struct NotReached {
     pub state: String,
@@ -131,7 +133,7 @@ pub struct NotReached {
     pub why: String,
 }
 
-/// The median wake-up out of the lightest state that could be had.
+/// The median wake-up from the lightest available state.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct KernelPath {
     pub state: String,
@@ -140,7 +142,7 @@ pub struct KernelPath {
     pub p50_us: f64,
 }
 
-/// Two CPUs, or one.
+/// The sleeping and the waking CPU, which may be the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pair {
     pub(crate) sleeper: u32,
@@ -156,17 +158,17 @@ pub(crate) struct Sample {
     pub(crate) us: f64,
 }
 
-/// The state that a wake-up left, by the counters.
+/// The idle states that a CPU left at a wake-up, from the counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LeftState {
     State(usize),
-    /// None was left: the CPU ran.
+    /// The CPU was not idle.
     None,
     Several,
 }
 
 impl LeftState {
-    /// Compares the exits from each state before and after a wake-up.
+    /// Compares the exit counts of each state before and after a wake-up.
     pub(crate) fn between(before: &[u64], after: &[u64]) -> LeftState {
         let mut left = LeftState::None;
         for (index, (then, now)) in before.iter().zip(after).enumerate() {
@@ -180,14 +182,14 @@ impl LeftState {
     }
 }
 
-/// The value below which `share` of sorted samples are, by the nearest rank.
+/// Returns a quantile of sorted samples, by the nearest rank.
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     let rank = (sorted.len() as f64 * share).ceil() as usize;
     sorted[rank.clamp(1, sorted.len()) - 1]
 }
 
 impl ProbeReport {
-    /// The median of each state: woken by another CPU of the package, if there is one.
+    /// Lists the median of each state. Prefers wake-ups by another CPU of the package.
     fn answer(&self) -> String {
         let mut parts: Vec<(&str, String)> = Vec::new();
         for row in &self.rows {
@@ -210,11 +212,11 @@ impl ProbeReport {
     }
 }
 
-/// Chooses the CPUs: of each kind of core one that sleeps, with a waker at each distance.
+/// Chooses one sleeping CPU of each kind of core, with a waking CPU at each distance.
 pub(crate) fn pairs(topology: &Topology, allowed: &CpuList) -> Vec<Pair> {
     let mut kinds: Vec<Option<CoreType>> = Vec::new();
     let mut found = Vec::new();
-    // From the last one: interrupts and housekeeping prefer the first.
+    // From the last CPU on: interrupts and housekeeping prefer the first ones.
     let usable: Vec<&Cpu> =
         topology.cpus.values().rev().filter(|cpu| cpu.online && allowed.contains(cpu.number)).collect();
     for sleeper in &usable {
@@ -251,27 +253,28 @@ pub(crate) fn pairs(topology: &Topology, allowed: &CpuList) -> Vec<Pair> {
     found
 }
 
-/// How long the CPU is left alone, to reach each state: between its residency and the next one's.
+/// Returns how long to leave the CPU alone to reach each state: between the state's residency and
+/// the next one's.
 pub(crate) fn idle_lengths(table: &[IdleState]) -> Vec<Duration> {
     let residency = |state: &IdleState| state.residency_us.unwrap_or(state.latency_us * 2).max(1);
     let mut lengths: Vec<Duration> = Vec::new();
     for (index, state) in table.iter().enumerate() {
         let least = residency(state) as f64;
         let us = match table.get(index + 1) {
-            // Nearer to the next state: the governor expects less than it was left alone.
+            // Closer to the next state: the governor expects a shorter sleep than it gets.
             Some(next) => least + 0.75 * (residency(next) as f64 - least).max(0.0),
             None => 3.0 * least,
         };
         lengths.push(Duration::from_micros(us.clamp(20.0, 20_000.0) as u64));
     }
-    // Long enough for the deepest one of today (1 ms), whatever the governor makes of it.
+    // Enough for today's deepest state (1 ms), whatever the governor predicts.
     lengths.push(Duration::from_millis(10));
     lengths.sort_unstable();
     lengths.dedup();
     lengths
 }
 
-/// Summarizes samples of one pair: a row a state.
+/// Summarizes the samples of one pair, with a row per state.
 fn rows(table: &[IdleState], pair: Pair, samples: &[Sample]) -> Vec<ProbeRow> {
     let row = |name: &str, state: Option<&IdleState>, mut us: Vec<f64>| {
         us.sort_by(f64::total_cmp);
@@ -303,10 +306,10 @@ fn rows(table: &[IdleState], pair: Pair, samples: &[Sample]) -> Vec<ProbeRow> {
     table.iter().enumerate().filter_map(|(index, state)| row(&state.name, Some(state), of(index))).collect()
 }
 
-/// Wake-ups of each state of a simulated machine.
+/// Number of wake-ups per state on a simulated machine.
 const MODEL_DRAWS: usize = 2000;
 
-/// Numbers from 0 to 1, the same in every run (SplitMix64).
+/// Pseudorandom numbers from 0 to 1, the same in every run (SplitMix64).
 #[derive(Default)]
 struct Draws(u64);
 
@@ -333,12 +336,12 @@ fn forbidden(host: &dyn Host, cpu: u32, state: &IdleState) -> Option<String> {
     is_over.then(|| format!("the latency limit of CPU {cpu} is {limit} us (latency-limit)"))
 }
 
-/// The reason why a state of a CPU was not reached.
+/// Returns the reason why a CPU did not reach a state.
 fn prevented(host: &dyn Host, cpu: u32, state: &IdleState, longest: Duration) -> String {
     if let Some(why) = forbidden(host, cpu, state) {
         return why;
     }
-    // Only root may read the machine's limit.
+    // Only root may read the machine's latency limit.
     let machine = flyball_process::latency_limit();
     if let Some(us) = machine.filter(|us| *us < state.latency_us) {
         return format!("a program holds /dev/cpu_dma_latency at {us} us");
@@ -355,10 +358,10 @@ fn prevented(host: &dyn Host, cpu: u32, state: &IdleState, longest: Duration) ->
     )
 }
 
-/// Measures for about `time`. `wanted` are the CPUs that may sleep or wake.
+/// Measures for about `time`. Only CPUs in `wanted` sleep or wake others.
 ///
 /// # Errors
-/// The reason why nothing can be measured.
+/// Nothing can be measured.
 pub fn probe(
     host: &dyn Host,
     topology: &Topology,
@@ -420,7 +423,7 @@ pub fn probe(
     Ok(report)
 }
 
-/// Measures on this machine.
+/// Measures on the live machine.
 fn measure(
     host: &dyn Host,
     topology: &Topology,
@@ -481,8 +484,8 @@ fn measure(
     Ok(())
 }
 
-/// Measures the kernel's path with the limit held at 0. Without the right to hold it, the lightest
-/// state that was measured stands for it.
+/// Measures the kernel's path with the latency limit held at 0. Without permission to hold it, uses
+/// the lightest measured state instead.
 fn path(
     host: &dyn Host,
     pair: Pair,
@@ -490,12 +493,12 @@ fn path(
     report: &ProbeReport,
 ) -> Result<Option<KernelPath>, WakeError> {
     if let Ok(held) = flyball_process::hold_latency(0) {
-        // Polling costs power, and the path does not depend on the length.
+        // One short length: polling costs power, and the path does not depend on the length.
         let lengths = [Duration::from_micros(200)];
         let samples = here::run(host, pair, table.len(), &lengths, Duration::from_millis(500))?;
         // The kernel restores the limit when the descriptor is closed.
         drop(held);
-        // A CPU that ran something else was not woken.
+        // If the CPU ran something else, this was no wake-up.
         let slept = samples.iter().filter(|sample| table.is_empty() || sample.state != LeftState::None);
         let mut us: Vec<f64> = slept.map(|sample| sample.us).collect();
         us.sort_by(f64::total_cmp);
@@ -517,7 +520,7 @@ mod tests {
         assert_eq!(LeftState::between(&[1, 2, 3], &[1, 4, 3]), LeftState::Several);
         assert_eq!(LeftState::between(&[1, 2, 3], &[2, 3, 3]), LeftState::Several);
         assert_eq!(LeftState::between(&[], &[]), LeftState::None);
-        // A counter that went back.
+        // The counter went back.
         assert_eq!(LeftState::between(&[5], &[0]), LeftState::Several);
     }
 
@@ -547,7 +550,7 @@ mod tests {
     #[test]
     fn each_kind_of_core_sleeps_once_and_is_woken_from_each_distance() {
         let mut topology = Topology::default();
-        // Two packages of two cores with two threads; the last core has another kind.
+        // Two packages with two cores of two threads each. The last core is of another kind.
         for number in 0..8 {
             let core_type = Some(if number >= 6 { CoreType::E } else { CoreType::P });
             let cpu = Cpu {

@@ -1,4 +1,4 @@
-//! What a watch found, as it is printed and as JSON.
+//! The findings of a watch, for printing and as JSON.
 
 use flyball_host::{
     CpuList,
@@ -10,12 +10,12 @@ use crate::SourceKind;
 /// Wake-ups of CPUs, and of a workload, over an interval. Rates are per second.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct WakeReport {
-    /// The answer.
+    /// The result in one sentence.
     pub sentence: String,
     pub seconds: f64,
-    /// The CPUs that were watched: those that were asked for, are online and may run the workload.
+    /// The watched CPUs: those of the request that are online and that the workload may use.
     pub cpus: CpuList,
-    /// CPUs that went offline meanwhile, or whose counters began again.
+    /// CPUs that went offline meanwhile, or whose counters were reset.
     pub left_out: CpuList,
     /// The cpuidle driver and governor; `null` without cpuidle.
     pub driver: Option<String>,
@@ -24,51 +24,52 @@ pub struct WakeReport {
     pub wakes: Option<f64>,
     /// Lightest first.
     pub states: Vec<WakeState>,
-    /// Milliseconds per second that exits cost at most: of the workload, or summed over the CPUs.
-    /// By the medians of `--measured`, for other states by the driver's table, which is an
-    /// inference, since a real exit may take more or less than is advertised. `null` without
-    /// cpuidle and, unless measured, in a virtual machine, where the host decides.
+    /// An upper bound for the time that exits cost, in milliseconds per second: the workload's, or
+    /// the sum over the CPUs. Uses the medians of `--measured`, and the driver's table for other
+    /// states. The table is an inference, as a real exit may take more or less than advertised.
+    /// `null` without cpuidle, and in a virtual machine, where the host decides, unless measured.
     pub lost_ms_at_most: Option<f64>,
-    /// The limit that could pay; `null` if none could, or the loss is not known.
+    /// The latency limit that could pay off. `null` if none could, or if the loss is not known.
     pub advice: Option<WakeAdvice>,
     /// What `--check` found about the advice.
     pub check: Option<WakeCheck>,
     /// Most wake-ups first.
     pub by_cpu: Vec<WakeCpu>,
-    /// Interrupts on these CPUs, most first. One that arrives while the CPU runs wakes nobody.
+    /// Interrupts on these CPUs, most frequent first. An interrupt of a running CPU wakes nobody.
     pub interrupts: Vec<WakeSource>,
     pub softirqs: Vec<WakeSource>,
-    /// Wake-ups beyond all interrupts of their CPU, at least: another CPU wrote to the memory that
-    /// an idle CPU monitors. `null` if the machine does not count all interrupts.
+    /// A lower bound for wake-ups without an interrupt: another CPU wrote to the memory that an
+    /// idle CPU monitors. `null` if the machine does not count all interrupts.
     pub wakes_without_interrupt: Option<f64>,
     /// What woke the CPUs, by tracepoints; `null` without `--sources`.
     pub sources: Option<WakeSources>,
     pub workload: Option<WakeWorkload>,
-    /// Share of these CPUs' time that a hypervisor gave to others; `null` outside virtual machines.
+    /// Share of these CPUs' time that a hypervisor gave to other guests. `null` outside virtual
+    /// machines.
     pub stolen: Option<f64>,
-    /// What this way of watching cannot see.
+    /// What this kind of watch cannot see.
     pub unseen: Vec<String>,
     /// CPU time that reading the counters took, ms.
     pub reading_ms: f64,
 }
 
-/// A latency limit that could pay.
+/// A latency limit that could pay off.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct WakeAdvice {
-    /// As `compare`, `set` and `hold` take it.
+    /// The setting, as `compare`, `set` and `hold` take it.
     pub setting: String,
-    /// The part of [`WakeReport::lost_ms_at_most`] that it saves, by the driver's table. Its price
-    /// in watts is not known: `compare` measures it.
+    /// An upper bound for the part of [`WakeReport::lost_ms_at_most`] that the limit saves, from
+    /// the driver's table. Its price in watts is not known; `compare` measures it.
     pub saved_ms_at_most: f64,
 }
 
-/// The advised limit against the machine as it is, compared.
+/// The comparison of the advised limit with the current settings.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct WakeCheck {
-    /// The answer.
+    /// The result in one sentence.
     pub sentence: String,
     pub verdict: CheckVerdict,
-    /// Of the workload's metric, as a fraction, with its confidence interval.
+    /// Change of the workload's metric, as a fraction, with its confidence interval.
     pub change: Option<f64>,
     pub interval: Option<(f64, f64)>,
     /// What the limit costs, W, with its confidence interval; `null` without a meter.
@@ -78,25 +79,26 @@ pub struct WakeCheck {
     pub directory: String,
 }
 
-/// What a comparison says of a limit, by the workload's metric.
+/// The verdict on a limit, by the workload's metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CheckVerdict {
     Pays,
-    /// It is worse, or shown to change less than 0.5 %.
+    /// The metric gets worse, or it changes by less than 0.5 %.
     DoesNotPay,
     NotShown,
 }
 
-/// Chooses the least strict limit among those that save nearly as much as any: the state to allow,
-/// and the ms per second that it saves at most. `states` are lightest first.
+/// Chooses the least strict limit that saves nearly as much as the best one. Returns the deepest
+/// state that it allows, and an upper bound for what it saves, ms per second. `states` are lightest
+/// first.
 fn choose_limit(states: &[ExitRate], wakes: f64) -> Option<(usize, f64)> {
     let lost = |longest: f64| {
         let limited = states.iter().map(|state| ExitRate { cost_us: state.cost_us.min(longest), ..*state });
         lost_ms(wakes, &limited.collect::<Vec<_>>())
     };
     let all = lost(f64::INFINITY);
-    // Polling is never advised: its price is all of the idle power.
+    // Never advise polling: it costs all of the idle power savings.
     let limits = states.iter().enumerate().filter(|(_, state)| state.cost_us > 0.0);
     let limits: Vec<(usize, f64)> = limits.map(|(index, state)| (index, all - lost(state.cost_us))).collect();
     let most = limits.iter().map(|limit| limit.1).fold(0.0, f64::max);
@@ -107,29 +109,29 @@ fn choose_limit(states: &[ExitRate], wakes: f64) -> Option<(usize, f64)> {
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct WakeState {
     pub name: String,
-    /// As the driver advertises them, us.
+    /// The latency that the driver advertises, us.
     pub exit_latency_us: u64,
-    /// By the report of `--measured`, if it has the state.
+    /// The latency in the report of `--measured`, if the report has the state.
     pub measured_exit_us: Option<f64>,
     pub target_residency_us: Option<u64>,
-    /// As the kernel counted them.
+    /// The kernel's count.
     pub exits: u64,
     pub wakes: f64,
     /// Exits after which a thread of the workload ran; `null` if not all were traced.
     pub of_workload: Option<f64>,
-    /// Of all exits, 0 to 1.
+    /// Share of all exits, 0 to 1.
     pub share: f64,
     /// Mean time in the state per entry, us; `null` without entries.
     pub mean_residency_us: Option<f64>,
-    /// Share of the CPUs' time that they spent in it.
+    /// Share of the CPUs' time that they spent in the state.
     pub residency: f64,
-    /// Wake-ups that came before the target residency although a lighter state was allowed: the
-    /// governor chose too deep a state.
+    /// Wake-ups before the target residency although a lighter state was allowed: the governor
+    /// chose too deep a state.
     pub above: Option<f64>,
-    /// Sleeps that were long enough for a deeper state that was allowed: the governor chose too
-    /// light a one.
+    /// Sleeps that were long enough for a deeper allowed state: the governor chose too light a
+    /// state.
     pub below: Option<f64>,
-    /// Entries that the processor refused.
+    /// Entries that the processor rejected.
     pub rejected: Option<f64>,
 }
 
@@ -138,9 +140,9 @@ pub struct WakeState {
 pub struct WakeCpu {
     pub cpu: u32,
     pub wakes: f64,
-    /// Of each state, in the order of [`WakeReport::states`].
+    /// For each state, in the order of [`WakeReport::states`].
     pub by_state: Vec<f64>,
-    /// As [`WakeReport::lost_ms_at_most`].
+    /// Like [`WakeReport::lost_ms_at_most`].
     pub lost_ms_at_most: f64,
     pub interrupts: f64,
 }
@@ -153,48 +155,48 @@ pub struct WakeSource {
     pub rate: f64,
 }
 
-/// Exits from idle states as the kernel's tracepoints have them.
+/// Exits from idle states in the kernel's tracepoints.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct WakeSources {
-    /// Exits that the trace has.
+    /// Exits in the trace.
     pub exits: u64,
-    /// Exits that cpuidle counted in the same time. The counters are read state by state, so a busy
-    /// CPU may differ by a few.
+    /// Exits that cpuidle counted in the same time. May differ by a few on a busy CPU, because the
+    /// counters are read state by state.
     pub counted: u64,
-    /// Of the exits, those whose source the events say.
+    /// Exits whose source the events show.
     pub attributed: u64,
     pub records: u64,
-    /// Records that were overwritten before they were read.
+    /// Records that were overwritten before flyball read them.
     pub lost: u64,
-    /// Seconds in which events were recorded, if there were too many to record them all the time.
-    /// The rates are then the shares of these exits in all that cpuidle counted.
+    /// Seconds in which events were recorded, if there were too many to record all the time. The
+    /// rates are then the recorded shares, scaled to all exits that cpuidle counted.
     pub sampled_seconds: Option<f64>,
-    /// CPU time that reading them took, ms. What recording them cost the traced CPUs is not in it.
+    /// CPU time spent reading events, ms. Does not include what recording cost the traced CPUs.
     pub reading_ms: f64,
     /// Exits after which a thread of the workload ran.
     pub of_workload: Option<f64>,
     /// Most wake-ups first, at most 100.
     pub causes: Vec<WakeCause>,
-    /// How many there were.
+    /// Number of all causes.
     pub all_causes: usize,
 }
 
-/// What ended idle states, and the thread that ran then.
+/// What ended an idle state, and the thread that ran afterwards.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct WakeCause {
     pub kind: SourceKind,
     pub name: String,
-    /// Of the thread that woke another one.
+    /// Thread that woke another one.
     pub tid: Option<u32>,
-    /// The thread that the CPU turned to; `null` if it slept again.
+    /// The thread that the CPU ran next. `null` if the CPU slept again.
     pub woken: Option<String>,
     pub woken_tid: Option<u32>,
     pub of_workload: bool,
     pub wakes: f64,
-    /// How far `wakes` may be off at 95 % confidence, because events were recorded in windows only;
-    /// `null` if they were recorded all the time, or in fewer than five windows.
+    /// The 95 % margin of error of `wakes`, as events were recorded in windows only. `null` if they
+    /// were recorded all the time, or in fewer than five windows.
     pub wakes_error: Option<f64>,
-    /// Of each state, in the order of [`WakeReport::states`].
+    /// For each state, in the order of [`WakeReport::states`].
     pub by_state: Vec<f64>,
 }
 
@@ -202,18 +204,18 @@ pub struct WakeCause {
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct WakeWorkload {
     pub threads: usize,
-    /// Threads that ended meanwhile. What they did after the last look is missing, except in the
-    /// sum of a command.
+    /// Threads that ended meanwhile. What they did after the last reading is missing, except in the
+    /// sums of a command.
     pub ended: usize,
-    /// Times that threads waited and were woken.
+    /// How often threads waited and were woken.
     pub wakes: f64,
-    /// Times that threads lost their CPU.
+    /// How often threads lost their CPU.
     pub preempted: f64,
-    /// Milliseconds per second in which threads were ready and waited for a CPU, which includes the
-    /// exit from an idle state only from the moment that the CPU runs again. `null` if the kernel
-    /// does not count it.
+    /// Milliseconds per second in which threads were ready and waited for a CPU. Includes the exit
+    /// from an idle state only from the moment that the CPU runs again. `null` if the kernel does
+    /// not count it.
     pub run_delay_ms: Option<f64>,
-    /// Threads that woke most, at most 20.
+    /// The threads with the most wake-ups, at most 20.
     pub busiest: Vec<WakeThread>,
 }
 
@@ -224,12 +226,11 @@ pub struct WakeThread {
     pub name: String,
     pub wakes: f64,
     pub preempted: f64,
-    /// Share of a CPU's time that it ran.
+    /// Share of a CPU's time that the thread ran.
     pub running: Option<f64>,
     pub run_delay_ms: Option<f64>,
 }
 
-/// A rate for a sentence.
 fn rate(rate: f64) -> String {
     if rate < 9.95 { format!("{rate:.1}") } else { format!("{rate:.0}") }
 }
@@ -242,7 +243,8 @@ impl WakeState {
 }
 
 impl WakeReport {
-    /// The limit that could save a hundredth of the workload's time, or of that of a CPU.
+    /// Returns the limit that could save at least a hundredth of the workload's time, or of a CPU's
+    /// time.
     pub(crate) fn advise(&self) -> Option<WakeAdvice> {
         self.lost_ms_at_most?;
         let wakes = self.workload.as_ref().map_or(f64::INFINITY, |workload| workload.wakes);
@@ -252,7 +254,8 @@ impl WakeReport {
             let exits = states.iter().zip(&cpu.by_state);
             exits.map(|(state, exits)| (state.cost_us - states[limit].cost_us).max(0.0) * exits * 1e-3).sum()
         };
-        // A CPU that nothing uses wakes for the kernel alone, and hides no other one.
+        // Compare with single CPUs, so that unused CPUs, which the kernel wakes now and then, hide
+        // none.
         let most =
             if self.workload.is_some() { saved } else { self.by_cpu.iter().map(of_cpu).fold(0.0, f64::max) };
         (most >= WORTH_MS).then(|| WakeAdvice {
@@ -332,10 +335,10 @@ mod tests {
         let chosen = |states: &[ExitRate<'static>], wakes| {
             choose_limit(states, wakes).map(|limit| states[limit.0].name)
         };
-        // C1 would save 0.003 ms more per exit.
+        // C1 would only save 0.003 ms more per exit.
         let (limit, saved) = choose_limit(&states(0.0, 5000.0, 0.0), 1e9).unwrap();
         assert!(limit == 2 && (saved - 830.0).abs() < 1e-6, "{limit} {saved}");
-        // C6 keeps little of what C6P costs.
+        // Allowing C6 would save little of what C6P costs.
         assert_eq!(chosen(&states(0.0, 0.0, 100.0), 1e9), Some("C1E"));
         assert_eq!(chosen(&states(1000.0, 0.0, 0.0), 1e9), Some("C1"));
         // Nothing to save in the lightest state, or for a workload that never wakes.

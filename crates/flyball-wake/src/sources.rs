@@ -1,15 +1,15 @@
-//! What woke each CPU: every exit from an idle state with its source, event by event.
+//! What woke each CPU: attributes every exit from an idle state, event by event.
 
 use std::collections::HashMap;
 
 use crate::SourceKind;
 
-/// One event of a trace, in the order of time.
+/// One trace event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TracedEvent {
     /// On the monotonic clock, ns.
     pub(crate) time: u64,
-    /// Where the code ran.
+    /// The CPU that recorded it.
     pub(crate) cpu: u32,
     /// The thread that ran; 0 is the idle task.
     pub(crate) pid: i32,
@@ -25,15 +25,15 @@ pub(crate) enum What {
     Exit,
     /// A handler of an interrupt begins: its index in [`Names::interrupts`].
     Interrupt(u16),
-    /// A soft interrupt is asked for.
+    /// A soft interrupt is raised.
     Raise,
     /// This thread is being woken.
     Waking(i32),
-    /// The idle CPU turns to this thread.
+    /// The idle CPU switches to this thread.
     Run(i32),
     /// Records of this CPU were lost.
     Lost,
-    /// From here on, not all events are recorded, or from here on they are.
+    /// From here on, not all events are recorded (`Pause`), or all are again (`Resume`).
     Pause,
     Resume,
 }
@@ -43,7 +43,7 @@ const HARD: u8 = 0x08 | 0x40;
 const SOFT: u8 = 0x10;
 const NEED_RESCHED: u8 = 0x04;
 
-/// What the numbers of [`TracedEvent`] stand for.
+/// The names behind the numbers in [`TracedEvent`].
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     pub(crate) interrupts: Vec<(SourceKind, String)>,
@@ -55,28 +55,28 @@ pub(crate) struct Names {
 pub(crate) enum Cause {
     Interrupt(u16),
     Thread(i32),
-    /// Nobody: polling has a limit, after which the governor chooses again.
+    /// Polling reached its time limit, after which the governor chooses again.
     EndOfPolling,
     NotSeen,
 }
 
-/// A cause, and the thread that ran then.
+/// A cause, and the thread that ran afterwards.
 pub(crate) type Pair = (Cause, Option<i32>);
 
 /// Exits by cause and thread.
 pub(crate) type Exits = HashMap<Pair, Vec<u64>>;
 
-/// What is needed to say how exact shares are that were counted in windows.
+/// Sums for the margin of error of shares that were counted in windows.
 #[derive(Debug, Default)]
 pub(crate) struct Windows {
     pub(crate) count: u32,
-    /// Exits up to the last window's end, of all pairs and of each.
+    /// Exits up to the last window's end, in total and by pair.
     seen: u64,
     totals: HashMap<Pair, u64>,
-    /// Sum of squares of a window's exits.
+    /// Sum of the squared number of exits per window.
     squares: f64,
-    /// Of each pair: the sum of squares of its exits in a window, and of their products with all of
-    /// the window's.
+    /// By pair: the sum over windows of the pair's squared exits, and of their product with the
+    /// window's exits.
     sums: HashMap<Pair, [f64; 2]>,
 }
 
@@ -94,8 +94,8 @@ impl Windows {
         }
     }
 
-    /// How far a pair's share of the exits may be off, at 95 %: windows are a sample of the time,
-    /// and the share is a ratio of two sums over them. `None` for fewer windows than five.
+    /// Returns the 95 % margin of error of a pair's share of the exits. Windows are a sample of the
+    /// time, and the share is a ratio of two sums over them. `None` for fewer than five windows.
     pub(crate) fn error(&self, pair: Pair) -> Option<f64> {
         let (sums, count) = (self.sums.get(&pair)?, f64::from(self.count));
         let all = self.seen as f64;
@@ -109,15 +109,15 @@ impl Windows {
     }
 }
 
-/// The two-sided 95 % quantile of Student's distribution, at most 2 % too small from four degrees
-/// of freedom on (Cornish and Fisher's expansion).
+/// The two-sided 95 % quantile of Student's distribution (Cornish and Fisher's expansion). From
+/// four degrees of freedom on, it is at most 2 % too small.
 fn student_95(freedom: f64) -> f64 {
     const Z: f64 = 1.96;
     let (cube, fifth) = (Z.powi(3), Z.powi(5));
     Z + (cube + Z) / (4.0 * freedom) + (5.0 * fifth + 16.0 * cube + 3.0 * Z) / (96.0 * freedom * freedom)
 }
 
-/// Pairs of cause and thread that are counted apart. Exits of further pairs are `NotSeen`.
+/// Maximum number of pairs. Exits of further pairs count as `NotSeen`.
 const MAX_PAIRS: usize = 100_000;
 
 #[derive(Debug, Clone, Copy)]
@@ -127,12 +127,12 @@ struct Waking {
     cause: Cause,
 }
 
-/// An exit whose consequence is not known yet.
+/// An exit whose next event is not known yet.
 #[derive(Debug, Clone, Copy)]
 struct Exit {
     state: u32,
     time: u64,
-    /// A thread was to run.
+    /// The CPU was asked to reschedule.
     needs_resched: bool,
 }
 
@@ -143,30 +143,29 @@ struct Cpu {
     /// Interrupts since the state was entered.
     first: Option<(u16, u64)>,
     last: Option<u16>,
-    /// The last interrupt, whenever it was.
+    /// The last interrupt, before or after the state was entered.
     latest: Option<u16>,
     raised: Option<Cause>,
-    /// Time of the exit before.
+    /// Time of the previous exit.
     before: u64,
-    /// Exits in this interval count, ns.
+    /// The interval in which exits count, ns.
     interval: Option<(u64, u64)>,
 }
 
-/// Attributes exits to their causes. A cause is named only if the events leave no other:
+/// Attributes exits to their causes. Names a cause only if the events allow no other:
 ///
-/// - The idle CPU turned to a thread that another CPU had woken: that waking is the cause, unless
-///   an interrupt other than an IPI came first.
-/// - Otherwise the first interrupt is. It may have come before the event of the exit or after it: a
-///   state may be entered with interrupts off, and then the handler runs behind it.
-/// - Polling ends by a waking or at its limit, so interrupts before that do not count.
+/// - If the idle CPU switched to a thread that another CPU had woken, that waking is the cause,
+///   unless an interrupt other than an IPI came first.
+/// - Otherwise, the first interrupt is the cause. It may come before or after the event of the
+///   exit: if a state is entered with interrupts off, the handler runs after the exit.
+/// - Polling ends with a waking or at its time limit, so interrupts before that do not count.
 #[derive(Debug)]
 pub(crate) struct Attribution {
-    /// By number.
     cpus: Vec<Cpu>,
     wakings: HashMap<i32, Waking>,
     /// By number of the state: whether it polls.
     polls: Vec<bool>,
-    /// By index of the interrupt: whether it is how CPUs wake each other.
+    /// By interrupt index: whether CPUs wake each other with it.
     is_ipi: Vec<bool>,
     pub(crate) exits: Exits,
     pub(crate) seen: u64,
@@ -175,7 +174,7 @@ pub(crate) struct Attribution {
 }
 
 impl Attribution {
-    /// Exits of a CPU count from the time in `starts` on, ns.
+    /// Counts the exits of a CPU from its time in `starts` on, ns.
     pub(crate) fn new(polls: Vec<bool>, starts: impl IntoIterator<Item = (u32, u64)>) -> Attribution {
         let mut attribution = Attribution {
             cpus: Vec::new(),
@@ -193,7 +192,7 @@ impl Attribution {
         attribution
     }
 
-    /// Exits of a CPU count up to the time in `ends`, ns.
+    /// Counts the exits of a CPU up to its time in `ends`, ns.
     pub(crate) fn end(&mut self, ends: impl IntoIterator<Item = (u32, u64)>) {
         for (number, end) in ends {
             if let Some((_, last)) = &mut self.cpu(number).interval {
@@ -229,7 +228,7 @@ impl Attribution {
                     cpu.first.get_or_insert((index, event.time));
                     cpu.last = Some(index);
                 }
-                // Names are added while records are decoded.
+                // Decoding records adds names, so update the list.
                 for (kind, _) in names.interrupts.iter().skip(self.is_ipi.len()) {
                     self.is_ipi.push(matches!(kind, SourceKind::Reschedule | SourceKind::FunctionCall));
                 }
@@ -270,7 +269,7 @@ impl Attribution {
         }
     }
 
-    /// Counts the exit of a CPU that now runs `thread`, or nothing.
+    /// Counts the exit of a CPU that now runs `thread` or has gone back to sleep.
     fn close(&mut self, number: u32, thread: Option<i32>) {
         let cpu = self.cpu(number);
         let Some(exit) = cpu.exit.take() else { return };
@@ -282,7 +281,7 @@ impl Attribution {
         }
         let polls = self.polls.get(exit.state as usize).is_some_and(|polls| *polls);
         let is_ipi = |index: u16| self.is_ipi.get(usize::from(index)).is_some_and(|is_ipi| *is_ipi);
-        // An older one did not bring this thread here.
+        // A waking before the previous exit did not bring this thread here.
         let waking = thread.and_then(|pid| self.wakings.get(&pid)).filter(|waking| waking.time > before);
         let cause = match (waking, first) {
             // poll_idle() in drivers/cpuidle/poll_state.c.
@@ -294,7 +293,7 @@ impl Attribution {
             {
                 waking.cause
             }
-            // Of the interrupt in whose context it was.
+            // The waking happened within an interrupt on this CPU, which is the cause.
             (Some(waking), _) if polls && waking.cpu == number && last.is_some() => waking.cause,
             (_, Some((index, _))) if !polls => Cause::Interrupt(index),
             _ => Cause::NotSeen,
@@ -313,7 +312,7 @@ impl Attribution {
         }
     }
 
-    /// Counts the exits whose consequence the trace does not have.
+    /// Counts the last exits, for which the trace has no next event.
     pub(crate) fn finish(&mut self) {
         for number in 0..self.cpus.len() {
             self.close(number as u32, None);
@@ -348,7 +347,7 @@ mod tests {
         Names { interrupts, threads: HashMap::new() }
     }
 
-    /// Attributes events, given as time, CPU, thread, flags and what. State 0 polls.
+    /// Attributes events, each given as time, CPU, thread, flags and kind. State 0 polls.
     fn attribute(events: &[(u64, u32, i32, u8, What)]) -> Vec<(Cause, Option<i32>, Vec<u64>)> {
         let names = names();
         let mut attribution = Attribution::new(vec![true, false], [(0, 0), (1, 0)]);
@@ -368,7 +367,7 @@ mod tests {
 
     #[test]
     fn a_thread_of_another_cpu_is_the_source_behind_its_ipi() {
-        // As recorded with haltpoll: the handler runs before the exit.
+        // With haltpoll: the handler runs before the exit.
         let woken = |first: u64, last: u64| {
             attribute(&[
                 (5, 0, 0, 0, ASLEEP),
@@ -380,7 +379,7 @@ mod tests {
         };
         let expected = vec![(Cause::Thread(71), Some(70), vec![0, 1])];
         assert_eq!(woken(12, 13), expected);
-        // As with MWAIT: the handler runs after it, if the state is not left by the write alone.
+        // With MWAIT: the handler runs after the exit, unless the write alone ended the state.
         assert_eq!(woken(13, 12), expected);
         let without_ipi = [
             (5, 0, 0, 0, ASLEEP),
@@ -389,7 +388,7 @@ mod tests {
             (20, 0, 0, 0, What::Run(70)),
         ];
         assert_eq!(attribute(&without_ipi), expected);
-        // The waking came while the CPU was on its way into the state.
+        // The waking came while the CPU was entering the state.
         let race = [
             (2, 1, 71, 0, What::Waking(70)),
             (5, 0, 0, 0, ASLEEP),
@@ -407,7 +406,7 @@ mod tests {
             (11, 0, 0, IRQ, What::Interrupt(TIMER)),
             (12, 0, 0, IRQ, What::Waking(70)),
             (13, 0, 0, 0, What::Run(70)),
-            // A tick that wakes nobody.
+            // A tick that wakes no thread.
             (20, 0, 0, 0, ASLEEP),
             (30, 0, 0, IRQ, What::Interrupt(TIMER)),
             (31, 0, 0, 0, What::Exit),
@@ -415,7 +414,7 @@ mod tests {
         ];
         let timer = Cause::Interrupt(TIMER);
         assert_eq!(attribute(&sleep), [(timer, None, vec![0, 1]), (timer, Some(70), vec![0, 1])]);
-        // The disk's interrupt came first; a waking behind it did not end the sleep.
+        // The disk's interrupt came first, so the later waking did not end the sleep.
         let both = [
             (5, 0, 0, 0, ASLEEP),
             (10, 0, 0, IRQ, What::Interrupt(DISK)),
@@ -439,7 +438,7 @@ mod tests {
                 (11, 0, 0, 0, What::Run(70)),
             ])
         };
-        // A packet over loopback, and one off the wire.
+        // A packet over loopback, and one from the wire.
         assert_eq!(ran((7, 1, 71, 0, What::Raise)), [(Cause::Thread(71), Some(70), vec![0, 1])]);
         assert_eq!(ran((7, 1, 71, IRQ, What::Raise)), [(Cause::Interrupt(DISK), Some(70), vec![0, 1])]);
     }
@@ -466,7 +465,8 @@ mod tests {
 
     #[test]
     fn nothing_is_guessed() {
-        // Nobody was seen to wake this thread, or only after the exit, or for a sleep before.
+        // The trace has no waking of this thread, or one after the exit, or one for an earlier
+        // sleep.
         for waking in [None, Some((11, 1, 71, 0, What::Waking(70))), Some((3, 1, 71, 0, What::Waking(70)))] {
             let mut events = vec![
                 (2, 0, 0, 0, ASLEEP),
@@ -483,7 +483,7 @@ mod tests {
                 "{waking:?}"
             );
         }
-        // A gap: neither the waking nor the entry before it counts.
+        // A gap invalidates both the waking and the entry before it.
         let gap = [
             (5, 0, 0, 0, ASLEEP),
             (6, 1, 71, 0, What::Waking(70)),
@@ -496,15 +496,15 @@ mod tests {
         assert_eq!(attribute(&gap), [(Cause::NotSeen, Some(70), vec![0, 1])]);
     }
 
-    /// Two causes whose shares wander from second to second: of 200 watches in windows, the
-    /// interval has the true share in about 95 %.
+    /// Two causes whose shares change from second to second. In 200 watches with windows, the
+    /// interval includes the true share in about 95 %.
     #[test]
     fn windows_know_how_exact_they_are() {
         let mut planted = Planted { random: 7, events: Vec::new(), truth: HashMap::new() };
         let pair = (Cause::Interrupt(TIMER), None);
         let (mut right, mut widths) = (0, 0.0);
         for _ in 0..200 {
-            // A tenth of each of 100 stretches is seen.
+            // 20 windows of 500 to 2000 exits.
             let (mut windows, mut exits, mut seen) = (Windows::default(), Exits::new(), 0);
             let (mut timers, mut all) = (0, 0);
             for _ in 0..20 {
@@ -516,7 +516,7 @@ mod tests {
                 windows.add(&exits, seen);
             }
             let error = windows.error(pair).unwrap();
-            // Busy and share are independent, and the mean share is 49.5 %.
+            // The number of exits and the share are independent, and the mean share is 49.5 %.
             right += u32::from((timers as f64 / all as f64 - 0.495).abs() <= error);
             widths += error / 200.0;
         }
@@ -536,7 +536,7 @@ mod tests {
             (12, 0, 0, 0, What::Run(70)),
             (13, 0, 0, 0, ASLEEP),
             (14, 0, 0, 0, What::Resume),
-            // It was entered before.
+            // The state was entered before recording resumed.
             (15, 0, 0, 0, What::Exit),
             (16, 0, 0, 0, What::Run(70)),
             (20, 0, 0, 0, ASLEEP),
@@ -563,7 +563,7 @@ mod tests {
         assert_eq!(attribution.seen, 1);
     }
 
-    /// A generator of wake-ups on a large machine, each with a thread of its own.
+    /// Generates wake-ups on a large machine, each with its own thread.
     struct Planted {
         random: u64,
         events: Vec<TracedEvent>,
@@ -582,13 +582,14 @@ mod tests {
             self.events.push(TracedEvent { time, cpu, pid, flags, what });
         }
 
-        /// One sleep of a CPU from `at` on, which takes less than 1,000 ns.
+        /// Adds a sleep of a CPU from `at` on, shorter than 1,000 ns.
         fn sleep(&mut self, cpu: u32, at: u64, thread: i32) {
             let wakes_at = at + 100 + self.below(400);
             let state = u32::from(self.below(8) > 0);
             let other = (cpu + 1 + self.below(u64::from(CPUS) - 1) as u32) % CPUS;
             let waker = 1_000_000 + other as i32;
-            // A waking by another CPU names the thread; polling sees it without an interrupt.
+            // If another CPU wakes it, the waking names the thread. Polling sees that without an
+            // interrupt.
             let by_thread = state == 0 || self.below(3) > 0;
             self.put(at, cpu, 0, 0, What::Enter(state));
             let cause = if by_thread {
@@ -613,16 +614,16 @@ mod tests {
             self.truth.insert(thread, cause);
         }
 
-        /// Drops the events of one CPU between two times, as a buffer that overran does.
+        /// Drops the events of one CPU between two times, like an overrun buffer.
         fn overrun(&mut self, cpu: u32, from: u64, until: u64) {
             self.events.retain(|event| event.cpu != cpu || !(from..until).contains(&event.time));
             self.put(until, cpu, 0, 0, What::Lost);
         }
     }
 
-    /// 28,800 wake-ups of 576 CPUs: each has its source if all records are there. If buffers
-    /// overran, sources are missing, and none is wrong: an interrupt by which a CPU wakes another
-    /// one is one even if the waker is not known.
+    /// 28,800 wake-ups of 576 CPUs. If all records are there, every source is right. After
+    /// overruns, sources may be missing but never wrong. An IPI counts as right even if its sender
+    /// is not known.
     #[test]
     fn planted_wake_ups_have_their_sources() {
         for seed in 0..4 {

@@ -17,25 +17,23 @@ pub enum Target {
     Cpus,
     /// A process with its descendants.
     Process(u32),
-    /// A control group with those below it: its name below the hierarchy, or its full path.
+    /// A control group and those below it, as a name in the hierarchy or a full path.
     Group(String),
-    /// As [`Target::Process`], for one that was started for this watch.
+    /// Like [`Target::Process`], but started for this watch.
     Command(u32),
 }
 
-/// Counters of one thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Counts {
     /// Times that it gave up its CPU to wait; each ends with a wake-up.
     voluntary: u64,
     /// Times that it lost its CPU.
     involuntary: u64,
-    /// Time on a CPU, and time that it was ready and waited for one, ns. The kernel may be built
-    /// without them.
+    /// Time on a CPU, and time ready and waiting for a CPU, ns. Kernels may be built without these.
     times: Option<(u64, u64)>,
 }
 
-/// A thread between the first and the last look at it.
+/// A thread's counters at the first and the last reading.
 #[derive(Debug)]
 struct Thread {
     name: String,
@@ -50,31 +48,30 @@ pub(crate) struct Woken {
     pub(crate) name: String,
     pub(crate) wakes: u64,
     pub(crate) preempted: u64,
-    /// On a CPU, and ready without one, ns.
+    /// Time on a CPU, and time ready without a CPU, ns.
     pub(crate) times: Option<(u64, u64)>,
 }
 
-/// The threads of a workload.
 #[derive(Debug)]
 pub(crate) struct Threads {
     target: Target,
     known: BTreeMap<u32, Thread>,
     alive: BTreeSet<u32>,
-    /// Threads whose number another one took, and their counts.
+    /// Ended threads whose number is in use again, and their counts.
     replaced: Vec<(u32, Thread)>,
-    /// CPUs that any of them may use.
+    /// CPUs that at least one of the threads may use.
     pub(crate) allowed: CpuList,
-    /// How long a look takes.
+    /// How long the last reading of all threads took.
     cost: Duration,
 }
 
-/// Between two looks at threads passes this many times what a look takes, so that looking takes at
-/// most 0.2 % of a CPU.
+/// The pause between two readings is this many times as long as a reading, which keeps the cost
+/// below 0.2 % of a CPU.
 const PAUSE: u32 = 500;
 const SHORTEST_PAUSE: Duration = Duration::from_millis(200);
 
 impl Threads {
-    /// Looks at the threads for the first time.
+    /// Reads the threads for the first time.
     pub(crate) fn find(host: &dyn Host, target: Target) -> Result<Threads, WakeError> {
         let mut threads = Threads {
             target,
@@ -93,14 +90,14 @@ impl Threads {
         }
     }
 
-    /// Looks again. Returns whether any thread is left.
+    /// Reads the threads again. Returns whether any thread is left.
     pub(crate) fn look(&mut self, host: &dyn Host) -> bool {
         let processes = self.processes(host).unwrap_or_default();
         self.add(host, &processes, false);
         !self.alive.is_empty()
     }
 
-    /// How long to wait before the next look.
+    /// Returns how long to wait before the next reading.
     pub(crate) fn pause(&self) -> Duration {
         (self.cost * PAUSE).max(SHORTEST_PAUSE)
     }
@@ -113,12 +110,13 @@ impl Threads {
         self.known.contains_key(&tid)
     }
 
-    /// Threads that ended, whose wake-ups after the last look are not known.
+    /// Returns the number of threads that ended. Their wake-ups after the last reading are not
+    /// known.
     pub(crate) fn ended(&self) -> usize {
         self.count() - self.alive.len()
     }
 
-    /// What each did since the first look, most wake-ups first.
+    /// Returns what each thread did since the first reading, most wake-ups first.
     pub(crate) fn woken(&self) -> Vec<Woken> {
         let known = self.known.iter().map(|(tid, thread)| (*tid, thread));
         let all = known.chain(self.replaced.iter().map(|(tid, thread)| (*tid, thread)));
@@ -138,7 +136,7 @@ impl Threads {
         woken
     }
 
-    /// The processes of the workload, with those that they started.
+    /// Returns the processes of the workload and their descendants.
     fn processes(&self, host: &dyn Host) -> Result<Vec<u32>, WakeError> {
         match &self.target {
             Target::Cpus => Ok(Vec::new()),
@@ -159,8 +157,8 @@ impl Threads {
     fn add(&mut self, host: &dyn Host, processes: &[u32], is_first: bool) {
         let started = flyball_process::thread_time();
         self.alive.clear();
-        // A command that was just started had no earlier life, and neither has a thread that was
-        // not there before: their counters began at 0 (copy_process() in kernel/fork.c).
+        // The counters of a just-started command, and of a thread that is new since the first
+        // reading, began at 0 (copy_process() in kernel/fork.c).
         let has_past = is_first && !matches!(self.target, Target::Command(_));
         for pid in processes {
             for tid in host.list(&format!("/proc/{pid}/task")).unwrap_or_default() {
@@ -191,7 +189,7 @@ impl Threads {
     }
 }
 
-/// A process and its descendants. Without CONFIG_PROC_CHILDREN only the process itself is known.
+/// Returns a process and its descendants. Without CONFIG_PROC_CHILDREN, only the process itself.
 fn family(host: &dyn Host, pid: u32) -> Vec<u32> {
     let mut found = vec![pid];
     let mut next = 0;
@@ -223,14 +221,14 @@ fn members(host: &dyn Host, root: String) -> Vec<u32> {
     found
 }
 
-/// Reads a thread's name, counters and CPUs, and whether it is alive: one that has ended has its
-/// counters until its parent asks for it. `None` if it is gone.
+/// Reads a thread's name, counters and CPUs, and whether it is alive: an ended thread keeps its
+/// counters until its parent reaps it. `None` if it is gone.
 fn read(host: &dyn Host, pid: u32, tid: u32) -> Option<(String, Counts, CpuList, bool)> {
     let file = |name: &str| format!("/proc/{pid}/task/{tid}/{name}");
     let status = host.read(&file("status")).ok()?;
     let field =
         |name: &str| status.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()));
-    // proc_pid_schedstat() in fs/proc/base.c: time on a CPU, time ready, times it was put on one.
+    // proc_pid_schedstat() in fs/proc/base.c: time on a CPU, time ready, number of times scheduled.
     let times = host.read(&file("schedstat")).ok().and_then(|text| {
         let mut words = text.split_whitespace().map(|word| word.parse().ok());
         Some((words.next()??, words.next()??))

@@ -1,4 +1,5 @@
-//! The tracepoints that say what woke a CPU: an instance of its own, read while it records.
+//! Tracepoints that show what woke a CPU. They use their own tracefs instance, which is read while
+//! it records.
 
 use std::{
     collections::HashMap,
@@ -43,32 +44,33 @@ const INTERRUPTS: [(&str, SourceKind, &str); 10] = [
 
 const RAISE: &str = "irq/softirq_raise";
 
-/// A buffer that is this full, in percent, wakes the reader.
+/// How full a buffer must be to wake the reader, percent.
 const WAKE_PERCENT: u32 = 10;
 
-/// The shortest and the longest time between two readings. A kernel without a fill level wakes the
-/// reader by any record, so that its own wake-ups would keep it awake.
+/// The shortest and the longest time between two readings. The minimum is for kernels without a
+/// fill level, where any record wakes the reader: its own wake-ups would keep it awake.
 const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(450)];
 
-/// A record gets its time before it can be read, ns: younger ones wait for the next reading, so
-/// that those of all CPUs are in order.
+/// A record gets its timestamp before it can be read, ns. Younger records wait for the next
+/// reading, so that the records of all CPUs are in order.
 const SETTLE: u64 = 1_000_000;
 
-/// If there are more records than this in a second, only windows are recorded from then on, so that
+/// Above this many records per second, events are only recorded in windows from then on, so that
 /// recording and reading cost about 3 % of a CPU (docs/dev/trace.md).
 const MAX_RECORDS: u64 = 40_000;
 
-/// The expected records of a window. Switching the events costs about as much as 10,000.
+/// The target number of records per window. Switching the events costs about as much as 10,000
+/// records.
 const WINDOW_RECORDS: u64 = 30_000;
 
-/// A window is recorded at a random place of each period, ns, so that nothing that happens once a
-/// second is always missed, or always seen.
+/// Each period has one window at a random position, ns, so that something that happens once a
+/// second is neither always missed nor always seen.
 const PERIOD: u64 = 1_000_000_000;
 
 /// The shortest and the longest window, ns.
 const WINDOW: [u64; 2] = [10_000_000, 500_000_000];
 
-/// A trace that has begun. Dropped, it leaves nothing behind.
+/// A running trace. Dropping it removes all of it.
 #[derive(Debug)]
 pub struct Tracing {
     tracefs: Tracefs,
@@ -78,8 +80,8 @@ pub struct Tracing {
     reading: Option<(Arc<AtomicBool>, Thread)>,
 }
 
-/// What need not be recorded. Whoever wakes a CPU may run on any other one, so only two events are
-/// of few CPUs. Kernels before 6.6 cannot choose CPUs in a filter.
+/// Returns filters for events that need not be recorded. Any CPU may do the waking, so only two
+/// events can be restricted to the watched CPUs. Kernels before 6.6 have no CPU filters.
 fn filters(cpus: &CpuList, of: u32) -> Vec<(&'static str, Vec<String>)> {
     let from_idle = "prev_pid == 0".to_owned();
     if cpus.len() == of as usize {
@@ -92,7 +94,7 @@ fn filters(cpus: &CpuList, of: u32) -> Vec<(&'static str, Vec<String>)> {
 
 type Thread = JoinHandle<Result<Reading, HostError>>;
 
-/// What the trace said.
+/// The result of a trace.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) attribution: Attribution,
@@ -101,12 +103,12 @@ pub(crate) struct Outcome {
     pub(crate) lost: u64,
     /// How long events were recorded, if not all the time.
     pub(crate) sampled: Option<Duration>,
-    /// CPU time of the thread that read it.
+    /// CPU time of the reading thread.
     pub(crate) cost: Duration,
 }
 
 impl Outcome {
-    /// Exits a second for each that the trace has, of `counted` ones.
+    /// Returns the rate that one exit in the trace stands for, if cpuidle counted `counted` exits.
     pub(crate) fn rate_of_each(&self, counted: u64, seconds: f64) -> f64 {
         let seen = self.attribution.seen;
         match self.sampled {
@@ -118,13 +120,13 @@ impl Outcome {
 }
 
 impl Tracing {
-    /// Begins to record the wake-ups of `cpus`.
+    /// Starts recording the wake-ups of `cpus`.
     ///
     /// # Errors
-    /// Without the right to trace, or the events.
+    /// No permission to trace, or missing events.
     pub fn start(host: &dyn Host, cpus: &CpuList) -> Result<Tracing, WakeError> {
         let tracefs = host.tracefs()?;
-        // Of killed runs.
+        // Instances of killed runs.
         tracefs.remove_leftovers()?;
         let has =
             |event: &&str| event.split_once('/').is_some_and(|(group, name)| tracefs.has_event(group, name));
@@ -152,7 +154,8 @@ impl Tracing {
         Ok(Tracing { tracefs, instance: Some(instance), readers, events, reading: None })
     }
 
-    /// Reads the trace from now on, and counts the exits of each CPU from its time in `starts` on.
+    /// Starts the thread that reads the trace. Exits of each CPU count from its time in `starts`
+    /// on.
     pub(crate) fn read(&mut self, polls: Vec<bool>, starts: Vec<(u32, u64)>) -> Result<(), WakeError> {
         let failed = || HostError::new(Op::Read, "trace_pipe_raw", Errno::IO);
         let instance = self.instance.as_ref().ok_or_else(failed)?;
@@ -178,7 +181,7 @@ impl Tracing {
         Ok(())
     }
 
-    /// Ends the trace. The exits of each CPU count up to its time in `ends`.
+    /// Ends the trace. Exits of each CPU count up to its time in `ends`.
     pub(crate) fn finish(mut self, ends: Vec<(u32, u64)>) -> Result<Outcome, HostError> {
         let failed = || HostError::new(Op::Read, "trace_pipe_raw", Errno::IO);
         let instance = self.instance.take().ok_or_else(failed)?;
@@ -194,7 +197,7 @@ impl Tracing {
         reading.hand_on(u64::MAX);
         reading.attribution.finish();
         let mut names = reading.layouts.names;
-        // For threads that woke others and were not woken out of an idle CPU themselves.
+        // Names of threads that woke others but were never woken on an idle CPU themselves.
         let known = Tasks::parse(&self.tracefs.read("saved_cmdlines").unwrap_or_default());
         known.iter().for_each(|(pid, name)| {
             names.threads.entry(pid).or_insert(name);
@@ -219,7 +222,7 @@ impl Tracing {
 
 impl Drop for Tracing {
     fn drop(&mut self) {
-        // The instance, dropped later, can be removed when no reader is open.
+        // The instance is dropped later and can only be removed when no reader is open.
         self.join();
         self.readers.clear();
     }
@@ -234,12 +237,12 @@ pub(crate) fn monotonic_ns() -> u64 {
 /// Whether events are recorded now.
 #[derive(Debug, Clone, Copy)]
 enum Phase {
-    /// All the time: the start of this period, and the records until then.
+    /// All the time. Has the start of this period, and the number of records until then.
     Whole {
         since: u64,
         records: u64,
     },
-    /// In a window, up to a time.
+    /// In a window that ends at this time.
     On {
         until: u64,
     },
@@ -248,19 +251,18 @@ enum Phase {
     },
 }
 
-/// Switches the events, so that there are not too many records.
+/// Switches the events on and off to limit the number of records.
 #[derive(Debug)]
 struct Recorder {
     tracefs: Tracefs,
-    /// The files that switch an event each.
+    /// One file per event, which switches it.
     switches: Vec<String>,
     phase: Phase,
     /// Length of a window, ns.
     window: u64,
-    /// Start of this period.
     period: u64,
     random: u64,
-    /// Since when events are recorded, and the time of recordings that ended, ns.
+    /// When the current recording started, and the total length of earlier ones, ns.
     began: u64,
     recorded: u64,
 }
@@ -281,8 +283,8 @@ impl Recorder {
         }
     }
 
-    /// Switches the events on or off if it is time to. Returns what the attribution has to know,
-    /// and from when on.
+    /// Switches the events on or off when it is time. Returns what to tell the attribution, and
+    /// from when on it applies.
     fn step(&mut self, records: u64) -> Result<Option<(u64, What)>, HostError> {
         let now = monotonic_ns();
         match self.phase {
@@ -310,7 +312,8 @@ impl Recorder {
         }
     }
 
-    /// Stopping the recording alone would leave more than half of what events cost.
+    /// Switches the events themselves: stopping only the recording would leave more than half of
+    /// their cost.
     fn switch(&self, value: &str) -> Result<(), HostError> {
         self.switches.iter().try_for_each(|path| self.tracefs.files().write(path, value))
     }
@@ -348,7 +351,7 @@ impl Recorder {
     }
 }
 
-/// What becomes of the records, on the thread that reads them.
+/// The reading thread's state: attributes the records.
 #[derive(Debug)]
 struct Reading {
     recorder: Recorder,
@@ -362,7 +365,7 @@ struct Reading {
 
 impl Reading {
     fn run(&mut self, readers: &[PageReader], end: &AtomicBool) -> Result<(), HostError> {
-        // Late is lost.
+        // Records are lost if this thread runs late.
         flyball_process::prefer_thread();
         let size = readers.iter().map(PageReader::page_size).max().unwrap_or(0);
         let mut page = vec![0; size];
@@ -371,14 +374,15 @@ impl Reading {
             let last = end.load(Ordering::Acquire);
             let now = monotonic_ns();
             for reader in readers {
-                // Until it is empty, or behind the time at which this reading began.
+                // Read until the buffer is empty, or until the page begins after the start of this
+                // reading.
                 while reader.read_page(&mut page[..reader.page_size()])? {
                     if self.take(reader.cpu(), &page[..reader.page_size()]) > now && !last {
                         break;
                     }
                 }
             }
-            // The last events are ordered when it is known up to when exits count.
+            // The last events are only attributed once the end of the interval is known.
             if last {
                 self.cost = flyball_process::thread_time();
                 return Ok(());
@@ -399,9 +403,9 @@ impl Reading {
         }
     }
 
-    /// Decodes a page. Returns the time at which it begins.
+    /// Decodes a page. Returns the page's timestamp.
     fn take(&mut self, cpu: u32, bytes: &[u8]) -> u64 {
-        // That of the running kernel, which has 64 bits as this program has.
+        // The running kernel's header. Like this program, it has 64 bits.
         let Ok(page) = Page::parse(bytes, PageHeader::default()) else { return 0 };
         if page.missed != Missed::None {
             self.waiting.push(TracedEvent { time: page.time, cpu, pid: 0, flags: 0, what: What::Lost });
@@ -413,9 +417,9 @@ impl Reading {
         page.time
     }
 
-    /// Attributes what happened before `until`.
+    /// Passes events before `until` to the attribution.
     fn hand_on(&mut self, until: u64) {
-        // Stable: those of one CPU are in order.
+        // A stable sort: the events of each CPU are already in order.
         self.waiting.sort_by_key(|seen| seen.time);
         let count = self.waiting.partition_point(|seen| seen.time < until);
         for seen in self.waiting.drain(..count) {
@@ -424,7 +428,7 @@ impl Reading {
     }
 }
 
-/// Where the fields of an event lie.
+/// Positions of an event's fields.
 #[derive(Debug)]
 enum Layout {
     Idle(Field),
@@ -435,7 +439,7 @@ enum Layout {
     Raise,
 }
 
-/// The layouts of the events, as their format files have them.
+/// The layouts of the events, from their format files.
 #[derive(Debug)]
 struct Layouts {
     /// By number of the event.
@@ -443,7 +447,7 @@ struct Layouts {
     flags: Field,
     pid: Field,
     names: Names,
-    /// Indices of the interrupts of devices, by number.
+    /// By number of a device interrupt: its index.
     devices: HashMap<i64, u16>,
 }
 
@@ -480,7 +484,7 @@ impl Layouts {
         Ok(Layouts { by_id, flags, pid, names, devices: HashMap::new() })
     }
 
-    /// `None` for a record that is cut off, or no event of these.
+    /// Decodes a record. `None` if it is cut off or of another event.
     fn decode(&mut self, time: u64, cpu: u32, payload: &[u8]) -> Option<TracedEvent> {
         let id = u16::from_le_bytes(*payload.first_chunk()?);
         let number = |field: &Field| field.integer(payload);
@@ -491,7 +495,7 @@ impl Layouts {
                 state => What::Enter(state),
             },
             Layout::Waking(pid) => What::Waking(number(pid)? as i32),
-            // Only from the idle task, with or without the filter.
+            // Only switches from the idle task, even if there is no filter.
             Layout::Switch(..) if number(&self.pid)? != 0 => return None,
             Layout::Switch(pid, comm) => {
                 let pid = number(pid)? as i32;
@@ -525,7 +529,7 @@ impl Layouts {
 }
 
 impl Names {
-    /// The index of an interrupt.
+    /// Returns the index of an interrupt. Adds it if it is new.
     fn interrupt(&mut self, kind: SourceKind, name: &str) -> u16 {
         let known = self.interrupts.iter().position(|known| known.1 == name);
         let index = known.unwrap_or_else(|| {

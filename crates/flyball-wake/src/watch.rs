@@ -1,4 +1,4 @@
-//! A watch: counters at both ends of an interval.
+//! A watch reads counters at both ends of an interval.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,12 +18,11 @@ use crate::{
     tracing::{Outcome, monotonic_ns},
 };
 
-/// Threads of a report.
 const MAX_THREADS: usize = 20;
-/// Causes of a report.
+/// Maximum causes in a report.
 const MAX_CAUSES: usize = 100;
 
-/// A watch that has begun.
+/// A running watch.
 pub struct Watch<'h> {
     host: &'h dyn Host,
     cpus: CpuList,
@@ -32,18 +31,18 @@ pub struct Watch<'h> {
     threads: Option<Threads>,
     tracing: Option<Tracing>,
     before: Readings,
-    /// CPU time of this thread for all readings so far.
+    /// CPU time of all readings so far.
     cost: Duration,
 }
 
-/// Counters at one moment.
+/// Counters at one end of the interval.
 struct Readings {
-    /// When reading began: on a large machine it takes a while, and as long at both ends.
+    /// When reading began. On a large machine it takes a while, equally long at both ends.
     at: Duration,
     cpus: Vec<CpuCounts>,
     interrupts: Interrupts,
     softirqs: Interrupts,
-    /// Of the watched CPUs: stolen, and all, in hundredths of a second.
+    /// Stolen and total time of the watched CPUs, in hundredths of a second.
     stolen: (u64, u64),
 }
 
@@ -59,7 +58,7 @@ impl Readings {
     }
 }
 
-/// Reads the stolen time and all time of CPUs in /proc/stat.
+/// Returns the stolen and the total time of CPUs in /proc/stat.
 fn stolen(text: &str, cpus: &CpuList) -> (u64, u64) {
     let (mut stolen, mut all) = (0u64, 0u64);
     for line in text.lines() {
@@ -76,12 +75,12 @@ fn stolen(text: &str, cpus: &CpuList) -> (u64, u64) {
 }
 
 impl<'h> Watch<'h> {
-    /// Begins to watch `wanted` CPUs, or those of them that the workload may use.
+    /// Starts to watch `wanted` CPUs. With a workload, only those that it may use.
     ///
-    /// With `tracing`, which began before, what wakes the CPUs is known.
+    /// With `tracing`, which must be running, the watch also finds what wakes the CPUs.
     ///
     /// # Errors
-    /// The reason why there is nothing to watch, or `measured` has none of the machine's states.
+    /// There is nothing to watch, or `measured` has none of the machine's states.
     pub fn start(
         host: &'h dyn Host,
         topology: &Topology,
@@ -139,7 +138,7 @@ impl<'h> Watch<'h> {
         self.threads.as_ref().map(Threads::pause)
     }
 
-    /// Looks at the threads, so that what short-lived ones do is known. Returns whether any is
+    /// Reads the threads, so that short-lived ones are not missed. Returns whether any thread is
     /// left.
     pub fn look(&mut self) -> bool {
         let began = flyball_process::thread_time();
@@ -148,8 +147,8 @@ impl<'h> Watch<'h> {
         is_left
     }
 
-    /// Ends the watch. `usage` is the kernel's account of a command that has ended, which has the
-    /// threads that no look saw.
+    /// Ends the watch. `usage` is the kernel's account of an ended command, which includes threads
+    /// that lived between two readings.
     pub fn finish(mut self, usage: Option<&Usage>) -> WakeReport {
         let began = flyball_process::thread_time();
         let after = Readings::take(self.host, &self.cpus, self.table.len());
@@ -221,7 +220,7 @@ impl<'h> Watch<'h> {
         report
     }
 
-    /// Exits by CPU and by state, and the CPUs that they are known of.
+    /// Returns exits by CPU and by state, and the CPUs that have counts at both ends.
     fn exits(&self, after: &Readings) -> (Vec<WakeCpu>, Vec<WakeState>, CpuList) {
         let before: BTreeMap<u32, &CpuCounts> = self.before.cpus.iter().map(|cpu| (cpu.cpu, cpu)).collect();
         let (mut by_cpu, mut seen) = (Vec::new(), CpuList::new());
@@ -251,7 +250,7 @@ impl<'h> Watch<'h> {
         }
         by_cpu.sort_by(|one, other| other.wakes.total_cmp(&one.wakes).then(one.cpu.cmp(&other.cpu)));
         let all: f64 = rates.iter().sum();
-        // Sums over CPUs whose intervals are about as long as each other.
+        // The CPUs' intervals are about equally long, so use their mean.
         let each = time / by_cpu.len().max(1) as f64;
         let rate = |count: Option<u64>| (each > 0.0).then_some(count? as f64 / each);
         let states = self.table.iter().zip(&sums).zip(&rates).map(|((state, sum), wakes)| WakeState {
@@ -272,7 +271,8 @@ impl<'h> Watch<'h> {
         (by_cpu, states.collect(), seen)
     }
 
-    /// The causes by name. The workload's exits by state go into `states`, if all are known.
+    /// Returns the causes with names. Puts the workload's exits by state into `states` if the trace
+    /// has all exits.
     fn sources(&self, outcome: Outcome, seconds: f64, states: &mut [WakeState]) -> WakeSources {
         let counted: u64 = states.iter().map(|state| state.exits).sum();
         let each = outcome.rate_of_each(counted, seconds);
@@ -334,7 +334,7 @@ impl<'h> Watch<'h> {
         causes.truncate(MAX_CAUSES);
         let ours = self.threads.as_ref().map(|_| rates(&ours));
         let of_workload = ours.as_ref().map(|ours| ours.iter().sum());
-        // A thousandth may be at the edges.
+        // Allow a thousandth for differences at the edges of the interval.
         if lost == 0 && attribution.seen.abs_diff(counted) * 1000 <= counted {
             for (state, rate) in states.iter_mut().zip(ours.into_iter().flatten()) {
                 state.of_workload = Some(rate);
@@ -388,7 +388,7 @@ impl<'h> Watch<'h> {
     }
 }
 
-/// When the counters of each CPU were read, on the trace's clock.
+/// Returns when each CPU's counters were read, on the trace's clock.
 fn times(host: &dyn Host, cpus: &CpuList, readings: &Readings) -> Vec<(u32, u64)> {
     let (now, here) = (monotonic_ns(), host.now());
     let at = |number: u32| {
@@ -399,11 +399,11 @@ fn times(host: &dyn Host, cpus: &CpuList, readings: &Readings) -> Vec<(u32, u64)
     cpus.iter().map(at).collect()
 }
 
-/// What the threads did.
+/// Returns what the threads did.
 fn workload(threads: &Threads, seconds: f64, usage: Option<&Usage>) -> WakeWorkload {
     let woken = threads.woken();
     let ms = |ns: u64| ns as f64 * 1e-6 / seconds;
-    // The account of an ended command has all of its threads.
+    // The kernel's account of an ended command includes all of its threads.
     let all = |seen: u64, counted: Option<u64>| seen.max(counted.unwrap_or(0)) as f64 / seconds;
     WakeWorkload {
         threads: threads.count(),

@@ -1,4 +1,4 @@
-//! A watch against the counters of simulated machines, whose every wake-up is known.
+//! Compares a watch with the counters of simulated machines, which know every wake-up.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -34,7 +34,8 @@ fn counts_are_the_kernels_own() {
         let topology = Topology::inspect(&host).unwrap();
         let words = ["sched-pipe", "--endless", "--pin", "0-1"].map(str::to_owned);
         let load = host.spawn(Launch::new(&words[0], &words[1..])).unwrap();
-        // Each reading takes some of the machine's time, so that a watch lies between these.
+        // Each reading takes some of the machine's time, so the watch's reading lies between these
+        // two.
         let outer = counters(&host, &topology);
         let watch = Watch::start(&host, &topology, &topology.online, Target::Cpus, None, None).unwrap();
         let inner = counters(&host, &topology);
@@ -68,8 +69,8 @@ fn counts_are_the_kernels_own() {
     }
 }
 
-/// The machine wakes a CPU whose register is read, as the kernel does (rdmsr_on_cpu()). Reading the
-/// counters must not.
+/// The simulated machine wakes a CPU when its register is read, like the kernel (rdmsr_on_cpu()).
+/// Reading the counters must not.
 #[test]
 fn reading_counters_wakes_no_cpu() {
     let count = |read: &dyn Fn(&SimHost, &Topology)| -> u64 {
@@ -98,7 +99,7 @@ fn reading_counters_wakes_no_cpu() {
     assert!(interrupted >= alone + 50 * 32, "{interrupted} and {alone}");
 }
 
-/// The draws of a probe against the model that they come from.
+/// Checks the probe's latencies on simulated machines against the model.
 #[test]
 fn a_probe_finds_the_models_latencies() {
     for (name, deep, p50, p99) in [
@@ -106,7 +107,7 @@ fn a_probe_finds_the_models_latencies() {
         ("tpmi-small", "C6P", 210.0, 249.2),
         ("epyc-512", "C2", 10.0, 14.9),
         ("hybrid-laptop", "C10", 70.0, 86.7),
-        // Without a spread.
+        // No spread.
         ("sst-guide", "C6", 40.0, 40.0),
     ] {
         let report = probed(&machine(name));
@@ -115,7 +116,7 @@ fn a_probe_finds_the_models_latencies() {
         assert!((row.p99_us.unwrap() / p99 - 1.0).abs() < 0.15, "{name}: {row:?}");
         assert!(row.worst_us <= p99 * 1.02, "{name}: {row:?}");
     }
-    // A state that a limit forbids is not reached.
+    // A state that a latency limit forbids is not reached.
     let host = machine("tpmi-small");
     for cpu in 0..32 {
         limit(&host, cpu, 4);
@@ -136,8 +137,8 @@ fn limit(host: &SimHost, cpu: u32, us: u64) {
     host.write(&file, us.to_string().as_bytes()).expect("it works");
 }
 
-/// Runs a model on CPUs 0 to 3, under a limit in us if one is given: what a watch finds, and the
-/// seconds that the model takes.
+/// Runs a model on CPUs 0 to 3, with a latency limit in us if given. Returns the watch's report,
+/// and the seconds that the model takes.
 fn run(name: &str, model: &str, limited: Option<u64>, measured: Option<&Measured>) -> (WakeReport, f64) {
     let host = machine(name);
     let topology = Topology::inspect(&host).expect("it works");
@@ -152,7 +153,7 @@ fn run(name: &str, model: &str, limited: Option<u64>, measured: Option<&Measured
     (watch.finish(None), ended.wall.as_secs_f64())
 }
 
-/// Workloads whose exits cost between nothing and most of their time: a limit is advised if the
+/// Workloads whose exits cost between nothing and most of their time. A limit is advised if the
 /// lightest one saves 1 % of the time.
 #[test]
 fn advice_is_right_for_planted_workloads() {

@@ -1,4 +1,4 @@
-//! Pinned threads that sleep and wake each other, on the machine that this process runs on.
+//! Measures with pinned threads that sleep and wake each other, on the live machine.
 
 use std::{
     num::NonZeroU64,
@@ -15,10 +15,10 @@ use flyball_host::{Errno, Host, HostError, KeptFile, Op};
 use super::{LeftState, Pair, Sample};
 use crate::WakeError;
 
-/// Wake-ups of one length at most.
+/// Maximum wake-ups per idle length.
 const MAX_SAMPLES: usize = 2000;
 
-/// Exits from each state of one CPU, in files that stay open.
+/// Exit counts of each state of one CPU, in files that stay open.
 struct Exits(Vec<Box<dyn KeptFile>>);
 
 impl Exits {
@@ -42,7 +42,7 @@ impl Exits {
     }
 }
 
-/// Wakes the sleeping CPU of a pair again and again, after each of `lengths`, for `budget` each.
+/// Wakes the sleeping CPU of a pair repeatedly: after each of `lengths`, for `budget` each.
 pub(super) fn run(
     host: &dyn Host,
     pair: Pair,
@@ -64,9 +64,9 @@ pub(super) fn run(
     Ok(samples.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?)
 }
 
-/// The thread sleeps until a time and compares it with the time at which it runs.
+/// A thread sleeps until a set time, and measures how much later it runs.
 fn by_timer(exits: Exits, lengths: &[Duration], budget: Duration) -> Vec<Sample> {
-    // Without this, the kernel may be 50 us late on purpose.
+    // Otherwise the kernel may delay the timer by 50 us (timer slack).
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     let now = || {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -96,7 +96,7 @@ fn by_timer(exits: Exits, lengths: &[Duration], budget: Duration) -> Vec<Sample>
     samples
 }
 
-/// This thread wakes another one, which says when it ran. std's parking is a futex.
+/// This thread wakes another one, which reports when it ran. std's parking uses a futex.
 fn by_futex(
     exits: Exits,
     sleeper: u32,
@@ -114,7 +114,7 @@ fn by_futex(
             ready.wait();
             let mut turn = 0;
             while pinned.is_ok() && !over.load(Ordering::Acquire) {
-                // park() may return without a reason.
+                // park() may return spuriously.
                 if asked.load(Ordering::Acquire) == turn {
                     thread::park();
                     continue;
@@ -140,7 +140,7 @@ fn by_futex(
                 other.thread().unpark();
                 let woke = loop {
                     match answered.load(Ordering::Acquire) {
-                        // An end for a CPU that is never given to it.
+                        // Give up if the sleeping thread does not get its CPU.
                         0 if ns() - started > 100_000_000 => break None,
                         0 => std::hint::spin_loop(),
                         woke => break Some(woke),
@@ -157,7 +157,7 @@ fn by_futex(
     })
 }
 
-/// Leaves the other CPU alone. A short time is spun away, because a sleep would take longer.
+/// Leaves the other CPU alone. Spins for short times, because a sleep would take longer.
 fn pause(length: Duration) {
     let started = Instant::now();
     if length > Duration::from_millis(1) {
