@@ -1,11 +1,11 @@
-//! The files of the machine before anything is changed.
+//! The machine's initial files.
 
 use std::collections::BTreeMap;
 
 use flyball_host::topology::CPUS;
 
-/// Package by package the first threads of all cores, then their second threads, as Linux numbers
-/// CPUs.
+/// CPUs are numbered like on Linux: package by package the first threads of all cores, then the
+/// second threads.
 pub(crate) fn initial(packages: u8, cores: u32, threads: u32) -> BTreeMap<String, String> {
     let mut files = BTreeMap::new();
     let total = cores * u32::from(packages) * threads;
@@ -28,7 +28,7 @@ pub(crate) fn initial(packages: u8, cores: u32, threads: u32) -> BTreeMap<String
             files.insert(format!("{folder}/{name}"), value.to_owned());
         }
     }
-    // A mask in sysfs is a list of 32-bit words; the tests read the list instead, so its bits stay
+    // A sysfs mask has 32-bit words. The tests read the list instead, so the bits of the mask stay
     // 0.
     let groups = total.div_ceil(32) as usize;
     for cpu in 0..total {

@@ -7,10 +7,10 @@ use flyball_host::{Errno, Host, HostError, Kind, Op, topology::CPUS};
 use crate::{FakeMachine, Inner};
 
 impl Inner {
-    /// Counts a change; the one to fail fails.
+    /// Counts a change, or fails if it is the one to fail.
     pub(crate) fn change(&mut self, what: String) -> Result<(), Errno> {
         self.log.push(what);
-        // Counted also if it fails, as a test that goes through all numbers expects.
+        // Also count a failed change: a test that fails every change in turn relies on it.
         let number = self.changes;
         self.changes += 1;
         match self.fail_at {
@@ -40,8 +40,8 @@ impl Host for FakeMachine {
     fn read_into(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), HostError> {
         let fail = |errno| HostError::new(Op::Read, path, errno);
         let inner = self.lock();
-        // The kernel removes the topology of a CPU that is offline; its policy stays, and every
-        // access gives EBUSY (show() and store() in drivers/cpufreq/cpufreq.c).
+        // The kernel removes the topology of an offline CPU. Its policy stays, but every access
+        // returns EBUSY (show() and store() in drivers/cpufreq/cpufreq.c).
         if inner.is_offline(path) {
             if path.contains("/topology/") {
                 return Err(fail(Errno::NOENT));
@@ -64,21 +64,20 @@ impl Host for FakeMachine {
         if !inner.files.contains_key(path) {
             return Err(fail(Errno::NOENT));
         }
-        // Before anything is changed: a change that fails on request leaves the machine as it was.
+        // Before any effect: a change that fails on request leaves the machine unchanged.
         inner.change(format!("{path} <- {text}")).map_err(fail)?;
         if inner.is_offline(path) && path.contains("/cpufreq/") {
             return Err(fail(Errno::BUSY));
         }
         let online = path.ends_with("/online") && path != format!("{CPUS}/online");
-        // Limits outside the range of the processor are moved into it, as cpufreq does
-        // (cpufreq_verify_within_limits).
+        // Like cpufreq, move limits into the range of the processor (cpufreq_verify_within_limits).
         let value = if path.ends_with("_freq") {
             text.parse::<u64>().map_err(|_| fail(Errno::INVAL))?.clamp(800_000, 3_200_000).to_string()
         } else if path.ends_with("/cgroup.subtree_control") {
             let now = inner.files.get(path).cloned().unwrap_or_default();
             let mut words: Vec<&str> = now.split_whitespace().collect();
             for word in text.split_whitespace() {
-                // Adding a controller twice is not an error and lists it once.
+                // Adding a controller twice is no error and lists it once.
                 words.retain(|known| *known != &word[1..]);
                 if let Some(name) = word.strip_prefix('+') {
                     words.push(name);
@@ -89,7 +88,7 @@ impl Host for FakeMachine {
             text
         };
         inner.files.insert(path.to_owned(), value);
-        // The list of all CPUs follows the switches, as the kernel's does.
+        // Like in the kernel, the list of online CPUs follows the switches.
         if online {
             let total = self.cores * u32::from(self.packages) * self.threads;
             let list: flyball_host::CpuList = (0..total)
@@ -105,7 +104,7 @@ impl Host for FakeMachine {
     fn make_dir(&self, path: &str) -> Result<(), HostError> {
         let mut inner = self.lock();
         inner.change(format!("mkdir {path}")).map_err(|errno| HostError::new(Op::Write, path, errno))?;
-        // A new cgroup comes with its controllers' files.
+        // A new cgroup has the files of its controllers.
         for (name, value) in [("cpuset.cpus", ""), ("cpuset.cpus.partition", "member")] {
             inner.files.insert(format!("{path}/{name}"), value.to_owned());
         }
@@ -115,7 +114,7 @@ impl Host for FakeMachine {
     fn remove_dir(&self, path: &str) -> Result<(), HostError> {
         let mut inner = self.lock();
         inner.change(format!("rmdir {path}")).map_err(|errno| HostError::new(Op::Write, path, errno))?;
-        // rmdir of a cgroup removes its files too, which the kernel made.
+        // rmdir of a cgroup also removes the files that the kernel created.
         let prefix = format!("{path}/");
         inner.files.retain(|file, _| !file.starts_with(&prefix));
         Ok(())
@@ -163,7 +162,7 @@ impl Host for FakeMachine {
     fn isst(&self, number: u32, argument: &mut [u8]) -> Result<i32, HostError> {
         {
             let mut inner = self.lock();
-            // Apart from changes: reading calls may fail as well.
+            // Counted separately from changes, because reading calls may fail as well.
             let call = inner.calls;
             inner.calls += 1;
             if let Some((_, errno)) = inner.failing_calls.as_ref().filter(|(calls, _)| calls.contains(&call))
@@ -171,13 +170,13 @@ impl Host for FakeMachine {
                 return Err(HostError::new(Op::Isst, format!("ioctl {number:#x}"), *errno));
             }
         }
-        // Only calls that reach the driver: what fails on request is not one.
+        // Not for calls that fail on request, as they do not reach the driver.
         self.note_hazard(number, argument);
         self.call(number, argument)
             .map_err(|errno| HostError::new(Op::Isst, format!("ioctl {number:#x}"), errno))
     }
 
-    // Waits of the code under test take no time here, and nothing depends on the clock.
+    // The tested code's waits take no time here, and nothing depends on the clock.
     fn now(&self) -> Duration {
         Duration::ZERO
     }

@@ -1,12 +1,12 @@
 //! A Speed Select machine in memory: drivers, firmware and the files next to them, for tests.
 //!
-//! It answers either interface over the same state, refuses what firmware refuses, and can fail at
-//! any change or call on request, so that undoing is tested at every point. Its values are made up;
-//! the numbers of [`FakeMachine::guide`] are those of the machine in the kernel's Speed Select
-//! guide (Documentation/admin-guide/pm/intel-speed-select.rst).
+//! It offers both interfaces over one state, rejects what firmware rejects, and can fail at any
+//! change or call on request, so that tests can check undoing at every point. Its values are made
+//! up, except that [`FakeMachine::guide`] has the numbers of the machine in the kernel's Speed
+//! Select guide (Documentation/admin-guide/pm/intel-speed-select.rst).
 //!
-//! It is not the simulated machine of flyball-sim: that one has no faults by call number and does
-//! not report hazardous calls.
+//! Unlike the simulated machine of flyball-sim, it can fail calls by number, and it reports
+//! hazardous calls.
 
 mod calls;
 mod files;
@@ -28,11 +28,11 @@ pub type TurboFreq = ([u8; 8], [[u8; 8]; 3], [u8; 3]);
 /// One performance level.
 #[derive(Debug, Clone)]
 pub struct FakeLevel {
-    /// Cores that run.
+    /// Mask of the enabled cores.
     pub cores: u64,
     /// Base ratios: SSE, AVX2, AVX-512, AMX.
     pub base: [u8; 4],
-    /// Watts.
+    /// Design power, W.
     pub tdp: u16,
     pub tjunction: u8,
     /// Turbo ratios of SSE, AVX2, AVX-512 by bucket.
@@ -47,7 +47,7 @@ pub struct FakeLevel {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "bits of registers, set one by one")]
 pub struct State {
-    /// The level in force.
+    /// The current level.
     pub level: u8,
     /// SST-BF on.
     pub base_freq: bool,
@@ -57,17 +57,17 @@ pub struct State {
     pub core_power: bool,
     /// The processor has no SST-CP.
     pub lacks_core_power: bool,
-    /// Classes count (mailbox: apart from SST-CP).
+    /// Classes have an effect. With the mailbox, this is separate from SST-CP.
     pub qos: bool,
-    /// Ordered priority.
+    /// Priorities are ordered.
     pub ordered: bool,
-    /// Classes as the mailbox codes them: EPP, weight, min, max, desired.
+    /// Classes in the mailbox format: EPP, weight, min, max, desired.
     pub clos: [u32; 4],
     /// Class of each core.
     pub assoc: [u8; 64],
     /// MSR 0x1AD.
     pub trl: u64,
-    /// Firmware refuses another level.
+    /// The firmware rejects a change of level.
     pub locked: bool,
 }
 
@@ -76,18 +76,17 @@ pub(crate) struct Inner {
     pub files: BTreeMap<String, String>,
     /// By package, then domain.
     pub states: BTreeMap<(u8, u8), State>,
-    /// Changes made so far, and the one that fails.
+    /// Number of changes so far, and the one to fail.
     pub changes: usize,
     pub fail_at: Option<(usize, Errno)>,
-    /// Every change that was asked for, in words.
+    /// Description of every attempted change.
     pub log: Vec<String>,
-    /// Calls of the driver so far, and which of them fail.
+    /// Number of driver calls so far, and those to fail.
     pub calls: usize,
     pub failing_calls: Option<(std::ops::Range<usize>, Errno)>,
-    /// Calls that a real kernel would not have survived, or whose bits would have spilled into
-    /// other fields.
+    /// Calls that would crash a real kernel, or whose bits would spill into other fields.
     pub hazards: Vec<String>,
-    /// The firmware accepts switches and does not follow them.
+    /// The firmware accepts switches but ignores them.
     pub ignores_switches: bool,
 }
 
@@ -97,19 +96,19 @@ pub struct FakeMachine {
     pub(crate) api: u16,
     pub(crate) levels: Vec<FakeLevel>,
     pub(crate) packages: u8,
-    /// TPMI: power domains without CPUs, after domain 0.
+    /// TPMI: number of power domains without CPUs, after domain 0.
     pub(crate) io_domains: u8,
     pub(crate) cores: u32,
     pub(crate) threads: u32,
-    /// TPMI: cores from this one on are in a domain without registers.
+    /// TPMI: the first core of those in a domain without registers.
     pub(crate) dead_from: u32,
-    /// Mailbox: classes of service are in the mailbox, and there is no MMIO driver.
+    /// Mailbox: classes of service use the mailbox, and there is no MMIO driver.
     pub(crate) classes_in_mailbox: bool,
 }
 
 impl FakeMachine {
-    /// Two packages of 14 cores with two threads: packages' first threads first, then their second
-    /// ones.
+    /// Two packages of 14 cores with two threads. The first threads of both packages come first,
+    /// then the second threads.
     pub fn guide(tpmi: bool) -> FakeMachine {
         let trl = [
             [32, 31, 31, 31, 31, 31, 31, 31],
@@ -147,7 +146,7 @@ impl FakeMachine {
     /// A machine of `(packages, cores, threads)` with these levels; API 1 or 3.
     pub fn new(api: u16, (packages, cores, threads): (u8, u32, u32), levels: Vec<FakeLevel>) -> FakeMachine {
         let files = files::initial(packages, cores, threads);
-        // One ratio a byte, that of the fewest cores first: 3.2 GHz, then 3.1.
+        // One ratio per byte, that for the fewest cores first: 3.2 GHz, then 3.1.
         let trl = u64::from_le_bytes(std::array::from_fn(|bucket| if bucket == 0 { 0x20 } else { 0x1f }));
         let state = State {
             level: 0,
@@ -157,7 +156,7 @@ impl FakeMachine {
             lacks_core_power: false,
             qos: false,
             ordered: false,
-            // No minimum and the highest maximum: all classes are the same.
+            // No minimum and the highest maximum, so all classes are alike.
             clos: [0x00ff_0000; 4],
             assoc: [0; 64],
             trl,
@@ -187,7 +186,8 @@ impl FakeMachine {
         }
     }
 
-    /// One package of 4 cores with two threads and three levels, the last without either feature.
+    /// One package of 4 cores with two threads, and three levels. The last level has neither SST-BF
+    /// nor SST-TF.
     pub fn small(tpmi: bool) -> FakeMachine {
         let trl = [[32, 31, 30, 30, 30, 30, 30, 30]; 3];
         let turbo = ([1, 2, 0, 0, 0, 0, 0, 0], [[34, 33, 0, 0, 0, 0, 0, 0]; 3], [22, 20, 18]);
@@ -204,15 +204,15 @@ impl FakeMachine {
         FakeMachine::new(if tpmi { 3 } else { 1 }, (1, 4, 2), levels)
     }
 
-    /// The upper half of the cores is in a power domain that has no registers, as recorded Sierra
-    /// Forests have them.
+    /// Puts the upper half of the cores into a power domain without registers, like on recorded
+    /// Sierra Forests.
     #[must_use]
     pub fn with_dead_domain(mut self) -> FakeMachine {
         self.dead_from = self.cores / 2;
         self
     }
 
-    /// A Skylake server, which has its classes of service in the mailbox.
+    /// Makes it a Skylake server, whose classes of service are in the mailbox.
     #[must_use]
     pub fn as_skylake(mut self) -> FakeMachine {
         self.classes_in_mailbox = true;
@@ -230,7 +230,7 @@ impl FakeMachine {
             for package in 0..self.packages {
                 let state = inner.states[&(package, 0)].clone();
                 for domain in 1..=count {
-                    // They take part in levels and switches as the first does, and have no cores.
+                    // They follow levels and switches like the first domain, but have no cores.
                     inner.states.insert((package, domain), state.clone());
                 }
             }
@@ -239,8 +239,7 @@ impl FakeMachine {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A test whose assertion has failed while it held the lock must not hide that behind a
-        // second panic.
+        // If a failed assertion poisoned the lock, a second panic would hide the first.
         self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
@@ -253,7 +252,7 @@ impl FakeMachine {
         self.lock().states[&(package, domain)].clone()
     }
 
-    /// Puts a file there.
+    /// Adds or replaces a file.
     pub fn put(&self, path: &str, text: &str) {
         self.lock().files.insert(path.to_owned(), text.to_owned());
     }
@@ -264,54 +263,54 @@ impl FakeMachine {
         (inner.files.clone(), inner.states.clone())
     }
 
-    /// Lets change number `at` (from now, counted from 0) fail.
+    /// Makes change number `at` fail, counted from 0 from now on.
     pub fn fail_at(&self, at: usize, errno: Errno) {
         let mut inner = self.lock();
-        // Counted from here on, so that a test can prepare the machine first.
+        // Counting starts here, so that a test can prepare the machine first.
         inner.changes = 0;
         inner.fail_at = Some((at, errno));
     }
 
-    /// Whether firmware accepts requests to switch SST-CP, SST-BF and SST-TF without following them
+    /// Sets whether the firmware accepts switches of SST-CP, SST-BF and SST-TF but ignores them
     /// (TPMI).
     pub fn ignore_switches(&self, ignores: bool) {
         self.lock().ignores_switches = ignores;
     }
 
-    /// How many changes were asked for since the last [`FakeMachine::fail_at`].
+    /// Returns the number of attempted changes since the last [`FakeMachine::fail_at`].
     pub fn changes(&self) -> usize {
         self.lock().changes
     }
 
-    /// Lets the driver's calls of these numbers (from now, counted from 0) fail, reading ones too.
+    /// Makes driver calls with these numbers fail, counted from 0 from now on. Includes reading
+    /// calls.
     pub fn fail_calls(&self, numbers: std::ops::Range<usize>, errno: Errno) {
         let mut inner = self.lock();
         inner.calls = 0;
         inner.failing_calls = Some((numbers, errno));
     }
 
-    /// How many calls were made since the last [`FakeMachine::fail_calls`].
+    /// Returns the number of calls since the last [`FakeMachine::fail_calls`].
     pub fn calls(&self) -> usize {
         self.lock().calls
     }
 
-    /// Calls that a real kernel would not have survived, or not have kept within their fields.
+    /// Returns calls that would crash a real kernel, or whose bits would spill into other fields.
     pub fn hazards(&self) -> Vec<String> {
         self.lock().hazards.clone()
     }
 
-    /// Forgets the faults.
+    /// Stops failing.
     pub fn heal(&self) {
         let mut inner = self.lock();
         (inner.fail_at, inner.failing_calls) = (None, None);
     }
 
-    /// Takes the words of every change asked for so far.
+    /// Takes the descriptions of all changes attempted so far.
     pub fn take_log(&self) -> Vec<String> {
         std::mem::take(&mut self.lock().log)
     }
 
-    /// The CPU's package and core.
     pub(crate) fn place(&self, cpu: u32) -> Option<(u8, u32)> {
         let stride = self.cores * u32::from(self.packages);
         (cpu < stride * self.threads).then(|| ((cpu % stride / self.cores) as u8, cpu % stride % self.cores))

@@ -1,4 +1,4 @@
-//! The calls of API 1: mailbox commands, MMIO registers of the classes, and a few MSRs.
+//! The calls of API 1: mailbox commands, the classes' MMIO registers, and some MSRs.
 
 use flyball_host::Errno;
 
@@ -21,7 +21,7 @@ pub(crate) const BUCKETS: [u8; 8] = [2, 4, 6, 8, 10, 12, 14, 16];
 /// The mesh's P0, P1 and Pm ratios.
 pub(crate) const MESH: [u8; 3] = [25, 18, 8];
 
-/// Four ratios as a response word.
+/// Packs four ratios into a response word.
 fn four(ratios: &[u8]) -> u32 {
     (0..4).map(|index| u32::from(ratios[index]) << (8 * index)).sum()
 }
@@ -40,7 +40,7 @@ impl FakeMachine {
         match (register, write) {
             (0x1ad, true) => state.trl = value,
             (0x1ad, false) => put(bytes, 24, state.trl, 8),
-            // MSR_TURBO_RATIO_LIMIT1, which counts cores on servers from Skylake on.
+            // MSR_TURBO_RATIO_LIMIT1: the cores per bucket, on servers from Skylake on.
             (0x1ae, false) => put(bytes, 24, u64::from_le_bytes(BUCKETS), 8),
             // MSR_CONFIG_TDP_CONTROL: the lock is bit 31.
             (0x64b, false) => put(bytes, 24, u64::from(state.locked) << 31, 8),
@@ -59,7 +59,7 @@ impl FakeMachine {
         let state = inner.states.get_mut(&(package, 0)).ok_or(Errno::INVAL)?;
         match register {
             // PM_CLOS_OFFSET and PQR_ASSOC_OFFSET (tools/power/x86/intel-speed-select/isst.h): four
-            // classes, then a word for every core.
+            // classes, then a word per core.
             0x08..=0x14 => {
                 let clos = &mut state.clos[(register as usize - 8) / 4];
                 if write { *clos = value } else { put(bytes, 16, *clos, 4) }
@@ -82,7 +82,7 @@ impl FakeMachine {
         let (parameter, data) = (word(bytes, 8), word(bytes, 12));
         let (command, sub) = (half(bytes, 20), half(bytes, 22));
         let mut inner = self.lock();
-        // Any other command only reads, and does not count as a change.
+        // All other commands only read, so they do not count as changes.
         let writes = matches!((command, sub), (CONFIG_TDP, 0x02 | 0x08) | (WRITE_PM_CONFIG, 3))
             || command == CONFIG_CLOS && parameter & WRITE != 0;
         if writes {
@@ -114,7 +114,7 @@ impl FakeMachine {
         Ok(1)
     }
 
-    /// The parts of CONFIG_TDP that read or change what is in effect.
+    /// The parts of CONFIG_TDP that read or change the current state.
     fn level_state(&self, state: &mut State, sub: u16, data: u32) -> Result<u32, Errno> {
         let number = data & 0xff;
         let level = || self.levels.get(number as usize).ok_or(Errno::NXIO);
@@ -133,7 +133,7 @@ impl FakeMachine {
             0x02 => {
                 let now = &self.levels[usize::from(state.level)];
                 let (turbo, base) = (data >> 16 & 1 != 0, data >> 17 & 1 != 0);
-                // Firmware switches SST-TF on only where classes count.
+                // The firmware only switches SST-TF on if classes have an effect.
                 if turbo && (now.turbo_freq.is_none() || !state.qos) || base && now.base_freq.is_none() {
                     return Err(Errno::NXIO);
                 }
@@ -145,7 +145,7 @@ impl FakeMachine {
                 if state.locked {
                     return Err(Errno::NXIO);
                 }
-                // A change of level switches both features off, as the firmware does.
+                // Like the firmware, a change of level switches both features off.
                 *state = State { level: number as u8, base_freq: false, turbo_freq: false, ..state.clone() };
                 Ok(0)
             }
@@ -153,7 +153,7 @@ impl FakeMachine {
     }
 }
 
-/// The class of a core, or the definition of a class: the same words as in MMIO space.
+/// Reads or writes a core's class or a class's definition, in the format of MMIO space.
 fn class_register(state: &mut State, sub: u16, parameter: u32, data: u32) -> Result<u32, Errno> {
     let index = (parameter & 0xff) as usize;
     let write = parameter & WRITE != 0;
@@ -174,7 +174,7 @@ fn class_register(state: &mut State, sub: u16, parameter: u32, data: u32) -> Res
 
 /// The parts of CONFIG_TDP that describe a level.
 fn level_data(level: &FakeLevel, sub: u16, data: u32) -> Result<u32, Errno> {
-    // Ratios and masks of eight bytes are asked for in halves.
+    // Ratios and masks of eight bytes are read in halves.
     let half_of = 4 * ((data >> 8 & 0xff) as usize).min(1);
     let word_of = |mask: u64| (mask >> (8 * half_of)) as u32;
     let kind = (data >> 16 & 0xff) as usize;

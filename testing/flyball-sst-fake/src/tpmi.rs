@@ -15,14 +15,14 @@ impl FakeMachine {
                 return Err(Errno::INVAL);
             }
             bytes[1] = 1 + self.io_domains;
-            // A bit for each domain from 0 on; the domain with CPUs is the first.
+            // One bit per domain from 0 on. The first domain has the CPUs.
             put(bytes, 2, (2u16 << self.io_domains) - 1, 2);
             return Ok(0);
         }
         if call == number::CLOS_ASSOC {
             return self.assoc(bytes);
         }
-        // These two structures begin with get_set, the others with the socket.
+        // These two structures begin with get_set, all others with the socket.
         let has_get_set = matches!(call, number::CORE_POWER_STATE | number::CLOS_PARAM);
         let set = has_get_set && bytes[0] == 1;
         let at = usize::from(has_get_set);
@@ -32,12 +32,12 @@ impl FakeMachine {
             return Err(Errno::INVAL);
         }
         if set || matches!(call, number::PERF_SET_LEVEL | number::PERF_SET_FEATURE) {
-            // The low byte of an ioctl's number is its index.
+            // The low byte of an ioctl number is its index.
             inner.change(format!("call {:#x} of {key:?} <- {bytes:02x?}", call & 0xff))?;
         }
         let switches = matches!(call, number::PERF_SET_FEATURE) || set && call == number::CORE_POWER_STATE;
         if switches && inner.ignores_switches {
-            // No error: the driver writes the register and does not read it again.
+            // No error: the driver writes the register without reading it back.
             return Ok(0);
         }
         let state = inner.states.get_mut(&key).ok_or(Errno::INVAL)?;
@@ -46,7 +46,7 @@ impl FakeMachine {
             number::CLOS_PARAM => class_of_service(state, bytes, set)?,
             number::PERF_LEVELS => self.perf_levels(state, bytes),
             number::PERF_SET_LEVEL => {
-                // The driver refuses the level that is in force (isst_if_set_perf_level).
+                // The driver rejects the current level (isst_if_set_perf_level).
                 if state.locked || bytes[2] == state.level || usize::from(bytes[2]) >= self.levels.len() {
                     return Err(Errno::INVAL);
                 }
@@ -54,7 +54,7 @@ impl FakeMachine {
             }
             number::PERF_SET_FEATURE => {
                 let now = &self.levels[usize::from(state.level)];
-                // Bit 0 is SST-BF, bit 1 SST-TF; the driver refuses all others
+                // Bit 0 is SST-BF, bit 1 is SST-TF. The driver rejects all other bits
                 // (SST_PP_FEATURE_STATE_VALID_MASK).
                 let (base, turbo) = (bytes[2] & 1 != 0, bytes[2] & 2 != 0);
                 if bytes[2] > 3
@@ -98,7 +98,7 @@ impl FakeMachine {
         let (set, key) = (half(bytes, 2) == 1, (bytes[6], bytes[7]));
         let (core, class) = (half(bytes, 8), half(bytes, 10));
         let mut inner = self.lock();
-        // The driver wants PUNIT numbers of cores, not the kernel's (punit_cpu_map).
+        // The driver expects PUNIT core numbers, not the kernel's (punit_cpu_map).
         if half(bytes, 4) == 0 || core > 63 || class > 3 || !inner.states.contains_key(&key) {
             return Err(Errno::INVAL);
         }
@@ -121,7 +121,7 @@ fn core_power_state(state: &mut State, bytes: &mut [u8], set: bool) -> Result<()
         if bytes[3] > 1 || bytes[5] > 1 {
             return Err(Errno::INVAL);
         }
-        // One switch for both with TPMI; only the mailbox has them apart.
+        // TPMI has one switch for both. Only the mailbox has separate ones.
         (state.qos, state.core_power, state.ordered) = (bytes[3] != 0, bytes[3] != 0, bytes[5] != 0);
     } else {
         bytes[3] = u8::from(state.qos);
@@ -152,7 +152,6 @@ fn mhz(ratio: u8) -> u16 {
     u16::from(ratio) * 100
 }
 
-/// Turbo limits by kind and bucket, in MHz.
 fn put_turbo_limits(bytes: &mut [u8], at: usize, limits: &[[u8; 8]; 3]) {
     for (kind, ratios) in limits.iter().enumerate() {
         for (bucket, &ratio) in ratios.iter().enumerate() {
@@ -161,7 +160,7 @@ fn put_turbo_limits(bytes: &mut [u8], at: usize, limits: &[[u8; 8]; 3]) {
     }
 }
 
-/// The calls that describe a level. Offsets are those of the structures in
+/// Answers calls that describe a level. Offsets are those of the structures in
 /// include/uapi/linux/isst_if.h.
 fn describe_level(level: &FakeLevel, call: u32, bytes: &mut [u8]) -> Result<(), Errno> {
     match call {
@@ -177,8 +176,8 @@ fn describe_level(level: &FakeLevel, call: u32, bytes: &mut [u8]) -> Result<(), 
         number::GET_BASE_FREQ_CPU_MASK => put(bytes, 8, level.base_freq.ok_or(Errno::INVAL)?.2, 8),
         number::GET_TURBO_FREQ_INFO => {
             let (cores, limits, clip) = level.turbo_freq.ok_or(Errno::INVAL)?;
-            // SST_TF_MAX_LP_CLIP_RATIOS, TRL_MAX_BUCKETS and TRL_MAX_LEVELS, whatever the hardware
-            // fills.
+            // SST_TF_MAX_LP_CLIP_RATIOS, TRL_MAX_BUCKETS and TRL_MAX_LEVELS, however many the
+            // hardware uses.
             for (at, value) in [(4, 6u16), (6, 8), (8, 6)] {
                 put(bytes, at, value, 2);
             }
@@ -209,14 +208,14 @@ fn put_level_info(level: &FakeLevel, bytes: &mut [u8]) {
         mhz(level.base[3]),
         level.tdp,
         level.tjunction.into(),
-        // Memory's frequency in MHz.
+        // Memory frequency, MHz.
         4800,
         0,
     ];
     for (index, value) in fields.into_iter().enumerate() {
         put(bytes, 4 + 2 * index, value, 2);
     }
-    // Not 34, Pn of the fabric, which the driver does not fill either.
+    // Not offset 34, the fabric's Pn, which the driver leaves empty too.
     for (at, ratio) in [(30, MESH[0]), (32, MESH[1]), (36, MESH[2])] {
         put(bytes, at, mhz(ratio), 2);
     }
