@@ -1,5 +1,5 @@
-//! Helpers of all crates' tests: starting flyball, trees of files, material that not every checkout
-//! has, and skipping with a count.
+//! Test helpers for all crates: starting flyball, trees of files, material that not every checkout
+//! has, and counting skipped checks.
 
 use std::{
     io::Write as _,
@@ -9,8 +9,8 @@ use std::{
 
 pub use flyball_host::{Archive, Host};
 
-/// A command that starts the flyball that this build made. Only integration tests of the crate
-/// `flyball` have one.
+/// Returns a command that runs the flyball of this build. Only integration tests of the crate
+/// `flyball` have it.
 #[macro_export]
 macro_rules! flyball {
     () => {
@@ -18,7 +18,8 @@ macro_rules! flyball {
     };
 }
 
-/// A command without the tester's environment variables for flyball. See [`flyball!`].
+/// Returns a command without the environment variables that the tester set for flyball. See
+/// [`flyball!`].
 pub fn command(program: &str) -> Command {
     let mut command = Command::new(program);
     command.env_remove("FLYBALL_STATE");
@@ -38,8 +39,8 @@ impl Ran {
     /// Runs a command to its end.
     ///
     /// # Panics
-    /// If it cannot be started, is ended by a signal, or panics: that exits with 101, which no
-    /// command documents.
+    /// If it cannot be started, is killed by a signal, or panics, which exits with 101. No command
+    /// documents that code.
     #[track_caller]
     pub fn of(command: &mut Command) -> Ran {
         let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -57,24 +58,24 @@ impl Ran {
     /// Parses standard output as JSON.
     ///
     /// # Panics
-    /// If it is not JSON.
+    /// The output is not JSON.
     #[track_caller]
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
     }
 }
 
-/// A folder of files that is removed at the end.
+/// A folder of files that is removed when dropped.
 #[derive(Debug)]
 pub struct Tree {
     folder: tempfile::TempDir,
 }
 
 impl Tree {
-    /// An empty tree.
+    /// Creates an empty tree.
     ///
     /// # Panics
-    /// If its folder cannot be made.
+    /// The folder cannot be created.
     pub fn new() -> Tree {
         Tree { folder: tempfile::tempdir().expect("a folder can be made") }
     }
@@ -83,10 +84,10 @@ impl Tree {
         self.folder.path()
     }
 
-    /// Writes a file into the tree, with its folders.
+    /// Writes a file into the tree. Creates missing folders.
     ///
     /// # Panics
-    /// If the file cannot be written.
+    /// The file cannot be written.
     #[track_caller]
     pub fn put(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
         let path = self.path().join(path);
@@ -101,18 +102,18 @@ impl Default for Tree {
     }
 }
 
-/// Material that is not part of the repository: `$FLYBALL_SHARED/PATH`, or `shared/PATH` next to
-/// the workspace; `None` if it is not there.
+/// Returns material outside the repository: `$FLYBALL_SHARED/PATH`, or `shared/PATH` next to the
+/// workspace. `None` if it does not exist.
 pub fn shared(path: &str) -> Option<PathBuf> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
     let found = std::env::var_os("FLYBALL_SHARED").map_or_else(beside, PathBuf::from).join(path);
     found.exists().then_some(found)
 }
 
-/// The archives of the recorded machines of this repository, sorted.
+/// Returns the repository's recorded machines as archive paths, sorted.
 ///
 /// # Panics
-/// If their folder cannot be read.
+/// The folder cannot be read.
 pub fn machines() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
     let entries =
@@ -123,31 +124,31 @@ pub fn machines() -> Vec<PathBuf> {
     found
 }
 
-/// The archive of a recorded machine of this repository.
+/// Returns the archive path of a recorded machine.
 pub fn archive(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../machines/{name}.tar.zst"))
 }
 
-/// A recorded machine of this repository.
+/// Opens a recorded machine of this repository.
 ///
 /// # Panics
-/// If there is no such machine.
+/// There is no such machine.
 pub fn machine(name: &str) -> Archive {
     Archive::open(&archive(name).display().to_string()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Says that so many checks are left out, and why. The line reaches the terminal although the test
+/// Prints that `count` checks are skipped, and why. The line reaches the terminal even if the test
 /// passes, and `scripts/test` counts such lines.
 pub fn skip(count: usize, what: &str, why: &str) {
-    // Not eprintln, which the harness keeps to itself.
+    // Not eprintln, which the test harness captures.
     let _ = writeln!(std::io::stderr(), "skipped: {count} {what}: {why}");
 }
 
-/// A tar archive of `entries`, paths with their content; one whose content is `-> TARGET` is a
-/// symbolic link. Files have `mode`.
+/// Packs `entries`, paths with their content, into a tar archive. Content of the form `-> TARGET`
+/// makes a symbolic link. Files have `mode`.
 ///
 /// # Panics
-/// On a path that tar cannot hold.
+/// A path does not fit into tar.
 pub fn tar(entries: &[(&str, &str)], mode: u32) -> Vec<u8> {
     let mut tar = tar::Builder::new(Vec::new());
     for (path, content) in entries {
