@@ -58,9 +58,13 @@ impl Metric {
             || numbers.is_some_and(|(some, all)| [some, all].iter().all(|one| one.parse::<usize>().is_ok()))
     }
 
-    /// Whether the unit is one of a rate, so that metric x time is work.
+    /// Returns whether it is work per time, so that metric x time is work. More of a score, a ratio
+    /// or a level in dB is better, too, but it is no work.
     pub fn is_rate(&self) -> bool {
-        self.better == Better::Higher
+        const ENDS: [&str; 13] =
+            ["/s", "/sec", "/min", "/h", "bps", "fps", "qps", "rps", "tps", "iops", "flops", "mips", "hz"];
+        let unit = self.unit.to_ascii_lowercase();
+        self.better == Better::Higher && ENDS.iter().any(|end| unit.ends_with(end))
     }
 
     /// Whether it is the time of a fixed piece of work, so that only energy for the same work
@@ -84,6 +88,8 @@ impl Metric {
             "1/J".to_owned()
         } else if self.unit.is_empty() {
             "1/W".to_owned()
+        } else if self.better == Better::Higher {
+            format!("{}/W", self.unit)
         } else {
             format!("1/({} W)", self.unit)
         };
@@ -109,8 +115,8 @@ impl Metric {
 
     /// Performance per watt of one round.
     pub fn value_per_watt(&self, value: f64, seconds: f64, joules: f64) -> Option<f64> {
-        let result = if self.is_rate() {
-            // Rate x time is work: work per joule.
+        let result = if self.better == Better::Higher {
+            // Rate x time is work: work per joule. A score is divided by the mean power.
             value * seconds / joules
         } else if self.is_time_of_work() {
             1.0 / joules

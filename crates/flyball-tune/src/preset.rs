@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use flyball_control::{Id, Snapshot};
 use flyball_host::{Host, KiloHertz};
-use flyball_measure::Metric;
+use flyball_measure::{Better, Metric};
 
 use crate::{goal::SearchRequest, space::ValuesOf};
 
@@ -58,16 +58,16 @@ impl Preset {
         metric: &Metric,
     ) -> Result<SearchRequest, PresetError> {
         // If the metric is a rate, the load may run for a fixed time.
-        let is_rate = metric.is_rate();
+        let more_is_better = metric.better == Better::Higher;
         let limit = match self {
-            Preset::Efficiency if is_rate => Some("performance >= -5%".to_owned()),
+            Preset::Efficiency if more_is_better => Some("performance >= -5%".to_owned()),
             Preset::Efficiency => Some("time <= +5%".to_owned()),
             Preset::Latency => None,
             Preset::PowerCap(watts) => Some(format!("power <= {watts}")),
         };
         let (minimize, maximize) = match self {
             Preset::Efficiency => (Some("energy".to_owned()), None),
-            Preset::Latency | Preset::PowerCap(_) if is_rate => (None, Some("performance".to_owned())),
+            Preset::Latency | Preset::PowerCap(_) if more_is_better => (None, Some("performance".to_owned())),
             Preset::Latency | Preset::PowerCap(_) => (Some("time".to_owned()), None),
         };
         let mut over = Vec::new();

@@ -32,7 +32,8 @@ const PER_WATT: usize = 5;
 /// so.
 pub fn write(report: &Report) -> String {
     let metric = &report.workload.metric;
-    let name = if metric.is_rate() { "Performance" } else { "Time" };
+    let is_performance = metric.better == crate::metric::Better::Higher;
+    let name = if is_performance { "Performance" } else { "Time" };
     let machine = &report.machine;
     let (machine, says) = if machine.simulated || machine.emulated.is_some() {
         (", Machine", format!(", {}", clean(&machine.title().replace(['(', ')'], ""))))
@@ -53,7 +54,7 @@ pub fn write(report: &Report) -> String {
         let arm_name = clean(&arm.name);
         let rows = rounds(arm);
         for (index, row) in rows.iter().enumerate() {
-            let _ = writeln!(out, "{arm_name}, {}, {}", index + 1, cells(row, metric.is_rate()).join(", "));
+            let _ = writeln!(out, "{arm_name}, {}, {}", index + 1, cells(row, is_performance).join(", "));
         }
         // From the cells as they are printed, like awk in the script.
         let printed = |row: &Row, column: usize| plain(row[column]?).parse::<f64>().ok();
@@ -61,7 +62,7 @@ pub fn write(report: &Report) -> String {
             stats::mean(&rows.iter().filter_map(|row| printed(row, column)).collect::<Vec<_>>())
         };
         let row: Row = std::array::from_fn(mean);
-        let average = (arm.rounds > 0).then(|| cells(&row, metric.is_rate()));
+        let average = (arm.rounds > 0).then(|| cells(&row, is_performance));
         if let Some(cells) = &average {
             let _ = writeln!(out, "{arm_name}, Average, {}", cells.join(", "));
         }
