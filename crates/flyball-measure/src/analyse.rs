@@ -71,10 +71,7 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
     }
     // The case that does not count may differ, however equal the others are.
     for comparison in comparisons.iter_mut().filter(|one| arms[one.arm].lacks_case) {
-        comparison.shows = None;
-        if comparison.verdict == Verdict::Equivalent {
-            comparison.verdict = Verdict::NoDifferenceShown;
-        }
+        comparison.without_same();
     }
     let reason = |get: fn(&crate::meter::MeterList) -> &Option<String>| {
         manifest.boots.iter().find_map(|boot| get(&boot.meters).clone())
@@ -114,12 +111,10 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
     if notes::runs_for_fixed_time(&report.workload, &report.arms) {
         // Arms that did different work in equal time are not 'the same'.
         for comparison in &mut report.comparisons {
-            comparison.shows = None;
-            if comparison.verdict == Verdict::Equivalent {
-                comparison.verdict = Verdict::NoDifferenceShown;
-            }
+            comparison.without_same();
         }
     }
+    report.notes.extend(notes::partial(&report));
     report.notes.extend(notes::carry_over(rounds, &report.arms, &report.comparisons));
     let withheld = programs::withhold(&mut report);
     report.notes.extend(withheld);

@@ -9,8 +9,9 @@ use flyball_text::counted;
 
 use super::{
     judge::{Correction, compare_summaries},
+    quantity::Quantity,
     report::{ArmReport, CaseReport, Comparison, Summary, Verdict},
-    sift::case_summaries,
+    sift::{case_summaries, is_partial},
 };
 use crate::{
     run_directory::{Manifest, Round},
@@ -130,6 +131,10 @@ pub(super) fn cases(manifest: &Manifest, rounds: &[&Round], reports: &[ArmReport
             comparison.steadiness = None;
             if is_odd {
                 comparison.verdict = Verdict::NoDifferenceShown;
+            }
+            if is_partial(&reports[0], &reports[comparison.arm], Quantity::Performance) {
+                comparison.partial = true;
+                comparison.without_same();
             }
             let Some(other) = own[comparison.arm] else { continue };
             let marks = marks(&[(base, 0), (other, comparison.arm)], manifest);

@@ -9,6 +9,7 @@ use super::{
     report::{
         ArmReport, CaseReport, Comparison, GateAnswer, GateVerdict, NoInterval, Point, Report, Summary,
     },
+    sift::is_partial,
     values::is_uneven,
 };
 use crate::{
@@ -42,6 +43,11 @@ pub enum LimitError {
          write '{right}'"
     )]
     Backwards { text: String, percent: f64, right: String },
+    #[error(
+        "'{text}' fails an arm for being more than {percent} % better, however much worse another is; to fail an arm \
+         that is more than that worse, write '{right}'"
+    )]
+    OnlyGains { text: String, percent: f64, right: String },
 }
 
 /// The word for each case of a suite.
@@ -91,22 +97,32 @@ impl Limit {
         self.quantity.is_none()
     }
 
-    /// Rejects a limit that would fail an arm that is no worse than the first and pass a worse one.
+    /// Rejects a limit that would fail an arm that is no worse than the first and pass a worse one,
+    /// unless `all` limits have the other side, too.
     ///
     /// # Errors
     /// The condition that was probably meant.
-    pub fn check(&self, metric: &Metric) -> Result<(), LimitError> {
+    pub fn check(&self, metric: &Metric, all: &[Limit]) -> Result<(), LimitError> {
         let better = self.quantity.map_or(metric.better, |quantity| quantity.metric(metric).better);
-        let allows_worse = if self.is_most { self.change < 0.0 } else { self.change > 0.0 };
-        if !allows_worse || self.is_most != (better == Better::Higher) {
+        if self.is_most != (better == Better::Higher) {
             return Ok(());
         }
+        let allows_worse = if self.is_most { self.change < 0.0 } else { self.change > 0.0 };
         let (from, to) = if self.is_most { ('>', "<") } else { ('<', ">") };
-        Err(LimitError::Backwards {
-            text: self.text.clone(),
-            percent: (self.change.abs() * 1e8).round() / 1e6,
-            right: self.text.replacen(from, to, 1),
-        })
+        let (text, percent) = (self.text.clone(), (self.change.abs() * 1e8).round() / 1e6);
+        let right = self.text.replacen(from, to, 1);
+        if allows_worse {
+            return Err(LimitError::Backwards { text, percent, right });
+        }
+        let is_other = |one: &Limit| one.quantity == self.quantity && one.is_most != self.is_most;
+        if all.iter().any(is_other) {
+            return Ok(());
+        }
+        // The same number on the side of what is worse.
+        let (word, number) = right.split_once(to).unwrap_or_default();
+        let sign = if self.is_most { '-' } else { '+' };
+        let right = format!("{word}{to} {sign}{}", number.trim().trim_start_matches(['+', '-']));
+        Err(LimitError::OnlyGains { text, percent, right })
     }
 
     /// Returns whether a whole interval is over or within the limit.
@@ -177,7 +193,7 @@ fn compared(
         (_, None) => Interval { high: f64::INFINITY, ..ends },
         (_, Some(_)) => Interval { low: -1.0, ..ends },
     });
-    Some(Comparison { interval, ..found })
+    Some(Comparison { interval, partial: is_partial(base, arm, quantity), ..found })
 }
 
 /// Returns whether there is no verdict on this quantity. A finding of `--aa` on CPU time also holds
@@ -266,8 +282,11 @@ pub(super) fn answers(
             let verdict = limit.verdict(found.as_ref(), is_withheld);
             let is_lost = quantity == Some(Some(Quantity::Performance)) && arm.lacks_case;
             let is_unlike = is_missing || is_fixed_time && quantity != Some(Some(Quantity::PeakMemory));
-            let is_known =
-                !is_lost && (!is_unlike || holds_of_other_work(verdict, is_fixed_time, quantity.flatten()));
+            // What is over the limit in the rounds that ended is worse still.
+            let is_partial = found.as_ref().is_some_and(|one| one.partial) && verdict != GateVerdict::Over;
+            let is_known = !is_lost
+                && !is_partial
+                && (!is_unlike || holds_of_other_work(verdict, is_fixed_time, quantity.flatten()));
             let verdict = if is_known { verdict } else { GateVerdict::CannotTell };
             let case = case.filter(|_| is_known);
             let (interval, step) =
@@ -280,6 +299,7 @@ pub(super) fn answers(
                 () if is_missing => {
                     Some(quantity.map_or(NoInterval::LostCase, |one| not_measured(base, arm, one)))
                 }
+                () if is_partial => Some(NoInterval::LostRounds),
                 () if has_no_ratio => Some(NoInterval::NoRatio),
                 () if !is_known => Some(NoInterval::FixedTime),
                 () if step == Some(None) => Some(NoInterval::UnknownStep),
@@ -444,13 +464,16 @@ mod tests {
             (&time, "case < +5%", Some("case > +5%")),
             (&rate, "metric > -5%", Some("metric < -5%")),
             (&time, "per-watt > -3%", Some("per-watt < -3%")),
-            // A required gain, and one that is too good to be true.
+            // These would pass any arm that is worse.
+            (&time, "time < -2%", Some("time > +2%")),
+            (&rate, "metric > +2%", Some("metric < -2%")),
+            (&rate, "metric > 2%", Some("metric < -2%")),
+            // A required gain.
             (&time, "time > -5%", None),
             (&rate, "metric < +5%", None),
-            (&time, "time < -90%", None),
-            (&rate, "metric > +900%", None),
         ] {
-            let found = limit.parse::<Limit>().expect("a limit").check(metric);
+            let limit: Limit = limit.parse().expect("a limit");
+            let found = limit.check(metric, std::slice::from_ref(&limit));
             let found = found.err().map(|error| error.to_string());
             let asked = right.map(|right| format!("worse, write '{right}'"));
             let is_right = match (&found, &asked) {
@@ -459,6 +482,8 @@ mod tests {
             };
             assert!(is_right, "{limit}: {found:?}");
         }
+        let both = ["instructions > +1%", "instructions < -1%"].map(|text| text.parse().expect("a limit"));
+        assert!(both.iter().all(|limit: &Limit| limit.check(&time, &both).is_ok()));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{
     quantity::{Quantity, has_logarithm},
     report::{ArmReport, Comparison, Steadiness, Summary, Verdict},
+    sift::is_partial,
     values::{is_uneven, step},
 };
 use crate::{
@@ -159,7 +160,14 @@ pub(super) fn compare(
     correction: Correction,
 ) -> Vec<Comparison> {
     let summaries: Vec<Option<&Summary>> = arms.iter().map(|arm| arm.summary(quantity)).collect();
-    compare_summaries(manifest, &summaries, correction)
+    let mut found = compare_summaries(manifest, &summaries, correction);
+    for comparison in &mut found {
+        if is_partial(&arms[0], &arms[comparison.arm], quantity) {
+            comparison.partial = true;
+            comparison.without_same();
+        }
+    }
+    found
 }
 
 /// How arms of a schedule are compared.
@@ -307,6 +315,7 @@ pub(super) fn compare_two(
         p_corrected: p,
         delta,
         verdict: Verdict::NoDifferenceShown,
+        partial: false,
         // The test of steadiness needs a fixed number of rounds.
         steadiness: (base.quantity == Quantity::Performance && !until)
             .then(|| steadiness(base, other))

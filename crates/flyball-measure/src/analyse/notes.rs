@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use flyball_text::counted;
 use rand::{Rng as _, SeedableRng as _};
 
 use super::{
     judge::log_ratios,
     quantity::Quantity,
     report::{ArmReport, Comparison, Grades, LeftOut, Point, Report, Summary},
-    sift::disturbances,
+    sift::{disturbances, without_value},
     values::two_levels,
 };
 use crate::{
@@ -150,8 +151,8 @@ pub(super) fn busy(manifest: &Manifest, rounds: &[Round], arms: &[ArmReport]) ->
             let left_out = arms.get(round.arm).map_or(&[][..], |arm| &arm.left_out);
             left_out.iter().any(|one| (one.boot, one.block) == (round.boot, round.block))
         };
-        let counted = || rounds.iter().filter(|round| !round.warm_up && !is_left_out(round));
-        let bad: Vec<String> = counted()
+        let of_count = || rounds.iter().filter(|round| !round.warm_up && !is_left_out(round));
+        let bad: Vec<String> = of_count()
             .filter_map(|round| {
                 let found = disturbances(round, manifest);
                 found.into_iter().find(|found| found.grade == Grade::Bad).map(|found| found.what)
@@ -161,7 +162,7 @@ pub(super) fn busy(manifest: &Manifest, rounds: &[Round], arms: &[ArmReport]) ->
             notes.push(format!(
                 "{} of {} that count ran under bad conditions, such as: {first} (--quiet can help).",
                 bad.len(),
-                flyball_text::counted(counted().count(), "round")
+                counted(of_count().count(), "round")
             ));
         }
     }
@@ -232,6 +233,29 @@ pub(super) fn runs_for_fixed_time(workload: &WorkloadNote, arms: &[ArmReport]) -
     }) && times.iter().all(|(median, _)| (median - times[0].0).abs() <= SAME * median)
 }
 
+/// Names the arms whose rounds have no value more often than those of the first arm.
+pub(super) fn partial(report: &Report) -> Vec<String> {
+    let base = &report.arms[0];
+    let mut notes: Vec<String> = Vec::new();
+    for comparison in report.comparisons.iter().filter(|one| one.partial) {
+        let arm = &report.arms[comparison.arm];
+        let name = comparison.quantity.metric(&report.workload.metric).name;
+        let (lost, of) = without_value(arm, comparison.quantity);
+        let (base_lost, of_base) = without_value(base, comparison.quantity);
+        let note = format!(
+            "{}: {lost} of {} have no {name}, and {base_lost} of {of_base} of {}. What is said of {name} holds only for \
+             the rounds that have it, and no limit on it is kept.",
+            arm.name,
+            counted(of, "round"),
+            base.name
+        );
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+    notes
+}
+
 /// Notes that an arm slows or speeds up the round after it, by heat, caches or turbo budget. In
 /// each block, the round after the arm is compared with the round after the first arm, both without
 /// the effect of their own arm. Which rounds these are is random, as in a comparison of the two
@@ -271,23 +295,20 @@ pub(super) fn carry_over(rounds: &[Round], arms: &[ArmReport], comparisons: &[Co
                 follows.iter().filter(|pair| pair[1].arm == own).map(|pair| pair[0].arm).collect();
             before.iter().filter(|one| **one == arm).count() as f64 / before.len().max(1) as f64
         };
-        let shares = [share(arm), share(0)];
-        let less = shares[0] - shares[1];
+        let less = share(arm) - share(0);
         // The effects that were taken off the rounds contain the share `less` of the change. So
         // what is left is smaller by the square of this share. If the arms always ran in turn,
         // nothing is left.
         let kept = Some(1.0 - less * less).filter(|kept| *kept > 0.25)?;
         let change = crate::stats::hodges_lehmann(&more)? / kept;
-        let [own, of_base] = shares.map(|share| format!("{:.0} %", 100.0 * share));
         let (name, metric) = (&arms[arm].name, &arms[arm].summary(Quantity::Performance)?.metric.name);
         Some(format!(
             "{name}: {CARRY_OVER} ({metric} {}, {} against the round after {base}, {}), by heat, caches or a power \
-             budget. A longer --cool-down lessens it. {own} of the rounds of {name} and {of_base} of those of {base} \
-             came after {name}: this moves their difference by about {}.",
+             budget. The order of the rounds cancels this in the next round only: if it lasts longer, a difference of \
+             this size may come from it. A longer --cool-down lessens it.",
             percent(change.exp_m1()),
             between(interval.map(|end| (end / kept).exp_m1())),
             p_value(p),
-            percent((change * less).exp_m1())
         ))
     };
     (1..arms.len()).filter_map(of_arm).collect()
@@ -678,23 +699,22 @@ fn moves(report: &Report, index: usize, changed: &[Changed]) -> Option<String> {
 
 /// Returns the notes that qualify an arm's numbers.
 fn arm_notes(report: &Report, index: usize, changed: &[Changed]) -> Vec<String> {
-    let (base, arm) = (&report.arms[0], &report.arms[index]);
+    let arm = &report.arms[index];
     let mut notes = Vec::new();
     if arm.rounds == 0 && !arm.left_out.is_empty() {
         notes.push(format!("{}: {NO_ROUND}, so there is no verdict.", arm.name));
     }
-    // Only set if most rounds were throttled; otherwise the throttled rounds are left out.
-    if arm.throttled.is_some_and(|count| count > 0) {
-        let why = if base.throttled.is_some_and(|count| count > 0) {
-            "because without them nothing would be left. Heat, not only the settings, decides this comparison"
+    if arm.hot > 0 {
+        let why = if report.arms[0].hot > 0 {
+            "Heat, not only the settings, decides this comparison"
         } else {
-            "because the settings cause it"
+            "Without them, this arm would look better than it is"
         };
         notes.push(format!(
-            "{}: throttled in most of its rounds ({} events in each arm); they are included, {why}. \
-             Use a longer --cool-down or better cooling.",
+            "{}: throttled in {} of {}, which count. {why}. Use a longer --cool-down or better cooling.",
             arm.name,
-            arm.throttled.unwrap_or(0)
+            arm.hot,
+            counted(arm.rounds, "round")
         ));
     }
     if let Some(why) = arm.speed.as_ref().and_then(SpeedNote::why_not) {

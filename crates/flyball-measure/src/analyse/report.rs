@@ -179,6 +179,12 @@ pub struct ArmReport {
     /// compared.
     #[serde(skip)]
     pub(super) lacks_case: bool,
+    /// Rounds without a value of the metric.
+    #[serde(skip)]
+    pub(super) failed: usize,
+    /// Rounds that count although they were throttled.
+    #[serde(skip)]
+    pub(super) hot: usize,
 }
 
 impl ArmReport {
@@ -252,6 +258,10 @@ pub struct Comparison {
     /// Cliff's delta: how much more often the arm's rounds lie above the base's than below.
     pub delta: f64,
     pub verdict: Verdict,
+    /// Whether rounds of one arm have no value more often than those of the other, so that the
+    /// comparison holds only for rounds that have one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub partial: bool,
     /// Whether the arm's rounds scatter more or less than the base's. Only for performance, and
     /// only if rounding does not hide it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -270,6 +280,15 @@ pub struct Comparison {
 }
 
 impl Comparison {
+    /// Withdraws what only rounds that are all known can show: that arms are the same, and what
+    /// would have been seen.
+    pub(super) fn without_same(&mut self) {
+        self.shows = None;
+        if self.verdict == Verdict::Equivalent {
+            self.verdict = Verdict::NoDifferenceShown;
+        }
+    }
+
     /// Returns whether rounding to steps can move the interval.
     pub(super) fn is_coarse(&self) -> bool {
         self.interval.zip(self.step).is_some_and(|(found, step)| is_coarse(found, step))
@@ -360,6 +379,9 @@ pub enum NoInterval {
     /// There is no suite, or an arm lacks one of its cases.
     #[display("a case has no value, or 0, in an arm")]
     LostCase,
+    /// Rounds of one arm have no value more often than those of the other.
+    #[display("too many rounds of one arm have no value")]
+    LostRounds,
     /// In both arms, the peak memory is hidden behind flyball's own.
     #[display("in both arms at most flyball's own, so not known")]
     BelowOwn,

@@ -39,37 +39,77 @@ pub fn disturbance(manifest: &Manifest, round: &Round) -> Option<String> {
     found.filter(|_| manifest.quiet.is_some()).map(|found| found.what)
 }
 
+/// Returns whether an arm may cause something, by how many of how many rounds of each arm have it:
+/// most rounds of an arm, or another share than that of the first arm's rounds (Fisher's exact
+/// test). To leave out such rounds would flatter the arm that has more of them.
+fn is_caused(arms: &[(usize, usize)]) -> bool {
+    const CHANCE: f64 = 0.2;
+    let first = arms.first().copied().unwrap_or_default();
+    arms.iter().any(|&(with, of)| with * 2 > of || stats::unlike_shares(first, (with, of)) <= CHANCE)
+}
+
+/// Returns whether rounds of an arm lack a value more often than those of the first arm, or mostly.
+/// The comparison then holds only for rounds that have one.
+pub(super) fn is_partial(base: &ArmReport, arm: &ArmReport, quantity: Quantity) -> bool {
+    is_caused(&[base, arm].map(|arm| without_value(arm, quantity)))
+}
+
+/// Returns how many of an arm's rounds have no value of a quantity, because they failed or a meter
+/// did not answer, and how many rounds these are out of.
+pub(super) fn without_value(arm: &ArmReport, quantity: Quantity) -> (usize, usize) {
+    let known = match quantity {
+        // Peaks that are not known exactly have a bound.
+        Quantity::PeakMemory => arm.rounds,
+        _ => arm.summary(quantity).map_or(0, |summary| summary.points.len()),
+    };
+    (arm.rounds + arm.failed - known, arm.rounds + arm.failed)
+}
+
 /// An arm's rounds, split into those that count and those that do not, and their conditions.
 struct Sifted<'a> {
     kept: Vec<&'a Round>,
     left_out: Vec<LeftOut>,
     grades: Option<Grades>,
+    /// Rounds without a value of the metric.
+    failed: usize,
+    /// Rounds that count although they were throttled.
+    hot: usize,
 }
 
 /// Splits an arm's rounds into those that count and those that do not, by their outcome and
 /// conditions, never by their values.
 fn sift<'a>(manifest: &Manifest, rounds: &[&'a Round], arm: usize) -> Sifted<'a> {
-    let own: Vec<&Round> = rounds.iter().copied().filter(|round| round.arm == arm).collect();
+    let of_arm = |arm: usize| rounds.iter().copied().filter(move |round| round.arm == arm);
+    let own: Vec<&Round> = of_arm(arm).collect();
+    // How many rounds of each arm are so, of those of which it is known.
+    let shares = |is: &dyn Fn(&Round) -> Option<bool>| -> Vec<(usize, usize)> {
+        let share = |arm| {
+            let known: Vec<bool> = of_arm(arm).filter_map(is).collect();
+            (known.iter().filter(|is| **is).count(), known.len())
+        };
+        (0..manifest.arms.len()).map(share).collect()
+    };
     // A round whose throttling the kernel does not count is not hot.
-    let hot = own.iter().filter(|round| round.readings.throttled.is_some_and(|count| count > 0)).count();
-    // An arm that throttles in most rounds does so because of its settings: that is its
-    // performance.
-    let throttles_always = hot * 2 > own.len();
+    let is_hot = |round: &Round| round.readings.throttled.is_some_and(|count| count > 0);
+    let heat_counts = is_caused(&shares(&|round| Some(is_hot(round))));
     let disturbed: Vec<Vec<Disturbance>> = own.iter().map(|round| disturbances(round, manifest)).collect();
     let bad = |found: &Disturbance| found.grade == Grade::Bad;
-    // The same rule for other disturbances that its settings can cause.
-    let usual = |source: Source| {
-        let with = disturbed.iter().filter(|all| all.iter().any(|one| bad(one) && one.source == source));
+    // The same rule for other disturbances that settings or programs can cause. Other programs are
+    // normal on a machine that was not made quiet.
+    let is_own = |source: Source| {
+        let has =
+            |round: &Round| disturbances(round, manifest).iter().any(|one| bad(one) && one.source == source);
         // Short rounds are not watched: whether others disturbed them is unknown.
-        let is_seen = |round: &&&Round| match source {
+        let is_seen = |round: &Round| match source {
             Source::Load | Source::Steal => round.conditions.as_ref().is_some_and(|seen| seen.busy.is_some()),
             Source::Frequency | Source::Memory | Source::Heat => true,
         };
-        // Other programs are normal on a machine that was not made quiet: rounds are left out only
-        // if most were better.
-        let seen = own.iter().filter(is_seen).count();
-        (source.may_be_own() || manifest.quiet.is_none()) && with.count() * 2 > seen
+        (source.may_be_own() || manifest.quiet.is_none())
+            && is_caused(&shares(&|round| is_seen(round).then(|| has(round))))
     };
+    let counts: BTreeSet<Source> =
+        disturbed.iter().flatten().filter(|one| bad(one)).map(|one| one.source).collect();
+    let counts: BTreeSet<Source> = counts.into_iter().filter(|source| is_own(*source)).collect();
     let runs_beside = !manifest.workload.background.is_empty() || manifest.workload.server.is_some();
     let mut grades = None;
     let mut left_out = Vec::new();
@@ -94,15 +134,15 @@ fn sift<'a>(manifest: &Manifest, rounds: &[&'a Round], arm: usize) -> Sifted<'a>
                 Source::Frequency | Source::Memory => manifest.quiet.is_some(),
             };
             // A background load or server belongs to the comparison.
-            let is_own = found.source == Source::Load && runs_beside;
-            counts_against && !is_own && bad(found) && !usual(found.source)
+            let is_beside = found.source == Source::Load && runs_beside;
+            counts_against && !is_beside && bad(found) && !counts.contains(&found.source)
         });
         let by_others = disturbance.is_some();
         let why = if let Some(failure) = &round.outcome.failure {
             Some(format!("the workload failed ({failure})"))
         } else if round.outcome.value.is_none() {
             Some("no metric in the output".to_owned())
-        } else if let Some(count) = round.readings.throttled.filter(|&count| count > 0 && !throttles_always) {
+        } else if let Some(count) = round.readings.throttled.filter(|&count| count > 0 && !heat_counts) {
             Some(format!("throttled ({count} events)"))
         } else {
             disturbance.map(|found| found.what.clone())
@@ -112,7 +152,13 @@ fn sift<'a>(manifest: &Manifest, rounds: &[&'a Round], arm: usize) -> Sifted<'a>
             None => kept.push(*round),
         }
     }
-    Sifted { kept, left_out, grades }
+    let failed = own.iter().filter(|round| !has_value(round)).count();
+    let hot = kept.iter().filter(|round| is_hot(round)).count();
+    Sifted { kept, left_out, grades, failed, hot }
+}
+
+fn has_value(round: &Round) -> bool {
+    round.outcome.failure.is_none() && round.outcome.value.is_some()
 }
 
 /// Returns the number of blocks of a boot in which other programs disturbed a round so much that it
@@ -247,7 +293,7 @@ pub(super) fn summary_of(manifest: &Manifest, kept: &[&Round], quantity: Quantit
 }
 
 pub(super) fn report_points(manifest: &Manifest, rounds: &[&Round], arm: usize) -> ArmReport {
-    let Sifted { kept, left_out, grades } = sift(manifest, rounds, arm);
+    let Sifted { kept, left_out, grades, failed, hot } = sift(manifest, rounds, arm);
     let definition = &manifest.arms[arm];
     let mut boots: Vec<usize> = kept.iter().map(|round| round.boot).collect();
     boots.dedup();
@@ -289,6 +335,8 @@ pub(super) fn report_points(manifest: &Manifest, rounds: &[&Round], arm: usize) 
         notes,
         summaries,
         lacks_case: false,
+        failed,
+        hot,
     }
 }
 

@@ -63,14 +63,15 @@ pub(super) fn conclusion(report: &Report, arms: &Arms) -> Vec<(String, String)> 
     all
 }
 
-/// The arms that were measured in a quantity but not compared, because values of zero have no
-/// ratios. Any of them may be the best.
+/// The arms without a verdict in a quantity: values of zero have no ratios, or rounds have no value.
+/// Any of them may be the best.
 fn unjudged(report: &Report, arms: &Arms, quantity: Quantity) -> Vec<String> {
-    let of_quantity = || report.comparisons.iter().filter(|one| one.quantity == quantity);
+    let of_quantity = || report.comparisons.iter().filter(|one| one.quantity == quantity && !one.partial);
     let is_compared = |arm: usize| of_quantity().any(|one| one.arm == arm || one.base == arm);
     let is_open = |arm: &usize| {
         let own = &report.arms[*arm];
-        !own.control && own.summary(quantity).is_some() && !is_compared(*arm)
+        let has_failed = own.rounds == 0 && !own.left_out.is_empty();
+        !own.control && (own.summary(quantity).is_some() || has_failed) && !is_compared(*arm)
     };
     (0..report.arms.len()).filter(is_open).map(|arm| arms.label(arm)).collect()
 }
@@ -82,7 +83,7 @@ fn best(report: &Report, arms: &Arms, quantity: Quantity) -> Option<(Vec<usize>,
     let compared: Vec<&Comparison> = report
         .comparisons
         .iter()
-        .filter(|one| one.quantity == quantity && !report.arms[one.arm].control)
+        .filter(|one| one.quantity == quantity && !one.partial && !report.arms[one.arm].control)
         .collect();
     let first = compared.first()?.base;
     // The interval of an arm's additional cost over the first arm. The intervals hold together, so

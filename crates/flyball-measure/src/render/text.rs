@@ -320,12 +320,13 @@ fn verdict(report: &Report, comparison: &Comparison) -> String {
             format!("{arm} against {base}: {name} {ends}, no verdict.")
         };
     }
+    let known = if comparison.partial { " in the rounds that have a value" } else { "" };
     match comparison.verdict {
         Verdict::Better | Verdict::Worse => {
             let word = difference(report, comparison);
             let size = comparison.interval.map_or_else(String::new, |interval| extent(interval, &name));
             let odd = if typical.is_empty() { "" } else { ", which does not count how far odd rounds lie" };
-            format!("{arm} is {word} than {base}: {size}{odd} ({p}{how}).")
+            format!("{arm} is {word} than {base}{known}: {size}{odd} ({p}{how}).")
         }
         Verdict::Equivalent => {
             let same = format!("within ±{} %{typical}, shown ({ends}{how}).", 100.0 * EQUIVALENT);
@@ -345,7 +346,7 @@ fn verdict(report: &Report, comparison: &Comparison) -> String {
             });
             let more = more_rounds(report, comparison);
             let seen = if is_hidden(report, comparison) { HIDDEN } else { "no difference seen" };
-            format!("{arm}: {name} unclear ({ends}): {seen}{typical}{shows}{more} ({p}{how}).")
+            format!("{arm}: {name} unclear ({ends}): {seen}{known}{typical}{shows}{more} ({p}{how}).")
         }
         Verdict::TooFewRounds => format!(
             "{arm}: {name} needs {} rounds to be compared with {base}; {} measured {}{how}.",

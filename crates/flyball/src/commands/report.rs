@@ -94,11 +94,12 @@ impl Forms {
     pub(crate) fn limits(&self, manifest: &Manifest) -> Result<Vec<Limit>, Failure> {
         let is_typed = !self.fail_if.is_empty();
         let own = manifest.schedule.limits.iter().filter(|_| !is_typed).map(|limit| limit.parse());
-        let limits = self.fail_if.iter().cloned().map(Ok).chain(own).map(|limit| {
-            let limit: Limit = limit?;
-            limit.check(&manifest.workload.metric).map(|()| limit)
+        let limits = self.fail_if.iter().cloned().map(Ok).chain(own).collect::<Result<Vec<Limit>, _>>();
+        let checked = limits.and_then(|limits| {
+            limits.iter().try_for_each(|limit| limit.check(&manifest.workload.metric, &limits))?;
+            Ok(limits)
         });
-        let limits = limits.collect::<Result<Vec<Limit>, _>>().map_err(|error| {
+        let limits = checked.map_err(|error| {
             let hint = if is_typed { "" } else { "\nhint: --fail-if replaces this limit of the comparison" };
             Failure::usage(format!("--fail-if: {error}{hint}"))
         })?;
