@@ -1,5 +1,5 @@
-//! Callers: who may do what, which polkit decides as for every service of a desktop, and when one
-//! is gone.
+//! Callers: what each may do, which polkit decides as for every service of a desktop, and when a
+//! caller has ended.
 
 use std::{collections::HashMap, future::poll_fn, pin::Pin};
 
@@ -15,23 +15,23 @@ use crate::{
     text::{MAX_SENTENCE, sendable},
 };
 
-/// Kinds of change, each a polkit action.
+/// Kinds of calls, each a polkit action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Choose a power profile.
     SwitchProfile,
     /// Hold a power profile while a program runs, or release it.
     HoldProfile,
-    /// Look: plan, verify, status.
+    /// Read: plan, verify, status.
     Read,
-    /// Add and release holds with settings of one's own.
+    /// Add and release holds with arbitrary settings.
     Hold,
 }
 
 impl Action {
     pub(crate) fn id(self) -> &'static str {
         match self {
-            // The names of power-profiles-daemon, because administrators have rules for them.
+            // Use the names of power-profiles-daemon, because administrators have rules for them.
             Action::SwitchProfile => "org.freedesktop.UPower.PowerProfiles.switch-profile",
             Action::HoldProfile => "org.freedesktop.UPower.PowerProfiles.hold-profile",
             Action::Read => "org.flyball.read",
@@ -40,7 +40,7 @@ impl Action {
     }
 }
 
-/// The user of a caller.
+/// Returns the user of a caller.
 pub(crate) async fn user(connection: &Connection, sender: &str) -> Result<u32, Refusal> {
     let bus = "org.freedesktop.DBus";
     let reply = connection
@@ -51,8 +51,8 @@ pub(crate) async fn user(connection: &Connection, sender: &str) -> Result<u32, R
         .map_err(|error| Refusal::new(Why::Denied, format!("the caller is not known: {error}")))
 }
 
-/// Refuses what the caller may not do. Root and the user that the service runs as may do
-/// everything.
+/// Refuses a call that the caller may not make. Root and the user that the service runs as may make
+/// all calls.
 pub(crate) async fn check(
     link: &Link,
     connection: &Connection,
@@ -64,10 +64,11 @@ pub(crate) async fn check(
     if !link.is_bounded(user) {
         return Ok(user);
     }
-    // polkit's documentation: a caller that can show a dialogue says so in the call's header.
+    // polkit's documentation: a caller that can show a dialogue sets this flag in the call's
+    // header.
     let interactive = header.primary().flags().contains(Flags::ALLOW_INTERACTIVE_AUTH);
-    // A dialogue can wait minutes for a password, and the bus limits how many answers this process
-    // may wait for. So it asks without one first.
+    // A dialogue can wait minutes for a password, and the bus limits the pending answers of this
+    // process. So ask without a dialogue first.
     let needs_dialogue = match ask_polkit(link, connection, (user, &sender), action, Question::Quick).await? {
         (true, _) => return Ok(user),
         (false, needs_dialogue) => needs_dialogue,
@@ -104,18 +105,18 @@ async fn ask_polkit(
         )
         .await;
     let answer = reply.and_then(|reply| reply.body().deserialize::<(bool, bool, HashMap<String, String>)>());
-    // Without polkit no other user may, and the caller is given the reason.
+    // Without polkit all other users are refused, with this reason.
     let refused = |error| Refusal::new(Why::Denied, format!("polkit does not answer: {error}"));
     answer.map(|(is_allowed, needs_dialogue, _)| (is_allowed, needs_dialogue)).map_err(refused)
 }
 
-/// The sender's unique name, which the bus adds to every message.
+/// Returns the sender's unique name, which the bus adds to every message.
 pub(crate) fn sender_of(header: &Header<'_>) -> Result<String, Refusal> {
     let sender = header.sender().map(|sender| sender.as_str().to_owned());
     sender.ok_or_else(|| Refusal::new(Why::Denied, "a call without a sender"))
 }
 
-/// A refusal as an error of D-Bus.
+/// Converts a refusal to a D-Bus error.
 pub(crate) fn refused(refusal: Refusal) -> zbus::fdo::Error {
     let Refusal { why, sentence } = refusal;
     let sentence = sendable(&sentence, MAX_SENTENCE);
@@ -127,9 +128,9 @@ pub(crate) fn refused(refusal: Refusal) -> zbus::fdo::Error {
     }
 }
 
-/// Subscribes to the end of a caller, for this name alone: a subscription to all names would wake
-/// this process for every program that ends. The bus bounds the subscriptions of a connection; this
-/// one ends with the value.
+/// Subscribes to the end of a caller, by this name alone: a subscription to all names would wake
+/// this process whenever a program ends. The bus limits the subscriptions of a connection. This one
+/// ends with the returned value.
 pub(crate) async fn end_of(connection: &Connection, name: &str) -> Result<MessageStream, Refusal> {
     let bus = "org.freedesktop.DBus";
     let subscribed: zbus::Result<_> = async {
@@ -142,7 +143,7 @@ pub(crate) async fn end_of(connection: &Connection, name: &str) -> Result<Messag
             .arg(2, "")
             .build()?;
         let stream = MessageStream::for_match_rule(rule, connection, None).await?;
-        // It may have ended before the subscription.
+        // The caller may have ended before the subscription.
         let has_owner = ("/org/freedesktop/DBus", "NameHasOwner");
         let reply = connection.call_method(Some(bus), has_owner.0, Some(bus), has_owner.1, &(name,)).await?;
         Ok(reply.body().deserialize::<bool>()?.then_some(stream))
@@ -152,8 +153,9 @@ pub(crate) async fn end_of(connection: &Connection, name: &str) -> Result<Messag
     subscribed.map_err(refused)?.ok_or_else(|| Refusal::new(Why::Denied, "the caller has ended"))
 }
 
-/// Waits for the end of what [`end_of`] subscribed to, or of the bus; which of both.
+/// Waits for the end of the caller given to [`end_of`], or of the bus. Returns whether it was the
+/// caller's.
 pub(crate) async fn has_ended(mut stream: MessageStream) -> bool {
-    // A unique name is never used again: the first signal is the end.
+    // A unique name is never reused, so the first signal means the end.
     matches!(poll_fn(|context| Pin::new(&mut stream).poll_next(context)).await, Some(Ok(_)))
 }

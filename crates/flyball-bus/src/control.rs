@@ -1,5 +1,4 @@
-//! flyball's own interface. What it answers is the JSON of the command line, so there is one
-//! schema.
+//! flyball's own interface. Its answers are the command line's JSON, so there is only one schema.
 
 #![allow(clippy::too_many_arguments, reason = "those of the signal, also in the trait that the macro makes")]
 
@@ -18,7 +17,7 @@ use crate::{
     text::{MAX_SENTENCE, sendable},
 };
 
-/// Bytes of a client's profile.
+/// Limit on the bytes of a client's profile.
 const MAX_PROFILE: usize = 64 << 10;
 
 pub(crate) struct Control {
@@ -37,14 +36,14 @@ impl Control {
 
     async fn ask(&self, user: u32, ask: Ask) -> Result<String> {
         let answer = self.link.ask(Some(user), ask).await.map_err(refused)?;
-        // JSON escapes what is below a space; half of an answer would not be JSON.
+        // JSON escapes control characters. A truncated answer would not be JSON.
         Ok(sendable(&answer.to_string(), MAX_REPORTED as usize))
     }
 }
 
 #[interface(name = "org.flyball.Control1")]
 impl Control {
-    /// What a profile would change. Nothing is written.
+    /// Returns the changes that a profile would make. Writes nothing.
     #[zbus(out_args("plan"))]
     async fn plan(
         &self,
@@ -66,7 +65,7 @@ impl Control {
         profile: &str,
         hold: &str,
     ) -> Result<String> {
-        // First, here and below: whoever may not call costs nothing.
+        // Check first, here and below, so that callers without permission cost nothing.
         let user = check(&self.link, connection, &header, Action::Hold).await.map_err(refused)?;
         let settings = self.settings(profile).map_err(refused)?;
         self.ask(user, Ask::Apply { name: hold.to_owned(), settings, user }).await
@@ -119,13 +118,13 @@ impl Control {
         holds.map(one).collect()
     }
 
-    /// The knobs that are left although a hold wants them otherwise.
+    /// The knobs that are left although a hold wants another value.
     #[zbus(property)]
     fn drifted(&self) -> Vec<String> {
         self.desktop.state().drifted.iter().map(|knob| sendable(knob, MAX_SENTENCE)).collect()
     }
 
-    /// Something else changed a setting; `action` says what was done about it.
+    /// Something else changed a setting. `action` is the service's reaction.
     #[zbus(signal)]
     pub(crate) async fn changed(
         emitter: &SignalEmitter<'_>,

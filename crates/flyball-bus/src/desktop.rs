@@ -1,5 +1,5 @@
 //! The desktop's power profiles, under both names that desktops use. The members, their types and
-//! what they mean are those of power-profiles-daemon 0.30, whose place this takes.
+//! their meaning are those of power-profiles-daemon 0.30, which this replaces.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -23,18 +23,18 @@ use crate::{
     text::{MAX_SENTENCE, sendable, shown},
 };
 
-/// Holds of one user but root, those that the service has not taken yet included. The service
-/// bounds the holds of all users.
+/// Limit on holds of one user other than root, including those that the service has not accepted
+/// yet. The service limits the holds of all users.
 const MAX_PER_USER: usize = 16;
 
-/// Bytes of a reason or of an application's name.
+/// Limit on the bytes of a reason or of an application's name.
 const MAX_TEXT: usize = 1024;
 
-/// Holds of all users but root in this process: each may have a subscription to its program's end,
-/// and the buses allow 512 for all.
+/// Limit on holds of all users other than root in this process. Each may have a subscription to its
+/// program's end, and the buses allow 512 in all.
 const MAX_OF_USERS: usize = 256;
 
-/// Which of the two names a call used: signals go back the same way.
+/// Which of the two names a call used. Signals use the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Face {
     UPower,
@@ -49,9 +49,9 @@ pub(crate) struct DesktopHold {
     profile: Profile,
     reason: String,
     application: String,
-    /// Whether the service has not answered yet.
+    /// True until the service has answered.
     pending: bool,
-    /// Waits for the program's end; dropped with the hold, which ends the subscription.
+    /// The task that waits for the program's end. Dropping it with the hold ends the subscription.
     watch: Option<Box<dyn TaskHandle<()>>>,
 }
 
@@ -90,7 +90,7 @@ impl Desktop {
         self.inner().state.clone()
     }
 
-    /// Takes a new state. Returns the one before, and the holds that the service has ended.
+    /// Stores a new state. Returns the old state, and the holds that the service has ended.
     pub(crate) fn take(&self, state: State) -> (State, BTreeMap<u32, DesktopHold>) {
         let mut inner = self.inner();
         let before = std::mem::replace(&mut inner.state, state);
@@ -110,7 +110,7 @@ impl Desktop {
         let one = |offered: &crate::Offered| {
             HashMap::from([
                 ("Profile", text(offered.profile.as_str())),
-                // `powerprofilesctl list` of 0.12 fails without this one.
+                // `powerprofilesctl list` of 0.12 fails without `Driver`.
                 ("Driver", text(&offered.driver)),
                 ("CpuDriver", text(&offered.driver)),
             ])
@@ -178,7 +178,7 @@ impl Desktop {
             }
             loop {
                 inner.cookie = inner.cookie.checked_add(1).unwrap_or(1);
-                // Those of an earlier process that spoke D-Bus last for a while.
+                // Cookies of an earlier process that spoke D-Bus remain valid for a while.
                 let is_taken = inner.state.cookies.contains(&inner.cookie);
                 if !inner.held.contains_key(&inner.cookie) && !is_taken {
                     break;
@@ -198,7 +198,7 @@ impl Desktop {
             inner.held.insert(cookie, held);
             cookie
         };
-        // First: a program that cannot be watched holds nothing.
+        // Subscribe first: a program that cannot be watched must not hold anything.
         let ask = async {
             let end = end_of(connection, &sender).await?;
             let application = application.to_owned();
@@ -218,8 +218,8 @@ impl Desktop {
                 return Err(refusal);
             }
         }
-        // A choice may have ended the hold before this task learnt that it exists: what the last
-        // state says is compared again.
+        // A choice may have ended the hold before this task learnt of it, so compare with the last
+        // state again.
         self.link.news.put(News::Look);
         Ok(cookie)
     }
@@ -228,7 +228,8 @@ impl Desktop {
         let sender = sender_of(header)?;
         {
             let mut inner = self.inner();
-            // Of one's own holds only: a cookie is a small number that anyone can guess.
+            // Release only the caller's own holds: a cookie is a small number that anyone can
+            // guess.
             let own = inner.held.get(&cookie).is_some_and(|held| held.sender == sender && !held.pending);
             if !own {
                 return Err(Refusal::new(Why::Invalid, format!("no hold has the cookie {cookie}")));
@@ -238,7 +239,7 @@ impl Desktop {
         self.link.ask(None, Ask::Release { cookie }).await.map(drop)
     }
 
-    /// Whether the list of holds is another one than at the last call.
+    /// Returns whether the list of holds has changed since the last call.
     pub(crate) fn holds_changed(&self) -> bool {
         let mut inner = self.inner();
         let known = inner.held.iter().filter(|(_, held)| !held.pending).map(|(cookie, _)| *cookie);
@@ -248,17 +249,18 @@ impl Desktop {
     }
 }
 
-/// Ends a hold with its program. Without a bus, the service decides how long holds last.
+/// Ends a hold when its program ends. Without a bus, the service decides how long holds last.
 async fn vanishes(end: MessageStream, cookie: u32, desktop: Arc<Desktop>) {
     if has_ended(end).await {
-        // Kept meanwhile: it has the handle of this task, which ends with it.
+        // Keep the hold until the end of this function: it contains the handle of this task, which
+        // ends with it.
         let _held = desktop.inner().held.remove(&cookie);
-        // The service tries again by itself.
+        // The service retries by itself.
         let _ = desktop.link.ask(None, Ask::Release { cookie }).await;
     }
 }
 
-/// Both faces have these members; the newer one has some more.
+/// Both faces have these members. The newer face has additional ones.
 macro_rules! face {
     ($name:ident, $interface:tt, $face:expr, { $($more:tt)* }) => {
         pub(crate) struct $name(pub(crate) Arc<Desktop>);
@@ -341,7 +343,7 @@ face!(Hadess, "net.hadess.PowerProfiles", Face::Hadess, {});
 
 face!(UPower, "org.freedesktop.UPower.PowerProfiles", Face::UPower, {
     fn set_action_enabled(&self, action: &str, enabled: bool) -> Result<()> {
-        // There is nothing to enable.
+        // No action exists.
         let _ = enabled;
         Err(Error::NotSupported(format!("there is no action '{}'", shown(action, 40))))
     }
@@ -351,7 +353,7 @@ face!(UPower, "org.freedesktop.UPower.PowerProfiles", Face::UPower, {
         Vec::new()
     }
 
-    /// Whether a battery changes what a profile sets: hold.toml says that here, so this is false.
+    /// Whether a battery changes a profile's settings. hold.toml does that here, so this is false.
     #[zbus(property)]
     fn battery_aware(&self) -> bool {
         self.0.inner().battery_aware
@@ -372,7 +374,7 @@ face!(UPower, "org.freedesktop.UPower.PowerProfiles", Face::UPower, {
 });
 
 impl Desktop {
-    /// What the service says is `null`: nothing here reads it.
+    /// The service answers `null`, which nobody reads.
     pub(crate) async fn serving(&self) -> std::result::Result<Value, Refusal> {
         self.link.ask(None, Ask::Serving).await
     }

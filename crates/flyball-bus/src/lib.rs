@@ -2,8 +2,8 @@
 //! (`org.freedesktop.UPower.PowerProfiles` and the older `net.hadess.PowerProfiles`), and
 //! `org.flyball.Control1`.
 //!
-//! [`serve`] runs in a process of its own that can write nothing: it reads messages of any program
-//! on the bus, asks polkit whether the caller may, and sends what is asked as one line of
+//! [`serve`] runs in a separate process that can write nothing. It reads messages of any program on
+//! the bus, asks polkit whether the caller is permitted, and sends the request as a line of
 //! [`Request`] to the service, which decides. The service answers with lines of [`Tell`]. Neither
 //! side parses more than [`MAX_REQUESTED`] or [`MAX_REPORTED`] bytes of a line.
 

@@ -1,4 +1,5 @@
-//! The connection to the service: questions and their answers, and what it says by itself.
+//! The connection to the service: requests and answers, and messages that the service sends by
+//! itself.
 
 use std::{
     collections::HashMap,
@@ -12,28 +13,28 @@ use crate::{
     message::{Answer, Ask, MAX_REPORTED, MAX_REQUESTED, Refusal, Request, Tell, Why, read_line, write_line},
 };
 
-/// Questions of all users but root that wait for an answer. A client that asks without end is
-/// refused before the service hears of it.
+/// Limit on pending requests of all users other than root. A client that exceeds it is refused
+/// without involving the service.
 const MAX_WAITING: usize = 64;
 
-/// Such questions of one user.
+/// Limit on pending requests of one user.
 const MAX_WAITING_OF_USER: usize = 16;
 
 /// A kind of question to polkit. The bus lets a connection wait for 128 answers
-/// (`max_replies_per_connection`): those that neither kind may use are for asking who a caller is,
-/// which root's calls need too.
+/// (`max_replies_per_connection`). Both kinds leave some of them for asking who a caller is, which
+/// root's calls need too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Question {
-    /// polkit answers at once: whether the user may without a dialogue.
+    /// polkit answers at once whether the user is permitted without a dialogue.
     Quick,
-    /// It waits for a password.
+    /// polkit waits for a password.
     Dialogue,
 }
 
 impl Question {
-    /// Limit on the questions of this kind that wait for an answer, of all users. Dialogues do not
-    /// use up the quick questions: whoever may call without a password never waits for those who do
-    /// not enter one.
+    /// Returns the limit on pending questions of this kind, for all users together. Dialogues do
+    /// not count as quick questions, so users who may call without a password never wait for those
+    /// who do not enter one.
     fn max_pending(self) -> usize {
         match self {
             Question::Quick => 32,
@@ -42,14 +43,14 @@ impl Question {
     }
 }
 
-/// Limit on the questions of one user, of each kind. Nobody has two dialogues open for long. 32
-/// users together can use up the dialogues of all.
+/// Limit on pending questions of one user, for each kind. Nobody has two dialogues open for long.
+/// 32 users together can use up all dialogues.
 const MAX_CHECKS_OF_USER: usize = 2;
 
-/// What the main task waits for.
+/// An event for the main task.
 pub(crate) enum News {
     Tell(Tell),
-    /// The last state is to be compared again.
+    /// Compare with the last state again.
     Look,
     /// The bus has closed the connection.
     BusGone,
@@ -61,13 +62,13 @@ struct Waiting {
     answers: HashMap<u64, (Option<u32>, Arc<Mailbox<Answer>>)>,
 }
 
-/// See the module.
+/// The connection to the service; see the module.
 pub(crate) struct Link {
     to: Mutex<UnixStream>,
     waiting: Mutex<Waiting>,
-    /// The users for whom polkit is being asked, once for each question.
+    /// The users about whom polkit is being asked, one entry per question.
     checks: Mutex<Vec<(u32, Question)>>,
-    /// The user that the service runs as, who is not the user of this process.
+    /// The user that the service runs as, which is not the user of this process.
     pub(crate) service_user: u32,
     pub(crate) news: Mailbox<News>,
 }
@@ -77,8 +78,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Link {
-    /// Starts the thread that reads what the service sends. It calls `gone` when the service has
-    /// ended, or sends what is not a message.
+    /// Starts the thread that reads the service's messages. It calls `gone` when the service has
+    /// ended, or sends an invalid message.
     pub(crate) fn start(
         service: UnixStream,
         service_user: u32,
@@ -114,13 +115,12 @@ impl Link {
         }
     }
 
-    /// Returns whether there are bounds for what this user has asked for: for all but root and the
-    /// service's.
+    /// Returns whether this user's requests are limited: all users except root and the service's.
     pub(crate) fn is_bounded(&self, user: u32) -> bool {
         user != 0 && user != self.service_user
     }
 
-    /// Counts a question to polkit about a user until the answer is dropped.
+    /// Counts a question to polkit about a user until the returned value is dropped.
     pub(crate) fn begin_check(&self, user: u32, question: Question) -> Result<Check<'_>, Refusal> {
         let mut checks = lock(&self.checks);
         let of_user = checks.iter().filter(|check| **check == (user, question)).count();
@@ -132,8 +132,8 @@ impl Link {
         Ok(Check { checks: &self.checks, of: (user, question) })
     }
 
-    /// Asks the service for a user, and waits for its answer. What this process asks by itself
-    /// (`None`) is not bounded: a hold must end with its program.
+    /// Sends a request to the service on behalf of a user, and waits for the answer. This process's
+    /// own requests (`None`) are not limited: a hold must end with its program.
     pub(crate) async fn ask(&self, user: Option<u32>, ask: Ask) -> Answer {
         let mailbox = Arc::new(Mailbox::default());
         let id = {
@@ -148,7 +148,7 @@ impl Link {
             waiting.answers.insert(id, (user, Arc::clone(&mailbox)));
             id
         };
-        // The service reads all the time in a thread of its own, so this does not wait.
+        // The service always reads, in a separate thread, so this does not block.
         if let Err(error) = write_line(&mut *lock(&self.to), &Request { id, ask }, MAX_REQUESTED) {
             lock(&self.waiting).answers.remove(&id);
             return Err(match error.kind() {
@@ -162,7 +162,7 @@ impl Link {
     }
 }
 
-/// A question to polkit that waits for an answer.
+/// A pending question to polkit.
 pub(crate) struct Check<'a> {
     checks: &'a Mutex<Vec<(u32, Question)>>,
     of: (u32, Question),
@@ -198,7 +198,7 @@ mod tests {
             assert_eq!(all.len(), question.max_pending());
             assert!(ask(1000, other).is_some() && ask(999, other).is_some());
         }
-        // Root is not asked about.
+        // polkit is not asked about root.
         assert!(!link.is_bounded(0));
     }
 }

@@ -1,5 +1,5 @@
-//! Values that one thread leaves and a task awaits. zbus brings a runtime but no channel between
-//! threads and tasks.
+//! Passes values from a thread to a task that awaits them. zbus brings a runtime but no channel
+//! between threads and tasks.
 
 use std::{
     collections::VecDeque,
@@ -8,7 +8,7 @@ use std::{
     task::{Poll, Waker},
 };
 
-/// For one reader.
+/// A queue with one reader.
 #[derive(Debug)]
 pub(crate) struct Mailbox<T>(Mutex<(VecDeque<T>, Option<Waker>)>);
 
@@ -20,7 +20,7 @@ impl<T> Default for Mailbox<T> {
 
 impl<T> Mailbox<T> {
     pub(crate) fn put(&self, value: T) {
-        // A thread that panicked left a whole queue: nothing in between can fail.
+        // Even if a thread panicked, the queue is consistent, because nothing below can fail.
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         inner.0.push_back(value);
         if let Some(waker) = inner.1.take() {

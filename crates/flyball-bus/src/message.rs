@@ -1,4 +1,4 @@
-//! What the two processes send each other: one JSON value per line, with bounds.
+//! The messages between the two processes: one JSON value per line, with limits.
 
 use std::{
     fmt,
@@ -12,16 +12,15 @@ use serde_json::Value;
 
 use crate::text::{MAX_SENTENCE, sendable};
 
-/// Bytes of a line to the service: many times the settings of the largest profile that a client may
-/// send, as JSON. A longer request is refused.
+/// Limit on the bytes of a line to the service: many times the settings of a client's largest
+/// allowed profile, as JSON. A longer request is refused.
 pub const MAX_REQUESTED: u64 = 1 << 20;
 
-/// Bytes of a line from the service: the plan of a machine with thousands of CPUs. A longer answer
-/// becomes a refusal.
+/// Limit on the bytes of a line from the service: the plan of a machine with thousands of CPUs. A
+/// longer answer becomes a refusal.
 pub const MAX_REPORTED: u64 = 16 << 20;
 
-/// The three names that desktops know. There is no fourth: a desktop that reads another name shows
-/// nothing or fails.
+/// The three names that desktops know. A desktop that reads any other name shows nothing or fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Profile {
@@ -31,7 +30,7 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// In the order in which the interface lists them.
+    /// All profiles, in the interface's order.
     pub const ALL: [Profile; 3] = [Profile::PowerSaver, Profile::Balanced, Profile::Performance];
 
     pub fn as_str(self) -> &'static str {
@@ -57,13 +56,13 @@ impl fmt::Display for Profile {
     }
 }
 
-/// What the bus asks the service for.
+/// A request of the bus to the service.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ask {
-    /// Nothing: the names are served from now on.
+    /// The names are served from now on. This requests nothing.
     Serving,
-    /// A user has chosen this profile: all holds of programs end.
+    /// A user has chosen this profile, which ends all holds of programs.
     Choose {
         profile: Profile,
         user: u32,
@@ -75,16 +74,16 @@ pub enum Ask {
         application: String,
         user: u32,
     },
-    /// It does not any more.
+    /// A program no longer holds a profile.
     Release {
         cookie: u32,
     },
-    /// Asks for the changes that these settings would make.
+    /// Plan the changes that these settings would make.
     Plan {
         settings: Vec<Setting>,
         user: u32,
     },
-    /// A hold of this name with these settings.
+    /// Hold these settings under this name.
     Apply {
         name: String,
         settings: Vec<Setting>,
@@ -98,22 +97,22 @@ pub enum Ask {
     Status,
 }
 
-/// A question; its answer has the same number.
+/// A request. Its answer has the same number.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Request {
     pub id: u64,
     pub ask: Ask,
 }
 
-/// Why something is refused.
+/// The kind of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Why {
-    /// What was sent is wrong.
+    /// The request is invalid.
     Invalid,
-    /// The caller may not.
+    /// The caller is not permitted.
     Denied,
-    /// There are too many already.
+    /// There are too many holds or requests already.
     TooMany,
     /// The machine refuses.
     Failed,
@@ -132,10 +131,10 @@ impl Refusal {
     }
 }
 
-/// An answer of the service: the command line's JSON, or `null` where there is nothing to say.
+/// An answer of the service: the command line's JSON, or `null` if there is none.
 pub type Answer = Result<Value, Refusal>;
 
-/// What keeps the performance profile from its performance.
+/// The reason for reduced performance under the performance profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Degraded {
@@ -146,7 +145,7 @@ pub enum Degraded {
 }
 
 impl Degraded {
-    /// In the interface's words.
+    /// Returns the interface's word for it.
     pub fn as_str(self) -> &'static str {
         match self {
             Degraded::No => "",
@@ -160,7 +159,7 @@ impl Degraded {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offered {
     pub profile: Profile,
-    /// The driver of the CPU's frequencies.
+    /// The CPU frequency driver.
     pub driver: String,
 }
 
@@ -173,16 +172,16 @@ pub struct HeldName {
     pub in_force: bool,
 }
 
-/// What the properties show.
+/// The state that the properties show.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct State {
     pub active: Option<Profile>,
     pub profiles: Vec<Offered>,
-    /// The holds of programs that are in the store.
+    /// Cookies of the programs' holds in the store.
     pub cookies: Vec<u32>,
     pub degraded: Degraded,
     pub holds: Vec<HeldName>,
-    /// Knobs that are left although a hold wants them otherwise.
+    /// Knobs that are left although a hold wants another value.
     pub drifted: Vec<String>,
 }
 
@@ -193,14 +192,14 @@ pub struct Drifted {
     pub cpus: String,
     pub was: String,
     pub is: String,
-    /// In words.
+    /// The cause, in words.
     pub by: String,
-    /// The process that wrote it; 0 if that is not known.
+    /// The process that wrote it; 0 if unknown.
     pub pid: u32,
     pub action: String,
 }
 
-/// What the service sends.
+/// A message of the service.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tell {
@@ -212,8 +211,8 @@ pub enum Tell {
 /// Writes one line.
 ///
 /// # Errors
-/// `FileTooLarge` for a line of more than `most` bytes, of which nothing is written: the reader
-/// would end the connection. Otherwise the error of write(2).
+/// `FileTooLarge` for a line of more than `most` bytes, of which nothing is written, because the
+/// reader would end the connection. Otherwise the error of write(2).
 pub fn write_line(mut to: impl Write, message: &impl Serialize, most: u64) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
@@ -224,8 +223,8 @@ pub fn write_line(mut to: impl Write, message: &impl Serialize, most: u64) -> io
     to.write_all(&line)
 }
 
-/// Writes a line of the service. An answer that is too long becomes a refusal: what callers bring
-/// about must not end the connection of all of them.
+/// Writes a line of the service. An answer that is too long becomes a refusal: one caller must not
+/// end the connection of all.
 pub(crate) fn write_tell(to: impl Write + Copy, tell: &Tell) -> io::Result<()> {
     match (write_line(to, tell, MAX_REPORTED), tell) {
         (Err(error), Tell::Answer { id, .. }) if error.kind() == io::ErrorKind::FileTooLarge => {
@@ -239,7 +238,7 @@ pub(crate) fn write_tell(to: impl Write + Copy, tell: &Tell) -> io::Result<()> {
 /// Reads one line of at most `most` bytes; `None` at the end.
 ///
 /// # Errors
-/// The line is longer, is cut off, or is not such a message.
+/// The line is too long, is cut off, or is not such a message.
 pub fn read_line<T: DeserializeOwned>(from: &mut impl BufRead, most: u64) -> io::Result<Option<T>> {
     let mut line = Vec::new();
     from.take(most).read_until(b'\n', &mut line)?;
@@ -276,8 +275,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever a process that was taken over sends is read as a message or refused, and
-        /// reading ends.
+        /// Whatever a compromised process sends is read as a message or refused, and reading ends.
         #[test]
         fn any_bytes_are_read_or_refused(
             bytes in proptest::collection::vec(proptest::arbitrary::any::<u8>(), 0..400),
@@ -286,7 +284,8 @@ mod tests {
             let mut line = Vec::new();
             let ask = Ask::Choose { profile: Profile::Performance, user: 1000 };
             write_line(&mut line, &Request { id: 7, ask }, 200).unwrap();
-            // A message that is right up to one place, too: random bytes hardly ever begin as one.
+            // Also test a message that is valid up to some byte: random bytes hardly ever begin
+            // like one.
             let place = place.min(line.len());
             let spoilt = [&line[..place], bytes.as_slice(), &line[place..]].concat();
             for mut input in [bytes.as_slice(), spoilt.as_slice()] {
@@ -299,7 +298,7 @@ mod tests {
         }
     }
 
-    /// The answer to a plan, and a refusal that repeats what a caller has written.
+    /// The answer to a plan, and a refusal that repeats a caller's text.
     #[test]
     fn an_answer_that_is_too_long_is_refused() {
         let text = "x".repeat(MAX_REPORTED as usize);

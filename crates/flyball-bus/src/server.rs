@@ -1,4 +1,4 @@
-//! Serving the interfaces until the bus or the service is gone.
+//! Serves the interfaces until the bus or the service is gone.
 
 use std::{os::unix::net::UnixStream, sync::Arc};
 
@@ -23,7 +23,7 @@ const UPOWER: (&str, &str) =
     ("org.freedesktop.UPower.PowerProfiles", "/org/freedesktop/UPower/PowerProfiles");
 const HADESS: (&str, &str) = ("net.hadess.PowerProfiles", "/net/hadess/PowerProfiles");
 
-/// The names that are served, with the desktop's or without.
+/// Returns the names to serve, with or without the desktop's.
 pub(crate) fn names(desktop: bool) -> &'static [&'static str] {
     const NAMES: &[&str] = &[CONTROL.0, UPOWER.0, HADESS.0];
     if desktop { NAMES } else { &NAMES[..1] }
@@ -32,19 +32,19 @@ pub(crate) fn names(desktop: bool) -> &'static [&'static str] {
 /// The interfaces to serve, and the users of both processes.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Whether the desktop's names are taken too.
+    /// Whether to serve the desktop's names too.
     pub desktop: bool,
     /// The user that the service runs as.
     pub service_user: u32,
-    /// The user that this process runs as, by whom the bus knows the connection.
+    /// The user that this process runs as, by which the bus knows the connection.
     pub own_user: u32,
 }
 
-/// Serves the interfaces on a connected bus. When the service has ended, this ends the process:
-/// whatever it waits for, also for an answer of the service or of a bus that does not answer.
+/// Serves the interfaces on a connected bus. If the service ends, this ends the process
+/// immediately, even if it is waiting for an answer from the service or the bus.
 ///
 /// # Errors
-/// In one sentence: the bus refuses or is gone, or another program has a name.
+/// A sentence: the bus refuses or is gone, or another program owns a name.
 pub fn serve(bus: UnixStream, service: UnixStream, options: Options) -> Result<(), String> {
     let link = Link::start(service, options.service_user, || std::process::exit(0))
         .map_err(|error| format!("cannot start a thread: {error}"))?;
@@ -53,7 +53,7 @@ pub fn serve(bus: UnixStream, service: UnixStream, options: Options) -> Result<(
 
 async fn run(bus: UnixStream, link: Arc<Link>, options: Options) -> Result<(), String> {
     let desktop = Desktop::new(Arc::clone(&link));
-    // The first state: a name is taken only when its properties can be read.
+    // Wait for the first state: the properties must be readable before a name is taken.
     if let News::Tell(Tell::State(state)) = link.news.take().await {
         desktop.take(state);
     }
@@ -88,11 +88,11 @@ async fn run(bus: UnixStream, link: Arc<Link>, options: Options) -> Result<(), S
             News::Tell(Tell::State(state)) => state,
             News::Look => desktop.state(),
             News::Tell(Tell::Drifted(drifted)) => {
-                // A signal that is lost with the bus: the next news is that it is gone.
+                // If the bus is gone, the signal is lost, and the next event says so.
                 let _ = emit_drift(&connection, &drifted).await;
                 continue;
             }
-            // Answers are taken by the link.
+            // The link handles answers.
             News::Tell(Tell::Answer { .. }) => continue,
             News::BusGone => return Err("the bus is gone".to_owned()),
         };
@@ -107,7 +107,7 @@ async fn run(bus: UnixStream, link: Arc<Link>, options: Options) -> Result<(), S
     }
 }
 
-/// To the holder alone, on the interface that it used.
+/// Emits the signal only to the holder, on the interface that it used.
 async fn emit_released(connection: &Connection, cookie: u32, held: &DesktopHold) -> zbus::Result<()> {
     let path = match held.face {
         Face::UPower => UPOWER.1,
@@ -120,7 +120,7 @@ async fn emit_released(connection: &Connection, cookie: u32, held: &DesktopHold)
     }
 }
 
-/// The properties that differ, on both faces.
+/// Emits the changed properties on both faces.
 async fn emit_desktop(connection: &Connection, desktop: &Desktop, before: &State) -> zbus::Result<()> {
     let now = desktop.state();
     let holds = desktop.holds_changed();

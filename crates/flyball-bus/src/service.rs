@@ -1,7 +1,7 @@
-//! The service's side of its D-Bus interfaces. It starts `flyball hold-bus`, a process that can
-//! open and write nothing and speaks D-Bus; what that process asks for arrives here as a bounded
-//! line with a type, and is decided here. Holds of programs and the choice of a user become holds
-//! like those of the command line.
+//! The service's side of its D-Bus interfaces. It starts `flyball hold-bus`, a process that speaks
+//! D-Bus and can neither open nor write anything. That process's requests arrive here as typed
+//! lines of limited length, and the service decides about them. Holds of programs and a user's
+//! choice become holds like those of the command line.
 
 mod degraded;
 mod plans;
@@ -33,39 +33,40 @@ use crate::{
     message::write_tell, read_line, server::names,
 };
 
-/// Pauses before the bus is tried again, in seconds. After the last one it is tried with the
-/// regular verify.
+/// Pauses before retries of the bus, in seconds. After the last pause, the regular comparison
+/// retries.
 const RETRIES: [u64; 4] = [1, 5, 20, 60];
 
-/// How long a program's hold outlives the connection to the bus that it came by, once there is
-/// another connection: the program may hold again.
+/// How long a program's hold outlives the connection to the bus on which it was made, once there is
+/// a new connection: the program may hold again.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// Until when such holds last if there is no other connection.
+/// How long such holds last if there is no new connection.
 const MAX_GRACE: Duration = Duration::from_secs(300);
 
-/// How long a process that does not read may keep the service waiting.
+/// How long a process that does not read may block the service.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Requests that are answered before the service looks at the machine again.
+/// Limit on requests that are answered before the service checks the machine again.
 const MAX_AT_ONCE: usize = 8;
 
-/// Requests that are read before they are answered: whatever that process does, it must not fill
-/// the service's memory.
+/// Limit on requests that are read before they are answered: whatever that process does, it must
+/// not fill the service's memory.
 const MAX_READ: usize = 64;
 
-/// The hold of the profile that a user chose. Stronger than those of hold.toml, weaker than those
-/// of `hold add`. The owner identifies the hold; the name does not.
+/// Name and priority of the hold of the user's chosen profile. It is stronger than those of
+/// hold.toml and weaker than those of `hold add`. Its owner identifies the hold, not its name.
 const CHOSEN: (&str, u32) = ("desktop", 80);
 
-/// The holds of programs: `power-saver` beats `performance`, and both beat what the user chose.
+/// Prefix of the holds of programs. `power-saver` beats `performance`, and both beat the user's
+/// choice.
 const PREFIX: &str = "desktop:";
 
 fn is_chosen(owner: &Owner) -> bool {
     matches!(owner, Owner::Desktop(_))
 }
 
-/// The file with the chosen profile, in the directory that lasts over boots.
+/// The file with the chosen profile, in the directory that survives reboots.
 const CHOICE: &str = "desktop";
 
 /// A process that speaks D-Bus.
@@ -79,33 +80,33 @@ struct Running {
 #[derive(Debug, Clone)]
 pub struct BusOptions {
     pub socket: PathBuf,
-    /// Serve the desktop's power profiles too.
+    /// Whether to serve the desktop's power profiles too.
     pub desktop: bool,
     /// flyball's own program, which is started as `flyball hold-bus`.
     pub program: PathBuf,
-    /// The directory in which a user's choice outlives a boot.
+    /// The directory in which a user's choice survives a reboot.
     pub kept: Option<PathBuf>,
 }
 
-/// Something that is worth a line in the log.
+/// An event for the log.
 #[derive(Debug, derive_more::Display)]
 pub enum BusNotice {
     /// These names are served.
     #[display("D-Bus: {}", _0.join(", "))]
     Serves(&'static [&'static str]),
-    /// A profile of the desktop that this machine cannot have.
+    /// A profile of the desktop that this machine does not accept.
     #[display("note: the desktop is not offered {profile}: {why}")]
     NotOffered { profile: Profile, why: String },
     /// The choice of the last boot is not in force.
     #[display("flyball: the desktop's {profile}: {why}")]
     NotRestored { profile: Profile, why: String },
-    /// A choice that ends at the next boot.
+    /// A choice that is lost at the next boot.
     #[display("note: the choice of {profile} ends at the next boot: {}: {error}", path.display())]
     NotKept { profile: Profile, path: PathBuf, error: io::Error },
-    /// Programs' holds that are tried again.
+    /// Holds of programs whose release is retried.
     #[display("flyball: programs' holds cannot be released yet: {_0}")]
     NotReleased(String),
-    /// The bus is not served now.
+    /// The bus is not served at present.
     #[display("flyball: {_0}")]
     Lost(String),
 }
@@ -115,7 +116,7 @@ pub struct Bus<'a> {
     host: &'a dyn Host,
     options: BusOptions,
     profiles: BTreeMap<Profile, (String, Vec<Setting>)>,
-    /// Written to by the thread that reads, so that the service's one wait ends.
+    /// The reading thread writes to it, to end the service's wait.
     wake: UnixStream,
     planner: Planner,
     running: Option<Running>,
@@ -123,27 +124,27 @@ pub struct Bus<'a> {
     next_attempt: Duration,
     /// The holds of programs, by cookie.
     clients: BTreeMap<u32, Profile>,
-    /// Those to be released as soon as the holds can be changed.
+    /// Cookies of holds to release as soon as the holds can be changed.
     ending: Vec<u32>,
-    /// When releasing those is tried again, if it failed.
+    /// When to retry releasing them, if it failed.
     end_after: Duration,
     end_failures: usize,
-    /// Holds of programs whose connection is lost, and when they end.
+    /// Holds of programs whose connection was lost, and when they end.
     orphans: BTreeMap<u32, Duration>,
     chosen: Option<Profile>,
     heat: Heat,
     told: State,
-    /// Said once, not at each attempt.
+    /// The last complaint, which is reported only once.
     complaint: String,
     notices: Vec<BusNotice>,
 }
 
 impl<'a> Bus<'a> {
-    /// A bus that is not connected yet. Plans of clients are made on `planned`, which is opened for
-    /// them alone.
+    /// Creates a bus that is not connected yet. Plans for clients are made on `planned`, which is
+    /// opened only for them.
     ///
     /// # Errors
-    /// There is no socket or no thread left.
+    /// No socket or no thread can be created.
     pub fn new(
         host: &'a dyn Host,
         planned: Box<dyn Host>,
@@ -152,7 +153,7 @@ impl<'a> Bus<'a> {
     ) -> io::Result<Bus<'a>> {
         let (ours, wake) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
-        // Full means that the service is going to wake anyway.
+        // If it is full, the service will wake anyway.
         wake.set_nonblocking(true)?;
         watch.wake_by(ours.into());
         Ok(Bus {
@@ -177,13 +178,13 @@ impl<'a> Bus<'a> {
         })
     }
 
-    /// Takes the notices since the last call.
+    /// Returns the notices since the last call.
     pub fn notices(&mut self) -> Vec<BusNotice> {
         std::mem::take(&mut self.notices)
     }
 
-    /// Begins with a service that has just started: reads the three profiles, ends holds of
-    /// programs that an earlier service had, and restores the choice of the last boot.
+    /// Starts serving a service that has just started: reads the three profiles, ends holds of
+    /// programs from an earlier service, and restores the choice of the last boot.
     pub fn begin(
         &mut self,
         service: &mut Service<'_>,
@@ -203,7 +204,8 @@ impl<'a> Bus<'a> {
             (Profile::Balanced, named(&desktop.balanced, "balanced")),
             (Profile::Performance, named(&desktop.performance, "throughput")),
         ] {
-            // What the machine refuses is not offered: a desktop cannot show why a choice fails.
+            // Do not offer a profile that the machine refuses: a desktop cannot show why a choice
+            // fails.
             let planned = profiles(&name).and_then(|settings| {
                 let intent = flyball_control::Intent { settings };
                 let snapshot = Snapshot::for_intent(self.host, &intent).map_err(|error| error.to_string())?;
@@ -216,7 +218,7 @@ impl<'a> Bus<'a> {
             }
         }
         let holds = &service.store().holds;
-        // Cookies are of one connection to the bus: no program can release these any more.
+        // A cookie belongs to one connection to the bus, so no program can release these any more.
         let clients = holds.iter().filter_map(|hold| hold.owner.cookie());
         self.ending.extend(clients.filter(|cookie| !self.clients.contains_key(cookie)));
         let chosen = holds.iter().find(|hold| is_chosen(&hold.owner));
@@ -238,12 +240,12 @@ impl<'a> Bus<'a> {
         }
     }
 
-    /// The file with the choice of a user.
+    /// Returns the file with the user's choice.
     fn choice(&self) -> Option<PathBuf> {
         self.options.kept.as_ref().map(|folder| folder.join(CHOICE))
     }
 
-    /// How long until there is something to do here.
+    /// Returns how long until there is something to do here.
     pub fn sleep_for(&self, now: Duration) -> Duration {
         let attempt = self.running.is_none().then_some(self.next_attempt);
         let end = (!self.ending.is_empty()).then_some(self.end_after);
@@ -251,7 +253,7 @@ impl<'a> Bus<'a> {
         next.map_or(Duration::MAX, |next| next.saturating_sub(now))
     }
 
-    /// Passes something that is worth a line in the log to clients.
+    /// Passes an event for the log to clients.
     pub fn tell(&mut self, notice: &Notice) {
         if let Notice::Drift(drift) = notice
             && self.running.as_ref().is_some_and(|running| running.serves)
@@ -260,21 +262,21 @@ impl<'a> Bus<'a> {
         }
     }
 
-    /// Does what was asked, and shows what changed.
+    /// Handles requests, and publishes changes.
     pub fn handle(&mut self, service: &mut Service<'_>, moment: Moment) {
         if self.running.is_none() && self.next_attempt <= moment.now {
             self.connect(service, moment);
         }
         self.answer_plans(service, moment);
         for count in 0.. {
-            // Clients that ask without end must not keep the service from its work.
+            // Clients with endless requests must not keep the service from its work.
             if count == MAX_AT_ONCE {
                 let _ = self.wake.write(&[0]);
                 break;
             }
             let Some(request) = self.next(moment) else { break };
-            // A hold must be possible alone, as with `hold add`: otherwise it would stand in the
-            // way when the hold beside it ends.
+            // A hold must be possible alone, as with `hold add`. Otherwise it would cause trouble
+            // when the hold beside it ends.
             let answer = match self.plan(request.id, request.ask) {
                 Ok(None) => continue,
                 Err(refusal) => Err(refusal),
@@ -284,8 +286,8 @@ impl<'a> Bus<'a> {
                 }
                 Ok(Some(ask)) => {
                     let answer = self.decide(ask, service, moment);
-                    // Before the answer: a client that reads a property after its call must see
-                    // the effect of that call.
+                    // Publish before answering: a client that reads a property after its call must
+                    // see the effect of that call.
                     self.show(service);
                     answer
                 }
@@ -300,10 +302,11 @@ impl<'a> Bus<'a> {
         self.show(service);
     }
 
-    /// Has the settings of a request planned; the answer comes later. Returns any other request.
+    /// Starts planning the settings of a request, whose answer follows later. Returns any other
+    /// request.
     fn plan(&mut self, id: u64, ask: Ask) -> Result<Option<Ask>, Refusal> {
         let gone = || Refusal::new(Why::Failed, "plans are not made any more");
-        // Here and not where the profile is read: this process does not trust that one.
+        // Check it here, not where the profile is read: this process does not trust that one.
         if let Ask::Plan { settings, .. } | Ask::Apply { settings, .. } = &ask
             && size(settings) > MAX_SETTINGS_PER_USER
         {
@@ -316,7 +319,7 @@ impl<'a> Bus<'a> {
 
     fn answer_plans(&mut self, service: &mut Service<'_>, moment: Moment) {
         while let Some(((process, id), ask, planned)) = self.planner.finished() {
-            // The numbers of a process that has ended mean other requests to the next one.
+            // The next process uses the same numbers for other requests.
             if self.running.as_ref().is_some_and(|running| running.child.id() == process) {
                 let answer = match ask {
                     Ask::Apply { .. } | Ask::ReleaseNamed { .. } if planned.is_ok() => {
@@ -341,7 +344,7 @@ impl<'a> Bus<'a> {
         self.notices.push(BusNotice::Serves(names(self.options.desktop)));
     }
 
-    /// The next request; notes when the process has ended.
+    /// Returns the next request. Notices when the process has ended.
     fn next(&mut self, moment: Moment) -> Option<Request> {
         let running = self.running.as_mut()?;
         match running.from.try_recv() {
@@ -357,9 +360,10 @@ impl<'a> Bus<'a> {
         }
     }
 
-    /// Programs may come back with the bus: their holds outlive it for a while.
+    /// Handles the loss of the bus. Programs may come back with it, so their holds outlive it for a
+    /// while.
     fn lost(&mut self, why: &str, moment: Moment) {
-        // It may have closed its socket without ending.
+        // The process may have closed its socket without ending.
         self.stop();
         if self.complaint != why {
             self.notices.push(BusNotice::Lost(why.to_owned()));
@@ -390,10 +394,10 @@ impl<'a> Bus<'a> {
         }
     }
 
-    /// The process connects by itself, as its own user: a connection of root's would let whoever
-    /// takes it over call other services as root.
+    /// Starts the process. It connects by itself, as its own user: with a connection of root's, an
+    /// attacker who takes over the process could call other services as root.
     fn start(&self) -> io::Result<Running> {
-        // A reason that the service can give, if there is no bus at all.
+        // If there is no bus at all, this gives a clear reason.
         std::fs::metadata(&self.options.socket)?;
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_write_timeout(Some(PATIENCE))?;
@@ -402,7 +406,8 @@ impl<'a> Bus<'a> {
         if self.options.desktop {
             command.arg("--desktop");
         }
-        // Without NOTIFY_SOCKET and the other variables by which systemd speaks to the service.
+        // Without NOTIFY_SOCKET and the other variables through which systemd and the service
+        // communicate.
         command.env_clear().stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null());
         let child = command.spawn()?;
         let (sender, from) = sync_channel(MAX_READ);
@@ -414,7 +419,7 @@ impl<'a> Bus<'a> {
     fn send(&mut self, tell: &Tell) {
         let Some(running) = &self.running else { return };
         if write_tell(&running.to, tell).is_err() {
-            // A process that does not read: its end is noticed as that of any other.
+            // The process does not read. Its end is noticed like any other.
             let _ = running.to.shutdown(std::net::Shutdown::Both);
         }
     }
@@ -423,7 +428,7 @@ impl<'a> Bus<'a> {
         self.send(&Tell::Answer { id, answer });
     }
 
-    /// Sends the state if it is another one.
+    /// Sends the state if it has changed.
     fn show(&mut self, service: &Service<'_>) {
         if self.running.is_none() {
             return;
@@ -451,7 +456,7 @@ impl<'a> Bus<'a> {
             in_force: in_force(&hold.name),
         };
         let in_store = |cookie: &u32| store.holds.iter().any(|hold| hold.owner.cookie() == Some(*cookie));
-        // Released by an administrator, or by a restore.
+        // An administrator or a restore may have released holds.
         self.clients.retain(|cookie, _| in_store(cookie));
         self.orphans.retain(|cookie, _| in_store(cookie));
         if !store.holds.iter().any(|hold| is_chosen(&hold.owner)) {
@@ -467,20 +472,20 @@ impl<'a> Bus<'a> {
         }
     }
 
-    /// The profile that a desktop shows: of programs, of the user, else of the strongest hold that
-    /// stands for one of the three.
+    /// Returns the profile that a desktop shows: a program's, else the user's, else that of the
+    /// strongest hold with one of the three profiles.
     fn active(&self, service: &Service<'_>) -> Profile {
         let of_hold = |name: &HoldName| {
             let hold = service.store().holds.iter().find(|hold| hold.name == *name)?;
             self.profiles.iter().find(|(_, (known, _))| hold.profile.as_ref() == Some(known))
         };
-        // `PowerSaver` is the first.
+        // `PowerSaver` is the smallest.
         let client = self.clients.values().min().copied().or(self.chosen);
         let other = || service.in_force().iter().rev().find_map(of_hold).map(|(profile, _)| *profile);
         client.or_else(other).unwrap_or(Profile::Balanced)
     }
 
-    /// Releases what ended while the holds could not be changed.
+    /// Releases holds that ended while the holds could not be changed.
     fn end_clients(&mut self, service: &mut Service<'_>, moment: Moment) {
         if self.ending.is_empty() || self.end_after > moment.now {
             return;
@@ -497,8 +502,8 @@ impl<'a> Bus<'a> {
                 self.end_failures = 0;
             }
             Err(refusal) => {
-                // Another flyball may have the machine. Said once, and tried again after a pause:
-                // each attempt writes the store.
+                // Another flyball may have the lock. Report it once, and retry after a pause,
+                // because each attempt writes the store.
                 if self.end_failures == 0 {
                     self.notices.push(BusNotice::NotReleased(refusal.sentence));
                 }
@@ -510,10 +515,10 @@ impl<'a> Bus<'a> {
         }
     }
 
-    /// Ends with the service.
+    /// Ends the process, together with the service.
     pub fn stop(&mut self) {
         let Some(mut running) = self.running.take() else { return };
-        // One of another user that this service may not end is not waited for.
+        // If this service may not kill the process of another user, do not wait for it.
         let _ = match running.child.kill() {
             Ok(()) => running.child.wait().map(Some),
             Err(_) => running.child.try_wait(),
@@ -521,12 +526,12 @@ impl<'a> Bus<'a> {
     }
 }
 
-/// Reads what the process asks, until it ends.
+/// Reads the process's requests until it ends.
 fn read(from: UnixStream, to: SyncSender<Request>, mut wake: &UnixStream) {
     let mut from = BufReader::new(from);
     loop {
-        // A line that is too long or is not a request ends the process: it is broken, or not ours
-        // any more.
+        // A line that is too long or is not a request ends the process: it is broken or was taken
+        // over.
         let request = read_line::<Request>(&mut from, MAX_REQUESTED);
         let Ok(Some(request)) = request else { break };
         if to.send(request).is_err() {
@@ -535,8 +540,8 @@ fn read(from: UnixStream, to: SyncSender<Request>, mut wake: &UnixStream) {
         let _ = wake.write(&[0]);
     }
     let _ = from.get_ref().shutdown(std::net::Shutdown::Both);
-    // The service finds the other end of the channel closed, which it must not learn from the next
-    // comparison.
+    // Dropping the sender tells the service that the process is gone. Wake it, so that it does not
+    // notice only at the next comparison.
     drop(to);
     let _ = wake.write(&[0]);
 }

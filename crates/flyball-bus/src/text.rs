@@ -1,10 +1,11 @@
-//! Texts for the bus. A string of D-Bus has no NUL, and the bus closes the connection of a process
-//! that sends one: every text from elsewhere goes through [`sendable`] first.
+//! Texts for the bus. A D-Bus string must not contain NUL: the bus closes the connection of a
+//! process that sends one. So every text from elsewhere goes through [`sendable`] first.
 
-/// Bytes of an error's sentence, of a name and of a value.
+/// Limit on the bytes of an error's sentence, of a name and of a value.
 pub(crate) const MAX_SENTENCE: usize = 4096;
 
-/// A text as the bus takes it: control characters are replaced, and it has at most `most` bytes.
+/// Returns a text that the bus accepts: control characters are replaced, and it has at most `most`
+/// bytes.
 pub(crate) fn sendable(text: &str, most: usize) -> String {
     let mut out = String::with_capacity(text.len().min(most));
     for character in text.chars() {
@@ -18,8 +19,8 @@ pub(crate) fn sendable(text: &str, most: usize) -> String {
     out
 }
 
-/// What a message and the log repeat of a caller's text: at most `most` characters, and none that
-/// does anything to a terminal or to the text around it.
+/// Returns a caller's text for messages and the log: at most `most` characters, and none that
+/// affects a terminal or the surrounding text.
 pub(crate) fn shown(text: &str, most: usize) -> String {
     let is_plain = |c: &char| flyball_process::terminal::is_plain(*c) && !c.is_control();
     text.chars().filter(is_plain).take(most).collect()
@@ -42,7 +43,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any text gives a message that the bus takes, as a value and as an error.
+        /// Any text makes a message that the bus accepts, as a value and as an error.
         #[test]
         fn any_text_makes_a_valid_message(bytes in proptest::collection::vec(any::<u8>(), 0..6000)) {
             let text = String::from_utf8_lossy(&bytes);

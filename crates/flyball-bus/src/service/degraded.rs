@@ -1,5 +1,5 @@
-//! What keeps a machine from the performance that was chosen, as the kernel counts it. Not
-//! `no_turbo`, which a user may set: that is a setting, not a reason.
+//! Reasons why a machine does not reach the chosen performance, from the kernel's counters.
+//! `no_turbo` is not one of them: a user may set it, so it is a setting.
 
 use std::time::{Duration, Instant};
 
@@ -9,11 +9,11 @@ use crate::Degraded;
 
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// On a lap, the firmware of a ThinkPad lowers the limits (thinkpad_acpi.c, dytc_lapmode).
+/// When a ThinkPad is on a lap, its firmware lowers the limits (thinkpad_acpi.c, dytc_lapmode).
 const LAP: &str = "/sys/devices/platform/thinkpad_acpi/dytc_lapmode";
 
-/// How long heat counts after the kernel has counted it. The service looks at least once a minute,
-/// so two looks without heat end it.
+/// How long heat counts after the kernel has counted it. The service checks at least once a minute,
+/// so two checks without heat end it.
 const LASTS: Duration = Duration::from_secs(90);
 
 /// The counters of the packages (therm_throt.c), and when one last rose.
@@ -23,7 +23,7 @@ pub(super) struct Heat {
 }
 
 impl Heat {
-    /// One CPU of each package is asked: the counter is that of the package.
+    /// Reads one CPU of each package, since the counter belongs to the package.
     pub(super) fn new(host: &dyn Host) -> Heat {
         let mut packages = std::collections::BTreeSet::new();
         let mut counters = Vec::new();
@@ -82,7 +82,7 @@ mod tests {
             );
             put(&format!("sys/devices/system/cpu/cpu{cpu}/thermal_throttle/package_throttle_count"), "7\n");
         }
-        // A setting of the user, which is not a reason.
+        // A user's setting is not a reason.
         let turbo = Id::Turbo.knob().path(&Topology::default(), &At::Machine).unwrap();
         put(turbo.trim_start_matches('/'), "1\n");
         let host = Plain::open(folder.path()).unwrap();

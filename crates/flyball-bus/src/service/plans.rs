@@ -1,6 +1,6 @@
-//! Plans of what clients send, in a thread of their own: the service answers others and corrects
-//! drift meanwhile. Root's plans come first, those of other users in turn, one of each. A release
-//! by a user whose plans wait keeps its place behind them.
+//! Plans of clients' settings, made in a separate thread, so that the service can answer others and
+//! correct drift meanwhile. Root's plans come first. Other users take turns with one plan each. A
+//! user's release waits behind that user's plans.
 
 use std::{
     io::{self, Write as _},
@@ -15,39 +15,39 @@ use flyball_host::Host;
 use super::requests::by;
 use crate::{Answer, Ask, Refusal, Why};
 
-/// Requests of all users but root that wait, and of root: neither takes the other's room.
+/// Limit on waiting requests of all users other than root, and separately of root.
 const MAX_WAITING: usize = 64;
 
-/// Plans of one user but root that are not finished. With releases there may be twice as many.
+/// Limit on unfinished plans of one user other than root. With releases there may be twice as many
+/// requests.
 const MAX_OF_USER: usize = 2;
 
-/// How long a plan may wait for the ones before it.
+/// How long a plan may wait for earlier ones.
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
-/// Who asks: the process that speaks D-Bus, and its number of the request.
+/// The source of a request: the process that speaks D-Bus, and its number of the request.
 pub(super) type Asker = (u32, u64);
 
-/// A request with settings to plan, or one that waits for such.
+/// A request with settings to plan, or a request that waits behind such.
 struct Job {
-    /// 0 for the user that the service runs as, too.
+    /// The user. 0 also for the user that the service runs as.
     user: u32,
     asker: Asker,
     ask: Ask,
     since: Instant,
 }
 
-/// See the module. The thread ends with this value.
+/// The planning thread; see the module. It ends with this value.
 pub(super) struct Planner {
     to: SyncSender<Job>,
     from: Receiver<(Asker, Ask, Answer)>,
-    /// The user whose request the thread has.
+    /// The user whose request the thread handles.
     current: Option<u32>,
     waiting: Vec<Job>,
 }
 
 impl Planner {
-    /// Starts the thread, with the machine opened for it alone. Each answer writes a byte to
-    /// `wake`.
+    /// Starts the thread. The machine is opened only for it. Each answer writes a byte to `wake`.
     pub(super) fn start(host: Box<dyn Host>, mut wake: UnixStream) -> io::Result<Planner> {
         let (to, jobs) = sync_channel::<Job>(1);
         let (answers, from) = channel();
@@ -65,7 +65,7 @@ impl Planner {
                 if answers.send((asker, ask, answer)).is_err() {
                     return;
                 }
-                // Full means that the service is going to wake anyway.
+                // If it is full, the service will wake anyway.
                 let _ = wake.write(&[0]);
             }
         };
@@ -73,8 +73,8 @@ impl Planner {
         Ok(Planner { to, from, current: None, waiting: Vec::new() })
     }
 
-    /// Plans what a request has for settings, some time. Returns a request that has none to wait
-    /// for: it is to be decided now.
+    /// Queues a request whose settings must be planned. Returns a request that need not wait, for a
+    /// decision now.
     ///
     /// # Errors
     /// Too many plans wait already.
@@ -88,7 +88,7 @@ impl Planner {
         let of_user = self.waiting.iter().filter(is_users).count() + usize::from(self.current == Some(user));
         let of_kind = self.waiting.iter().filter(|job| (job.user == 0) == (user == 0)).count();
         let is_full = |most: usize| of_kind >= MAX_WAITING || user != 0 && of_user >= most;
-        // A release always works: if there is no room, it comes before the plans.
+        // A release always works: if there is no room, it skips the queue.
         if is_release && (of_user == 0 || is_full(2 * MAX_OF_USER)) {
             return Ok(Some(ask));
         }
@@ -100,22 +100,22 @@ impl Planner {
         Ok(None)
     }
 
-    /// Gives the thread its next request, if it has none.
+    /// If the thread is idle, gives it its next request.
     fn next(&mut self) {
         if self.current.is_some() || self.waiting.is_empty() {
             return;
         }
         let job = self.waiting.remove(self.waiting.iter().position(|job| job.user == 0).unwrap_or(0));
         self.current = Some(job.user);
-        // The thread ends only with this value.
+        // The thread ends only with this value, so this cannot fail.
         let _ = self.to.send(job);
     }
 
-    /// A plan that is ready, with its request.
+    /// Returns a finished plan with its request.
     pub(super) fn finished(&mut self) -> Option<(Asker, Ask, Answer)> {
         let finished = self.from.try_recv().ok()?;
         if let Some(user) = self.current.take() {
-            // The user's other requests wait until all other users had a turn.
+            // The user's other requests wait until all other users have had a turn.
             self.waiting.sort_by_key(|job| job.user == user);
         }
         self.next();
@@ -141,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    /// Settings of `arguments`, each with so many values that no machine has.
+    /// Makes settings of `arguments`, each with many values that no machine has.
     fn lists(arguments: &[&str], cpus: Option<&str>, values: usize) -> Vec<Setting> {
         let mut settings = Intent::from_arguments(arguments, cpus).unwrap().settings;
         for setting in &mut settings {
@@ -151,8 +151,8 @@ mod tests {
         settings
     }
 
-    /// Users keep neither others nor root from planning, and a release stays behind the plans of
-    /// its user.
+    /// Users can block neither other users' nor root's plans, and a release stays behind its user's
+    /// plans.
     #[test]
     fn plans_of_a_user_are_few_and_in_order() {
         let host = SimHost::open(&SimSetup::parse("i7-2600").unwrap()).unwrap();
@@ -160,7 +160,7 @@ mod tests {
         let mut ask = |id, ask| planner.plan((1, id), ask).map(|now| now.is_some());
         let plan = |user| Ask::Plan { settings: Vec::new(), user };
         let release = |user| Ask::ReleaseNamed { name: "x".to_owned(), user };
-        // So many users that no other finds room, with two plans each.
+        // Two plans each of so many users that no other user finds room.
         let first: Vec<u64> = (101..=132).map(|user| 10 * user).collect();
         for (user, id) in (101..).zip(&first) {
             assert_eq!((ask(*id, plan(user)), ask(id + 1, plan(user))), (Ok(false), Ok(false)));
@@ -182,11 +182,11 @@ mod tests {
         assert!(matches!(planner.plan((1, 8), release(101)), Ok(Some(_))), "nothing waits any more");
     }
 
-    /// On 512 CPUs. Before rounds were limited, the worst one had 200 times as much.
+    /// On 512 CPUs. Before rounds were limited, the worst profile needed 200 times as much.
     #[test]
     fn the_worst_profile_of_the_allowed_size_takes_little_longer_than_one_setting() {
         let host = SimHost::open(&SimSetup::parse("epyc-512").unwrap()).unwrap();
-        // The thread's time on a CPU, because other tests run beside this one.
+        // Measure the thread's CPU time, because other tests run in parallel.
         let spent = || -> f64 {
             let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
             stat.split(' ').next().unwrap().parse().unwrap()

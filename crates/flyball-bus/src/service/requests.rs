@@ -1,4 +1,4 @@
-//! What the service does about each request, and when it refuses.
+//! The service's handling of each request, including refusals.
 
 use flyball_control::{Setting, Snapshot, owners::owners, verify::verify};
 use flyball_hold::{
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{Bus, BusNotice, CHOSEN, PREFIX, is_chosen};
 use crate::{Answer, Ask, Profile, Refusal, Why, text::shown};
 
-/// Characters of an owner: an application names itself.
+/// Limit on the characters of an owner, since an application chooses its own name.
 const MAX_OWNER: usize = 64;
 
 fn json(data: &impl Serialize) -> Answer {
@@ -41,10 +41,10 @@ fn invalid(error: impl std::fmt::Display) -> Refusal {
 }
 
 impl Bus<'_> {
-    /// Carries out a request.
+    /// Executes a request.
     pub(super) fn decide(&mut self, ask: Ask, service: &mut Service<'_>, moment: Moment) -> Answer {
         match ask {
-            // Both are answered before.
+            // Both have been answered already.
             Ask::Serving | Ask::Plan { .. } => Ok(Value::Null),
             Ask::Choose { profile, user } => {
                 self.choose(profile, Owner::Desktop(Some(user)), service, moment).map(|()| Value::Null)
@@ -55,8 +55,7 @@ impl Bus<'_> {
                 self.hold((cookie, user), profile, owner, service, moment).map(|()| Value::Null)
             }
             Ask::Release { cookie } => {
-                // Also if another flyball has the machine now: the program is gone, so this cannot
-                // fail.
+                // This cannot fail, even if another flyball has the lock: the program is gone.
                 self.ending.push(cookie);
                 self.end_clients(service, moment);
                 Ok(Value::Null)
@@ -76,7 +75,7 @@ impl Bus<'_> {
         }
     }
 
-    /// A user's choice: all holds of programs end, and the choice is held.
+    /// Executes a user's choice: ends all holds of programs, and holds the chosen profile.
     pub(super) fn choose(
         &mut self,
         profile: Profile,
@@ -114,7 +113,7 @@ impl Bus<'_> {
             _ => CHOSEN.1 + 1,
         };
         let mut hold = self.new_hold(format!("{PREFIX}{cookie}"), priority, profile, owner, moment)?;
-        // The program's name on the bus is not known to the next service.
+        // The next service does not know the program's name on the bus.
         hold.on_exit = OnExit::Release;
         change(service, moment, |store| {
             hold.name = store.name_for(&hold.name, |owner| owner.cookie() == Some(cookie));
@@ -161,7 +160,7 @@ impl Bus<'_> {
                   "restoration": brought.restored}))
     }
 
-    /// Everything that is held, compared as `flyball verify` does.
+    /// Compares everything that is held, as `flyball verify` does.
     fn verify(&self, service: &Service<'_>, moment: Moment) -> Answer {
         let store = service.store();
         let effective = Effective::new(&store.holds, &store.facts(self.host, moment.local));
@@ -175,7 +174,7 @@ impl Bus<'_> {
     }
 }
 
-/// For whom the store is changed: `None` for root and the user of the service.
+/// Returns the user for changes of the store: `None` for root and the service's user.
 pub(super) fn by(user: u32) -> Option<u32> {
     (user != 0 && user != flyball_process::user()).then_some(user)
 }

@@ -1,4 +1,4 @@
-//! What the service does about requests, on a simulated machine without a bus.
+//! The service's handling of requests, on a simulated machine without a bus.
 
 use flyball_control::{Intent, write::state::StateDir};
 use flyball_hold::{Config, Store};
@@ -28,7 +28,7 @@ fn simulated(machine: &str) -> (SimHost, TempDir) {
     (SimHost::open(&SimSetup::parse(machine).unwrap()).unwrap(), tempfile::tempdir().unwrap())
 }
 
-/// The service of a machine, and its bus, which has begun.
+/// Starts the service of a machine, and its bus.
 fn start<'h>(host: &'h SimHost, folder: &TempDir) -> (Service<'h>, Bus<'h>) {
     let state = StateDir::new(folder.path().join("state"));
     let lock = state.lock("test").unwrap();
@@ -123,8 +123,8 @@ fn named_holds_are_planned_alone_and_belong_to_their_user() {
     assert_eq!(why(ask(release(user))), Why::Invalid, "it is released");
 }
 
-/// Whatever root calls its holds: no call of the desktop changes or ends one, and none fails
-/// because of one.
+/// Whatever names root gives its holds, no call of the desktop changes or ends them, or fails
+/// because of them.
 #[test]
 fn roots_holds_are_never_taken_for_those_of_the_desktop() {
     let (host, folder) = machine();
@@ -144,7 +144,7 @@ fn roots_holds_are_never_taken_for_those_of_the_desktop() {
     let before = of_root(&service);
     let user = flyball_process::user() + 1000;
     let held = |cookie, user| {
-        // As the configuration, and as a hold of root, are written down.
+        // Names as stored for the configuration's holds and for root's.
         let application = if cookie == 1 { "config" } else { "client 7 of user 0: x" }.to_owned();
         Ask::Hold { cookie, profile: Profile::PowerSaver, application, user }
     };
@@ -171,7 +171,7 @@ fn roots_holds_are_never_taken_for_those_of_the_desktop() {
         holds.map(|hold| hold.name.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(of_desktop(&service), ["desktop.3", "desktop:2"]);
-    // The next service ends the hold of the program only, and knows what was chosen.
+    // The next service ends only the program's hold, and knows the user's choice.
     bus.clients.clear();
     bus.begin(&mut service, &Desktop::default(), &profile, Moment::here());
     bus.end_clients(&mut service, Moment::here());
@@ -180,7 +180,7 @@ fn roots_holds_are_never_taken_for_those_of_the_desktop() {
     assert_eq!(bus.look(&service).active, Some(Profile::PowerSaver));
 }
 
-/// A program's hold has its user, whatever the program calls itself, also in the next service.
+/// A program's hold keeps its user in the next service, whatever the program calls itself.
 #[test]
 fn a_programs_name_is_only_shown() {
     let (host, folder) = machine();
@@ -197,7 +197,7 @@ fn a_programs_name_is_only_shown() {
     }
 }
 
-/// The process that speaks D-Bus, played by the test.
+/// Connects the test in place of the process that speaks D-Bus.
 fn connect(bus: &mut Bus<'_>) -> BufReader<UnixStream> {
     let (to, theirs) = UnixStream::pair().unwrap();
     let (_, from) = sync_channel(MAX_READ);
@@ -206,8 +206,8 @@ fn connect(bus: &mut Bus<'_>) -> BufReader<UnixStream> {
     BufReader::new(theirs)
 }
 
-/// A hold that is possible only beside another one would stand in the way when that one ends. The
-/// plan is made in the planner's thread: the service goes on.
+/// A hold that is possible only beside another hold is refused, because it would cause trouble when
+/// that ends. The plan is made in the planner's thread, so the service continues.
 #[test]
 fn a_hold_must_be_possible_alone_and_is_planned_elsewhere() {
     let (host, folder) = simulated("ryzen-5750g");
@@ -237,7 +237,7 @@ fn a_hold_must_be_possible_alone_and_is_planned_elsewhere() {
     assert_eq!(service.store().holds.len(), 1);
 }
 
-/// While another flyball has the machine, a hold that cannot end is tried again after a pause.
+/// If a hold cannot end because another flyball has the lock, the release is retried after a pause.
 #[test]
 fn a_release_that_fails_waits_before_it_is_tried_again() {
     let (host, folder) = machine();
