@@ -1,9 +1,9 @@
 //! Checks whether a machine is set up as it should be.
 //!
 //! Each check answers one question, from firmware to daemons, with a [`Finding`]: what the check
-//! found, where it read that, why it matters, and what to do. A check that could not look does not
-//! return [`Verdict::Ok`] but [`Verdict::Unknown`], with the reason. Checks only read, through
-//! [`flyball_host::Host`], so they work on recorded and simulated machines too.
+//! found, where it read that, why it matters, and what to do. A check that cannot read what it
+//! needs returns [`Verdict::Unknown`] with the reason, not [`Verdict::Ok`]. Checks only read,
+//! through [`flyball_host::Host`], so they work on recorded and simulated machines too.
 //!
 //! `facts` gathers what several checks need. Each group of checks has a module, and [`CHECKS`] is
 //! the table of all checks.
@@ -11,7 +11,7 @@
 // All checks share one signature, even those that always have an answer.
 #![allow(clippy::unnecessary_wraps)]
 
-/// Returns the value that was read. If it could not be read, the check ends and says why.
+/// Returns the value that was read. If the read failed, ends the check with the reason.
 macro_rules! seen {
     ($read:expr) => {
         match $read {
@@ -84,11 +84,11 @@ impl Verdict {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, schemars::JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Group {
-    /// Which driver runs, in which mode, and why not a better one.
+    /// Which driver runs, in which mode, and why a better one does not.
     Driver,
     /// The kernel's amd-pstate unit tests, repeated from user space.
     AmdPstate,
-    /// Firmware settings that show from the running system.
+    /// Firmware settings that are visible from the running system.
     Firmware,
     /// Settings that contradict each other.
     Conflicts,
@@ -129,7 +129,7 @@ impl KnobValue {
         KnobValue { name: name.into(), value: value.into() }
     }
 
-    /// Returns it as a setting of the whole machine.
+    /// Returns this value as a setting of the whole machine.
     ///
     /// # Errors
     /// The knob does not take the value.
@@ -199,7 +199,7 @@ pub struct Finding {
 /// Values, each with the files that hold it.
 pub type Compared = Vec<(String, Vec<String>)>;
 
-/// The answer of a check's function; the table adds id, group and reason.
+/// The answer of a check's function. The table adds id, group and reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     verdict: Verdict,
@@ -295,7 +295,7 @@ pub struct Check {
     /// Files that must be readable on every policy (`scaling_governor`) or online CPU
     /// (`cpuN/acpi_cppc/nominal_freq`) for [`Verdict::Ok`], if any policy or CPU has them.
     pub covers: &'static [&'static str],
-    /// Answers the question; `None` on machines to which it does not apply.
+    /// Answers the question; `None` if it does not apply to the machine.
     run: fn(&Facts) -> Option<Answer>,
 }
 
@@ -409,8 +409,8 @@ pub struct Options {
     pub storpool: bool,
 }
 
-/// Returns why a check did not see everything that it covers: it could read a file on one policy or
-/// CPU but not on another. Without this, a check would pass a machine after seeing part of it.
+/// Returns why a check is incomplete: it could read a file on one policy or CPU but not on another.
+/// Otherwise a check would return ok after seeing only a part of the machine.
 fn gap_in_coverage(facts: &Facts, check: &Check) -> Option<Unseen> {
     if let (false, Err(why)) = (check.covers.is_empty(), &facts.online_is_listed) {
         return Some(why.clone());
@@ -428,8 +428,8 @@ fn gap_in_coverage(facts: &Facts, check: &Check) -> Option<Unseen> {
                     .difference(&having.flat_map(|policy| policy.cpus.iter().collect::<Vec<_>>()).collect())
             }
         };
-        // Missing everywhere is not a gap: that driver or processor lacks the file, which the check
-        // expects.
+        // A file missing everywhere is not a gap: this driver or processor lacks it, and the check
+        // expects that.
         let partly = !missing.is_empty() && missing.len() < facts.online.len();
         partly.then(|| format!("{name} cannot be read on CPUs {missing}, so they were not examined").into())
     })
@@ -440,7 +440,7 @@ fn gap_in_coverage(facts: &Facts, check: &Check) -> Option<Unseen> {
 /// # Errors
 /// The list of processors cannot be read.
 pub fn examine(host: &dyn Host, options: Options) -> Result<Report, ReadError> {
-    // Without /sys nothing can be gathered: a page of unknowns would hide the one cause.
+    // Without /sys nothing can be read, and a page of unknowns would hide the cause.
     if let Some(hidden) = now::nothing_visible(host) {
         return Ok(Report {
             machine: host.name(),
@@ -452,7 +452,7 @@ pub fn examine(host: &dyn Host, options: Options) -> Result<Report, ReadError> {
         });
     }
     let facts = Facts::gather(host)?;
-    // A guest or a container: each check would be unknown, for the same reason.
+    // In a guest or a container, every check would be unknown for the same reason.
     let not_visible = now::not_visible(&facts);
     let mut findings = Vec::new();
     if not_visible.is_none() {

@@ -1,8 +1,8 @@
-//! Turbo that the firmware has switched off: no setting brings it back.
+//! Turbo that the firmware has switched off, so that no setting can switch it on.
 
 use crate::{At, Evidence, Id, Place, ReadError, Snapshot, Value, Vendor};
 
-/// Turbo as the firmware leaves it.
+/// Turbo as the firmware has set it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FirmwareTurbo {
     Allowed,
@@ -11,16 +11,16 @@ pub enum FirmwareTurbo {
         packages: Vec<u32>,
         is_everywhere: bool,
     },
-    /// The flag is missing: the firmware has turbo off, or the processor has none.
+    /// The flag is missing: the firmware has turbo off, or the processor has no turbo.
     NoFlag(&'static str),
-    /// The highest level of CPPC is the nominal one (neither Intel nor AMD): there is nothing to
+    /// The highest CPPC level is the nominal one (neither Intel nor AMD), so there is nothing to
     /// switch, whatever the file says.
     Absent,
 }
 
 impl FirmwareTurbo {
-    /// Judges by the processor's flags, and by whether the bit is set in each package whose
-    /// register can be read.
+    /// Decides from the processor's flags, and from the bit in each package whose register can be
+    /// read.
     pub(crate) fn new(
         vendor: Vendor,
         has_flag: impl Fn(&str) -> bool,
@@ -28,7 +28,7 @@ impl FirmwareTurbo {
         bits: &[(u32, bool)],
     ) -> FirmwareTurbo {
         let flag = match vendor {
-            // acpi-cpufreq's switch writes the same bit (boost_set_msr), and it makes the file only
+            // acpi-cpufreq's switch writes the same bit (boost_set_msr). It creates the file only
             // if the flag was there at boot (acpi_cpufreq_boost_init).
             Vendor::Intel if has_boost_file => return FirmwareTurbo::Allowed,
             Vendor::Intel => "ida",
@@ -41,14 +41,14 @@ impl FirmwareTurbo {
             let is_everywhere = packages.len() == bits.len();
             return FirmwareTurbo::Off { packages, is_everywhere };
         }
-        // The processor clears CPUID.06H:EAX[1], which is the flag ida, while the bit is set (Intel
+        // While the bit is set, the processor clears CPUID.06H:EAX[1], which is the flag ida (Intel
         // SDM 4).
         if has_flag(flag) { FirmwareTurbo::Allowed } else { FirmwareTurbo::NoFlag(flag) }
     }
 }
 
 impl Snapshot {
-    /// Returns turbo as the firmware leaves it, and where that was read.
+    /// Returns turbo as the firmware has set it, with the evidence.
     ///
     /// # Errors
     /// The snapshot was taken without the knobs that show it.
@@ -76,10 +76,10 @@ impl Snapshot {
         Ok((turbo, seen))
     }
 
-    /// Returns the levels of CPPC as evidence if the highest is the nominal one: cppc_cpufreq then
+    /// Returns the CPPC levels as evidence if the highest is the nominal one: cppc_cpufreq then
     /// refuses boost of a policy (policy->boost_supported).
     fn has_equal_levels(&self) -> Option<Vec<Evidence>> {
-        // Only of such processors are the levels taken.
+        // The levels are read only on processors of other vendors.
         if self.topology().vendor != Vendor::Other {
             return None;
         }

@@ -1,5 +1,5 @@
-//! Lists of writes as text: equal ones to many CPUs, policies, cores or power domains are one line.
-//! `plan`, `restore -n` and the plans of Speed Select print theirs with it.
+//! Formats lists of writes. Equal writes to many CPUs, policies, cores or power domains share a
+//! line. `plan`, `restore -n` and the plans of Speed Select use it.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -11,7 +11,7 @@ use flyball_sst::setting::Field;
 
 use crate::Location;
 
-/// One write: where, and what stands after it on its line.
+/// One write: its location, and the text that follows on its line.
 struct Write {
     domain: Option<(u8, u8)>,
     head: String,
@@ -20,7 +20,7 @@ struct Write {
 }
 
 impl Write {
-    /// A write to `location`, followed by `tail`.
+    /// Creates the write to `location`, followed by `tail`.
     fn new(location: &Location, tail: &str) -> Write {
         let (domain, head, number, foot) = match location {
             Location::SpeedSelect(setting) => {
@@ -34,14 +34,14 @@ impl Write {
                 Some((before, number, after)) => (None, before.to_owned(), Some(number), after),
                 None => (None, path.clone(), None, ""),
             },
-            // A path of a control group may hold a number by chance, which is not that of a CPU.
+            // A number in a control group's path is not a CPU's.
             Location::Partition(_) | Location::Command(_) => (None, location.to_string(), None, ""),
         };
         Write { domain, head, number, foot: format!("{foot}{tail}") }
     }
 }
 
-/// What a field of Speed Select is, in words, up to the number of its core if it has one.
+/// Returns a description of a Speed Select field, and the number of its core if it has one.
 fn field_label(field: Field) -> (String, Option<u32>) {
     let words = match field {
         Field::ClosMin(class) => format!("class {class} minimum MHz"),
@@ -57,13 +57,12 @@ fn field_label(field: Field) -> (String, Option<u32>) {
     (words, None)
 }
 
-/// A path cut at the number of its CPU or policy.
+/// Splits a path at the number of its CPU or policy.
 fn numbered(path: &str) -> Option<(&str, u32, &str)> {
     let mut start = 0;
     for part in path.split('/') {
         for prefix in ["policy", "cpu"] {
-            // A whole part of the path: `cpufreq` and `cpuidle` begin with `cpu`, and are followed
-            // by no number.
+            // `cpufreq` and `cpuidle` also begin with `cpu`, but without a number.
             let digits = part.strip_prefix(prefix).filter(|digits| !digits.is_empty());
             if let Some(Ok(number)) = digits.map(str::parse) {
                 let at = start + prefix.len();
@@ -75,7 +74,7 @@ fn numbered(path: &str) -> Option<(&str, u32, &str)> {
     None
 }
 
-/// Adds `item` to the group of `key`; groups stay in the order of their first items.
+/// Adds `item` to the group of `key`. Groups stay in the order of their first items.
 fn add<K: Clone + Eq + std::hash::Hash, T>(
     groups: &mut Vec<(K, Vec<T>)>,
     place: &mut HashMap<K, usize>,
@@ -91,8 +90,8 @@ fn add<K: Clone + Eq + std::hash::Hash, T>(
     }
 }
 
-/// Prints writes, each with what stands after it on its line, as lines that are indented by two.
-/// Equal writes share a line unless `each` is set.
+/// Formats writes, each with the text that follows on its line, as lines indented by two. Equal
+/// writes share a line unless `each` is set.
 pub fn lines<'l>(writes: impl IntoIterator<Item = (&'l Location, String)>, each: bool) -> String {
     let writes: Vec<Write> = writes.into_iter().map(|(location, tail)| Write::new(location, &tail)).collect();
     let mut out = String::new();
@@ -103,11 +102,11 @@ pub fn lines<'l>(writes: impl IntoIterator<Item = (&'l Location, String)>, each:
         }
         return out;
     }
-    // First over the numbers of CPUs, policies and cores, then over power domains that have equal
+    // First combine the numbers of CPUs, policies and cores, then the power domains with equal
     // lines.
     let (mut by_number, mut place) = (Vec::new(), HashMap::new());
     for (index, write) in writes.iter().enumerate() {
-        // What has no number is the same write only if it is in another power domain.
+        // Writes with neither a number nor a power domain never share a line.
         let alone = (write.number.is_none()).then_some(index).filter(|_| write.domain.is_none());
         add(&mut by_number, &mut place, (write.domain, &write.head, &write.foot, alone), write.number);
     }
@@ -128,8 +127,8 @@ pub fn lines<'l>(writes: impl IntoIterator<Item = (&'l Location, String)>, each:
     out
 }
 
-/// The power domains in front of a line. All domains of some packages are two lists, others one
-/// name each.
+/// Returns the power domains for the start of a line: two lists if the domains are all combinations
+/// of both, otherwise each name.
 fn domains_label(domains: &[Option<(u8, u8)>]) -> String {
     let all: BTreeSet<(u8, u8)> = domains.iter().flatten().copied().collect();
     let list = |numbers: &mut dyn Iterator<Item = u8>| numbers.map(u32::from).collect::<CpuList>();
@@ -137,8 +136,7 @@ fn domains_label(domains: &[Option<(u8, u8)>]) -> String {
     let parts = list(&mut all.iter().map(|(_, part)| *part));
     if all.is_empty() {
         String::new()
-    // Only then do the two lists mean exactly these domains, and not also combinations that are not
-    // written.
+    // Only then do the two lists mean exactly these domains, and no other combinations.
     } else if packages.len() * parts.len() == all.len() {
         let several = |list: &CpuList| if list.len() > 1 { format!("{{{list}}}") } else { list.to_string() };
         format!("package {} domain {}: ", several(&packages), several(&parts))

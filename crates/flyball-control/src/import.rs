@@ -1,14 +1,14 @@
-//! Reads the configuration of TLP, TuneD or auto-cpufreq: what has a knob becomes a profile, and
-//! everything else is listed with the reason.
+//! Reads the configuration of TLP, TuneD or auto-cpufreq. Settings with an equivalent knob become a
+//! profile; the others are listed with the reason.
 
 use std::{collections::BTreeMap, fmt::Write};
 
 use crate::{Id, Wanted, save::quoted};
 
-/// Limit on the lines of a file; the longest that these programs come with has 700.
+/// Limit on the lines of a file. The longest file that these programs ship has 700.
 const MAX_LINES: usize = 10_000;
 
-/// A program that sets CPUs up from a file.
+/// A program that configures CPUs from a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Program {
     Tlp,
@@ -16,14 +16,14 @@ pub enum Program {
     AutoCpufreq,
 }
 
-/// The power supply that the settings are for. A TuneD profile has no such choice.
+/// The power supply that the settings are for. A TuneD profile does not distinguish them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Supply {
     Ac,
     Battery,
 }
 
-/// A line that does not belong to the format.
+/// A line that violates the format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct ImportError {
@@ -33,7 +33,7 @@ pub struct ImportError {
     pub what: &'static str,
 }
 
-/// A setting with no equivalent, or none here.
+/// A setting without an equivalent, or without one on this supply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unsupported {
     pub line: usize,
@@ -43,7 +43,7 @@ pub struct Unsupported {
     pub why: &'static str,
 }
 
-/// A value as a profile has it: the first that a machine accepts counts.
+/// A value in a profile. The first one that a machine accepts counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Equivalent {
     line: usize,
@@ -51,7 +51,7 @@ struct Equivalent {
     values: Vec<String>,
 }
 
-/// A file, read.
+/// A parsed file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Import {
     program: Program,
@@ -71,19 +71,19 @@ enum Conversion {
     Word,
     Number,
     Kilohertz,
-    /// 1 is on.
+    /// 1 means on.
     Switch,
-    /// 1 is off.
+    /// 1 means off.
     Inverted,
-    /// always, never; auto has no equivalent.
+    /// `always` or `never`. `auto` has no equivalent.
     Turbo,
-    /// TLP's words for EPP, which were those of EPB.
+    /// TLP's words for EPP, which come from EPB.
     Preference,
     /// TuneD's words for EPB.
     Bias,
     /// A latency in microseconds, or an idle state by name.
     Latency,
-    /// The latency of each CPU, where 0 is no limit and n/a no latency at all.
+    /// The latency of each CPU: 0 for no limit, n/a for no latency at all.
     ResumeLatency,
 }
 
@@ -101,7 +101,7 @@ const TLP: &[(&str, Id, Conversion)] = &[
     ("PLATFORM_PROFILE", Id::PlatformProfile, Conversion::Word),
 ];
 
-/// Those of TuneD, as `plugin.option`.
+/// The settings of TuneD, as `plugin.option`.
 const TUNED: &[(&str, Id, Conversion)] = &[
     ("cpu.governor", Id::Governor, Conversion::Word),
     ("cpu.energy_performance_preference", Id::Epp, Conversion::Word),
@@ -116,7 +116,7 @@ const TUNED: &[(&str, Id, Conversion)] = &[
     ("acpi.platform_profile", Id::PlatformProfile, Conversion::Word),
 ];
 
-/// Those of auto-cpufreq, in `[charger]` and `[battery]`.
+/// The settings of auto-cpufreq, in `[charger]` and `[battery]`.
 const AUTO_CPUFREQ: &[(&str, Id, Conversion)] = &[
     ("governor", Id::Governor, Conversion::Word),
     ("energy_performance_preference", Id::Epp, Conversion::Word),
@@ -131,7 +131,7 @@ const NO_EQUIVALENT: &str = "no equivalent";
 const OTHER_SUPPLY: &str = "applies to the other power supply (see --on)";
 
 impl Conversion {
-    /// Returns the profile's value; otherwise the reason why there is none.
+    /// Returns the profile's value, or the reason why there is none.
     fn value(self, text: &str) -> Result<String, &'static str> {
         let number = || text.parse::<u32>().map(|number| number.to_string()).map_err(|_| "not a number");
         match self {
@@ -155,7 +155,7 @@ impl Conversion {
                 "auto" => Err("auto-cpufreq switches turbo by load"),
                 _ => Err("not always, auto or never"),
             },
-            // x86_energy_perf_policy, which TuneD calls, says powersave for power.
+            // TuneD calls x86_energy_perf_policy, which says powersave for power.
             Conversion::Bias => match text {
                 "powersave" => Ok("power".to_owned()),
                 "balance_performance" => Ok("balance-performance".to_owned()),
@@ -165,7 +165,7 @@ impl Conversion {
                 }
                 _ => number(),
             },
-            // TuneD writes this one to the kernel's file as it stands, where 0 is no limit.
+            // TuneD writes this value to the kernel's file unchanged, where 0 is no limit.
             Conversion::ResumeLatency => match text {
                 "0" => Ok("no-limit".to_owned()),
                 "n/a" => Ok(text.to_owned()),
@@ -190,7 +190,7 @@ impl Import {
     /// Reads a file of `program`.
     ///
     /// # Errors
-    /// The first line that the program's format does not have.
+    /// The first line that violates the program's format.
     pub fn parse(program: Program, supply: Supply, text: &str) -> Result<Import, ImportError> {
         let mut import = Import { program, supply, settings: BTreeMap::new(), unsupported: Vec::new() };
         if text.lines().nth(MAX_LINES).is_some() {
@@ -204,7 +204,7 @@ impl Import {
         Ok(import)
     }
 
-    /// Files in the order of a shell: NAME=VALUE or NAME="VALUE".
+    /// Parses a file of shell assignments: NAME=VALUE or NAME="VALUE".
     fn tlp(&mut self, text: &str) -> Result<(), ImportError> {
         for (line, text) in (1..).zip(text.lines()) {
             let text = text.trim();
@@ -230,8 +230,8 @@ impl Import {
                 _ => (plain, None),
             };
             match TLP.iter().find(|(known, ..)| *known == base && plain == name) {
-                // TLP leaves alone what has no value, and what an earlier line of its configuration
-                // set.
+                // TLP ignores a setting without a value, and a setting that an earlier line of its
+                // configuration made.
                 Some(&(_, id, map))
                     if value.is_empty() || (value == "0" && matches!(map, Conversion::Kilohertz)) =>
                 {
@@ -241,7 +241,8 @@ impl Import {
                 }
                 None if value.is_empty() => {}
                 Some(_) if on.is_some_and(|on| on != self.supply) => self.skip(line, plain, OTHER_SUPPLY),
-                // The profile takes the first that the machine has, and TLP the last in the line.
+                // The profile takes the first value that the machine accepts, TLP the last one in
+                // the line.
                 Some(&(_, id, map)) => {
                     let values = value.split_whitespace().rev().collect();
                     self.set(line, plain, (id, map), values);
@@ -252,7 +253,7 @@ impl Import {
         Ok(())
     }
 
-    /// Files with sections.
+    /// Parses a file with sections.
     fn ini(&mut self, text: &str) -> Result<(), ImportError> {
         let mut sections: Vec<(&str, Vec<Line<'_>>)> = Vec::new();
         for (line, text) in (1..).zip(text.lines()) {
@@ -269,7 +270,7 @@ impl Import {
             let Some((_, options)) = sections.last_mut() else {
                 return Err(ImportError { line, what: "a setting before the first section" });
             };
-            // TuneD's reader ends a value at a # after a blank.
+            // In TuneD's files, # after a blank starts a comment.
             let comment = if self.program == Program::Tuned { value.find(" #") } else { None };
             options.push((line, name.trim(), value[..comment.unwrap_or(value.len())].trim()));
         }
@@ -298,7 +299,8 @@ impl Import {
         }
     }
 
-    /// A section of TuneD: an instance of the plugin `type`, or of the one that it is named after.
+    /// Converts a section of TuneD: an instance of the plugin `type`, or of the plugin that it is
+    /// named after.
     fn plugin(&mut self, section: &str, options: &[Line<'_>]) {
         let value_of = |wanted: &str| options.iter().find(|(_, name, _)| *name == wanted);
         let plugin = value_of("type").map_or(section, |(.., value)| value);
@@ -334,12 +336,12 @@ impl Import {
         self.unsupported.push(Unsupported { line, name: name.to_owned(), why });
     }
 
-    /// Adds a setting; a later one of the same knob replaces it.
+    /// Adds a setting. It replaces an earlier setting of the same knob.
     fn set(&mut self, line: usize, name: &str, (id, map): (Id, Conversion), values: Vec<&str>) {
         let mut known = Vec::new();
         let mut why = "no value";
         for value in values {
-            // What reads the profile later refuses the same values, for example 200 %.
+            // Reading the profile later would refuse the same values, for example 200 %.
             let accepted = map.value(value).and_then(|value| match Wanted::parse(id.knob(), &value) {
                 Ok(_) => Ok(value),
                 Err(_) => Err("not a value that the setting takes"),
@@ -364,12 +366,13 @@ impl Import {
         }
     }
 
-    /// Returns whether nothing has an equivalent.
+    /// Returns whether no setting has an equivalent.
     pub fn is_empty(&self) -> bool {
         self.settings.is_empty()
     }
 
-    /// Returns the profile. All settings are optional: these programs skip what a machine lacks.
+    /// Returns the profile. All settings are optional, because these programs skip settings that a
+    /// machine lacks.
     pub fn profile(&self) -> String {
         let of = match (self.program, self.supply) {
             (Program::Tlp, Supply::Ac) => "TLP on AC power",
@@ -391,7 +394,7 @@ impl Import {
     }
 }
 
-/// Returns the value of one shell word: plain, or in quotes; a comment may follow.
+/// Returns the value of one shell word, plain or in quotes. A comment may follow.
 fn shell_word(text: &str) -> Option<&str> {
     let rest = |rest: &str| {
         let rest = rest.trim_start();

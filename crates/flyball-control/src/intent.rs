@@ -1,8 +1,8 @@
 //! A user's wanted settings as data, independent of any machine.
 //!
-//! An intent comes from `KNOB=VALUE` arguments or from a profile (`profile`). It knows the table
-//! and nothing about a machine; `plan` brings the two together. Settings are in order: if two of
-//! them name the same place, the later one wins.
+//! An intent comes from `KNOB=VALUE` arguments or from a profile (`profile`). It depends on the
+//! table but not on a machine; `plan` combines it with a machine. Settings are in order: if two of
+//! them set the same place, the later one wins.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ pub struct Setting {
     /// values.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub optional: bool,
-    /// Selector of the CPUs; `None` for all of them.
+    /// Selector of the CPUs; `None` for all.
     pub on: Option<String>,
     /// Origin of the setting, as messages print it: `governor=performance`, `quiet.toml line 3`.
     pub from: String,
@@ -67,7 +67,7 @@ impl Setting {
         Ok(Setting { name, wanted, otherwise: Vec::new(), optional: false, on, from })
     }
 
-    /// Adds a value to use if the machine accepts none of those before it.
+    /// Adds a value to use if the machine accepts none of the earlier ones.
     ///
     /// # Errors
     /// The knob does not take the value.
@@ -76,14 +76,14 @@ impl Setting {
         Ok(self)
     }
 
-    /// Marks the setting as optional: it is dropped if the machine cannot have it.
+    /// Marks the setting as optional: it is dropped if the machine does not accept it.
     #[must_use]
     pub fn optional(mut self, optional: bool) -> Setting {
         self.optional = optional;
         self
     }
 
-    /// Returns whether a machine that rejects the value may get another one, or none.
+    /// Returns whether a machine that rejects the value may use another one, or none.
     pub(crate) fn is_flexible(&self) -> bool {
         self.optional || !self.otherwise.is_empty()
     }
@@ -94,8 +94,8 @@ impl Setting {
 }
 
 impl Intent {
-    /// Parses `KNOB=VALUE` and `KNOB@CPUS=VALUE` arguments. Those without CPUs apply to selector
-    /// `on`.
+    /// Parses `KNOB=VALUE` and `KNOB@CPUS=VALUE` arguments. Arguments without CPUs apply to
+    /// selector `on`.
     ///
     /// # Errors
     /// The first argument that is not a setting.
@@ -105,7 +105,7 @@ impl Intent {
             let argument = argument.as_ref();
             let (name, value) =
                 argument.split_once('=').ok_or_else(|| IntentError::NoEquals(argument.to_owned()))?;
-            // CPUs in the argument take precedence over those for all settings.
+            // CPUs in the argument take precedence over `on`.
             let (name, on) = name.split_once('@').map_or((name, on), |(name, cpus)| (name, Some(cpus)));
             settings.push(Setting::new(name, value, on, argument)?);
         }

@@ -2,8 +2,7 @@
 
 use flyball_host::Host;
 
-/// Returns the kernel's release, from the file that a running kernel has or the one that recordings
-/// have.
+/// Returns the kernel's release, from the file of a running kernel or from that of a recording.
 pub fn kernel_release(host: &dyn Host) -> Option<String> {
     if let Ok(release) = host.read("/proc/sys/kernel/osrelease") {
         return Some(release);

@@ -1,9 +1,9 @@
 //! The row type of the knob table and its vocabulary: scopes, mechanisms, forms, and (in `control`)
 //! what setting a knob takes.
 //!
-//! The rows are in [`crate::TABLE`], the one source of `show`, `get`, `set`, `save`, `restore`,
-//! `explain`, the manual page, completions and tests. A new knob is a new row in a file of `table/`
-//! and its line in `knob/id.rs`.
+//! The rows are in [`crate::TABLE`], the only source for `show`, `get`, `set`, `save`, `restore`,
+//! `explain`, the manual page, completions and tests. To add a knob, add a row to a file in
+//! `table/` and a line to `knob/id.rs`.
 
 mod control;
 mod id;
@@ -125,7 +125,7 @@ pub enum Form {
     Word,
     /// Words separated by blanks.
     Words,
-    /// Lines of words, or none.
+    /// Lines of words, possibly none.
     Lines,
     /// `1` is on, `0` is off.
     Switch,
@@ -139,7 +139,7 @@ pub enum Form {
     KHzList,
     /// A frequency in MHz.
     MHz,
-    /// A ratio to the bus clock of Intel processors; its text assumes 100 MHz, the clock since
+    /// A ratio to the bus clock of Intel processors. The text assumes 100 MHz, which holds since
     /// Sandy Bridge.
     Ratio,
     Percent,
@@ -183,11 +183,11 @@ impl Form {
 pub enum Mechanism {
     /// An attribute file.
     File {
-        /// The path, with `{cpu}`, `{policy}`, `{state}`, `{zone}`, `{constraint}`, `{uncore}`,
-        /// `{hwmon}`, `{sensor}`, `{profile-device}` standing for the place's numbers and
-        /// `{any-policy}` for the first policy that is online.
+        /// The path. `{cpu}`, `{policy}`, `{state}`, `{zone}`, `{constraint}`, `{uncore}`,
+        /// `{hwmon}`, `{sensor}` and `{profile-device}` stand for the place's numbers,
+        /// `{any-policy}` for the first online policy.
         path: &'static str,
-        /// Spelling of the value.
+        /// How the value is spelled.
         form: Form,
         /// True if flyball may write it.
         write: bool,
@@ -202,7 +202,7 @@ pub enum Mechanism {
         register: u32,
         /// Highest and lowest bit of the field.
         bits: (u8, u8),
-        /// Spelling of the value.
+        /// How the value is spelled.
         form: Form,
         /// True if flyball may write it.
         write: bool,
@@ -210,20 +210,20 @@ pub enum Mechanism {
     /// A setting of Intel Speed Select. The place gives the number of a class or core.
     SpeedSelect {
         field: Field,
-        /// Spelling of the value.
+        /// How the value is spelled.
         form: Form,
         /// True if flyball may write it.
         write: bool,
     },
-    /// Membership of the CPU in a file that holds a CPU list.
+    /// Whether the CPU is in the CPU list of a file.
     Member { path: &'static str },
 }
 
-/// The processors of a vendor on which a register's field has the meaning that a row gives it.
+/// The processors of a vendor on which a register's field has the meaning that its row states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum On {
     All,
-    /// Those with this flag in /proc/cpuinfo.
+    /// Processors with this flag in /proc/cpuinfo.
     Flag(&'static str),
     /// These models of family 6.
     Models(&'static [u32]),
@@ -253,7 +253,7 @@ impl Mechanism {
 
 /// Returns the mask of the bits `high` to `low`.
 pub(crate) fn mask((high, low): (u8, u8)) -> u64 {
-    // Not `(1 << width) - 1`: for bits 63:0 that shift would overflow.
+    // `(1 << width) - 1` would overflow for bits 63:0.
     (u64::MAX >> (63 - high + low)) << low
 }
 
@@ -277,7 +277,7 @@ impl fmt::Display for Mechanism {
     }
 }
 
-/// A knob, or a read-only fact: a row of the table under its identity.
+/// A knob or a read-only fact: its identity and its row of the table.
 #[derive(Debug)]
 pub struct Knob {
     /// Identity in code.
@@ -295,7 +295,7 @@ impl std::ops::Deref for Knob {
     }
 }
 
-/// What the knob table says about a knob.
+/// The knob table's data about a knob.
 #[derive(Debug)]
 pub struct Row {
     /// Short description.
@@ -304,7 +304,7 @@ pub struct Row {
     pub scope: Scope,
     /// The vendor, if only one vendor's processors have it.
     pub vendor: Option<Vendor>,
-    /// Section and condition in which `show` prints it.
+    /// The section in which `show` prints it, and when.
     pub shown: Visibility,
     /// Mechanisms, best first. Never empty.
     pub mechanisms: &'static [Mechanism],
@@ -312,7 +312,7 @@ pub struct Row {
     pub about: &'static str,
     /// Rows that it interacts with, and how.
     pub interacts: &'static [(Id, &'static str)],
-    /// Fact or knob, with everything that setting it takes.
+    /// A fact, or a knob with everything that is needed to set it.
     pub role: Role,
 }
 
@@ -340,7 +340,7 @@ impl Knob {
         self.control().map(|control| control.writing.turn.listed())
     }
 
-    /// Returns the knob to use for a part of the machine, if this one is machine-wide.
+    /// Returns the knob for a part of the machine, if this one is machine-wide.
     pub fn narrower(&self) -> Option<Id> {
         (self.id == Id::Turbo).then_some(Id::Boost)
     }

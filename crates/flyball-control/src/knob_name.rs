@@ -1,5 +1,5 @@
-//! How a knob is named on the command line and in profiles: `governor`, or `idle-state:C6` for one
-//! instance of many.
+//! The name of a knob on the command line and in profiles: `governor`, or `idle-state:C6` for one
+//! of several instances.
 
 use std::{fmt, str::FromStr};
 
@@ -26,12 +26,12 @@ impl FromStr for KnobName {
     type Err = UnknownKnob;
 
     fn from_str(text: &str) -> Result<KnobName, UnknownKnob> {
-        // First: the rest would take `clos-2-min` for an unknown name.
+        // Check this first: otherwise `clos-2-min` would be an unknown name.
         if let Some(name) = clos_in_the_middle(text.trim()) {
             return name.parse();
         }
         let (name, instance) = match text.trim().split_once(':') {
-            // `idle-state:$STATE` of a script whose variable is empty must not mean every state.
+            // If a script's variable is empty, `idle-state:$STATE` must not mean every state.
             Some((_, instance)) if instance.trim().is_empty() => return Err(UnknownKnob::new(text.trim())),
             Some((name, instance)) => (name, Some(instance.trim())),
             None => (text.trim(), None),
@@ -78,9 +78,9 @@ const CONSTRAINTS: &[(&str, &str)] = &[
 ];
 
 impl KnobName {
-    /// Returns whether the name means `place`. Without an instance it means every place. An
-    /// instance is a place's name, number (an idle state's depth), directory, or the last word of
-    /// its name (`dram`, `long_term` or `long`).
+    /// Returns whether the name applies to `place`. Without an instance it applies to every place.
+    /// An instance is a place's name, number (an idle state's depth), directory, or the last word
+    /// of its name (`dram`, `long_term` or `long`).
     pub fn matches(&self, place: &Place) -> bool {
         let Some(instance) = &self.instance else { return true };
         let same = |name: &str| name.eq_ignore_ascii_case(instance);
@@ -105,7 +105,7 @@ impl KnobName {
             At::Sensor { hwmon, sensor } => same(&format!("{hwmon}:{sensor}")),
             At::PowerDomain { package, domain, .. } => same(&format!("{package}.{domain}")),
             At::Clos { package, domain, class, .. } => {
-                // A class alone is that class of every power domain.
+                // A class number alone means that class in every power domain.
                 same(&class.to_string()) || same(&format!("{package}.{domain}.{class}"))
             }
             At::Machine | At::Core { .. } => false,

@@ -1,15 +1,15 @@
 //! Finds, reads and changes the settings of a machine's processors.
 //!
-//! The heart is one table, [`TABLE`]: every knob and every read-only fact has a row with its name,
+//! The core is one table, [`TABLE`]: every knob and every read-only fact has a row with its name,
 //! unit, scope, place in the order of writes, and the files and registers that hold it. A
 //! [`Snapshot`] is a machine at one moment: its parts ([`Topology`]), the places where a knob
 //! exists ([`Snapshot::places`]), the value there ([`Snapshot::read`]), the meaning of a wanted
 //! value (`min`, `2.6GHz`, `balance_power`) there ([`Snapshot::resolve`]), and the location and
-//! content of the write that it takes ([`Snapshot::target`]).
+//! content to write ([`Snapshot::target`]).
 //!
-//! On top of the table, an [`Intent`] states what is wanted. [`plan::plan`] works out the writes
-//! that it takes on a machine as a snapshot shows it. Only [`write`] makes them, as a transaction
-//! that can always be undone.
+//! An [`Intent`] states the wanted settings. [`plan::plan`] determines the necessary writes on a
+//! machine as a snapshot shows it. Only [`write`] makes them, in a transaction that can always be
+//! undone.
 
 pub mod doctor;
 mod firmware_turbo;

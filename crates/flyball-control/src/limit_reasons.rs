@@ -1,10 +1,10 @@
-//! Which register of which Intel model says what limits its cores' frequency, and its bits. The
-//! doctor, `why`, `top` and the exporter read this one table.
+//! The registers in which Intel models report what limits their cores' frequency, with their bits.
+//! The doctor, `why`, `top` and the exporter share this table.
 //!
-//! Models that are not listed have no such register or an unknown one, and none is read there.
-//! Sources: the kernel's turbostat (`plr_msrs` of Haswell's features); Intel's Software Developer's
-//! Manual, volume 4, MSR_CORE_PERF_LIMIT_REASONS of Haswell (0x690) and of the table "6th-13th
-//! Generation Core, 1st-5th Generation Xeon Scalable" (0x64f).
+//! Models that are not listed have no such register, or an unknown one, so none is read. Sources:
+//! the kernel's turbostat (`plr_msrs` of Haswell's features); Intel's Software Developer's Manual,
+//! volume 4, MSR_CORE_PERF_LIMIT_REASONS of Haswell (0x690) and of the table "6th-13th Generation
+//! Core, 1st-5th Generation Xeon Scalable" (0x64f).
 
 use flyball_host::{
     Vendor,
@@ -38,7 +38,7 @@ pub enum LimitReason {
 use LimitReason as R;
 
 impl LimitReason {
-    /// Returns it in words, and the label of metrics if it has one.
+    /// Returns its description, and its label in metrics if it has one.
     fn names(self) -> (&'static str, Option<&'static str>) {
         match self {
             R::Prochot => ("PROCHOT", Some("prochot")),
@@ -66,7 +66,7 @@ impl LimitReason {
         self.names().0
     }
 
-    /// Returns the label that metrics have for it.
+    /// Returns its label in metrics.
     pub fn label(self) -> Option<&'static str> {
         self.names().1
     }
@@ -134,7 +134,7 @@ const SKYLAKE: LimitReasons = LimitReasons {
 };
 
 impl LimitReasons {
-    /// Returns the register of a processor; `None` if it has none or its register is not known.
+    /// Returns the register of a processor; `None` if it has none or the register is unknown.
     pub fn for_processor(vendor: Vendor, family: Option<u32>, model: Option<u32>) -> Option<LimitReasons> {
         if vendor != Vendor::Intel || family != Some(6) {
             return None;
@@ -148,7 +148,7 @@ impl LimitReasons {
         }
     }
 
-    /// Returns the reasons that a value shows, with their bits.
+    /// Returns the reasons that are set in `value`, with their bits.
     pub fn shown(self, value: u64) -> impl Iterator<Item = (u32, LimitReason)> {
         self.bits.iter().copied().filter(move |(bit, _)| value >> bit & 1 == 1)
     }
@@ -160,7 +160,7 @@ impl LimitReasons {
 }
 
 /// IA32_THERM_STATUS of a core, or IA32_PACKAGE_THERM_STATUS, which has the same bits (Intel SDM
-/// volume 4). The log of a bit is the next bit.
+/// volume 4). The log of each bit is the next bit.
 #[derive(Debug, Clone, Copy)]
 pub struct ThermStatus(pub u64);
 
@@ -175,7 +175,7 @@ impl ThermStatus {
         self.0 >> bit & 1 == 1
     }
 
-    /// Returns whether the log says that a bit was set since somebody cleared the log.
+    /// Returns whether a bit was set since the log was last cleared.
     pub fn has_logged(self, bit: u32) -> bool {
         self.shows(bit + 1)
     }

@@ -1,4 +1,4 @@
-//! What an EPYC's management port (HSMP) names as the source of a socket's frequency limit.
+//! The sources of a socket's frequency limit that an EPYC's management port (HSMP) reports.
 
 /// A source. The port's answer has a bit for each, in this order
 /// (drivers/platform/x86/amd/hsmp/acpi.c).
@@ -21,7 +21,7 @@ impl LimitSource {
     pub const ALL: [LimitSource; 8] =
         [Heat, Prochot, Current, Power, Model, Reliability, Controller, Program];
 
-    /// Returns the sources that the file names: one a line, and a name may consist of two words.
+    /// Returns the sources listed in the file, one per line. A name may have two words.
     pub fn named_in(text: &str) -> impl Iterator<Item = LimitSource> {
         LimitSource::ALL.into_iter().filter(|source| text.contains(source.name()))
     }

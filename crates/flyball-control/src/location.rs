@@ -1,9 +1,9 @@
 //! A place on a machine that holds a value: an attribute file, a setting of Speed Select, a control
 //! group, or some bits of one register of one CPU.
 //!
-//! Everything that is read, planned, written, journaled and restored is named by its location. A
-//! location has a text form that survives the process ([`Location::to_text`]), and its content is
-//! kept byte for byte as the kernel printed it.
+//! Everything that is read, planned, written, journaled and restored is identified by its location.
+//! A location has a text form that can be stored ([`Location::to_text`]). Its content is kept byte
+//! for byte as the kernel printed it.
 
 use std::str::FromStr;
 
@@ -24,10 +24,10 @@ pub enum Location {
     File(String),
     #[display("{_0}")]
     SpeedSelect(flyball_sst::setting::Setting),
-    /// A control group that keeps CPUs for itself, by its path.
+    /// A control group that has CPUs to itself, by its path.
     #[display("partition:{_0}")]
     Partition(String),
-    /// A setting that commands of the user read and write.
+    /// A setting that the user's own commands read and write.
     #[display("knob {}", _0.name)]
     Command(Box<CommandKnob>),
     /// The bits `mask` of a model-specific register; the other bits are kept when it is written.
@@ -107,15 +107,15 @@ impl Location {
                     .ok_or_else(|| {
                         HostError::new(flyball_host::Op::WriteMsr, self.to_text(), Errno::INVAL)
                     })?;
-                // Read at the moment of the write: another program may have changed the
-                // neighbouring fields since the plan.
+                // Read just before the write: another program may have changed the neighbouring
+                // fields since the plan.
                 let now = host.msr(*cpu, *register)?;
                 host.write_msr(*cpu, *register, (now & !mask) | (bits & mask))
             }
         }
     }
 
-    /// Writes the content from before a change. A user's knob may have another command for that.
+    /// Writes the content from before a change. A user's knob may have a separate command for that.
     pub fn restore(&self, host: &dyn Host, content: &[u8]) -> Result<(), HostError> {
         match self {
             Location::Command(knob) => knob.restore(host, content),
@@ -124,8 +124,8 @@ impl Location {
     }
 }
 
-/// Numbers of hwmon change when a driver is loaded again, and graphics cards have a file of the
-/// same name: a limit of a processor is written to its management port alone.
+/// Checks that a hwmon path is the processor's management port. hwmon numbers change when a driver
+/// is reloaded, and graphics cards have a file of the same name.
 fn check_sensor(host: &dyn Host, path: &str) -> Result<(), HostError> {
     let Some(folder) = path.strip_prefix(HWMON).and_then(|_| path.strip_suffix("/power1_cap")) else {
         return Ok(());
@@ -144,7 +144,7 @@ impl Location {
             Location::File(path) => path.clone(),
             Location::SpeedSelect(setting) => setting.to_string(),
             Location::Partition(path) => format!("partition:{path}"),
-            // A few strings, which always have a JSON form.
+            // The knob is a few strings, so serialization cannot fail.
             Location::Command(knob) => format!("knob:{}", serde_json::to_string(knob).unwrap_or_default()),
             Location::Msr { cpu, register, mask } => format!("msr:{cpu}:{register:#x}:{mask:#x}"),
         }
@@ -190,8 +190,8 @@ const HWMON: &str = "/sys/class/hwmon/";
 /// The sensors of an EPYC's management port (drivers/platform/x86/amd/hsmp/hwmon.c).
 pub(crate) const PORT_SENSOR: &str = "amd_hsmp_hwmon";
 
-/// Directories in which flyball writes files. A path in a journal never leads elsewhere, whatever
-/// wrote the journal. A test compares this with the table.
+/// Directories in which flyball writes files. It never follows a journal's path elsewhere, whatever
+/// wrote the journal. A test compares this list with the table.
 const ROOTS: &[&str] = &[
     "/sys/devices/system/cpu/",
     "/sys/class/powercap/",
@@ -208,8 +208,9 @@ const ROOTS: &[&str] = &[
 const REGISTERS: &[u32] = &[MSR_IA32_ENERGY_PERF_BIAS, MSR_IA32_POWER_CTL, MSR_HWP_REQUEST, MSR_AMD_CPPC_REQ];
 
 impl Location {
-    /// Returns whether flyball writes this location. A journal that names another one is damaged or
-    /// comes from another program: root must not write a file just because a journal says so.
+    /// Returns whether flyball ever writes this location. A journal that names another location is
+    /// damaged or comes from another program: root must not write a file just because a journal
+    /// says so.
     pub fn is_flyballs(&self) -> bool {
         let is_plain = |path: &str| {
             path.starts_with('/')
@@ -219,7 +220,7 @@ impl Location {
         };
         match self {
             Location::File(path) => {
-                // Under hwmon flyball writes only the power cap. Fan speeds are there too.
+                // Under hwmon flyball writes only the power cap. Fan speeds are there as well.
                 let is_cap = path.starts_with(HWMON) && path.ends_with("/power1_cap");
                 is_plain(path) && (is_cap || ROOTS.iter().any(|root| path.starts_with(root)))
             }
@@ -231,9 +232,9 @@ impl Location {
                 .is_some_and(|rest| !rest.contains('/')),
             Location::Msr { register, .. } => REGISTERS.contains(register),
             // Only the owner of a state directory can write to its journal (`StateDir::create`), so
-            // its commands are the owner's.
+            // the commands in it are the owner's.
             Location::Command(knob) => knob.fault().is_none(),
-            // Its fields are a closed set.
+            // Its fields are a fixed set.
             Location::SpeedSelect(_) => true,
         }
     }
@@ -267,7 +268,7 @@ pub enum Content {
 }
 
 impl Content {
-    /// Turns the result of a read into a content.
+    /// Converts the result of a read to a content.
     pub fn from_read(read: &Result<Vec<u8>, HostError>) -> Content {
         match read {
             Ok(bytes) => Content::bytes(bytes),
@@ -275,7 +276,7 @@ impl Content {
         }
     }
 
-    /// Turns bytes into a content.
+    /// Converts bytes to a content.
     pub fn bytes(bytes: &[u8]) -> Content {
         match std::str::from_utf8(bytes) {
             Ok(text) => Content::Text(text.to_owned()),
@@ -283,12 +284,13 @@ impl Content {
         }
     }
 
-    /// Returns the bytes to write to bring it back; `None` if it could not be read or the
-    /// hexadecimal form is damaged.
+    /// Returns the bytes to write to restore it; `None` if it could not be read or the hexadecimal
+    /// form is damaged.
     pub fn to_bytes(&self) -> Option<Vec<u8>> {
         match self {
             Content::Text(text) => Some(text.clone().into_bytes()),
-            // ASCII, so that slicing by two cannot cut a character: the journal may be damaged.
+            // Only ASCII, so that slicing by two cannot split a character: the journal may be
+            // damaged.
             Content::Hex(digits) if digits.len() % 2 == 0 && digits.is_ascii() => (0..digits.len())
                 .step_by(2)
                 .map(|at| u8::from_str_radix(&digits[at..at + 2], 16).ok())
@@ -297,9 +299,9 @@ impl Content {
         }
     }
 
-    /// Returns whether the location cannot be reached: its CPU is offline, its driver is off, or
-    /// its directory does not exist yet. A location that exists but has no readable form (`EINVAL`)
-    /// is within reach.
+    /// Returns whether the location cannot be read at present: its CPU is offline, its driver is
+    /// off, or its directory does not exist yet. This does not include a location that exists but
+    /// has no readable form (`EINVAL`).
     pub fn is_out_of_reach(&self) -> bool {
         matches!(self, Content::Unreadable(errno)
             if [Errno::BUSY, Errno::NOENT, Errno::NODEV, Errno::AGAIN].contains(&Errno(*errno)))

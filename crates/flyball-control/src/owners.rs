@@ -23,10 +23,10 @@ pub struct Owner {
     pub pid: Option<u32>,
     /// The knobs that it writes.
     pub writes: Vec<Id>,
-    /// The command that ends it for good, if there is one.
+    /// The command that stops it permanently, if there is one.
     #[serde(skip)]
     pub stop: Option<&'static str>,
-    /// How to make it leave the knobs alone.
+    /// How to make it ignore the knobs.
     pub remedy: &'static str,
 }
 
@@ -40,8 +40,8 @@ impl Program {
     }
 }
 
-/// Returns whether /proc lists the machine's processes. A recording may have a /proc without a
-/// single process, where a missing service proves nothing.
+/// Returns whether /proc lists the machine's processes. A recording may have a /proc without
+/// processes, where a missing service proves nothing.
 pub fn sees_processes(host: &dyn Host) -> bool {
     let is_number = |name: &String| name.bytes().all(|byte| byte.is_ascii_digit());
     host.list("/proc").is_ok_and(|names| names.iter().any(is_number))
@@ -51,7 +51,7 @@ pub fn sees_processes(host: &dyn Host) -> bool {
 pub fn owners(host: &dyn Host) -> Vec<Owner> {
     let mut found: Vec<Owner> = Vec::new();
     let mut take = |known: &KnownProgram, pid: Option<u32>| {
-        // Workers of one daemon are one owner. A process takes precedence over traces in files.
+        // Several workers of a daemon are one owner. A process takes precedence over files in /run.
         if !found.iter().any(|owner| owner.name == known.name) {
             let (writes, stop, remedy) = (known.program.writes(), known.stop, known.remedy);
             found.push(Owner { name: known.name, pid, writes, stop, remedy });
@@ -61,10 +61,11 @@ pub fn owners(host: &dyn Host) -> Vec<Owner> {
         let Ok(pid) = entry.parse::<u32>() else { continue };
         // A process may end between the listing and this read.
         let Ok(name) = host.read(&format!("/proc/{pid}/comm")) else { continue };
-        // The kernel calls a process after its interpreter, unless the program renames itself.
+        // The kernel names a script's process after its interpreter, unless the program renames
+        // itself.
         let script = if name.starts_with("python") { script_of(host, pid) } else { None };
         for known in KNOWN {
-            // A longer name is cut by the kernel: both sides are compared cut.
+            // The kernel truncates longer names, so compare truncated names.
             let is = |process: &str| truncate_name(process) == name || script.as_deref() == Some(process);
             if known.processes.iter().any(|process| is(process)) && may_write(host, pid, known) {
                 take(known, Some(pid));
@@ -79,9 +80,9 @@ pub fn owners(host: &dyn Host) -> Vec<Owner> {
     found
 }
 
-/// Returns whether a process can be the program, and not one of a user that has its name: the
-/// programs run as root, but gamemoded asks a helper of root's. A recording without the process's
-/// user is believed.
+/// Returns whether a process can be the program, and not a user's process of that name. The
+/// programs run as root, except gamemoded, which uses a helper of root's. If a recording lacks the
+/// process's user, trust the name.
 fn may_write(host: &dyn Host, pid: u32, known: &KnownProgram) -> bool {
     let status = host.read(&format!("/proc/{pid}/status")).unwrap_or_default();
     // The real user, then the effective one (proc_pid_status(5)).
@@ -90,7 +91,7 @@ fn may_write(host: &dyn Host, pid: u32, known: &KnownProgram) -> bool {
     known.program == Program::GameMode || effective.is_none_or(|user| user == "0")
 }
 
-/// Returns whether the program's own configuration keeps it from acting.
+/// Returns whether the program's configuration disables it.
 fn is_off(host: &dyn Host, known: &KnownProgram) -> bool {
     let Some((file, off)) = known.off else { return false };
     // If there are several assignments, the last one wins.
@@ -122,7 +123,7 @@ pub(crate) fn processes() -> impl Iterator<Item = &'static str> {
     KNOWN.iter().flat_map(|known| known.processes).map(|process| truncate_name(process))
 }
 
-/// Cuts a process name to the 15 characters that the kernel stores (TASK_COMM_LEN).
+/// Truncates a process name to the 15 characters that the kernel stores (TASK_COMM_LEN).
 fn truncate_name(name: &str) -> &str {
     name.get(..15).unwrap_or(name)
 }

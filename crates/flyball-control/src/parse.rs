@@ -14,20 +14,19 @@ pub(crate) fn value(form: Form, text: &str) -> Result<Value, &'static str> {
         let lines: Vec<&str> = text.lines().map(str::trim_ascii).filter(|line| !line.is_empty()).collect();
         return Ok(Value::Word(if lines.is_empty() { "none".to_owned() } else { lines.join(", ") }));
     }
-    // An attribute is one line; if there are more, the first one counts. Attributes are ASCII, and
-    // there are thousands of them, so white space of other scripts is ignored.
+    // An attribute is one line. If there are more, the first one counts. Attributes are ASCII, and
+    // there are thousands of them, so only ASCII white space is trimmed.
     let text = text.trim_ascii().lines().next().unwrap_or_default().trim_ascii_end();
     if text.is_empty() {
         return match form {
-            // An empty list is a list: boost frequencies of a driver without boost.
+            // An empty list is valid: boost frequencies of a driver without boost.
             Form::Words => Ok(Value::Words(Vec::new())),
             Form::KHzList => Ok(Value::Frequencies(Vec::new())),
             _ => Err(expected(form)),
         };
     }
     let number = || text.parse::<u64>().map_err(|_| expected(form));
-    // Frequencies fit 32 bits in kHz: whatever else a file or a recording holds is not computed
-    // with.
+    // Frequencies fit 32 bits in kHz. Reject anything else in a file or recording.
     let khz = |times: u64| {
         let khz = number().ok().and_then(|number| number.checked_mul(times));
         khz.filter(|khz| u32::try_from(*khz).is_ok()).map(KiloHertz).ok_or(expected(form))
@@ -41,7 +40,7 @@ pub(crate) fn value(form: Form, text: &str) -> Result<Value, &'static str> {
         Form::Enabled => match text {
             "enabled" => Value::Switch(true),
             "disabled" => Value::Switch(false),
-            // A word of a later kernel is shown, not refused (see `Value`).
+            // Keep a later kernel's word instead of refusing it (see `Value`).
             other => Value::Word(other.to_owned()),
         },
         Form::KHz => Value::Frequency(khz(1)?),
@@ -57,7 +56,7 @@ pub(crate) fn value(form: Form, text: &str) -> Result<Value, &'static str> {
         }
         Form::Micros => Value::Time(Micros(number()?)),
         Form::Nanos => match number()? {
-            // CPUFREQ_ETERNAL, -1 printed as unsigned: the driver does not know
+            // CPUFREQ_ETERNAL, -1 printed as unsigned: the driver does not know its latency
             // (include/linux/cpufreq.h).
             0xffff_ffff => Value::Word("unknown".to_owned()),
             nanoseconds => Value::Time(Micros(nanoseconds / 1_000)),
@@ -73,7 +72,7 @@ pub(crate) fn value(form: Form, text: &str) -> Result<Value, &'static str> {
             let thousandths = text.parse::<i64>().map_err(|_| expected(form))?;
             Value::Temperature(Celsius(thousandths as f64 / 1_000.0))
         }
-        // A number if the register's value has no word (show_energy_performance_preference).
+        // A number, if no word matches the register's value (show_energy_performance_preference).
         Form::Epp => match text.parse::<u64>() {
             Ok(number) => Value::Epp(Epp(u8::try_from(number).map_err(|_| expected(form))?)),
             Err(_) => Value::Word(text.to_owned()),

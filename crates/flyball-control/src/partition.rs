@@ -1,6 +1,7 @@
-//! A cgroup partition as one location: `absent`, or its CPUs and its kind, as `3 isolated`.
+//! A cgroup partition as one location. Its content is `absent`, or its CPUs and kind, such as `3
+//! isolated`.
 //!
-//! Removing it moves its tasks to the root group first, so that any process can undo it
+//! Removing the group first moves its tasks to the root group, so any process can undo it
 //! (Documentation/admin-guide/cgroup-v2.rst, Cpuset).
 
 use std::time::Duration;
@@ -15,7 +16,7 @@ pub const ABSENT: &str = "absent";
 pub(crate) fn read(host: &dyn Host, path: &str) -> Result<Vec<u8>, HostError> {
     let group = Group::at(path);
     if !group.exists(host) {
-        // Without the root, the state of its groups is unknown.
+        // Without the root group, the state of its children is unknown.
         return if host.exists(ROOT) {
             Ok(ABSENT.as_bytes().to_vec())
         } else {
@@ -25,14 +26,14 @@ pub(crate) fn read(host: &dyn Host, path: &str) -> Result<Vec<u8>, HostError> {
     Ok(format!("{} {}", group.cpus(host)?, group.kind(host)?).into_bytes())
 }
 
-/// Creates it (`CPUS KIND`) or removes it.
+/// Creates the group (`CPUS KIND`) or removes it.
 pub(crate) fn write(host: &dyn Host, path: &str, content: &str) -> Result<(), HostError> {
     let group = Group::at(path);
     let Some((cpus, kind)) = content.trim().split_once(' ') else {
         return remove(host, &group);
     };
-    // CPUs before the kind: a group without CPUs of its own cannot become a partition, and the
-    // kernel would mark it invalid.
+    // Set the CPUs before the kind: a group without CPUs cannot become a partition, and the kernel
+    // would mark it invalid.
     group.create(host)?;
     group.set_cpus(host, cpus)?;
     group.set_kind_text(host, kind)
@@ -43,15 +44,15 @@ fn remove(host: &dyn Host, group: &Group) -> Result<(), HostError> {
         return Ok(());
     }
     let mut last = Ok(());
-    // rmdir of a group answers EBUSY while a task is in it. A task that was just moved away or is
+    // rmdir of a group fails with EBUSY while it contains a task. A task that was just moved or is
     // exiting leaves within milliseconds, so three quarters of a second in all is far more than
-    // needed.
+    // enough.
     for pause in [0_u64, 1, 10, 50, 200, 500] {
         host.sleep(Duration::from_millis(pause));
         group.release_tasks(host);
         last = group.remove(host);
         match &last {
-            // Processes that are ending still count for a moment.
+            // Exiting processes still count for a moment.
             Err(error) if error.errno == Errno::BUSY => {}
             _ => break,
         }

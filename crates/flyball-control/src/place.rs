@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Scope;
 
-/// The identity of a place. Orders by kind, then by number, so that a list of places reads well.
+/// The identity of a place. Sorts by kind, then by number, for readable lists.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize, Display)]
 #[serde(rename_all = "kebab-case")]
 pub enum At {
@@ -135,15 +135,15 @@ impl At {
     }
 }
 
-/// How a selection of CPUs selects a place.
+/// Which CPUs a setting must include to apply to a place.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub enum Belongs {
-    /// Selected with any of its CPUs.
+    /// Any of the place's CPUs.
     #[default]
     ToEach,
-    /// Selected only with all of its CPUs: it also sets dies that have places of their own.
+    /// All of the place's CPUs: it also covers dies that are separate places.
     ToAll,
-    /// An I/O die, which belongs to no CPU: selected only with all CPUs of its package.
+    /// All CPUs of the package: an I/O die serves all of them.
     ToPackage,
 }
 
@@ -162,12 +162,12 @@ pub struct Place {
 }
 
 impl Place {
-    /// Creates a place without a name of its own.
+    /// Creates a place without a name.
     pub fn new(at: At, cpus: CpuList) -> Place {
         Place::named(at, "", cpus)
     }
 
-    /// Returns the place of knobs that the machine has once.
+    /// Returns the place of machine-wide knobs.
     pub(crate) fn machine() -> Place {
         Place::new(At::Machine, CpuList::new())
     }
@@ -185,7 +185,7 @@ impl Place {
     pub fn is_on(&self, cpus: &CpuList) -> bool {
         match self.belongs {
             Belongs::ToEach => self.cpus.intersects(cpus),
-            // A setting for one die must not change what all dies of the package share.
+            // A setting for one die must not change a place that all dies of the package share.
             Belongs::ToAll | Belongs::ToPackage => !self.cpus.is_empty() && self.cpus.is_subset(cpus),
         }
     }

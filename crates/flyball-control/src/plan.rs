@@ -1,15 +1,15 @@
-//! Plans every write that brings a machine from its present state to what is wanted, in order, each
+//! Plans the ordered writes that bring a machine from its present state to the wanted one, each
 //! with its reason.
 //!
-//! [`plan`] reads and never writes; applying a plan never decides. Values are judged here, before
+//! [`plan`] reads and never writes; applying a plan never decides. Values are checked here, before
 //! the first write: names against the kernel's lists, frequencies against the hardware's limits,
 //! settings against each other (`couplings`). A setting that is already in effect produces no
 //! change, so a plan made after applying it is empty.
 //!
 //! Some changes invalidate later settings: a driver switch recreates every policy, turbo moves the
 //! limits of the hardware, a governor change resets preferences. After such a change, applying
-//! re-reads the machine and plans again. A printed plan describes the time after it as far as that
-//! can be known before, and marks it as such.
+//! re-reads the machine and plans again. A printed plan predicts what those later plans will
+//! contain, and marks such changes as provisional.
 
 mod absences;
 mod changes;
@@ -76,8 +76,8 @@ pub struct Change {
     pub was: Option<String>,
     /// Wanted value, in the knob's own terms.
     pub value: String,
-    /// The setting that asks for it, as it was written; another text for a change that a setting
-    /// only requires.
+    /// The setting that asks for it, as the user wrote it; or another text if a setting merely
+    /// requires this change.
     #[serde(skip)]
     pub from: String,
     /// The reason for the change.
@@ -87,7 +87,7 @@ pub struct Change {
     pub provisional: bool,
 }
 
-/// Every write that brings a machine to what is wanted, in order.
+/// The ordered writes that bring a machine to the wanted state.
 #[derive(Debug, Clone, PartialEq, Default, schemars::JsonSchema, Serialize)]
 pub struct Plan {
     /// The machine, as its host calls it.
@@ -119,7 +119,6 @@ pub enum PlanError {
     Read(#[from] ReadError),
 }
 
-/// `items` with `separator` between them.
 fn list<T: fmt::Display>(items: &[T], separator: &str) -> String {
     items.iter().map(ToString::to_string).collect::<Vec<_>>().join(separator)
 }
@@ -131,20 +130,20 @@ struct Want {
     place: Place,
     wanted: Wanted,
     from: String,
-    /// The resolved value; `None` while it cannot be known.
+    /// The resolved value; `None` if it is not known yet.
     value: Option<Value>,
     /// Present value.
     now: Option<Value>,
 }
 
-/// Changes that will have been made before the later steps.
+/// The state that earlier steps will have produced when later steps run.
 #[derive(Debug, Clone, Default)]
 struct ExpectedState {
-    /// The driver mode that will be switched to.
+    /// The driver mode to switch to.
     mode: Option<String>,
-    /// Turbo, boost, SMT or CPUs will change, and with them perhaps the hardware's limits.
+    /// Whether turbo, boost, SMT or CPUs will change, and with them perhaps the hardware's limits.
     capacity: bool,
-    /// The level of Speed Select will change.
+    /// Whether the level of Speed Select will change.
     level: bool,
     /// CPUs that will be brought online.
     online: CpuList,
@@ -175,28 +174,28 @@ struct Planner<'s> {
 /// [`Snapshot::for_intent`]).
 ///
 /// # Errors
-/// Settings that the machine does not accept, with what it accepts; settings of things that it
-/// lacks; files that should be readable and are not; a snapshot that was taken for another intent
+/// Refused settings, with the values that the machine accepts; settings for knobs that it lacks;
+/// files that should be readable but are not; a snapshot taken for another intent
 /// ([`ReadError::NotTaken`]).
 pub fn plan(snapshot: &Snapshot, intent: &Intent) -> Result<Plan, PlanError> {
     plan_and_choice(snapshot, intent).map(|(plan, _)| plan)
 }
 
 /// Returns a plan and the intent that it carries out: without the optional settings that the
-/// machine cannot have, and with the first value of each list that it accepts.
+/// machine rejects, and with the first accepted value of each list.
 pub fn plan_and_choice(snapshot: &Snapshot, intent: &Intent) -> Result<(Plan, Intent), PlanError> {
     choice::choose(intent, snapshot, |intent| with_rules(snapshot, intent, Rules::All))
 }
 
-/// Plans the differences from `intent`. A setting that only the present state refuses (a preference
-/// under the present governor, a limit beyond the present one) is a difference, not a mistake in
-/// the intent.
+/// Plans the differences from `intent`. A setting that is refused only because of the present state
+/// (a preference under the present governor, a limit beyond the present one) is a difference, not a
+/// mistake in the intent.
 pub(crate) fn differences(snapshot: &Snapshot, intent: &Intent) -> Result<Plan, PlanError> {
     choice::choose(intent, snapshot, |intent| with_rules(snapshot, intent, Rules::OfTheIntent))
         .map(|(plan, _)| plan)
 }
 
-/// The state that a setting is judged against.
+/// The state that a setting is checked against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rules {
     All,
@@ -208,12 +207,12 @@ fn with_rules(snapshot: &Snapshot, intent: &Intent, rules: Rules) -> Result<Plan
     let mut planner = Planner::new(snapshot, rules);
     planner.place_all(intent)?;
     planner.read_and_resolve()?;
-    // Before the rules: they judge by the governor, mode and online CPUs that there will be, not by
-    // those that there are.
+    // Before the rules, which check against the future governor, mode and online CPUs, not the
+    // present ones.
     planner.look_ahead()?;
     planner.couple()?;
-    // A copy of the keys: rules of Speed Select have added wants, and a change may note or refuse
-    // while it is made.
+    // Copy the keys: rules of Speed Select have added wants, and making a change may add a note or
+    // a refusal.
     let keys: Vec<_> = planner.wants.keys().cloned().collect();
     for key in keys {
         if planner.contradicted.contains(&key) {
@@ -253,9 +252,9 @@ impl Planner<'_> {
         self.boost_everywhere()
     }
 
-    /// Adds boost of every policy that has it off to turbo=on of a machine whose turbo is on. The
-    /// kernel ignores that write (`cpufreq_boost_trigger_state` in cpufreq.c returns at once), so
-    /// these policies would stay without turbo.
+    /// For turbo=on on a machine whose turbo is already on, adds boost of every policy that has it
+    /// off. The kernel ignores that write (`cpufreq_boost_trigger_state` in cpufreq.c returns at
+    /// once), so these policies would stay without turbo.
     fn boost_everywhere(&mut self) -> Result<(), ReadError> {
         let Some(turbo) = self.wants.get(&(Id::Turbo, At::Machine)).cloned() else { return Ok(()) };
         let on = Value::Switch(true);
@@ -275,14 +274,14 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Finds the places of a setting. A later setting of a place replaces an earlier one.
+    /// Finds the places of a setting. For each place, a later setting replaces an earlier one.
     fn place(&mut self, setting: &Setting) -> Result<(), ReadError> {
         let topology = self.snapshot.topology();
         let knob = setting.knob().knob();
         let from = setting.from.clone();
         let cpus = match &setting.on {
-            // `present`, not `online`: a place that is offline gets a note in the plan instead of
-            // being left out.
+            // `present`, not `online`: an offline place gets a note in the plan instead of being
+            // skipped.
             None => topology.present.clone(),
             Some(selector) => match select(selector, topology) {
                 Ok(cpus) => cpus,
@@ -310,7 +309,7 @@ impl Planner<'_> {
             return Ok(());
         }
         if setting.name.instance.is_some() {
-            // Collected before places are dropped: the refusal lists what there is.
+            // Collect the names before dropping places: the refusal lists them.
             let names: BTreeSet<String> = places.iter().map(instance).collect();
             places.retain(|place| setting.name.matches(place));
             if places.is_empty() {
@@ -329,7 +328,8 @@ impl Planner<'_> {
         for place in places {
             let own = place.belongs != Belongs::ToPackage;
             if !own && knob.id == Id::SstApart {
-                // It has no CPUs that could be set apart, and those of others are theirs.
+                // It has no CPUs that could be set apart, and another domain's CPUs are not its
+                // own.
                 continue;
             }
             if own
@@ -361,7 +361,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Notes the CPUs that run without a policy, as where the driver failed on some of them.
+    /// Notes the CPUs that run without a policy, as when the driver failed on some of them.
     fn note_without_policy(&mut self, knob: Id, cpus: &CpuList, places: &[Place]) {
         let online = &self.snapshot.topology().online;
         let governed: CpuList = places.iter().flat_map(|place| place.cpus.iter()).collect();
@@ -374,9 +374,9 @@ impl Planner<'_> {
         }
     }
 
-    /// Keeps only the places that have the knob, for a setting of all domains. The entry above the
-    /// dies of a package lacks what only dies have (uncore-frequency-tpmi.c has no ELC for the root
-    /// domain).
+    /// For a setting of all domains, keeps only the places that have the knob. The entry above the
+    /// dies of a package lacks knobs that only dies have (uncore-frequency-tpmi.c has no ELC for
+    /// the root domain).
     fn places_with_knob(&self, setting: &Setting, places: Vec<Place>) -> Result<Vec<Place>, ReadError> {
         let knob = setting.knob();
         if setting.name.instance.is_some() || knob.knob().scope != Scope::Uncore {
@@ -391,8 +391,8 @@ impl Planner<'_> {
         Ok(if having.is_empty() { places } else { having })
     }
 
-    /// Returns whether a rule would judge by a knob's present value although the intent does not
-    /// set the knob and present values do not count.
+    /// Returns whether a rule would check against a knob's present value although the intent does
+    /// not set that knob and present values do not count.
     fn is_only_present(&self, knob: Id, at: &At) -> bool {
         self.rules == Rules::OfTheIntent && !self.wants.contains_key(&(knob, at.clone()))
     }
@@ -405,14 +405,15 @@ impl Planner<'_> {
         }
     }
 
-    /// Notes something that rests on the values of knobs at places, as they were read.
+    /// Adds a note that is based on the present values of knobs at these places.
     fn note(&mut self, remark: Remark, rests_on: &[(Id, &Place)]) {
         let read = rests_on.iter().map(|(knob, place)| self.snapshot.evidence(*knob, place));
         self.note_seen(remark, read.collect());
     }
 
     fn note_seen(&mut self, remark: Remark, evidence: Vec<Evidence>) {
-        // The evidence names a policy: compared as well, it would make one note of each.
+        // Compare only the remark: the evidence names a policy, so there would be one note per
+        // policy.
         if !self.notes.iter().any(|note| note.remark == remark) {
             self.notes.push(Note { remark, evidence });
         }
@@ -424,15 +425,15 @@ impl Planner<'_> {
         }
     }
 
-    /// Reads what is there and resolves what is wanted.
+    /// Reads the present values and resolves the wanted ones.
     fn read_and_resolve(&mut self) -> Result<(), PlanError> {
         for want in self.wants.values_mut() {
             want.now = self.snapshot.value(want.knob, &want.place)?;
         }
         for key in self.wants.keys().cloned().collect::<Vec<_>>() {
             let value = match self.resolve(&self.wants[&key]) {
-                // Any other refusal is judged in `change`, once it is known what changes before the
-                // setting's turn. A knob that the snapshot lacks is a mistake in `judged_by`, and
+                // Any other refusal is judged in `change`, once it is known what changes before
+                // this setting's step. If the snapshot lacks a knob, `judged_by` is wrong: the knob
                 // must not pass for an absent one.
                 Err(ResolveError::Read(error @ ReadError::NotTaken(_))) => return Err(error.into()),
                 resolved => resolved.ok().flatten(),
@@ -444,9 +445,9 @@ impl Planner<'_> {
         Ok(self.widen_uncore_entries()?)
     }
 
-    /// Works out what the steps before governor, preference and limits will have changed.
+    /// Predicts what the steps before governor, preference and limits will have changed.
     fn look_ahead(&mut self) -> Result<(), ReadError> {
-        // A knob that is absent now changes nothing either: a want must not open its own door.
+        // Skip a knob that is absent now: a want must not make itself possible.
         let differs = |want: &&Want| want.now.is_some() && want.value.is_some() && want.value != want.now;
         let machine_wide = |id: Id| self.wants.get(&(id, At::Machine));
         if let Some(Value::Word(mode)) =
@@ -456,7 +457,7 @@ impl Planner<'_> {
         }
         for want in self.wants.values().filter(differs) {
             match want.knob {
-                // Base frequencies move with it.
+                // Base frequencies change with it.
                 Id::SstBf => self.ahead.capacity = true,
                 Id::SstLevel => {
                     self.ahead.level = true;
@@ -472,15 +473,15 @@ impl Planner<'_> {
                 _ => false,
             };
             if on && matches!(want.knob, Id::Online | Id::Smt) {
-                // smt's place has all CPUs: which siblings come online shows only after the write.
+                // smt's place has all CPUs: only the write shows which siblings come online.
                 self.ahead.online.extend(want.place.cpus.iter());
             }
         }
-        // Limits are judged by the frequencies that there are once turbo has been switched again.
+        // Limits are checked against the frequencies that exist once turbo has been switched again.
         if self.outdated_turbo_off()?.is_some() {
             self.ahead.capacity = true;
         }
-        // A large machine has hundreds of policies. Only these knobs are judged by their governors.
+        // A large machine has hundreds of policies. Read governors only if these knobs need them.
         let looks_at_governors = |(knob, _): &(Id, At)| matches!(knob, Id::Governor | Id::Epp | Id::Setspeed);
         if !self.wants.keys().any(looks_at_governors) {
             return Ok(());
@@ -527,13 +528,13 @@ pub(crate) fn sort(changes: &mut [Change]) {
         let path = Natural(change.location.path().unwrap_or_default().to_owned());
         let control = change.knob.knob().control();
         let bound = control.map_or(Bound::None, |control| control.writing.bound);
-        // Of a pair of limits the one goes first that makes room for the other (`Bound::rank`).
+        // In a pair of limits, write the one that makes room for the other first (`Bound::rank`).
         let order = bound.rank(change.old.as_deref().unwrap_or_default(), &change.new);
         (change.step, order, path, change.location.clone())
     });
 }
 
-/// Returns a place's name as settings use it: every CPU has an idle state of that name.
+/// Returns a place's name as settings use it, shared by all CPUs with an idle state of that name.
 fn instance(place: &Place) -> String {
     match place.at {
         At::IdleState { .. } => place.name.clone(),

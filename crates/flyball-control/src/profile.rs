@@ -13,7 +13,7 @@
 //! [type.E]                # by kind of core; also package, die, node, core, policy
 //! max-freq = "min"
 //!
-//! [optional]              # left out where the machine lacks it; also [optional.type.E] and so on
+//! [optional]              # skipped if the machine lacks it; also [optional.type.E] and so on
 //! epp = ["balance_power", "power"]     # the first value that the machine accepts
 //! ```
 //!

@@ -1,5 +1,5 @@
-//! Programs that write knobs: how they are recognised, and how to make them leave the knobs alone.
-//! The rows of the table list the knobs that each one writes.
+//! Programs that write knobs: how to recognise them, and how to make them ignore the knobs. The
+//! rows of the table list the knobs that each program writes.
 
 /// Known facts about a program.
 pub(crate) struct KnownProgram {
@@ -8,11 +8,11 @@ pub(crate) struct KnownProgram {
     /// Names of its process as the kernel stores them (15 characters), or of the script that an
     /// interpreter runs.
     pub processes: &'static [&'static str],
-    /// A file that shows that it was active in this boot.
+    /// A file that exists if the program was active in this boot.
     pub trace: Option<&'static str>,
-    /// A file and the line in it that disables the program, whatever the trace shows.
+    /// A file and a line in it that disables the program, even if `trace` exists.
     pub off: Option<(&'static str, &'static str)>,
-    /// The command that ends it for good.
+    /// The command that stops it permanently.
     pub stop: Option<&'static str>,
     pub remedy: &'static str,
 }
@@ -50,7 +50,7 @@ programs! {
         processes: &["tlp", "tlp-pd"],
         trace: Some("/run/tlp/last_pwr"),
         off: Some(("/etc/tlp.conf", "TLP_ENABLE=0")),
-        // Without its unit udev and systemd-sleep go on calling it (85-tlp.rules,
+        // Even with the unit disabled, udev and systemd-sleep keep calling it (85-tlp.rules,
         // system-sleep/tlp). This file is read last.
         stop: Some("sh -c 'systemctl disable --now tlp.service tlp-pd.service; echo TLP_ENABLE=0 >> /etc/tlp.conf'"),
         remedy: "comment out the CPU_* lines of /etc/tlp.conf; it writes again at every change between AC and battery",
@@ -154,7 +154,7 @@ programs! {
     Cpupower {
         name: "cpupower.service",
         processes: &[],
-        // It acts once at boot and leaves no trace. Only that it is enabled can be seen.
+        // It acts once at boot and leaves no trace, so check whether it is enabled.
         trace: Some("/etc/systemd/system/multi-user.target.wants/cpupower.service"),
         off: None,
         stop: Some("systemctl disable cpupower.service"),

@@ -1,6 +1,6 @@
 //! Decides which settings make this machine steady for benchmarks, and what prevents that.
 //!
-//! [`decide`] only decides: the settings are made, journaled and undone like any others. There are
+//! [`decide`] only decides. Its settings are made, journaled and undone like any others. There are
 //! three levels, each of which includes the one before: `light` loses no speed, `steady` gives up
 //! turbo, `fixed` holds one frequency.
 
@@ -19,7 +19,7 @@ use crate::{
 
 pub use self::plan::{QuietError, QuietOptions, QuietPlan, QuietResult};
 
-/// How much speed may be given up for steadiness.
+/// How much speed to give up for steadiness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Display)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
@@ -29,13 +29,13 @@ pub enum Level {
     /// Turbo off as well.
     #[display("steady")]
     Steady,
-    /// One frequency as well (the base one unless another is given), and SMT siblings offline.
+    /// One frequency as well (the base frequency by default), and SMT siblings offline.
     #[display("fixed")]
     Fixed,
 }
 
 impl Level {
-    /// All, the least strict first.
+    /// All levels, the least strict first.
     pub const ALL: [Level; 3] = [Level::Light, Level::Steady, Level::Fixed];
 }
 
@@ -84,7 +84,7 @@ impl From<QuietSetting> for QuietSettingRecord {
     }
 }
 
-/// A kernel parameter that would make the machine quieter after another boot.
+/// A kernel parameter that would make the machine quieter after a reboot.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(into = "String")]
 pub struct BootParameter {
@@ -109,7 +109,7 @@ pub struct QuietSettings {
     pub settings: Vec<QuietSetting>,
     /// Settings that this machine cannot have, each with the reason.
     pub unavailable: Vec<String>,
-    /// Parameters that would help but need another boot.
+    /// Parameters that would help but need a reboot.
     pub boot: Vec<BootParameter>,
     /// The control group that keeps other tasks off the benchmark's CPUs, if there can be one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -128,14 +128,14 @@ impl QuietSettings {
     }
 }
 
-/// A control group whose CPUs are its own (cgroup v2, cpuset).
+/// A control group that has CPUs to itself (cgroup v2, cpuset).
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Partition {
     /// Directory of the group.
     pub path: String,
     /// Intended content: CPUs and kind.
     pub content: String,
-    /// True if the root group must hand the controller down first.
+    /// True if the root group must pass the controller on first.
     pub hand_down: bool,
 }
 
@@ -147,8 +147,8 @@ impl Partition {
         hand_down.into_iter().chain([(self.location(), self.content.clone())]).collect()
     }
 
-    /// Returns whether `text`, as read back, is the intended content. The kernel has its own
-    /// spelling of lists (`2-3` for `2,3`).
+    /// Returns whether `text`, as read back, is the intended content. The kernel formats lists in
+    /// its own way (`2-3` for `2,3`).
     pub fn holds(&self, text: &str) -> bool {
         let parts = |text: &str| {
             let (cpus, kind) = text.trim().split_once(' ')?;
@@ -163,11 +163,11 @@ impl Partition {
     }
 }
 
-/// The exit latency above which idle states are kept away from the benchmark's CPUs: C1 and C1E are
+/// The exit latency above which idle states are forbidden on the benchmark's CPUs: C1 and C1E are
 /// faster on all processors, C6 is slower on all.
 const LATENCY: &str = "20us";
 
-/// The knobs that [`decide`] looks at.
+/// The knobs that [`decide`] reads.
 pub const KNOBS: &[Id] = &[
     Id::Online,
     Id::Turbo,
@@ -183,7 +183,7 @@ pub const KNOBS: &[Id] = &[
 ];
 
 /// Decides what makes a machine steady for a benchmark on `cpus`. `snapshot` holds [`KNOBS`].
-/// Control groups and kernel parameters, which are not knobs, are looked up on `host`.
+/// Control groups and kernel parameters are not knobs, so they are read from `host`.
 ///
 /// # Errors
 /// The snapshot was taken without one of the knobs.
@@ -213,7 +213,7 @@ pub fn decide(
     Ok(quiet)
 }
 
-/// Returns the control group that gives the benchmark its CPUs alone, or why there can be none.
+/// Returns the control group that gives the benchmark its own CPUs, or why that is impossible.
 fn keep_others_off(host: &dyn Host, online: &CpuList, cpus: &CpuList) -> Result<Partition, String> {
     let root = partition::ROOT;
     // The parent must keep a CPU for its own tasks (tasks_nocpu_error in kernel/cgroup/cpuset.c).
@@ -234,7 +234,7 @@ fn keep_others_off(host: &dyn Host, online: &CpuList, cpus: &CpuList) -> Result<
         ));
     }
     let path = format!("{root}/flyball-quiet");
-    // Another program's, or left by a flyball that was killed: `restore` removes the latter.
+    // The group is another program's, or a killed flyball left it, which `restore` removes.
     if host.exists(&path) {
         return Err(format!("{path} already exists"));
     }
@@ -325,10 +325,10 @@ fn fixed(snapshot: &Snapshot, frequency: Option<&str>, quiet: &mut QuietSettings
         // Not the highest frequency: above the base one, heat and the number of busy cores decide.
         None if has(snapshot, Id::BaseFreq)? => "base".to_owned(),
         None if has(snapshot, Id::NominalFreq)? => "nominal".to_owned(),
-        // With turbo off the highest frequency that is left is the base one.
+        // With turbo off, the highest remaining frequency is the base frequency.
         None => "max".to_owned(),
     };
-    // In any order: the plan writes a maximum that rises before the minimum.
+    // The order does not matter: the plan writes a rising maximum before the minimum.
     for knob in [Id::MaxFreq, Id::MinFreq] {
         add(quiet, knob, value.clone(), None, "one frequency, whatever the load");
     }
@@ -342,7 +342,7 @@ fn siblings(snapshot: &Snapshot, cpus: &CpuList, quiet: &mut QuietSettings) -> R
         .values()
         .filter(|core| core.intersects(cpus))
         .flat_map(CpuList::iter)
-        // A sibling that belongs to the benchmark too is the user's choice.
+        // If the benchmark uses a sibling too, the user chose that.
         .filter(|sibling| !cpus.contains(*sibling) && topology.online.contains(*sibling))
         .collect();
     if others.is_empty() {
@@ -368,7 +368,7 @@ fn siblings(snapshot: &Snapshot, cpus: &CpuList, quiet: &mut QuietSettings) -> R
 }
 
 fn boot(host: &dyn Host, online: &CpuList, cpus: &CpuList, quiet: &mut QuietSettings) {
-    // Without it, nothing shows which parameters are already set, so there is no advice.
+    // Without the command line it is unknown which parameters are set, so there is no advice.
     let Ok(cmdline) = host.read("/proc/cmdline") else { return };
     let has = |name: &str| cmdline.split_whitespace().any(|word| word.split('=').next() == Some(name));
     if cpus.len() < online.len() {
@@ -378,8 +378,7 @@ fn boot(host: &dyn Host, online: &CpuList, cpus: &CpuList, quiet: &mut QuietSett
             ("irqaffinity", "keeps interrupts that cannot be moved later on other CPUs"),
         ] {
             if !has(name) {
-                // The others name the benchmark's CPUs; this one names those that interrupts may be
-                // on.
+                // The other parameters list the benchmark's CPUs, this one the CPUs for interrupts.
                 let list = if name == "irqaffinity" {
                     online.difference(cpus).to_string()
                 } else {
@@ -391,16 +390,16 @@ fn boot(host: &dyn Host, online: &CpuList, cpus: &CpuList, quiet: &mut QuietSett
     }
 }
 
-/// Returns files besides the knobs that should be changed: interrupts are moved away from the
-/// benchmark's CPUs, and the kernel's profiling interrupt becomes as rare as possible. Some
-/// interrupts cannot be moved, so a refusal is not an error.
+/// Returns changes to files that are not knobs: interrupts move away from the benchmark's CPUs, and
+/// the kernel's profiling interrupt becomes as rare as possible. Some interrupts cannot be moved,
+/// so a refusal is not an error.
 pub fn extras(host: &dyn Host, online: &CpuList, cpus: &CpuList) -> Vec<(Location, String)> {
     let mut extras = Vec::new();
     let others = online.difference(cpus);
     if !others.is_empty() {
         for irq in host.list("/proc/irq").unwrap_or_default() {
             let path = format!("/proc/irq/{irq}/smp_affinity_list");
-            // An interrupt that is elsewhere already stays as it is.
+            // An interrupt that avoids the benchmark's CPUs stays as it is.
             let allowed = host.read(&path).ok().and_then(|text| text.parse::<CpuList>().ok());
             if let Some(allowed) = allowed
                 // Read-only if user space may not move the interrupt (register_irq_proc in
@@ -413,14 +412,14 @@ pub fn extras(host: &dyn Host, online: &CpuList, cpus: &CpuList) -> Vec<(Locatio
         }
     }
     let rate = "/proc/sys/kernel/perf_event_max_sample_rate";
-    // 1 is the least that the kernel takes (extra1 in kernel/sysctl.c).
+    // 1 is the smallest value that the kernel accepts (extra1 in kernel/sysctl.c).
     if host.read(rate).is_ok_and(|text| text != "1") {
         extras.push((Location::file(rate), "1".to_owned()));
     }
     extras
 }
 
-/// Returns facts that cannot be changed for one command but are worth knowing.
+/// Returns conditions that matter but cannot be changed for one command.
 pub fn remarks(host: &dyn Host) -> Vec<String> {
     let mut remarks = Vec::new();
     if let Ok(text) = host.read("/proc/sys/kernel/sched_rt_runtime_us")

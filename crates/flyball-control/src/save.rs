@@ -1,7 +1,7 @@
 //! Saves the present settings as a profile.
 //!
-//! The value that most places of a knob share is at the top; differing values get a section by CPU
-//! list. Applied again to the same machine, a saved profile changes nothing.
+//! The most common value of each knob is at the top; other values get a section by CPU list.
+//! Applying a saved profile to the same machine changes nothing.
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -23,12 +23,12 @@ pub struct SavedSetting {
     pub knob: String,
     /// The value as a profile spells it.
     pub value: String,
-    /// The CPUs that have it; if `None`, all except those of the knob's other settings.
+    /// The CPUs that have it; if `None`, all except the CPUs of the knob's other settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<CpuList>,
 }
 
-/// Returns the settings of a snapshot of the knobs that [`saved`] names, those for all CPUs first.
+/// Returns the settings of a snapshot of the [`saved`] knobs. Settings for all CPUs come first.
 ///
 /// # Errors
 /// A file that should be readable is not.
@@ -47,12 +47,12 @@ pub fn settings(snapshot: &Snapshot) -> Result<Vec<SavedSetting>, ReadError> {
             }
         }
     }
-    // A stable sort: within a list of CPUs, knobs keep the order of the table.
+    // The sort is stable: within a list of CPUs, knobs keep the order of the table.
     settings.sort_by(|a, b| a.cpus.cmp(&b.cpus));
     Ok(settings)
 }
 
-/// Returns the profile's text, from a snapshot of the knobs that [`saved`] names.
+/// Returns the profile's text, from a snapshot of the [`saved`] knobs.
 ///
 /// # Errors
 /// A file that should be readable is not.
@@ -74,7 +74,7 @@ pub fn save(snapshot: &Snapshot) -> Result<String, ReadError> {
     Ok(text)
 }
 
-/// Returns the values and the CPUs that have them, by name of place.
+/// Returns the values and the CPUs that have them, by name of the place.
 fn values(
     snapshot: &Snapshot,
     knob: &Knob,
@@ -93,14 +93,14 @@ fn values(
         } else {
             String::new()
         };
-        // Equal values of several places become one list of CPUs.
+        // Combine equal values of several places into one list of CPUs.
         let cpus = found.entry(name).or_default().entry(text(&value)).or_default();
         *cpus = cpus.union(&place.cpus);
     }
     Ok(found)
 }
 
-/// Returns whether the value is a choice that a profile can make again, as the knob's row says.
+/// Returns whether a profile can set the value again, as the knob's row says.
 fn is_setting(snapshot: &Snapshot, knob: &Knob, place: &Place, value: &Value) -> Result<bool, ReadError> {
     let Some(control) = knob.control() else { return Ok(false) };
     Ok(match control.saved {
@@ -122,7 +122,7 @@ fn text(value: &Value) -> String {
     match value {
         Value::Percent(percent) => percent.0.to_string(),
         Value::Epb(bias) => bias.0.to_string(),
-        // `2.6 GHz` is for people; a setting has no blank.
+        // `2.6 GHz` is for people. A setting contains no blank.
         Value::Frequency(frequency) => frequency.to_string().replace(' ', ""),
         Value::Time(time) => format!("{}us", time.0),
         other => other.to_string(),
@@ -139,7 +139,7 @@ pub fn quoted(text: &str) -> String {
                 quoted.push('\\');
                 quoted.push(character);
             }
-            // TOML allows no control character but the tab in a basic string.
+            // A TOML basic string may contain no control character except the tab.
             control if control.is_control() => {
                 let _ = write!(quoted, "\\u{:04X}", control as u32);
             }

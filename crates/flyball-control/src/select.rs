@@ -22,7 +22,7 @@ const FORMS: &str = "write CPUs as 0-3,7, 0-7:2, all, online, offline, package:0
 /// Returns the CPUs of `topology` that `selector` names.
 ///
 /// # Errors
-/// The part that cannot be read or names nothing on this machine, and the valid alternatives.
+/// The part that is invalid or names nothing on this machine, and the valid alternatives.
 pub fn select(selector: &str, topology: &Topology) -> Result<CpuList, SelectError> {
     let mut cpus = CpuList::new();
     for part in selector.split(',') {
@@ -46,10 +46,11 @@ fn one(part: &str, topology: &Topology) -> Result<CpuList, SelectError> {
     if part.starts_with(|c: char| c.is_ascii_digit()) {
         let cpus: CpuList =
             part.parse().map_err(|error: flyball_host::CpuListError| bad(error.why.to_owned()))?;
-        // Not the possible CPUs: kernels reserve numbers for CPUs that can never be plugged in.
+        // Check the present CPUs, not the possible ones: kernels reserve numbers for CPUs that can
+        // never be plugged in.
         let missing = cpus.difference(&topology.present);
         if !missing.is_empty() {
-            // `0-65535:2` is a short selector of 32,768 CPUs.
+            // `0-65535:2` is a short selector for 32,768 CPUs.
             let missing = missing.short();
             return Err(bad(format!("no CPU {missing} here; this machine has {}", topology.present)));
         }
@@ -58,7 +59,7 @@ fn one(part: &str, topology: &Topology) -> Result<CpuList, SelectError> {
     let Some((kind, value)) = part.split_once(':') else { return Err(bad(FORMS.to_owned())) };
     let wanted = Numbers::parse(value);
     let numbers = || wanted.clone().ok_or_else(|| bad(format!("'{value}' is not a number; {FORMS}")));
-    // Each with what there is, for the message if nothing is selected.
+    // `there` lists the alternatives, for the message if nothing is selected.
     let (cpus, there): (CpuList, String) = match kind.to_ascii_lowercase().as_str() {
         "package" | "socket" => {
             let wanted = numbers()?;
@@ -71,8 +72,8 @@ fn one(part: &str, topology: &Topology) -> Result<CpuList, SelectError> {
             let there = listed(dies.keys().map(|(package, die)| format!("{package}.{die}")));
             (collect(&dies, |(package, die)| wanted.matches(&[*package, *die])), there)
         }
-        // Numbers of cores repeat from package to package, on some machines from die to die: both
-        // forms name one.
+        // Core numbers repeat in each package, on some machines in each die. Both forms name one
+        // core.
         "core" => {
             let wanted = numbers()?;
             let cores = topology.cores();
@@ -114,16 +115,15 @@ fn one(part: &str, topology: &Topology) -> Result<CpuList, SelectError> {
             .ok_or_else(|| bad(format!("core types here: {}", types(topology))))?,
         _ => return Err(bad(FORMS.to_owned())),
     };
-    // A selector that is well formed but selects nothing is an error: a setting for no CPU would be
-    // silently lost.
+    // A well-formed selector that selects nothing is an error: otherwise a setting would be lost
+    // silently.
     if cpus.is_empty() {
         return Err(bad(format!("it selects no CPU; possible here: {there}")));
     }
     Ok(cpus)
 }
 
-/// Returns the CPUs of a kind of core, and the available kinds; `None` for a word that names no
-/// kind.
+/// Returns the CPUs of a core type, and the available types; `None` if `word` names no type.
 fn cpus_of_type(word: &str, topology: &Topology) -> Option<(CpuList, String)> {
     let wanted = match word.to_ascii_lowercase().as_str() {
         "p" | "core" | "performance" => CoreType::P,
@@ -135,7 +135,7 @@ fn cpus_of_type(word: &str, topology: &Topology) -> Option<(CpuList, String)> {
     Some((kinds.get(&wanted).cloned().unwrap_or_default(), types(topology)))
 }
 
-/// The kinds of cores here, in words.
+/// Lists the core types of the machine.
 fn types(topology: &Topology) -> String {
     let kinds = topology.core_kinds();
     if kinds.is_empty() {
@@ -145,7 +145,7 @@ fn types(topology: &Topology) -> String {
     }
 }
 
-/// `3`, `0-2` or `1.3`: numbers of each level, the last of which may be a range.
+/// A selection such as `3`, `0-2` or `1.3`: one number per level, of which the last may be a range.
 #[derive(Debug, Clone)]
 struct Numbers {
     above: Vec<u32>,

@@ -1,10 +1,9 @@
 //! A machine at one moment, as data, for `plan`, `verify`, `show`, `save` and the doctor.
 //!
 //! A [`Snapshot`] holds the topology, the places where knobs exist, and the reading of each
-//! requested knob at each place. It has no way back to the machine: a knob that it does not hold
-//! cannot be looked up later, and asking for it is an error ([`ReadError::NotTaken`]), never an
-//! absence. `take` fills it, in one pass that reads each file, register and Speed Select setting
-//! once.
+//! requested knob at each place. It cannot read from the machine later: asking for a knob that it
+//! does not hold is an error ([`ReadError::NotTaken`]), never an absence. `take` fills it in one
+//! pass that reads each file, register and Speed Select setting once.
 
 mod expand;
 mod files;
@@ -30,10 +29,10 @@ const SCOPES: usize = Scope::Clos as usize + 1;
 /// One knob at one place.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
-    /// The reading, or the error if something is there and could not be read.
+    /// The reading, or the error if the knob exists and could not be read.
     pub reading: Result<Reading, ReadError>,
-    /// The target of a write; `None` if nothing accepts one, and in a snapshot that was not taken
-    /// to plan with.
+    /// The target of a write; `None` if no write is possible, or if the snapshot was not taken for
+    /// planning.
     pub slot: Option<Box<Slot>>,
 }
 
@@ -44,7 +43,7 @@ pub struct Slot {
     pub location: Location,
     /// Content, byte for byte.
     pub content: Content,
-    /// Spelling of the value.
+    /// How the value is spelled.
     form: Form,
     /// The lowest bit, if it is a field of a register.
     shift: u8,
@@ -61,7 +60,7 @@ impl Slot {
         match self.location {
             Location::Msr { mask, .. } => {
                 let raw = text.parse::<u64>().ok()?;
-                // Masked: a value wider than the field must not reach its neighbours.
+                // Masked, so that a value wider than the field does not change its neighbours.
                 Some(format!("{:#x}", (raw << self.shift) & mask))
             }
             _ => Some(text),
@@ -84,9 +83,9 @@ pub struct Snapshot {
     name: String,
     kind: Kind,
     topology: Topology,
-    /// By scope; `None` for a scope that no knob taken so far has.
+    /// Places by scope; `None` if no knob of the scope was taken.
     places: [Option<Vec<Place>>; SCOPES],
-    /// By knob; `None` for one that was not taken.
+    /// Readings by knob; `None` if the knob was not taken.
     columns: Vec<Option<Column>>,
     idle_states: Vec<String>,
     /// Files of policies that are not knobs, by policy and name; see
@@ -114,9 +113,9 @@ impl Snapshot {
         }
     }
 
-    /// Sets the entries of `knob`, for snapshots that are constructed, not taken. Its places are
-    /// those of the topology, and a place for which `at` returns `None` lacks the knob. A
-    /// constructed machine has no Speed Select unless it was taken from one.
+    /// Sets the entries of `knob`, for snapshots built without a machine. Its places come from the
+    /// topology. A place for which `at` returns `None` lacks the knob. Such a snapshot has no Speed
+    /// Select unless it was taken from a machine with it.
     #[must_use]
     pub fn with(mut self, knob: Id, entry: impl Fn(&Place) -> Option<Entry>) -> Snapshot {
         let scope = knob.knob().scope;
@@ -154,7 +153,7 @@ impl Snapshot {
     }
 
     /// Returns every place where `knob` could exist here, in order. Empty if the machine has no
-    /// such thing at all; [`Snapshot::why_nowhere`] gives the reason.
+    /// place of that kind; [`Snapshot::why_nowhere`] gives the reason.
     ///
     /// # Errors
     /// The knob was not taken.
@@ -200,7 +199,7 @@ impl Snapshot {
     /// Returns the vendor whose processors have the knob, if this processor is from another.
     fn other_vendor(&self, knob: Id) -> Option<Vendor> {
         let vendor = self.topology.vendor;
-        // A recording may lack /proc/cpuinfo. Without a name nothing is ruled out.
+        // A recording may lack /proc/cpuinfo. Without a model name no vendor is ruled out.
         let is_known = vendor != Vendor::Other || self.topology.model_name.is_some();
         knob.knob().vendor.filter(|of| is_known && vendor != *of)
     }
@@ -237,7 +236,7 @@ impl Snapshot {
             return if self.has(knob) { Ok(None) } else { Err(ReadError::NotTaken(knob)) };
         };
         let places = self.places_in(knob.knob().scope);
-        // Numbered places are in order. Named ones (zones, sensors) are in the order of the
+        // Numbered places are sorted. Named places (zones, sensors) are in the order of the
         // directory, and few.
         let index = places
             .binary_search_by(|place| place.at.cmp(at))
@@ -253,7 +252,7 @@ impl Snapshot {
     /// Returns the reading of `knob` at `place`.
     ///
     /// # Errors
-    /// Something is there but could not be read, or held what the kernel cannot have printed; or
+    /// The knob exists but could not be read, or held text that the kernel cannot have printed; or
     /// the knob was not taken there.
     pub fn read(&self, knob: Id, place: &Place) -> Result<Reading, ReadError> {
         match (self.entry(knob, &place.at)?, &self.columns[knob as usize]) {
@@ -263,7 +262,7 @@ impl Snapshot {
         }
     }
 
-    /// Returns what was read of `knob` at `place`, for people.
+    /// Returns the reading of `knob` at `place` as evidence, for people.
     pub fn evidence(&self, knob: Id, place: &Place) -> Evidence {
         let (place, value) = match self.read(knob, place) {
             Ok(Reading::Value { value, source }) => (source.to_string(), format!("{knob}={value}")),
@@ -273,7 +272,7 @@ impl Snapshot {
         Evidence { place, value }
     }
 
-    /// Returns where it was seen that a knob is absent.
+    /// Returns evidence that a knob is absent.
     pub(crate) fn absence_evidence(&self, knob: Id, why: &Why) -> Evidence {
         let (place, value) = match why {
             Why::NoFile(path) => (path.clone(), "absent".to_owned()),
@@ -288,7 +287,7 @@ impl Snapshot {
         Evidence { place, value }
     }
 
-    /// Returns where the CPUs of a place were read.
+    /// Returns evidence for the CPUs of a place.
     pub(crate) fn cpus_evidence(&self, place: &Place) -> Evidence {
         let path = match (&place.at, place.cpus.first()) {
             (At::Policy(number), _) => format!("{}/related_cpus", self.topology.policy_folder(*number)),
@@ -305,8 +304,8 @@ impl Snapshot {
         })
     }
 
-    /// Like [`Snapshot::value`], but returns `None` also for a value that could not be read: for
-    /// questions whose answer matters only if there is one.
+    /// Like [`Snapshot::value`], but returns `None` also for a value that could not be read. Use it
+    /// if a missing value changes nothing.
     ///
     /// # Errors
     /// The knob was not taken there.
@@ -325,10 +324,10 @@ impl Snapshot {
         self.value_if_readable(knob, &Place::machine())
     }
 
-    /// Returns the target of a write of `knob` at `place`; `None` if nothing accepts one.
+    /// Returns the target of a write of `knob` at `place`; `None` if no write is possible.
     ///
     /// # Errors
-    /// The knob was not taken there, or not to plan with.
+    /// The knob was not taken there, or not for planning.
     pub fn slot(&self, knob: Id, place: &Place) -> Result<Option<&Slot>, ReadError> {
         if !self.to_plan {
             return Err(ReadError::NotTaken(knob));
@@ -340,7 +339,7 @@ impl Snapshot {
     /// content.
     ///
     /// # Errors
-    /// The row is a fact, nothing here accepts the write, or the value is of another type.
+    /// The row is a fact, no write is possible there, or the value is of another type.
     pub fn target(&self, knob: Id, place: &Place, value: &Value) -> Result<(Location, String), TargetError> {
         let row = knob.knob();
         if row.control().is_none() {
@@ -356,8 +355,7 @@ impl Snapshot {
         }
     }
 
-    /// Returns why there is no slot: the first mechanism that could have been written, and what it
-    /// lacks.
+    /// Returns why there is no slot: what the first writable mechanism lacks.
     fn why_not_writable(&self, knob: Id, place: &Place) -> Why {
         let first =
             knob.knob().mechanisms.iter().filter(|mechanism| mechanism.writes()).find_map(|mechanism| {
@@ -365,7 +363,7 @@ impl Snapshot {
                     Mechanism::File { path, .. } => {
                         expand::expand(&self.topology, path, &place.at).map(Why::NoFile)
                     }
-                    // Another vendor's register was never a way here.
+                    // Another vendor's register does not exist here.
                     Mechanism::Msr { vendor, .. } if vendor == self.topology.vendor => {
                         match self.read(knob, place) {
                             Ok(Reading::Absent(why)) => Some(why),
@@ -383,7 +381,7 @@ impl Snapshot {
     }
 
     /// Returns the location that `knob` has at `place`, or will have once a driver creates it: the
-    /// first that can be written.
+    /// first writable one.
     ///
     /// # Errors
     /// The knob was not taken there.

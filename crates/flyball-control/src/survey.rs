@@ -1,6 +1,6 @@
 //! Collects the knobs of a snapshot into rows for `show`, with equal places in one row.
 //!
-//! The rows are data. Text and JSON are both made from them, so they cannot differ.
+//! Text and JSON are both made from these rows, so they cannot differ.
 
 use flyball_host::CpuList;
 use serde::{Deserialize, Serialize};
@@ -13,13 +13,13 @@ use crate::{Id, KnobName, Location, Place, ReadError, Reading, Request, Scope, S
 pub enum Outcome {
     /// All of them hold this value.
     Value(Value),
-    /// None of them has the knob, for this reason (the path in it is that of the first).
+    /// None of them has the knob, for this reason. A path in it belongs to the first place.
     Absent(Why),
-    /// None of them can be read; this is the first one's message.
+    /// None of them can be read. This is the error at the first place.
     Unreadable {
         /// The error, with path and errno.
         message: String,
-        /// True if more rights would help.
+        /// True if root rights would help.
         permission: bool,
     },
 }
@@ -43,8 +43,8 @@ impl Outcome {
         }
     }
 
-    /// Returns whether two places may share a row: equal values, or the same reason for having
-    /// none, whatever the path.
+    /// Returns whether two places may share a row: they have equal values, or lack one for the same
+    /// reason, ignoring paths.
     fn alike(&self, other: &Outcome) -> bool {
         match (self, other) {
             (Outcome::Absent(why), Outcome::Absent(other)) => why.is_like(other),
@@ -68,7 +68,7 @@ pub struct Row {
     pub places: usize,
     /// The value, or why there is none.
     pub outcome: Outcome,
-    /// The location from which the first of them was read.
+    /// The location from which the first place was read.
     pub source: Option<Location>,
 }
 
@@ -122,7 +122,7 @@ fn one(
     let start = rows.len();
     let on = |place: &Place| options.cpus.as_ref().is_none_or(|cpus| place.is_on(cpus));
     let is_meant = |place: &Place| on(place) && name.matches(place);
-    // One row for all places: none of them was read one by one.
+    // All places share one row, because a sample decided for them.
     if let Some(why) = snapshot.absent_everywhere(knob) {
         let mut row = Row {
             knob,
@@ -142,8 +142,8 @@ fn one(
     for (place, entry) in snapshot.entries(knob)?.filter(|(place, _)| is_meant(place)) {
         let (outcome, source) = Outcome::new(&entry.ok_or(ReadError::NotTaken(knob))?.reading);
         let alike = |row: &&mut Row| row.name == place.name && row.outcome.alike(&outcome);
-        // From the back: neighbouring places mostly have the same value, and a machine has hundreds
-        // of them.
+        // Search from the back: neighbouring places usually have the same value, and a machine has
+        // hundreds of places.
         match rows[start..].iter_mut().rev().find(alike) {
             Some(row) if !options.apart => {
                 row.cpus.add(place.own_cpus());
@@ -159,15 +159,15 @@ fn one(
             }),
         }
     }
-    // The entry above the dies of a package lacks what only dies have: no row if the dies have
-    // values.
+    // The entry above the dies of a package lacks knobs that only dies have. Skip its row if the
+    // dies have values.
     if name.instance.is_none() && rows[start..].iter().any(|row| !matches!(row.outcome, Outcome::Absent(_))) {
         let above = |row: &Row| knob.knob().scope == Scope::Uncore && row.name.starts_with("package_");
         let mut kept = rows.split_off(start);
         kept.retain(|row| !(above(row) && matches!(row.outcome, Outcome::Absent(_))));
         rows.append(&mut kept);
     }
-    // A knob that was asked for by name always has a row; without a value, the row says why.
+    // A requested knob always has a row. Without a value, the row says why.
     if rows.len() == start {
         let outcome = Outcome::Absent(if snapshot.places(knob)?.is_empty() {
             snapshot.why_nowhere(knob)
@@ -190,7 +190,7 @@ fn order(scope: Scope, rows: &mut [Row]) {
                 names.push(row.name.clone());
             }
         }
-        // A stable sort: within a name the rows stay in the order of CPUs.
+        // The sort is stable: within a name the rows stay in the order of CPUs.
         rows.sort_by_key(|row| names.iter().position(|name| *name == row.name));
     }
 }

@@ -1,6 +1,6 @@
-//! The table of knobs and facts: their identities and order here, their rows in the modules below
-//! by subject. A row states everything about a knob; the test at the end walks the table for what
-//! the compiler cannot check.
+//! The table of knobs and facts. This file has their identities and order; the modules below have
+//! their rows, by subject. A row states everything about a knob. The test at the end checks the
+//! table for errors that the compiler cannot find.
 
 pub(crate) mod auxiliary;
 mod cppc;

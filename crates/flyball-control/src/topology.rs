@@ -1,7 +1,7 @@
 //! The processors of a machine: its CPUs, and how they share packages, dies, cores, policies and
 //! nodes.
 //!
-//! Built on [`flyball_host::CpuTopology`]. Every file may be missing: what is unknown is `None`.
+//! Built on [`flyball_host::CpuTopology`]. Every file may be missing; unknown values are `None`.
 
 mod caches;
 mod kinds;
@@ -33,16 +33,16 @@ use crate::{
 #[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Cpu {
     pub number: u32,
-    /// True if online. The kernel knows the ids below for online CPUs only.
+    /// True if online. The kernel provides the ids below only for online CPUs.
     pub online: bool,
     /// Package (`physical_package_id`).
     pub package: Option<u32>,
     /// Die in the package; 0 if the kernel does not number dies.
     pub die: Option<u32>,
-    /// Core (`core_id`), a number that may repeat in another die.
+    /// Core (`core_id`). Another die may use the same number.
     pub core: Option<u32>,
     pub node: Option<u32>,
-    /// Kind of core; `None` if all cores are of one type.
+    /// Core type; `None` if all cores are of one type.
     pub core_type: Option<CoreType>,
     /// The number of its cpufreq policy.
     pub policy: Option<u32>,
@@ -56,7 +56,7 @@ pub struct Policy {
     /// All its CPUs (`related_cpus`), offline ones included.
     pub cpus: CpuList,
     /// Online CPUs of the policy (`affected_cpus`). If there are none, every read and write of its
-    /// files answers `EBUSY`.
+    /// files fails with `EBUSY`.
     pub online: CpuList,
 }
 
@@ -71,11 +71,10 @@ pub struct Topology {
     pub online: CpuList,
     /// CPUs that are present but not online.
     pub offline: CpuList,
-    /// True if the kernel listed the online CPUs; otherwise all present CPUs are taken to be
-    /// online.
+    /// True if the kernel listed the online CPUs. Otherwise all present CPUs count as online.
     #[serde(skip)]
     pub online_is_listed: bool,
-    /// Who made the processor.
+    /// Vendor of the processor.
     pub vendor: Vendor,
     /// `cpu family` of /proc/cpuinfo.
     pub family: Option<u32>,
@@ -85,8 +84,8 @@ pub struct Topology {
     pub stepping: Option<u32>,
     /// `model name` of /proc/cpuinfo.
     pub model_name: Option<String>,
-    /// amd-pstate's words of preferences have numbers of their own by kind of core: models of Zen 6
-    /// since Linux 7.4 (`amd_pstate_epp_soc_ids`).
+    /// True if the numbers behind amd-pstate's preference words depend on the core type: models of
+    /// Zen 6 since Linux 7.4 (`amd_pstate_epp_soc_ids`).
     #[serde(skip)]
     pub words_by_kind: bool,
     /// `microcode` of the first CPU of /proc/cpuinfo.
@@ -96,7 +95,7 @@ pub struct Topology {
     pub flags: BTreeSet<String>,
     /// Every present CPU.
     pub cpus: BTreeMap<u32, Cpu>,
-    /// How the kinds of cores are known; `None` if none is known.
+    /// How the core types were determined; `None` if they are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind_evidence: Option<KindEvidence>,
     /// The level-3 caches, in the order of their first CPUs; `None` if they were not read (see
@@ -105,7 +104,7 @@ pub struct Topology {
     pub caches: Option<Vec<LastCache>>,
     /// Every cpufreq policy, by number; empty without a cpufreq driver.
     pub policies: Vec<Policy>,
-    /// A kernel before 4.3 has a policy's files below its CPU, in `cpuN/cpufreq`
+    /// True if a policy's files are below its CPU, in `cpuN/cpufreq`, as before kernel 4.3
     /// (drivers/cpufreq/cpufreq.c made `policyN` in 4.3).
     #[serde(skip)]
     pub has_policies_below_cpus: bool,
@@ -114,7 +113,7 @@ pub struct Topology {
 }
 
 pub(crate) fn bad(path: &str, found: &str, expected: &'static str) -> ReadError {
-    // Shortened: a file of a recording may hold anything, and the message is one line.
+    // Shortened: a recorded file may hold anything, and the message is one line.
     let found = found.chars().take(60).collect();
     ReadError::Content { source: Location::File(path.to_owned()), found, expected }
 }
@@ -131,9 +130,9 @@ impl From<TopologyError> for ReadError {
 }
 
 impl Topology {
-    /// Returns three times the bus clock that the ratios of an Intel processor multiply, in kHz:
-    /// 133.33 MHz before Sandy Bridge, 100 MHz since (turbostat.c, `bclk`). `None` for processors
-    /// before Nehalem, and for Atoms that report it in a register of their own.
+    /// Returns three times the bus clock of an Intel processor, which its ratios multiply, in kHz.
+    /// The bus clock is 133.33 MHz before Sandy Bridge and 100 MHz since (turbostat.c, `bclk`).
+    /// `None` for processors before Nehalem, and for Atoms that report the clock in a register.
     pub(crate) fn bus_third_khz(&self) -> Option<u64> {
         const NEHALEM_AND_WESTMERE: &[u32] = &[0x1a, 0x1e, 0x1f, 0x2e, 0x25, 0x2c, 0x2f];
         const OTHERS: &[u32] =
@@ -142,12 +141,12 @@ impl Topology {
             (Some(6), Some(model)) if NEHALEM_AND_WESTMERE.contains(&model) => Some(400_000),
             (Some(6), Some(model)) if OTHERS.contains(&model) => None,
             (Some(0..=5 | 15), _) => None,
-            // Unknown models are later ones: 100 MHz.
+            // Unknown models are newer ones, with 100 MHz.
             _ => Some(300_000),
         }
     }
 
-    /// Returns whether the processor is one of those that `on` describes.
+    /// Returns whether `on` includes this processor.
     pub(crate) fn is(&self, on: On) -> bool {
         match on {
             On::All => true,
@@ -194,7 +193,7 @@ impl Topology {
             has_policies_below_cpus: false,
             nodes: BTreeMap::new(),
         };
-        // Before the policies: cpufreq may be missing, and kinds and nodes are known without it.
+        // Before the policies: core types and nodes exist even without cpufreq.
         topology.core_types(host)?;
         topology.nodes(host)?;
         topology.policies(host)?;
@@ -206,7 +205,7 @@ impl Topology {
         Ok(topology)
     }
 
-    /// Returns the positions of its CPUs, as Speed Select needs them.
+    /// Returns the positions of the CPUs in the form that Speed Select needs.
     pub(crate) fn positions(&self) -> CpuTopology {
         let position = |cpu: &Cpu| Position { package: cpu.package, die: cpu.die, core: cpu.core };
         CpuTopology {
@@ -240,14 +239,14 @@ impl Topology {
             let has_policy = |cpu: &u32| host.exists(&format!("{CPUS}/cpu{cpu}/cpufreq"));
             numbers = self.online.iter().filter(has_policy).collect();
         }
-        // Policies are disjoint and not empty, and each holds the CPU that it is named after: as
-        // many policies as CPUs means one each, and a large machine is spared a read of
-        // related_cpus for every CPU.
+        // Policies are disjoint and not empty, and each contains the CPU that it is named after. So
+        // if there are as many policies as CPUs, each has one CPU. That saves a large machine
+        // reading related_cpus for every CPU.
         let one_each = !self.has_policies_below_cpus
             && numbers.len() == self.present.len()
             && numbers.iter().all(|&cpu| self.present.contains(cpu));
         for number in numbers {
-            // The CPU shows the policy of another one.
+            // This CPU belongs to another CPU's policy.
             if self.cpus.get(&number).is_some_and(|cpu| cpu.policy.is_some()) {
                 continue;
             }
@@ -256,10 +255,10 @@ impl Topology {
             let cpus = match text {
                 Ok(Some(text)) => CpuList::from_words(&text)
                     .map_err(|_| bad(&path, &text, "CPU numbers with blanks between"))?,
-                // The policy is named after the CPU that it was made for.
+                // The policy is named after the CPU for which it was created.
                 Ok(None) => CpuList::from_iter([number]),
-                // All its CPUs are offline: show() in cpufreq.c answers EBUSY for every file of an
-                // inactive policy, related_cpus included.
+                // All its CPUs are offline: show() in cpufreq.c returns EBUSY for every file of an
+                // inactive policy, including related_cpus.
                 Err(error) if error.errno == flyball_host::Errno::BUSY => CpuList::from_iter([number]),
                 Err(error) => return Err(error.into()),
             };
@@ -269,8 +268,8 @@ impl Topology {
                     cpu.policy = Some(number);
                 }
             }
-            // Not from affected_cpus: a read per policy less, and the kernel's list of online CPUs
-            // has the same.
+            // Use the kernel's list of online CPUs instead of affected_cpus: it agrees, and saves a
+            // read per policy.
             let online = cpus.intersection(&self.online);
             self.policies.push(Policy { number, cpus, online });
         }
@@ -291,13 +290,13 @@ impl Topology {
         self.grouped(|cpu| Some((cpu.package?, cpu.die?, cpu.core?)))
     }
 
-    /// Returns the kinds of cores and their CPUs; empty if all cores are of one type.
+    /// Returns the CPUs of each core type; empty if all cores are of one type.
     pub fn core_kinds(&self) -> BTreeMap<CoreType, CpuList> {
         self.grouped(|cpu| cpu.core_type)
     }
 
-    /// Returns the NUMA nodes of each package, if all packages have the same number and it is not
-    /// one.
+    /// Returns the NUMA nodes per package, if all packages have the same number of nodes and more
+    /// than one.
     pub fn nodes_per_package(&self) -> Option<usize> {
         let of = |package: &CpuList| self.nodes.values().filter(|node| node.intersects(package)).count();
         let packages = self.packages();
@@ -314,7 +313,7 @@ impl Topology {
         }
     }
 
-    /// Returns a policy whose files can be read: the first that has a CPU online.
+    /// Returns a policy whose files can be read: the first with an online CPU.
     pub fn any_policy(&self) -> Option<&Policy> {
         self.policies.iter().find(|policy| !policy.online.is_empty())
     }

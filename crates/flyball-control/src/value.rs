@@ -1,4 +1,4 @@
-//! Contents of knobs: typed values, readings with their source, and the reasons for having none.
+//! Contents of knobs: typed values, readings with their source, and reasons for absence.
 
 use std::fmt;
 
@@ -40,13 +40,13 @@ pub enum Value {
     Temperature(Celsius),
     /// An energy performance bias, 0 to 15.
     Epb(Epb),
-    /// An energy performance preference as the register has it, 0 to 255.
+    /// An energy performance preference as the register's number, 0 to 255.
     Epp(Epp),
     /// An abstract performance level.
     Perf(Perf),
     /// A plain count.
     Count(u64),
-    /// Named fields of one register, in the register's order from bit 0.
+    /// Named fields of one register, from bit 0 upwards.
     Fields(Vec<(String, u64)>),
     /// A set of CPUs.
     Cpus(CpuList),
@@ -73,7 +73,7 @@ impl Value {
         }
     }
 
-    /// Returns the words, if it is a list of them.
+    /// Returns the words, if the value is a list of words.
     pub fn words(&self) -> Option<&[String]> {
         match self {
             Value::Words(words) => Some(words),
@@ -81,7 +81,7 @@ impl Value {
         }
     }
 
-    /// Returns the switch's position, if it is one.
+    /// Returns the switch's position, if the value is a switch.
     pub fn switch(&self) -> Option<bool> {
         match self {
             Value::Switch(on) => Some(*on),
@@ -180,7 +180,7 @@ pub enum Reading {
         value: Value,
         source: Location,
     },
-    /// This machine, or this place of it, does not have it.
+    /// The machine, or this place, does not have the knob.
     Absent(Why),
 }
 
@@ -217,7 +217,7 @@ pub struct Evidence {
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Why {
-    /// The kernel does not present the file: the driver or the hardware lacks the feature.
+    /// The file does not exist: the driver or the hardware lacks the feature.
     #[display("no {_0}")]
     NoFile(String),
     /// No cpufreq driver is loaded, as on nearly every virtual machine.
@@ -253,7 +253,7 @@ pub enum Why {
     /// The file contains 0, which firmware leaves in a field that it does not fill in.
     #[display("the firmware leaves it at 0 ({_0})")]
     Unset(String),
-    /// The file exists, and the kernel answers that this machine cannot do it (`EOPNOTSUPP`,
+    /// The file exists, but the kernel reports that this machine lacks the feature (`EOPNOTSUPP`,
     /// `ENODATA`).
     #[display("not supported here ({_0})")]
     Unsupported(String),
@@ -263,7 +263,7 @@ pub enum Why {
 }
 
 impl Why {
-    /// Returns whether both are the same reason, even if for different files.
+    /// Returns whether both are the same reason, ignoring the paths of files.
     pub fn is_like(&self, other: &Why) -> bool {
         match (self, other) {
             (Why::NoFile(_), Why::NoFile(_))
@@ -274,7 +274,7 @@ impl Why {
         }
     }
 
-    /// Returns the reason with the path of every policy in place of `policy`'s.
+    /// Returns the reason with `policyN` in its path replaced by every policy.
     pub(crate) fn for_every_policy(&self, policy: u32) -> Why {
         match self {
             Why::NoFile(path) => Why::NoFile(path.replacen(&format!("/policy{policy}/"), "/policy*/", 1)),
@@ -288,7 +288,7 @@ impl Why {
 pub enum ReadError {
     /// The kernel refused the read.
     Host(HostError),
-    /// The content cannot be what the kernel prints.
+    /// The content is nothing that the kernel prints.
     Content {
         /// The file or register.
         source: Location,
@@ -310,7 +310,7 @@ impl ReadError {
         }
     }
 
-    /// Returns whether more rights would help.
+    /// Returns whether root rights would help.
     pub fn is_permission(&self) -> bool {
         matches!(self.errno(), Some(Errno::PERM | Errno::ACCES))
     }

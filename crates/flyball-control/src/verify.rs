@@ -1,4 +1,5 @@
-//! Checks whether the wanted settings hold, and if not, which programs may have changed them.
+//! Checks whether the wanted settings are in effect, and if not, which programs may have changed
+//! them.
 
 use flyball_host::CpuList;
 use serde::Serialize;
@@ -10,7 +11,7 @@ use crate::{
     plan::{Change, Note, PlanError, differences},
 };
 
-/// A hold that keeps a setting that drifted at another value.
+/// A hold that keeps a drifted setting at a value other than the wanted one.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct HeldBy {
     pub hold: String,
@@ -25,7 +26,8 @@ pub struct HeldBy {
 /// The result of checking an intent.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct Verdict {
-    /// The settings that do not hold, with the present (`old`) and the wanted (`new`) content.
+    /// The settings that are not in effect, with the present (`old`) and the wanted (`new`)
+    /// content.
     pub drifted: Vec<Change>,
     /// Programs that run on the machine and write the knobs that drifted; see
     /// [`Verdict::set_owners`].
@@ -37,7 +39,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Returns whether every setting holds.
+    /// Returns whether every setting is in effect.
     pub fn holds(&self) -> bool {
         self.drifted.is_empty()
     }
@@ -48,12 +50,12 @@ impl Verdict {
         self.owners.retain(|owner| self.drifted.iter().any(|change| owner.writes.contains(&change.knob)));
     }
 
-    /// Sets the holds to those in `held` that set what drifted.
+    /// Sets the holds to those in `held` that set a drifted knob.
     pub fn set_holds(&mut self, held: Vec<HeldBy>) {
         self.held_by = held;
         self.held_by.retain(|one| {
             let is_same = |change: &Change| change.knob == one.knob && change.instance == one.instance;
-            // The whole machine has no CPUs.
+            // A place without CPUs is the whole machine.
             let is_whole = |change: &Change| change.cpus.is_empty() || one.cpus.is_empty();
             let is_here = |change: &Change| is_whole(change) || change.cpus.intersects(&one.cpus);
             self.drifted.iter().any(|change| is_same(change) && is_here(change))
@@ -64,12 +66,13 @@ impl Verdict {
 /// Compares a machine as `snapshot` shows it (see [`Snapshot::for_intent`]) with the intent.
 ///
 /// # Errors
-/// Same as [`crate::plan::plan`], except for settings that only the present state refuses: those
-/// have drifted.
+/// Same as [`crate::plan::plan`], except for settings that are refused only because of the present
+/// state: those have drifted.
 pub fn verify(snapshot: &Snapshot, intent: &Intent) -> Result<Verdict, PlanError> {
     let plan = differences(snapshot, intent)?;
-    // `epp=default` has no value to compare: the kernel reads it back as the firmware's choice. And
-    // a setting that would only be written again after another change holds now.
+    // Skip `epp=default`, which has no value to compare: the kernel reads it back as the firmware's
+    // choice. Skip settings that are in effect and would only be written again after another
+    // change.
     let drifted: Vec<Change> = plan
         .changes
         .into_iter()

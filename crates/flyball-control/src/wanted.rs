@@ -1,8 +1,9 @@
-//! A wanted value: the text after `KNOB=`, parsed without a machine, and resolved on one later.
+//! A wanted value: the text after `KNOB=`. It is parsed without a machine and later resolved on
+//! one.
 //!
 //! There are two stages. [`Wanted::parse`] checks the syntax and the type with the table alone, so
-//! a mistyped profile fails before a machine is touched. [`crate::Snapshot::resolve`] gives words
-//! such as `max` their value at a place.
+//! a mistyped profile fails before flyball touches a machine. [`crate::Snapshot::resolve`] gives
+//! words such as `max` their value at a place.
 
 use std::fmt;
 
@@ -29,7 +30,7 @@ pub enum Wanted {
     /// The nominal frequency of CPPC.
     #[display("nominal")]
     Nominal,
-    /// The frequency below which going slower saves no energy for the same work, if the driver
+    /// The frequency below which running slower saves no energy for the same work, if the driver
     /// knows it (amd-pstate).
     #[display("efficient")]
     Efficient,
@@ -42,11 +43,11 @@ pub enum Wanted {
     /// A share of the highest frequency of the hardware.
     #[display("{}%", _0.0)]
     Share(Percent),
-    /// For idle states: allow those up to the state of this name or number, forbid the deeper ones.
+    /// For idle states: allow the states up to this one (name or number), forbid the deeper ones.
     /// For a latency limit: the exit latency of the state of this name.
     #[display("{}", _0)]
     UpTo(String),
-    /// For idle states: allow those with at most this exit latency.
+    /// For idle states: allow states with at most this exit latency.
     #[display("{_0}")]
     WithinLatency(Micros),
 }
@@ -79,13 +80,13 @@ pub enum ResolveError {
     #[error("{knob}={wanted} is not possible on {place}: {accepted}")]
     Refused {
         knob: Id,
-        /// The value as asked for.
+        /// The requested value.
         wanted: String,
         place: String,
-        /// The values accepted there.
+        /// The values accepted at the place.
         accepted: String,
     },
-    /// A value that the decision needs cannot be read.
+    /// A value that is needed to resolve it cannot be read.
     #[error(transparent)]
     Read(#[from] crate::ReadError),
 }
@@ -113,7 +114,7 @@ impl Wanted {
         if knob.control().is_none() {
             return Err(refuse(""));
         }
-        // Before the form is asked: no value is longer, and what is refused is printed.
+        // Check this before the form: no value is longer, and refusals are printed.
         let is_plausible = !text.is_empty() && text.len() <= 200 && !text.contains(char::is_control);
         let wanted = is_plausible.then(|| match knob.id {
             Id::IdleState => Some(idle_state(text)),
@@ -131,7 +132,7 @@ impl Wanted {
             (Form::KHz | Form::MHz | Form::Ratio | Form::Percent | Form::MicroWatts, "max") => {
                 return Some(Wanted::Max);
             }
-            // The uncore has a range, and no base frequency.
+            // The uncore has a range, but no base frequency.
             (Form::KHz | Form::MHz | Form::Ratio, "base") if !is_uncore(knob.id) => {
                 return Some(Wanted::Base);
             }
@@ -148,15 +149,15 @@ impl Wanted {
             (Form::Micros, _) => Value::Time(text.parse().ok()?),
             (Form::LatencyLimit, "no-limit" | "none" | "any" | "max") => Value::Word("no-limit".to_owned()),
             (Form::LatencyLimit, "n/a" | "min") => Value::Word("n/a".to_owned()),
-            // The exit latency of that state.
+            // The exit latency of that idle state.
             (Form::LatencyLimit, state) if is_idle_state(state) => {
                 return Some(Wanted::UpTo(text.to_owned()));
             }
             (Form::LatencyLimit, _) => match text.parse().ok()? {
-                // In the file 0 means no limit: 0us would turn into its opposite.
+                // In the file 0 means no limit, the opposite of 0us.
                 Micros(0) => Value::Word("n/a".to_owned()),
                 // The file holds an s32, and PM_QOS_RESUME_LATENCY_NO_CONSTRAINT is its largest
-                // value (include/linux/pm_qos.h): pm_qos_resume_latency_us_store refuses that
+                // value (include/linux/pm_qos.h). pm_qos_resume_latency_us_store refuses that
                 // number.
                 Micros(time) if time < 2_147_483_647 => Value::Time(Micros(time)),
                 Micros(_) => return None,
@@ -164,7 +165,7 @@ impl Wanted {
             (Form::MicroWatts, _) => Value::Power(text.parse().ok()?),
             (Form::Epp, _) => match lower.parse::<u64>() {
                 Ok(number) => Value::Epp(Epp(u8::try_from(number).ok()?)),
-                // `balance-performance` is how EPB and x86_energy_perf_policy spell it.
+                // EPB and x86_energy_perf_policy spell it `balance-performance`.
                 Err(_) if is_plain_word(&lower) => Value::Word(lower.replace('-', "_")),
                 Err(_) => return None,
             },
@@ -179,7 +180,7 @@ impl Wanted {
     }
 }
 
-/// Parses a percentage of at most 100, with or without its sign.
+/// Parses a percentage of at most 100, with or without `%`.
 fn percent(text: &str) -> Option<Percent> {
     let percent: u32 = text.strip_suffix('%').unwrap_or(text).trim_end().parse().ok()?;
     (percent <= 100).then_some(Percent(percent))
@@ -190,11 +191,11 @@ fn is_limit(id: Id) -> bool {
     matches!(id, Id::MinFreq | Id::MaxFreq)
 }
 
-/// Parses the wanted idle states: a switch for the named instance, or a depth. A bare 0 or 1 is the
-/// number of a state.
+/// Parses wanted idle states: a switch for the named instance, or a depth. A bare 0 or 1 is a
+/// state's number.
 fn idle_state(text: &str) -> Wanted {
     match (switch(text), text.parse::<Micros>()) {
-        // cpuidle's states have numbers: here 0 and 1 are not a switch.
+        // cpuidle's states have numbers, so 0 and 1 are not a switch here.
         (Some(on), _) if !matches!(text, "0" | "1") => Wanted::Exactly(Value::Switch(on)),
         (None, Ok(latency)) => Wanted::WithinLatency(latency),
         _ if text.eq_ignore_ascii_case("all") => Wanted::Exactly(Value::Switch(true)),

@@ -1,9 +1,9 @@
 //! Everything that changes a machine, and restores it.
 //!
 //! [`transaction::Transaction`] is the entry point: it takes the lock, opens the journal, applies
-//! intents and restores what was. Below it, `footprint` says what a write disturbs, `settle` and
-//! `outcome` what came of it, `restore` and `undo` how it is undone, `journal` and `state` what
-//! survives a crash, `guardian` which process acts when flyball itself dies.
+//! intents and restores the original values. `footprint` finds what a write disturbs, `settle` and
+//! `outcome` report its result, `restore` and `undo` revert it. `journal` and `state` hold the data
+//! that survives a crash. `guardian` is the process that acts if flyball itself dies.
 
 pub mod footprint;
 pub mod guardian;

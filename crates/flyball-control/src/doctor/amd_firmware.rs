@@ -1,4 +1,4 @@
-//! Firmware settings of AMD processors that are visible in the running system, or only indirectly.
+//! Firmware settings of AMD processors that are visible in the running system, at least indirectly.
 //!
 //! EPYC's power limit is read through the management port (HSMP,
 //! Documentation/arch/x86/amd_hsmp.rst; its sensors are drivers/platform/x86/amd/hsmp/hwmon.c since
@@ -51,8 +51,8 @@ fn max_freq(facts: &Facts) -> Option<Answer> {
     let mut differs = flyball_host::CpuList::new();
     let mut shown = None;
     for policy in &facts.policies {
-        // Without boost cpuinfo_max_freq is the nominal frequency (amd_pstate_set_boost), and the
-        // two differ rightly.
+        // Without boost cpuinfo_max_freq is the nominal frequency (amd_pstate_set_boost), so the
+        // two differ by design.
         let on = policy.get("boost").or(boost.as_deref()) == Some("1");
         let (Some(driver), Some(highest)) =
             (policy.number("amd_pstate_max_freq"), policy.number("cpuinfo_max_freq"))
@@ -60,7 +60,7 @@ fn max_freq(facts: &Facts) -> Option<Answer> {
             return Some(unknown(format!("{} cannot be read", policy.path("amd_pstate_max_freq"))));
         };
         let place = (policy.path("amd_pstate_max_freq"), format!("{driver}, cpuinfo_max_freq {highest} kHz"));
-        // One percent: the two are computed from levels and from MHz, and round differently.
+        // One percent: one is computed from levels, the other from MHz, and they round differently.
         if on && driver.abs_diff(highest) * 100 > highest {
             differs.extend(policy.cpus.iter());
             shown = Some(place);
@@ -86,13 +86,13 @@ fn preferred_cores(facts: &Facts) -> Option<Answer> {
         return None;
     }
     let path = "/sys/devices/system/cpu/amd_pstate/prefcore";
-    // Linux before 6.9 has neither the file nor a ranking.
+    // Before 6.9 Linux has neither the file nor a ranking.
     if !super::amd_pstate::since(facts, 6, 9) {
         return None;
     }
     let state = seen!(facts.read(path));
-    // The file prefcore alone does not say why it is disabled: the cores may be equal, which is not
-    // a fault.
+    // The file prefcore alone does not show why it is disabled: the cores may be equal, which is
+    // not a fault.
     let mut levels = std::collections::BTreeMap::new();
     for cpu in facts.online.iter() {
         let file = format!("/sys/devices/system/cpu/cpu{cpu}/acpi_cppc/highest_perf");
@@ -133,7 +133,7 @@ fn sensors(facts: &Facts) -> Vec<String> {
     names
         .into_iter()
         .map(|device| format!("{root}/{device}"))
-        // A device whose name cannot be read may be one of them.
+        // A device whose name cannot be read may be an HSMP sensor.
         .filter(|folder| facts.read(&format!("{folder}/name")).map_or(true, |name| name == "amd_hsmp_hwmon"))
         .collect()
 }
@@ -172,8 +172,8 @@ fn power_limit(facts: &Facts) -> Option<Answer> {
                 .seen(format!("{folder}/power1_cap"), cap.to_string())
                 .seen(format!("{folder}/power1_cap_max"), most.to_string())
         };
-        // The first socket with a lowered limit is the answer: one note is enough to look at the
-        // firmware setup.
+        // Report only the first socket with a lowered limit: that is enough to check the firmware
+        // setup.
         if cap < most {
             let words = format!(
                 "the socket's power limit is {} W; {} W are possible",
@@ -195,10 +195,10 @@ fn power_limit(facts: &Facts) -> Option<Answer> {
 }
 
 /// All sockets must draw this share of their limit before their powers are compared: idle sockets
-/// show nothing.
+/// prove nothing.
 const LOADED: f64 = 0.5;
-/// Sockets of the same model under the same load that differ by more than this share are not
-/// limited by power alone.
+/// Sockets of the same model under the same load that differ by more than this share are limited by
+/// more than power.
 const DIFFERENT: f64 = 0.05;
 
 fn determinism(facts: &Facts) -> Option<Answer> {
@@ -220,7 +220,7 @@ fn determinism(facts: &Facts) -> Option<Answer> {
             Some((folder, now?, cap?))
         })
         .collect();
-    // One socket has no other to be compared with; the share of a cap of 0 would be infinite.
+    // A single socket cannot be compared. The share of a cap of 0 would be infinite.
     let loaded = powers.len() > 1 && powers.iter().all(|(_, now, cap)| *cap > 0.0 && now / cap >= LOADED);
     if !loaded {
         return Some(

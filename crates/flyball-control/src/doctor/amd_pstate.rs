@@ -1,10 +1,10 @@
-//! The read-only part of the kernel's amd-pstate unit tests (drivers/cpufreq/amd-pstate-ut.c), from
+//! The read-only part of the kernel's amd-pstate unit tests (drivers/cpufreq/amd-pstate-ut.c), in
 //! user space.
 //!
-//! Each answer also says what the module of the running kernel would report: its tests are stricter
-//! or laxer by version, look at limits that a user may have set, and on 6.1 compare with a constant
-//! that few processors have. What only the module would report is mentioned, and is not a fault.
-//! The tests that write are in `amd_pstate_write`.
+//! Each answer also says what the running kernel's module would report. Depending on the version
+//! its tests are stricter or laxer, check limits that a user may have set, and on 6.1 compare with
+//! a constant that few processors have. A complaint of the module alone is mentioned, but is not a
+//! fault. The tests that write are in `amd_pstate_write`.
 
 use super::{Answer, Check, Facts, KernelTest, Policy, Unseen, Vendor, fault, ok, unknown};
 use flyball_host::msr::{MSR_AMD_CPPC_CAP1, MSR_AMD_CPPC_ENABLE, MSR_K7_HWCR};
@@ -38,7 +38,7 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 impl Answer {
-    /// Adds what the kernel's own test would report: nothing, or this complaint.
+    /// Adds the result of the kernel's own test: success, or this complaint.
     pub(super) fn kernel_says(mut self, name: &'static str, complaint: Option<String>) -> Answer {
         self.kernel_test = Some(KernelTest { name, passes: complaint.is_none(), because: complaint });
         self
@@ -61,7 +61,7 @@ fn cppc(facts: &Facts, cpu: u32, name: &str) -> Result<u64, Unseen> {
 }
 
 fn cpc_valid(facts: &Facts) -> Option<Answer> {
-    // One answer for the group: why its other tests are not there.
+    // One answer explains why the group's other tests are missing.
     if let (Vendor::Amd, Some(driver), None) = (facts.vendor, facts.driver(), applies(facts)) {
         return Some(
             unknown(format!(
@@ -91,13 +91,13 @@ fn cpc_valid(facts: &Facts) -> Option<Answer> {
 fn enabled(facts: &Facts) -> Option<Answer> {
     applies(facts)?;
     let test = "amd_pstate_ut_check_enabled";
-    // Without the flags it is not known whether requests go by register or by mailbox.
+    // Without the flags it is unknown whether requests go by register or by mailbox.
     if facts.topology().flags.is_empty() {
         return Some(unknown("/proc/cpuinfo does not show the processor's flags"));
     }
     if !facts.flag("cppc") {
-        // amd_pstate_init() and amd_pstate_cpu_init() fail if enabling by mailbox fails; the module
-        // does not look.
+        // amd_pstate_init() and amd_pstate_cpu_init() fail if enabling by mailbox fails. The module
+        // does not check this.
         let driver = facts.driver()?;
         return Some(
             ok("requests go by mailbox, and the driver is bound: it would not be if the mailbox had refused to enable them")
@@ -120,14 +120,14 @@ fn enabled(facts: &Facts) -> Option<Answer> {
     })
 }
 
-/// Reads the four levels of a CPU, highest first, and returns their source: the register if there
-/// is one, as the driver and its test do, otherwise the firmware's table.
+/// Reads the four levels of a CPU, highest first, and returns their source: like the driver and its
+/// test, the register if there is one, otherwise the firmware's table.
 fn levels(facts: &Facts, cpu: u32) -> Result<([u64; 4], String), Unseen> {
     if facts.flag("cppc")
         && let Ok(cap) = facts.msr(cpu, MSR_AMD_CPPC_CAP1)
     {
-        // AMD_CPPC_LOWEST_PERF and its neighbours in msr-index.h: lowest in the low byte, highest
-        // in bits 31:24.
+        // AMD_CPPC_LOWEST_PERF and its neighbours in msr-index.h: the lowest level is in the low
+        // byte, the highest in bits 31:24.
         let byte = |shift: u32| (cap >> shift) & 0xff;
         return Ok((
             [byte(24), byte(16), byte(8), byte(0)],
@@ -161,7 +161,7 @@ fn perf(facts: &Facts) -> Option<Answer> {
                     .kernel_says(test, Some(format!("cpu{cpu}: {text}: the formula is incorrect"))),
             );
         }
-        // Not the highest level: with preferred cores the table holds the core's rank there.
+        // Skip the highest level: with preferred cores the table holds the core's rank there.
         let other = seen!(table(facts, cpu));
         if other[1..] != values[1..] {
             return Some(
@@ -188,12 +188,12 @@ fn perf(facts: &Facts) -> Option<Answer> {
     Some(answer.seen(place, text).kernel_says(test, complaint))
 }
 
-/// Returns the complaint that this kernel's module would make about levels that are in order.
+/// Returns this kernel's complaint about levels that are in order.
 fn level_complaint(facts: &Facts, cpu: u32, [highest, _, nonlinear, lowest]: [u64; 4]) -> Option<String> {
     let policy = facts.policies.iter().find(|policy| policy.cpus.contains(cpu));
     let driver = policy.and_then(|policy| policy.number("amd_pstate_highest_perf"));
     if !since(facts, 6, 2) {
-        // Up to 6.1 the test compares what the driver keeps with a constant of the model.
+        // Up to 6.1 the test compares the driver's value with a constant of the model.
         let constant = constant_of_6_1(facts);
         if let Some(kept) = driver.filter(|&kept| kept != constant) {
             return Some(format!("it expects {constant} as the highest level, but the driver has {kept}"));
@@ -226,7 +226,7 @@ fn freq(facts: &Facts) -> Option<Answer> {
     let mut shown = None;
     let mut complaint = None;
     for policy in &facts.policies {
-        // A policy without an online CPU refuses every read: no answer about it.
+        // A policy without an online CPU refuses every read, so skip it.
         let Some(cpu) = policy.cpus.intersection(&facts.online).first() else { continue };
         let (Some(max), Some(min)) = (policy.number("cpuinfo_max_freq"), policy.number("cpuinfo_min_freq"))
         else {
@@ -262,8 +262,8 @@ fn freq(facts: &Facts) -> Option<Answer> {
     Some(answer.seen(place, text).kernel_says(test, complaint))
 }
 
-/// Returns the complaint that this kernel's module makes although the frequencies are in order: its
-/// test also requires boost and the driver's initial limits.
+/// Returns this kernel's complaint although the frequencies are in order: its test also requires
+/// boost and the driver's initial limits.
 fn limit_complaint(facts: &Facts, policy: &Policy, cpu: u32, nominal: u64) -> Option<String> {
     let [nonlinear, lowest, highest] =
         ["amd_pstate_lowest_nonlinear_freq", "cpuinfo_min_freq", "cpuinfo_max_freq"]
@@ -272,8 +272,8 @@ fn limit_complaint(facts: &Facts, policy: &Policy, cpu: u32, nominal: u64) -> Op
     if nonlinear == lowest && !since(facts, 6, 15) {
         return Some(format!("cpu{cpu}: the lowest non-linear frequency is also the lowest"));
     }
-    // Since 6.13 the driver's default minimum is the lowest non-linear frequency, before it was the
-    // lowest.
+    // Since 6.13 the driver's default minimum is the lowest non-linear frequency. Before, it was
+    // the lowest frequency.
     let first = if since(facts, 6, 13) { nonlinear } else { lowest };
     if first != Some(min) {
         return Some(format!(
@@ -284,8 +284,8 @@ fn limit_complaint(facts: &Facts, policy: &Policy, cpu: u32, nominal: u64) -> Op
     if !boosts(facts, cpu) {
         return Some(format!("cpu{cpu} must support boost"));
     }
-    // Up to 6.12 the highest frequency with boost, whether boost is on or not; since then the
-    // policy's.
+    // Up to 6.12 it is the highest frequency with boost, whether boost is on or not. Since then it
+    // is the policy's highest frequency.
     let top = if since(facts, 6, 13) { highest } else { policy.number("amd_pstate_max_freq") };
     if Some(max) != top && max != nominal {
         return Some(format!(
@@ -295,8 +295,8 @@ fn limit_complaint(facts: &Facts, policy: &Policy, cpu: u32, nominal: u64) -> Op
     None
 }
 
-/// Returns whether the driver considers the CPU able to boost. Up to 6.1 it looks at the levels,
-/// later at the CPU flag and the firmware's bit in HWCR.
+/// Returns whether the driver considers the CPU able to boost. Up to 6.1 it checks the levels,
+/// later the CPU flag and the firmware's bit in HWCR.
 fn boosts(facts: &Facts, cpu: u32) -> bool {
     if !since(facts, 6, 2) {
         let kept = facts.policies.iter().find_map(|policy| policy.number("amd_pstate_highest_perf"));
@@ -306,7 +306,7 @@ fn boosts(facts: &Facts, cpu: u32) -> bool {
     facts.flag("cpb") && facts.msr(cpu, MSR_K7_HWCR).map_or(true, |value| value >> 25 & 1 == 0)
 }
 
-/// Returns the nominal frequency: from _CPC if it has one, otherwise the highest frequency scaled
+/// Returns the nominal frequency: from _CPC if it is there, otherwise the highest frequency scaled
 /// by the levels.
 fn nominal_khz(facts: &Facts, policy: &Policy, cpu: u32) -> Option<u64> {
     if let Ok(mhz) = cppc(facts, cpu, "nominal_freq")

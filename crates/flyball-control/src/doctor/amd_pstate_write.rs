@@ -1,10 +1,9 @@
-//! The writing part of the kernel's amd-pstate unit tests, from user space: energy preferences come
-//! back as they were written, every change between modes works, and each mode shows the attributes
-//! that it should.
+//! The writing part of the kernel's amd-pstate unit tests, in user space: energy preferences read
+//! back as written, every change between modes works, and each mode has the right attributes.
 //!
-//! Everything is written through a [`Transaction`]: journaled before, restored after, also if this
-//! process dies. The kernel's module tests the same from inside (amd-pstate-ut.c: epp,
-//! check_driver, check_freq_attrs).
+//! Everything is written through a [`Transaction`], so it is restored even if this process dies.
+//! The kernel's module tests the same from inside (amd-pstate-ut.c: epp, check_driver,
+//! check_freq_attrs).
 
 use flyball_host::{Errno, Host};
 
@@ -48,7 +47,7 @@ pub fn ids() -> impl Iterator<Item = (&'static str, &'static str)> {
     TESTS.iter().map(|test| (test.id, test.why))
 }
 
-/// The transaction that the tests write through, and the check for interruption.
+/// The transaction that the tests use, and the check for interruption.
 struct Writer<'a, 'h> {
     host: &'h dyn Host,
     transaction: &'a mut Transaction<'h>,
@@ -77,11 +76,11 @@ impl Writer<'_, '_> {
     }
 }
 
-/// Runs the tests that write. Returns nothing if amd-pstate is not the driver. The hold restores
-/// the original values when it ends.
+/// Runs the tests that write. Returns nothing if amd-pstate is not the driver. The transaction
+/// restores the original values when it ends.
 ///
 /// # Errors
-/// The journal cannot be written, or the user interrupted. By then everything has been restored.
+/// The journal cannot be written, or the user interrupted. Everything has been restored then.
 pub fn examine<'h>(
     host: &'h dyn Host,
     transaction: &mut Transaction<'h>,
@@ -100,17 +99,15 @@ pub fn examine<'h>(
     Ok(found)
 }
 
-/// The number behind each word (amd_pstate's epp_values[]).
+/// The number for each word (amd_pstate's epp_values[]).
 const WORDS: [(&str, u8); 4] =
     [("power", 0xff), ("balance_power", 0xbf), ("balance_performance", 0x80), ("performance", 0)];
 
-/// Checks that every number and word reads back as written. Numbers have been accepted as
-/// preferences only since 7.2: older kernels refuse the first one, and the test goes on with the
-/// words.
+/// Checks that every number and word reads back as written. Kernels before 7.2 accept no numbers as
+/// preferences: they refuse the first one, and the test continues with the words.
 fn epp(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
     let test = "amd_pstate_ut_epp";
-    // The module has this test in 7.2, but not in 6.18, which does not accept numbers as
-    // preferences.
+    // The module has this test in 7.2, but not in 6.18, which accepts no numbers.
     let with_kernel_test = |answer: Answer, complaint: Option<String>| {
         if since(facts, 7, 2) { answer.kernel_says(test, complaint) } else { answer }
     };
@@ -131,7 +128,8 @@ fn epp(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
     if let Some(complaint) = writer.must(STATUS_AMD, "active")? {
         return Ok(failed(complaint));
     }
-    // While the driver chooses the preference by platform profile, none that is written stays.
+    // While the driver chooses the preference by platform profile, a written preference does not
+    // stay.
     if writer.read(DYNAMIC).as_deref() == Some("enabled")
         && let Some(complaint) = writer.must(DYNAMIC, "disabled")?
     {
@@ -143,13 +141,13 @@ fn epp(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
         return Ok(unknown("no policy has a CPU online"));
     };
     let governor = policy.path("scaling_governor");
-    // Under `performance` every preference but `performance` is refused (EBUSY).
+    // Under `performance` the driver refuses every other preference (EBUSY).
     if let Some(complaint) = writer.must(&governor, "powersave")? {
         return Ok(failed(complaint));
     }
     let path = policy.path("energy_performance_preference");
     let mut numbers = 0;
-    // From 0 up, as the module does it: a driver that takes no numbers refuses the first one.
+    // Count up from 0 like the module: a driver without numbers refuses the first one.
     for number in 0..=u8::MAX {
         match writer.write(&path, &number.to_string())? {
             Probed::Refused(error) if number == 0 && error.errno == Errno::INVAL && !since(facts, 7, 2) => {
@@ -192,12 +190,12 @@ fn known(facts: &Facts) -> Vec<&'static str> {
     modes
 }
 
-/// Returns a sequence of modes that makes every change from one mode to another exactly once.
+/// Returns a sequence of modes that contains every change from one mode to another exactly once.
 fn all_changes(modes: &[&'static str]) -> Vec<&'static str> {
     let mut sequence = Vec::new();
     for (index, &from) in modes.iter().enumerate() {
         for &to in &modes[index + 1..] {
-            // The change between two pairs counts as well: so each one is made once.
+            // The change from one pair to the next counts too.
             sequence.extend([from, to]);
         }
     }
@@ -215,7 +213,7 @@ fn modes(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
     let sequence = all_changes(&known(facts));
     let mut from = first;
     for to in &sequence {
-        // The file says what the driver meant to do; the policies show whether it did.
+        // The file shows the driver's intention, the policies its success.
         let complaint = match writer.must(STATUS_AMD, to)? {
             Some(complaint) => Some(complaint),
             None => wrong_driver(facts, writer, to),
@@ -232,7 +230,7 @@ fn modes(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
     Ok(ok(text).seen(STATUS_AMD, "as written each time").kernel_says(test, None))
 }
 
-/// Returns a complaint if the policies' driver is not the one of the mode.
+/// Returns a complaint if the policies' driver does not match the mode.
 fn wrong_driver(facts: &Facts, writer: &Writer, mode: &str) -> Option<String> {
     let policy = facts.policies.iter().find(|policy| !policy.cpus.intersection(&facts.online).is_empty())?;
     let driver = writer.read(&policy.path("scaling_driver"));
@@ -241,7 +239,7 @@ fn wrong_driver(facts: &Facts, writer: &Writer, mode: &str) -> Option<String> {
         "active" => Some("amd-pstate-epp"),
         _ => Some("amd-pstate"),
     };
-    // Without amd-pstate another driver may take the CPUs.
+    // With amd-pstate disabled, another driver may take over the CPUs.
     let right = match expected {
         None => !driver.as_deref().is_some_and(|name| name.starts_with("amd-pstate")),
         Some(name) => driver.as_deref() == Some(name),
@@ -256,7 +254,7 @@ fn wrong_driver(facts: &Facts, writer: &Writer, mode: &str) -> Option<String> {
 enum When {
     Always,
     Active,
-    /// Only with preferred cores. Kernels before 7.2 do not test it.
+    /// With preferred cores. Kernels before 7.2 do not test it.
     Preferred,
 }
 
@@ -281,7 +279,7 @@ fn attributes(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> 
         return Ok(unknown("no policy has a CPU online"));
     };
     let strict = since(facts, 7, 2);
-    // As read before the first change of mode: the file is one of those that come and go.
+    // Read it before the first change of mode, because some modes lack the file.
     let preferred = policy.get("amd_pstate_hw_prefcore") == Some("enabled");
     for mode in known(facts).into_iter().filter(|mode| *mode != "disable") {
         let mut complaint = writer.must(STATUS_AMD, mode)?;
@@ -292,8 +290,8 @@ fn attributes(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> 
                 When::Preferred if strict => preferred,
                 When::Preferred => continue,
             };
-            // Tests for existence, not readability: the file of an absent value may answer with an
-            // errno.
+            // Check that the file exists, not that it can be read: a file without a value may fail
+            // with an errno.
             let exists = writer.host.exists(&policy.path(name));
             if expected != exists {
                 let word = |exists| if exists { "present" } else { "missing" };

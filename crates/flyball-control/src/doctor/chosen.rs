@@ -1,5 +1,5 @@
-//! Findings about settings that the user made with flyball: no alarm, since they were chosen for
-//! something else.
+//! Findings about settings that the user made with flyball. They are not alarms, since the user
+//! chose them for another purpose.
 
 use std::collections::BTreeSet;
 
@@ -15,11 +15,11 @@ use crate::{
 };
 
 impl Report {
-    /// Turns warnings about what flyball set into notes that name the command, by the journal, and
-    /// keeps [`Report::settings`] from undoing it. A fault stays one.
+    /// Turns warnings about settings that flyball made into notes that name the command, according
+    /// to the journal. Keeps [`Report::settings`] from undoing them. A fault remains a fault.
     pub fn note_choices(&mut self, host: &dyn Host, journal: &Contents) {
         for finding in &mut self.findings {
-            // The user asked for the comparison with a page.
+            // The user asked for the comparison with a published page.
             let is_asked = finding.group == Group::Recommended;
             if is_asked || !matches!(finding.verdict, Verdict::Note | Verdict::Warning) {
                 continue;
@@ -39,9 +39,9 @@ impl Report {
     }
 }
 
-/// Returns the transaction that made what a finding is about. flyball wrote every place that
-/// the remedy would change, or what makes policies differ, or a place of the evidence that the
-/// remedy leaves alone. What flyball wrote still holds there.
+/// Returns the transaction that caused a finding. Either flyball wrote every location that the
+/// remedy would change, or flyball made the policies differ, or it wrote a location in the evidence
+/// that the remedy does not change. In each case the location still holds flyball's value.
 fn chosen_by<'j>(finding: &Finding, host: &dyn Host, journal: &'j Contents) -> Option<&'j Entry> {
     let changes = finding.fix.as_ref().map(|fix| changes(fix, host)).unwrap_or_default();
     let made_by = |change: &Change| {
@@ -64,8 +64,8 @@ fn chosen_by<'j>(finding: &Finding, host: &dyn Host, journal: &'j Contents) -> O
     holds(place, host, journal)
 }
 
-/// Returns the transaction that made policies differ: those that flyball did not write are all
-/// alike. If another program changed a file after flyball wrote it, that program made the
+/// Returns the transaction that made policies differ, if the policies that flyball did not write
+/// are all alike. If another program changed a file after flyball wrote it, that program caused the
 /// difference.
 fn differs_by<'j>(finding: &Finding, host: &dyn Host, journal: &'j Contents) -> Option<&'j Entry> {
     let is_overwritten = |file: &String| {
@@ -81,7 +81,7 @@ fn differs_by<'j>(finding: &Finding, host: &dyn Host, journal: &'j Contents) -> 
     if others.len() > 1 { None } else { finding.compared.iter().find_map(|(_, files)| writer(files)) }
 }
 
-/// Returns the transaction that wrote a file last, if the file still holds that.
+/// Returns the transaction that wrote a file last, if the file still holds the written value.
 fn holds<'j>(path: &str, host: &dyn Host, journal: &'j Contents) -> Option<&'j Entry> {
     let (entry, wrote) = journal.last_write(&Location::File(path.to_owned()))?;
     let found = host.read(path).ok()?;
@@ -89,15 +89,15 @@ fn holds<'j>(path: &str, host: &dyn Host, journal: &'j Contents) -> Option<&'j E
     is_same.then_some(entry)
 }
 
-/// The writes of a remedy.
+/// Returns the writes of a remedy.
 fn changes(fix: &Fix, host: &dyn Host) -> Vec<Change> {
     let Fix::Settings(settings) = fix else { return Vec::new() };
     let intent = Intent { settings: settings.iter().filter_map(|one| one.setting().ok()).collect() };
     let snapshot = Snapshot::for_intent(host, &intent).ok();
     let planned = snapshot.and_then(|snapshot| plan(&snapshot, &intent).ok());
     let mut changes = planned.map_or_else(Vec::new, |plan| plan.changes);
-    // Uncore clusters decide for the entry above them, which shows their widest range and which
-    // flyball may not have written.
+    // Drop an entry above uncore clusters: it shows their widest range, and flyball may have
+    // written only the clusters.
     let is_cluster = |change: &Change| {
         let (_, rest) = change.location.path()?.split_once("/intel_uncore_frequency/")?;
         Some(is_uncore_cluster(rest))

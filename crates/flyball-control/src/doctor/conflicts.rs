@@ -98,7 +98,7 @@ pub(super) const CHECKS: &[Check] = &[
     .covers(&["boost"]),
 ];
 
-/// Policies by kind of core: hybrid processors have more than one.
+/// Groups policies by core type. Hybrid processors have more than one type.
 fn kinds<'a>(facts: &'a Facts<'_>) -> Vec<Vec<&'a super::Policy>> {
     let mut kinds: std::collections::BTreeMap<_, Vec<&super::Policy>> = std::collections::BTreeMap::new();
     for policy in &facts.policies {
@@ -118,12 +118,12 @@ fn split_by<'a>(
         }
     }
     let mut groups: Vec<_> = groups.into_iter().collect();
-    // The largest group first: what differs from it is likely the mistake.
+    // The largest group first: the others are probably mistakes.
     groups.sort_by_key(|(_, cpus)| std::cmp::Reverse(cpus.len()));
     groups
 }
 
-/// Answers whether CPUs of the same kind have the same value, with the values found.
+/// Reports whether CPUs of the same type have the same value, with the values found.
 pub(super) fn same_within_kind(
     facts: &Facts,
     what: &str,
@@ -141,7 +141,7 @@ pub(super) fn same_within_kind(
             return Some(
                 groups
                     .into_iter()
-                    // A mistake shows in a few groups; hundreds of different limits would fill the
+                    // A few groups show the mistake. Hundreds of different limits would fill the
                     // screen.
                     .take(6)
                     .fold(answer, |answer, (value, cpus)| {
@@ -166,18 +166,18 @@ fn governors(facts: &Facts) -> Option<Answer> {
         policy.get("scaling_governor").map(str::to_owned)
     })?;
     Some(match (answer.verdict, most_common) {
-        // The most common one changes the fewest CPUs.
+        // The most common governor changes the fewest CPUs.
         (super::Verdict::Warning, Some(governor)) => answer.set(Id::Governor, governor),
         _ => answer,
     })
 }
 
-/// Frequencies of a policy that have a name in messages.
+/// Frequencies of a policy that messages call by name.
 const LIMIT_ENDS: [(&str, &str); 3] =
     [("cpuinfo_min_freq", "lowest"), ("cpuinfo_max_freq", "highest"), ("base_frequency", "base")];
 
-/// Returns whether the maximum is the firmware's (_PPC), which no setting raises:
-/// firmware.bios-limit is about that. scaling_max_freq shows the lower of both.
+/// Returns whether the firmware (_PPC) sets the maximum, so that no setting can raise it:
+/// firmware.bios-limit reports that. scaling_max_freq shows the lower of both limits.
 fn is_limited_by_firmware(policy: &super::Policy) -> bool {
     let (Some(limit), Some(max)) = (policy.number("bios_limit"), policy.number("scaling_max_freq")) else {
         return false;
@@ -189,8 +189,8 @@ fn is_limited_by_firmware(policy: &super::Policy) -> bool {
 fn limits(facts: &Facts) -> Option<Answer> {
     let files = ["scaling_min_freq", "scaling_max_freq"];
     let answer = same_within_kind(facts, "frequency limits", &files, |policy| {
-        // Relative to each policy's own range, so that preferred cores, and CPUs to which Speed
-        // Select or the firmware gives other limits, do not count as different.
+        // Compare relative to each policy's own range. Otherwise preferred cores, and CPUs with
+        // other limits by Speed Select or firmware, would count as different.
         let place = |name: &str| {
             let value = policy.number(name)?;
             Some(
@@ -207,8 +207,8 @@ fn limits(facts: &Facts) -> Option<Answer> {
     if answer.verdict == super::Verdict::Ok && facts.policies.iter().any(is_limited_by_firmware) {
         return None;
     }
-    // A few CPUs whose range was narrowed among others that have all of it. Two equal groups may be
-    // meant.
+    // Warn if a few CPUs have a narrowed range and most have the full one. Two equal groups may be
+    // intentional.
     let usual = answer.evidence.first().is_some_and(|first| first.value == "lowest to highest");
     if answer.verdict != super::Verdict::Warning || !usual {
         return Some(answer);
@@ -218,8 +218,8 @@ fn limits(facts: &Facts) -> Option<Answer> {
     Some(answer.fix(Fix::Settings(settings.to_vec())))
 }
 
-/// The base frequency of a processor without hardware P-states, from MSR_PLATFORM_INFO (bits 15:8,
-/// in 100 MHz since Sandy Bridge, the first with AVX).
+/// Returns the base frequency of a processor without hardware P-states, from MSR_PLATFORM_INFO
+/// (bits 15:8, in 100 MHz since Sandy Bridge, the first with AVX).
 fn base_ratio(facts: &Facts, policy: &super::Policy) -> Option<u64> {
     let is_known = super::models::family_6(facts) && facts.flag("avx");
     let cpu = policy.cpus.intersection(&facts.online).first().filter(|_| is_known)?;
@@ -233,14 +233,14 @@ fn percent(facts: &Facts, path: &str) -> Option<u64> {
 }
 
 fn below_base(facts: &Facts) -> Option<Answer> {
-    /// kHz of the bus clock, in which Intel's limits are rounded.
+    /// The bus clock in kHz, to which Intel's limits are rounded.
     const STEP: u64 = 100_000;
     let percent = percent(facts, MAX_PERF_PCT).filter(|percent| *percent < 100);
     let mut shown = None;
     let mut low = CpuList::new();
     let mut evidence = None;
     for policy in facts.policies.iter().filter(|policy| !is_limited_by_firmware(policy)) {
-        // Only intel_pstate has base_frequency; elsewhere CPPC's nominal frequency says the same.
+        // Only intel_pstate has base_frequency. CPPC's nominal frequency is its equivalent.
         let base = policy.number("base_frequency").or_else(|| {
             let cpu = policy.cpus.first()?;
             let mhz: u64 = facts
@@ -248,18 +248,18 @@ fn below_base(facts: &Facts) -> Option<Answer> {
                 .ok()?
                 .parse()
                 .ok()?;
-            // CPPC 2 has no frequencies: the kernel prints 0.
+            // CPPC 2 has no frequencies, so the kernel prints 0.
             (mhz > 0).then_some(mhz * 1000)
         });
         let base = base.or_else(|| base_ratio(facts, policy));
         let (Some(base), Some(max)) = (base, policy.number("scaling_max_freq")) else { continue };
-        // Without HWP the file follows the percentage, which conflict.perf-pct is about.
+        // Without HWP the file follows the percentage, which conflict.perf-pct checks.
         let by_percent = percent.zip(policy.number("cpuinfo_max_freq"));
         if by_percent.is_some_and(|(percent, highest)| max + STEP >= highest * percent / 100) {
             continue;
         }
-        // Firmware tables have whole MHz, and some end 1 MHz above the nominal one: a hundredth
-        // less is not a limit.
+        // Firmware tables have whole MHz, and some end 1 MHz above the nominal frequency, so a
+        // difference of a hundredth is not a limit.
         if max * 100 < base * 99 {
             low.extend(policy.cpus.iter());
             evidence.get_or_insert((policy.path("scaling_max_freq"), format!("{max}, base {base} kHz")));
@@ -280,8 +280,8 @@ fn below_base(facts: &Facts) -> Option<Answer> {
     Some(ok("no maximum is below the base frequency, but for rounding").seen(place, text))
 }
 
-/// The limit of a policy and the highest one that it could have, if the limit is lower: of
-/// acpi-cpufreq the highest P-state, since boost is above every limit.
+/// Returns the limit of a policy and its highest possible limit, if the present one is lower. With
+/// acpi-cpufreq the highest limit is the highest P-state, since boost ignores limits.
 fn lowered(policy: &super::Policy) -> Option<(u64, u64)> {
     if is_limited_by_firmware(policy) {
         return None;
@@ -293,7 +293,7 @@ fn lowered(policy: &super::Policy) -> Option<(u64, u64)> {
 }
 
 fn lowered_maximum(facts: &Facts) -> Option<Answer> {
-    // Other checks are about these causes.
+    // Other checks report these causes.
     let is_found =
         |answer: Option<Answer>| answer.is_some_and(|answer| answer.verdict >= super::Verdict::Warning);
     if is_found(limits(facts))
@@ -363,7 +363,7 @@ fn userspace(facts: &Facts) -> Option<Answer> {
     })
 }
 
-/// A governor that follows the load, if the driver offers one.
+/// Returns a governor that follows the load, if the driver offers one.
 fn better_governor(facts: &Facts) -> Option<&'static str> {
     let offered = |name: &str| {
         facts.policies.iter().any(|policy| {
@@ -388,7 +388,8 @@ fn pinned(facts: &Facts) -> Option<Answer> {
             continue;
         };
         any.get_or_insert((policy.path("scaling_min_freq"), min.to_string()));
-        // `userspace` and `performance` pin on purpose, and a CPU with one speed has no choice.
+        // `userspace` and `performance` pin the frequency on purpose, and a CPU with one speed has
+        // no choice.
         let chooses = !matches!(policy.get("scaling_governor"), Some("performance" | "userspace"));
         if min == max && max > lowest && chooses {
             cpus.extend(policy.cpus.iter());
@@ -409,8 +410,8 @@ fn pinned(facts: &Facts) -> Option<Answer> {
     Some(ok("no governor that chooses a frequency has a minimum equal to its maximum").seen(place, text))
 }
 
-/// Reports a minimum between the lowest frequency and the maximum, under a governor that would go
-/// lower.
+/// Reports a minimum between the lowest frequency and the maximum, under a governor that would use
+/// lower frequencies.
 fn raised(facts: &Facts) -> Option<Answer> {
     let mut groups: Vec<(String, CpuList, String, u64)> = Vec::new();
     let mut shown = None;
@@ -431,16 +432,14 @@ fn raised(facts: &Facts) -> Option<Answer> {
             continue;
         };
         shown.get_or_insert((policy.path("scaling_min_freq"), min.to_string()));
-        // Since 6.13 amd-pstate sets the lowest non-linear frequency as its default minimum, and
-        // cppc_cpufreq since 7.3. In
-        // passive mode intel_pstate turns min_perf_pct into a minimum (update_qos_requests), which
-        // conflict.perf-pct is about.
+        // amd-pstate (since 6.13) and cppc_cpufreq (since 7.3) set the lowest non-linear frequency
+        // as the default minimum. In passive mode intel_pstate turns min_perf_pct into a minimum
+        // (update_qos_requests), which conflict.perf-pct checks.
         let by_percent = policy.number("cpuinfo_max_freq").unwrap_or(0) * percent / 100;
         let by_levels = || Some(cppc_levels(facts, policy.cpus.first())?.efficient as u64);
         let nonlinear = policy.number("amd_pstate_lowest_nonlinear_freq").or_else(by_levels).unwrap_or(0);
         let usual = lowest.max(nonlinear).max(by_percent);
-        // A hundredth more is the rounding of a table; equal limits are for
-        // conflict.pinned-minimum.
+        // A hundredth more is rounding in a table. conflict.pinned-minimum checks equal limits.
         if min * 100 <= usual * 101
             || (policy.number("base_frequency") == Some(min) && has_base_freq(policy))
             || min >= max
@@ -472,7 +471,7 @@ fn raised(facts: &Facts) -> Option<Answer> {
     Some(ok("no minimum keeps a governor from low frequencies").seen(place, text))
 }
 
-/// Returns whether the driver runs in active mode: in passive mode the drivers register as
+/// Returns whether the driver runs in active mode. In passive mode the drivers are called
 /// intel_cpufreq and amd-pstate.
 pub(super) fn is_active(policy: &super::Policy) -> bool {
     matches!(policy.get("scaling_driver"), Some("intel_pstate" | "amd-pstate-epp"))
@@ -487,12 +486,12 @@ fn governor_epp(facts: &Facts) -> Option<Answer> {
     let mut lost = CpuList::new();
     for policy in &facts.policies {
         let Some(epp) = policy.get("energy_performance_preference") else { continue };
-        // In passive mode the drivers take any preference under any governor.
+        // In passive mode the drivers accept any preference under any governor.
         if !is_active(policy) {
             continue;
         }
         if policy.get("scaling_governor") == Some("performance") && !is_performance(epp) {
-            // On models whose performance value is not 0 the register's 0 reads as `default`
+            // On models whose number for performance is not 0, the register's 0 reads as `default`
             // (intel_pstate.c).
             if epp != "default" {
                 lost.extend(policy.cpus.iter());
@@ -512,7 +511,7 @@ fn governor_epp(facts: &Facts) -> Option<Answer> {
     })
 }
 
-/// Checks `powersave`. In active mode it lets the processor choose; otherwise it is
+/// Checks `powersave`. In active mode it lets the processor choose. Otherwise it is
 /// cpufreq_powersave.c, which always requests the minimum.
 fn powersave(facts: &Facts) -> Option<Answer> {
     let mut shown = None;
@@ -557,8 +556,8 @@ fn epb_epp(facts: &Facts) -> Option<Answer> {
         let fast = is_performance(epp);
         let slow = matches!(epp, "power" | "255");
         let text = format!("EPP {epp}, EPB {epb}");
-        // 4 is balance-performance and 8 balance-power (energy_perf_strings in intel_epb.c): beyond
-        // these the hints are opposed.
+        // 4 is balance-performance and 8 balance-power (energy_perf_strings in intel_epb.c). Beyond
+        // these, the hints contradict each other.
         if (fast && epb >= 8) || (slow && epb <= 4) {
             return Some(
                 warning(format!("preference and bias contradict each other ({text})"))
@@ -574,8 +573,8 @@ fn epb_epp(facts: &Facts) -> Option<Answer> {
     Some(answer.seen(path, epp).seen(place, epb.to_string()))
 }
 
-/// Compares the energy bias with an uncore that always asks for its maximum: its high threshold is
-/// 0 % and switched on. Linux raises a bias of 0 to 6 at boot (intel_epb_restore() in
+/// Compares the energy bias with an uncore that always requests its maximum, because its high
+/// threshold is enabled and 0 %. Linux raises a bias of 0 to 6 at boot (intel_epb_restore() in
 /// arch/x86/kernel/cpu/intel_epb.c). The bias' effect on the uncore: Intel's PerfSpect, issue 221.
 fn epb_uncore(facts: &Facts) -> Option<Answer> {
     const ROOT: &str = "/sys/devices/system/cpu/intel_uncore_frequency";
@@ -613,7 +612,7 @@ fn turbo(facts: &Facts) -> Option<Answer> {
                 .seen(NO_TURBO, no_turbo.as_str()),
         );
     }
-    // Off on all CPUs is not a contradiction but a choice: conflict.turbo-off is about that.
+    // Boost off on all CPUs is a choice, not a contradiction: conflict.turbo-off checks that.
     let first = facts.policies.iter().find(|policy| policy.get("boost") == Some("0"));
     if let (Some("1"), Some(first)) = (boost.as_deref(), first)
         && off.len() < facts.online.len()

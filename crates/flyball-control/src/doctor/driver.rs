@@ -1,7 +1,6 @@
-//! Which cpufreq driver runs, in which mode, and why not a better one.
+//! Which cpufreq driver runs, in which mode, and why a better one does not.
 //!
-//! The rules by which the kernel chooses are those of drivers/cpufreq/amd-pstate.c and
-//! intel_pstate.c.
+//! The kernel's rules for choosing a driver are in drivers/cpufreq/amd-pstate.c and intel_pstate.c.
 
 use super::{
     Answer, Check, Facts, Fix, Vendor,
@@ -94,9 +93,9 @@ fn present(facts: &Facts) -> Option<Answer> {
     })
 }
 
-/// Finds a default governor that no policy offers (cpufreq_init_policy() in
-/// drivers/cpufreq/cpufreq.c). Drivers without governors of the kernel know two words by their
-/// beginnings, in any case.
+/// Reports a default governor that no policy offers (cpufreq_init_policy() in
+/// drivers/cpufreq/cpufreq.c). A driver that chooses frequencies itself accepts any text that
+/// begins with one of its two governors, in any case.
 fn default_governor(facts: &Facts) -> Option<Answer> {
     let asked = facts.parameter("cpufreq.default_governor")?;
     let lower = asked.to_ascii_lowercase();
@@ -125,7 +124,7 @@ fn driver_path(facts: &Facts) -> String {
     facts.policies.first().map(|policy| policy.path("scaling_driver")).unwrap_or_default()
 }
 
-/// Returns a kernel parameter that prevents the vendor's driver, and what to do about it.
+/// Returns a kernel parameter that prevents the vendor's driver, with the fix.
 fn blocked_by_parameter(facts: &Facts) -> Option<(String, String)> {
     let name = match facts.vendor {
         Vendor::Intel => "intel_pstate",
@@ -160,7 +159,7 @@ fn best(facts: &Facts) -> Option<Answer> {
 
 fn best_intel(facts: &Facts, driver: &str) -> Answer {
     let seen = |answer: Answer| answer.seen(driver_path(facts), driver);
-    // Both are intel_pstate.c: the second is its passive mode.
+    // Both are intel_pstate.c: intel_cpufreq is its passive mode.
     if matches!(driver, "intel_pstate" | "intel_cpufreq") {
         return seen(ok(format!("Intel's own driver, {driver}")));
     }
@@ -232,11 +231,11 @@ fn best_amd(facts: &Facts, driver: &str) -> Answer {
     })
 }
 
-/// Answers if the firmware's _CPC has zeros that amd-pstate refuses (amd_pstate_init_freq: "value
-/// is incorrect").
+/// Reports zeros in the firmware's _CPC that amd-pstate refuses (amd_pstate_init_freq: "value is
+/// incorrect").
 fn zeros_of_cpc(facts: &Facts, cppc: &str, driver: &str) -> Option<Answer> {
     let is_zero = |name: &str| facts.read(&format!("{cppc}/{name}")).is_ok_and(|text| text.trim() == "0");
-    // Since Linux 7.0 the lowest frequency follows from lowest_perf.
+    // Since Linux 7.0 the driver derives the lowest frequency from lowest_perf.
     let needed = ["highest_perf", "nominal_perf", "nominal_freq", "lowest_perf"]
         .into_iter()
         .chain((!super::amd_pstate::since(facts, 7, 0)).then_some("lowest_freq"));
@@ -259,7 +258,7 @@ fn zeros_of_cpc(facts: &Facts, cppc: &str, driver: &str) -> Option<Answer> {
 fn requested_in_vain(facts: &Facts, driver: &str, mode: &str) -> Answer {
     let parameter = format!("amd_pstate={mode}");
     let seen = |answer: Answer| answer.seen("/proc/cmdline", parameter.as_str());
-    // amd-pstate knew only passive mode until Linux 6.3 (active) and 6.4 (guided).
+    // Until Linux 6.3 (active) and 6.4 (guided) amd-pstate had only passive mode.
     let known_since = match mode {
         "active" => (6, 3),
         "guided" => (6, 4),
@@ -275,14 +274,14 @@ fn requested_in_vain(facts: &Facts, driver: &str, mode: &str) -> Answer {
     let answer = seen(warning(format!(
         "{driver} runs although the command line requests {parameter}: the driver refused this machine"
     )));
-    // The prefix of pr_fmt in amd-pstate.c.
+    // pr_fmt in amd-pstate.c sets this prefix.
     let log = facts.log.as_deref().and_then(|log| log.lines().find(|line| line.contains("amd_pstate:")));
     let answer = match log {
         Some(line) => answer.seen("kernel log", line.trim()),
         None => answer,
     };
-    // _CPC is there, so that CPPC is not switched off in firmware: without the flag cppc the driver
-    // goes through the firmware's mailbox.
+    // _CPC exists, so firmware has not disabled CPPC. Without the flag cppc the driver uses the
+    // firmware's mailbox.
     answer.person("look in the kernel log for the driver's reason: dmesg | grep -i amd_pstate")
 }
 
@@ -298,8 +297,8 @@ fn not_requested(facts: &Facts, driver: &str) -> Answer {
             "add amd_pstate=active"
         });
     }
-    // amd_pstate_init leaves machines to acpi-cpufreq whose ACPI profile is unspecified (0) or that
-    // of a server (4, 7); since Linux 6.13 servers of family 1Ah get amd-pstate.
+    // amd_pstate_init leaves a machine to acpi-cpufreq if its ACPI profile is unspecified (0) or a
+    // server's (4, 7). Since Linux 6.13 servers of family 1Ah get amd-pstate.
     let path = "/sys/firmware/acpi/pm_profile";
     let profile = facts.read(path);
     let is_left_out = facts.family < 0x1a || !super::amd_pstate::since(facts, 6, 13);
@@ -331,14 +330,14 @@ fn mode(facts: &Facts) -> Option<Answer> {
     };
     let status = match facts.read(path) {
         Ok(status) => status,
-        // Linux 6.1 has no status file, and recordings may lack it; the driver's name shows the
+        // Linux 6.1 has no status file, and recordings may lack it. The driver's name shows the
         // mode.
         Err(_) if driver == "amd-pstate-epp" => {
             return Some(
                 ok("the driver is in active mode, as its name says").seen(driver_path(facts), driver),
             );
         }
-        // Guided mode came after the status file (6.4): without the file it is passive.
+        // Guided mode came after the status file (6.4), so without the file the mode is passive.
         Err(_) if driver == "amd-pstate" => "passive".to_owned(),
         Err(why) => return Some(unknown(why)),
     };
@@ -356,7 +355,8 @@ fn mode(facts: &Facts) -> Option<Answer> {
                 Some(value) if value == status => {
                     format!(", as {parameter}={value} on the command line requests")
                 }
-                // intel_pstate_init: without HWP default_driver is intel_cpufreq, the passive one.
+                // intel_pstate_init: without HWP the default driver is intel_cpufreq, in passive
+                // mode.
                 _ if parameter == "intel_pstate" && !facts.flag("hwp") => {
                     ", the kernel's default without hardware P-states".to_owned()
                 }
@@ -392,7 +392,7 @@ fn hwp(facts: &Facts) -> Option<Answer> {
         });
     }
     let answer = match register {
-        // The register before the log: the log may have lost its first lines since boot.
+        // Prefer the register to the log, whose first lines since boot may be lost.
         Some(Ok(value)) if value & 1 == 1 => {
             ok("hardware P-states are on").seen(format!("MSR {MSR_PM_ENABLE:#x}"), format!("{value:#x}"))
         }
@@ -415,8 +415,9 @@ fn hwp(facts: &Facts) -> Option<Answer> {
 }
 
 fn hwp_off(facts: &Facts) -> Answer {
-    // Broadwell servers and some hypervisors: the kernel leaves HWP off without the preference,
-    // unless firmware enabled it (intel_pstate_init). Nothing in firmware changes that.
+    // Broadwell servers and some hypervisors have HWP without the preference. The kernel then
+    // leaves HWP off, unless firmware enabled it (intel_pstate_init). No firmware setting changes
+    // that.
     if !facts.flag("hwp_epp") {
         return ok("the kernel leaves hardware P-states off: the processor has them without energy preferences (EPP)")
             .seen("/proc/cpuinfo flags", "no hwp_epp");

@@ -23,7 +23,7 @@ pub(super) struct Level {
     pub levels: Levels,
     /// The base frequency of the level as a ratio of 100 MHz.
     pub base: u64,
-    /// base-freq (SST-BF) is on.
+    /// True if base-freq (SST-BF) is on.
     pub base_freq: bool,
 }
 
@@ -35,7 +35,7 @@ pub struct Policy {
     folder: String,
     /// CPUs of the policy, including offline ones.
     pub cpus: CpuList,
-    /// The kind of its cores; `None` if all cores are of one type.
+    /// The type of its cores; `None` if the machine has only one type.
     pub core_type: Option<CoreType>,
     attributes: BTreeMap<&'static str, String>,
 }
@@ -51,22 +51,22 @@ impl Policy {
         self.attributes.get(attribute).map(String::as_str)
     }
 
-    /// Parses one of those files as a number; `None` if it is not a number of 32 bits.
+    /// Parses one of those files as a number; `None` if it is not a 32-bit number.
     pub fn number(&self, attribute: &str) -> Option<u64> {
         self.get(attribute)?.parse::<u32>().ok().map(u64::from)
     }
 }
 
-/// The switch of intel_pstate; 1 is without turbo.
+/// The switch of intel_pstate. 1 turns turbo off.
 pub(super) const NO_TURBO: &str = "/sys/devices/system/cpu/intel_pstate/no_turbo";
 /// The highest performance that intel_pstate asks for, in percent.
 pub(super) const MAX_PERF_PCT: &str = "/sys/devices/system/cpu/intel_pstate/max_perf_pct";
 /// The lowest performance that intel_pstate asks for, in percent.
 pub(super) const MIN_PERF_PCT: &str = "/sys/devices/system/cpu/intel_pstate/min_perf_pct";
-/// The switch of acpi-cpufreq and amd-pstate; 1 is with boost.
+/// The switch of acpi-cpufreq and amd-pstate. 1 turns boost on.
 pub(super) const BOOST: &str = "/sys/devices/system/cpu/cpufreq/boost";
 
-/// The files that checks look at.
+/// The policy files that checks read.
 const POLICY_FILES: &[&str] = &[
     "affected_cpus",
     "amd_pstate_highest_perf",
@@ -118,7 +118,7 @@ pub(super) fn cpu_words(cpus: &CpuList) -> String {
 pub struct Facts<'h> {
     pass: Pass<'h>,
     snapshot: Snapshot,
-    /// Who made the processors.
+    /// Vendor of the processors.
     pub vendor: Vendor,
     /// CPU family; 0 if unknown.
     pub family: u32,
@@ -137,7 +137,7 @@ pub struct Facts<'h> {
     pub online_is_listed: Result<(), Unseen>,
     /// CPUs that are present in the machine.
     pub present: CpuList,
-    /// The cpufreq policies with a CPU that is online; the others refuse every read.
+    /// The cpufreq policies with an online CPU. The others refuse every read.
     pub policies: Vec<Policy>,
     /// The kernel's log, if it can be read.
     pub log: Option<String>,
@@ -178,8 +178,7 @@ impl<'h> Facts<'h> {
             online: topology.online.clone(),
             present: topology.present.clone(),
             policies: policies(&snapshot),
-            // Without it (dmesg_restrict, a recording) the checks have registers and files to go
-            // by.
+            // Without the log (dmesg_restrict, a recording) checks use registers and files.
             log: host.kernel_log().ok(),
             levels: OnceCell::new(),
             owners: crate::owners::owners(host),
@@ -235,10 +234,10 @@ impl<'h> Facts<'h> {
         self.topology().flags.contains(name)
     }
 
-    /// Returns the value of a kernel parameter: `Some("")` for one without a value, the last one if
-    /// it occurs several times.
+    /// Returns the value of a kernel parameter; `Some("")` if it has no value. If it occurs several
+    /// times, the last value counts.
     pub fn parameter(&self, name: &str) -> Option<&str> {
-        // The last one counts, as in the kernel: each occurrence calls the parameter's setter.
+        // As in the kernel, each occurrence calls the parameter's setter, so the last one counts.
         self.cmdline.as_deref()?.split_whitespace().rev().find_map(|word| match word.split_once('=') {
             Some((key, value)) if key == name => Some(value),
             None if word == name => Some(""),
@@ -246,12 +245,12 @@ impl<'h> Facts<'h> {
         })
     }
 
-    /// Reads an attribute. Every check gets the same text.
+    /// Reads an attribute once and caches it, so that every check gets the same text.
     pub fn read(&self, path: &str) -> Result<String, Unseen> {
         self.pass.read(path)
     }
 
-    /// Reads an attribute as it is now, for counters that are read twice.
+    /// Reads an attribute again, for counters that are read twice.
     pub fn read_again(&self, path: &str) -> Result<String, Unseen> {
         self.pass.read_again(path)
     }
@@ -260,7 +259,7 @@ impl<'h> Facts<'h> {
         self.pass.exists(path)
     }
 
-    /// Returns why something is missing. On a recording it may only have been left out.
+    /// Returns why a file or register is missing. A recording may only have omitted it.
     pub fn missing(&self, what: &str, remedy: &'static str) -> Unseen {
         match self.kind() {
             Kind::Recorded => Unseen::NotRecorded(what.to_owned()),
@@ -281,7 +280,8 @@ impl<'h> Facts<'h> {
         self.pass.msr(cpu, register)
     }
 
-    /// Returns a CPU's energy bias and where it was read. Kernels before 5.2 have no file for it.
+    /// Returns a CPU's energy bias and where it was read: the file, or before kernel 5.2 the
+    /// register.
     pub fn energy_bias(&self, cpu: u32) -> Result<(u64, &'static str), Unseen> {
         let file = self.read(&format!("{CPUS}/cpu{cpu}/power/energy_perf_bias"));
         match file.ok().and_then(|text| text.parse().ok()) {
@@ -300,7 +300,7 @@ impl<'h> Facts<'h> {
     /// Reads a register on all online CPUs.
     pub fn msr_everywhere(&self, register: u32) -> Result<Vec<(u32, u64)>, Unseen> {
         self.online_is_listed.clone()?;
-        // The CPU that cannot be read may be the one that differs.
+        // A CPU that cannot be read may be the one that differs.
         let read = |cpu| self.msr(cpu, register).map(|value| (cpu, value));
         let values = self.online.iter().map(read).collect::<Result<Vec<_>, _>>()?;
         if values.is_empty() { Err(NO_CPU_ONLINE.into()) } else { Ok(values) }
@@ -332,7 +332,7 @@ impl<'h> Facts<'h> {
     /// Reads a register of each package, by package.
     ///
     /// # Errors
-    /// The reason why one of them cannot be read.
+    /// Why a register cannot be read.
     pub fn msr_of_packages(&self, register: u32) -> Result<Vec<(u32, u64)>, Unseen> {
         let read = |(package, cpu)| Ok((package, self.msr(cpu, register)?));
         self.first_of_packages()?.into_iter().map(read).collect()
@@ -363,7 +363,7 @@ impl<'h> Facts<'h> {
         cpus
     }
 
-    /// Policies grouped by the text of one attribute, the largest group first.
+    /// Groups policies by the text of one attribute, the largest group first.
     pub fn by_value(&self, attribute: &str) -> Vec<(String, CpuList)> {
         let mut groups: BTreeMap<String, CpuList> = BTreeMap::new();
         for policy in &self.policies {
@@ -372,7 +372,7 @@ impl<'h> Facts<'h> {
             }
         }
         let mut groups: Vec<_> = groups.into_iter().collect();
-        // The largest is what the machine was meant to be; the others are what differs.
+        // The largest group shows the intended value. The others deviate from it.
         groups.sort_by_key(|(_, cpus)| std::cmp::Reverse(cpus.len()));
         groups
     }
@@ -382,7 +382,7 @@ impl<'h> Facts<'h> {
         version(self.kernel.as_deref()?)
     }
 
-    /// Lets the machine's time pass: for counters that are read twice.
+    /// Waits in the machine's time, between two reads of a counter.
     pub fn wait(&self, time: std::time::Duration) {
         self.pass.wait(time);
     }

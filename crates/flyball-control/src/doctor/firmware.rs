@@ -68,7 +68,7 @@ fn turbo(facts: &Facts) -> Option<Answer> {
     }
 }
 
-/// Returns turbo as the firmware leaves it.
+/// Returns turbo as the firmware has set it.
 pub(super) fn firmware_turbo(facts: &Facts) -> FirmwareTurbo {
     if let Some(levels) = cppc_levels(facts, facts.online.first())
         && levels.highest == levels.nominal
@@ -82,7 +82,7 @@ pub(super) fn firmware_turbo(facts: &Facts) -> FirmwareTurbo {
     FirmwareTurbo::new(facts.vendor, |flag| facts.flag(flag), has_boost, &bits)
 }
 
-/// Levels of CPPC of a CPU that cppc_cpufreq drives.
+/// CPPC levels of a CPU that cppc_cpufreq drives.
 pub(super) struct CppcLevels {
     highest: f64,
     nominal: f64,
@@ -127,9 +127,9 @@ fn turbo_amd(facts: &Facts) -> Option<Answer> {
     if firmware_turbo(facts) == FirmwareTurbo::Allowed {
         return Some(ok("firmware allows boost").seen("/proc/cpuinfo flags", "cpb"));
     }
-    // The flag is CPUID 80000007h EDX[9]. The kernel adds it on Zen 1, which lacks it by erratum
-    // 1076 (init_amd_zen1 in arch/x86/kernel/cpu/amd.c); without it acpi-cpufreq has no boost file
-    // (acpi_cpufreq_boost_init).
+    // The flag is CPUID 80000007h EDX[9]. Zen 1 lacks it by erratum 1076, so the kernel adds it
+    // there (init_amd_zen1 in arch/x86/kernel/cpu/amd.c). Without the flag acpi-cpufreq has no
+    // boost file (acpi_cpufreq_boost_init).
     facts.driver()?;
     Some(
         warning("the processor reports no core performance boost")
@@ -168,7 +168,7 @@ fn package_c_state(facts: &Facts) -> Option<Answer> {
                 ))));
             }
         };
-        // Bit 15 is CFG lock: set by firmware, it makes the register read-only until the next
+        // Bit 15 is CFG lock: once firmware sets it, the register is read-only until the next
         // reset.
         let locked = value >> 15 & 1 == 1;
         match limits.iter_mut().find(|(known, at, _)| (*known, *at) == (name, locked)) {
@@ -204,8 +204,9 @@ fn autonomous_c_state(facts: &Facts) -> Option<Answer> {
     )
 }
 
-/// Reports automatic promotion to C1E, which turns every C1 into C1E. Without it intel_idle asks
-/// for C1E by a hint of its own, and clears the bit itself (c1e_promotion_disable in intel_idle.c).
+/// Reports automatic promotion to C1E, which turns every C1 into C1E. If it is off, intel_idle
+/// requests C1E with a separate hint. intel_idle clears the bit itself (c1e_promotion_disable in
+/// intel_idle.c).
 fn c1e(facts: &Facts) -> Option<Answer> {
     if facts.vendor != Vendor::Intel {
         return None;
@@ -254,12 +255,12 @@ fn energy_bias(facts: &Facts) -> Option<Answer> {
             values.iter().fold(warning("CPUs have different energy biases"), |answer, (value, cpus)| {
                 answer.seen(format!("CPUs {}", cpus.short()), value.to_string())
             });
-        // On as many CPUs as another value, the lower one: it is the faster.
+        // If two values are equally frequent, prefer the lower one: it is faster.
         let (most, _) = values.iter().rev().max_by_key(|(_, cpus)| cpus.len())?;
         return Some(answer.set(Id::Epb, most.to_string()));
     }
     let value = *values.keys().next()?;
-    // intel_epb_restore raises 0, which firmware leaves when it does not care.
+    // intel_epb_restore raises 0, the value if firmware sets none.
     let raised = facts.log.as_deref().is_some_and(|log| log.contains("ENERGY_PERF_BIAS: Set to 'normal'"));
     let word = u8::try_from(value).ok().and_then(|value| Epb(value).word(facts.model));
     let word = word.unwrap_or("between the named values");
@@ -292,7 +293,8 @@ fn p_state_control(facts: &Facts) -> Option<Answer> {
                 .fix(advice),
         );
     }
-    // intel_pstate reads the register of the CPU that it starts on; firmware sets the same on all.
+    // intel_pstate reads the register of the CPU on which it starts. Firmware sets it alike on all
+    // CPUs.
     Some(match facts.msr(first_cpu(facts), MSR_MISC_PWR_MGMT) {
         Ok(value) if value & OUT_OF_BAND != 0 => warning("the firmware controls P-states (out of band)")
             .seen("MSR 0x1aa", format!("{value:#x}"))

@@ -78,13 +78,13 @@ fn power_limit(facts: &Facts) -> Option<Answer> {
         let (Ok(limit), Ok(info), Ok(units)) =
             (read(MSR_PKG_POWER_LIMIT), read(MSR_PKG_POWER_INFO), read(MSR_RAPL_POWER_UNIT))
         else {
-            // Not permitted, or no such register.
+            // Not permitted, or there is no such register.
             limits.clear();
             break;
         };
         limits.push(PowerLimit { package, limit, info, units });
     }
-    // The registers, the MMIO copy and TPMI have limits of their own, and the lowest counts.
+    // The registers, the MMIO copy and TPMI have separate limits, of which the lowest applies.
     let of_powercap = power_limit_of_powercap(facts, &limits);
     Some(match power_limit_of_registers(&limits) {
         Some(answer) if answer.verdict == Verdict::Warning || of_powercap.verdict != Verdict::Warning => {
@@ -113,8 +113,8 @@ impl PowerLimit {
         self.watts(self.limit)
     }
 
-    /// Returns the lower of the limits that are enabled, with its name: the processor obeys both.
-    /// The short-term one is in bits 46:32, enabled by bit 47.
+    /// Returns the lower of the enabled limits, with its name: the processor obeys both. The
+    /// short-term limit is in bits 46:32, enabled by bit 47.
     fn lowest(&self) -> Option<(&'static str, f64)> {
         let short = self.watts(self.limit >> 32);
         let long = self.is_enabled().then(|| (LONG, self.long()));
@@ -128,8 +128,7 @@ impl PowerLimit {
     }
 
     fn is_enabled(&self) -> bool {
-        // Without the enable bit the limit's number does not count (PL1_ENABLE in
-        // intel_rapl_common.c).
+        // Without the enable bit the limit has no effect (PL1_ENABLE in intel_rapl_common.c).
         self.limit >> 15 & 1 == 1
     }
 
@@ -155,7 +154,7 @@ fn power_limit_of_registers(limits: &[PowerLimit]) -> Option<Answer> {
     };
     let (below, off) = (of(PowerLimit::is_below_rating), of(|limit| !limit.is_enabled()));
     Some(seen(if let Some(first) = below.first() {
-        // Bit 63 locks the register until the next reset: then only firmware can raise the limit
+        // Bit 63 locks the register until the next reset, so only firmware can raise the limit
         // (Intel SDM 3, package RAPL domain).
         let locked = below.iter().any(|limit| limit.limit >> 63 == 1);
         let ((name, watts), rating) = (first.lowest()?, first.rating());
@@ -189,16 +188,16 @@ fn raise(constraint: &str, watts: f64) -> Fix {
     Fix::Settings(vec![KnobValue::new(name, format!("{watts:.0}W"))])
 }
 
-/// Compares the limits of powercap's package zones with the rating of the zone, or of the package
-/// by its register: the zones of the MMIO copy have none.
+/// Compares the limits of powercap's package zones with the zone's rating, or with the package's
+/// rating from its register: the zones of the MMIO copy have no rating.
 fn power_limit_of_powercap(facts: &Facts, registers: &[PowerLimit]) -> Answer {
     let root = "/sys/class/powercap";
     let mut shown = None;
     let mut lowest: Option<(u64, Answer)> = None;
     for zone in facts.list(root) {
         let folder = format!("{root}/{zone}");
-        // psys and the zones below a package have limits of their own, which are not the
-        // processor's.
+        // psys and the zones below a package have separate limits, which do not apply to the whole
+        // processor.
         let Some(package) = facts
             .read(&format!("{folder}/name"))
             .ok()
@@ -258,8 +257,8 @@ fn power_limit_of_powercap(facts: &Facts, registers: &[PowerLimit]) -> Answer {
     }
 }
 
-/// Returns the highest frequency that a limit of a policy can name: the top of acpi-cpufreq's
-/// table, because its boost ignores limits, or else the highest of the hardware.
+/// Returns the highest frequency that a policy's limit can select: the top of acpi-cpufreq's table,
+/// because its boost ignores limits, or else the hardware's highest frequency.
 pub(super) fn top_of_table(policy: &super::Policy) -> Option<u64> {
     let highest = policy.number("cpuinfo_max_freq")?;
     let table = policy.get("scaling_available_frequencies");
@@ -301,7 +300,7 @@ fn uncore(facts: &Facts) -> Option<Answer> {
     let root = "/sys/devices/system/cpu/intel_uncore_frequency";
     let mut domains = facts.list(root);
     if domains.is_empty() {
-        // drivers/platform/x86/intel-uncore-frequency.c came with 5.6.
+        // drivers/platform/x86/intel-uncore-frequency.c was added in 5.6.
         if models::before_uncore_control(facts) {
             return None;
         }
@@ -314,13 +313,14 @@ fn uncore(facts: &Facts) -> Option<Answer> {
         };
         return (facts.vendor == Vendor::Intel).then(|| unknown(facts.missing(root, remedy)));
     }
-    // The entry of a package with clusters shows their widest range (uncore-frequency-tpmi.c).
+    // The entry of a package with clusters shows the range over all of them
+    // (uncore-frequency-tpmi.c).
     if domains.iter().any(|name| is_uncore_cluster(name)) {
         domains.retain(|name| is_uncore_cluster(name));
     }
     let mut shown = None;
     let mut unread = None;
-    // Initial values are what the driver found when it was loaded: as a rule firmware's choice.
+    // Initial values are those that the driver found when it was loaded, usually firmware's choice.
     let mut found: [Vec<Uncore>; 4] = Default::default();
     for domain in &domains {
         let number = |name: &str| {
@@ -337,11 +337,10 @@ fn uncore(facts: &Facts) -> Option<Answer> {
         };
         shown.get_or_insert((format!("{root}/{}/max_freq_khz", domain.name), domain.text()));
         match &domain {
-            // The driver checks each end against the hardware only, so both can be written in this
-            // order.
+            // The driver checks each end only against the hardware, so min and max can be swapped.
             Uncore { min, max, .. } if min > max => found[0].push(domain),
             Uncore { max, high, .. } if max < high => found[1].push(domain),
-            // A single frequency by firmware has no range to raise the minimum in.
+            // If firmware fixes the frequency, there is no range in which to raise the minimum.
             Uncore { min, low, high, .. } if min > low && low < high => found[2].push(domain),
             Uncore { min, max, .. } if min == max => found[3].push(domain),
             _ => {}
@@ -384,7 +383,7 @@ fn uncore(facts: &Facts) -> Option<Answer> {
     Some(ok(format!("the uncore may use its whole range ({text})")).seen(place, text))
 }
 
-/// The limits of an uncore domain, now and as firmware left them, in kHz.
+/// The limits of an uncore domain, now and as firmware set them, in kHz.
 struct Uncore {
     name: String,
     min: u64,
@@ -399,7 +398,7 @@ impl Uncore {
     }
 }
 
-/// CPUs by the level that they guarantee.
+/// CPUs by the level that each guarantees.
 type ByLevel = std::collections::BTreeMap<u64, CpuList>;
 
 fn with_levels(answer: Answer, groups: &ByLevel) -> Answer {
@@ -408,7 +407,7 @@ fn with_levels(answer: Answer, groups: &ByLevel) -> Answer {
     })
 }
 
-/// The answer if the processor grants less than the highest frequency that the driver found when it
+/// Reports a processor that grants less than the highest frequency that the driver found when it
 /// started: bits 7:0 of the capabilities (Intel SDM 3, IA32_HWP_CAPABILITIES).
 fn highest_below_range(facts: &Facts, values: &[(u32, u64)]) -> Option<Answer> {
     let mut low = CpuList::new();
@@ -443,8 +442,7 @@ fn guaranteed(facts: &Facts) -> Option<Answer> {
     {
         return None;
     }
-    // With HWP off the capabilities are not those in force (and some processors fault on the
-    // register).
+    // With HWP off the capabilities do not apply (and some processors fault on the register).
     if facts.msr(first_cpu(facts), MSR_PM_ENABLE).is_ok_and(|value| value & 1 == 0) {
         return None;
     }
@@ -454,8 +452,8 @@ fn guaranteed(facts: &Facts) -> Option<Answer> {
     }
     let info = seen!(facts.msr(first_cpu(facts), MSR_PLATFORM_INFO));
     // Speed Select's levels and configurable power levels (MSR 0xce bits 34:33). On laptops that
-    // can be configured upwards, bits 15:8 of that register are the highest such level. The level
-    // that the processor is sold with is in MSR 0x648.
+    // can be configured upwards, bits 15:8 of that register are the highest such level. The
+    // processor's nominal level is in MSR 0x648.
     let has_levels = (info >> 33) % 4 != 0;
     let nominal = has_levels.then(|| facts.msr(first_cpu(facts), MSR_CONFIG_TDP_NOMINAL));
     let (base, place) = match nominal {
@@ -465,7 +463,7 @@ fn guaranteed(facts: &Facts) -> Option<Answer> {
     if base == 0 {
         return Some(unknown(format!("{place}: no base ratio")));
     }
-    // Speed Select knows the base of the level in effect, which may be another than the first.
+    // Speed Select knows the base of the current level, which need not be the first level.
     let levels = match facts.levels() {
         Some(Ok(levels)) => levels.as_slice(),
         _ => &[],
@@ -488,7 +486,7 @@ fn guaranteed(facts: &Facts) -> Option<Answer> {
         return Some(seen(ok("no CPU guarantees less than the base frequency")));
     }
     // Only base-freq gives some CPUs more than the base and others less. Speed Select's driver
-    // knows whether it is on; the inference is for machines without the driver.
+    // knows whether it is on. Without the driver, infer it.
     let has_base_freq = if levels.is_empty() {
         !above.is_empty() && models::server(facts.model)
     } else {
@@ -504,7 +502,7 @@ fn guaranteed(facts: &Facts) -> Option<Answer> {
         );
         return Some(seen(with_levels(with_levels(note(what), &above), &below)));
     }
-    // Servers cannot be configured upwards. Elsewhere the highest level decides nothing.
+    // Servers cannot be configured upwards. On other machines the highest level does not matter.
     if let Some(Err(why)) = nominal
         && !models::server(facts.model)
     {
@@ -512,7 +510,8 @@ fn guaranteed(facts: &Facts) -> Option<Answer> {
     }
     let cpus: CpuList = below.values().flat_map(|cpus| cpus.iter().collect::<Vec<_>>()).collect();
     let what = format!("{} guarantee less than the base frequency of {} MHz", cpu_words(&cpus), base * 100);
-    // Speed Select's levels and base-freq, and configurable power levels, lower it on purpose.
+    // Speed Select's levels, base-freq and configurable power levels lower the guarantee on
+    // purpose.
     let answer = if has_levels {
         note(format!("{what}, as a Speed Select level, base-freq or a configurable power level makes them"))
     } else {
@@ -530,7 +529,7 @@ fn speed_select(facts: &Facts) -> Option<Answer> {
     let advice =
         || Fix::Firmware("look for Speed Select, dynamic SST-PP or Configurable TDP lock".to_owned());
     let locked = || note("the performance level is locked by firmware").fix(advice());
-    // The lock that Speed Select obeys, if its driver is there.
+    // Prefer the lock that Speed Select obeys, if its driver is loaded.
     match facts.levels() {
         Some(Ok(levels)) => {
             let first = levels.iter().find(|level| level.levels.locked).or(levels.first())?;
@@ -544,8 +543,7 @@ fn speed_select(facts: &Facts) -> Option<Answer> {
         Some(Err(error)) => return Some(unknown(format!("Speed Select's level cannot be read: {error}"))),
         None => {}
     }
-    // Only processors with more than one configurable TDP level have something to lock (MSR 0xCE
-    // bits 34:33).
+    // Only processors with several configurable TDP levels have a lock (MSR 0xCE bits 34:33).
     let info = facts.msr(first_cpu(facts), MSR_PLATFORM_INFO).ok()?;
     if (info >> 33) % 4 == 0 || models::is_skylake_server(facts) {
         return None;
@@ -570,7 +568,8 @@ fn bd_prochot(facts: &Facts) -> Option<Answer> {
         Err(why) => unknown(why),
         Ok(values) => {
             let ignoring: CpuList =
-                // Bit 0 enables the pin as an input (Intel SDM 4, MSR_POWER_CTL): 0 ignores it.
+                // Bit 0 enables the pin as an input (Intel SDM 4, MSR_POWER_CTL). If it is 0, the
+                // pin is ignored.
                 values.iter().filter(|(_, value)| value & 1 == 0).map(|(cpu, _)| *cpu).collect();
             let place = format!("MSR {MSR_IA32_POWER_CTL:#x} bit 0");
             if ignoring.is_empty() {
@@ -598,8 +597,7 @@ fn smt(facts: &Facts) -> Option<Answer> {
                     .seen("/proc/cmdline", "nosmt")
             }
             "off" | "forceoff" => note("SMT is switched off at run time").seen(path, word),
-            // smt/control of a kernel that found no sibling, whatever the reason
-            // (cpu_smt_check_topology).
+            // The kernel found no sibling, for whatever reason (cpu_smt_check_topology).
             "notsupported" => {
                 ok("SMT is off in firmware, or the processor does not have it").seen(path, word)
             }

@@ -1,4 +1,4 @@
-//! CPUs that are idle, or tickless, in a way that works against the frequency driver.
+//! CPUs whose idle states or missing ticks work against the frequency driver.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,7 +55,7 @@ pub(super) const CHECKS: &[Check] = &[
     ),
 ];
 
-/// Exits from here on are noticed by services: recent Xeons need 150 to 230 us out of C6.
+/// The exit latency from which services notice it. Recent Xeons need 150 to 230 us to leave C6.
 const MIN_NOTED_EXIT_US: u64 = 100;
 
 const NO_LAST_CPU: &str =
@@ -86,7 +86,7 @@ impl CpusApart {
             None => Isolation::default(),
         };
         let reported = list("nohz_full").and_then(|text| isolation::reported(&text));
-        // What the kernel made of the parameter: it refuses some lists.
+        // Read the kernel's result, not the parameter: the kernel refuses some lists.
         let isolated = list("isolated").and_then(|text| isolation::reported(&text));
         Ok(CpusApart {
             cmdline: shorten(cmdline),
@@ -97,8 +97,8 @@ impl CpusApart {
     }
 }
 
-/// Names the readings of flyball that interrupt CPUs that should be left alone. Counters of /proc
-/// and of thermal_throttle do not interrupt them.
+/// Lists flyball's own readings that interrupt CPUs which should be left alone. The counters in
+/// /proc and of thermal_throttle do not interrupt them.
 fn observer(facts: &Facts) -> Option<Answer> {
     let CpusApart { isolated, tickless, cmdline, .. } = seen!(CpusApart::new(facts));
     let apart = tickless.union(&isolated).intersection(&facts.present);
@@ -108,7 +108,7 @@ fn observer(facts: &Facts) -> Option<Answer> {
     }
     // arch/x86/lib/msr-smp.c: rdmsr_safe_on_cpu() sends an interrupt to the CPU for each register.
     let mut readings = vec![format!("registers (APERF, MPERF) of CPUs {apart}")];
-    // One CPU of a package answers for it: rapl_msr_read_raw(), and coretemp's rdmsr_on_cpu().
+    // One CPU answers for its package: rapl_msr_read_raw(), and coretemp's rdmsr_on_cpu().
     let leads: CpuList = facts
         .first_of_packages()
         .unwrap_or_default()
@@ -160,10 +160,10 @@ fn interrupts(facts: &Facts) -> Option<Answer> {
     )
 }
 
-/// Tickless CPUs under a driver that changes the speed only when the scheduler calls it on that
-/// CPU. Without a tick nothing calls it while one task runs, and the CPU keeps whatever speed it
-/// had. `rcu_nocbs=` changes nothing of that: the kernel offloads the callbacks of tickless CPUs in
-/// any case (rcu_init_nohz() in kernel/rcu/tree_nocb.h, since 3.10).
+/// Reports tickless CPUs under a driver that changes the speed only when the scheduler calls it on
+/// that CPU. Without a tick nothing calls it while one task runs, so the speed stays as it was.
+/// `rcu_nocbs=` does not help: the kernel offloads the callbacks of tickless CPUs in any case
+/// (rcu_init_nohz() in kernel/rcu/tree_nocb.h, since 3.10).
 fn nohz_full(facts: &Facts) -> Option<Answer> {
     let CpusApart { isolated, tickless, reported, cmdline } = seen!(CpusApart::new(facts));
     let place = |answer: Answer| match &reported {
@@ -189,8 +189,8 @@ fn nohz_full(facts: &Facts) -> Option<Answer> {
     if driver != "intel_pstate" || hardware_chooses(facts) {
         return Some(place(ok(format!("CPUs {tickless} are tickless, and {driver} needs no tick"))));
     }
-    // Under `performance` intel_pstate_set_policy() sets the P-state at once, for these CPUs, since
-    // 4.9.
+    // Since 4.9, intel_pstate_set_policy() sets the P-state of such CPUs at once under
+    // `performance`.
     let Some(version) = facts.kernel_version() else {
         return Some(unknown(
             "the kernel's release is unknown, which decides whether performance needs the tick",
@@ -238,7 +238,7 @@ fn nohz_full(facts: &Facts) -> Option<Answer> {
     })
 }
 
-/// Reports `nohz_full=` without an effect: the file exists in kernels with CONFIG_NO_HZ_FULL only
+/// Reports `nohz_full=` without an effect: the file exists only in kernels with CONFIG_NO_HZ_FULL
 /// (drivers/base/cpu.c).
 fn not_tickless(place: impl Fn(Answer) -> Answer, has_file: bool) -> Answer {
     place(if has_file {
@@ -253,7 +253,8 @@ fn not_tickless(place: impl Fn(Answer) -> Answer, has_file: bool) -> Answer {
 }
 
 /// Returns whether hardware P-states are on, so that the processor changes its speed without the
-/// kernel. Reads the register, or else checks for preferences, which intel_pstate offers only then.
+/// kernel. Reads the register, or else checks for preferences, which intel_pstate offers only with
+/// hardware P-states.
 fn hardware_chooses(facts: &Facts) -> bool {
     match facts.online.first().map(|cpu| facts.msr(cpu, MSR_PM_ENABLE)) {
         Some(Ok(value)) => value & 1 == 1,
@@ -267,7 +268,7 @@ fn shorten(text: &str) -> String {
 
 fn cpuidle(facts: &Facts) -> Option<Answer> {
     let path = "/sys/devices/system/cpu/cpuidle/current_driver";
-    // The kernel then does not create the directory (cpuidle_init).
+    // With cpuidle.off=1 the kernel does not create the directory (cpuidle_init).
     if facts.parameter("cpuidle.off") == Some("1") {
         let what = "the command line asks for no idle driver: idle CPUs then only halt";
         return Some(without(facts, warning(what), "cpuidle.off"));
@@ -300,7 +301,7 @@ fn cpuidle(facts: &Facts) -> Option<Answer> {
         let value = format!("set for all states but POLL on CPUs {}", seen.polling);
         return Some(warning(what).seen(place, value).set(Id::IdleState, "default"));
     }
-    // A disabled state is an answer, even if other CPUs could not be read.
+    // A disabled state is a finding, even if other CPUs could not be read.
     if let Some(((state, name), cpus)) = seen.disabled.first_key_value() {
         let name = name.as_ref().map_or_else(String::new, |name| format!(" ({name})"));
         let answer = note(format!(
@@ -323,7 +324,7 @@ fn cpuidle(facts: &Facts) -> Option<Answer> {
     if facts.cmdline.is_none() {
         return Some(unknown("/proc/cmdline does not exist"));
     }
-    // Whose driver and states are usual depends on the vendor.
+    // The vendor decides which driver and states are usual.
     if let Err(why) = facts.read("/proc/cpuinfo") {
         return Some(unknown(why));
     }
@@ -344,8 +345,8 @@ fn cpuidle(facts: &Facts) -> Option<Answer> {
     )
 }
 
-/// Returns whether a kernel parameter is given that limits this idle driver, or keeps it away if
-/// none runs. intel_idle, and with it its parameter, does not exist for other vendors' processors.
+/// Returns whether a kernel parameter is given that limits this idle driver, or disables it if none
+/// runs. intel_idle and its parameter do not exist for other vendors' processors.
 fn limits_idle(facts: &Facts, name: &str, driver: &str) -> bool {
     facts.parameter(name).is_some()
         && match name {
@@ -370,15 +371,15 @@ fn without_parameter(answer: Answer, parameter: &str) -> Answer {
 #[derive(Default)]
 struct IdleStates {
     most: usize,
-    /// Switched off: the folder and the name of each state, with the CPUs.
+    /// States switched off: the folder and the name of each, with the CPUs.
     disabled: BTreeMap<(String, Option<String>), CpuList>,
-    /// Off since boot: the driver lists them and leaves them off (CPUIDLE_FLAG_OFF; the file
+    /// States off since boot: the driver lists them but leaves them off (CPUIDLE_FLAG_OFF; the file
     /// default_status).
     off_by_default: BTreeSet<String>,
     /// CPUs on which every state but POLL is off.
     polling: CpuList,
     unread: Option<Unseen>,
-    /// CPUs by the kind of core and the names of their states.
+    /// CPUs by core type and the names of their states.
     names: BTreeMap<(Option<CoreType>, String), CpuList>,
 }
 
@@ -432,8 +433,8 @@ impl IdleStates {
     }
 }
 
-/// The answer if CPUs of a kind have different states, if none of the states is a deep one, or if
-/// they are not the processor's own.
+/// Reports CPUs of one type with different states, CPUs without a deep state, or states that are
+/// not the processor's own.
 fn unusual_states(facts: &Facts, driver: &str, seen: &IdleStates) -> Option<Answer> {
     let mut kinds: BTreeMap<Option<CoreType>, Vec<(&str, &CpuList)>> = BTreeMap::new();
     for ((kind, names), cpus) in &seen.names {
@@ -465,12 +466,12 @@ fn unusual_states(facts: &Facts, driver: &str, seen: &IdleStates) -> Option<Answ
                 .firmware("enable C6 (Intel: CPU C6 report) or C2 (AMD: Global C-state Control)"),
         );
     }
-    // intel_idle has a table of every one of these models.
+    // intel_idle has a table for each of these models.
     if driver == "acpi_idle" && models::family_6(facts) && models::package_limit(facts.model, 0).is_some() {
         return Some(
             note("acpi_idle runs instead of intel_idle: it has only the idle states that the firmware lists")
                 .seen(place, names.clone())
-                // cut_off answers where a parameter keeps intel_idle away.
+                // If a parameter keeps intel_idle away, cut_off reports it.
                 .person("look in the kernel log for intel_idle's reason: dmesg | grep intel_idle"),
         );
     }
@@ -481,7 +482,7 @@ fn unusual_states(facts: &Facts, driver: &str, seen: &IdleStates) -> Option<Answ
 /// for guests; ladder, which goes down one state at a time, is for CPUs with a periodic tick.
 fn idle_governor(facts: &Facts) -> Option<Answer> {
     let path = "/sys/devices/system/cpu/cpuidle/current_governor";
-    // Before 5.8 the file that takes writes is only there with a parameter.
+    // Before 5.8 the writable file exists only with a parameter.
     let governor = seen!(facts.read(path).or_else(|_| facts.read(&format!("{path}_ro"))));
     let is_unfit = governor == "ladder" || governor == "haltpoll" && !facts.flag("hypervisor");
     Some(if is_unfit {
@@ -496,7 +497,7 @@ fn idle_governor(facts: &Facts) -> Option<Answer> {
 }
 
 /// Reports CPUs that have spent a noticeable share of the time since boot in exits from a deep idle
-/// state. The share is inferred: from the mean rate since boot and the advertised latency.
+/// state. The share is an estimate from the mean rate since boot and the advertised latency.
 fn exit_latency(facts: &Facts) -> Option<Answer> {
     let folder = |cpu: u32| format!("/sys/devices/system/cpu/cpu{cpu}/cpuidle");
     let number = |path: String| facts.read(&path).ok().and_then(|text| text.parse::<u64>().ok()).ok_or(path);
@@ -516,11 +517,12 @@ fn exit_latency(facts: &Facts) -> Option<Answer> {
     let Some(uptime) = uptime else {
         return Some(unknown("/proc/uptime cannot be read"));
     };
-    // A mean over a boot that is still going on says nothing.
+    // During boot a mean since boot says nothing.
     if uptime < 60.0 {
         return None;
     }
-    // By CPU: the ms per second that exits took at most, and the state that took most.
+    // For each CPU, the upper limit on the ms per second spent in exits, and the state with the
+    // largest share.
     let mut noted: BTreeMap<u32, (f64, ExitRate)> = BTreeMap::new();
     for cpu in facts.online.iter() {
         let mut exits = Vec::new();
@@ -568,7 +570,7 @@ fn is_off(default_status: String) -> bool {
     default_status == "disabled"
 }
 
-/// Answers if a parameter keeps the idle driver from deeper states: intel_idle and acpi_idle then
+/// Reports a parameter that keeps the idle driver from deeper states: intel_idle and acpi_idle then
 /// list only the first ones (intel_idle_max_cstate_reached; acpi_processor_get_power_info), and
 /// nothing in sysfs shows that there are more.
 fn cut_off(facts: &Facts, driver: &str) -> Option<Answer> {
@@ -586,19 +588,19 @@ fn cut_off(facts: &Facts, driver: &str) -> Option<Answer> {
         let limit = value.parse::<usize>().ok()?;
         let is_own = name.starts_with("intel_idle") == (driver == "intel_idle");
         let reached = match (name, limit) {
-            // Switches intel_idle off altogether: what runs then is acpi_idle with its own limit.
+            // 0 disables intel_idle altogether: acpi_idle with its own limit runs instead.
             ("intel_idle.max_cstate", 0) => driver != "intel_idle",
-            // Both drivers stop after that many states, acpi_idle after one if it is 0. With fewer
-            // states the limit was not reached; and a driver has at most 10 with polling
-            // (CPUIDLE_STATE_MAX in cpuidle.h): 9 limits nothing.
+            // Both drivers stop after that many states; acpi_idle stops after one state if the
+            // limit is 0. With fewer states the limit was not reached. A driver has at most 10
+            // states with polling (CPUIDLE_STATE_MAX in cpuidle.h), so 9 limits nothing.
             _ => is_own && limit < 9 && names.len() == limit.max(1),
         };
         reached.then(|| format!("{name}={value}"))
     });
     let parameter = parameters.collect::<Vec<String>>().join(" ");
     if parameter.is_empty() {
-        // intel_idle does not start with idle= (intel_idle_init); acpi_idle then has C1 alone, or
-        // the states that firmware lists with an I/O port. Processors of AMD enter theirs that way.
+        // intel_idle does not start with idle= (intel_idle_init). acpi_idle then has C1 alone, or
+        // the states that firmware lists with an I/O port, as AMD processors use.
         let (parameter, words) = match facts.parameter("idle")? {
             "halt" => ("idle=halt", "idle CPUs only halt (C1)"),
             "nomwait" if facts.vendor == Vendor::Intel => {

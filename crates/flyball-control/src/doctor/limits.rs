@@ -56,7 +56,7 @@ pub(super) const CHECKS: &[Check] = &[
     ),
 ];
 
-/// Returns the names of the bits that are set, with the table's bits moved up by `shift`.
+/// Returns the names of the bits that are set, with the table's bit numbers raised by `shift`.
 fn named(value: u64, table: &[(u32, &'static str)], shift: u32) -> Vec<&'static str> {
     table.iter().filter(|(bit, _)| value >> (bit + shift) & 1 == 1).map(|(_, name)| *name).collect()
 }
@@ -100,12 +100,12 @@ fn limit_reasons(facts: &Facts) -> Option<Answer> {
             );
         words.collect::<Vec<_>>().join("; ")
     };
-    // Each reason has its log bit 16 above it, which stays set until software clears it (Intel SDM
-    // 4, MSR_CORE_PERF_LIMIT_REASONS).
+    // The log bit of each reason is 16 bits higher. It stays set until software clears it (Intel
+    // SDM 4, MSR_CORE_PERF_LIMIT_REASONS).
     let (active, logged) = (of(0), of(16));
     Some(with_evidence(if !active.is_empty() {
         let words = format!("the frequency is limited by: {}", text(&active));
-        // A Xeon Scalable at turbo is at one of its limits most of the time.
+        // At turbo, a Xeon Scalable runs into one of its limits most of the time.
         let is_usual = models::server(facts.model) && register == MSR_CORE_PERF_LIMIT_REASONS_SKYLAKE;
         if is_usual { note(words) } else { warning(words) }
     } else if logged.is_empty() {
@@ -116,7 +116,7 @@ fn limit_reasons(facts: &Facts) -> Option<Answer> {
 }
 
 /// Reasons of the kernel's plr_coarse_reasons that come from the request itself or from quality of
-/// service. There is no limit to remove.
+/// service, so there is no limit to remove.
 const NO_LIMIT: &[&str] = &["none", "QOS", "MISC"];
 
 /// Reports the limit reasons of processors with TPMI (drivers/platform/x86/intel/plr_tpmi.c, Linux
@@ -137,7 +137,7 @@ fn tpmi_limits(facts: &Facts) -> Option<Answer> {
         for domain in facts.list(&folder) {
             let path = format!("{folder}/{domain}/status");
             let text = seen!(facts.read(&path));
-            // The first line is the domain's coarse reasons; the lines after it are single CPUs.
+            // The first line has the domain's coarse reasons. Each later line belongs to one CPU.
             let Some(words) = text.lines().next().and_then(|line| line.strip_prefix("cpus")) else {
                 return Some(unknown(format!("{path} does not begin with the reasons of all CPUs")));
             };
@@ -177,7 +177,7 @@ fn tpmi_limits(facts: &Facts) -> Option<Answer> {
     Some(answer.person(format!("to see whether it lasts: write 0 to {first} and look again under load")))
 }
 
-/// The reasons of single CPUs in a domain's file, without the coarse ones: `cpu3 POWER
+/// Returns the reasons of single CPUs in a domain's file, without the coarse reasons: `cpu3 POWER
 /// POWER_PLATFORM_PL1_PCS`.
 fn fine_reasons(text: &str, coarse: &[&str]) -> BTreeMap<String, CpuList> {
     let mut fine: BTreeMap<String, CpuList> = BTreeMap::new();
@@ -192,11 +192,11 @@ fn fine_reasons(text: &str, coarse: &[&str]) -> BTreeMap<String, CpuList> {
     fine
 }
 
-/// The bit of the critical temperature in both.
+/// The bit of the critical temperature in both status registers.
 const CRITICAL: u32 = 4;
 
-/// Status bits of MSR 0x19C and 0x1B1, each with its log in the next bit. Heat (0) and PROCHOT (2)
-/// are for `now.prochot`; current (12) and cross-domain (14) exist only in the core's register.
+/// Status bits of MSR 0x19C and 0x1B1. The next bit is the log of each. `now.prochot` reports heat
+/// (0) and PROCHOT (2); current (12) and cross-domain (14) exist only in the core's register.
 const CORE_STATUS: &[(u32, &str)] = &[
     (CRITICAL, "critical temperature"),
     (ThermStatus::POWER, "power limit"),
@@ -213,13 +213,13 @@ fn thermal_status(facts: &Facts) -> Option<Answer> {
     let core = seen!(facts.msr_everywhere(MSR_IA32_THERM_STATUS));
     let packages = match package_status(facts) {
         Ok(packages) => packages,
-        // A core's report needs no package register.
+        // A limit reported by a core is enough without the package registers.
         Err(why) => return Some(limited_now(&core, &[]).unwrap_or_else(|| unknown(why))),
     };
     Some(limited_now(&core, &packages).unwrap_or_else(|| limited_before(&core, &packages)))
 }
 
-/// Reads MSR 0x1B1 of each package, from one of its CPUs; empty on parts without it (family 6
+/// Reads MSR 0x1B1 of each package, from one of its CPUs. Empty on processors without it (family 6
 /// before Sandy Bridge).
 pub(super) fn package_status(facts: &Facts) -> Result<Vec<(u32, u64)>, Unseen> {
     if !facts.flag("pts") {
@@ -228,7 +228,7 @@ pub(super) fn package_status(facts: &Facts) -> Result<Vec<(u32, u64)>, Unseen> {
     facts.msr_of_packages(MSR_IA32_PACKAGE_THERM_STATUS)
 }
 
-/// Answers if a limit is active. Critical temperature is a fault, everything else a warning.
+/// Reports active limits. Critical temperature is a fault, everything else a warning.
 fn limited_now(core: &[(u32, u64)], packages: &[(u32, u64)]) -> Option<Answer> {
     let mut active: BTreeMap<&str, CpuList> = BTreeMap::new();
     for (cpu, value) in core {
@@ -259,9 +259,9 @@ fn limited_now(core: &[(u32, u64)], packages: &[(u32, u64)]) -> Option<Answer> {
         answer.evidence.push(Evidence { place: format!("MSR 0x19c of {words}"), value: name.to_owned() });
     }
     let mut answer = answer?;
-    // At the critical temperature the processor may stop altogether: not one of the usual limits.
+    // At the critical temperature the processor may stop altogether, so this is not a usual limit.
     if core.iter().chain(packages).any(|(_, value)| value >> CRITICAL & 1 == 1) {
-        // Here and not above: the evidence of the other limits stays in the answer.
+        // Set it here, so that the answer keeps the evidence of the other limits.
         answer.verdict = Verdict::Fault;
     }
     Some(answer.person(
@@ -271,7 +271,7 @@ fn limited_now(core: &[(u32, u64)], packages: &[(u32, u64)]) -> Option<Answer> {
     ))
 }
 
-/// Answers if no limit is active: names those that have been since the log was cleared.
+/// Reports limits logged as active since the log was cleared, if none is active now.
 fn limited_before(core: &[(u32, u64)], packages: &[(u32, u64)]) -> Answer {
     let of = |values: &[(u32, u64)], table| -> Vec<&'static str> {
         values.iter().flat_map(|(_, value)| named(*value, table, 1)).collect()
@@ -299,7 +299,7 @@ fn amd_current_limit(facts: &Facts) -> Option<Answer> {
         return None;
     }
     let values = seen!(facts.msr_everywhere(MSR_PSTATE_CUR_LIMIT));
-    // P-state 0 is the fastest: any other number is a limit.
+    // P-state 0 is the fastest. Any other number is a limit.
     let held: CpuList = values.iter().filter(|(_, value)| value & 7 != 0).map(|(cpu, _)| *cpu).collect();
     let place = format!("MSR {MSR_PSTATE_CUR_LIMIT:#x}");
     let Some(first) = held.first() else {
@@ -329,7 +329,7 @@ fn amd_limit_source(facts: &Facts) -> Option<Answer> {
         // amd_hsmp, the other driver, has no text files (drivers/platform/x86/amd/hsmp/plat.c).
         return Some(unknown(facts.missing("the management port's limits (HSMP)", REMEDY)));
     }
-    // One device per socket: a socket without one may be the limited one.
+    // There is one device per socket. A socket without a device may be the limited one.
     match facts.first_of_packages() {
         Ok(sockets) if folders.len() >= sockets.len() => {}
         Ok(_) => return Some(unknown("not every socket has the management port's files (HSMP)")),
@@ -342,7 +342,7 @@ fn amd_limit_source(facts: &Facts) -> Option<Answer> {
         let prochot = format!("{folder}/prochot_status");
         let (text, is_hot) = match (facts.read(&source), facts.read(&prochot)) {
             (Ok(text), Ok(word)) => (text, word == "1"),
-            // One socket whose limit is not known leaves the answer open, whatever the others say.
+            // If one socket's limit is unknown, so is the answer, whatever the others report.
             (Err(why), _) | (_, Err(why)) => return Some(unknown(why)),
         };
         let active = || LimitSource::named_in(&text);
@@ -363,7 +363,7 @@ fn amd_limit_source(facts: &Facts) -> Option<Answer> {
     let seen = |answer: Answer| {
         shown.iter().take(4).fold(answer, |answer, (place, text)| answer.seen(place.clone(), text.clone()))
     };
-    // Asked first: it is a fault, whatever else limits the socket.
+    // Check this first: it is a fault, whatever else limits the socket.
     if !hot.is_empty() {
         let sockets: CpuList = hot.iter().map(|&socket| socket as u32).collect();
         let what = "at the temperature limit, or something outside asserts it";

@@ -1,7 +1,7 @@
 //! Model-specific meanings of registers on Intel's family 6, and the models that have hardware
 //! P-states.
 //!
-//! Models that are not listed are unknown: the checks say so instead of applying a neighbour's
+//! Models that are not listed are unknown. Checks then say so instead of using a similar model's
 //! meaning. Sources: the kernel's turbostat (tools/power/x86/turbostat/turbostat.c,
 //! `turbostat_pdata`), Intel's Software Developer's Manual, volume 4, and
 //! arch/x86/include/asm/intel-family.h for the models' names.
@@ -18,10 +18,10 @@ pub(super) enum PackageLimit {
 }
 
 /// Returns the package C-state limit that the low bits of MSR 0xE2 select; `None` for a model whose
-/// table is not known.
+/// table is unknown.
 pub(super) fn package_limit(model: u32, value: u64) -> Option<PackageLimit> {
     const R: &str = "";
-    // turbostat's nhm_pkg_cstate_limits and so on, in its order.
+    // turbostat's nhm_pkg_cstate_limits and its other tables, in turbostat's order.
     const NEHALEM: &[&str] = &["C0", "C1", "C3", "C6", "C7", R, R, "unlimited"];
     const SANDY_BRIDGE: &[&str] =
         &["C0", "C2", "C6 without retention", "C6 with retention", "C7", "C7s", R, "unlimited"];
@@ -35,21 +35,21 @@ pub(super) fn package_limit(model: u32, value: u64) -> Option<PackageLimit> {
     let table = match model {
         0x1a | 0x1e | 0x1f | 0x25 | 0x2c | 0x2e | 0x2f => NEHALEM,
         0x2a | 0x2d | 0x3a | 0x3e => SANDY_BRIDGE,
-        // Haswell to Panther Lake clients and Haswell and Broadwell servers; Gracemont alone (Alder
-        // Lake-N).
+        // Clients from Haswell to Panther Lake, servers Haswell and Broadwell, and Gracemont alone
+        // (Alder Lake-N).
         0x3c | 0x3f | 0x45 | 0x46 | 0x3d | 0x47 | 0x4f | 0x56 | 0x4e | 0x5e | 0x8e | 0x9e | 0xa5 | 0xa6
         | 0x66 | 0x7d | 0x7e | 0x9d | 0xa7 | 0x8c | 0x8d | 0x8a | 0x97 | 0x9a | 0xb7 | 0xba | 0xbf | 0xac
         | 0xaa | 0xc5 | 0xb5 | 0xc6 | 0xbd | 0xcc | 0xbe => HASWELL,
         0x6a | 0x6c => ICE_LAKE_SERVER,
-        // Skylake-X to Granite Rapids, Sierra and Clearwater Forest, Grand Ridge; Xeon Phi has the
-        // same table.
+        // Skylake-X to Granite Rapids, Sierra and Clearwater Forest, Grand Ridge, and Xeon Phi.
         0x55 | 0x8f | 0xcf | 0xad | 0xae | 0xaf | 0xb6 | 0xdd | 0x57 | 0x85 => SKYLAKE_SERVER,
         0x37 | 0x4d => SILVERMONT,
         0x4c => AIRMONT,
         0x5c | 0x5f | 0x7a | 0x86 | 0x96 | 0x9c => GOLDMONT,
         _ => return None,
     };
-    // Three bits in the tables of eight, four in the longer ones (the manual's width of the field).
+    // The field has three bits for tables of eight values, four for longer tables, as in the
+    // manual.
     let mask = if table.len() > 8 { 15 } else { 7 };
     Some(match table.get((value & mask) as usize) {
         Some(&name) if name != R => PackageLimit::State(name),
@@ -63,7 +63,8 @@ pub(super) fn converts_c_states(model: u32) -> bool {
     matches!(model, 0x4f | 0x56 | 0x55)
 }
 
-/// Servers of family 6 since Sandy Bridge (intel_pstate_cpu_oob_ids and its successors with HWP).
+/// Returns whether this is a family 6 server since Sandy Bridge (intel_pstate_cpu_oob_ids and its
+/// successors with HWP).
 pub(super) fn server(model: u32) -> bool {
     matches!(
         model,
@@ -84,9 +85,9 @@ pub(super) fn server(model: u32) -> bool {
     )
 }
 
-/// Returns whether the processor has no register for uncore frequencies that the kernel knows:
-/// everything before Broadwell, and the clients Broadwell (3Dh) and Skylake (4Eh, 5Eh), which
-/// `intel_uncore_cpu_ids` in uncore-frequency.c leaves out. It has Broadwell-G (47h), -X and -D.
+/// Returns whether the kernel knows no register for this processor's uncore frequencies.
+/// `intel_uncore_cpu_ids` in uncore-frequency.c includes Broadwell-G (47h), -X and -D. It omits
+/// everything before Broadwell and the clients Broadwell (3Dh) and Skylake (4Eh, 5Eh).
 pub(super) fn before_uncore_control(facts: &Facts) -> bool {
     let is_skylake_client = family_6(facts) && matches!(facts.model, 0x4e | 0x5e);
     is_skylake_client || before_hwp(facts) && !matches!(facts.model, 0x47 | 0x4f | 0x56)
@@ -132,7 +133,7 @@ pub(super) fn amd_words_differ(facts: &Facts) -> bool {
     facts.vendor == Vendor::Amd && facts.family >= 0x1a && has_tables
 }
 
-/// Returns whether this is an Intel processor of family 6. The tables here name its models.
+/// Returns whether this is an Intel processor of family 6, whose models the tables here list.
 pub(super) fn family_6(facts: &Facts) -> bool {
     facts.vendor == Vendor::Intel && facts.family == 6
 }

@@ -61,7 +61,7 @@ pub(super) fn not_visible(facts: &Facts) -> Option<NotVisible> {
     if facts.driver().is_some() {
         return None;
     }
-    // CPUID leaf 1, ECX bit 31: hypervisors set it for their guests, processors never do.
+    // CPUID leaf 1, ECX bit 31. Hypervisors set it for their guests, processors never do.
     if facts.flag("hypervisor") {
         return Some(NotVisible {
             what: "this is a virtual machine, and its hypervisor offers no frequency control".to_owned(),
@@ -86,13 +86,13 @@ pub(super) fn not_visible(facts: &Facts) -> Option<NotVisible> {
     })
 }
 
-/// Returns the file that a container engine has left in the root: Docker's, Podman's, or the one
-/// for systemd.
+/// Returns the file that a container engine has left in the root directory: Docker's, Podman's, or
+/// the file for systemd.
 fn container(exists: impl Fn(&str) -> bool) -> Option<&'static str> {
     ["/.dockerenv", "/run/.containerenv", "/run/systemd/container"].into_iter().find(|path| exists(path))
 }
 
-/// Returns a report if even the processors' folder is missing, which real machines always have.
+/// Returns a report if the processors' folder is missing, which every real machine has.
 pub(super) fn nothing_visible(host: &dyn Host) -> Option<NotVisible> {
     if host.exists(CPUS) || host.kind() == Kind::Recorded {
         return None;
@@ -112,8 +112,8 @@ pub(super) fn nothing_visible(host: &dyn Host) -> Option<NotVisible> {
     })
 }
 
-/// The throttle counters: core events by CPU, package events by package, which every CPU of the
-/// package counts (therm_throt.c).
+/// The throttle counters: core events by CPU, package events by package. Every CPU of a package
+/// counts the package events (therm_throt.c).
 #[derive(Debug, Clone, PartialEq, Default)]
 struct Throttled {
     cores: BTreeMap<u32, u64>,
@@ -126,13 +126,13 @@ impl Throttled {
     }
 }
 
-/// Reads the throttle counters; `None` without counters (AMD has none).
+/// Reads the throttle counters; `None` if there are none, as on AMD.
 fn throttle_counts(facts: &Facts) -> Option<Throttled> {
     let mut counts = None;
     for cpu in facts.online.iter() {
         let read = |name: &str| {
             let path = format!("/sys/devices/system/cpu/cpu{cpu}/thermal_throttle/{name}");
-            // Not from the pass: the counters are read twice, to see whether they move.
+            // Bypass the cache: the counters are read twice, to see whether they increase.
             facts.read_again(&path).ok().and_then(|text| text.parse::<u64>().ok())
         };
         if let Some(core) = read("core_throttle_count") {
@@ -145,7 +145,7 @@ fn throttle_counts(facts: &Facts) -> Option<Throttled> {
                     let known = counts.packages.entry(package).or_default();
                     *known = (*known).max(events);
                 }
-                // With a package sensor the counter is there (therm_throt.c): a sum without it
+                // With a package sensor the counter exists (therm_throt.c): without it the sum
                 // would be too small.
                 None if facts.flag("pts") => return None,
                 None => {}
@@ -155,7 +155,7 @@ fn throttle_counts(facts: &Facts) -> Option<Throttled> {
     counts
 }
 
-/// Looks whether cppc_cpufreq reports that the platform limited a CPU.
+/// Reports CPUs that cppc_cpufreq says the platform limited.
 fn reports(facts: &Facts) -> Answer {
     let mut limited = CpuList::new();
     let mut seen = None;
@@ -199,11 +199,11 @@ fn throttled(facts: &Facts) -> Option<Answer> {
             _ => unknown(facts.missing(place, "")),
         });
     };
-    // Waiting does not change a recording.
+    // A recording does not change, so waiting is useless.
     if facts.kind() != Kind::Recorded {
         facts.wait(Duration::from_millis(250));
     }
-    // A CPU that went offline in between leaves no second count.
+    // A CPU that went offline in between has no second count.
     let after = throttle_counts(facts).unwrap_or_else(|| before.clone());
     let seen = |answer: Answer| {
         let cores: CpuList =
@@ -247,7 +247,7 @@ fn prochot(facts: &Facts) -> Option<Answer> {
     for (name, place, status) in &all {
         let (hot, asserted) = (status.shows(ThermStatus::HOT), status.shows(ThermStatus::PROCHOT));
         let below = status.below();
-        // Ten degrees are more than a sensor's error: heat of the processor is not what asserts it.
+        // More than ten degrees exceed a sensor's error, so the processor's heat is not the cause.
         let is_cold = below.is_some_and(|below| below > 10);
         let answer = if asserted && !hot || hot && is_cold {
             let margin =
@@ -264,7 +264,7 @@ fn prochot(facts: &Facts) -> Option<Answer> {
         };
         return Some(answer.seen(place.as_str(), format!("{:#x}", status.0)));
     }
-    // A core's report needs no package register; that nothing is reported does.
+    // A reported limit is enough. Reporting none requires the package registers too.
     if let Some(why) = unread {
         return Some(unknown(why));
     }
@@ -288,13 +288,14 @@ fn prochot(facts: &Facts) -> Option<Answer> {
     }))
 }
 
-/// Degrees below the limit that count as at the limit: a sensor's step is one, its accuracy a few.
+/// Degrees below the limit that count as at the limit: sensors step by one degree and are accurate
+/// to a few.
 const NEAR: f64 = 3.0;
 
 /// AMD's processors throttle at 89 to 100 C, and k10temp has no limit.
 const HOT_AMD: f64 = 93.0;
 
-/// The temperature by Intel's own registers, where no sensor driver is loaded.
+/// Reads the temperature from Intel's registers, if no sensor driver is loaded.
 fn digital_readout(facts: &Facts) -> Option<Answer> {
     if facts.vendor != Vendor::Intel {
         return None;
@@ -304,7 +305,7 @@ fn digital_readout(facts: &Facts) -> Option<Answer> {
         .into_iter()
         .filter_map(|(cpu, value)| Some((ThermStatus(value).below()?, cpu, value)))
         .min()?;
-    // One reading shows heat; that nothing is hot takes the sensors.
+    // One reading can prove heat. Only the sensors can prove that nothing is hot.
     (below as f64 <= NEAR).then(|| {
         warning(format!("CPU {cpu} is {below} degrees below its limit"))
             .seen(format!("MSR 0x19c of CPU {cpu}"), format!("{value:#x}"))
@@ -312,8 +313,8 @@ fn digital_readout(facts: &Facts) -> Option<Answer> {
     })
 }
 
-/// The clock by which the kernel tells time. It leaves the TSC if that is not the same on all CPUs
-/// (clocksource watchdog), and says so in the log.
+/// Checks the kernel's clock. The kernel stops using the TSC if it differs between CPUs
+/// (clocksource watchdog), and logs that.
 fn clock_source(facts: &Facts) -> Option<Answer> {
     let folder = "/sys/devices/system/clocksource/clocksource0";
     let path = format!("{folder}/current_clocksource");
@@ -322,8 +323,8 @@ fn clock_source(facts: &Facts) -> Option<Answer> {
     let current = facts.read(&path);
     let is_slow =
         |clock: &String| matches!(clock.as_str(), "hpet" | "acpi_pm" | "jiffies" | "refined-jiffies");
-    // The command line decides nothing by itself: a guest has kvm-clock despite notsc, and the
-    // clock can be changed while the machine runs.
+    // The command line alone proves nothing: a guest has kvm-clock despite notsc, and the clock can
+    // be changed at run time.
     if current.as_ref().map_or(true, is_slow)
         && let Some(word) = facts.cmdline.as_deref().and_then(|line| line.split_whitespace().find(word))
     {
@@ -334,7 +335,7 @@ fn clock_source(facts: &Facts) -> Option<Answer> {
         }
         return Some(answer.parameter(format!("remove {word}, unless the TSC of this machine is broken")));
     }
-    // Only made-up machines and recordings lack it.
+    // Only artificial machines and recordings lack it.
     let clock = current.ok()?;
     if !is_slow(&clock) {
         return Some(ok(format!("the kernel tells time by {clock}")).seen(path, clock));
@@ -344,7 +345,7 @@ fn clock_source(facts: &Facts) -> Option<Answer> {
     ))
     .seen(path, clock);
     let available = facts.read(&format!("{folder}/available_clocksource")).unwrap_or_default();
-    // The kernel takes a TSC that it does not trust out of the list.
+    // The kernel removes a TSC that it does not trust from the list.
     let is_offered = available.split_whitespace().any(|clock| clock == "tsc");
     let advice = if is_offered {
         format!(
@@ -376,7 +377,7 @@ fn temperature(facts: &Facts) -> Option<Answer> {
                 continue;
             };
             if kind != "input" {
-                // A sensor with limits but without a reading.
+                // The sensor has limits but no reading.
                 if !facts.exists(&format!("{folder}/{sensor}_input")) {
                     unread.get_or_insert(format!("{folder}/{sensor}_input does not exist").into());
                 }

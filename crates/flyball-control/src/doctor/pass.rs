@@ -1,9 +1,9 @@
-//! One look at a machine: each file, folder and register is asked for once, and keeps its answer
-//! for all checks.
+//! A pass over a machine: each file, folder and register is read once, and the answer is cached for
+//! all checks.
 //!
-//! Two checks that read the same file must not see two values of it: they would contradict each
-//! other about a machine that changed between them. What must be seen to change (throttle counters)
-//! is read again on purpose with [`Pass::read_again`].
+//! If two checks read different values from one file, they could contradict each other about a
+//! machine that changed in between. Counters that must be seen to change (throttle counters) are
+//! read again with [`Pass::read_again`].
 
 use std::{cell::RefCell, collections::BTreeMap, time::Duration};
 
@@ -52,7 +52,7 @@ impl From<&str> for Unseen {
     }
 }
 
-/// A machine and the answers that it has given.
+/// A machine and its cached answers.
 pub(super) struct Pass<'h> {
     host: &'h dyn Host,
     files: RefCell<BTreeMap<String, Result<String, Unseen>>>,
@@ -79,7 +79,7 @@ impl<'h> Pass<'h> {
         self.read_again(path)
     }
 
-    /// Reads an attribute as it is now.
+    /// Reads an attribute again, not from the cache.
     pub(super) fn read_again(&self, path: &str) -> Result<String, Unseen> {
         let read = self.host.read(path).map_err(|error| match (error.is_absent(), self.host.kind()) {
             // A file that the recording lacks may exist on the machine.
@@ -92,7 +92,7 @@ impl<'h> Pass<'h> {
     }
 
     pub(super) fn exists(&self, path: &str) -> bool {
-        // If the file was read, or refused to be read, it exists.
+        // A file exists if it was read, or refused to be read.
         match self.files.borrow().get(path) {
             Some(Ok(_) | Err(Unseen::Failed(_))) => true,
             _ => self.host.exists(path),
@@ -113,8 +113,8 @@ impl<'h> Pass<'h> {
         let read = registers.entry((cpu, register)).or_insert_with(|| {
             self.host.msr(cpu, register).map_err(|error| match (self.host.kind(), error.errno) {
                 (Kind::Recorded, _) => Unseen::NotRecorded(format!("MSR {register:#x}")),
-                // No device node, or one without a driver behind it (msr_open answers ENXIO for a
-                // CPU that is not online).
+                // There is no device node, or no driver behind it (msr_open returns ENXIO for an
+                // offline CPU).
                 (_, Errno::NOENT | Errno::NODEV | Errno::NXIO) => Unseen::NoMsrDriver(register),
                 (_, Errno::PERM | Errno::ACCES) => Unseen::RegisterNeedsRoot(register),
                 // rdmsr_safe_on_cpu() fails with EIO if the instruction faults (msr_read in
@@ -126,7 +126,7 @@ impl<'h> Pass<'h> {
         read.clone()
     }
 
-    /// Lets the machine's time pass.
+    /// Waits in the machine's time.
     pub(super) fn wait(&self, time: Duration) {
         self.host.sleep(time);
     }

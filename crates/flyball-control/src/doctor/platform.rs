@@ -1,5 +1,5 @@
-//! What the firmware and the board choose for the whole machine: the platform's profile, and
-//! whether all processors are the same.
+//! The firmware's and the board's choices for the whole machine: the platform profile, and whether
+//! all processors are equal.
 
 use std::collections::BTreeMap;
 
@@ -54,7 +54,7 @@ fn platform_profile(facts: &Facts) -> Option<Answer> {
 fn profile_devices(facts: &Facts) -> Option<Answer> {
     const DEVICES: &str = "/sys/class/platform-profile";
     let folders = facts.list(DEVICES);
-    // One device cannot differ, and the class came with kernel 6.14.
+    // A single device cannot differ. The class was added in kernel 6.14.
     if folders.len() < 2 {
         return None;
     }
@@ -74,19 +74,19 @@ fn profile_devices(facts: &Facts) -> Option<Answer> {
     Some(profiles.into_iter().fold(answer, |answer, (path, profile)| answer.seen(path, profile)))
 }
 
-/// Schedulers that call scx_bpf_cpuperf_set (the scx repository, August 2026), by the beginning of
-/// the name in `ops`.
+/// Schedulers that call scx_bpf_cpuperf_set (the scx repository, August 2026). `ops` begins with
+/// one of these names.
 const ASK_FOR_FREQUENCY: [&str; 9] =
     ["lavd", "bpfland", "cosmos", "flash", "layered", "rusty", "p2dq", "chaos", "flow"];
 
 fn scheduler(facts: &Facts) -> Option<Answer> {
     let path = "/sys/kernel/sched_ext/root/ops";
-    // Only there while one is loaded.
+    // The file exists only while a scheduler is loaded.
     let ops = facts.read(path).ok()?;
     let governors = facts.policies.iter().map(|policy| policy.get("scaling_governor"));
     let is_schedutil = governors.flatten().any(|governor| governor == "schedutil");
-    // A scheduler of some tasks leaves the kernel's own estimate for the others (sugov_get_util in
-    // kernel/sched/cpufreq_schedutil.c).
+    // If a scheduler handles only some tasks, the kernel's own estimate remains for the others
+    // (sugov_get_util in kernel/sched/cpufreq_schedutil.c).
     let takes_all = seen!(facts.read("/sys/kernel/sched_ext/switch_all")) == "1";
     let asks = ASK_FOR_FREQUENCY.iter().any(|name| ops.starts_with(name));
     Some(if is_schedutil && takes_all && !asks {
@@ -103,8 +103,8 @@ fn scheduler(facts: &Facts) -> Option<Answer> {
 fn same_processors(facts: &Facts) -> Option<Answer> {
     let path = "/proc/cpuinfo";
     let text = seen!(facts.read(path));
-    // Kinds of a hybrid processor are dies of one stepping: the kernel loads one microcode for
-    // them.
+    // Core types of a hybrid processor are on dies of one stepping, so the kernel loads one
+    // microcode for them.
     let mut parts: BTreeMap<String, BTreeMap<String, CpuList>> = BTreeMap::new();
     for block in text.split("\n\n") {
         let field = |name: &str| {
@@ -112,7 +112,7 @@ fn same_processors(facts: &Facts) -> Option<Answer> {
             lines.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim())
         };
         let Some(cpu) = field("processor").and_then(|number| number.parse().ok()) else { continue };
-        // Cores of Arm are of one kind if implementer and part are the same.
+        // Arm cores are of one type if implementer and part are equal.
         let part = field("CPU part").unwrap_or_default().to_owned();
         let names =
             ["model", "stepping", "microcode", "CPU implementer", "CPU part", "CPU variant", "CPU revision"];

@@ -1,4 +1,4 @@
-//! The registers that hold the driver's requests, against the files that show what it asks for.
+//! Compares the registers that hold the driver's requests with the files that show them.
 
 use std::collections::BTreeMap;
 
@@ -36,11 +36,11 @@ fn contradicts(word: &str, number: u64) -> bool {
     }
 }
 
-/// How many CPUs have each number, by their preference's word.
+/// The number of CPUs with each preference number, by the word in the file.
 type NumbersOfWord = BTreeMap<String, BTreeMap<u64, usize>>;
 
-/// Like [`contradicts`], for drivers whose numbers for a word differ by kind of core: a CPU stands
-/// out if few CPUs with its word have its number.
+/// Like [`contradicts`], for drivers whose numbers for a word differ by core type: a CPU stands out
+/// if few CPUs with its word have its number.
 fn stands_out(numbers: &NumbersOfWord, word: &str, number: u64) -> bool {
     if word.parse::<u64>().is_ok() {
         return contradicts(word, number);
@@ -49,11 +49,11 @@ fn stands_out(numbers: &NumbersOfWord, word: &str, number: u64) -> bool {
     counts.get(&number).unwrap_or(&0) * 8 <= counts.values().sum()
 }
 
-/// Returns the register that holds the driver's request, if the processor looks at it.
+/// Returns the register that holds the driver's request, if the processor uses it.
 fn request_register(facts: &Facts) -> Option<u32> {
     match facts.vendor {
         Vendor::Intel if facts.is_intel_pstate() && facts.flag("hwp_epp") => {
-            // Without HWP the processor does not look at the request.
+            // Without HWP the processor ignores the request.
             let is_off = facts.msr(first_cpu(facts), MSR_PM_ENABLE).is_ok_and(|value| value & 1 == 0);
             (!is_off).then_some(MSR_HWP_REQUEST)
         }
@@ -64,12 +64,12 @@ fn request_register(facts: &Facts) -> Option<u32> {
     }
 }
 
-/// The request of a CPU, in the levels of its processor.
+/// The request of a CPU, in levels of its processor.
 #[derive(Clone, Copy)]
 struct Request {
     lowest: u64,
     highest: u64,
-    /// A level to keep; 0 leaves the choice to the processor.
+    /// A fixed level; 0 leaves the choice to the processor.
     level: u64,
     preference: u64,
     /// The register that some of the fields come from.
@@ -84,8 +84,8 @@ impl Request {
         Request { lowest, highest, level, preference, register: MSR_AMD_CPPC_REQ, raw }
     }
 
-    /// Bit 42, package control, takes the fields from the package's register, except those whose
-    /// bit of 63 to 60 is set (Intel SDM 3, IA32_HWP_REQUEST).
+    /// If bit 42 (package control) is set, the fields come from the package's register, except
+    /// those whose bit of 63 to 60 is set (Intel SDM 3, IA32_HWP_REQUEST).
     fn intel(facts: &Facts, cpu: u32, raw: u64) -> Result<Request, Unseen> {
         let by_package = raw >> 42 & 1 == 1;
         let package = if by_package { facts.msr(cpu, MSR_HWP_REQUEST_PKG)? } else { 0 };
@@ -100,7 +100,7 @@ impl Request {
     }
 }
 
-/// The reason why a file of a policy tells nothing.
+/// Returns the reason why a file of a policy cannot be used.
 fn unreadable(policy: &Policy, name: &str) -> Unseen {
     format!("{} cannot be read", policy.path(name)).into()
 }
@@ -115,8 +115,8 @@ fn is_passive(policy: &Policy) -> bool {
     policy.get("scaling_driver") == Some("intel_cpufreq")
 }
 
-/// Returns the kHz of one level. Levels of hybrid processors are not ratios of 100 MHz: the highest
-/// and the guaranteed level stand for frequencies that files show, rounded down.
+/// Returns the kHz of one level. Levels of hybrid processors are not ratios of 100 MHz. Files show
+/// the frequencies of the highest and the guaranteed level, rounded down.
 fn khz_of_level(facts: &Facts, policy: &Policy, cpu: u32) -> Result<u64, Unseen> {
     if policy.core_type.is_none() {
         return Ok(100_000);
@@ -131,7 +131,7 @@ fn khz_of_level(facts: &Facts, policy: &Policy, cpu: u32) -> Result<u64, Unseen>
         .ok_or_else(|| unreadable(policy, "cpuinfo_max_freq"))
 }
 
-/// A range that a driver may ask for, in kHz.
+/// A range that a driver may request, in kHz.
 struct Range {
     /// The highest minimum; `None` if the driver itself moves the minimum.
     lowest: Option<u64>,
@@ -140,8 +140,8 @@ struct Range {
 }
 
 impl Range {
-    /// The range that intel_pstate derives from its files (intel_pstate_update_perf_limits and
-    /// intel_pstate_hwp_set).
+    /// Returns the range that intel_pstate derives from its files (intel_pstate_update_perf_limits
+    /// and intel_pstate_hwp_set).
     fn from_intel_pstate(facts: &Facts, policy: &Policy) -> Result<Range, Unseen> {
         let file = |name: &str| number(policy, name);
         let governor = policy.get("scaling_governor");
@@ -153,7 +153,7 @@ impl Range {
         };
         let mut highest = file("scaling_max_freq")?;
         let mut lowest = file("scaling_min_freq")?;
-        // intel_pstate's boot option per_cpu_perf_limits takes both files away.
+        // intel_pstate's boot option per_cpu_perf_limits removes both files.
         let has_percentages =
             !facts.parameter("intel_pstate").is_some_and(|words| words.contains("per_cpu_perf_limits"));
         if has_percentages {
@@ -163,7 +163,7 @@ impl Range {
         if facts.read(NO_TURBO)? != "0" {
             highest = highest.min(file("base_frequency")?);
         }
-        // Governors with a strict target also have it as the maximum
+        // Governors with a strict target also request it as the maximum
         // (intel_cpufreq_update_pstate).
         match (is_passive(policy), governor) {
             (true, "powersave") => highest = highest.min(lowest),
@@ -180,7 +180,7 @@ impl Range {
     }
 }
 
-/// The files that a request can contradict, each with its knob and the words. The worst is first.
+/// The files that a request can contradict, each with its knob and the message. The worst is first.
 const CONTRADICTIONS: [(&str, &str, &str); 3] = [
     ("energy_performance_preference", "epp", "the preference in force is not the one that the file shows"),
     ("scaling_max_freq", "max-freq", "the maximum in force is below the one that the file shows"),
@@ -191,7 +191,7 @@ const CONTRADICTIONS: [(&str, &str, &str); 3] = [
 #[derive(Default)]
 struct Compared {
     contradicts: [bool; 3],
-    /// The driver itself moves the minimum, so that the files do not show it.
+    /// True if the driver itself moves the minimum, so that the files do not show it.
     moves: bool,
 }
 
@@ -201,7 +201,7 @@ fn compare_intel(facts: &Facts, policy: &Policy, cpu: u32, request: Request) -> 
     let highest = request.highest * step;
     let is_capped = highest > 0 && highest + step < range.highest;
     let is_raised = range.lowest.is_some_and(|limit| request.lowest * step > limit + 2 * step);
-    // In passive mode a governor chooses the level, which is not below the minimum.
+    // In passive mode a governor chooses the level, never below the minimum.
     let is_foreign = request.level != 0 && (!is_passive(policy) || request.lowest > request.level);
     Ok(Compared { contradicts: [false, is_capped, is_raised || is_foreign], moves: range.lowest.is_none() })
 }
@@ -220,10 +220,10 @@ fn compare_amd(facts: &Facts, policy: &Policy, cpu: u32, request: Request) -> Re
     Ok(Compared { contradicts: [false, is_capped, false], moves: false })
 }
 
-/// The requests of the CPUs with their policies.
+/// The requests of CPUs, with their policies.
 type Requests<'f> = Vec<(u32, &'f Policy, Request)>;
 
-/// Returns the requests in force, and why one of them is not known.
+/// Returns the requests in force, and why a request is unknown, if any is.
 fn requests<'f>(facts: &'f Facts, register: u32) -> Result<(Requests<'f>, Option<Unseen>), Unseen> {
     let values = facts.msr_everywhere(register)?;
     let mut gap = None;
@@ -245,12 +245,12 @@ fn requests<'f>(facts: &'f Facts, register: u32) -> Result<(Requests<'f>, Option
 
 fn registers(facts: &Facts) -> Option<Answer> {
     let register = request_register(facts)?;
-    // `ok` requires that every CPU was compared. `gap` has the reason if one was not.
+    // `ok` requires that every CPU was compared. If one was not, `gap` holds the reason.
     let (requests, mut gap) = seen!(requests(facts, register));
     let word_of =
         |policy: &Policy| policy.get("energy_performance_preference").unwrap_or_default().to_owned();
     let words_differ = models::amd_words_differ(facts);
-    // Before 7.4 every word has one number, which is a stricter comparison.
+    // Before 7.4 every word has one number, so the comparison is stricter.
     if words_differ && facts.kernel_version().is_none() {
         gap.get_or_insert(
             "/proc/version cannot be read, and the numbers of the words depend on the kernel".into(),
@@ -307,7 +307,7 @@ fn registers(facts: &Facts) -> Option<Answer> {
             answer.seen(policy.path(file), text).seen(place, format!("{:#x}", request.raw))
         },
     );
-    // The kernel leaves bit 42 as it is when it writes a request.
+    // The kernel keeps bit 42 when it writes a request.
     Some(answer.person(if by_package {
         "another program or the firmware set bit 42 of MSR 0x774, which puts the package's request in force: stop \
          it, then clear the bit on every CPU"

@@ -1,5 +1,5 @@
-//! Settings and registers that keep processors below what they can do, without contradicting one
-//! another: turbo off, percentages, preferences of single CPUs and limits of wake-up latency.
+//! Settings and registers that keep processors below their capability without contradicting each
+//! other: turbo off, percentages, preferences of single CPUs and limits of wake-up latency.
 
 use std::collections::BTreeMap;
 
@@ -52,8 +52,8 @@ pub(super) const CHECKS: &[Check] = &[
 
 fn turbo_off(facts: &Facts) -> Option<Answer> {
     facts.driver()?;
-    // Firmware's choice shows in no_turbo too (intel_pstate's update_turbo_state); firmware.turbo
-    // is about that.
+    // no_turbo shows the firmware's choice too (intel_pstate's update_turbo_state). firmware.turbo
+    // checks that.
     if matches!(
         firmware_turbo(facts),
         FirmwareTurbo::Off { is_everywhere: true, .. } | FirmwareTurbo::NoFlag(_) | FirmwareTurbo::Absent
@@ -83,13 +83,13 @@ fn turbo_off(facts: &Facts) -> Option<Answer> {
         (Ok(word), _) => Some(ok("turbo is on").seen(NO_TURBO, word)),
         (_, Ok(word)) if !facts.is_intel_pstate() => Some(ok("turbo is on").seen(BOOST, word)),
         (Err(why), _) if facts.is_intel_pstate() => Some(unknown(why)),
-        // acpi-cpufreq presents the switch only if it can act (acpi_cpufreq_boost_init).
+        // acpi-cpufreq creates the switch only if it can use it (acpi_cpufreq_boost_init).
         _ => None,
     }
 }
 
 fn perf_pct(facts: &Facts) -> Option<Answer> {
-    // per_cpu_perf_limits removes both files: each CPU then has only its own limits.
+    // per_cpu_perf_limits removes both files. Each CPU then has only its own limits.
     if !facts.is_intel_pstate()
         || facts.parameter("intel_pstate").is_some_and(|words| words.contains("per_cpu_perf_limits"))
     {
@@ -111,8 +111,9 @@ fn perf_pct(facts: &Facts) -> Option<Answer> {
                 .set(Id::MaxPerfPct, "100"),
         );
     }
-    // The driver starts with its lowest ratio in percent of the highest (min_perf_pct_min). Hybrid
-    // processors count levels that frequencies do not show; none has its lowest above a half.
+    // The driver's default is its lowest ratio in percent of the highest (min_perf_pct_min). Hybrid
+    // processors use levels that frequencies do not show, but their lowest level is never above
+    // half the highest.
     let range = |policy: &super::Policy| {
         Some(policy.number("cpuinfo_min_freq")? * 100 / policy.number("cpuinfo_max_freq")?.max(1))
     };
@@ -139,8 +140,8 @@ fn perf_pct(facts: &Facts) -> Option<Answer> {
 
 fn preferences(facts: &Facts) -> Option<Answer> {
     let name = "energy_performance_preference";
-    // Where only some policies have the performance governor, its driver forces their preferences:
-    // conflict.governor is about that.
+    // If only some policies have the performance governor, the driver forces their preferences.
+    // conflict.governor checks that.
     let performance = facts.cpus_with("scaling_governor", "performance");
     let some = !facts.online.is_subset(&performance);
     let forced = |policy: &super::Policy| {
@@ -152,8 +153,8 @@ fn preferences(facts: &Facts) -> Option<Answer> {
     if answer.verdict != Verdict::Warning {
         return Some(answer);
     }
-    // The most common word of each kind changes the fewest CPUs. Kinds of a hybrid processor may
-    // have preferences of their own: one word for all of them would undo that.
+    // The most common word of each core type changes the fewest CPUs. Types of a hybrid processor
+    // may have different preferences, which one word for all would undo.
     let mut kinds: BTreeMap<Option<CoreType>, BTreeMap<&str, usize>> = BTreeMap::new();
     for policy in facts.policies.iter().filter(|policy| !forced(policy)) {
         if let Some(word) = policy.get(name) {
@@ -195,7 +196,7 @@ fn latency_limit(facts: &Facts) -> Option<Answer> {
             Err(why) => return Some(unknown(why)),
         }
     }
-    // 0 stands for none (pm_qos_resume_latency_us_show in drivers/base/power/sysfs.c).
+    // 0 means no limit (pm_qos_resume_latency_us_show in drivers/base/power/sysfs.c).
     groups.remove("0");
     let place = "/sys/devices/system/cpu/cpuN/power/pm_qos_resume_latency_us";
     if groups.is_empty() {
@@ -207,7 +208,7 @@ fn latency_limit(facts: &Facts) -> Option<Answer> {
         return Some(ok("no limit of a wake-up latency excludes an idle state").seen(place, shown.join(" ")));
     }
     let all: CpuList = groups.values().flat_map(|cpus| cpus.iter().collect::<Vec<_>>()).collect();
-    // `n/a` is PM_QOS_LATENCY_ANY's opposite: no latency at all (drivers/base/power/sysfs.c).
+    // `n/a` is the opposite of PM_QOS_LATENCY_ANY: no latency at all (drivers/base/power/sysfs.c).
     let answer = match groups.get("n/a") {
         Some(cpus) => warning(format!(
             "{} may not leave polling while idle: their wake-up latency is set to none",
@@ -224,7 +225,7 @@ fn latency_limit(facts: &Facts) -> Option<Answer> {
     Some(answer.set(Id::LatencyLimit, "no-limit"))
 }
 
-/// Returns whether every idle state of a CPU leaves as fast as `limit` asks, in microseconds.
+/// Returns whether the exit latency of every idle state of a CPU is within `limit` microseconds.
 fn allows_every_state(facts: &Facts, limit: &str, cpu: u32) -> bool {
     let states = format!("/sys/devices/system/cpu/cpu{cpu}/cpuidle");
     let latencies: Option<Vec<u64>> = facts

@@ -1,5 +1,5 @@
-//! Speed Select's classes of service against the limits of cpufreq: both bound the same cores, and
-//! neither shows the other.
+//! Compares Speed Select's classes of service with the limits of cpufreq: both limit the same
+//! cores, and neither shows the other's limits.
 
 use flyball_host::{CpuList, HostError};
 use flyball_sst::{
@@ -63,14 +63,14 @@ struct Clash {
     cpufreq: Range,
 }
 
-/// How the classes and cpufreq's limits relate on a machine.
+/// The result of comparing the classes with cpufreq's limits.
 #[derive(Default)]
 struct Classes {
     supported: bool,
     on: bool,
-    /// The class is narrower than cpufreq's limits.
+    /// Clashes in which the class is narrower than cpufreq's limits.
     narrower: Vec<Clash>,
-    /// No frequency is in both ranges.
+    /// Clashes in which no frequency is in both ranges.
     disjoint: Vec<Clash>,
 }
 
@@ -80,15 +80,15 @@ fn compare(facts: &Facts, layout: &Layout) -> Result<Classes, HostError> {
     for domain in &layout.domains {
         let state = access.pm_config(&domain.place)?;
         found.supported |= state.supported;
-        // A mailbox part has two switches, core-power in the power unit and the classes' own: both
-        // must be on.
+        // A mailbox processor has two switches, core-power in the power unit and the classes' own.
+        // Both must be on.
         if !(state.enabled && access.qos(&domain.place)?.enabled) {
             continue;
         }
         found.on = true;
         let classes: Vec<_> =
             (0..4).map(|number| model::class(&*access, domain, number)).collect::<Result<_, _>>()?;
-        // Offline CPUs have a class too, and no limits of cpufreq to compare with.
+        // Offline CPUs have a class too, but no limits of cpufreq to compare.
         let cpus = domain.cpus.intersection(&facts.online);
         for (cpu, number) in model::classes_of(layout, facts.host(), &cpus)? {
             let class = classes.get(usize::from(number)).map(Range::from_class);
@@ -111,7 +111,7 @@ impl Classes {
         let lowers_maximum = class.high.zip(cpufreq.high).is_some_and(|(class, cpufreq)| class < cpufreq);
         let list = if class.is_below(cpufreq) || cpufreq.is_below(class) {
             &mut self.disjoint
-        // cpufreq's minimum of 0 would make every class count as narrower.
+        // With cpufreq's minimum of 0, every class would count as narrower.
         } else if lowers_maximum || class.low > cpufreq.low.max(1) {
             &mut self.narrower
         } else {
@@ -136,7 +136,7 @@ impl Classes {
             clashes.iter().flat_map(|clash| clash.cpus.iter().collect::<Vec<_>>()).collect()
         };
         let with_evidence = |answer: Answer, clashes: &[Clash]| {
-            // A machine has hundreds of CPUs: some examples are enough.
+            // A machine may have hundreds of CPUs, so show some examples.
             clashes.iter().take(4).fold(answer, |answer, Clash { cpus, number, class, cpufreq }| {
                 answer.seen(
                     format!("CPUs {}", cpus.short()),
@@ -144,7 +144,7 @@ impl Classes {
                 )
             })
         };
-        // The worst first: one answer per check.
+        // Report only the worst: a check has one answer.
         Some(if !self.disjoint.is_empty() {
             let what = "the class of service and cpufreq's limits exclude each other";
             with_evidence(warning(format!("CPUs {}: {what}", cpus(&self.disjoint))), &self.disjoint).person(

@@ -36,8 +36,8 @@ pub(super) const CHECKS: &[Check] = &[
     .covers(&["scaling_governor"]),
 ];
 
-/// Returns the generation of Xeon Scalable: model 55h, stepping up to 4 Skylake (first), 5 to 7
-/// Cascade Lake (second).
+/// Returns the generation of Xeon Scalable: model 55h is Skylake up to stepping 4 (first), Cascade
+/// Lake from 5 to 7 (second).
 fn generation(facts: &Facts) -> Option<u32> {
     let server = facts.vendor == Vendor::Intel && facts.family == 6 && facts.model == 0x55;
     server.then_some(if facts.stepping <= 4 { 1 } else { 2 })
@@ -50,7 +50,7 @@ fn not_covered(facts: &Facts) -> Option<Answer> {
 }
 
 fn hwp(facts: &Facts) -> Option<Answer> {
-    // One answer for the group; the other checks leave such machines out.
+    // Only this check reports that the page does not cover the machine.
     if let Some(answer) = not_covered(facts) {
         return Some(answer);
     }
@@ -58,14 +58,14 @@ fn hwp(facts: &Facts) -> Option<Answer> {
     let seen =
         |answer: Answer| answer.seen("/proc/cpuinfo flags", if facts.flag("hwp") { "hwp" } else { "no hwp" });
     Some(match facts.online.first().map(|cpu| facts.msr(cpu, MSR_PM_ENABLE)) {
-        // HWP_ENABLE: once it is set only a reset clears it (Intel SDM 3, IA32_PM_ENABLE).
+        // HWP_ENABLE: only a reset clears it (Intel SDM 3, IA32_PM_ENABLE).
         Some(Ok(value)) if value & 1 == 1 => {
             ok("hardware P-states are on").seen("MSR 0x770", format!("{value:#x}"))
         }
         Some(Ok(value)) => {
             warning("hardware P-states are off").seen("MSR 0x770", format!("{value:#x}")).fix(advice)
         }
-        // Before the error: without the flag the register does not exist, and that is the reason.
+        // Check the flag before the error: without it the register does not exist.
         _ if !facts.flag("hwp") => {
             seen(warning("hardware P-states are not offered by the firmware")).fix(advice)
         }
@@ -107,7 +107,7 @@ fn autonomous_c_state(facts: &Facts) -> Option<Answer> {
 fn energy_bias(facts: &Facts) -> Option<Answer> {
     generation(facts)?;
     let biases = seen!(facts.energy_biases());
-    // The first that is not as recommended, else any.
+    // The first CPU that deviates, else any.
     let &(_, value, place) = biases.iter().find(|(_, value, _)| *value != 15).or(biases.first())?;
     let answer = if value == 15 {
         ok("the energy bias is 15 on every online CPU")
@@ -126,8 +126,8 @@ fn governor(facts: &Facts) -> Option<Answer> {
     let active = facts.driver() == Some("intel_pstate");
     Some(match groups.iter().find(|(governor, _)| governor != "powersave") {
         None => ok("the governor is powersave").seen("scaling_governor", "powersave"),
-        // In passive mode powersave would pin the lowest frequency: the page assumes hardware
-        // P-states, and without them the load has to be followed, as the profile does.
+        // In passive mode powersave would pin the lowest frequency. The page assumes hardware
+        // P-states. Without them a governor has to follow the load, as in the profile.
         Some((governor, cpus)) if !active && !facts.flag("hwp") => ok(format!(
             "the governor is {governor}; powersave is meant for hardware P-states, which are not offered"
         ))

@@ -1,5 +1,5 @@
-//! Properties of a table row besides its name and its files: how it is written, judged, saved and
-//! shown, and which other programs write it. A row that leaves one of these out does not compile.
+//! Properties of a table row besides its name and files: how flyball writes, checks, saves and
+//! shows it, and which other programs write it. A row that omits one of them does not compile.
 
 use flyball_host::Errno;
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::programs::Program;
 
-/// The role of a row: a fact, or a knob with everything that setting it takes.
+/// The role of a row: a fact, or a knob with everything that is needed to set it.
 #[derive(Debug)]
 pub enum Role {
     /// Read-only.
@@ -20,7 +20,7 @@ pub enum Role {
     Knob(Control),
 }
 
-/// Everything that setting a knob takes.
+/// Everything that is needed to set a knob.
 #[derive(Debug)]
 pub struct Control {
     /// The accepted values, in words.
@@ -29,7 +29,7 @@ pub struct Control {
     pub ends: Ends,
     /// The check that a value must pass before it is written.
     pub check: Check,
-    /// The knobs and facts that the planner reads to judge a setting, besides the knob itself. A
+    /// The knobs and facts that the planner checks a setting against, besides the knob itself. A
     /// snapshot for an intent holds these. `tests/control/settings.rs` plans settings of every knob
     /// and fails if one is missing.
     pub judged_by: &'static [Id],
@@ -50,7 +50,7 @@ pub struct Writing {
     pub turn: Turn,
     /// How its contents are spelled.
     pub spelling: Spelling,
-    /// The end of a range that it holds.
+    /// Which end of a range it is, if any.
     pub bound: Bound,
     /// Other settings that a write may change; see `table/effects.rs` for the groups.
     pub disturbs: &'static [Disturbs],
@@ -59,8 +59,8 @@ pub struct Writing {
 }
 
 impl Writing {
-    /// Creates the writing of a setting that belongs to one step, disturbs no other setting, does
-    /// not end a range, and gives no errno a special meaning.
+    /// Returns the writing of a setting that belongs to one step, disturbs no other setting, is not
+    /// an end of a range, and gives no errno a special meaning.
     pub const fn alone(step: Step, spelling: Spelling) -> Writing {
         Writing { turn: Turn::In(step), spelling, bound: Bound::None, disturbs: &[], refusals: &[] }
     }
@@ -69,16 +69,17 @@ impl Writing {
 /// Settings besides its own that a write may change.
 #[derive(Debug, Clone, Copy)]
 pub enum Disturbs {
-    /// Those that share a CPU or a power domain with the location written.
+    /// Settings that share a CPU or a power domain with the written location.
     Here(&'static [Subject]),
-    /// All those that the machine has.
+    /// These settings everywhere on the machine.
     Everywhere(&'static [Subject]),
-    /// Interrupts that may not be on every CPU: when the last CPU that one may be on goes offline,
-    /// the kernel lets it be anywhere, and forgets (`migrate_one_irq` in kernel/irq/cpuhotplug.c).
+    /// Interrupts that are restricted to some CPUs. When the last of these CPUs goes offline, the
+    /// kernel allows all CPUs and forgets the restriction (`migrate_one_irq` in
+    /// kernel/irq/cpuhotplug.c).
     PinnedInterrupts,
 }
 
-/// The meaning of a write that the kernel refuses with one of these errnos.
+/// The meaning of these errnos if the kernel refuses a write with one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusal {
     pub errnos: &'static [Errno],
@@ -93,17 +94,17 @@ impl Refusal {
     }
 }
 
-/// A change that creates a knob's files, or makes them answer. Until it is made, a plan cannot read
-/// the knob and says that its write is judged later.
+/// A change that creates a knob's files, or makes them readable. Until then, a plan cannot read the
+/// knob and says that its value will be checked later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AppearsWith {
     /// The CPU comes online: the kernel removes the folders of a policy, a CPU, a die and a package
     /// with their last CPU.
     Cpu,
-    /// The driver's mode changes: a mode has files of its own, and makes its policies' files with
+    /// The driver's mode changes. Each mode has its own files, and creates its policies' files with
     /// the policies (drivers/cpufreq/cpufreq.c, `cpufreq_add_dev_interface`).
     DriverMode,
-    /// A policy gets this governor: its tunables are there while a policy has it
+    /// A policy switches to this governor. Its tunables exist while some policy uses it
     /// (drivers/cpufreq/cpufreq_governor.c, `cpufreq_dbs_governor_init`).
     Governor(&'static str),
     /// The performance level of Speed Select changes: each level has its own features.
@@ -113,7 +114,7 @@ pub enum AppearsWith {
 /// The values of the words `min` and `max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ends {
-    /// Not values of the knob.
+    /// The words are not values of the knob.
     None,
     /// The values of these rows at the place.
     Rows(Id, Id),
@@ -123,16 +124,16 @@ pub enum Ends {
     Numbers(u32, u32),
 }
 
-/// The check that a value must pass before it is written: that the machine takes it at this place.
+/// The check that a value must pass before it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Check {
     /// Every value that parses.
     Any,
-    /// A word of the list that this row holds.
+    /// One of the words that this row lists.
     Listed(Id),
-    /// A word of these.
+    /// One of these words.
     OneOf(&'static [&'static str]),
-    /// A number up to this one.
+    /// A number up to this maximum.
     UpTo(u64),
     /// A frequency between [`Ends`], if they can be read.
     BetweenEnds,
@@ -152,7 +153,7 @@ pub enum Check {
     Window,
     /// A time that the register of CPPC can hold.
     ActivityWindow,
-    /// A time that is not 0, which would mean the opposite.
+    /// A time other than 0, which would mean the opposite.
     NotZero,
     /// A performance level that the processor has.
     Level,
@@ -179,24 +180,24 @@ impl Check {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Saved {
     Always,
-    /// Never: it belongs to the machine's firmware, or is a fact of the moment.
+    /// Never: the setting belongs to the firmware, or is only temporary.
     Never,
     /// If a file accepts it: CPU 0 has no switch, and some registers can only be read.
     WhereWritable,
-    /// If the user chose it: under the governor `performance`, the governor sets the preference.
+    /// If the user chose it. Under the governor `performance`, the governor sets the preference.
     OwnPreference,
-    /// While turbo is on: off overrides it.
+    /// While turbo is on. Turbo off overrides it.
     WithTurbo,
-    /// Unless it shows this word, which reports a state and cannot be chosen.
+    /// Unless its value is this word, which reports a state and cannot be set.
     UnlessWord(&'static str),
 }
 
-/// Section and condition in which `show` prints a row.
+/// The section in which `show` prints a row, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Visibility {
     /// The part of the screen.
     pub section: Section,
-    /// When it appears without being asked for.
+    /// When `show` prints it without being asked.
     pub when: When,
 }
 
@@ -217,7 +218,7 @@ pub enum Section {
     Power,
     /// Temperatures and throttling.
     Heat,
-    /// A line of its own below the tables.
+    /// A separate line below the tables.
     Line,
 }
 
@@ -225,12 +226,11 @@ pub enum Section {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
     Always,
-    /// By name or with `--all`: constants of the driver, registers that repeat what files say, fine
-    /// points.
+    /// Only by name or with `--all`: constants of the driver, registers that repeat files, details.
     OnRequest,
     /// Also if a knob has this value.
     Holds(Id, &'static str),
-    /// Also if no place has a value of this knob, which says the same or more.
+    /// Also if no place has a value of this knob, which would say as much or more.
     Lacks(Id),
 }
 

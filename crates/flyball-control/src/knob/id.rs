@@ -1,9 +1,8 @@
-//! The identities of the rows of the table, in its order, each with the row in a file of `table/`
-//! that states all there is to know of it.
+//! The identities of the table's rows, in the table's order. The row itself is in a file of
+//! `table/`.
 
-/// Hands the list of rows to a macro: one makes the identities here, another the table. With a
-/// single list, no identity can lack its row, and no row's position can differ from its identity's
-/// number.
+/// Passes the list of rows to a macro: one macro makes the identities here, another the table. With
+/// a single list, every identity has a row, and its number is the row's position.
 macro_rules! rows {
     ($callback:ident) => {
         $callback! {

@@ -1,8 +1,8 @@
-//! The order in which locations are written, by what the kernel does with them.
+//! The order in which locations are written, which follows the kernel's dependencies.
 //!
-//! Both directions use it: a plan's changes are made in this order, and what was journaled is
-//! restored in it. Each row of the knob table, and each auxiliary location, states its [`Turn`];
-//! the journal stores the step with each entry, so that restoring needs no table.
+//! Planning and restoring use the same order. Each row of the knob table, and each auxiliary
+//! location, states its [`Turn`]. The journal stores the step with each entry, so that restoring
+//! needs no table.
 
 use derive_more::Display;
 use schemars::JsonSchema;
@@ -28,34 +28,35 @@ use strum::VariantArray as _;
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Step {
-    /// The driver and its mode: a change recreates everything below.
+    /// The driver and its mode. A change recreates everything below.
     #[display("driver mode")]
     DriverMode,
-    /// Speed Select: base-freq and turbo-freq switched off, before what they depend on changes.
+    /// Speed Select: base-freq and turbo-freq switched off, before the settings that they depend on
+    /// change.
     #[display("base-freq and turbo-freq off")]
     SpeedSelectOff,
     /// Speed Select: the performance level, which determines the CPUs that may run.
     #[display("performance level")]
     Level,
-    /// CPUs brought online, and SMT: their policies can be written only then.
+    /// CPUs brought online, and SMT. Their policies can be written only after that.
     #[display("CPUs online")]
     Online,
-    /// Speed Select: classes of service, and which core is in which.
+    /// Speed Select: classes of service, and the class of each core.
     #[display("classes of service")]
     Classes,
-    /// Speed Select: the switch that makes classes count.
+    /// Speed Select: the switch that puts classes into effect.
     #[display("core-power")]
     CorePower,
     /// Speed Select: base-freq and turbo-freq switched on.
     #[display("base-freq and turbo-freq on")]
     SpeedSelectOn,
-    /// Maxima at or below the base frequency, before turbo goes off: afterwards the file shows the
-    /// base frequency whatever was asked for.
+    /// Maxima at or below the base frequency, before turbo goes off. After that, the file shows the
+    /// base frequency whatever was requested.
     #[display("limits that outlast turbo")]
     LowLimit,
     /// Turbo and boost: they move the hardware limits that frequency limits are checked against.
-    /// After Speed Select, because intel_pstate takes the base frequencies of turbo off at the
-    /// moment of the switch (since kernel 6.12).
+    /// This step follows Speed Select, because intel_pstate reads the base frequencies for turbo
+    /// off at the moment of the switch (since kernel 6.12).
     #[display("turbo")]
     Turbo,
     /// The governor: it resets preferences and makes its tunables appear.
@@ -97,7 +98,7 @@ pub fn keeps_policies(old: &str, new: &str) -> bool {
 /// The step in which a location is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
-    /// Always in this one.
+    /// Always in this step.
     In(Step),
     /// A step that depends on the value: a CPU comes online before everything else, and goes
     /// offline after it.
@@ -114,10 +115,10 @@ impl Turn {
     pub fn step(self, new: &str) -> Step {
         match self {
             Turn::In(step) => step,
-            // `none` and `ready` are contents of CPU sets: no CPU is taken away.
+            // `none` and `ready` are contents of CPU sets, which take no CPU offline.
             Turn::Switch { off, on } => match new.trim() {
-                // The words that the files of CPU hotplug, SMT, base-freq and turbo-freq print or
-                // take for off.
+                // The words for off that the files of CPU hotplug, SMT, base-freq and turbo-freq
+                // print or accept.
                 "0" | "off" | "forceoff" | "n" | "N" | "none" | "ready" => off,
                 _ => on,
             },
@@ -128,13 +129,14 @@ impl Turn {
     pub fn listed(self) -> Step {
         match self {
             Turn::In(step) => step,
-            // The earlier of the two: a list in order names it at the first step that may write it.
+            // The earlier of the two: an ordered list shows the knob at the first step that may
+            // write it.
             Turn::Switch { off, on } => off.min(on),
         }
     }
 }
 
-/// The end of a range that a location holds, if two locations hold one range.
+/// Which end of a range a location holds, if two locations form one range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
@@ -150,18 +152,18 @@ impl Bound {
         *self == Bound::None
     }
 
-    /// Returns the position of a write within its step: a rising maximum goes before minima, a
-    /// falling maximum after them, so that minimum and maximum never cross on the way. Some files
-    /// (min_perf_pct and max_perf_pct) would clamp silently if they did. Frequency limits would
-    /// recover later, but a reader in between would see the wrong value.
+    /// Returns the position of a write within its step. A rising maximum goes before minima, a
+    /// falling maximum after them, so that minimum and maximum never cross. If they did, some files
+    /// (min_perf_pct and max_perf_pct) would clamp silently. Frequency limits would recover later,
+    /// but a reader in between would see the wrong value.
     pub fn rank(self, old: &str, new: &str) -> u8 {
         if self != Bound::Upper {
             return 1;
         }
         match (old.trim().parse::<u64>(), new.trim().parse::<u64>()) {
             (Ok(old), Ok(new)) if new < old => 2,
-            // Unknown counts as rising: too wide for a moment is harmless, a crossed pair is
-            // clamped.
+            // Treat an unknown change as rising: a range that is too wide for a moment is harmless,
+            // but a crossed pair is clamped.
             _ => 0,
         }
     }

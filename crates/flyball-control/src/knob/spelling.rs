@@ -1,10 +1,10 @@
-//! The kernel's spelling of contents: when two texts are one value, and which text brings a value
-//! back.
+//! The kernel's spelling of contents: whether two texts are one value, and which text restores a
+//! value.
 //!
-//! The kernel has its own spelling: a governor is matched without case, a preference written as a
-//! number reads back as a word, some contents can be read and not written. Each row of the knob
-//! table and each auxiliary location states its [`Spelling`]; the journal stores it with each
-//! entry.
+//! The kernel does not always print what was written: it matches a governor without case, prints a
+//! preference written as a number as a word, and prints some contents that it does not accept. Each
+//! row of the knob table and each auxiliary location states its [`Spelling`]; the journal stores it
+//! with each entry.
 
 use schemars::JsonSchema;
 
@@ -14,14 +14,14 @@ use serde::{Deserialize, Serialize};
 use super::order::{Bound, Step};
 use crate::Content;
 
-/// How contents are spelled. The names are part of the journal's format: a new one needs a new
+/// How contents are spelled. The names are part of the journal's format: a new name needs a new
 /// format number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Spelling {
     /// Reads as it was written.
     Text,
-    /// A word that is taken in upper and lower case.
+    /// A word in any case.
     AnyCase,
     /// A decimal number.
     Number,
@@ -43,9 +43,9 @@ pub enum Spelling {
     Speed,
     /// `cgroup.subtree_control`: reads as a list of controllers, takes `+cpuset` and `-cpuset`.
     CpusetController,
-    /// The CPUs of an interrupt, which its device may give back at any time.
+    /// The CPUs of an interrupt, which its device may free at any time.
     Interrupt,
-    /// Cannot be read: every write counts as accepted, and a command of its own restores it.
+    /// Cannot be read: every write counts as accepted, and a separate command restores it.
     Unread,
 }
 
@@ -56,7 +56,7 @@ pub struct Handling {
     pub step: Step,
     /// How its contents are spelled.
     pub spelling: Spelling,
-    /// The end of a range that it holds.
+    /// Which end of a range it is, if any.
     #[serde(default, skip_serializing_if = "Bound::is_none")]
     pub bound: Bound,
 }
@@ -95,35 +95,35 @@ impl Spelling {
         }
     }
 
-    /// Returns the bytes that bring `content` back; `None` if no write can.
+    /// Returns the bytes that restore `content`; `None` if no write can.
     pub fn writable(self, content: &Content) -> Option<Vec<u8>> {
         let text = content.trimmed();
         match self {
-            // The governor did not take a speed, so there was none to save.
+            // The governor accepts no speed, so there is none to restore.
             Spelling::Speed if text.starts_with('<') => None,
             // amd-pstate prints `dynamic(profile:balance_performance)` and takes `dynamic`.
             Spelling::Preference if text.starts_with("dynamic") => Some(b"dynamic".to_vec()),
-            // A preference that has no word cannot be read on amd-pstate up to 6.18 (EINVAL). It
-            // can only be what the firmware had set, and `default` brings that back.
+            // amd-pstate up to 6.18 fails with EINVAL if no word names the preference. Then it is
+            // the firmware's, and `default` restores it.
             Spelling::Preference if *content == Content::Unreadable(Errno::INVAL.0) => {
                 Some(b"default".to_vec())
             }
-            // Only +cpuset is ever written, so only that is undone.
+            // flyball only ever writes +cpuset, so only that is undone.
             Spelling::CpusetController => {
                 let word: &[u8] = if hands_down_cpusets(text) { b"+cpuset" } else { b"-cpuset" };
                 Some(word.to_vec())
             }
             // `notsupported` or `notimplemented`: there is no SMT to control.
             Spelling::SmtControl if text.starts_with("not") => None,
-            // Nothing for an empty file: sysfs does not pass a write of no bytes on (sysfs_kf_write
-            // in fs/sysfs/file.c).
+            // Skip an empty file: sysfs does not pass on a write of no bytes (sysfs_kf_write in
+            // fs/sysfs/file.c).
             _ => content.to_bytes().filter(|bytes| !bytes.is_empty()),
         }
     }
 
     /// Returns whether a location that held `was` and holds `now` needs no write to be restored.
     pub fn is_back(self, host: &dyn Host, was: &Content, now: &Content) -> bool {
-        // Byte for byte, not by `agrees`: what is restored must read as it did.
+        // Compare bytes, not with `agrees`: a restored file must read as it did before.
         if was == now {
             return true;
         }
@@ -144,23 +144,22 @@ impl Spelling {
         }
     }
 
-    /// Returns whether a value may show only some time after the write, because a kernel worker
-    /// applies it.
+    /// Returns whether a write may take some time to show, because a kernel worker applies it.
     pub fn is_request(self) -> bool {
-        // What cannot be read may show nothing at all, and is written again in the same way.
+        // An unreadable location may never show the write, so it is written again in the same way.
         matches!(self, Spelling::FrequencyLimit | Spelling::Unread)
     }
 
-    /// Returns whether the location may be gone by the time it is restored: an interrupt that its
-    /// device has given back. If the device asks again, it gets a new one.
+    /// Returns whether the location need not exist when it is restored: an interrupt that its
+    /// device has freed. If the device requests one again, it gets a new interrupt.
     pub fn may_be_gone(self, found: &Content) -> bool {
         self == Spelling::Interrupt && *found == Content::Unreadable(Errno::NOENT.0)
     }
 
-    /// Returns whether this refusal means that the kernel moves the location by itself: per-CPU
-    /// interrupts (timers) follow hotplug, managed ones their queues. Both reject writes with EIO,
-    /// and in Linux 6.12 with EPERM (write_irq_affinity in kernel/irq/proc.c). Root gets EPERM
-    /// there for no other reason: the file's mode is checked at open, with EACCES.
+    /// Returns whether this errno means that the kernel moves the location by itself: per-CPU
+    /// interrupts (timers) follow hotplug, managed interrupts follow their queues. Both reject
+    /// writes with EIO, and in Linux 6.12 with EPERM (write_irq_affinity in kernel/irq/proc.c).
+    /// Root gets EPERM there for no other reason: the file's mode is checked at open, with EACCES.
     pub fn is_kernels_own(self, errno: Errno) -> bool {
         self == Spelling::Interrupt && matches!(errno, Errno::IO | Errno::PERM)
     }
@@ -183,18 +182,18 @@ fn switch(text: &str) -> Option<bool> {
     }
 }
 
-/// Returns whether a number and a word agree, which they do if any driver prints that number as
-/// that word. The words' numbers differ by vendor and, on Intel, by model (intel_epp_default[] in
+/// Returns whether a number and a word agree, which is so if any driver prints that number as that
+/// word. The numbers differ by vendor and, on Intel, by model (intel_epp_default[] in
 /// intel_pstate.c). The kernel prints a word only if the register holds exactly its own number for
 /// it, so a word after an accepted number stands for that number.
 fn preference_agrees(wanted: &str, found: &str) -> bool {
     const WORDS: [&str; 4] = ["performance", "balance_performance", "balance_power", "power"];
     match wanted {
-        // Brings back what the firmware had chosen, which reads as whatever that is.
+        // Restores the firmware's choice, which can read as anything.
         "default" => !found.is_empty(),
         "dynamic" => found.starts_with("dynamic"),
-        // Raw 0 reads `default` on models whose word has another number; the governor `performance`
-        // writes the raw 0.
+        // Raw 0 reads `default` on models that use another number for the word. The governor
+        // `performance` writes raw 0.
         "performance" => found == "0" || found == "default",
         _ => wanted.parse::<u8>().is_ok() && (WORDS.contains(&found) || found == "default"),
     }

@@ -1,5 +1,5 @@
-//! The subject of a location: a knob of the table, or one of the auxiliary settings. Both state how
-//! they are written, so everything that writes finds it in their row (`table/lookup.rs`).
+//! The subject of a location: a knob of the table, or one of the auxiliary settings. The row of
+//! either states how to write it (`table/lookup.rs`).
 
 use super::Id;
 
@@ -7,7 +7,7 @@ use super::Id;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Subject {
     Knob(Id),
-    /// A setting that is not a knob, but that a change of the machine writes or disturbs.
+    /// A setting that is not a knob, but that commands write or disturb.
     Auxiliary(AuxiliaryId),
 }
 
@@ -16,7 +16,7 @@ pub enum Subject {
 pub enum AuxiliaryId {
     /// amd-pstate's preference by platform profile.
     DynamicEpp,
-    /// A tunable of a governor that all policies share.
+    /// A governor's tunable that all policies share.
     SharedTunable,
     /// A tunable of one policy's governor.
     PolicyTunable,
@@ -24,13 +24,13 @@ pub enum AuxiliaryId {
     Interrupt,
     /// How often the kernel may take profiling interrupts.
     SampleRate,
-    /// The switch that gives control groups cpusets. The controller leaves after the groups that
-    /// use it, hence the step.
+    /// The switch that passes the cpuset controller on to control groups. It is switched off after
+    /// the groups that use it, hence the step.
     CpusetController,
-    /// A control group that keeps CPUs for itself.
+    /// A control group that has CPUs to itself.
     Partition,
     /// A setting of the user's own commands.
     Command,
-    /// A command setting that can be written and not read.
+    /// A setting of the user's own commands that can only be written.
     UnreadCommand,
 }

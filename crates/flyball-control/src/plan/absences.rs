@@ -16,7 +16,7 @@ use crate::{
 pub enum Absence {
     /// The machine has nothing of this kind.
     Nowhere { from: String, knob: Id, why: Why },
-    /// The places do not have the knob, or can only read it.
+    /// The places do not have the knob, or it is read-only there.
     AtPlaces {
         from: String,
         knob: Id,
@@ -25,7 +25,7 @@ pub enum Absence {
         remedy: Option<Remedy>,
         is_readable: bool,
     },
-    /// No write carries the value.
+    /// No write can set the value.
     NotWritable { from: String, error: TargetError },
     /// More absences of the same kinds.
     More(usize),
@@ -43,20 +43,20 @@ impl Absence {
     }
 }
 
-/// A way to get a knob, or the one to use instead.
+/// A way to get a knob, or a knob to use instead.
 #[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
 pub enum Remedy {
-    /// Another driver, selected with a kernel parameter, has it.
+    /// Another driver, selected with a kernel parameter, has the knob.
     #[display("{driver} does not have it, but {other} does: boot {parameter}")]
     Boot {
-        /// The driver that does not have it.
+        /// The driver without the knob.
         driver: &'static str,
-        /// The driver that does.
+        /// The driver with the knob.
         other: &'static str,
         /// The parameter and what to do with it.
         parameter: &'static str,
     },
-    /// No mode and no other driver is known to have it.
+    /// No mode and no other driver is known to have the knob.
     #[display("{_0} does not have it")]
     DriverHasNone(String),
     /// The driver has no modes.
@@ -73,16 +73,16 @@ pub enum Remedy {
         "add driver-mode=active to the same command, unless the kernel was booted with intel_pstate=no_hwp"
     )]
     ActiveModeUnlessNoHwp,
-    /// Only hardware P-states have it.
+    /// The knob exists only with hardware P-states.
     #[display("it is part of hardware P-states (HWP), which this processor lacks or firmware hides")]
     NeedsHwp,
-    /// Turbo is one switch for the whole machine.
+    /// Turbo has only one switch for the whole machine.
     #[display("turbo is one switch for the whole machine: turbo=on or turbo=off")]
     TurboOfMachine,
-    /// The processor does not have this flag of turbo.
+    /// The processor lacks this flag for turbo.
     #[display("the processor reports none (no {_0} in /proc/cpuinfo): it has none, or firmware disables it")]
     NoTurbo(&'static str),
-    /// A policy with this governor has it.
+    /// The knob exists on policies with this governor.
     #[display("set governor={_0} as well")]
     Governor(&'static str),
 }
@@ -99,7 +99,7 @@ impl fmt::Display for Absence {
                 } else {
                     write!(f, "{from}: {names} {have} no {knob}: ")?;
                 }
-                // The path is that of the first place.
+                // The path belongs to the first place.
                 match at.as_slice() {
                     [Place { at: At::Policy(number), .. }, _, ..] => {
                         write!(f, "{}", why.for_every_policy(*number))?;
@@ -114,8 +114,8 @@ impl fmt::Display for Absence {
     }
 }
 
-/// Adds `place` to the absences that lack `knob`: to one that differs only in the place, if there
-/// is one.
+/// Records that `place` lacks `knob`. If an absence differs only in the place, adds the place to
+/// it.
 pub(super) fn add(
     snapshot: &Snapshot,
     absences: &mut Vec<Absence>,
@@ -124,7 +124,7 @@ pub(super) fn add(
     why: Why,
     is_readable: bool,
 ) -> Result<(), ReadError> {
-    // One line for all of them: 512 CPUs may lack the same file.
+    // Use one line for all places: 512 CPUs may lack the same file.
     for absence in absences.iter_mut() {
         if let Absence::AtPlaces { from: other, knob: of, places, why: like, .. } = absence
             && (other.as_str(), *of) == (from, knob)
@@ -158,7 +158,7 @@ pub(super) fn places(alike: &[&Place]) -> String {
         }
         _ => {
             let mut names: Vec<String> = alike.iter().map(ToString::to_string).collect();
-            // CPUs of one idle state have one name.
+            // One idle state has the same name on every CPU.
             names.dedup();
             let more = names.len().saturating_sub(4);
             names.truncate(4);
@@ -204,12 +204,12 @@ const AMD_PSTATE: Remedy =
 const INTEL_PSTATE: Remedy =
     Remedy::Boot { driver: "acpi-cpufreq", other: "intel_pstate", parameter: "without intel_pstate=disable" };
 
-/// Returns a way to get a preference (EPP). The drivers that have one are intel_pstate with HWP
+/// Returns a way to get a preference (EPP). Only intel_pstate with HWP
 /// (drivers/cpufreq/intel_pstate.c, `hwp_cpufreq_attrs`) and amd-pstate in active mode
-/// (drivers/cpufreq/amd-pstate.c, `amd_pstate_epp_attr`).
+/// (drivers/cpufreq/amd-pstate.c, `amd_pstate_epp_attr`) have one.
 fn preference(snapshot: &Snapshot) -> Result<Option<Remedy>, ReadError> {
     let topology = snapshot.topology();
-    // Without any flags the recording lacks /proc/cpuinfo, which proves nothing about HWP.
+    // No flags at all means that the recording lacks /proc/cpuinfo, which proves nothing about HWP.
     let lacks_hwp = !topology.flags.is_empty() && !topology.flags.contains("hwp_epp");
     let mode = snapshot.machine_value(Id::DriverMode)?;
     let has_mode = matches!(mode, Some(Value::Word(word)) if word != "active");
@@ -217,8 +217,8 @@ fn preference(snapshot: &Snapshot) -> Result<Option<Remedy>, ReadError> {
         (Vendor::Amd, Some("amd-pstate")) if has_mode => Some(Remedy::ActiveMode),
         (Vendor::Amd, Some("acpi-cpufreq")) if topology.flags.contains("cppc") => Some(AMD_PSTATE),
         (Vendor::Intel, Some("intel_pstate" | "intel_cpufreq")) if lacks_hwp => Some(Remedy::NeedsHwp),
-        // hwp_epp is the processor's flag: intel_pstate=no_hwp leaves it, and then active mode has
-        // no preference either.
+        // hwp_epp is the processor's flag. It stays with intel_pstate=no_hwp, but then active mode
+        // has no preference either.
         (Vendor::Intel, Some("intel_cpufreq")) if has_mode => Some(Remedy::ActiveModeUnlessNoHwp),
         (Vendor::Intel, Some("acpi-cpufreq")) if topology.flags.contains("hwp_epp") => Some(INTEL_PSTATE),
         (_, Some(name)) if !matches!(name, "intel_pstate" | "amd-pstate-epp") => {

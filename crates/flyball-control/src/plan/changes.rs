@@ -1,5 +1,5 @@
-//! Turns a want into the write that it needs: whether the knob exists, its value, whether it
-//! already holds, and which of these can be known only when the step is reached.
+//! Turns a want into the write that it needs: checks whether the knob exists, determines the value,
+//! and checks whether it is already in effect. Some of this is known only when the step is reached.
 
 use super::{
     Absence, Change, Hint, KERNEL_GOVERNORS, PlanError, Planner, Refusal, Remark, Want, absences, driver,
@@ -12,12 +12,12 @@ use crate::{
 };
 
 impl Planner<'_> {
-    /// Returns whether the knob may be absent only until one of the earlier changes is made.
+    /// Returns whether an earlier change in the plan may create the knob, which is absent now.
     fn may_appear(&self, knob: Id, place: &Place) -> bool {
         let changes = |with: &AppearsWith| match *with {
             AppearsWith::Cpu => place.cpus.iter().any(|cpu| self.ahead.online.contains(cpu)),
             AppearsWith::DriverMode => self.ahead.mode.is_some(),
-            // One policy with the governor is enough for tunables that policies share.
+            // For tunables shared by policies, one policy with the governor is enough.
             AppearsWith::Governor(name) => self.ahead.governor_changes.iter().any(|number| {
                 self.ahead.governors.get(number).is_some_and(|governor| governor == name)
                     && (place.at == At::Machine || place.at == At::Policy(*number))
@@ -27,7 +27,7 @@ impl Planner<'_> {
         knob.knob().control().is_some_and(|control| control.appears_with.iter().any(changes))
     }
 
-    /// Returns whether the limits that judge this knob's value will have changed by its step.
+    /// Returns whether the limits for this knob's value will have changed by its step.
     pub(super) fn is_open(&self, knob: Id, place: &Place) -> bool {
         self.may_appear(knob, place)
             || (self.ahead.capacity
@@ -35,9 +35,9 @@ impl Planner<'_> {
             || matches!(&place.at, At::Policy(number) if knob == Id::Epp && self.ahead.governor_changes.contains(number))
     }
 
-    /// Adds the change that a want needs, if it needs one.
+    /// Adds the change that a want needs, if any.
     pub(super) fn change(&mut self, want: &Want) -> Result<(), PlanError> {
-        // A fact cannot be wanted: it is refused when the setting is parsed.
+        // A setting of a fact is refused when it is parsed.
         let Some(control) = want.knob.knob().control() else { return Ok(()) };
         let is_early = self.outlasts_turbo(want)?;
         let open = self.is_open(want.knob, &want.place) && !is_early;
@@ -49,12 +49,12 @@ impl Planner<'_> {
             Ok(write) => write,
             Err(TargetError::Read(error)) => return Err(error.into()),
             Err(_) if self.may_appear(want.knob, &want.place) => {
-                // No slot now, but one of the changes before it creates the file.
+                // There is no slot now, but an earlier change creates the file.
                 self.provisional(want, Some(&value), "its file may appear only when its turn has come")?;
                 return Ok(());
             }
             Err(error) => {
-                // Nothing takes the write, and nothing needs it: CPU 0 has no switch and is online.
+                // No write is possible, and none is needed: CPU 0 has no switch and is online.
                 if want.now.as_ref() == Some(&value) {
                     return Ok(());
                 }
@@ -72,18 +72,17 @@ impl Planner<'_> {
             Some(slot) => slot.content.clone(),
             None => Content::Text(String::new()),
         };
-        // `default` is not a value but a request to the firmware: what it had chosen cannot be
-        // compared with what is there.
+        // `default` is a request to the firmware, not a value. The firmware's choice is unknown, so
+        // it cannot be compared.
         let always = want.knob == Id::Epp && new == "default";
         let shown_as = if want.knob == Id::Epp { self.snapshot.shown_as(&want.place, &new) } else { None };
-        // A number is compared with the register: its file shows a word if the driver has one for
-        // it.
+        // Compare a number with the register: the file shows a word if the driver has one for it.
         let same = match value {
             Value::Epp(number) => self.snapshot.preference_is(&want.place, number, old.trimmed())?,
             _ => control.writing.spelling.agrees(&new, old.trimmed()) || shown_as == Some(old.trimmed()),
         };
         let holds = (same || want.now.as_ref() == Some(&value)) && !always;
-        // A change of level switches features off: one that is wanted off needs no second write.
+        // A level change switches features off, so one that is wanted off needs no second write.
         let reset =
             self.resets(want)?.filter(|_| !matches!(location, Location::SpeedSelect(_)) || new != "0");
         let because = match (holds, reset) {
@@ -111,11 +110,11 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Handles a want whose knob is absent now: waits for its step, notes that its CPUs are
+    /// Handles a want whose knob is absent now: leaves it to its step, notes that its CPUs are
     /// offline, or refuses it.
     fn absent_now(&mut self, want: &Want, why: Why) -> Result<(), PlanError> {
-        // An inactive policy refuses every access with EBUSY (cpufreq.c, policy_is_inactive),
-        // whatever else changes.
+        // An inactive policy refuses every access with EBUSY (cpufreq.c, policy_is_inactive), so
+        // other changes do not help.
         let comes_online = want.place.cpus.iter().any(|cpu| self.ahead.online.contains(cpu));
         if self.may_appear(want.knob, &want.place) && (comes_online || !matches!(why, Why::Offline)) {
             self.provisional(want, None, "can be read and judged only when its turn has come")?;
@@ -139,8 +138,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Returns the value of a want at its place, if it can be judged now, with the reason for the
-    /// change. `None` if it was refused, or left to its step.
+    /// Returns the value of a want at its place, if it can be checked now, with the reason for the
+    /// change. `None` if it was refused or left to its step.
     fn judged_value(&mut self, want: &Want, open: bool) -> Result<Option<(Value, String)>, PlanError> {
         let mut value = match self.resolve(want) {
             Ok(Some(value)) => value,
@@ -154,7 +153,7 @@ impl Planner<'_> {
             }
         };
         let mut because = want.from.clone();
-        // Turbo's cap before the table: the capped frequency need not be an entry of it.
+        // Apply turbo's cap before the table: the capped frequency need not be a table entry.
         if let Some((cut, words)) = self.under_turbo_off(want, &value)? {
             value = cut;
             because = format!("{because}; {words}");
@@ -192,7 +191,7 @@ impl Planner<'_> {
             }
             Err(ResolveError::Refused { .. }) if self.may_be_loaded(want.knob, &value)? => {
                 let remark = Remark::LoadsGovernor { governor: value.clone() };
-                // The list is one for the machine: read at a policy, it would pass for absent.
+                // There is one list for the machine: read at a policy, it would seem absent.
                 self.note(remark, &[(Id::AvailableGovernors, &Place::machine())]);
             }
             Err(error) => return self.unresolved(want, error).map(|()| None),
@@ -204,8 +203,8 @@ impl Planner<'_> {
     fn absence(&self, want: &Want) -> Result<Option<Why>, PlanError> {
         Ok(match self.snapshot.read(want.knob, &want.place)? {
             Reading::Value { .. } => None,
-            // It can be written even if it cannot be read: a preference without a word, a speed
-            // without its governor.
+            // Some knobs can be written although they cannot be read now: a preference that has no
+            // word, or a speed without its governor.
             Reading::Absent(Why::NotNow(_)) if matches!(want.knob, Id::Epp | Id::Setspeed) => None,
             Reading::Absent(why) => Some(why),
         })
@@ -221,10 +220,10 @@ impl Planner<'_> {
         let capped = matches!(knob, Id::MinFreq | Id::MaxFreq)
             && self.snapshot.machine_value(Id::Turbo)? == Some(Value::Switch(false));
         let hint = match (&want.wanted, knob) {
-            // First: with turbo off cpuinfo_max_freq is the base frequency, and the range in the
-            // refusal ends there.
+            // Check this first: with turbo off cpuinfo_max_freq is the base frequency, and the
+            // range in the refusal ends there.
             _ if capped => Some(Hint::TurboIsOff),
-            // cpufreq's own governors, on a driver that has a pair of its own.
+            // The user asks for cpufreq's own governor, but the driver has its own two.
             (Wanted::Exactly(Value::Word(word)), Id::Governor)
                 if KERNEL_GOVERNORS.contains(&word.as_str()) && driver::chooses_by_itself(self.snapshot)? =>
             {
@@ -237,7 +236,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Returns why a setting that holds now may be reset before its step.
+    /// Returns why a setting that is in effect now may be reset before its step.
     fn resets(&self, want: &Want) -> Result<Option<&'static str>, ReadError> {
         if self.ahead.level && matches!(want.knob, Id::SstBf | Id::SstTf) {
             return Ok(Some("the change of level switches it off: written again after that"));
@@ -266,19 +265,18 @@ impl Planner<'_> {
     /// Adds a change whose file, old value or number is known only when its step is reached.
     fn provisional(&mut self, want: &Want, value: Option<&Value>, words: &str) -> Result<(), ReadError> {
         let Some(control) = want.knob.knob().control() else { return Ok(()) };
-        // The file may not exist yet. Its path follows from the pattern of the row, so that the
-        // plan can name it.
+        // The file may not exist yet. The row's pattern gives the path for the plan.
         let Some(location) = self.snapshot.future_location(want.knob, &want.place)? else { return Ok(()) };
         let new = match value {
             Some(value) => self
                 .snapshot
                 .target(want.knob, &want.place, value)
-                // Without a slot its spelling is not known: the plan then shows the value in the
-                // knob's own terms.
+                // Without a slot the spelling is unknown, so the plan shows the value in the knob's
+                // own terms.
                 .map_or_else(|_| value.to_string(), |(_, content)| content),
             None => want.wanted.to_string(),
         };
-        // A switch of the driver replaces the policies and their values.
+        // A driver switch replaces the policies and their values.
         let slot = match self.ahead.mode {
             Some(_) => None,
             None => self.snapshot.slot(want.knob, &want.place)?,
@@ -304,8 +302,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Returns whether the kernel may load the governor. Governors are modules: the kernel lists
-    /// those that are loaded, and loads one when its name is written, unless the driver chooses
+    /// Returns whether the kernel may load the governor. Governors are modules. The kernel lists
+    /// loaded governors, and loads another when its name is written, unless the driver chooses
     /// frequencies by itself.
     fn may_be_loaded(&self, knob: Id, value: &Value) -> Result<bool, ReadError> {
         Ok(knob == Id::Governor

@@ -1,6 +1,6 @@
-//! Selects the part of an intent with lists of values and optional settings that a machine can
-//! have. The planner does not know about these: it is called again without the settings that it
-//! refused, until it has a plan or refuses a setting that has no alternative.
+//! Finds the part of an intent that a machine accepts, if the intent has lists of values or
+//! optional settings. The planner does not know about these. This module calls it again without the
+//! refused settings, until it returns a plan or refuses a setting that has no alternative.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,19 @@ use crate::{
     intent::{Intent, Setting},
 };
 
-/// Limits on rounds, each of which plans the whole intent: lists have fewer values in practice. A
-/// client's profile must not keep the planner busy, so an intent of many settings gets fewer.
+/// Limits on rounds, each of which plans the whole intent. Lists have fewer values in practice. A
+/// client's profile must not keep the planner busy, so an intent with many settings gets fewer
+/// rounds.
 const ROUNDS: std::ops::RangeInclusive<usize> = 10..=20;
 
-/// Number of settings that all rounds together may plan, if that leaves enough rounds.
+/// Number of settings that all rounds together may plan, within the limits of [`ROUNDS`].
 const MAX_PLANNED: usize = 2000;
 
-/// Returns the plan for the part of `intent` that the machine can have, and that part.
+/// Returns a plan for the part of `intent` that the machine accepts, and that part.
 ///
 /// # Errors
-/// Those of `plan`, about settings that have no other value and are not optional. If nothing is
-/// left, the obstacles.
+/// The errors of `plan` for settings that are not optional and have no other value. If no setting
+/// remains, the obstacles.
 pub(super) fn choose(
     intent: &Intent,
     snapshot: &Snapshot,
@@ -32,7 +33,7 @@ pub(super) fn choose(
     let mut first: BTreeMap<String, Obstacle> = BTreeMap::new();
     let mut left_out = Vec::new();
     let max_rounds = (MAX_PLANNED / intent.settings.len().max(1)).clamp(*ROUNDS.start(), *ROUNDS.end());
-    // Each round takes a value or a setting away, so that this ends.
+    // Each round removes a value or a setting, so the loop ends.
     let mut rounds = 0;
     loop {
         rounds += 1;
@@ -49,13 +50,13 @@ pub(super) fn choose(
             PlanError::NotHere(absences) => absences.into_iter().map(Obstacle::Absent).collect(),
             error @ PlanError::Read(_) => return Err(error),
         };
-        // In one round a setting may be refused at several places, each with its own reason. It
-        // gives way once. The reason for an absent knob is given once.
+        // In one round a setting may be refused at several places, each for a different reason. It
+        // gives way only once. Only one reason is given for an absent knob.
         let mut gave_way: BTreeMap<usize, Option<Obstacle>> = BTreeMap::new();
         let mut stands = Vec::new();
         for obstacle in obstacles {
             let names = obstacle.settings();
-            // If two settings contradict each other, the later one gives way, if it can.
+            // If two settings contradict each other, the later one gives way if possible.
             let way_out = intent
                 .settings
                 .iter()
@@ -75,7 +76,7 @@ pub(super) fn choose(
                     let reason = gave_way.entry(at).or_insert(None);
                     *reason = reason.take().or(Some(obstacle));
                 }
-                // A count of absences that are not listed: those get their own round.
+                // This counts absences that are not listed. They get their own round.
                 None if matches!(obstacle, Obstacle::Absent(Absence::More(_))) => {}
                 None => stands.push(obstacle),
             }
@@ -86,7 +87,7 @@ pub(super) fn choose(
         if !stands.is_empty() || gave_way.is_empty() {
             return Err(refused(stands));
         }
-        // From the last to the first, so that removing one does not move the others.
+        // Go from the last to the first, so that removing a setting does not move the others.
         for (at, because) in gave_way.into_iter().rev() {
             let setting = &mut intent.settings[at];
             if setting.otherwise.is_empty() {
@@ -105,7 +106,7 @@ pub(super) fn choose(
     }
 }
 
-/// Notes the settings that were left out: those of knobs that only another vendor has together.
+/// Notes the settings that were dropped. Settings for another vendor's processors share a note.
 fn notes_of(snapshot: &Snapshot, left_out: Vec<(Obstacle, Id)>) -> Vec<Note> {
     let mut notes: Vec<Note> = Vec::new();
     for (because, knob) in left_out.into_iter().rev() {

@@ -1,8 +1,8 @@
 //! Settings that depend on each other. Contradictions are refused before the first write, and
 //! consequences are noted.
 //!
-//! Each rule names the kernel's behaviour that it is about. Rules look at what the machine *will*
-//! have: the wanted value if there is one, else the present one.
+//! Each rule names the kernel behaviour behind it. Rules check what the machine *will* have: the
+//! wanted value if there is one, else the present one.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,8 @@ use crate::{
 impl Planner<'_> {
     /// Applies every rule.
     pub(super) fn couple(&mut self) -> Result<(), ReadError> {
-        // The mode first: it decides whether there are policies, and which governors, at all.
+        // The mode comes first: it decides whether there are policies, and which governors they
+        // have.
         self.driver_mode()?;
         self.preferences()?;
         self.minimum_under_turbo_off()?;
@@ -44,7 +45,7 @@ impl Planner<'_> {
     fn driver_mode(&mut self) -> Result<(), ReadError> {
         let Some(mode) = self.ahead.mode.clone() else { return Ok(()) };
         // intel_pstate_update_status in intel_pstate.c: with HWP, `off` returns EBUSY, because no
-        // other driver can run the processor then. The processor's flags do not say whether HWP is
+        // other driver can run the processor then. The processor's flags do not show whether HWP is
         // on: intel_pstate=no_hwp leaves it off, and firmware may have switched it on without EPP
         // (intel_pstate_init).
         if mode == "off" && self.has_preferences()? {
@@ -90,11 +91,11 @@ impl Planner<'_> {
             .any(|(_, entry)| entry.is_some_and(|entry| matches!(entry.reading, Ok(Reading::Value { .. })))))
     }
 
-    /// Notes the policies that a driver switch removes unread. A policy whose CPUs are offline
-    /// refuses every read (`policy_is_inactive` in cpufreq.c), and cpufreq_unregister_driver
-    /// removes inactive policies too, so their settings cannot be saved before. Only the user can
-    /// decide to bring the CPU online to look: it may be offline for its heat, its faults or its
-    /// Speed Select level.
+    /// Notes the policies that a driver switch removes before flyball can read them. A policy whose
+    /// CPUs are offline refuses every read (`policy_is_inactive` in cpufreq.c), and
+    /// cpufreq_unregister_driver removes inactive policies too, so their settings cannot be saved.
+    /// Only the user can decide to bring the CPU online: it may be offline because of heat, faults
+    /// or its Speed Select level.
     fn lost_with_driver(&mut self, mode: &str) -> Result<(), ReadError> {
         let present = match self.snapshot.machine_value(Id::DriverMode)? {
             Some(Value::Word(word)) => word,
@@ -109,8 +110,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Applies the rule that under `performance` an active-mode driver refuses every preference but
-    /// `performance` (EBUSY).
+    /// Refuses preferences other than `performance` under the governor `performance`: an
+    /// active-mode driver returns EBUSY.
     fn preferences(&mut self) -> Result<(), ReadError> {
         if !self.wants.keys().any(|(knob, _)| matches!(knob, Id::Epp | Id::Governor)) {
             return Ok(());
@@ -129,7 +130,7 @@ impl Planner<'_> {
             let At::Policy(number) = want.place.at else { continue };
             let governor = self.ahead.governors.get(&number).cloned().unwrap_or_default();
             // `default` is the number that firmware had chosen (cpudata->epp_default): usually 128,
-            // which both drivers refuse. If it is 0, `performance` is the same number.
+            // which both drivers refuse. If it is 0, it equals `performance`.
             let gentle = match &want.value {
                 Some(Value::Word(word)) => word != "performance",
                 Some(Value::Epp(Epp(number))) => *number > 0,
@@ -141,7 +142,7 @@ impl Planner<'_> {
                 self.refuse(Refusal::PreferenceUnderPerformance { from: want.from });
             }
         }
-        // Policies that switch to `performance` without a preference of their own: the driver
+        // Policies that switch to `performance` without a preference in the intent: the driver
         // writes EPP 0 there (intel_pstate_hwp_set, amd_pstate_epp_update_limit).
         let forced: Vec<u32> = self
             .ahead
@@ -159,10 +160,10 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Refuses a minimum that turbo off makes impossible. The kernel would cut it without an error,
-    /// and kernels differ in how (see [`Planner::under_turbo_off`]).
+    /// Refuses a minimum that is impossible with turbo off. The kernel would cut it without an
+    /// error, and kernels differ in how (see [`Planner::under_turbo_off`]).
     fn minimum_under_turbo_off(&mut self) -> Result<(), ReadError> {
-        // Once the base frequencies have moved, the rest is planned again.
+        // Once the base frequencies have changed, these settings are planned again.
         if self.moves_base_frequencies() {
             return Ok(());
         }
@@ -201,7 +202,7 @@ impl Planner<'_> {
             for want in wants {
                 let side = |id: Id| self.wants.get(&(id, want.place.at.clone())).cloned();
                 let (lower, upper) = (side(low), side(high));
-                // A pair of wants at one place is judged once, with its lower side.
+                // If both sides are wanted, check the pair only once, for its lower side.
                 if want.knob == high && lower.is_some() {
                     continue;
                 }
@@ -212,7 +213,7 @@ impl Planner<'_> {
                     Some(want) => Ok(want.value.clone()),
                     None => self.snapshot.value_if_readable(id, &want.place),
                 };
-                // Without a want the other side is what is there now.
+                // A side without a want has its present value.
                 let (lower_value, upper_value) = (value(&lower, low)?, value(&upper, high)?);
                 let (Some(min), Some(max)) = (number(lower_value.as_ref()), number(upper_value.as_ref()))
                 else {
@@ -231,11 +232,10 @@ impl Planner<'_> {
                         judged => Ok(judged.is_ok()),
                     }
                 };
-                // `base` and `max` stand for other numbers once turbo, or base-freq, has been
-                // switched.
+                // `base` and `max` become other numbers once turbo or base-freq has been switched.
                 let is_word = |want: &Want| !matches!(want.wanted, Wanted::Exactly(_));
                 match (&lower, &upper) {
-                    // Crossed numbers stay crossed whatever is switched. Only words are left to
+                    // Crossed numbers stay crossed whatever is switched. Only words must wait for
                     // their step.
                     (Some(lower), Some(upper)) if open && (is_word(lower) || is_word(upper)) => {}
                     (Some(lower), Some(upper)) => {
@@ -294,8 +294,8 @@ impl Planner<'_> {
     }
 
     /// Refuses turbo that the firmware has switched off. The kernel would refuse the write (see the
-    /// refusals of the row), and flyball would roll back the whole profile. On some of the packages
-    /// the write succeeds and does nothing.
+    /// refusals of the row), and flyball would roll back the whole profile. If only some packages
+    /// are affected, the write succeeds and has no effect on them.
     fn turbo_of_firmware(&mut self) -> Result<(), ReadError> {
         let on = Some(Value::Switch(true));
         let turbo = self.wants.get(&(Id::Turbo, At::Machine)).filter(|want| want.value == on);
@@ -319,8 +319,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Refuses boost of a policy while the machine may not boost (`EINVAL`). Switching the machine
-    /// sets every policy.
+    /// Refuses boost of a policy while boost is off for the machine (`EINVAL`). The machine-wide
+    /// switch sets every policy.
     fn boost(&mut self) -> Result<(), ReadError> {
         let wants = self.wants_of(Id::Boost);
         if wants.is_empty() {
@@ -341,9 +341,9 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Compares turbo with max-freq. Turbo off is a limit on max-freq by another name. Boost of a
-    /// driver with a table of frequencies goes above the table's end, and so above any max-freq
-    /// that is not below it.
+    /// Compares turbo with max-freq. Turbo off limits the frequency too. With a driver that has a
+    /// table of frequencies, boost goes above the end of the table, and so exceeds any max-freq
+    /// that is not below that end.
     fn turbo_and_limits(&mut self) -> Result<(), ReadError> {
         let turbo = self.wants.get(&(Id::Turbo, At::Machine)).cloned();
         if turbo.is_none() && self.wants_of(Id::MaxFreq).is_empty() {
@@ -360,7 +360,7 @@ impl Planner<'_> {
                         self.note_seen(remark, seen.into_iter().collect());
                     }
                 }
-                // acpi-cpufreq switches a register and leaves its limits alone (set_boost).
+                // acpi-cpufreq switches a register and keeps its limits (set_boost).
                 let lowers = now == Some(Value::Switch(true))
                     && driver::name(self.snapshot)?.as_deref() != Some("acpi-cpufreq");
                 if lowers {
@@ -373,8 +373,8 @@ impl Planner<'_> {
                         Some(Value::Frequencies(table)) => table.into_iter().max(),
                         _ => None,
                     };
-                    // Intel's table ends with an entry that stands for all of turbo (2.001 GHz): a
-                    // limit at the entry below it does hold.
+                    // Intel's table ends with an entry that stands for all turbo frequencies (2.001
+                    // GHz). A limit at the entry below it holds.
                     let limit = want.value.as_ref().and_then(Value::frequency);
                     let has_turbo_entry = want.wanted == Wanted::Max;
                     let is_limited = match &want.value {
@@ -393,8 +393,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Notes maxima that are not what their words suggest: a share of the highest frequency that is
-    /// below the base frequency, and a base frequency that CPUs do not have in common.
+    /// Notes maxima that differ from what their words suggest: a share of the highest frequency
+    /// that is below the base frequency, and a base frequency that is not the same on all CPUs.
     fn words_of_limits(&mut self) -> Result<(), ReadError> {
         let mut bases: BTreeMap<String, BTreeMap<KiloHertz, Place>> = BTreeMap::new();
         for want in self.wants_of(Id::MaxFreq) {
@@ -407,8 +407,8 @@ impl Planner<'_> {
             {
                 let highest = self.snapshot.value(Id::HwMaxFreq, &want.place)?;
                 let highest = highest.and_then(|highest| highest.frequency()).unwrap_or(limit);
-                // Boost goes above a table's last entry, so a share that reaches this is the one
-                // before it.
+                // Boost goes above a table's last entry, so a share that reaches it became the
+                // entry before it.
                 let boosts_from = self.snapshot.last_entries(&want.place)?.and_then(|(before, last)| {
                     (limit == before && highest.0 * u64::from(share.0) / 100 >= last.0).then_some(last)
                 });
@@ -425,7 +425,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// The base or nominal frequency of a policy, and where it was read.
+    /// Returns the base or nominal frequency of a policy, and where it was read.
     pub(super) fn base_of(&self, place: &Place) -> Result<Option<(KiloHertz, Evidence)>, ReadError> {
         for knob in [Id::BaseFreq, Id::NominalFreq] {
             let Some(at) = self.snapshot.place_like(knob, place)? else { continue };
@@ -437,7 +437,7 @@ impl Planner<'_> {
         Ok(None)
     }
 
-    /// Notes SMT siblings that may ask for more than the CPUs that are set: a core runs at the
+    /// Notes SMT siblings that may request more than the CPUs of the setting: a core runs at the
     /// highest request of its threads (intel_pstate_hwp_offline in intel_pstate.c).
     fn requests_of_siblings(&mut self) -> Result<(), ReadError> {
         let cores = self.snapshot.topology().cores();
@@ -452,7 +452,7 @@ impl Planner<'_> {
             if wants.is_empty() {
                 continue;
             }
-            // What each CPU asks for after the plan.
+            // The request of each CPU after the plan.
             let mut asked: BTreeMap<u32, (Value, &Place)> = BTreeMap::new();
             for place in self.snapshot.places(knob)? {
                 let value = match self.wants.get(&(knob, place.at.clone())) {
@@ -511,7 +511,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Notes EPB in addition to EPP: the older hint does not replace the newer.
+    /// Notes an EPB setting beside EPP, which it does not replace.
     fn biases(&mut self) {
         let biases = self.wants_of(Id::Epb);
         let any_preference = self.wants.keys().any(|(knob, _)| *knob == Id::Epp);
@@ -524,8 +524,8 @@ impl Planner<'_> {
     }
 }
 
-/// Returns whether a value of a knob asks for more speed than another. The order of a word and a
-/// number of `epp` is not known here.
+/// Returns whether `theirs` asks for more speed than `own`. Words and numbers of `epp` cannot be
+/// compared.
 fn asks_for_more(theirs: &Value, own: &Value) -> bool {
     match (theirs, own) {
         (Value::Frequency(theirs), Value::Frequency(own)) => theirs > own,
@@ -549,7 +549,7 @@ fn speed_of(word: &str) -> Option<u32> {
     }
 }
 
-/// Returns the number of a value, for comparing.
+/// Returns a value as a number, for comparisons.
 fn number(value: Option<&Value>) -> Option<u64> {
     match value? {
         Value::Frequency(frequency) => Some(frequency.0),

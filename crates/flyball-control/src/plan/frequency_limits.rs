@@ -1,4 +1,4 @@
-//! Frequency limits of drivers that have a table of frequencies.
+//! Frequency limits under drivers that have a table of frequencies.
 //!
 //! Since kernel 5.11 `cpufreq_set_policy` rounds limits to entries of the table: a minimum up, a
 //! maximum down. The plan rounds them too, so that it shows the value that will be read back. With
@@ -13,8 +13,8 @@ use crate::{At, Id, Place, ReadError, ResolveError, Snapshot, Value, Wanted, kno
 const OFF: Value = Value::Switch(false);
 
 impl Planner<'_> {
-    /// Resolves a setting for the time of its step. `None` if its number is known only then: turbo
-    /// that comes back raises the highest frequency of drivers that lower it with turbo off.
+    /// Resolves a setting for the time of its step. `None` if the number is not known before:
+    /// switching turbo on raises the highest frequency of drivers that lowered it with turbo off.
     pub(super) fn resolve(&self, want: &Want) -> Result<Option<Value>, ResolveError> {
         let ends = want.knob.knob().control().map(|control| control.ends);
         let by_highest = matches!(want.wanted, Wanted::Max | Wanted::Share(_))
@@ -50,8 +50,8 @@ impl Planner<'_> {
     }
 
     /// Returns the highest and the base (nominal) frequency of a policy for which the intent
-    /// switches turbo on. Drivers except acpi-cpufreq, and intel_pstate before 6.12, have lowered
-    /// the highest to the base.
+    /// switches turbo on. With turbo off, all drivers except acpi-cpufreq, and except intel_pstate
+    /// before 6.12, have lowered the highest frequency to the base.
     fn ends_of_turbo_that_returns(&self, place: &Place) -> Result<Option<(KiloHertz, KiloHertz)>, ReadError> {
         if !self.switches_on(Id::Turbo, &Place::machine())? && !self.switches_on(Id::Boost, place)? {
             return Ok(None);
@@ -62,8 +62,8 @@ impl Planner<'_> {
         Ok(highest.zip(base).map(|(highest, (base, _))| (highest, base)))
     }
 
-    /// Returns whether a limit may show the highest frequency without turbo in place of a request
-    /// above it, while the intent switches turbo on.
+    /// Returns whether, while the intent switches turbo on, a limit may show the highest frequency
+    /// without turbo instead of a higher request.
     pub(super) fn may_be_cut(&self, want: &Want) -> Result<bool, ReadError> {
         let now = want.now.as_ref().and_then(Value::frequency);
         let (Some(now), true) = (now, matches!(want.knob, Id::MinFreq | Id::MaxFreq)) else {
@@ -74,9 +74,8 @@ impl Planner<'_> {
         Ok(cuts && now.0 + TOLERANCE_KHZ > highest.min(base).0)
     }
 
-    /// Returns whether a minimum may show the maximum, which the intent raises, in place of a
-    /// request above it: cpufreq keeps both requests and uses the smaller for both
-    /// (cpufreq_set_policy).
+    /// Returns whether a minimum may show the maximum, which the intent raises, instead of a higher
+    /// request: cpufreq keeps both requests and uses the smaller for both (cpufreq_set_policy).
     pub(super) fn may_be_hidden(&self, want: &Want) -> bool {
         let Some(maximum) = self.wants.get(&(Id::MaxFreq, want.place.at.clone())) else { return false };
         let is_equal = want.knob == Id::MinFreq && want.now.is_some() && maximum.now == want.now;
@@ -104,8 +103,8 @@ impl Planner<'_> {
         Ok(cap.map(|cap| (Value::Frequency(cap), format!("{value} is above the maximum with turbo off"))))
     }
 
-    /// Returns the highest frequency with turbo off, if turbo is or will be off and `value` is
-    /// above it.
+    /// Returns the highest frequency with turbo off, if turbo is or will be off and `value` exceeds
+    /// it.
     pub(super) fn cap_of_turbo_off(
         &self,
         want: &Want,
@@ -121,10 +120,10 @@ impl Planner<'_> {
             return Ok(None);
         }
         let is_off = now == Some(OFF);
-        // Before turbo is off, the hardware's limit is still that of turbo; afterwards it is what
-        // the driver made of it. intel_pstate before 6.12 leaves it and cuts at the base frequency;
+        // While turbo is on, the hardware's limit includes turbo. After that it depends on the
+        // driver. intel_pstate before 6.12 keeps the limit and cuts at the base frequency.
         // amd-pstate on a processor that it cannot boost reads `boost` 0 and cuts nothing.
-        // acpi-cpufreq, which has a table, cuts nothing either: there a word keeps its number.
+        // acpi-cpufreq, which has a table, cuts nothing either, so a word keeps its number.
         let keeps = !matches!(want.wanted, Wanted::Exactly(_))
             && self.snapshot.value(Id::AvailableFreqs, &want.place)?.is_some();
         let by_base = (!is_off && !keeps) || self.turbo_is_intel_pstates()?;
@@ -140,7 +139,7 @@ impl Planner<'_> {
             let at = self.snapshot.place_like(id, &want.place)?;
             let found = at.map(|at| self.snapshot.value(id, &at)).transpose()?;
             if let Some(found) = found.flatten().and_then(|value| value.frequency()) {
-                // The lowest known frequency: base and nominal may differ by the rounding of
+                // Take the lowest known frequency: base and nominal may differ by rounding in the
                 // firmware's tables.
                 cap = Some(cap.map_or(found, |cap| cap.min(found)));
             }
@@ -148,7 +147,7 @@ impl Planner<'_> {
         Ok(cap.filter(|cap| cap < frequency))
     }
 
-    /// Returns the firmware's limit (_PPC) if `value` is above it. The kernel combines it with the
+    /// Returns the firmware's limit (_PPC) if `value` exceeds it. The kernel combines it with the
     /// limit of the file, and the file shows the lower one (acpi_processor_ppc_init adds a QoS
     /// request). Without such a limit `bios_limit` is the table's highest frequency.
     pub(super) fn under_bios_limit(
@@ -174,7 +173,7 @@ impl Planner<'_> {
     /// Returns the limit that intel_pstate in passive mode has requested for its percentages, with
     /// the percentage's knob, if it is narrower than `value`. cpufreq combines the requests of
     /// driver and file, and the file shows the result (`update_cpu_qos_request` in intel_pstate.c).
-    /// The percentage is one of a frequency that cannot be read while turbo is off.
+    /// The percentage refers to a frequency that cannot be read while turbo is off.
     pub(super) fn under_percentage(
         &self,
         want: &Want,
@@ -196,7 +195,7 @@ impl Planner<'_> {
             None if !self.is_only_present(percentage, &At::Machine) => {
                 self.snapshot.machine_value(percentage)?
             }
-            // The lowest that the driver takes, which on hybrids is above the lowest frequency.
+            // The driver's minimum, which on hybrids is above the lowest frequency.
             None if percentage == Id::MinPerfPct => {
                 Some(Value::Percent(self.snapshot.lowest_percentage(&Place::machine())?))
             }
@@ -223,8 +222,8 @@ impl Planner<'_> {
 
     /// Returns whether a maximum must be written before the intent switches turbo off. cpufreq
     /// shows the lower of the file's request and the hardware's limit, which turbo off lowers to
-    /// the base frequency: a request for that would not be made, and turbo that comes back would
-    /// go above it.
+    /// the base frequency. After that, the file would already show the base frequency, so flyball
+    /// would not write it, and the CPU would exceed it once turbo is on again.
     pub(super) fn outlasts_turbo(&self, want: &Want) -> Result<bool, ReadError> {
         let Some(value) = want.value.as_ref().filter(|_| want.knob == Id::MaxFreq) else { return Ok(false) };
         let turbo = self.wants.get(&(Id::Turbo, At::Machine)).and_then(|turbo| turbo.value.as_ref());
@@ -253,7 +252,7 @@ pub(super) fn in_table(
 ) -> Result<Option<(Value, String)>, ReadError> {
     let Value::Frequency(frequency) = value else { return Ok(None) };
     if matches!(want.knob, Id::ClosMin | Id::ClosMax) {
-        // TPMI divides by 100 MHz and drops the rest (isst_if_clos_param); the mailbox's field is a
+        // TPMI divides by 100 MHz and rounds down (isst_if_clos_param). The mailbox's field is a
         // ratio as well.
         let cut = Snapshot::cut_to_ratio(value);
         return Ok(cut.map(|cut| {
@@ -269,8 +268,7 @@ pub(super) fn in_table(
             entries.extend(frequencies);
         }
     }
-    // Only a limit inside the hardware's range is rounded. The check that follows refuses one
-    // outside it.
+    // Only a limit inside the hardware's range is rounded. The next check refuses others.
     let limit = |id| Ok::<_, ReadError>(snapshot.value(id, &want.place)?.and_then(|value| value.frequency()));
     let (low, high) = (limit(Id::HwMinFreq)?, limit(Id::HwMaxFreq)?);
     // Rounding an impossible limit would turn a mistake of the user into a valid request.

@@ -1,4 +1,4 @@
-//! Notes of a plan besides its changes.
+//! Notes in a plan, besides its changes.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 use super::{Absence, Refusal, list};
 use crate::{Evidence, Id, Place, Value, Vendor, Wanted};
 
-/// A note about a plan, and what was read that it rests on.
+/// A note about a plan, with its evidence.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema)]
 #[schemars(with = "String")]
 pub struct Note {
@@ -16,17 +16,17 @@ pub struct Note {
     pub evidence: Vec<Evidence>,
 }
 
-/// The words of a note. `from` is the setting as the user wrote it.
+/// The message of a note. `from` is the setting as the user wrote it.
 #[derive(Debug, Clone, PartialEq, derive_more::Display)]
 #[allow(missing_docs, reason = "fields are named as in the messages")]
 pub enum Remark {
-    /// A place has more CPUs than were selected.
+    /// A place has more CPUs than the selected ones.
     #[display("{from}: {place} has CPUs {}, so it is set for all of them", place.cpus)]
     SpansMore { from: String, place: Place },
     /// CPUs are offline and are not changed.
     #[display("{knob}: CPUs {} are offline and are not changed", cpus.short())]
     Offline { knob: Id, cpus: CpuList },
-    /// CPUs are online, and the driver made no policy for them.
+    /// CPUs are online, but the driver made no policy for them.
     #[display(
         "{knob}: CPUs {} have no cpufreq policy, so it is not set there (the kernel log may say why the \
          driver failed)", cpus.short()
@@ -93,13 +93,13 @@ pub enum Remark {
         list(bases, ", ")
     )]
     SeveralBases { from: String, bases: Vec<KiloHertz> },
-    /// The firmware's limit is below what is wanted.
+    /// The firmware's limit is below the wanted limit.
     #[display(
         "{from}: the firmware allows {limit} at most, whatever is set; once its limit is gone, set this \
          again"
     )]
     FirmwareLimits { from: String, limit: Value },
-    /// A percentage of intel_pstate is narrower than what is wanted.
+    /// A percentage of intel_pstate is narrower than the wanted limit.
     #[display("{from}: the kernel keeps {limit}, because {percentage} counts as well")]
     PercentageLimits { from: String, percentage: Id, limit: Value },
     /// SMT siblings with a higher maximum.

@@ -19,10 +19,10 @@ pub enum Refusal {
         instead.map(|other| other.to_string()).unwrap_or_default()
     )]
     WholeMachine { from: String, knob: Id, cpus: CpuList, instead: Option<Alternative> },
-    /// The knob has no instance of this name; it has these.
+    /// The knob has no instance of this name, but has `instances`.
     #[display("{from}: this machine has no {name}; it has {}", list(instances, ", "))]
     NoInstance { from: String, name: KnobName, instances: Vec<String> },
-    /// The value is not one that these places accept.
+    /// These places do not accept the value.
     #[display(
         "{} is not possible on {}: {accepted}{}",
         setting(from, *knob, wanted),
@@ -39,10 +39,10 @@ pub enum Refusal {
     /// With the driver off or disabled there are no policies.
     #[display("{from}: with driver-mode={mode} there are no policies")]
     NoPolicies { from: String, mode: String },
-    /// A governor that active mode does not have.
+    /// A governor that does not exist in active mode.
     #[display("{from}: in driver-mode=active the governors are performance and powersave")]
     GovernorOfActiveMode { from: String },
-    /// A preference in a mode of amd-pstate that has none.
+    /// A preference in a mode of amd-pstate without preferences.
     #[display("{from}: amd-pstate has a preference only in driver-mode=active")]
     PreferenceNeedsActiveMode { from: String },
     /// A preference that an active-mode driver refuses under governor performance.
@@ -54,7 +54,7 @@ pub enum Refusal {
     /// A minimum above the maximum of the same intent.
     #[display("{low} {} is above {high} {} ({}, {})", lower.wanted, upper.wanted, lower.from, upper.from)]
     Crossed { low: Id, high: Id, lower: Side, upper: Side },
-    /// A minimum above the present maximum, or the other way round.
+    /// A minimum above the present maximum, or vice versa.
     #[display(
         "{from}: {knob} would be {} the present {other} ({present}) of {}; set {other} as well",
         if *is_above { "above" } else { "below" },
@@ -74,13 +74,13 @@ pub enum Refusal {
         list(seen, "; ")
     )]
     TurboOffInFirmware { from: String, seen: Vec<Evidence> },
-    /// Turbo of a processor that has none.
+    /// Turbo on a processor without turbo.
     #[display("{from}: the processor has no frequency above its nominal one ({})", list(seen, "; "))]
     NoTurbo { from: String, seen: Vec<Evidence> },
     /// A policy's boost while turbo is off.
     #[display("{from}: a policy cannot boost while turbo is off (EINVAL); set turbo=on as well")]
     BoostUnderTurboOff { from: String },
-    /// The level does not have the feature; these do.
+    /// The level lacks the feature, which `levels` have.
     #[display("{from}: level {level} of {place} does not have it; {}", levels_with(levels))]
     LevelLacksFeature { from: String, level: usize, place: Place, levels: Vec<usize> },
     /// Turbo-freq while turbo is off.
@@ -111,7 +111,7 @@ pub enum Alternative {
     MaxFreqBase,
 }
 
-/// A hint at what helps after a value is refused.
+/// Advice after a refused value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, derive_more::Display)]
 pub enum Hint {
     /// Turbo is off, which lowers the limit.
@@ -125,7 +125,7 @@ pub enum Hint {
 /// One side of a pair of limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Side {
-    /// The value as wanted.
+    /// The wanted value.
     pub wanted: String,
     pub from: String,
 }
@@ -160,7 +160,7 @@ impl Refusal {
 
     /// Adds the places of `other` if both are about the same setting and differ only in the places.
     pub(super) fn join(&mut self, other: &Refusal) -> bool {
-        // Compared without their places, which may be hundreds: they are taken out, not copied.
+        // Compare without the places. There may be hundreds, so move them out instead of copying.
         let mut theirs = other.clone();
         let (Some(places), Some(more)) = (self.places(), theirs.places()) else { return false };
         let (mut own, more) = (std::mem::take(places), std::mem::take(more));

@@ -1,5 +1,4 @@
-//! Resolves a wanted value to the value that fits one place, and checks whether the place accepts
-//! it now.
+//! Resolves a wanted value for one place, and checks whether the place accepts it now.
 
 use flyball_host::{CpuList, Epb, KiloHertz, MicroWatts, Micros, Percent};
 
@@ -11,15 +10,15 @@ use crate::{
 /// Register value of a class of service that has no highest frequency.
 const NO_LIMIT: KiloHertz = KiloHertz(crate::table::sst::NO_LIMIT as u64);
 
-/// The lowest plausible power limit. Less than this is a wrong unit, not a limit to work under.
+/// The lowest plausible power limit. A lower value is probably a mistaken unit.
 const LEAST_POWER: MicroWatts = MicroWatts(1_000_000);
 
-/// The step of power limits, 1/8 W in microwatts. The few processors with finer steps have these
-/// too.
+/// The step of power limits, 1/8 W in microwatts. The few processors with finer steps accept these
+/// steps too.
 const POWER_STEP: u64 = 125_000;
 
-/// The unit of power limits' time windows on all processors but the first Atoms, 1/1024 s, as the
-/// kernel rounds it.
+/// The unit of power limits' time windows, 1/1024 s as the kernel rounds it. Only the first Atoms
+/// differ.
 const WINDOW_UNIT: u64 = 976;
 
 impl Snapshot {
@@ -79,7 +78,7 @@ impl Snapshot {
                     (Wanted::Efficient, _) => Id::LowestNonlinearFreq,
                     _ => return Err(refuse(format!("it takes {}", knob.knob().accepts()))),
                 };
-                // One frequency under two names: Intel's base is what ACPI and AMD call nominal.
+                // One frequency has two names: Intel's base is ACPI's and AMD's nominal.
                 let twin = match source {
                     Id::BaseFreq => Some(Id::NominalFreq),
                     Id::NominalFreq => Some(Id::BaseFreq),
@@ -101,12 +100,12 @@ impl Snapshot {
                     return Ok(Value::Frequency(khz));
                 }
                 match found {
-                    // As a limit it would be the lowest of all.
+                    // Used as a limit, 0 would be the lowest of all.
                     Some(Reading::Value { value: Value::Power(MicroWatts(0)), .. }) => Err(refuse(
                         "the processor reports no maximum power (0); use a value such as 65W".to_owned(),
                     )),
                     Some(Reading::Value { value, .. }) => Ok(value),
-                    // Without the place's number, so that the refusals of all places are one.
+                    // Omit the place's number, so that the refusals of all places are equal.
                     Some(Reading::Absent(why)) => Err(refuse(match place.at {
                         At::Policy(number) => {
                             format!("{source} is absent: {}", why.for_every_policy(number))
@@ -119,7 +118,7 @@ impl Snapshot {
         }
     }
 
-    /// Returns the frequency of CPPC's lowest nonlinear level, of drivers without a file for it.
+    /// Returns the frequency of CPPC's lowest nonlinear level, for drivers without a file for it.
     fn efficient_of_levels(&self, place: &Place) -> Option<KiloHertz> {
         let read = |knob: Id| {
             let at = self.place_like(knob, place).ok()??;
@@ -136,10 +135,10 @@ impl Snapshot {
     }
 
     /// Returns the lowest percentage that intel_pstate takes, or the present one if it is no
-    /// higher: the driver clamps the file to its lowest ratio in percent of the highest
-    /// (min_perf_pct_min), both CPU 0's. On hybrids it compares levels, which are rounded up from
-    /// frequencies (intel_hybrid_scaling_factor); of models that are not in its table, none is
-    /// above 100 MHz.
+    /// higher. The driver clamps the file to CPU 0's lowest ratio in percent of its highest
+    /// (min_perf_pct_min). On hybrids it compares levels, which are rounded up from frequencies
+    /// (intel_hybrid_scaling_factor). For models missing from its table, a level is at most 100
+    /// MHz.
     pub(super) fn lowest_percentage(&self, place: &Place) -> Result<Percent, ReadError> {
         let topology = self.topology();
         let is_hybrid = topology.cpus.values().any(|cpu| cpu.core_type.is_some());
@@ -168,11 +167,11 @@ impl Snapshot {
         })
     }
 
-    /// Returns the frequency that is `share` of the hardware's highest at `place`, in whole MHz.
-    /// With turbo off, the highest is the base (nominal) frequency, even if the driver still shows
-    /// more, or the last entry of the driver's table. The share is at least the
-    /// processor's efficient frequency. Boost goes above the table's last entry (acpi-cpufreq on
-    /// AMD), so a share that reaches this entry is the entry before it.
+    /// Returns `share` of the hardware's highest frequency at `place`, in whole MHz. With turbo
+    /// off, the highest is the base (nominal) frequency, even if the driver still shows more, or
+    /// the last entry of the driver's table. The result is at least the processor's efficient
+    /// frequency. Boost goes above the table's last entry (acpi-cpufreq on AMD), so a share that
+    /// reaches this entry becomes the entry before it.
     pub(super) fn share_of_highest(
         &self,
         knob: Id,
@@ -208,8 +207,8 @@ impl Snapshot {
         Ok(if let [.., before, last] = table[..] { Some((before, last)) } else { None })
     }
 
-    /// Returns the place of `knob` that goes with `place`: `place` itself, or the first that
-    /// governs one of its CPUs.
+    /// Returns the place of `knob` that corresponds to `place`: `place` itself, or the first place
+    /// that governs one of its CPUs.
     pub(crate) fn place_like(&self, knob: Id, place: &Place) -> Result<Option<Place>, ReadError> {
         if knob.knob().scope == place.at.scope() {
             return Ok(Some(place.clone()));
@@ -233,7 +232,7 @@ impl Snapshot {
         self.idle_states().iter().position(|known| known.eq_ignore_ascii_case(name))
     }
 
-    /// Returns the sentence that names the idle states which a setting can mean.
+    /// Returns the sentence that lists the idle states which a setting can name.
     fn idle_states_here(&self) -> String {
         match self.idle_states() {
             [] => "there are no idle states here".to_owned(),
@@ -247,7 +246,7 @@ impl Snapshot {
         let (Some(state), At::Cpu(cpu)) = (self.idle_state_named(name), &place.at) else {
             return Ok(Err(self.idle_states_here()));
         };
-        // An offline CPU has no idle states; those of its kind are alike.
+        // An offline CPU has no idle states. Another CPU of the same kind has the same ones.
         let (online, cpus) = (&self.topology().online, &self.topology().cpus);
         let kind = |cpu: &u32| cpus.get(cpu).and_then(|cpu| cpu.core_type);
         let twin = || online.iter().find(|other| kind(other) == kind(cpu)).or(online.first());
@@ -287,8 +286,8 @@ impl Snapshot {
                 "this kernel's amd-pstate takes words, no numbers (they came with kernel 7)".to_owned(),
             ),
             (Check::DriverMode, Value::Word(mode)) => self.check_mode(mode)?.map_or(Ok(()), refuse),
-            // The register counts in 100 MHz and the driver drops the rest, so the value would read
-            // back as another.
+            // The register counts in 100 MHz and the driver rounds down, so the value would read
+            // back differently.
             (Check::BetweenEndsInSteps, Value::Frequency(frequency)) if frequency.0 % 100_000 != 0 => {
                 refuse("uncore frequencies are multiples of 100MHz".to_owned())
             }
@@ -308,7 +307,8 @@ impl Snapshot {
                 }
                 _ => Ok(()),
             },
-            // No `online` file: CPU 0 on x86, which the kernel does not let go.
+            // There is no `online` file for a CPU that the kernel does not let go, such as CPU 0 on
+            // x86.
             (Check::Online, Value::Switch(false)) => match &place.at {
                 At::Cpu(_) if self.slot(knob, place)?.is_none() => {
                     refuse("the kernel keeps this CPU online".to_owned())
@@ -356,7 +356,7 @@ impl Snapshot {
 
     /// Returns why these CPUs cannot be set apart from `place`.
     fn partition_refusal(&self, place: &Place, word: &str) -> Option<String> {
-        // It was parsed as a list when the setting was read.
+        // The word was parsed as a list when the setting was read.
         let cpus: CpuList = word.parse().unwrap_or_default();
         let outside = cpus.difference(&place.cpus);
         if !outside.is_empty() {
@@ -393,10 +393,10 @@ impl Snapshot {
         let at = self.place_like(list, place)?;
         let words = at.map(|at| self.value(list, &at)).transpose()?.flatten();
         Ok(match words.as_ref().and_then(Value::words) {
-            // If the kernel gives no list, only the write can show.
+            // If the kernel gives no list, only a write can tell.
             Some([]) | None => None,
-            // Listed since amd-pstate takes numbers, to say that one was written; writing it is
-            // EINVAL.
+            // amd-pstate lists `custom` since it takes numbers, to show that a number is set.
+            // Writing `custom` fails with EINVAL.
             Some(words)
                 if check == Check::Preference && word == "custom" && words.contains(&word.to_owned()) =>
             {
@@ -407,7 +407,7 @@ impl Snapshot {
         })
     }
 
-    /// Returns the accepted powers if `power` is not one of them. The present one is always
+    /// Returns the accepted powers if `power` is not one of them. The present power is always
     /// accepted, since it can be written back.
     fn check_power(
         &self,
@@ -428,8 +428,8 @@ impl Snapshot {
         })
     }
 
-    /// Returns whether the preference accepts numbers: amd-pstate before kernel 7 refuses them with
-    /// EINVAL. If it accepts them, `custom` is in the list (amd-pstate.c, energy_perf_strings). The
+    /// Returns whether the preference accepts numbers. amd-pstate before kernel 7 refuses them with
+    /// EINVAL. A driver that accepts them lists `custom` (amd-pstate.c, energy_perf_strings). The
     /// list is short while the governor is `performance`.
     fn takes_preference_numbers(&self, place: &Place) -> Result<bool, ResolveError> {
         if self.topology().vendor != Vendor::Amd {
@@ -450,8 +450,8 @@ impl Snapshot {
         Ok((!modes.contains(&mode)).then(|| format!("it takes {}", modes.join(", "))))
     }
 
-    /// Returns whether the driver with modes is amd-pstate, by the `status` file that exists;
-    /// `None` without one.
+    /// Returns whether the driver with modes is amd-pstate, judging by which `status` file exists;
+    /// `None` if neither does.
     pub(crate) fn is_amd_pstate(&self) -> Result<Option<bool>, ReadError> {
         let slot = self.slot(Id::DriverMode, &Place::machine())?;
         Ok(slot.and_then(|slot| slot.location.path()).map(|path| path.contains("/amd_pstate/")))
@@ -485,7 +485,7 @@ impl Snapshot {
 /// processors have for short_term, is such a window.
 fn cannot_be_written(window: Micros) -> bool {
     let of = |y: u32, f: u64| (4 + f) * WINDOW_UNIT * (1 << y) / 4;
-    // From y = 2 on a quarter of 2^y is a whole number of units, and nothing is lost.
+    // From y = 2 on, a quarter of 2^y is a whole number of units, so rounding loses nothing.
     (0..2).any(|y| (1..4).any(|f| of(y, f) == window.0)) && !window.0.is_multiple_of(WINDOW_UNIT)
 }
 
@@ -506,7 +506,7 @@ fn window_refusal(time: Micros) -> Option<String> {
 }
 
 /// Returns the time that CPPC's activity window register holds after a write of `time`: a number up
-/// to 127 and a power of ten up to 7 (cppc_set_auto_act_window in cppc_acpi.c).
+/// to 127 times a power of ten up to 10^7 (cppc_set_auto_act_window in cppc_acpi.c).
 fn held_by_window(time: Micros) -> Micros {
     let (mut mantissa, mut power) = (time.0, 1);
     while mantissa > 129 && power < 10_000_000 {
@@ -549,7 +549,7 @@ mod tests {
 
     #[test]
     fn windows_that_the_kernel_only_reads_are_known() {
-        // As the kernel has it, both ways.
+        // The kernel's conversions, in both directions.
         let read = |y: u32, f: u64| (1_u64 << y) * (4 + f) * WINDOW_UNIT / 4;
         let written = |window: u64| {
             let units = window / WINDOW_UNIT;

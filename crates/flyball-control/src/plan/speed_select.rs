@@ -1,4 +1,4 @@
-//! Rules of Speed Select: dependencies, refusals by firmware, and the costs of settings.
+//! Rules of Speed Select: dependencies, firmware refusals, and the costs of settings.
 //!
 //! base-freq and turbo-freq need core-power. All of them belong to the level, and turbo-freq needs
 //! turbo. Required settings are added to the plan with the reason; contradictions are refused
@@ -33,11 +33,11 @@ impl Planner<'_> {
         if !touched {
             return Ok(());
         }
-        // Every domain, not only those in the intent: a rule of one setting may add a want to its
-        // domain.
+        // Check every domain, not only those in the intent: a rule for one setting may add a want
+        // to its domain.
         for place in self.snapshot.power_domain_places().to_vec() {
             // A domain without a readable level belongs to an IO die or to firmware that does not
-            // answer. No rule can be judged there.
+            // answer. No rule can be checked there.
             let Some(planned) = self.planned(&place)? else { continue };
             self.features(&place, &planned)?;
             self.switches(&place, &planned)?;
@@ -64,7 +64,7 @@ impl Planner<'_> {
                 self.expected_value(knob, place)?.and_then(|value| value.switch()).unwrap_or(false),
             )
         };
-        // The level now and then: without both nothing can be said of features.
+        // Without the present and the planned level, nothing is known about features.
         let number = |value: Option<Value>| match value {
             Some(Value::Count(number)) => usize::try_from(number).ok(),
             _ => None,
@@ -74,7 +74,7 @@ impl Planner<'_> {
             return Ok(None);
         };
         let ordered = self.expected_value(Id::SstCpPriority, place)?;
-        // A level change switches features off: only those that are asked for come after it.
+        // A level change switches features off. Only the requested ones are switched on after it.
         let level_changes = level != now;
         // Firmware clears base-freq and turbo-freq when the level changes.
         let kept = |knob: Id| !level_changes || self.want_at(knob, place).is_some();
@@ -100,12 +100,12 @@ impl Planner<'_> {
         Ok(all.filter(|(_, level)| level.as_ref().is_some_and(has)).map(|(number, _)| number).collect())
     }
 
-    /// Checks what features need from the level, turbo and core-power, and notes what they cost.
+    /// Checks what features need from the level, turbo and core-power, and notes their costs.
     fn features(&mut self, place: &Place, planned: &PlannedDomain) -> Result<(), ReadError> {
         if !self.wants.keys().any(|(knob, _)| LEVEL_KNOBS.contains(knob)) {
             return Ok(());
         }
-        // The planned level: features belong to the level at which they are switched on.
+        // Use the planned level: features belong to the level at which they are switched on.
         let Some(level) = self.level_at(place, planned.level)? else { return Ok(()) };
         for (knob, on, has, base) in [
             (Id::SstBf, planned.base_freq, level.features.base_freq, true),
@@ -122,7 +122,7 @@ impl Planner<'_> {
                 });
                 continue;
             }
-            // On already, and it stays on: what it costs is paid, and what it needs is there.
+            // The feature is on and stays on, so it adds no cost and its requirements are met.
             if want.now.as_ref() == want.value.as_ref() && !planned.level_changes {
                 continue;
             }
@@ -135,7 +135,7 @@ impl Planner<'_> {
             if knob == Id::SstTf {
                 self.needs_turbo(&want)?;
             }
-            // As intel-speed-select does it: set_pbf_core_power and set_fact_for_cpu enable
+            // Do as intel-speed-select does: set_pbf_core_power and set_fact_for_cpu enable
             // core-power with ordered priority (isst_pm_qos_config(id, 1, 1)) before the feature.
             self.needs_core_power(place, planned, &want)?;
         }
@@ -152,7 +152,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Adds core-power with ordered priority if a feature needs it and no setting asks for it.
+    /// Adds core-power with ordered priority if a feature needs it and no setting requests it.
     fn needs_core_power(
         &mut self,
         place: &Place,
@@ -165,7 +165,7 @@ impl Planner<'_> {
             self.refuse(Refusal::FeatureNeedsCorePower { from, place });
             return Ok(());
         }
-        // The other feature may have added it.
+        // The other feature may have added it already.
         if !planned.core_power && wanted.is_none() {
             let because = format!("{} needs classes of service to count", feature.from);
             self.add(Id::SstCp, place, Value::Switch(true), because)?;
@@ -187,16 +187,15 @@ impl Planner<'_> {
             value: Some(value),
             now,
         };
-        // It becomes a want, which is resolved, checked and ordered like one that the user typed.
+        // Make it a want, which is resolved, checked and ordered like the user's own settings.
         self.wants.insert((knob, place.at.clone()), want);
         Ok(())
     }
 
     fn level_change(&mut self, place: &Place, level: &Level) -> Result<(), ReadError> {
         let Some(want) = self.want_at(Id::SstLevel, place) else { return Ok(()) };
-        // The driver does not look at the lock: it writes, waits for firmware to follow, and
-        // answers ENOTTY (isst_if_set_perf_level behind isst_if_def_ioctl). Refused here, the
-        // reason is known.
+        // The driver ignores the lock: it writes, waits for firmware to follow, and returns ENOTTY
+        // (isst_if_set_perf_level behind isst_if_def_ioctl). A refusal here can state the reason.
         if self.snapshot.value_if_readable(Id::SstLocked, place)? == Some(Value::Switch(true)) {
             self.refuse(Refusal::LevelLocked { from: want.from, place: place.clone() });
             return Ok(());
@@ -216,9 +215,9 @@ impl Planner<'_> {
             let remark = Remark::Cost { from: want.from.clone(), place: place.clone(), cost: cost.clone() };
             self.note(remark, &[(Id::SstLevel, place)]);
         }
-        // Mailbox parts without a mask give none: which CPUs belong to the level is not known.
+        // Mailbox processors may lack the mask. Then it is unknown which CPUs belong to the level.
         let Some(inside) = &level.cpus else { return Ok(()) };
-        // CPUs in an isolated partition count as out of use, as with the tool's --cgroup.
+        // CPUs in an isolated partition count as unused, as with the tool's --cgroup.
         let apart = match self.expected_value(Id::SstApart, place)? {
             Some(Value::Word(list)) => list.parse().unwrap_or_default(),
             _ => CpuList::new(),
@@ -237,7 +236,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Refuses to switch core-power off under turbo-freq.
+    /// Refuses to switch core-power off while turbo-freq is on.
     fn switches(&mut self, place: &Place, planned: &PlannedDomain) -> Result<(), ReadError> {
         let Some(want) = self.want_at(Id::SstCp, place) else { return Ok(()) };
         if want.value == Some(Value::Switch(false)) && planned.turbo_freq {
@@ -266,7 +265,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Notes conflicts between cpufreq's limits and the classes': the narrower one wins, silently.
+    /// Notes conflicts between the limits of cpufreq and of classes: the kernel silently uses the
+    /// narrower one.
     fn limits_against_classes(&mut self, place: &Place, want: &Want) -> Result<(), ReadError> {
         let mut low: BTreeMap<KiloHertz, (u32, Place)> = BTreeMap::new();
         for policy in self.snapshot.places_on(Id::MaxFreq, place.own_cpus())? {
@@ -275,7 +275,7 @@ impl Planner<'_> {
             let hardware = hardware.and_then(|value| value.frequency());
             if let (Some(limit), Some(hardware)) = (limit, hardware) {
                 if limit < hardware {
-                    // Grouped by limit: the note names the lowest, with its number of CPUs.
+                    // Group by limit: the note shows the lowest limit and its number of CPUs.
                     let found = low.entry(limit).or_insert_with(|| (0, policy.clone()));
                     found.0 += policy.cpus.len() as u32;
                 }
@@ -296,7 +296,7 @@ impl Planner<'_> {
             self.wants.values().filter(of_classes).map(|want| want.place.clone()).collect();
         for place in places {
             let (low, high) = (self.want_at(Id::ClosMin, &place), self.want_at(Id::ClosMax, &place));
-            // A class is judged with the value that the other end has now: one setting can cross it
+            // If only one end is wanted, the other has its present value: one setting can cross it
             // as well as two.
             let Some(want) = low.or(high) else { continue };
             let frequency = |knob: Id| {

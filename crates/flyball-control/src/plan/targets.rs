@@ -1,5 +1,5 @@
-//! Places that an intent decides, whether or not they hold the wanted value: a hold watches them,
-//! and they remain when another hold is released.
+//! Places that an intent decides, whether or not they already have the wanted value. A hold watches
+//! them, and they stay in effect when another hold is released.
 
 use serde::Serialize;
 
@@ -24,16 +24,16 @@ pub struct Target {
     pub value: String,
     /// Present value, in the same terms; `None` if it cannot be read.
     pub now: Option<String>,
-    /// The setting that decides, as it was written.
+    /// The setting that decides, as the user wrote it.
     pub from: String,
 }
 
 /// Returns the places that `intent` decides on a machine as `snapshot` shows it (see
-/// [`Snapshot::for_intent`]). If several settings name one place, the last one wins. Optional
-/// settings that the machine cannot have are left out.
+/// [`Snapshot::for_intent`]). If several settings set one place, the last one wins. Optional
+/// settings that the machine does not accept are skipped.
 ///
 /// # Errors
-/// Same as [`super::plan`], except for settings that only the present state refuses.
+/// Same as [`super::plan`], except for settings that are refused only because of the present state.
 pub fn targets(snapshot: &Snapshot, intent: &Intent) -> Result<Vec<Target>, PlanError> {
     let plan = |intent: &Intent| super::with_rules(snapshot, intent, Rules::OfTheIntent);
     let (_, chosen): (Plan, Intent) = choice::choose(intent, snapshot, plan)?;
@@ -41,7 +41,7 @@ pub fn targets(snapshot: &Snapshot, intent: &Intent) -> Result<Vec<Target>, Plan
     planner.place_all(&chosen)?;
     planner.read_and_resolve()?;
     planner.look_ahead()?;
-    // Settings of Speed Select bring others along.
+    // Settings of Speed Select add further wants.
     planner.couple()?;
     let mut targets = Vec::with_capacity(planner.wants.len());
     for want in planner.wants.into_values() {

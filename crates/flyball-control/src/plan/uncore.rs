@@ -1,12 +1,12 @@
-//! The entry of a package above its uncore clusters. Writing it writes all of them, and from then
-//! on the driver refuses a cluster a lower minimum or a higher maximum (uncore_write_control_freq
-//! in uncore-frequency-tpmi.c). The driver never takes that bound back.
+//! The entry of a package above its uncore clusters. Writing it writes all of them. After that the
+//! driver refuses a lower minimum or a higher maximum for a cluster (uncore_write_control_freq in
+//! uncore-frequency-tpmi.c), and never lifts that bound.
 
 use super::{Belongs, Bound, Id, Place, Planner, ReadError, Value, Wanted};
 
 impl Planner<'_> {
-    /// Gives a package's entry the widest limit that its clusters are to have, if all of them are
-    /// to have one. An entry that need not become wider is not written, so that its bound stays.
+    /// Gives a package's entry the widest limit wanted for its clusters, if one is wanted for all
+    /// of them. If the entry need not become wider, it is not written, so that its bound stays.
     pub(super) fn widen_uncore_entries(&mut self) -> Result<(), ReadError> {
         let is_entry = |place: &Place| place.belongs == Belongs::ToAll && !place.at.is_uncore_cluster();
         let mut narrow = Vec::new();

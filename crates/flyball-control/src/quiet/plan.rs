@@ -1,5 +1,5 @@
-//! A quiet machine inside a transaction: the decision, the settings, interrupts, and the control
-//! group of the benchmark.
+//! Makes a machine quiet inside a transaction: decides, applies the settings, moves interrupts, and
+//! creates the benchmark's control group.
 
 use flyball_host::{CpuList, Host};
 
@@ -12,7 +12,7 @@ use crate::{
 /// How quiet the machine should be, and for which CPUs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuietOptions {
-    /// How much speed may be lost.
+    /// How much speed to give up.
     pub level: Level,
     /// The CPUs of the benchmark; all if `None`.
     pub cpus: Option<CpuList>,
@@ -26,7 +26,7 @@ pub enum QuietError {
     /// The machine cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// A benchmark on these CPUs would run elsewhere, or not at all.
+    /// Some CPUs are offline: a benchmark on them would run elsewhere, or not at all.
     #[error("CPUs {cpus} are not all online; online are {online}")]
     Offline { cpus: CpuList, online: CpuList },
     /// One of the decided settings is invalid.
@@ -54,7 +54,7 @@ impl QuietOptions {
     }
 }
 
-/// The decision how to make this machine quiet, and the settings to apply.
+/// The decision on how to make this machine quiet, and the settings to apply.
 #[derive(Debug, Clone)]
 pub struct QuietPlan {
     pub recipe: QuietSettings,
@@ -63,18 +63,18 @@ pub struct QuietPlan {
 }
 
 impl QuietPlan {
-    /// Decides for a machine as it is now. Writes nothing.
+    /// Decides for the machine as it is now. Writes nothing.
     pub fn decide(host: &dyn Host, options: &QuietOptions) -> Result<QuietPlan, QuietError> {
         let snapshot = Snapshot::take_knobs(host, KNOBS)?;
         let cpus = options.cpus(&snapshot)?;
-        // Decided for what the machine has: each level leaves out what is not there, with a reason.
+        // Each level skips settings that the machine lacks, with a reason.
         let recipe = decide(host, &snapshot, options.level, &cpus, options.freq.as_deref())?;
         let intent = recipe.intent()?;
         Ok(QuietPlan { recipe, intent })
     }
 
-    /// Makes the machine quiet inside a transaction that the caller holds: applies the settings,
-    /// then moves interrupts and creates the control group if the machine allows it.
+    /// Makes the machine quiet inside the caller's transaction: applies the settings, then moves
+    /// interrupts and creates the control group if the machine allows it.
     pub fn apply(
         &self,
         host: &dyn Host,
@@ -87,16 +87,15 @@ impl QuietPlan {
             notes.extend(applied.notes.iter().map(ToString::to_string));
             notes.extend(applied.clamped().map(ToString::to_string));
         }
-        // The settings of level fixed take SMT siblings offline, and the kernel moves their
-        // interrupts: look again, so that no interrupt is sent to a CPU that is no longer there.
+        // Level fixed takes SMT siblings offline, and the kernel moves their interrupts. Read the
+        // online CPUs again, so that no interrupt is sent to an offline CPU.
         let online = Snapshot::begin(host)?.topology().online.clone();
         let extras = extras(host, &online, &self.recipe.cpus);
-        // Attempts, not settings: a machine on which some of them fail is still quieter than
-        // before.
+        // These may fail: the machine is still quieter than before.
         let refused = transaction.try_writes(&extras)?;
         let is_interrupt = |path: &str| path.starts_with("/proc/irq/");
-        // Interrupts with fixed affinity (per-CPU, IRQD_AFFINITY_MANAGED) answer EIO or EPERM. That
-        // is normal, so one note counts them.
+        // Interrupts with fixed affinity (per-CPU, IRQD_AFFINITY_MANAGED) return EIO or EPERM. That
+        // is normal, so a single note counts them.
         let stuck = refused.iter().filter(|(location, _)| location.path().is_some_and(is_interrupt)).count();
         if stuck > 0 {
             let moved = extras.len() - refused.len();
@@ -119,9 +118,9 @@ impl QuietPlan {
     ) -> Result<Option<String>, ApplyError> {
         let Some(partition) = &self.recipe.partition else { return Ok(None) };
         let refused = transaction.try_writes(&partition.writes())?;
-        // The kernel takes the write of an impossible partition and marks it invalid in the file
-        // (Documentation/admin-guide/cgroup-v2.rst, cpuset.cpus.partition): only reading it back
-        // shows whether it holds.
+        // The kernel accepts an impossible partition and marks it invalid in the file
+        // (Documentation/admin-guide/cgroup-v2.rst, cpuset.cpus.partition). Only reading it back
+        // shows whether it is in effect.
         let found = partition.location().read(host);
         let holds = found.as_ref().map(|bytes| String::from_utf8_lossy(bytes).trim().to_owned());
         if refused.is_empty() && holds.as_ref().is_ok_and(|text| partition.holds(text)) {
@@ -133,7 +132,7 @@ impl QuietPlan {
             (None, Err(error)) => error.to_string(),
         };
         notes.push(format!("cannot keep other tasks off CPUs {}: {why}", self.recipe.cpus));
-        // The group of an invalid partition reserves nothing and would only be left behind.
+        // An invalid partition reserves nothing, so remove its group.
         transaction.try_writes(&[(partition.location(), partition::ABSENT.to_owned())])?;
         Ok(None)
     }

@@ -2,8 +2,7 @@
 
 use crate::{At, Topology};
 
-/// A pattern of the table, split once for the thousands of paths that are made from it on a large
-/// machine.
+/// A pattern of the table, split once: a large machine makes thousands of paths from it.
 #[derive(Debug)]
 pub(crate) struct Pattern<'p> {
     /// Text, and the name of the placeholder that follows it.
@@ -27,8 +26,8 @@ impl<'p> Pattern<'p> {
 
     /// Returns the path at `at`; `None` if the machine has no value for a placeholder.
     pub(crate) fn path(&self, topology: &Topology, at: &At) -> Option<String> {
-        // 96 bytes hold every path of the table: one allocation per path, of which a large machine
-        // has thousands.
+        // 96 bytes hold every path of the table, so each of thousands of paths needs only one
+        // allocation.
         let mut path = String::with_capacity(96);
         for (text, name) in &self.pieces {
             // `cpu/cpufreq/policyN` is `cpu/cpuN/cpufreq` in kernels before 4.3.
@@ -55,7 +54,7 @@ fn placeholder(topology: &Topology, name: &str, at: &At, path: &mut String) -> O
         | ("state", At::IdleState { state: number, .. })
         | ("constraint", At::Constraint { constraint: number, .. })
         | ("sensor", At::Sensor { sensor: number, .. }) => *number,
-        // One cpufreq driver serves the whole machine, so any policy that is online will do.
+        // One cpufreq driver serves the whole machine, so any online policy will do.
         ("any-policy", _) => topology.any_policy()?.number,
         ("zone", At::Zone(name) | At::Constraint { zone: name, .. })
         | ("uncore", At::Uncore(name))

@@ -15,8 +15,8 @@ pub struct KnobFile {
 
 impl Snapshot {
     /// Finds the files of `knob` at all of its places without reading them. If the table has
-    /// several files for it, these are the first ones that the machine has. Empty for a knob that
-    /// the machine lacks or has in registers only.
+    /// several files for the knob, uses the first that the machine has. Empty if the machine lacks
+    /// the knob or has it only in registers.
     pub fn files(&mut self, host: &dyn Host, knob: Id) -> Vec<KnobFile> {
         let row = knob.knob();
         if row.vendor.is_some_and(|vendor| vendor != self.topology.vendor) {
@@ -35,7 +35,7 @@ impl Snapshot {
                     Some(KnobFile { place: place.clone(), path, form })
                 })
                 .collect();
-            // Its places have it all or none, but those whose CPUs are offline.
+            // Either all places with online CPUs have the file or none has.
             let mut looked =
                 files.iter().filter(|file| file.place.cpus.iter().any(|cpu| online.contains(cpu)));
             let exists = |file: Option<&KnobFile>| file.is_some_and(|file| host.exists(&file.path));
@@ -48,7 +48,7 @@ impl Snapshot {
 }
 
 impl Knob {
-    /// Returns the path of the first of its files at a place, whether it exists or not.
+    /// Returns the path of the knob's first file at a place, whether it exists or not.
     pub fn path(&self, topology: &Topology, at: &At) -> Option<String> {
         self.mechanisms.iter().find_map(|mechanism| match mechanism {
             Mechanism::File { path, .. } => Pattern::new(path).path(topology, at),

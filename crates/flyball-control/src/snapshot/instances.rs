@@ -1,5 +1,5 @@
-//! Things that a machine has by name: idle states, uncore domains, powercap zones and constraints,
-//! sensors. And the places of every scope.
+//! Named objects of a machine: idle states, uncore domains, powercap zones and constraints,
+//! sensors. Also the places of every scope.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ const PROFILE_DEVICES: &str = "/sys/class/platform-profile";
 const PLATFORM: &str = "/sys/devices/platform";
 const HWMON: &str = "/sys/class/hwmon";
 
-/// Returns the places of a scope that the topology alone knows; `None` for the others.
+/// Returns the places of a scope that follow from the topology alone; `None` for other scopes.
 pub(super) fn from_topology(topology: &Topology, scope: Scope) -> Option<Vec<Place>> {
     Some(match scope {
         Scope::Machine => vec![Place::new(At::Machine, topology.present.clone())],
@@ -48,8 +48,8 @@ pub(super) fn from_topology(topology: &Topology, scope: Scope) -> Option<Vec<Pla
 }
 
 impl Snapshot {
-    /// Finds every instance of `scope`, in order. Idle states, zones and power domains, on which it
-    /// builds, were found before.
+    /// Finds every instance of `scope`, in order. Idle states, zones and power domains must have
+    /// been found before.
     pub(super) fn places_of_host(&self, host: &dyn Host, scope: Scope) -> Vec<Place> {
         let topology = &self.topology;
         match scope {
@@ -68,7 +68,7 @@ impl Snapshot {
 }
 
 /// Returns the names of the idle states, lightest first. x86 has one cpuidle driver for all CPUs
-/// (drivers/cpuidle/driver.c without CPU_IDLE_MULTIPLE_DRIVERS), so one CPU's names hold for all.
+/// (drivers/cpuidle/driver.c without CPU_IDLE_MULTIPLE_DRIVERS), so one CPU's names apply to all.
 pub(super) fn idle_states(host: &dyn Host, topology: &Topology) -> Vec<String> {
     for cpu in topology.online.iter() {
         let folder = format!("{CPUS}/cpu{cpu}/cpuidle");
@@ -76,7 +76,7 @@ pub(super) fn idle_states(host: &dyn Host, topology: &Topology) -> Vec<String> {
         let count = names.iter().filter(|name| name.starts_with("state")).count();
         let name = |state: usize| {
             let name = host.read(&format!("{folder}/state{state}/name")).unwrap_or_default();
-            // An empty or missing name still leaves the state's number to call it by.
+            // Without a name, use the state's number.
             if name.is_empty() || name.starts_with('<') { format!("state{state}") } else { name }
         };
         return (0..count).map(name).collect();
@@ -108,7 +108,7 @@ fn find_uncore(host: &dyn Host, topology: &Topology, layout: Option<&Layout>) ->
         if let Some(rest) = name.strip_prefix("package_") {
             let (package, die) = rest.split_once("_die_")?;
             let (package, die) = (package.parse().ok()?, die.parse::<u32>().ok());
-            // The TPMI driver's root entry is called die 0 and covers the package, above the
+            // The TPMI driver's root entry is called die 0 and covers the whole package, above the
             // entries of its dies.
             if tpmi {
                 return Some(place(whole(package)).belonging(Belongs::ToAll));
@@ -119,24 +119,24 @@ fn find_uncore(host: &dyn Host, topology: &Topology, layout: Option<&Layout>) ->
         if !is_uncore_cluster(name) {
             return None;
         }
-        // domain_id is the index of the TPMI resource, which is the power unit's number of the
-        // domain (uncore-frequency-tpmi.c, uncore_probe); Linux's own die numbers may be others.
+        // domain_id is the index of the TPMI resource, which is the domain's number in the power
+        // unit (uncore-frequency-tpmi.c, uncore_probe). Linux's die numbers may differ.
         let package = number("package_id")?;
         let id = number("domain_id");
         Some(match id.and_then(|id| power_domains.get(&(package, id))) {
             Some(cpus) => place(cpus.clone()),
-            // Which CPUs the domain has is not known: the package's CPUs stand for it.
+            // The domain's CPUs are unknown, so use the package's.
             None if id.is_none() || power_domains.is_empty() => {
                 place(whole(package)).belonging(Belongs::ToAll)
             }
-            // A domain without CPUs: that of an I/O die, which serves the whole package.
+            // A domain without CPUs belongs to an I/O die, which serves the whole package.
             None => place(whole(package)).belonging(Belongs::ToPackage),
         })
     };
     names.iter().filter_map(domain).collect()
 }
 
-/// Returns the CPUs of each power domain of a machine with TPMI, by package and domain; empty if
+/// Returns the CPUs of each power domain of a machine with TPMI, by package and domain. Empty if
 /// their numbers cannot be read.
 fn power_domains(
     host: &dyn Host,
@@ -152,7 +152,7 @@ fn power_domains(
         &read
     };
     let mut domains: BTreeMap<(u32, u32), CpuList> = BTreeMap::new();
-    // A CPU without a number may be of any domain.
+    // A CPU without a number may belong to any domain.
     if map.unplaced || !map.unmapped.is_empty() {
         return domains;
     }
@@ -165,11 +165,11 @@ fn power_domains(
 fn find_zones(host: &dyn Host, topology: &Topology) -> Vec<Place> {
     let folders = host.list(POWERCAP).unwrap_or_default();
     let zone = |folder: &String| {
-        // A zone has a colon; its control type (`intel-rapl`) has none.
+        // The folder of a zone has a colon, that of its control type (`intel-rapl`) has none.
         let (control, _) = folder.split_once(':')?;
         let own = host.read(&format!("{POWERCAP}/{folder}/name")).ok()?;
         let name = match folder.rsplit_once(':') {
-            // A child is called by its parent too: `package-0 core`.
+            // The name of a child includes its parent's: `package-0 core`.
             Some((parent, _)) if parent.contains(':') => {
                 let parent = host.read(&format!("{POWERCAP}/{parent}/name")).unwrap_or_default();
                 format!("{parent} {own}")
@@ -177,14 +177,14 @@ fn find_zones(host: &dyn Host, topology: &Topology) -> Vec<Place> {
             _ => own.clone(),
         };
         let cpus = zone_cpus(topology, name.split(' ').next().unwrap_or_default());
-        // The same package may be there a second time through memory-mapped registers.
+        // The package may also have a zone through memory-mapped registers.
         let name = if control == "intel-rapl" { name } else { format!("{name} ({control})") };
         Some(Place::named(At::Zone(folder.clone()), name, cpus))
     };
     folders.iter().filter_map(zone).collect()
 }
 
-/// Returns the CPUs of `package-0` or `package-0-die-1`; all for a zone of the platform.
+/// Returns the CPUs of `package-0` or `package-0-die-1`, or all CPUs for a platform zone.
 fn zone_cpus(topology: &Topology, name: &str) -> CpuList {
     let cpus = name.strip_prefix("package-").and_then(|rest| match rest.split_once("-die-") {
         Some((package, die)) => topology.dies().remove(&(package.parse().ok()?, die.parse().ok()?)),
@@ -201,7 +201,7 @@ fn find_constraints(host: &dyn Host, zones: &[Place]) -> Vec<Place> {
         // (MAX_CONSTRAINTS_PER_ZONE).
         for constraint in 0..8 {
             let path = format!("{POWERCAP}/{folder}/constraint_{constraint}_name");
-            // Constraints are numbered without gaps (powercap_register_zone): the first missing
+            // Constraints are numbered without gaps (powercap_register_zone), so the first missing
             // name is the end.
             let Ok(name) = host.read(&path) else { break };
             let at = At::Constraint { zone: folder.clone(), constraint };
@@ -211,8 +211,8 @@ fn find_constraints(host: &dyn Host, zones: &[Place]) -> Vec<Place> {
     places
 }
 
-/// Returns the devices with platform profiles (since kernel 6.14), each by the name that its driver
-/// gave it: the number in the directory is reused.
+/// Returns the devices with platform profiles (since kernel 6.14), by the names that their drivers
+/// gave them. The numbers in directory names are reused.
 fn find_profile_devices(host: &dyn Host, topology: &Topology) -> Vec<Place> {
     let folders = host.list(PROFILE_DEVICES).unwrap_or_default();
     let place = |folder: &String| {
@@ -222,8 +222,8 @@ fn find_profile_devices(host: &dyn Host, topology: &Topology) -> Vec<Place> {
     folders.iter().map(place).collect()
 }
 
-/// Returns the sockets with a management port. Both of its drivers make the sensors in the order of
-/// the sockets, and hsmp_acpi binds one device per socket (drivers/platform/x86/amd/hsmp).
+/// Returns the sockets with a management port. Both of its drivers create the sensors in the order
+/// of the sockets, and hsmp_acpi binds one device per socket (drivers/platform/x86/amd/hsmp).
 fn find_sockets(host: &dyn Host, topology: &Topology) -> Vec<Place> {
     let is_port = |name: &String| name.starts_with("AMDI0097:");
     let ports: Vec<String> = host.list(PLATFORM).unwrap_or_default().into_iter().filter(is_port).collect();
@@ -245,7 +245,7 @@ fn find_sensors(host: &dyn Host, topology: &Topology) -> Vec<Place> {
     for hwmon in host.list(HWMON).unwrap_or_default() {
         let folder = format!("{HWMON}/{hwmon}");
         let driver = host.read(&format!("{folder}/name")).unwrap_or_default();
-        // Drives, boards and memory have sensors too; these three are the processors'.
+        // Drives, boards and memory have sensors too. Only these three are for processors.
         if !matches!(driver.as_str(), "coretemp" | "k10temp" | "zenpower") {
             continue;
         }
@@ -263,7 +263,7 @@ fn find_sensors(host: &dyn Host, topology: &Topology) -> Vec<Place> {
                 if label.is_empty() { format!("temp{sensor}") } else { label }
             })
             .collect();
-        // coretemp has one device per package, with the package's number in this label only.
+        // coretemp has one device per package. Only this label has the package's number.
         let package = labels.iter().find_map(|label| label.strip_prefix("Package id ")?.parse::<u32>().ok());
         for (sensor, label) in numbers.into_iter().zip(labels) {
             let cpus = sensor_cpus(topology, package, &label);
@@ -278,8 +278,8 @@ fn find_sensors(host: &dyn Host, topology: &Topology) -> Vec<Place> {
     places
 }
 
-/// Returns the CPUs that a sensor of coretemp measures; all for one of AMD's, whose device is not
-/// tied to a package by name.
+/// Returns the CPUs that a coretemp sensor measures. For an AMD sensor, whose device does not name
+/// its package, returns all CPUs.
 fn sensor_cpus(topology: &Topology, package: Option<u32>, label: &str) -> CpuList {
     let Some(package) = package else { return topology.present.clone() };
     let core = label.strip_prefix("Core ").and_then(|core| core.parse::<u32>().ok());

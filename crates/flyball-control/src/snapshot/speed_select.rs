@@ -17,7 +17,7 @@ use crate::{
 /// Number of classes of service.
 const CLASSES: u32 = 4;
 
-/// The knobs whose settings are judged by the properties of the levels.
+/// The knobs whose settings are checked against the properties of the levels.
 pub(crate) const LEVEL_KNOBS: &[Id] = &[Id::SstLevel, Id::SstBf, Id::SstTf];
 
 /// Speed Select as it was when the snapshot was taken.
@@ -25,7 +25,7 @@ pub(crate) const LEVEL_KNOBS: &[Id] = &[Id::SstLevel, Id::SstBf, Id::SstTf];
 pub(super) struct SpeedSelectView {
     /// The layout, or the error of looking for it.
     pub layout: Result<Layout, HostError>,
-    /// The reason why there is none.
+    /// The reason why there is no Speed Select.
     pub why: Why,
     /// The levels of each domain, in the order of the layout's domains; `None` unless taken for a
     /// plan that sets one of [`LEVEL_KNOBS`], since they take some ten firmware calls per level.
@@ -56,19 +56,19 @@ impl SpeedSelectView {
         };
         let domains = layout.iter().flat_map(|layout| &layout.domains);
         let of_domain = |domain| layout.as_ref().map_or_else(|_| Vec::new(), |it| levels(host, it, domain));
-        // Some ten calls per level, each a round trip to firmware: only a plan about levels pays
-        // for them.
+        // Reading a level takes some ten round trips to firmware. Only a plan about levels needs
+        // them.
         let levels = with_levels.then(|| domains.map(of_domain).collect());
         SpeedSelectView { layout, why, levels }
     }
 }
 
-/// Reads the levels of a domain. Questions about a feature go only to levels that have it: firmware
-/// answers others with errors at best.
+/// Reads the levels of a domain. Reads a feature only at levels that have it: at others, firmware
+/// returns errors at best.
 fn levels(host: &dyn Host, layout: &Layout, domain: &Domain) -> Vec<Option<Level>> {
     let access = layout.access(host);
     let access = access.as_ref();
-    // A domain that does not answer has no levels to judge by; the plan goes on with the others.
+    // If a domain does not answer, its levels are unknown. The plan continues with the others.
     let Ok(levels) = access.levels(&domain.place) else { return Vec::new() };
     let level = |level: u8| {
         let features = access.features(&domain.place, level).ok()?;
@@ -86,10 +86,9 @@ fn levels(host: &dyn Host, layout: &Layout, domain: &Domain) -> Vec<Option<Level
     (0..=levels.highest).map(level).collect()
 }
 
-/// Returns why there is no Speed Select, briefly if the processor is not of that kind.
+/// Returns why there is no Speed Select, briefly if the processor never has it.
 fn why_none(host: &dyn Host, topology: &Topology, error: &HostError) -> Why {
-    // A model that should have the interface, or an interface that answers with an error: worth an
-    // explanation.
+    // Explain it if the model should have the interface, or the interface returns an error.
     let known = topology.model.and_then(isst::module_for).is_some();
     if known || (error.path == isst::NODE && !error.is_absent()) {
         let processor = isst::Processor {
@@ -126,8 +125,8 @@ impl Snapshot {
             return Place::new(at(domain), domain.cpus.clone());
         }
         let package = self.topology.packages().remove(&domain.place.package.into()).unwrap_or_default();
-        // If the power unit's numbers cannot be read, no domain has CPUs, and each stands for its
-        // package.
+        // If the power unit's numbers cannot be read, no domain's CPUs are known, so each domain
+        // covers its whole package.
         let unknown = self.layout().is_some_and(|layout| layout.map.unplaced);
         let belongs = if unknown { Belongs::ToAll } else { Belongs::ToPackage };
         Place::new(at(domain), package).belonging(belongs)
@@ -192,7 +191,7 @@ impl Snapshot {
             Field::ClosMin(_) => Field::ClosMin(class),
             Field::ClosMax(_) => Field::ClosMax(class),
             Field::ClosWeight(_) => Field::ClosWeight(class),
-            // A field of the mailbox's class word alone.
+            // Only the mailbox's class word has this field.
             Field::ClosEpp(_) if layout.platform.is_tpmi() => return None,
             Field::ClosEpp(_) => Field::ClosEpp(class),
             Field::Class(_) => return layout.class_setting(place.cpus.first()?),
@@ -238,11 +237,11 @@ impl Snapshot {
         };
         let reading = match &read {
             Ok(text) => {
-                // A mailbox part has two switches; the classes' own is the one that counts.
+                // A mailbox processor has two switches. Only the classes' own switch counts.
                 let text = match text.as_str() {
                     "qos-only" => "1",
                     "pm-only" => "0",
-                    // None apart either way; only restoring needs the difference.
+                    // In both cases no CPU is set apart. Only restoring needs the difference.
                     "ready" => "none",
                     text => text,
                 };
@@ -253,13 +252,13 @@ impl Snapshot {
                 }
             }
             Err(_) if self.is_offline(place) => absent(Why::Offline),
-            // Firmware may refuse one request and answer the others.
+            // Firmware may refuse one request and answer others.
             Err(error) => absent(Why::NotNow(error.to_string())),
         };
         (reading, Some((setting, content)))
     }
 
-    /// Returns the value to which a class register cuts a frequency, if it differs: whole hundreds
+    /// Returns the frequency that a class register holds for `value`, if it differs: whole hundreds
     /// of MHz.
     pub(crate) fn cut_to_ratio(value: &Value) -> Option<Value> {
         let frequency = value.frequency()?;

@@ -1,9 +1,9 @@
 //! The read pass: from a host to a snapshot.
 //!
-//! Knobs are read scope by scope and place by place, each by the first of its mechanisms that has
-//! it. Registers hold several knobs and are read once per CPU. On a machine of 512 CPUs a pass
-//! opens some thousand files, and opening them takes nearly all of its time. So only requested
-//! knobs are read, and a knob that a sample of its places lacks is not looked for at the others.
+//! Knobs are read scope by scope and place by place, each by the first mechanism that finds it.
+//! Registers hold several knobs and are read once per CPU. On a machine of 512 CPUs a pass opens
+//! some thousand files, and opening them takes nearly all of its time. So only requested knobs are
+//! read. If a sample of a knob's places lacks it, the other places are skipped.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -21,8 +21,8 @@ use crate::{
     topology::{self, CPUS},
 };
 
-/// The levels of CPPC, which a plan of limits and turbo needs on other makers' processors than
-/// Intel's and AMD's.
+/// The levels of CPPC. On processors not made by Intel or AMD, planning limits and turbo needs
+/// them.
 const CPPC_LEVELS: [Id; 4] = [Id::CppcHighest, Id::CppcNominal, Id::CppcLowestNonlinear, Id::NominalFreq];
 
 /// A request for a snapshot: the knobs to read, and how.
@@ -55,7 +55,7 @@ impl Snapshot {
         self.topology.read_caches(host)
     }
 
-    /// Returns the CPUs that a selector names, after reading what it needs.
+    /// Returns the CPUs that a selector names, after reading the data that it needs.
     ///
     /// # Errors
     /// Same as [`Topology::read_for`]; and the selector's own error.
@@ -68,11 +68,11 @@ impl Snapshot {
         Ok(select(selector, &self.topology))
     }
 
-    /// Takes what planning `intent` needs: its knobs, and the knobs that judge them.
+    /// Takes what planning `intent` needs: its knobs, and the knobs that they are checked against.
     ///
     /// # Errors
-    /// Same as [`Snapshot::begin`]. Files that cannot be read are not errors here: the error is
-    /// their reading.
+    /// Same as [`Snapshot::begin`]. A file that cannot be read is not an error here: the error is
+    /// stored as its reading.
     pub fn for_intent(host: &dyn Host, intent: &Intent) -> Result<Snapshot, ReadError> {
         let mut knobs = BTreeSet::new();
         for setting in &intent.settings {
@@ -102,7 +102,7 @@ impl Snapshot {
 
     /// Reads the knobs of `request` that the snapshot does not have yet.
     pub fn take(&mut self, host: &dyn Host, request: &Request<'_>) {
-        // A later pass that only shows must not let an earlier one count as complete for planning.
+        // After a pass without `to_plan`, the snapshot must not count as complete for planning.
         self.to_plan = request.to_plan;
         let mut pass = Pass {
             host,
@@ -116,7 +116,7 @@ impl Snapshot {
         // reading them one after the other lets the host open them relative to it. The idle states
         // are in the CPU's folder.
         let mut by_folder: [Vec<Id>; SCOPES] = [const { Vec::new() }; SCOPES];
-        // First: uncore domains have the CPUs of Speed Select's power domains.
+        // Speed Select comes first: uncore domains have the CPUs of its power domains.
         let asks = |knob: &Id| {
             let mechanisms = knob.knob().mechanisms;
             mechanisms.iter().any(|mechanism| matches!(mechanism, Mechanism::SpeedSelect { .. }))
@@ -167,15 +167,15 @@ impl Snapshot {
         }
     }
 
-    /// Reads files of every policy as they are, for questions that no knob answers. Skips files
-    /// that cannot be read.
+    /// Reads files of every policy verbatim, for questions that no knob answers. Skips files that
+    /// cannot be read.
     pub fn take_policy_files(&mut self, host: &dyn Host, names: &[&'static str]) {
         for policy in &self.topology.policies {
             let folder = self.topology.policy_folder(policy.number);
             let files = self.policy_files.entry(policy.number).or_default();
             for name in names {
                 if let Ok(text) = host.read(&format!("{folder}/{name}")) {
-                    // One line each; recordings may hold the same line twice.
+                    // The files have one line each. Recordings may hold that line twice.
                     files.insert(*name, text.lines().next().unwrap_or_default().to_owned());
                 }
             }
@@ -194,7 +194,7 @@ impl Snapshot {
     }
 }
 
-/// Returns the places of all `knobs`: several scopes CPU by CPU, each scope in its own order.
+/// Returns the places of all `knobs`. Several scopes are sorted by CPU; one scope keeps its order.
 fn folder_by_folder<'s>(snapshot: &'s Snapshot, knobs: &[Id]) -> Vec<(Scope, &'s Place)> {
     let mut scopes: Vec<Scope> = Vec::new();
     let mut places = Vec::new();
@@ -212,19 +212,19 @@ fn folder_by_folder<'s>(snapshot: &'s Snapshot, knobs: &[Id]) -> Vec<(Scope, &'s
     places
 }
 
-/// A pass over a machine, with what it learns on its way.
+/// A pass over a machine, with the data that it caches.
 struct Pass<'h> {
     host: &'h dyn Host,
     to_plan: bool,
     buffer: Vec<u8>,
-    /// Registers by CPU and number: several knobs are fields of one.
+    /// Registers by CPU and number. Several knobs can be fields of one register.
     registers: HashMap<(u32, u32), Result<u64, HostError>>,
     /// Patterns of the table by their address in memory.
     patterns: HashMap<*const u8, Pattern<'static>>,
     no_msr_driver: bool,
 }
 
-/// Returns whether the missing file is one of another vendor's driver.
+/// Returns whether the missing file belongs to another vendor's driver.
 fn is_of_other_vendor(why: &Why, vendor: Vendor) -> bool {
     let Why::NoFile(path) = why else { return false };
     path.contains("/intel_") && vendor != Vendor::Intel || path.contains("/amd_") && vendor != Vendor::Amd
@@ -253,8 +253,7 @@ impl Pass<'_> {
             let places = snapshot.places_in(knob.knob().scope);
             if request.sample_absence && !request.to_plan {
                 let meant: Vec<&Place> = places.iter().filter(|place| is_meant(place)).collect();
-                // The sample costs a few reads: below eight places reading all of them costs no
-                // more.
+                // The sample costs a few reads. Up to eight places cost no more.
                 if meant.len() > 8
                     && let Some(why) = self.absent_everywhere(snapshot, knob, &meant)
                 {
@@ -284,7 +283,7 @@ impl Pass<'_> {
     /// Returns why a knob is absent, if a sample of its places lacks the file or the register.
     fn absent_everywhere(&mut self, snapshot: &Snapshot, knob: Id, places: &[&Place]) -> Option<Why> {
         let mut sample = vec![*places.first()?, *places.last()?];
-        // A hybrid processor's kinds of core may differ in their files.
+        // On a hybrid processor, core types may have different files.
         for cpus in snapshot.topology.core_kinds().values() {
             sample
                 .extend(places.iter().find(|place| place.cpus.first().is_some_and(|cpu| cpus.contains(cpu))));
@@ -301,24 +300,23 @@ impl Pass<'_> {
                 )) => {
                     first.get_or_insert(why);
                 }
-                // Present, or absent for a temporary reason (offline, driver off), which proves
-                // nothing about the other places.
+                // The knob is present, or absent for a temporary reason (offline, driver off),
+                // which proves nothing about the other places.
                 _ => return None,
             }
         }
         first
     }
 
-    /// Reads `knob` at `place`: the value by the first mechanism that has one, the slot by the
-    /// first that takes writes.
+    /// Reads `knob` at `place`. The value comes from the first mechanism that has one, the slot
+    /// from the first that takes writes.
     fn entry(&mut self, snapshot: &Snapshot, knob: Id, place: &Place) -> Entry {
         let row = knob.knob();
         let mut absent = None;
         let mut reading = None;
         let mut slot = None;
         for mechanism in row.mechanisms {
-            // The reading may come from one mechanism (a register) and the slot from another (a
-            // file): the first that has a value, the first that takes a write.
+            // Continue for the slot: the value may come from a register and the slot from a file.
             let wants_slot = self.to_plan && row.control().is_some() && slot.is_none() && mechanism.writes();
             if reading.is_some() && !wants_slot {
                 continue;
@@ -328,7 +326,7 @@ impl Pass<'_> {
                 slot = attempt.slot;
             }
             match attempt.reading {
-                // The file of this processor's own driver says more than another vendor's.
+                // Prefer the missing file of this processor's own driver to another vendor's.
                 Ok(Reading::Absent(why))
                     if absent
                         .as_ref()
@@ -355,8 +353,8 @@ impl Pass<'_> {
         let topology = &snapshot.topology;
         match *mechanism {
             Mechanism::File { path, form, write } => {
-                // By address: the patterns are constants of the table, and comparing texts would
-                // cost as much as parsing.
+                // Key by address: the patterns are constants of the table, and comparing texts
+                // would cost as much as parsing.
                 let pattern = self.patterns.entry(path.as_ptr()).or_insert_with(|| Pattern::new(path));
                 let Some(path) = pattern.path(topology, &place.at) else {
                     return Attempt::absent(Why::NoCpufreq);
@@ -389,8 +387,7 @@ impl Pass<'_> {
     fn file(&mut self, topology: &Topology, path: String, form: Form, write: bool, place: &Place) -> Attempt {
         let read = self.host.read_into(&path, &mut self.buffer);
         let with_slot = self.to_plan && write;
-        // A file that refuses to be read is there. ENODEV may be the file's own answer or that of
-        // the path.
+        // A file that refuses to be read exists. ENODEV may come from the file or from its path.
         let exists = match &read {
             Err(error) if error.errno == Errno::NOENT => false,
             Err(error) if error.is_absent() => with_slot && self.host.exists(&path),
@@ -430,7 +427,7 @@ impl Pass<'_> {
         let host = self.host;
         let raw = match self.registers.entry((cpu, register)).or_insert_with(|| host.msr(cpu, register)) {
             Ok(raw) => *raw,
-            // /dev/cpu/N/msr is missing for an online CPU: the driver is not loaded, for any CPU.
+            // /dev/cpu/N/msr is missing for an online CPU, so the driver is not loaded for any CPU.
             Err(error) if error.errno == Errno::NOENT => {
                 self.no_msr_driver = true;
                 return absent(true);
@@ -462,7 +459,7 @@ impl Pass<'_> {
         let slot = (self.to_plan && write && matches!(reading, Ok(Reading::Value { .. }))).then(|| {
             Box::new(Slot {
                 location: Location::Msr { cpu, register, mask },
-                // Only the field: restoring must not write what its neighbours held.
+                // Store only the field: restoring must not write back its neighbours' old bits.
                 content: Content::Text(format!("{:#x}", raw & mask)),
                 form,
                 shift: bits.1,
@@ -496,7 +493,7 @@ fn decode_file(
         return Ok(Reading::Absent(Why::Offline));
     }
     if let Some(words) = text.strip_prefix('<').and_then(|text| text.strip_suffix('>')) {
-        // cpufreq's words for it: `<unsupported>`, `<unknown>`.
+        // cpufreq prints `<unsupported>` or `<unknown>`.
         return Ok(Reading::Absent(Why::NotNow(format!("the kernel says {words}"))));
     }
     match parse::value(form, text) {
@@ -510,18 +507,18 @@ fn decode_file(
 /// Turns the kernel's refusal to read a file into an absence or an error.
 fn refused(topology: &Topology, path: String, place: &Place, error: HostError) -> Result<Reading, ReadError> {
     let why = match error.errno {
-        // Whatever the errno: EBUSY from cpufreq, ENOENT if the folder is gone. Content that is not
-        // text or not allowed stays so with CPUs online.
+        // Any errno: cpufreq returns EBUSY, and a missing folder ENOENT. Content that is not text
+        // or not allowed would stay so with CPUs online.
         _ if is_offline(topology, place) && !matches!(error.errno, Errno::ILSEQ | Errno::ACCES) => {
             Why::Offline
         }
         _ if error.is_absent() => Why::NoFile(path),
-        // intel_pstate's files while the driver is switched off.
+        // intel_pstate's files return this while the driver is switched off.
         Errno::AGAIN => Why::DriverOff(path),
-        // The driver has the file for processors that lack the feature (uncore's ELC files,
-        // powercap's constraints).
+        // The file exists, but the processor lacks the feature (uncore's ELC files, powercap's
+        // constraints).
         Errno::OPNOTSUPP | Errno::NODATA => Why::Unsupported(path),
-        // amd-pstate before 7.x: the firmware's preference has no word.
+        // amd-pstate before 7.x returns this if no word names the firmware's preference.
         Errno::INVAL if path.ends_with("energy_performance_preference") => {
             Why::NotNow("the preference in force has no word (EINVAL)".to_owned())
         }

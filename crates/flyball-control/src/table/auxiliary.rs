@@ -1,5 +1,5 @@
-//! Settings that are not knobs but that changes write or disturb: interrupts, control groups,
-//! tunables of governors. They are saved and restored like knobs, so their rows state the same
+//! Settings that are not knobs but that commands write or disturb: interrupts, control groups,
+//! tunables of governors. They are saved and restored like knobs, so their rows have the same
 //! properties.
 
 use crate::knob::{Disturbs, Writing, order::Step, spelling::Spelling, subject::AuxiliaryId};
@@ -70,8 +70,8 @@ pub(crate) static AUXILIARIES: &[Auxiliary] = &[
         id: AuxiliaryId::Command,
         title: "knob of the user",
         files: &[],
-        // After all knobs of the machine, before CPUs go offline: a program may count those that
-        // are online.
+        // After all knobs of the machine, before CPUs go offline: a program may count the online
+        // CPUs.
         writing: Writing::alone(Step::Power, Spelling::Text),
     },
     Auxiliary {

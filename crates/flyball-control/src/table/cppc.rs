@@ -1,6 +1,5 @@
-//! Rows of what CPPC and amd-pstate report besides levels and limits: the rest of the attributes
-//! that the kernel documents (Documentation/admin-guide/pm/amd-pstate.rst,
-//! Documentation/admin-guide/acpi/cppc_sysfs.rst).
+//! Rows of CPPC and amd-pstate facts besides levels and limits, as the kernel documents them
+//! (Documentation/admin-guide/pm/amd-pstate.rst, Documentation/admin-guide/acpi/cppc_sysfs.rst).
 
 use flyball_host::Vendor;
 

@@ -1,6 +1,5 @@
-//! Rows of the driver cppc_cpufreq, which most Arm servers use: registers of CPPC that the
-//! processor may have (drivers/cpufreq/cppc_cpufreq.c). A register that it lacks reads
-//! `<unsupported>`.
+//! Rows of the driver cppc_cpufreq, which most Arm servers use: optional registers of CPPC
+//! (drivers/cpufreq/cppc_cpufreq.c). A missing register reads `<unsupported>`.
 
 use flyball_host::Errno;
 
@@ -13,11 +12,11 @@ use crate::{
     },
 };
 
-/// A register that the firmware's table of a CPU (`_CPC`) does not have.
+/// The register is missing in the firmware's table of a CPU (`_CPC`).
 const LACKING: Refusal =
     Refusal::new(&[Errno::OPNOTSUPP], "the firmware of this processor does not offer it");
 
-/// All three are kept by the processor, which forgets them when its CPU goes offline.
+/// The processor holds all three, and forgets them when the CPU goes offline.
 const APPEARS: &[AppearsWith] = &[AppearsWith::DriverMode, AppearsWith::Cpu];
 
 pub(super) const AUTO_SELECT: Row = Row {
@@ -44,7 +43,7 @@ pub(super) const AUTO_SELECT: Row = Row {
         written_by: &[],
         writing: Writing {
             refusals: &[LACKING],
-            // After the limits, which the driver writes to the processor with it
+            // After the limits, which the driver writes to the processor together with it
             // (store_auto_select).
             ..Writing::alone(Step::Limit, Spelling::Switch)
         },

@@ -1,4 +1,4 @@
-//! Rows of facts: what drivers and firmware report and no write changes.
+//! Rows of facts: read-only values that drivers and firmware report.
 
 use flyball_host::msr::{MSR_AMD_CPPC_CAP1, MSR_PLATFORM_INFO};
 
@@ -27,8 +27,8 @@ pub(super) const DRIVER: Row = Row {
     scope: Scope::Machine,
     vendor: None,
     shown: Visibility::in_section(Section::Machine),
-    // Below any policy: cpufreq has one driver at a time (cpufreq_register_driver answers EEXIST to
-    // a second).
+    // Any policy will do: cpufreq has one driver at a time (cpufreq_register_driver returns EEXIST
+    // for a second).
     mechanisms: &[ro("/sys/devices/system/cpu/cpufreq/policy{any-policy}/scaling_driver", Form::Word)],
     about: "What sets the frequency. intel_pstate and amd-pstate-epp are the drivers in active mode, where the processor \
             chooses; intel_cpufreq and amd-pstate the same in passive or guided mode; acpi-cpufreq uses the few \
@@ -95,8 +95,8 @@ pub(super) const BASE_FREQ: Row = Row {
     scope: Scope::Policy,
     vendor: Some(Vendor::Intel),
     shown: Visibility::in_section(Section::Cpus),
-    // The file first: it is the guaranteed level of the moment (show_base_frequency in
-    // intel_pstate.c), which Speed Select moves.
+    // Prefer the file: it shows the present guaranteed level (show_base_frequency in
+    // intel_pstate.c), which Speed Select changes.
     mechanisms: &[ro(policy!("base_frequency"), Form::KHz), intel(MSR_PLATFORM_INFO, (15, 8), Form::Ratio)],
     about: "The highest frequency that an Intel processor guarantees with all cores busy within its power limit; what lies \
             above is turbo. Speed Select can change it at run time. Without HWP it is read from PLATFORM_INFO.",
@@ -108,7 +108,7 @@ pub(super) const NOMINAL_FREQ: Row = Row {
     title: "nominal frequency of CPPC",
     scope: Scope::Cpu,
     vendor: None,
-    // Intel processors have it as base_frequency, one file per policy instead of one per CPU.
+    // Intel processors have base_frequency instead, with one file per policy instead of per CPU.
     shown: Visibility::without(Section::Cpus, Id::BaseFreq),
     mechanisms: &[ro(cppc!("nominal_freq"), Form::MHz)],
     about: "The frequency that goes with the nominal performance of CPPC: what the firmware calls sustained with all cores \
@@ -140,7 +140,7 @@ pub(super) const CUR_FREQ: Row = Row {
     scope: Scope::Policy,
     vendor: None,
     shown: Visibility::in_section(Section::Current),
-    // arch_freq_get_on_cpu (APERF and MPERF), else what the driver asked for (show_scaling_cur_freq
+    // arch_freq_get_on_cpu (APERF and MPERF), else the driver's last request (show_scaling_cur_freq
     // in cpufreq.c).
     mechanisms: &[ro(policy!("scaling_cur_freq"), Form::KHz)],
     about: "What the kernel thinks the frequency is: on x86 measured over the last tick where the CPU was busy, otherwise \
@@ -192,7 +192,7 @@ pub(super) const TRANSITION_LATENCY: Row = Row {
     scope: Scope::Policy,
     vendor: None,
     shown: Visibility::on_request(Section::Line),
-    // Nanoseconds, while the governors' sampling rates are microseconds.
+    // In nanoseconds, unlike the governors' sampling rates in microseconds.
     mechanisms: &[ro(policy!("cpuinfo_transition_latency"), Form::Nanos)],
     about: "How long the processor needs to change its frequency, as the driver states it; 0 or unknown if it does not. Governors \
             take their sampling rate from it.",
@@ -228,9 +228,9 @@ pub(super) const CPPC_HIGHEST: Row = Row {
     title: "highest performance of CPPC",
     scope: Scope::Cpu,
     vendor: None,
-    // If there is a base frequency, hw-max-freq has what the best core can do, in kHz
-    // (intel_pstate.c, from HWP's highest performance). The kernel asks the firmware for each read
-    // of this file (drivers/acpi/cppc_acpi.c, cppc_get_perf_caps).
+    // If there is a base frequency, hw-max-freq shows the best core's maximum in kHz
+    // (intel_pstate.c, from HWP's highest performance). The kernel queries the firmware at each
+    // read of this file (drivers/acpi/cppc_acpi.c, cppc_get_perf_caps).
     shown: Visibility::without(Section::Levels, Id::BaseFreq),
     mechanisms: &[ro(cppc!("highest_perf"), Form::Perf), amd(MSR_AMD_CPPC_CAP1, (31, 24), Form::Perf)],
     about: "The performance level of one core's highest boost, on the firmware's abstract scale. Cores of one machine \

@@ -20,7 +20,7 @@ const FREQUENCIES: &str = "a frequency with its unit (2.6GHz, 2600MHz), min, max
 const LIMITS: &str = "a frequency with its unit (2.6GHz, 2600MHz), a share of the highest (75%), min, max, base, \
                       nominal or efficient";
 
-/// The rows that judge frequency limits.
+/// The rows that frequency limits are checked against.
 const JUDGING_LIMITS: &[Id] = &[
     Id::MinFreq,
     Id::MaxFreq,
@@ -82,18 +82,18 @@ pub(super) const GOVERNOR: Row = Row {
         writing: Writing {
             disturbs: &[
                 Disturbs::Here(effects::POLICY),
-                // Under `performance` intel_pstate_hwp_set writes EPP 0 and keeps the old value
-                // aside; it returns to that only if the register still holds 0 then.
+                // Under `performance` intel_pstate_hwp_set writes EPP 0 and saves the old value. It
+                // restores that value only if the register still holds 0.
                 Disturbs::Here(effects::BIAS),
-                // Everywhere: tunables that all policies of a governor share belong to no policy.
+                // Everywhere: tunables shared by all policies of a governor belong to no policy.
                 Disturbs::Everywhere(effects::SHARED_TUNABLES),
             ],
             refusals: &[Refusal::new(
                 &[Errno::INVAL],
                 "this driver does not have that governor, or its module cannot be loaded; it has: {scaling_available_governors}",
             )],
-            // The kernel compares without regard to case (strncasecmp in cpufreq_parse_policy and
-            // find_governor of cpufreq.c).
+            // The kernel ignores case (strncasecmp in cpufreq_parse_policy and find_governor of
+            // cpufreq.c).
             ..Writing::alone(Step::Governor, Spelling::AnyCase)
         },
     }),
@@ -113,8 +113,8 @@ const fn percentage(bound: Bound, judged_by: &'static [Id], written_by: &'static
         saved: Saved::Always,
         written_by,
         writing: Writing {
-            // store_min_perf_pct clamps to max_perf_pct without an error: of the two, the one that
-            // widens the range must be first.
+            // store_min_perf_pct clamps to max_perf_pct without an error, so the write that widens
+            // the range must come first.
             bound,
             disturbs: &[Disturbs::Everywhere(effects::PERCENTAGES)],
             refusals: INTEL_PSTATE_OFF,
@@ -173,10 +173,10 @@ const fn limit(bound: Bound, written_by: &'static [Program]) -> Role {
         written_by,
         writing: Writing {
             bound,
-            // Both: a minimum above the maximum is cut to it (cpufreq_verify_within_limits), and
-            // counts again when the maximum rises.
+            // Both limits: a minimum above the maximum is cut to it (cpufreq_verify_within_limits),
+            // and takes effect again when the maximum rises.
             disturbs: &[Disturbs::Here(effects::LIMITS)],
-            // The file shows the limit in force (policy->min), not what was written: handle_update
+            // The file shows the limit in force (policy->min), not the written one: handle_update
             // runs in a worker and clips to the driver's range and to other requests.
             ..Writing::alone(Step::Limit, Spelling::FrequencyLimit)
         },
@@ -272,9 +272,8 @@ pub(super) const SETSPEED: Row = Row {
                 &[Errno::INVAL],
                 "only the governor 'userspace' takes a speed, and this policy has '{scaling_governor}': set governor=userspace as well",
             )],
-            // After the governor, which must be userspace by then.
-            // show_scaling_setspeed prints `<unsupported>` where the governor has no such
-            // operation.
+            // After the governor, which must be userspace. show_scaling_setspeed prints
+            // `<unsupported>` if the governor has no such operation.
             ..Writing::alone(Step::Tunable, Spelling::Speed)
         },
     }),

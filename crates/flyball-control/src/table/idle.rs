@@ -38,8 +38,8 @@ pub(super) const IDLE_STATE: Row = Row {
         written_by: &[],
         writing: Writing {
             refusals: &[Refusal::new(
-                // store_state_disable in drivers/cpuidle/sysfs.c asks for CAP_SYS_ADMIN, whatever
-                // the mode of the file.
+                // store_state_disable in drivers/cpuidle/sysfs.c requires CAP_SYS_ADMIN, whatever
+                // the file's mode.
                 &[Errno::PERM],
                 "it needs CAP_SYS_ADMIN: run flyball with sudo, outside a container",
             )],
@@ -55,7 +55,7 @@ pub(super) const IDLE_GOVERNOR: Row = Row {
     shown: Visibility::in_section(Section::Machine),
     mechanisms: &[
         rw("/sys/devices/system/cpu/cpuidle/current_governor", Form::Word),
-        // Older kernels have only this one unless booted with cpuidle_sysfs_switch
+        // Older kernels have only this file unless booted with cpuidle_sysfs_switch
         // (drivers/cpuidle/sysfs.c).
         ro("/sys/devices/system/cpu/cpuidle/current_governor_ro", Form::Word),
     ],
@@ -105,8 +105,7 @@ pub(super) const LATENCY_LIMIT: Row = Row {
     scope: Scope::Cpu,
     vendor: None,
     shown: Visibility::in_section(Section::Cpus),
-    // The per-CPU file, not /dev/cpu_dma_latency: that request ends with the process that holds the
-    // file open.
+    // Not /dev/cpu_dma_latency: its request ends with the process that holds the file open.
     mechanisms: &[rw("/sys/devices/system/cpu/cpu{cpu}/power/pm_qos_resume_latency_us", Form::LatencyLimit)],
     about: "Keeps the CPU out of idle states whose exit latency is longer than this. Prefer it to \
             forbidding states one by one. The kernel's file has 0 for no limit and n/a for no latency at \

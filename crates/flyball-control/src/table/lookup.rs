@@ -1,5 +1,5 @@
-//! Finds the row of an identity, a name or a location, for the command line, the journal and the
-//! footprints of writes.
+//! Finds a row by identity, name or location, for the command line, the journal and the footprints
+//! of writes.
 
 use std::{fmt, mem::discriminant};
 
@@ -23,7 +23,7 @@ impl Knob {
     /// Returns the knob called `name`.
     ///
     /// # Errors
-    /// The nearest name that exists.
+    /// The nearest existing name.
     pub fn named(name: &str) -> Result<&'static Knob, UnknownKnob> {
         TABLE.iter().find(|knob| knob.name == name).ok_or_else(|| UnknownKnob::new(name))
     }
@@ -59,12 +59,12 @@ impl<'de> Deserialize<'de> for Id {
 pub struct UnknownKnob {
     /// The name as given.
     pub name: String,
-    /// The nearest name that exists, if one is near.
+    /// The nearest existing name, if one is near.
     pub nearest: Option<&'static str>,
 }
 
-/// Names that other tools, manuals and the kernel use, with flyball's own names for them. If two
-/// fit, the first wins; a name to be set must lead to a knob.
+/// Names that other tools, manuals and the kernel use, with flyball's names for them. If two fit,
+/// the first wins. A name that can be set must lead to a knob.
 const ALIASES: &[(&str, &str)] = &[
     ("boost-enabled", "turbo"),
     ("c-state", "idle-state"),
@@ -109,9 +109,9 @@ pub fn called(name: &str) -> Option<&'static Knob> {
         .or_else(|| knob_of_file(name))
 }
 
-/// Returns the first row with a file of this name, as the kernel's documents spell it:
-/// `amd_pstate_max_freq`. Names of one word (`name`, `time`, `latency`) are not only those of
-/// files.
+/// Returns the first row with a file of this name, as kernel documents spell it:
+/// `amd_pstate_max_freq`. One-word names (`name`, `time`, `latency`) do not count, because they
+/// have other meanings.
 fn knob_of_file(name: &str) -> Option<&'static Knob> {
     if !name.contains('_') {
         return None;
@@ -123,7 +123,7 @@ fn knob_of_file(name: &str) -> Option<&'static Knob> {
     TABLE.iter().find(|knob| knob.mechanisms.iter().any(is_named))
 }
 
-/// Returns whether this, in lower case, is the name of an idle state, such as C6, C1E or C1_ACPI.
+/// Returns whether `lower` is the lower-case name of an idle state, such as C6, C1E or C1_ACPI.
 pub(crate) fn is_idle_state(lower: &str) -> bool {
     let lower = lower.strip_suffix("_acpi").unwrap_or(lower);
     lower.len() <= 5
@@ -135,20 +135,20 @@ impl UnknownKnob {
         UnknownKnob { name: name.to_owned(), nearest: nearest(name, |_| true) }
     }
 
-    /// Suggests the nearest knob instead, for a name that was to be set: a fact does not help then.
+    /// Suggests the nearest knob, for a name that the user wanted to set. A fact would not help.
     #[must_use]
     pub fn to_set(self) -> UnknownKnob {
         UnknownKnob { nearest: nearest(&self.name, |knob| knob.control().is_some()), ..self }
     }
 }
 
-/// Returns the name of a row that `name` may have meant.
+/// Returns the row's name that `name` was probably meant to be.
 fn nearest(name: &str, fits: impl Fn(&Knob) -> bool) -> Option<&'static str> {
-    // An instance is not part of the name.
+    // Ignore the instance.
     let lower = name.split(':').next().unwrap_or(name).to_ascii_lowercase();
     let known = || TABLE.iter().filter(|knob| fits(knob));
     let named = |wanted: &str| known().find(|knob| knob.name == wanted).map(|knob| knob.name);
-    // Aliases before the nearest spelling: a name of another tool need not be near ours.
+    // Try aliases first: another tool's name may be spelled unlike ours.
     let alias = ALIASES.iter().filter(|(other, _)| *other == lower).find_map(|(_, ours)| named(ours));
     let dashed = lower.replace('_', "-");
     alias
@@ -158,7 +158,7 @@ fn nearest(name: &str, fits: impl Fn(&Knob) -> bool) -> Option<&'static str> {
             known()
                 .map(|knob| (strsim::damerau_levenshtein(&dashed, knob.name), knob.name))
                 .min()
-                // Every short name is near a word of two letters.
+                // A two-letter word is near every short name.
                 .filter(|(distance, near)| *distance <= 1 + near.len() / 4 && *distance < dashed.len())
                 .map(|(_, near)| near)
         })
@@ -185,12 +185,12 @@ impl std::error::Error for UnknownKnob {}
 
 impl Subject {
     /// Returns the subject that `location` holds, by the patterns of the table; `None` if flyball
-    /// has no reason to write there.
+    /// never writes there.
     pub fn from_location(location: &Location) -> Option<Subject> {
         let knob = |is: &dyn Fn(&Mechanism) -> bool| {
             let mut rows = TABLE.iter();
-            // Only locations that flyball writes: a journal line about any other file is foreign
-            // and ignored.
+            // Only locations that flyball writes count: a journal line about any other file is
+            // foreign and ignored.
             rows.find(|knob| knob.mechanisms.iter().any(|mechanism| mechanism.writes() && is(mechanism)))
                 .map(|knob| Subject::Knob(knob.id))
         };
@@ -220,7 +220,7 @@ impl Subject {
         }
     }
 
-    /// Returns how it is written; `None` for a fact.
+    /// Returns how flyball writes it; `None` for a fact.
     pub fn writing(self) -> Option<&'static Writing> {
         match self {
             Subject::Knob(id) => id.knob().control().map(|control| &control.writing),
@@ -228,7 +228,7 @@ impl Subject {
         }
     }
 
-    /// Returns how a location that gets the content `new` is written, as the journal stores it;
+    /// Returns how flyball writes the content `new` to its location, as the journal stores it;
     /// `None` for a fact.
     pub fn handling(self, new: &str) -> Option<Handling> {
         let writing = self.writing()?;

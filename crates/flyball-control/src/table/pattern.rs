@@ -1,4 +1,5 @@
-//! Path patterns of the table, matched and filled in: `cpu{cpu}/cpuidle/state{state}/disable`.
+//! Path patterns of the table: matching them and filling them in
+//! (`cpu{cpu}/cpuidle/state{state}/disable`).
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -25,7 +26,7 @@ pub(crate) fn captures(pattern: &'static str, path: &str) -> Option<Captures> {
             }
         }
     }
-    // The whole path, to its last segment: a longer one is another file.
+    // The pattern must match the whole path: a longer path is another file.
     segments.next().is_none().then_some(found)
 }
 
@@ -55,14 +56,14 @@ fn value_of<'s>(before: &str, name: &str, after: &str, segment: &'s str) -> Opti
         "cpu" | "policy" | "state" | "constraint" | "irq" | "sensor" => number(),
         "uncore" => value.starts_with("uncore") || value.starts_with("package_"),
         "governor" => GOVERNORS.contains(&value),
-        // A zone, a tunable: any name that the kernel gives it.
+        // A zone or a tunable may have any name that the kernel gives it.
         _ => !value.is_empty(),
     };
     fits.then_some(value)
 }
 
-/// Retries while the machine does not answer: a write's footprint must not miss a setting because
-/// of a temporary error. ENOENT is a common answer, so that retry comes at once.
+/// Retries after an error: a write's footprint must not miss a setting because of a temporary one.
+/// ENOENT is a common answer, so its retry comes without a pause.
 pub(crate) fn patiently<T>(
     host: &dyn Host,
     mut ask: impl FnMut() -> Result<T, HostError>,
@@ -77,7 +78,7 @@ pub(crate) fn patiently<T>(
     ask()
 }
 
-/// The folders of a machine, each listed once.
+/// The folders of a machine, each listed at most once.
 pub(crate) struct Listing<'h> {
     host: &'h dyn Host,
     listed: BTreeMap<String, Vec<String>>,
@@ -97,9 +98,8 @@ impl<'h> Listing<'h> {
             .or_insert_with_key(|folder| patiently(host, || host.list(folder)).unwrap_or_default())
     }
 
-    /// Returns the paths of `pattern`, with the values of `fixed` for the placeholders that it
-    /// names and every name in the folders for the others. A last segment that is given is not
-    /// checked to exist.
+    /// Returns the paths of `pattern`. `fixed` gives values for some placeholders; the others match
+    /// every name in the folders. If the last segment is fixed, the file need not exist.
     pub(crate) fn paths(&mut self, pattern: &str, fixed: &[(&str, String)]) -> Vec<String> {
         let mut paths = vec![String::new()];
         for part in pattern.split('/').skip(1) {

@@ -1,4 +1,4 @@
-//! Rows of what the firmware and the board do for the whole machine: platform profiles, and the
+//! Rows of the firmware's and the board's choices for the whole machine: platform profiles, and the
 //! order of an AMD processor's dies.
 
 use flyball_host::{Errno, Vendor};
@@ -43,7 +43,7 @@ pub(super) const PLATFORM_PROFILE: Row = Row {
                 &[Errno::INVAL, Errno::OPNOTSUPP],
                 "not every profile device has that profile; all of them have: {platform_profile_choices}",
             )],
-            // Before power limits and preferences, which firmware may change with it.
+            // Before power limits and preferences, which firmware may change with the profile.
             ..Writing::alone(Step::Turbo, Spelling::Text)
         },
     }),
@@ -73,13 +73,13 @@ pub(super) const DEVICE_PROFILE: Row = Row {
         written_by: &[],
         writing: Writing {
             disturbs: &[Disturbs::Everywhere(effects::POWER)],
-            // profile_store: EINVAL for a word that no device knows, EOPNOTSUPP for another
-            // device's.
+            // profile_store: EINVAL for a word that no device knows, EOPNOTSUPP for a word of
+            // another device.
             refusals: &[Refusal::new(
                 &[Errno::INVAL, Errno::OPNOTSUPP],
                 "this device does not have that profile; it has: {choices}",
             )],
-            // After preferences: one that becomes dynamic starts its device at balanced.
+            // After preferences: when a preference becomes dynamic, its device starts at balanced.
             ..Writing::alone(Step::Limit, Spelling::Text)
         },
     }),

@@ -17,17 +17,16 @@ use crate::{
 const UNCORE: &str = "a frequency with its unit in steps of 100MHz (1.8GHz), min or max";
 
 const UNCORE_REFUSALS: &[Refusal] = &[
-    // uncore-frequency-tpmi.c: write_blocked is read from TPMI's feature state when the driver
-    // loads.
+    // uncore-frequency-tpmi.c reads write_blocked from TPMI's feature state when the driver loads.
     Refusal::new(&[Errno::PERM], "the firmware blocks writes to the uncore registers"),
     Refusal::new(&[Errno::INVAL], "outside what the hardware, or the package's own entry, allows"),
-    // uncore-frequency.c: the MSR is read on control_cpu, which is negative without an online CPU.
+    // uncore-frequency.c reads the MSR on control_cpu, which is negative without an online CPU.
     Refusal::new(&[Errno::NXIO], "no CPU of that die is online"),
 ];
 
 const LOCKED_POWER: &[Refusal] = &[Refusal::new(
-    // powercap_sys.c answers ENODATA to any failure of a constraint's set operation; in
-    // intel_rapl_common.c that is the lock bit.
+    // powercap_sys.c returns ENODATA for any failure to set a constraint. In intel_rapl_common.c
+    // the cause is the lock bit.
     &[Errno::NODATA],
     "the firmware has locked the power limits: unlock them in the BIOS setup",
 )];
@@ -44,7 +43,7 @@ macro_rules! powercap {
     };
 }
 
-/// Returns the role of an end of the uncore's range.
+/// Returns the role of one end of the uncore's range.
 const fn uncore_limit(judged_by: &'static [Id], bound: Bound) -> Role {
     Role::Knob(Control {
         accepts: UNCORE,
@@ -56,8 +55,8 @@ const fn uncore_limit(judged_by: &'static [Id], bound: Bound) -> Role {
         written_by: &[Program::Tuned],
         writing: Writing {
             bound,
-            // Everywhere, not here: a root entry writes all clusters of its package, and a
-            // cluster's write is checked against it.
+            // Everywhere, not here: a root entry writes all clusters of its package, and writes of
+            // a cluster are checked against the entry.
             disturbs: &[Disturbs::Everywhere(effects::UNCORE)],
             refusals: UNCORE_REFUSALS,
             ..Writing::alone(Step::Power, Spelling::Number)
@@ -204,7 +203,7 @@ pub(super) const POWER_LIMIT: Row = Row {
     }),
 };
 
-/// What the management port answers (Documentation/arch/x86/amd_hsmp.rst).
+/// Errnos of the management port (Documentation/arch/x86/amd_hsmp.rst).
 const PORT_REFUSALS: &[Refusal] = &[
     Refusal::new(&[Errno::NOMSG], "the processor's firmware does not know this message"),
     Refusal::new(
@@ -288,7 +287,7 @@ pub(super) const POWER_WINDOW: Row = Row {
     role: Role::Knob(Control {
         accepts: "a time with its unit (28s, 976us)",
         ends: Ends::None,
-        // Only 2^y (1 + f/4) units exist; see `cannot_be_written` in plan/resolve.rs for those that
+        // Only 2^y (1 + f/4) units exist. `cannot_be_written` in plan/resolve.rs finds windows that
         // the kernel cannot write.
         check: Check::Window,
         judged_by: &[],
@@ -341,8 +340,8 @@ pub(super) const UNCORE_HW_MIN: Row = Row {
     scope: Scope::Uncore,
     vendor: Some(Vendor::Intel),
     shown: Visibility::in_section(Section::Uncore),
-    // uncore_freq_add_entry keeps what it found: after an unload of the driver, what was set before
-    // it.
+    // uncore_freq_add_entry keeps the values that it found. If the driver was reloaded, they are
+    // the last ones set before.
     mechanisms: &[ro(uncore!("initial_min_freq_khz"), Form::KHz)],
     about: "The lowest uncore frequency that was set when the driver loaded, which is the firmware's choice. The word min \
             for uncore knobs means this value.",
@@ -379,7 +378,7 @@ pub(super) const ENERGY: Row = Row {
     scope: Scope::Zone,
     vendor: None,
     shown: Visibility::in_section(Section::Power),
-    // Mode 0400 since 2020: power readings leak what other programs compute (CVE-2020-8694).
+    // Mode 0400 since 2020: power readings leak data of other programs (CVE-2020-8694).
     mechanisms: &[ro(powercap!("energy_uj"), Form::MicroJoules)],
     about: "Energy that the zone (package, cores, memory, whole platform) has used since an arbitrary start, as the \
             processor counts it. It wraps to 0 after energy-range, on a busy server within minutes. Only root may \
@@ -405,8 +404,7 @@ pub(super) const CORE_THROTTLES: Row = Row {
     scope: Scope::Cpu,
     vendor: Some(Vendor::Intel),
     shown: Visibility::in_section(Section::Heat),
-    // therm_throt.c counts interrupts with the condition present, not the time in it: one long
-    // throttling is one count.
+    // therm_throt.c counts interrupts, not the time of throttling: a long throttling counts once.
     mechanisms: &[ro("/sys/devices/system/cpu/cpu{cpu}/thermal_throttle/core_throttle_count", Form::Count)],
     about: "How often since boot the core reached its temperature limit and was slowed down. A count that grows during a \
             measurement spoils it. Intel only: the kernel has no such count for AMD.",

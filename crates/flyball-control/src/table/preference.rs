@@ -19,12 +19,12 @@ pub(super) const EPP: Row = Row {
     vendor: None,
     shown: Visibility::in_section(Section::Cpus),
     mechanisms: &[
-        // The registers are read if the driver shows no preference. A write behind the driver's
-        // back would last until its next request, which comes from its cache (hwp_req_cached,
+        // The registers are only read, if the driver shows no preference. A direct write would last
+        // only until the driver's next request, which comes from its cache (hwp_req_cached,
         // cppc_req_cached).
         rw("/sys/devices/system/cpu/cpufreq/policy{policy}/energy_performance_preference", Form::Epp),
         // Without the flag the bits are reserved and read as 0, which would look like a preference
-        // for performance; intel_pstate uses the bias instead (intel_pstate_get_epp).
+        // for performance. intel_pstate uses the bias instead (intel_pstate_get_epp).
         intel_on(On::Flag("hwp_epp"), MSR_HWP_REQUEST, (31, 24), Form::Epp),
         amd(MSR_AMD_CPPC_REQ, (31, 24), Form::Epp),
     ],
@@ -91,7 +91,7 @@ pub(super) const EPP: Row = Row {
                 ),
                 Refusal::new(&[Errno::AGAIN], "intel_pstate is off: set driver-mode=active or passive first"),
             ],
-            // After the governor, which resets it and, as `performance`, refuses all but 0.
+            // After the governor, which resets it and, as `performance`, refuses every value but 0.
             ..Writing::alone(Step::Preference, Spelling::Preference)
         },
     }),
@@ -151,7 +151,7 @@ pub(super) const ENERGY_EFFICIENCY: Row = Row {
         rw("/sys/devices/system/cpu/intel_pstate/energy_efficiency", Form::Switch),
         // The bit disables the optimisation (MSR_IA32_POWER_CTL_BIT_EE in msr-index.h). The kernel
         // knows the bit on Kaby and Coffee Lake desktops (intel_pstate_cpu_ee_disable_ids). For
-        // other processors editions of Intel's manual differ on whether it is bit 19 or 20, and
+        // other processors, editions of Intel's manual differ on whether it is bit 19 or 20, and
         // Xeons have both reserved.
         intel_on(On::Models(&[0x9e]), MSR_IA32_POWER_CTL, (19, 19), Form::InvertedSwitch),
     ],

@@ -1,4 +1,4 @@
-//! Rows that only model-specific registers hold.
+//! Rows of values that exist only in model-specific registers.
 
 use flyball_host::msr::{
     MSR_AMD_CPPC_REQ, MSR_HWP_CAPABILITIES, MSR_HWP_REQUEST, MSR_IA32_MISC_ENABLE, MSR_PLATFORM_INFO,
@@ -64,7 +64,7 @@ pub(super) const CPPC_REQUEST: Row = Row {
     mechanisms: &[amd(
         MSR_AMD_CPPC_REQ,
         (63, 0),
-        // The maximum is the lowest byte; in the register of HWP it is the minimum.
+        // The maximum is the lowest byte. In the register of HWP that is the minimum.
         Form::Fields(&[("max", 7, 0), ("min", 15, 8), ("desired", 23, 16), ("epp", 31, 24)]),
     )],
     about: "The register in which amd-pstate gives the processor its bounds, a desired level (0: choose yourself) and EPP, \
@@ -87,13 +87,13 @@ const BYTES: Form = Form::Fields(&[
 ]);
 
 /// Family 6 models whose TURBO_RATIO_LIMIT1 has core counts (turbostat.c, `TRL_CORECOUNT`): Xeons
-/// since Skylake-SP and Atoms since Goldmont but Gemini, Elkhart and Jasper Lake. Haswell and Ivy
-/// Bridge servers have further ratios there (`TRL_LIMIT1`).
+/// since Skylake-SP, and Atoms since Goldmont except Gemini, Elkhart and Jasper Lake. Haswell and
+/// Ivy Bridge servers have further ratios there (`TRL_LIMIT1`).
 const WITH_CORE_COUNTS: On =
     On::Models(&[0x55, 0x6a, 0x6c, 0x8f, 0xcf, 0xad, 0xae, 0xaf, 0xb6, 0xdd, 0x5c, 0x5f, 0x86]);
 
 /// Family 6 models whose TURBO_RATIO_LIMIT has eight ratios, one per byte (turbostat.c,
-/// `TRL_BASE`). Not there: Nehalem-EX and Westmere-EX, Silvermont (registers of its own) and Xeon
+/// `TRL_BASE`). The list omits Nehalem-EX and Westmere-EX, Silvermont (other registers) and Xeon
 /// Phi (deltas of five and three bits).
 const WITH_RATIOS: On = On::Models(&[
     0x1a, 0x1e, 0x1f, 0x25, 0x2c, 0x2a, 0x2d, 0x3a, 0x3e, 0x3c, 0x3f, 0x45, 0x46, 0x3d, 0x47, 0x4f, 0x56,

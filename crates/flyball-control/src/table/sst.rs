@@ -21,15 +21,16 @@ const fn sst(field: Field, form: Form) -> Mechanism {
 }
 
 /// Register value, in kHz, of a class of service that has no highest frequency.
-// The field has 8 bits of 100 MHz: 255 is the largest, and what firmware writes for "no limit".
+// The field has 8 bits of 100 MHz. 255 is the largest value, which firmware writes for "no limit".
 pub(crate) const NO_LIMIT: u32 = 25_500_000;
 const SWITCH: &str = "on or off";
 const NUMBER: &str = "a number from 0 to 15";
 
-/// Features depend on the level and on core-power, so every setting looks at all of these.
+/// Features depend on the level and on core-power, so every setting is checked against all of
+/// these.
 const JUDGING: &[Id] = &[Id::SstLevel, Id::SstBf, Id::SstTf, Id::SstCp, Id::SstCpPriority];
 
-/// A feature brings core-power along, whose classes meet the limits of cpufreq.
+/// A feature also switches on core-power, whose classes interact with the limits of cpufreq.
 const JUDGING_FEATURES: &[Id] = &[
     Id::SstLevel,
     Id::SstBf,
@@ -69,7 +70,7 @@ const JUDGING_CLASSES: &[Id] = &[
     Id::NominalFreq,
 ];
 
-/// The role of base-freq and turbo-freq: two switches of one word of a register, under the same
+/// The role of base-freq and turbo-freq: two switches in one word of a register, with the same
 /// conditions.
 const FEATURE: Role = Role::Knob(Control {
     accepts: SWITCH,
@@ -83,7 +84,7 @@ const FEATURE: Role = Role::Knob(Control {
         turn: Turn::Switch { off: Step::SpeedSelectOff, on: Step::SpeedSelectOn },
         spelling: Spelling::Number,
         bound: Bound::None,
-        // Base-freq moves the guaranteed ratio and turbo-freq the turbo ratios: cpufreq's hardware
+        // Base-freq moves the guaranteed ratio and turbo-freq the turbo ratios. cpufreq's hardware
         // limits follow both.
         disturbs: &[Disturbs::Everywhere(effects::TURBO), Disturbs::Here(effects::FEATURES)],
         refusals: &[],
@@ -136,8 +137,8 @@ pub(super) const LEVEL: Row = Row {
         written_by: &[],
         writing: Writing {
             disturbs: &[
-                // Firmware changes which CPUs may run, their base and turbo frequencies and the
-                // power limits with the level; the driver then clears the features
+                // With the level, firmware changes which CPUs may run, their base and turbo
+                // frequencies and the power limits. Then the driver clears the features
                 // (isst_if_set_perf_level).
                 Disturbs::Everywhere(effects::EVERYTHING),
                 Disturbs::Everywhere(effects::UNCORE),
@@ -354,8 +355,8 @@ pub(super) const PARTITION: Row = Row {
         saved: Saved::Never,
         written_by: &[],
         writing: Writing {
-            // Setting CPUs apart is like taking them offline: after everything that runs or is
-            // written on them.
+            // Setting CPUs apart is like taking them offline: it comes after everything that needs
+            // these CPUs.
             turn: Turn::Switch { off: Step::Online, on: Step::Offline },
             spelling: Spelling::Text,
             bound: Bound::None,

@@ -1,5 +1,5 @@
-//! Walks the table for what the compiler cannot check: a knob that passes is read, written, undone,
-//! recorded and shown.
+//! Checks the table for errors that the compiler cannot find: a knob that passes can be read,
+//! written, undone, recorded and shown.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::{
     write::reasons::placeholders,
 };
 
-/// Returns an example of a pattern's paths.
+/// Returns an example path for a pattern.
 fn example(pattern: &str) -> String {
     [
         ("{cpu}", "3"),
@@ -35,7 +35,7 @@ fn example(pattern: &str) -> String {
     .fold(pattern.to_owned(), |path, (name, value)| path.replace(name, value))
 }
 
-/// Returns everything that states how it is written, by name.
+/// Returns the writing of every knob and auxiliary setting, with its name.
 fn writings() -> impl Iterator<Item = (String, &'static Writing)> {
     let knobs =
         TABLE.iter().filter_map(|row| row.control().map(|control| (row.name.to_owned(), &control.writing)));
@@ -87,7 +87,7 @@ fn every_word_is_checked_before_it_is_written() {
     }
 }
 
-/// Rows that a row names must be of a kind that fits.
+/// A row may only refer to rows of a suitable kind.
 #[test]
 fn rows_name_rows_that_fit() {
     for row in TABLE {
@@ -176,7 +176,7 @@ fn what_is_disturbed_can_be_restored() {
     }
 }
 
-/// A knob that disappears with a policy, a driver or a CPU must be saved before that is changed.
+/// If a knob disappears with a policy, a driver or a CPU, it must be saved before that changes.
 #[test]
 fn what_goes_with_a_driver_or_a_cpu_is_in_its_group() {
     for row in TABLE.iter().filter(|row| row.control().is_some()) {
@@ -198,7 +198,8 @@ fn what_goes_with_a_driver_or_a_cpu_is_in_its_group() {
     }
 }
 
-/// A plan whose changes create a knob's files waits for them instead of refusing the setting.
+/// If changes of a plan create a knob's files, the plan must wait for them instead of refusing the
+/// setting.
 #[test]
 fn files_of_a_driver_a_policy_or_a_cpu_say_what_they_appear_with() {
     for row in TABLE {
@@ -214,7 +215,7 @@ fn files_of_a_driver_a_policy_or_a_cpu_say_what_they_appear_with() {
             if file.contains("/cpu{cpu}/") && row.id != Id::Online {
                 assert!(has(AppearsWith::Cpu), "{}: {file}", row.name);
             }
-            // Tunables are in a folder with their governor's name.
+            // Tunables are in a folder named after their governor.
             for governor in ["conservative", "ondemand", "schedutil"] {
                 if file.contains(&format!("/{governor}/")) {
                     assert!(has(AppearsWith::Governor(governor)), "{}: {file}", row.name);
@@ -224,7 +225,7 @@ fn files_of_a_driver_a_policy_or_a_cpu_say_what_they_appear_with() {
     }
 }
 
-/// Content that a knob's file prints can be written back, and then agrees with itself.
+/// Content that a knob's file prints can be written back, and then matches itself.
 #[test]
 fn every_knob_has_a_writable_spelling() {
     for row in TABLE {
@@ -277,7 +278,7 @@ fn a_recording_has_every_row() {
     }
 }
 
-/// A journal may name every location that flyball writes, and no other.
+/// A journal may contain every location that flyball writes, and no other.
 #[test]
 fn a_journal_may_name_every_file_that_is_written() {
     let files = Id::ALL
@@ -316,6 +317,6 @@ fn names_of_files_lead_to_their_rows() {
         assert_eq!(super::called(file).map(|row| row.name), Some(knob), "{file}");
     }
     assert_eq!(Knob::named("amd_pstate_max_freq").unwrap_err().nearest, Some("amd-max-freq"));
-    // A word that is also the name of a file.
+    // This word is also the name of a file.
     assert!(super::called("latency").is_none());
 }

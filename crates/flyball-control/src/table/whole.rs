@@ -1,4 +1,4 @@
-//! Rows of the machine as a whole: driver mode, CPUs online, SMT, turbo.
+//! Rows of the whole machine: driver mode, CPUs online, SMT, turbo.
 
 use flyball_host::Errno;
 
@@ -22,8 +22,8 @@ pub(super) const DRIVER_MODE: Row = Row {
     vendor: None,
     shown: Visibility::in_section(Section::Machine),
     mechanisms: &[
-        // At most one of the folders exists: each is made by its driver's own init, and one
-        // processor has one vendor.
+        // At most one of the folders exists: each driver creates its own, and a processor has one
+        // vendor.
         rw("/sys/devices/system/cpu/amd_pstate/status", Form::Word),
         rw("/sys/devices/system/cpu/intel_pstate/status", Form::Word),
     ],
@@ -49,8 +49,8 @@ pub(super) const DRIVER_MODE: Row = Row {
         saved: Saved::Always,
         written_by: &[Program::PowerProfilesDaemon, Program::Tlp, Program::AutoCpufreq, Program::System76],
         writing: Writing {
-            // cpufreq_unregister_driver removes every policy, inactive ones too, and no_turbo and
-            // the percentages start again (intel_pstate_register_driver clears `global`).
+            // cpufreq_unregister_driver removes every policy, even inactive ones, and resets
+            // no_turbo and the percentages (intel_pstate_register_driver clears `global`).
             disturbs: &[Disturbs::Everywhere(effects::EVERYTHING)],
             refusals: &[
                 Refusal::new(
@@ -96,17 +96,17 @@ pub(super) const ONLINE: Row = Row {
         written_by: &[Program::IntelLpmd, Program::CpufreqApplet],
         writing: Writing {
             // Online before its settings are written, offline after: show() and store() of
-            // cpufreq.c answer EBUSY for a policy without CPUs.
+            // cpufreq.c return EBUSY for a policy without CPUs.
             turn: Turn::Switch { off: Step::Offline, on: Step::Online },
             spelling: Spelling::Switch,
             bound: Bound::None,
             disturbs: &[
                 Disturbs::Here(effects::CPU),
-                // With the last CPU of a policy its governor exits. The core starts it again when a
-                // CPU returns, without its tunables and without userspace's speed.
+                // With the last CPU of a policy its governor exits. When a CPU returns, cpufreq
+                // restarts the governor, without its tunables and without userspace's speed.
                 Disturbs::Here(effects::POLICY),
-                // Those that all policies of a governor share go with the last of them
-                // (cpufreq_exit_governor in __cpufreq_offline of cpufreq.c).
+                // Tunables shared by all policies of a governor disappear with the last of these
+                // policies (cpufreq_exit_governor in __cpufreq_offline of cpufreq.c).
                 Disturbs::Everywhere(effects::SHARED_TUNABLES),
                 Disturbs::PinnedInterrupts,
             ],
@@ -150,8 +150,8 @@ pub(super) const SMT: Row = Row {
             turn: Turn::Switch { off: Step::Offline, on: Step::Online },
             spelling: Spelling::SmtControl,
             bound: Bound::None,
-            // cpuhp_smt_enable (kernel/cpu.c) brings every present CPU online that is allowed, also
-            // one that the user took offline.
+            // cpuhp_smt_enable (kernel/cpu.c) brings every allowed CPU online, even a CPU that the
+            // user took offline.
             disturbs: &[Disturbs::Everywhere(effects::EVERYTHING), Disturbs::PinnedInterrupts],
             refusals: &[
                 // __store_smt_control: EPERM after `forceoff` or nosmt=force, ENODEV if the
@@ -169,8 +169,8 @@ pub(super) const TURBO: Row = Row {
     vendor: None,
     shown: Visibility::in_section(Section::Machine),
     mechanisms: &[
-        // First: intel_pstate has no set_boost, so there is no `boost` under it, and other drivers
-        // have no `no_turbo`.
+        // At most one of these exists: intel_pstate has no set_boost, so there is no `boost` under
+        // it, and other drivers have no `no_turbo`.
         rw("/sys/devices/system/cpu/intel_pstate/no_turbo", Form::InvertedSwitch),
         rw("/sys/devices/system/cpu/cpufreq/boost", Form::Switch),
     ],
@@ -206,18 +206,17 @@ pub(super) const TURBO: Row = Row {
             Program::ScxP2dq,
         ],
         writing: Writing {
-            // store_no_turbo lowers min_perf_pct to what is left of the range, and does not raise
-            // it again when turbo comes back. cpufreq_boost_trigger_state writes every active
-            // policy's boost.
+            // store_no_turbo lowers min_perf_pct to the remaining range, and does not raise it when
+            // turbo returns. cpufreq_boost_trigger_state writes every active policy's boost.
             disturbs: &[Disturbs::Everywhere(effects::TURBO)],
             refusals: &[
                 Refusal::new(
-                    // turbo_is_disabled(): bit 38 of IA32_MISC_ENABLE. The kernel answers EPERM to
-                    // `0`, and says why in its log.
+                    // turbo_is_disabled(): bit 38 of IA32_MISC_ENABLE. The kernel answers `0` with
+                    // EPERM, and logs the reason.
                     &[Errno::PERM],
                     "the firmware has turbo switched off, and then the kernel takes no change: see the BIOS setup",
                 ),
-                // The folder intel_pstate/ stays when the driver is off; its files check for a
+                // The folder intel_pstate/ stays when the driver is off. Its files check for a
                 // driver.
                 Refusal::new(&[Errno::AGAIN], "intel_pstate is off: set driver-mode=active or passive first"),
                 Refusal::new(

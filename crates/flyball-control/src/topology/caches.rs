@@ -1,4 +1,4 @@
-//! Level-3 caches, for the selectors that name them. Nothing else reads them.
+//! Level-3 caches, which are read only for selectors that use them.
 
 use flyball_host::{CpuList, Host};
 
@@ -8,14 +8,14 @@ use crate::value::ReadError;
 /// The CPUs that share a level-3 cache. On AMD this is a chiplet; on Zen and Zen 2, half a chiplet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LastCache {
-    /// KiB; `None` if the kernel does not say.
+    /// Size in KiB; `None` if the kernel does not report it.
     pub kib: Option<u32>,
     /// The online CPUs that share it.
     pub cpus: CpuList,
 }
 
 impl Topology {
-    /// Reads what these selectors need beyond the topology.
+    /// Reads the additional files that these selectors need.
     ///
     /// # Errors
     /// A file exists but cannot be read or makes no sense.
@@ -43,20 +43,20 @@ impl Topology {
             }
             // CPUID enumerates both L1s, the L2 and the L3 in this order.
             let folder = format!("{CPUS}/cpu{cpu}/cache/index3");
-            // A low-power core may have none.
+            // A low-power core may have no L3.
             let Some(cpus) = read_list(host, &format!("{folder}/shared_cpu_list"))? else { continue };
             let size = host.read_optional(&format!("{folder}/size"))?;
-            // cacheinfo prints KiB, with K behind (drivers/base/cacheinfo.c, size_show()).
+            // cacheinfo prints KiB, followed by K (drivers/base/cacheinfo.c, size_show()).
             let kib = size.and_then(|text| text.trim().strip_suffix('K')?.parse().ok());
-            // Its own CPU too: whatever the file says, the loop goes on.
+            // Add this CPU, so that the loop makes progress whatever the file contains.
             caches.push(LastCache { kib, cpus: cpus.union(&CpuList::from_iter([cpu])) });
         }
         self.caches = Some(caches);
         Ok(())
     }
 
-    /// Returns the CPUs with the largest level-3 cache; `None` if all are equal or one's size is
-    /// not known.
+    /// Returns the CPUs with the largest level-3 cache; `None` if all are equal or a size is
+    /// unknown.
     pub(crate) fn big_cache(&self) -> Option<CpuList> {
         let caches = self.caches.as_deref()?;
         let sizes: Option<Vec<u32>> = caches.iter().map(|cache| cache.kib).collect();

@@ -1,5 +1,5 @@
-//! The kinds of cores of a processor. This is the one place that decides them, and it names its
-//! evidence. Without evidence a core has no kind.
+//! The core types of a processor. Only this module determines them, and it gives its evidence.
+//! Without evidence a core has no type.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{CPUS, Topology, read_list, read_number};
 use crate::value::ReadError;
 
-/// The kind of core on a hybrid processor.
+/// The type of a core on a hybrid processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize)]
 pub enum CoreType {
     P,
@@ -30,7 +30,7 @@ impl fmt::Display for CoreType {
     }
 }
 
-/// How the kinds of cores are known.
+/// How the core types are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KindEvidence {
@@ -41,8 +41,8 @@ pub enum KindEvidence {
     Capacity,
     /// CPUID leaf 0x80000026 of each CPU, as the kernel read it at boot (debugfs, `x86/topo`).
     Cpuid,
-    /// CPUID leaf 0x80000026 says that kinds differ; the levels in `acpi_cppc/highest_perf`, and
-    /// whether a core has an L3, say which are which.
+    /// CPUID leaf 0x80000026 says that core types differ. The levels in `acpi_cppc/highest_perf`,
+    /// and whether a core has an L3, identify the types.
     Levels,
 }
 
@@ -57,15 +57,15 @@ impl fmt::Display for KindEvidence {
     }
 }
 
-/// What the kernel read from CPUID of each CPU at boot (arch/x86/kernel/cpu/debugfs.c), so that
-/// nobody has to wake a CPU to ask it.
+/// The kernel's copy of each CPU's CPUID, read at boot (arch/x86/kernel/cpu/debugfs.c). Reading it
+/// wakes no CPU.
 const TOPO: &str = "/sys/kernel/debug/x86/topo/cpus";
 
 impl Topology {
-    /// Finds the kinds of cores.
+    /// Finds the core types.
     pub(super) fn core_types(&mut self, host: &dyn Host) -> Result<(), ReadError> {
         self.kind_evidence = if self.kinds_by_pmu(host)? {
-            // The PMUs of most models do not tell an E-core without an L3 from another.
+            // On most models one PMU covers all E-cores, with or without an L3.
             self.low_power_cores(host);
             Some(KindEvidence::Pmu)
         } else if self.vendor == Vendor::Amd {
@@ -82,7 +82,7 @@ impl Topology {
         }
     }
 
-    /// The perf PMUs of each kind: arch/x86/events/intel/core.c names them cpu_core, cpu_atom and
+    /// Finds the types by perf PMU: arch/x86/events/intel/core.c names them cpu_core, cpu_atom and
     /// cpu_lowpower.
     fn kinds_by_pmu(&mut self, host: &dyn Host) -> Result<bool, ReadError> {
         let kinds = [("cpu_core", CoreType::P), ("cpu_atom", CoreType::E), ("cpu_lowpower", CoreType::LP)];
@@ -94,11 +94,13 @@ impl Topology {
         Ok(self.cpus.values().any(|cpu| cpu.core_type.is_some()))
     }
 
-    /// Kernels since 6.12 show capacities of hybrid processors without hyper-threading.
+    /// Finds the types by capacity, which kernels since 6.12 show on hybrid processors without
+    /// hyper-threading.
     fn kinds_by_capacity(&mut self, host: &dyn Host) -> Result<bool, ReadError> {
         let Some(capacities) = self.read_each(host, "cpu_capacity")? else { return Ok(false) };
         let highest = capacities.values().copied().max().unwrap_or(0);
-        // Cores of one kind differ by a few percent of turbo; kinds differ by a third and more.
+        // The capacities of one type differ by a few percent of turbo, those of different types by
+        // a third or more.
         let is_big = |value: u32| u64::from(value) * 4 >= u64::from(highest) * 3;
         if capacities.values().all(|&value| is_big(value)) {
             return Ok(false);
@@ -109,8 +111,8 @@ impl Topology {
         Ok(true)
     }
 
-    /// Reads a number of each online CPU; `None` if the first has none. One missing file decides
-    /// for all: hundreds of opens would be spent to learn that no CPU has it.
+    /// Reads a number of each online CPU; `None` if the first CPU has none. The first missing file
+    /// decides for all CPUs, to save hundreds of failed opens.
     fn read_each(&self, host: &dyn Host, file: &str) -> Result<Option<BTreeMap<u32, u32>>, ReadError> {
         let mut numbers = BTreeMap::new();
         for cpu in self.online.iter() {
@@ -123,23 +125,23 @@ impl Topology {
         Ok(Some(numbers))
     }
 
-    /// Returns whether a CPU has a third level of cache; `None` if its caches are not known.
+    /// Returns whether a CPU has a level-3 cache; `None` if its caches are unknown.
     fn has_l3(host: &dyn Host, cpu: u32) -> Option<bool> {
-        // CPUID enumerates both L1s, the L2 and the L3 in this order, so that index3 is the L3.
-        // Without any cache folder (some containers and recordings) nothing is known.
+        // CPUID enumerates both L1s, the L2 and the L3 in this order, so index3 is the L3. Some
+        // containers and recordings have no cache folder, so nothing is known.
         let cache = |index: u32| host.exists(&format!("{CPUS}/cpu{cpu}/cache/index{index}"));
         cache(2).then(|| cache(3))
     }
 
-    /// Finds E-cores that share no L3: the low-power ones of Meteor Lake and later. The kernel has
-    /// a separate perf PMU for them on few models only (arch/x86/events/intel/core.c,
-    /// cpu_lowpower); otherwise they are in cpu_atom.
+    /// Finds E-cores without an L3, which are the low-power cores of Meteor Lake and later. Only on
+    /// few models has the kernel a separate perf PMU for them (arch/x86/events/intel/core.c,
+    /// cpu_lowpower). On others they are in cpu_atom.
     fn low_power_cores(&mut self, host: &dyn Host) {
         let online = |kind| {
             let cpus = self.cpus.values().filter(move |cpu| cpu.online && cpu.core_type == Some(kind));
             cpus.map(|cpu| cpu.number)
         };
-        // If not even the P-cores have one, its absence proves nothing about E-cores.
+        // If even the P-cores have no L3, its absence proves nothing about E-cores.
         if online(CoreType::P).next().is_none_or(|cpu| Self::has_l3(host, cpu) != Some(true)) {
             return;
         }
@@ -150,8 +152,8 @@ impl Topology {
         }
     }
 
-    /// The kinds of cores of a processor of AMD's. Reads nothing if CPUID says that all cores are
-    /// of one kind.
+    /// Finds the core types of an AMD processor. Reads nothing if CPUID says that all cores are
+    /// equal.
     fn kinds_of_amd(&mut self, host: &dyn Host) -> Result<Option<KindEvidence>, ReadError> {
         let differ = flyball_host::has_core_kinds(host);
         if differ == Some(false) {
@@ -160,7 +162,7 @@ impl Topology {
         let online = self.online.clone();
         let mut kinds = BTreeMap::new();
         for cpu in online.iter() {
-            // Only root may read it, and a recording of a user's lacks it.
+            // Only root may read it, so a recording made by a user lacks it.
             let Ok(text) = host.read(&format!("{TOPO}/{cpu}")) else { break };
             kinds.extend(kind_of(&text).map(|kind| (cpu, kind)));
         }
@@ -171,7 +173,7 @@ impl Topology {
             }
             return Ok(Some(KindEvidence::Cpuid));
         }
-        // Levels differ among equal cores too, by preference: alone they prove nothing.
+        // Levels also differ among equal cores, by preference, so they alone prove nothing.
         if differ != Some(true) {
             return Ok(None);
         }
@@ -179,7 +181,7 @@ impl Topology {
         let (big, small) = split(&levels);
         let without: CpuList = small.iter().filter(|&cpu| Self::has_l3(host, cpu) == Some(false)).collect();
         let dense = small.difference(&without);
-        // Two kinds with an L3 below the P-cores: which is which is not known.
+        // If two types below the P-cores have an L3, it is unknown which is which.
         let of_dense: BTreeMap<u32, u32> =
             levels.into_iter().filter(|(cpu, _)| dense.contains(*cpu)).collect();
         let is_one_kind = split(&of_dense).1.is_empty();
@@ -197,8 +199,8 @@ impl Topology {
     }
 }
 
-/// Reads the kind of core from the kernel's description of a CPU; `None` for `unknown`, and for a
-/// kind that a later kernel adds.
+/// Reads the core type from the kernel's description of a CPU; `None` for `unknown`, and for types
+/// added by later kernels.
 fn kind_of(text: &str) -> Option<CoreType> {
     let word = text.lines().find_map(|line| line.strip_prefix("cpu_type:"))?;
     match word.trim() {
@@ -209,8 +211,8 @@ fn kind_of(text: &str) -> Option<CoreType> {
     }
 }
 
-/// Splits CPUs at the highest step between their levels that is a fifth of the level above:
-/// preferred cores of one kind differ by less from one to the next, kinds by more.
+/// Splits CPUs at the largest step between their levels, if it is at least a fifth of the higher
+/// level. Steps between preferred cores of one type are smaller, steps between types are larger.
 fn split(levels: &BTreeMap<u32, u32>) -> (CpuList, CpuList) {
     let mut sorted: Vec<u32> = levels.values().copied().collect();
     sorted.sort_unstable();

@@ -3,8 +3,8 @@
 //! A write changes more than its own file: a governor change resets the energy preference and
 //! discards the old governor's tunables, a driver switch recreates every policy, a CPU that goes
 //! offline takes its policy along. To restore *exactly*, flyball saves everything that a write may
-//! disturb, not only the location written. The written knob's row names the disturbed settings
-//! (`disturbs`); this module turns the rows' patterns into the files of this machine.
+//! disturb, not only the written location. The written knob's row lists the disturbed settings
+//! (`disturbs`); this module finds their files on this machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ use crate::{
     table::pattern::{Captures, Listing, captures, patiently},
 };
 
-/// Locations with the settings that they hold.
+/// Locations and the settings that they hold.
 pub type Footprint = BTreeMap<Location, Subject>;
 
 /// Finds the locations that a write disturbs, and caches directory listings.
@@ -31,15 +31,15 @@ pub struct Footprints<'h> {
     policies_of: Option<BTreeMap<u32, u32>>,
     /// The profiles of devices that amd-pstate registered for a policy's dynamic preference.
     profiles_of: Option<BTreeMap<String, String>>,
-    /// Interrupts that may not be on every CPU, with the CPUs that they may be on.
+    /// Interrupts that are restricted to some CPUs, with those CPUs.
     pinned: Option<Vec<(String, CpuList)>>,
-    /// Settings that were already found everywhere. They need no second search, however many CPUs
+    /// Settings that were already searched for everywhere. One search is enough, however many CPUs
     /// are written.
     everywhere: BTreeSet<Subject>,
     found: Footprint,
 }
 
-/// The placeholder values of the written location, if its pattern has any.
+/// The placeholder values in the path of the written location, if its pattern has any.
 struct WrittenPlace {
     captures: Captures,
     setting: Option<Setting>,
@@ -79,7 +79,7 @@ impl<'h> Footprints<'h> {
         }
         let here = match location {
             Location::File(path) => {
-                // If no pattern fits a path (a journal of another flyball), its neighbours are
+                // A path from another flyball's journal may fit no pattern. Then its neighbours are
                 // unknown.
                 let captures = subject.files().find_map(|file| captures(file, path)).unwrap_or_default();
                 WrittenPlace { captures, setting: None }
@@ -90,8 +90,8 @@ impl<'h> Footprints<'h> {
             Location::Msr { cpu, .. } => {
                 WrittenPlace { captures: vec![("cpu", cpu.to_string())], setting: None }
             }
-            // Creating or removing the group moves tasks, which could not be restored one by one,
-            // but disturbs no setting. What a user's command disturbs is unknown.
+            // Creating or removing the group moves tasks, which cannot be restored one by one, but
+            // disturbs no setting. The effects of a user's command are unknown.
             Location::Partition(_) | Location::Command(_) => return,
         };
         for disturbs in subject.writing().map_or(&[][..], |writing| writing.disturbs) {
@@ -121,8 +121,9 @@ impl<'h> Footprints<'h> {
         }
     }
 
-    /// Adds the profile that a dynamic preference follows. Its device goes with the preference, and
-    /// one that comes back starts balanced (store_energy_performance_preference in amd-pstate.c).
+    /// Adds the profile that a dynamic preference follows. Its device disappears with the
+    /// preference, and starts balanced when it returns (store_energy_performance_preference in
+    /// amd-pstate.c).
     fn profile_of(&mut self, preference: &str) {
         let subject = Subject::Knob(Id::DeviceProfile);
         if self.profiles_of.is_none() {
@@ -146,8 +147,7 @@ impl<'h> Footprints<'h> {
     fn here(&mut self, subject: Subject, here: &WrittenPlace) {
         if let Some(setting) = here.setting {
             for field in fields(subject) {
-                // The turbo ratio limits are a register, which only a domain with a CPU of its own
-                // reaches.
+                // The turbo ratio limits are a register, which only a domain with CPUs can reach.
                 if field != Field::TurboLimits || setting.place.cpu.is_some() {
                     self.found.insert(Location::SpeedSelect(Setting { field, ..setting }), subject);
                 }
@@ -156,8 +156,8 @@ impl<'h> Footprints<'h> {
         }
         for file in subject.files() {
             let fixed: Vec<Vec<(&str, String)>> = if file.contains("{policy}") {
-                // A write below cpuN/ may disturb its policy, and the other way round: each is
-                // looked up by the other.
+                // A write below cpuN/ may disturb its policy, and vice versa, so find each from the
+                // other.
                 let policy = here.number("policy").or_else(|| self.policy_of(here.number("cpu")?));
                 policy.into_iter().map(|policy| vec![("policy", policy.to_string())]).collect()
             } else {
@@ -192,7 +192,8 @@ impl<'h> Footprints<'h> {
     fn cpus_of(&self, policy: u32) -> CpuList {
         let path = format!("{POLICIES}/policy{policy}/related_cpus");
         let cpus = match self.host.read(&path) {
-            // The answer of a policy without CPUs: asking again would cost time for each of them.
+            // A policy without CPUs answers so. Retrying with pauses would cost time for each of
+            // them.
             Err(error) if error.errno == Errno::BUSY => self.host.read(&path).unwrap_or_default(),
             Err(_) => patiently(self.host, || self.host.read(&path)).unwrap_or_default(),
             Ok(cpus) => cpus,
@@ -200,17 +201,17 @@ impl<'h> Footprints<'h> {
         CpuList::from_words(&cpus).unwrap_or_default()
     }
 
-    /// Returns the policy of a CPU, by the policy's own number and not through cpuN/cpufreq: one
-    /// file must have one location. Reads all policies at the first call, since there may be
-    /// hundreds of both.
+    /// Returns the number of a CPU's policy. It does not go through cpuN/cpufreq, because one file
+    /// must have only one location. The first call reads all policies, since there may be hundreds
+    /// of policies and CPUs.
     fn policy_of(&mut self, cpu: u32) -> Option<u32> {
         if self.policies_of.is_none() {
             let names = self.listing.names(POLICIES).to_vec();
             let mut found = BTreeMap::new();
             for policy in names.iter().filter_map(|name| name.strip_prefix("policy")?.parse().ok()) {
                 found.extend(self.cpus_of(policy).iter().map(|cpu| (cpu, policy)));
-                // The kernel refuses to read an offline policy's files; its number is that of one
-                // of its CPUs.
+                // The kernel refuses to read an offline policy's files. The policy has the number
+                // of one of its CPUs.
                 found.entry(policy).or_insert(policy);
             }
             self.policies_of = Some(found);
@@ -218,11 +219,11 @@ impl<'h> Footprints<'h> {
         self.policies_of.as_ref()?.get(&cpu).copied()
     }
 
-    /// Adds interrupts that may not be on every CPU: those that may be on `cpu`, or all of them. An
-    /// offline CPU serves none.
+    /// Adds interrupts that are restricted to some CPUs: those that may use `cpu`, or all if it is
+    /// `None`. An offline CPU serves none.
     fn interrupts(&mut self, cpu: Option<u32>) {
         let online = patiently(self.host, || self.host.read(&format!("{CPUS}/online")));
-        // Without the list every interrupt may be concerned: none is on all of no CPUs.
+        // If the list cannot be read, every interrupt may be affected, so treat all as restricted.
         let online: CpuList =
             online.ok().and_then(|list| list.parse().ok()).unwrap_or_else(|| cpu.into_iter().collect());
         if cpu.is_some_and(|cpu| !online.contains(cpu)) {

@@ -1,11 +1,11 @@
 //! The guardian: a process that restores the machine if flyball dies.
 //!
-//! It is flyball itself, started as another process before the first write, in its own process
-//! group so that Ctrl-C and a kill of flyball's group do not reach it. Its standard input is one
-//! end of a socket whose other end only flyball holds. Whatever ends flyball, including SIGKILL and
-//! the out-of-memory killer, the kernel closes that end, and the guardian sees the end of its
-//! input. Its standard output is the lock, so that no other process can take the machine before the
-//! guardian is done. When flyball has restored the machine itself, it sends one byte, and the
+//! It is flyball itself, started as another process before the first write. It has its own process
+//! group, so that Ctrl-C and a kill of flyball's group do not reach it. Its standard input is one
+//! end of a socket whose other end only flyball holds. However flyball ends, even by SIGKILL or the
+//! out-of-memory killer, the kernel closes that end, and the guardian sees the end of its input.
+//! Its standard output is the lock, so that no other process can take the machine before the
+//! guardian is done. After flyball has restored the machine itself, it sends one byte, and the
 //! guardian exits.
 
 use std::{
@@ -29,7 +29,7 @@ use super::{
     undo::{Restored, Scope, restore_locked},
 };
 
-/// The environment variable with the name of the process that a guardian guards.
+/// The environment variable with the name of the process that the guardian watches.
 const GUARDED: &str = "FLYBALL_GUARDED";
 
 /// Byte that flyball sends when it no longer needs the guardian.
@@ -38,7 +38,7 @@ const DONE: u8 = b'.';
 /// Byte that the guardian sends once it is watching.
 const READY: u8 = b'!';
 
-/// Time limit for starting a guardian, which only has to start a process.
+/// Time limit for starting a guardian, which has little to do before it is ready.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A guardian that is watching.
@@ -55,8 +55,8 @@ impl Guardian {
     /// It cannot be started, or ended before it was ready.
     pub fn start(mut command: Command, lock: &Lock) -> io::Result<Guardian> {
         let (mut line, theirs) = UnixStream::pair()?;
-        // One lock is its standard output, the other is inherited: a lock belongs to the open file,
-        // so it is held until the last process that has it is gone.
+        // One lock is its standard output, the other is inherited. A lock belongs to the open file,
+        // so the last process that has the file open releases it.
         let machine = lock.share_machine()?;
         if let Some(file) = &machine {
             fcntl_setfd(file, FdFlags::empty())?;
@@ -65,18 +65,18 @@ impl Guardian {
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::from(lock.share()?))
             .env(GUARDED, flyball_process::unique_name())
-            // Ctrl-C goes to the foreground group of the terminal: it must end flyball and not its
+            // Ctrl-C goes to the terminal's foreground group. It must end flyball but not the
             // guardian.
             .process_group(0)
             .spawn()?;
-        // The command would keep its ends of the line and of the lock open for as long as it lives.
+        // `command` would keep its ends of the socket and the lock open as long as it lives.
         drop((command, machine));
         let mut guardian = Guardian { child, line: line.try_clone()? };
         line.set_read_timeout(Some(START_TIMEOUT))?;
         let mut word = [0];
         match line.read(&mut word) {
             Ok(1) if word[0] == READY => Ok(guardian),
-            // Another byte, or the end of the line: it is not a guardian that watches.
+            // Another byte, or the end of the input: the process is not a guardian that watches.
             Ok(_) => {
                 let status = guardian.child.wait()?;
                 Err(io::Error::other(format!("it ended before it was ready ({status})")))
@@ -93,10 +93,10 @@ impl Guardian {
 
     /// Ends the guardian and waits until it has exited.
     pub fn stop(mut self) {
-        // It may have been killed; then the byte has no receiver.
+        // If the guardian was killed, nobody receives the byte.
         let _ = send(&self.line, &[DONE]);
-        // Closed in any case: without the byte the end of its input is what makes the guardian act,
-        // and it finds no open transaction.
+        // Close the socket in any case: if the byte was lost, the guardian acts at the end of its
+        // input and finds no open transaction.
         let _ = self.line.shutdown(Shutdown::Both);
         let _ = self.child.wait();
     }
@@ -107,12 +107,12 @@ impl Guardian {
     }
 }
 
-/// Runs the guardian: reports that it is ready and waits for flyball's message or death. On death
-/// it ends the processes that a workload left running, and [`restore`] is to be called. Returns
-/// whether flyball has died.
+/// Runs the guardian: reports that it is ready and waits for flyball's message or death. If flyball
+/// dies, ends the processes that a workload left running and returns true. The caller must then
+/// call [`restore`].
 ///
 /// # Errors
-/// The line cannot be used.
+/// The standard input is not usable.
 pub fn watch(line: OwnedFd) -> Result<bool, TransactionError> {
     let mut line = UnixStream::from(line);
     send(&line, &[READY]).map_err(TransactionError::Guardian)?;
@@ -120,22 +120,22 @@ pub fn watch(line: OwnedFd) -> Result<bool, TransactionError> {
     loop {
         match line.read(&mut word) {
             Ok(1) if word[0] == DONE => return Ok(false),
-            // A byte other than the agreed one: neither the end nor a reason to act.
+            // Ignore any other byte.
             Ok(1) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // The end of the line, or an error on it: flyball is dead.
+            // The end of the input, or a read error: flyball is dead.
             _ => break,
         }
     }
-    // The measured command died with flyball; what it had started would go on loading the machine.
+    // The measured command died with flyball. Its child processes would keep loading the machine.
     if let Ok(guarded) = std::env::var(GUARDED) {
         flyball_process::kill_owned_by(&guarded);
     }
     Ok(true)
 }
 
-/// Restores what the open transaction changed. `host` was opened after flyball's death: a simulated
-/// machine has only then all that was done to it.
+/// Restores the changes of the open transaction. `host` must be opened after flyball's death:
+/// otherwise a simulated machine lacks some of flyball's changes.
 ///
 /// # Errors
 /// The journal cannot be used.

@@ -22,8 +22,8 @@
 //! shorter journal has lost lines whose writes were made. That is damage, even if the cut left only
 //! whole lines.
 //!
-//! Transactions of holds stay until the last hold is released, because they remember the state
-//! before the first one. A location that no hold sets any more is `released` by itself.
+//! Transactions of holds stay until the last hold is released, because they store the state before
+//! the first hold. When no hold sets a location any more, that location alone is marked `released`.
 //!
 //! Each entry carries its step and its spelling (`"step":"governor","spelling":"any-case"`), so
 //! that a flyball with another knob table can restore it too. A journal lives for one boot, so
@@ -103,7 +103,7 @@ pub enum JournalError {
     /// An earlier flyball died during its changes, which must be restored first.
     #[error("'{}' (pid {}) ended in the middle of its changes; 'flyball restore --last' restores what it changed, 'flyball restore' everything since the first change", entry.command, entry.pid)]
     Interrupted { entry: Box<Entry> },
-    /// Undo would take the record of this place for another program's.
+    /// Undo would ignore the record of this location as another program's.
     #[error("cannot write {location}: its original value could not be restored")]
     ForeignLocation { location: Box<Location> },
 }
@@ -156,8 +156,8 @@ fn length_path(journal: &Path) -> PathBuf {
     journal.with_extension("length")
 }
 
-/// Reads the minimum length of the journal. 0 if it is not known: an earlier flyball kept no count,
-/// and a process may be killed between creating the file and writing to it.
+/// Reads the minimum length of the journal. Returns 0 if it is unknown: an earlier flyball kept no
+/// count, and a process may be killed between creating the file and writing to it.
 fn least_length(journal: &Path) -> io::Result<u64> {
     let bytes = match read(&length_path(journal)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
@@ -167,13 +167,13 @@ fn least_length(journal: &Path) -> io::Result<u64> {
     Ok(if bytes.is_empty() { 0 } else { number.unwrap_or(u64::MAX) })
 }
 
-/// Writes twenty digits in place: the number is complete at any moment, and needs no additional
-/// space.
+/// Writes twenty digits in place, so that the number is complete at any moment and needs no
+/// additional space.
 fn write_length(file: &File, length: u64) -> io::Result<()> {
     file.write_all_at(format!("{length:020}\n").as_bytes(), 0)
 }
 
-/// Removes a file that need not exist.
+/// Removes a file if it exists.
 fn remove(path: &Path) -> io::Result<()> {
     std::fs::remove_file(path)
         .or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
@@ -237,7 +237,8 @@ impl Journal {
         let mut aside = None;
         let mut contents = Journal::load(state)?;
         if let Some(found) = &contents {
-            // Before the boot: another machine's journal is neither replayed nor set aside.
+            // Check this before the boot: another machine's journal is neither replayed nor set
+            // aside.
             if found.machine != machine {
                 return Err(JournalError::OtherMachine { path, machine: found.machine.clone() });
             }
@@ -268,7 +269,7 @@ impl Journal {
         } else {
             // A torn end would swallow the next line.
             journal.truncate(journal.contents.whole)?;
-            // Damage stays: it is why this journal is not restored as a whole.
+            // Keep the sign of damage: a damaged journal is not restored as a whole.
             let end: &[u8] = if std::mem::take(&mut journal.contents.open_end) { b"\n" } else { b"" };
             let cut: &[u8] = if journal.contents.is_cut { CUT } else { b"" };
             journal.append_bytes(&[end, cut].concat())?;
@@ -298,8 +299,8 @@ impl Journal {
 
     fn append_bytes(&mut self, bytes: &[u8]) -> Result<(), JournalError> {
         let length = self.size + bytes.len() as u64;
-        // The length last: a process that is killed in between leaves a journal that is longer,
-        // which is right, because what the lines announce was not written yet.
+        // Write the length last. A process that is killed in between leaves a longer journal, which
+        // is not damage, because none of the announced writes were made.
         let appended = self.file.write_all(bytes).and_then(|()| self.file.sync_data());
         if let Err(error) = appended.and_then(|()| write_length(&self.length, length)) {
             // If even that fails, the next open cuts the torn end.
@@ -367,8 +368,8 @@ impl Journal {
         Ok(id)
     }
 
-    /// Closes a transaction of holds that was killed: its settings are wanted, and its memories are
-    /// of the state before it.
+    /// Closes a transaction of holds that was killed: the holds still want its settings, and it
+    /// stores the state before them.
     pub(super) fn adopt(&mut self) -> Result<(), JournalError> {
         let open = self.contents.interrupted().filter(|entry| entry.is_of_holds() && entry.has_goals());
         open.map(|entry| entry.id).map_or(Ok(()), |id| self.record(vec![Record::Commit { id }]))
@@ -380,8 +381,8 @@ impl Journal {
     }
 
     /// Records that the last hold was released and these transactions have been restored. A
-    /// transaction that remembers a setting that the user changed later stays, for `flyball
-    /// restore` to go back to.
+    /// transaction that stores a setting which the user changed later stays, for `flyball restore`
+    /// to go back to.
     pub(super) fn release_all(&mut self, undone: &[Entry]) -> Result<(), JournalError> {
         let locations = undone.iter().flat_map(|entry| entry.was.keys().chain(entry.first_old.keys()));
         let known = |id: u32| self.contents.entries.iter().find(|entry| entry.id == id);
@@ -390,7 +391,7 @@ impl Journal {
                 whole.first_old.len() > entry.first_old.len() || whole.was.len() > entry.was.len()
             })
         });
-        // Commands of the user in between remember what the holds had set.
+        // The user's commands in between have stored the values that the holds had set.
         if remembers_more || self.contents.pending().any(|entry| !entry.is_of_holds()) {
             self.release(locations.cloned().collect())?;
         }
@@ -404,24 +405,25 @@ impl Journal {
         self.restored(&ended.into_iter().map(|entry| entry.id).collect::<Vec<_>>())
     }
 
-    /// Commits a transaction of holds, or drops it if earlier ones remember everything that it
-    /// does. A service that corrects a setting every minute must not make the journal grow.
+    /// Commits a transaction of holds, or drops it if earlier ones store everything that it does. A
+    /// service that corrects a setting every minute must not make the journal grow.
     pub(super) fn commit_hold(&mut self, id: u32) -> Result<(), JournalError> {
         const RESTORED: usize = 16;
         let entries = self.contents.hold_entries();
         let (this, earlier): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.id == id);
         let is_known = |location: &Location| {
-            // A memory of a location that could not be read proves nothing: the newer one counts.
+            // An entry for a location that could not be read proves nothing: the newer entry
+            // counts.
             let was = earlier
                 .iter()
                 .any(|entry| entry.was.get(location).is_some_and(|memory| !memory.content.is_out_of_reach()));
-            // One that was kept as it was had no footprint.
+            // A location that was kept as it was had no footprint.
             let is_written =
                 |entry: &Entry| entry.first_old.contains_key(location) && !entry.kept.contains(location);
             was && earlier.iter().any(is_written)
         };
-        // Only what was written counts: what a correction disturbs was disturbed by the write that
-        // it repeats.
+        // Only the written locations count: whatever a correction disturbs was disturbed by the
+        // original write too.
         if this.iter().all(|entry| entry.first_old.keys().all(is_known)) {
             self.restored(&[id])?;
         } else {
@@ -437,8 +439,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Returns the locations that the open transaction has no memory of yet, including those that
-    /// were out of reach.
+    /// Returns the locations that the open transaction has not saved yet, including those that
+    /// could not be read.
     pub fn unknown(&self, footprint: &Footprint) -> Vec<(Location, Subject)> {
         let entry = self.contents.interrupted();
         let is_unknown = |location: &Location| {
@@ -449,22 +451,22 @@ impl Journal {
         unknown.map(|(location, subject)| (location.clone(), *subject)).collect()
     }
 
-    /// Records the earlier contents and the planned writes. All of it is flushed when this returns.
+    /// Records the earlier contents and the planned writes, and flushes them.
     ///
     /// # Errors
-    /// The file system refused; then nothing may be written.
+    /// The file system refused. Then no write may be made.
     pub fn announce(
         &mut self,
         was: Vec<(Location, Content, Handling)>,
         writes: Vec<Announced>,
     ) -> Result<(), JournalError> {
-        // On a read, such a record is foreign and is not restored (Contents::take).
+        // Reading the journal ignores such a record as foreign (Contents::take).
         let mut all = was.iter().map(|(location, ..)| location).chain(writes.iter().map(|one| &one.location));
         if let Some(location) = all.find(|location| !location.is_flyballs()) {
             return Err(JournalError::ForeignLocation { location: Box::new(location.clone()) });
         }
-        // A location first seen after a write may be its result: it need not exist once everything
-        // is restored.
+        // A location first seen after a write may exist only because of it, and may be gone after a
+        // restore.
         let late = self.contents.interrupted().is_some_and(|entry| entry.writes > 0);
         let was = was.into_iter().map(|(location, content, handling)| Record::Was {
             location,
@@ -508,8 +510,8 @@ impl Journal {
         if self.contents.pending().any(|entry| !ids.contains(&entry.id)) {
             return self.record(ids.iter().map(|&id| Record::Restored { id }).collect());
         }
-        // Nothing is written for that: it works on a full file system, too. The length first: a
-        // journal without one is whole.
+        // Nothing is written for that, so it works even on a full file system. The length file goes
+        // first: a journal without one counts as whole.
         for path in [&length_path(&self.path), &self.path] {
             remove(path).map_err(|error| JournalError::Io { path: path.clone(), error })?;
         }
@@ -543,9 +545,9 @@ impl Journal {
             records.extend(entry.first_old.iter().map(|(location, (old, handling))| Record::Write {
                 location: location.clone(),
                 old: old.clone(),
-                // The old content once more: a change of mode must not count as lost again, now
-                // that all memories precede it. Except for a CPU that was brought online: what came
-                // along with it follows from this write.
+                // Write the old content again: a change of mode must not count as lost again, now
+                // that all saved contents precede it. The exception is a CPU that was brought
+                // online, because the files that appear with it are derived from this write.
                 new: if location.name() == "online" && entry.brings(location) {
                     Content::Text("1".to_owned())
                 } else {
@@ -562,10 +564,10 @@ impl Journal {
         let replacement = self.path.with_extension("new");
         let mut file =
             regular(File::options().create(true).write(true).truncate(true), &replacement).map_err(fail)?;
-        // The data before the name: after a crash the name must not lead to an empty file.
+        // Flush the data before the rename: after a crash the name must not lead to an empty file.
         file.write_all(&bytes).and_then(|()| file.sync_data()).map_err(fail)?;
-        // Before the rename: until then the journal is longer than that, which does not count as
-        // damage.
+        // Write the length before the rename: until then the journal is longer than that, which
+        // does not count as damage.
         write_length(&self.length, bytes.len() as u64).map_err(fail)?;
         std::fs::rename(&replacement, &self.path).map_err(fail)?;
         self.file = regular(File::options().append(true), &self.path).map_err(fail)?;

@@ -44,16 +44,16 @@ impl Outcome {
 pub enum Probed {
     /// The value was read back.
     Held,
-    /// The kernel accepted it, and this is read back.
+    /// The kernel accepted the write, but the location reads back as this.
     Reads(String),
-    /// The kernel refused it.
+    /// The kernel refused the write.
     Refused(HostError),
 }
 
 /// A change that was made.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct AppliedChange {
-    /// The change, with what was there before it.
+    /// The change, including the earlier value.
     pub change: Change,
     /// The effect of the change.
     pub outcome: Outcome,
@@ -66,7 +66,7 @@ impl fmt::Display for AppliedChange {
     }
 }
 
-/// A write that the kernel refused, while the others were made.
+/// A write that the kernel refused while others were made.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RefusedChange {
     pub change: Change,
@@ -79,7 +79,7 @@ pub struct RefusedChange {
 pub struct Applied {
     /// The changes in the order in which they were made.
     pub made: Vec<AppliedChange>,
-    /// Changes that were planned at first but were not needed, because others had the same effect.
+    /// Changes of the first plan that were not needed later, because others had the same effect.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_needed: Vec<Change>,
     /// Further notes.
@@ -87,26 +87,26 @@ pub struct Applied {
     /// The writes that the kernel refused twice.
     #[serde(skip)]
     pub refused: Vec<RefusedChange>,
-    /// The part of the intent that the machine could have.
+    /// The part of the intent that the machine accepted.
     #[serde(skip)]
     pub intent: Intent,
 }
 
 impl Applied {
-    /// Marks the changes that do not hold any more, given those that a plan would make again. The
-    /// plan decides: a write of a number that was lost still reads as a word, which might have been
-    /// the word for that number.
+    /// Marks changes that are no longer in effect, which are those that a new plan would make
+    /// again. The plan must decide this: if the write of a number was lost, the location still
+    /// reads as a word, and that might have been the word for the number.
     pub(super) fn compare(&mut self, again: &[Change]) {
         for change in again.iter().filter(|change| !change.provisional) {
-            // The firmware's choice has no value to compare: such a change is planned every time.
+            // The number of `default` is unknown, so such a change is planned every time.
             if change.knob == Id::Epp && change.new == "default" {
                 continue;
             }
             let Some(now) = &change.old else { continue };
-            // The last write of a location is the one whose value is there.
+            // Only the last write of a location determines its value.
             let made = self.made.iter_mut().rfind(|made| made.change.location == change.location);
             if let Some(made) = made.filter(|made| made.outcome == Outcome::Applied) {
-                // Everything else that was lost had been seen when it was read back.
+                // Other lost writes were already noticed when they were read back.
                 let is_number = change.knob == Id::Epp && change.new.parse::<u8>().is_ok();
                 made.outcome = if is_number && made.change.old.as_ref() == Some(now) {
                     Outcome::Lost(now.clone())
@@ -117,13 +117,13 @@ impl Applied {
         }
     }
 
-    /// Adds what cannot be planned any more.
+    /// Adds the changes that cannot be planned any more.
     pub(super) fn refuse(&mut self, rest: Vec<Change>, error: &PlanError) {
         let refused = rest.into_iter().map(|change| RefusedChange { change, why: error.to_string() });
         self.refused.extend(refused);
     }
 
-    /// Removes earlier attempts at what was made again.
+    /// Removes earlier attempts at changes that were made again.
     pub(super) fn forget(&mut self, again: &[AppliedChange]) {
         let is_again =
             |made: &AppliedChange| again.iter().any(|again| again.change.location == made.change.location);
@@ -140,8 +140,8 @@ impl Applied {
     }
 }
 
-/// The reason why an intent was not applied. Everything written by then has been restored, except
-/// for what `restoration` names.
+/// Why an intent was not applied. All earlier writes have been restored, except those that
+/// `restoration` lists.
 #[derive(Debug)]
 pub enum ApplyError {
     /// Planning failed; nothing was written.
@@ -153,7 +153,7 @@ pub enum ApplyError {
         error: HostError,
         /// The likely reason, with the remedy.
         reason: Option<Reason>,
-        /// Earlier changes that did not hold: the write may depend on them.
+        /// Earlier changes that did not take effect: this write may depend on them.
         not_held: Vec<AppliedChange>,
         /// The result of restoring.
         restoration: Box<Restoration>,
@@ -161,18 +161,18 @@ pub enum ApplyError {
     /// After the driver or its policies had changed, the remaining changes could not be planned.
     Replan {
         error: PlanError,
-        /// Earlier changes that did not hold: usually the reason.
+        /// Earlier changes that did not take effect: usually the cause.
         not_held: Vec<AppliedChange>,
         /// The result of restoring.
         restoration: Box<Restoration>,
     },
-    /// The journal cannot be written, so the machine was not either.
+    /// The journal cannot be written, so nothing was written to the machine either.
     Journal {
         error: JournalError,
         /// The result of restoring.
         restoration: Box<Restoration>,
     },
-    /// The user interrupted.
+    /// The user interrupted the command.
     Interrupted {
         /// The result of restoring.
         restoration: Box<Restoration>,
@@ -215,7 +215,7 @@ impl fmt::Display for ApplyError {
             ApplyError::Interrupted { .. } => f.write_str("interrupted")?,
         }
         match (self, self.restoration()) {
-            // Nothing was written, which says nothing about what others have written before.
+            // flyball wrote nothing now. That says nothing about earlier writes.
             (ApplyError::Journal { .. }, Some(restoration)) if restoration.is_nothing() => {}
             (_, Some(restoration)) => write!(f, "\n{restoration}")?,
             (_, None) => {}
@@ -226,7 +226,7 @@ impl fmt::Display for ApplyError {
 
 impl std::error::Error for ApplyError {}
 
-/// The reason why a machine cannot be held.
+/// Why a transaction on the machine cannot begin or end.
 #[derive(Debug, thiserror::Error)]
 pub enum TransactionError {
     /// Another flyball has it, or the state directory cannot be used.
@@ -238,7 +238,7 @@ pub enum TransactionError {
     /// The guardian could not be started.
     #[error("cannot start the guardian process: {0}")]
     Guardian(io::Error),
-    /// Settings were restored, but the file system does not take the note of it.
+    /// Settings were restored, but the file system refused to record it.
     #[error("{restoration}\n{error}, so flyball remembers these settings until the next restore")]
     Unrecorded { error: JournalError, restoration: Box<Restoration> },
 }

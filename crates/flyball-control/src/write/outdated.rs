@@ -5,8 +5,8 @@ use flyball_host::{Host, topology::POLICIES};
 use crate::Location;
 
 /// Returns whether `location` is intel_pstate's turbo switch and some policy may not reach its base
-/// frequency. Since kernel 6.12 the limits of turbo off are those of the moment of the switch
-/// (store_no_turbo in intel_pstate.c), and Speed Select moves base frequencies afterwards.
+/// frequency. Since kernel 6.12 the driver reads the limits for turbo off when turbo is switched
+/// (store_no_turbo in intel_pstate.c), and Speed Select may move base frequencies later.
 pub(super) fn turbo_off(host: &dyn Host, location: &Location) -> bool {
     if location.name() != "no_turbo" {
         return false;
@@ -16,7 +16,7 @@ pub(super) fn turbo_off(host: &dyn Host, location: &Location) -> bool {
     policies.iter().any(|policy| {
         let base = khz(format!("{POLICIES}/{policy}/base_frequency"));
         let highest = khz(format!("{POLICIES}/{policy}/cpuinfo_max_freq"));
-        // A difference below 50 MHz is the rounding of firmware tables.
+        // A difference below 50 MHz is rounding in firmware tables.
         matches!((highest, base), (Some(highest), Some(base)) if highest + 50_000 < base)
     })
 }

@@ -1,9 +1,9 @@
 //! Finds the likely reason behind an errno, and the remedy.
 //!
-//! The knob's row states what an errno means for that knob (`refusals`); this module has the
-//! general meanings. The rules are from the drivers' store functions (intel_pstate.c, amd-pstate.c,
-//! cpufreq.c, intel_rapl_common.c, uncore-frequency-tpmi.c) and from the answers of real kernels;
-//! each errno there has one or two causes.
+//! The knob's row gives errnos their meaning for that knob (`refusals`); this module has the
+//! general meanings. The rules come from the drivers' store functions (intel_pstate.c,
+//! amd-pstate.c, cpufreq.c, intel_rapl_common.c, uncore-frequency-tpmi.c) and from the answers of
+//! real kernels. Each errno there has one or two causes.
 
 use std::fmt;
 
@@ -26,10 +26,9 @@ pub enum Reason {
     PolicyOffline,
     /// The policy is being recreated.
     PolicyRecreated,
-    /// The meaning that the knob's row gives the errno, with the contents of files in the same
-    /// folder for its placeholders.
+    /// The meaning of the errno in the knob's row. Files in the same folder fill its placeholders.
     OfRow {
-        /// The words, with placeholders.
+        /// The message, with placeholders.
         means: &'static str,
         /// The contents, by placeholder.
         seen: Vec<(&'static str, String)>,
@@ -81,15 +80,15 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Returns why `location`, which holds `subject`, answered `error`; `None` if nothing is known
-/// beyond the errno.
+/// Returns why writing to `location`, which holds `subject`, failed with `error`; `None` if nothing
+/// is known beyond the errno.
 pub fn reason(
     host: &dyn Host,
     location: &Location,
     subject: Option<Subject>,
     error: &HostError,
 ) -> Option<Reason> {
-    // What a command of the user printed is in the error; its errno is not the kernel's.
+    // The error already contains the output of the user's command. Its errno is not the kernel's.
     if matches!(location, Location::Command(_)) {
         return None;
     }
@@ -120,8 +119,8 @@ pub fn reason(
     }
     Some(match errno {
         Errno::PERM => Reason::NotPermitted,
-        // store() in cpufreq.c answers EBUSY while the policy has no CPU: also for a moment, while
-        // it is made again.
+        // store() in cpufreq.c returns EBUSY while the policy has no CPU, for example for a moment
+        // while it is recreated.
         Errno::BUSY if of_policy => Reason::PolicyRecreated,
         Errno::NOENT | Errno::NODEV if !path.is_empty() => Reason::Gone,
         Errno::INVAL => Reason::NotAccepted,

@@ -227,8 +227,8 @@ impl Goal {
         self.spelling().writable(&self.was)
     }
 
-    /// Returns whether the location has gone, and was allowed to: it appeared after the first
-    /// change, or it is an interrupt. The policy of an offline CPU has not gone: it keeps its
+    /// Returns whether the location is gone and need not exist: it appeared after the first change,
+    /// or it is an interrupt. The policy of an offline CPU is not gone, since it keeps its
     /// settings.
     fn has_gone(&self, found: &Content) -> bool {
         (self.late && found.is_out_of_reach() && !found.is_busy()) || self.spelling().may_be_gone(found)
@@ -245,13 +245,13 @@ impl Goal {
         found.is_busy() || (found.is_out_of_reach() && location.path().is_some_and(of_cpu))
     }
 
-    /// Returns whether the value may show only some time after its write.
+    /// Returns whether a write to the location may take some time to show.
     fn is_pending(&self) -> bool {
         self.spelling().is_request() && self.first_old.is_some()
     }
 }
 
-/// Restores everything, and reports as restored only what it has read and found equal.
+/// Restores everything. Reports as restored only what it has read back and found equal.
 pub fn restore_goals(host: &dyn Host, goals: &Goals) -> Restoration {
     let mut rounds = Rounds {
         host,
@@ -260,16 +260,16 @@ pub fn restore_goals(host: &dyn Host, goals: &Goals) -> Restoration {
         refused: BTreeMap::new(),
         seen_back: BTreeSet::new(),
     };
-    // Both before the first round: they need a governor, or a mode, that the round changes.
+    // Both need the present governor or mode, which the first round changes.
     rounds.hidden_preferences();
     rounds.boost_while_passive();
     let mut refused_before = false;
     for number in 0..ROUNDS {
         let round = rounds.write(number == 0);
-        // A refusal may be one of the moment: the policy is being recreated, firmware is busy.
-        // Twice is an answer.
+        // A refusal may be temporary: the policy is being recreated, or firmware is busy. Two
+        // refusals in a row are final.
         if round == Round::Idle || (round == Round::Refused && refused_before) {
-            // A request may show its old value and change later: only the comparison waits for
+            // A request may show its old value and change later. Only the comparison waits for
             // that.
             let left = rounds.compare();
             if round == Round::Refused
@@ -280,15 +280,15 @@ pub fn restore_goals(host: &dyn Host, goals: &Goals) -> Restoration {
         }
         refused_before = round == Round::Refused;
     }
-    // Settings that depend on each other may never agree, if another program writes as well: the
-    // rounds are bounded.
+    // If another program writes as well, settings that depend on each other may never agree. So the
+    // number of rounds is limited.
     let left = rounds.compare();
     rounds.finish(left)
 }
 
-/// Pauses between the looks of the last comparison, in milliseconds. An errno counts as the
-/// kernel's answer if every look finds it, and a request as settled if none finds another value:
-/// its worker has run by then.
+/// Pauses between the reads of the last comparison, in milliseconds. An errno counts as the
+/// kernel's answer if every read returns it. A request counts as settled if no read finds another
+/// value: its worker has run by then.
 const LOOKS: [u64; 4] = [0, 1, 4, 16];
 
 /// The result of a round.
@@ -302,13 +302,13 @@ enum Round {
     Wrote,
 }
 
-/// The work of restoring, from round to round.
+/// The state of restoring, kept from round to round.
 struct Rounds<'a> {
     host: &'a dyn Host,
     goals: &'a Goals,
     outcome: Restoration,
     refused: BTreeMap<&'a Location, HostError>,
-    /// Locations that were seen to be restored before CPUs were taken offline again, which hides
+    /// Locations that were found restored before their CPUs were taken offline again, which hides
     /// them.
     seen_back: BTreeSet<&'a Location>,
 }
@@ -334,8 +334,8 @@ impl<'a> Rounds<'a> {
                     new: new.as_str(),
                 })
                 .collect();
-            // Later steps depend on this one having taken effect. The next round reads everything
-            // again and sees the outcome.
+            // Later steps need this one to have taken effect. The next round reads everything again
+            // and sees the outcome.
             settle(self.host, &expected);
         }
         match (wrote, attempted) {
@@ -345,9 +345,9 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Brings CPUs online again that flyball had brought online, if a location was not seen to be
-    /// restored before they went offline: a restore that was interrupted took them offline first.
-    /// The round's last step takes them offline again.
+    /// Brings CPUs online again that flyball had brought online, if some of their locations were
+    /// not yet found restored. That happens if an interrupted restore took them offline first. The
+    /// round's last step takes them offline again.
     fn bring_online_again(&self) -> bool {
         let is_hidden = |(location, goal): (&'a Location, &'a Goal)| {
             goal.writable().is_some()
@@ -365,7 +365,7 @@ impl<'a> Rounds<'a> {
         if offline.is_empty() || !self.goals.0.iter().any(is_hidden) {
             return false;
         }
-        // A CPU that refuses stays offline, and the settings that it hides are listed in the end.
+        // A CPU that refuses stays offline. The settings that it hides are listed at the end.
         let brought = offline.into_iter().filter(|location| location.write(self.host, b"1").is_ok());
         brought.count() > 0
     }
@@ -386,7 +386,8 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Writes the differences of one step. Returns whether there were any, and the accepted writes.
+    /// Writes the differences of one step. Returns whether there were any, and which writes were
+    /// accepted.
     fn write_step(
         &mut self,
         step: Step,
@@ -396,19 +397,19 @@ impl<'a> Rounds<'a> {
         for (location, goal) in self.goals.0.iter().filter(|(_, goal)| goal.handling.step == step) {
             let Some(bytes) = goal.writable() else { continue };
             let found = now(self.host, location);
-            // A limit that was announced may have been written a moment ago and not have settled:
-            // the file still shows the old value, and would change after the comparison. Written
-            // again, the request is the old one. Nor does a file that answers with the same errno
-            // as before prove that a write of flyball's is undone.
+            // A journaled limit may have been written a moment ago and not have settled: the file
+            // still shows the old value, and would change after the comparison. Writing it again
+            // replaces the request. A file that returns the same errno as before does not prove
+            // that flyball's write is undone either.
             let unseen = matches!(found, Content::Unreadable(_)) && goal.first_old.is_some();
             let again = first || self.is_refused_unread(location, goal);
-            // One command's output need not reflect another command's write: a file of the next
-            // start, an instance elsewhere.
+            // One command's output need not reflect another command's write: it may show a file for
+            // the next start, or another instance.
             let unproven = matches!(location, Location::Command(_)) && goal.first_old.is_some();
             let unsettled = again && (goal.is_pending() || unseen || unproven);
-            // Turbo that flyball switched on and off again, when base frequencies moved. They have
-            // moved back by now, and the driver looks only when the switch changes; the write below
-            // is the second half.
+            // flyball switched turbo on and off again while base frequencies changed. They have
+            // changed back by now, and the driver looks only when the switch changes. The write
+            // below is the second half.
             let outdated = first
                 && goal.first_old.is_some()
                 && goal.was.trimmed() == "1"
@@ -423,8 +424,7 @@ impl<'a> Rounds<'a> {
                 todo.push((location, goal, bytes, found));
             }
         }
-        // A maximum that rises comes first and one that falls last: no limit crosses its
-        // counterpart on the way.
+        // Raise a maximum first and lower it last, so that it never crosses the minimum.
         todo.sort_by_cached_key(|(location, goal, bytes, found)| {
             let rank = goal.handling.bound.rank(found.trimmed(), &String::from_utf8_lossy(bytes));
             (rank, Natural(location.path().unwrap_or_default().to_owned()))
@@ -436,15 +436,14 @@ impl<'a> Rounds<'a> {
                 Ok(()) => {
                     self.refused.remove(location);
                     let to = String::from_utf8_lossy(&bytes).trim_end().to_owned();
-                    // A limit that is written again although it reads the same is not news for the
-                    // user.
+                    // Writing a limit again that reads the same is not worth reporting.
                     if found.trimmed() != to {
                         self.wrote(location, &found, &to);
                     }
                     expected.push((location, goal.spelling(), found, to));
                 }
                 Err(error) => {
-                    // Kept for the report, and dropped again when a later round succeeds.
+                    // Keep the error for the report. A later success removes it.
                     self.refused.insert(location, error);
                 }
             }
@@ -452,8 +451,8 @@ impl<'a> Rounds<'a> {
         (attempted, expected)
     }
 
-    /// Returns whether a knob that cannot be read was not restored. Only its command's failure
-    /// shows that.
+    /// Returns whether restoring a knob that cannot be read failed, which only its command's
+    /// failure shows.
     fn is_refused_unread(&self, location: &Location, goal: &Goal) -> bool {
         goal.spelling() == Spelling::Unread && self.refused.contains_key(location)
     }
@@ -466,8 +465,8 @@ impl<'a> Rounds<'a> {
         });
     }
 
-    /// Compares everything once more. Returns the locations that are not restored, or not known to
-    /// be, with their contents.
+    /// Compares everything once more. Returns the locations that are not restored, or may not be,
+    /// with their contents.
     fn compare(&self) -> Vec<(&'a Location, &'a Goal, Content, NotRestoredReason)> {
         let mut open: Vec<(&Location, &Goal, Option<Content>, bool)> =
             self.goals.0.iter().map(|(location, goal)| (location, goal, None, true)).collect();
@@ -498,7 +497,7 @@ impl<'a> Rounds<'a> {
     }
 
     /// Returns why a location that holds `found` does not count as restored; `None` if it does.
-    /// `steady` if every look found that content.
+    /// `steady` is true if every read found that content.
     fn not_restored_reason(
         &self,
         location: &Location,
@@ -512,8 +511,8 @@ impl<'a> Rounds<'a> {
             None => {}
         }
         if let Content::Unreadable(_) = found {
-            // The kernel's answer is the same as before; the location does not exist any more, and
-            // need not; or it was compared before its CPU went offline.
+            // The kernel answers as before; or the location need not exist any more; or it was
+            // compared before its CPU went offline.
             let restored = || self.outcome.written.iter().any(|written| written.location == *location);
             let is_same = goal.was == *found && (goal.first_old.is_none() || restored());
             let is_hidden = Goal::is_hidden(location, found);
@@ -528,8 +527,8 @@ impl<'a> Rounds<'a> {
         if matches!(goal.was, Content::Unreadable(_)) && goal.writable().is_none() {
             return Some(NotRestoredReason::WasNotRead);
         }
-        // What has no form that can be written (`<unsupported>`) shows when it is back that nothing
-        // was lost; until then it is only what another setting makes of it.
+        // Another setting causes a content that cannot be written (`<unsupported>`). flyball never
+        // wrote to this location, so nothing was lost.
         let written = goal.first_old.is_some();
         if goal.writable().is_none() && !written {
             return None;
@@ -583,9 +582,10 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Restores hidden preferences while another governor is still in force. Under a `performance`
-    /// governor the preference reads `performance`, and the one that another governor will restore
-    /// is hidden. The first write to the preference found it when the governor was changed.
+    /// Restores hidden preferences while another governor is still in force. Under the
+    /// `performance` governor the preference reads `performance`, which hides the value that
+    /// returns with the earlier governor. The first write to the preference found that value when
+    /// the governor was changed.
     fn hidden_preferences(&mut self) {
         for (location, goal) in &self.goals.0 {
             let (Spelling::Preference, Some(old), Some(path)) =
@@ -599,8 +599,8 @@ impl<'a> Rounds<'a> {
             let Some((governor, was)) = self.governor_of(path) else { continue };
             let (in_force, found) = (now(self.host, governor), now(self.host, location));
             // intel_pstate keeps the preference in cpudata->epp_powersave while performance governs
-            // (intel_pstate_hwp_set). Written before the governor comes back, the old value is what
-            // it will keep.
+            // (intel_pstate_hwp_set). It stores the old value there if that is written before the
+            // governor is restored.
             if was != "performance" || in_force.trimmed() == "performance" || found == *old {
                 continue;
             }

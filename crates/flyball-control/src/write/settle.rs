@@ -1,8 +1,8 @@
-//! Reads back whether a write took effect, when, and as which value.
+//! Reads back whether and when a write took effect, and with which value.
 //!
 //! Frequency limits are requests that a kernel worker combines later (drivers/cpufreq/cpufreq.c,
-//! `handle_update`): immediately after a write, the old value may still be there. So reading back
-//! waits before it reports that a value was clamped.
+//! `handle_update`). Immediately after a write the old value may still be there, so reading back
+//! waits before it reports a clamped value.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use flyball_host::Host;
 use crate::{Content, Location, knob::spelling::Spelling};
 
 /// Pauses between two reads, in milliseconds; about a second in all. A worker needs far less than a
-/// millisecond on hardware, up to some tens in an emulator on a busy host.
+/// millisecond on hardware, and up to some tens in an emulator on a busy host.
 const PAUSES: [u64; 11] = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 
 /// Number of equal reads after which a value that is neither the old nor the wanted one is final:
-/// the kernel has acted, and clamped.
+/// the kernel has clamped it.
 const STEADY: u32 = 4;
 
 /// The content found at a location after a write.
@@ -39,13 +39,13 @@ pub struct Expected<'a> {
     pub new: &'a str,
 }
 
-/// Waits until every location holds its expected content, or has settled on something else. The
-/// answers are in order.
+/// Waits until every location holds its expected content or has settled on other content. Returns
+/// the results in order.
 pub fn settle(host: &dyn Host, expected: &[Expected<'_>]) -> Vec<Settled> {
     let mut found: Vec<Option<Settled>> = vec![None; expected.len()];
     let mut seen: Vec<(Content, u32)> = vec![(Content::Text(String::new()), 0); expected.len()];
     for pause in PAUSES {
-        // Most files hold the value at once: no pause before the first look.
+        // Most files show the value at once, so there is no pause before the first read.
         if pause > 0 {
             host.sleep(Duration::from_millis(pause));
         }
@@ -63,8 +63,7 @@ pub fn settle(host: &dyn Host, expected: &[Expected<'_>]) -> Vec<Settled> {
             let (last, times) = &mut seen[index];
             *times = if *last == now { *times + 1 } else { 1 };
             *last = now;
-            // The old value may still be there because the worker has not run yet, so it is waited
-            // for until the end.
+            // The old value may only mean that the worker has not run yet, so wait until the end.
             if *times >= STEADY && last != one.old && !unreadable {
                 found[index] = Some(Settled::Other(last.clone()));
             }

@@ -1,7 +1,7 @@
 //! The directory for everything that must survive flyball's own death: a lock and a journal.
 //!
-//! On the running machine it is /run/flyball, on a tmpfs, so it ends with the boot that its
-//! settings belong to.
+//! On the running machine it is /run/flyball, on a tmpfs, so it is gone after a reboot, just like
+//! the settings.
 
 use std::{
     fmt,
@@ -18,24 +18,24 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone)]
 pub struct StateDir {
     path: PathBuf,
-    /// The directory that every flyball on the machine locks, if this is a different one.
+    /// The directory that every flyball on the machine locks, if it differs from `path`.
     home: Option<PathBuf>,
     patience: Option<Patience>,
 }
 
-/// Time to wait for a lock that another flyball has: the service has it for the milliseconds of a
-/// correction.
+/// How long to wait for a lock that another flyball holds. The service holds it for some
+/// milliseconds per correction.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
     pub time: Duration,
-    /// Called once, if the lock is not free after a moment.
+    /// Called once, if the lock is still taken after a moment.
     pub waits: fn(&LockError),
 }
 
 impl Patience {
     /// Pause between two attempts.
     const PAUSE: Duration = Duration::from_millis(10);
-    /// Waiting time before `waits` is called.
+    /// How long to wait before `waits` is called.
     const MOMENT: Duration = Duration::from_millis(300);
 }
 
@@ -48,9 +48,9 @@ impl StateDir {
         StateDir { path: path.into(), home: None, patience: None }
     }
 
-    /// Returns this directory, for a machine whose own is `home`. Its lock is taken too, so that
-    /// two flyballs with two directories do not change one machine at once, each restoring over the
-    /// other.
+    /// Returns this directory, for a machine whose default directory is `home`. [`StateDir::lock`]
+    /// locks that directory too. Otherwise two flyballs with two directories could change one
+    /// machine at once, each restoring over the other's writes.
     #[must_use]
     pub fn on_machine(self, home: impl Into<PathBuf>) -> StateDir {
         StateDir { home: Some(home.into()), ..self }
@@ -74,27 +74,26 @@ impl StateDir {
         self.path.join("lock")
     }
 
-    /// Creates the directory. Other users may open the files in it whose modes let them, but cannot
-    /// list it. A journal lists files and the contents to write back, so a user who could write to
-    /// the directory, or replace it, could make root write anything anywhere. So a directory that
-    /// is not ours alone is refused, and so is one below such a directory.
+    /// Creates the directory. Other users may open the files in it if their modes permit it, but
+    /// cannot list it. A journal lists files and the contents to write back, so a user who could
+    /// write to the directory, or replace it, could make root write anything anywhere. So flyball
+    /// refuses a directory that others can write to, and a directory below one.
     ///
     /// # Errors
     /// The file system's error: `EACCES` on /run for an ordinary user; `InvalidInput` for a
     /// directory that another user owns or may write to, here or on the way.
     pub fn create(&self) -> io::Result<()> {
         let path = std::path::absolute(&self.path)?;
-        // Before anything is made: a directory below one that another user may write to is not made
-        // at all.
+        // Check before creating anything below a directory that another user may write to.
         check(&path)?;
         std::fs::DirBuilder::new().recursive(true).mode(0o711).create(&path)?;
-        // Again: it may have been made by another program in between.
+        // Check again: another program may have created it in between.
         check(&path)
     }
 
     /// Refuses a directory that another user owns or may write to, as [`StateDir::create`] does: an
-    /// empty one would look as if nothing had been changed. What cannot be looked at is left to
-    /// what opens the files.
+    /// empty one would look as if nothing had been changed. A directory that cannot be examined
+    /// passes; opening its files will fail.
     ///
     /// # Errors
     /// [`LockError::Io`] with `InvalidInput` for such a directory.
@@ -107,7 +106,7 @@ impl StateDir {
         }
     }
 
-    /// Takes the lock, or returns its holder.
+    /// Takes the lock. If another process holds it, returns that holder in the error.
     ///
     /// # Errors
     /// [`LockError::Held`] with the holder; [`LockError::Io`] if the directory or the file cannot
@@ -129,12 +128,12 @@ impl StateDir {
     }
 
     fn lock_at_once(&self, command: &str) -> Result<Lock, LockError> {
-        // Everyone takes the machine's own lock first, and waits for neither: no two can hold one
-        // each.
+        // Everyone takes the machine's own lock first, and waits for neither lock, so two processes
+        // cannot hold one each.
         let machine = match self.home.as_ref().map(|home| StateDir::new(home.clone()).lock(command)) {
             Some(Ok(lock)) => Some(lock),
-            // Without access to /run there is no lock to share, and as a rule no file of the
-            // machine that could be written.
+            // Without access to /run there is no lock to share, and usually no writable file of the
+            // machine either.
             Some(Err(LockError::Io { error, .. }))
                 if matches!(
                     error.kind(),
@@ -150,28 +149,27 @@ impl StateDir {
         let fail = |error: io::Error| LockError::Io { path: path.clone(), error };
         self.create().map_err(|error| LockError::Io { path: self.path.clone(), error })?;
         if machine.as_ref().is_some_and(|machine| machine.is_at(&path)) {
-            // One directory under two names: a second lock of one file would wait for the first.
+            // Both paths lead to one directory: a second lock on its file would wait for the first.
             return machine.ok_or(LockError::Held { path, holder: None });
         }
         let held = |mut file: &File| {
             let mut text = String::new();
-            // The holder may be writing its name just now; then the name is missing from the
-            // message, no more.
+            // The holder may be writing its name just now. The message then lacks the name.
             let _ = Read::by_ref(&mut file).take(MAX_PER_HOLDER).read_to_string(&mut text);
             let holder = serde_json::from_str(&text).ok().filter(|holder| !is_stale(holder, file));
             LockError::Held { path: path.clone(), holder }
         };
-        // Whoever waits for the lock is woken when a file that could be written is closed. An
-        // attempt that fails must not wake the service that makes it.
+        // Closing a file that was opened for writing wakes everyone who waits for the lock. A
+        // failed attempt must not wake the service that makes it.
         if let Ok(file) = regular(File::options().read(true), &path)
             && !flyball_process::try_lock(&file).map_err(fail)?
         {
             return Err(held(&file));
         }
-        // No truncation: the file holds the name of the process that has the lock.
+        // Do not truncate: the file holds the name of the process that has the lock.
         let opened = regular(File::options().read(true).write(true).create(true), &path);
         let mut file = match opened {
-            // Restoring works on a read-only file system too. What writes fails at the journal.
+            // Restoring works on a read-only file system too. Writes fail later, at the journal.
             Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
                 regular(File::options().read(true), &path).map_err(|_| fail(error))?
             }
@@ -181,8 +179,8 @@ impl StateDir {
             return Err(held(&file));
         }
         let holder = Holder { pid: std::process::id(), command: command.to_owned(), since: now() };
-        // After the lock is taken: before it, this would overwrite the name of the holder. Without
-        // space others wait for a holder without a name.
+        // Write the name after taking the lock, or it would overwrite the holder's name. On a full
+        // file system the lock has no name.
         let _ = write_over(&mut file, &serde_json::to_vec(&holder).unwrap_or_default());
         Ok(Lock { file, path, machine: machine.map(Box::new) })
     }
@@ -198,14 +196,14 @@ fn check(path: &Path) -> io::Result<()> {
     })
 }
 
-/// Opens a file of a state directory: one that only its owner may read.
+/// Opens a regular file of a state directory, readable only by its owner.
 pub(crate) fn regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     flyball_files::open_trusted(options.mode(0o600), path)
 }
 
-/// Returns whether the holder named in a lock file has ended and left its name there: on a
-/// read-only file system the next one cannot write its own. A guardian keeps the lock of a process
-/// that has ended; the kernel still lists the lock under that process's number.
+/// Returns whether the holder named in a lock file has ended. On a read-only file system the next
+/// holder cannot replace the name. A guardian keeps the lock of a process that has ended, and the
+/// kernel still lists the lock under that process's number.
 fn is_stale(holder: &Holder, file: &File) -> bool {
     let pid = holder.pid.to_string();
     flyball_process::started_at(holder.pid).is_none()
@@ -245,8 +243,8 @@ impl fmt::Display for Holder {
     }
 }
 
-/// The lock on a machine, which is ours while this lives. The kernel releases it when the last
-/// process that holds it dies, however it dies; a guardian holds it too.
+/// The lock on a machine, held while this value lives. The kernel releases it when the last process
+/// that holds it dies, however it dies. A guardian holds it too.
 #[derive(Debug)]
 pub struct Lock {
     file: File,
@@ -256,7 +254,7 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Returns a second handle of this lock: the machine is ours until both are dropped.
+    /// Returns a second handle of this lock. The machine stays locked until both are dropped.
     ///
     /// # Errors
     /// Too many files are open.
@@ -289,7 +287,7 @@ impl Lock {
     }
 }
 
-/// The reason why the lock cannot be taken.
+/// Why the lock cannot be taken.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another flyball has it.
@@ -306,7 +304,7 @@ pub enum LockError {
     /// The state directory cannot be used.
     #[error("cannot use {}: {error}; {}", path.display(), match error.kind() {
         io::ErrorKind::PermissionDenied => "settings of the machine are root's: run it with sudo",
-        // The journal that restore needs is in this directory: another would not help.
+        // Restoring needs the journal in this directory, so another directory would not help.
         io::ErrorKind::ReadOnlyFilesystem =>
             "make its file system writable (mount -o remount,rw), because the saved settings are kept there",
         _ => "give another directory with --state-dir or FLYBALL_STATE",
@@ -375,7 +373,7 @@ mod tests {
         assert!(!state.lock_path().exists());
         open(0o755);
         assert!(state.check().is_ok() && state.lock("x").is_ok());
-        // Whoever may rename the directory above can replace it after it was checked.
+        // A user who may rename the directory above can replace it after the check.
         std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
         assert!(refused(&state));
         std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o700)).unwrap();
@@ -422,8 +420,8 @@ mod tests {
         assert!(at(io::ErrorKind::StorageFull).to_string().contains("--state-dir"));
     }
 
-    /// The next holder cannot write its name on a read-only file system, so that the lock file
-    /// still names the previous one.
+    /// On a read-only file system the next holder cannot write its name, so the lock file still
+    /// names the previous holder.
     #[test]
     fn a_holder_that_has_ended_is_not_named() {
         let folder = tempfile::tempdir().unwrap();

@@ -47,9 +47,9 @@ pub struct Transaction<'h> {
     id: u32,
     open: bool,
     earlier_boot: Option<EarlierBoot>,
-    /// Contents, at the time of [`Transaction::set_baseline`], of the locations journaled by then.
+    /// Contents of the locations journaled so far, read by [`Transaction::set_baseline`].
     baseline: Option<BTreeMap<Location, Content>>,
-    /// Locations written since everything was last in its first state.
+    /// Locations written since the last [`Transaction::restore`].
     written: BTreeSet<Location>,
 }
 
@@ -82,44 +82,44 @@ impl<'a> Write<'a> {
 enum JournalScope {
     /// The locations written.
     Location,
-    /// All locations that their rows declare as disturbed.
+    /// All locations that the writes disturb, according to their rows in the table.
     Footprint,
 }
 
-/// How a change goes on after the kernel has refused one of its writes.
+/// How applying an intent continues after the kernel has refused a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnRefusal {
-    /// Everything is restored.
+    /// Restore everything.
     Undo,
-    /// All others are written. What was refused is planned anew and tried once more: another
-    /// program may have written between the plan and the write.
+    /// Make the other writes. Plan the refused ones again and retry them once: another program may
+    /// have written between the plan and the write.
     GoOn,
 }
 
 impl OnRefusal {
-    /// Returns whether a write that failed with this errno is left out. Without the right to write,
-    /// every write fails alike.
+    /// Returns whether to skip a write that failed with this errno. Without the right to write,
+    /// every write would fail, so skipping is pointless.
     fn tolerates(self, errno: Errno) -> bool {
         self == OnRefusal::GoOn && !matches!(errno, Errno::ROFS | Errno::ACCES | Errno::PERM)
     }
 }
 
-/// The reason why writes were not announced, so that they must not be made.
+/// Why writes could not be journaled in advance. They must not be made then.
 enum NotAnnounced {
     Journal(JournalError),
     Unreadable(Location, HostError),
 }
 
-/// Returns the error for a location that no row of the table knows: there would be no way to
-/// restore it in order.
+/// Returns the error for a location without a row in the table: it could not be restored in the
+/// right order.
 fn unknown_location(location: &Location) -> HostError {
     HostError::new(Op::Write, location.to_text(), Errno::INVAL)
 }
 
 impl<'h> Transaction<'h> {
-    /// Takes the machine. `command` is the user's command line, for the lock and the journal. With
-    /// `guardian`, that command is started first: a process that restores as soon as this one dies
-    /// (see [`super::guardian`]).
+    /// Locks the machine and begins a transaction. `command` is the user's command line, for the
+    /// lock and the journal. If `guardian` is given, starts that command first: a process that
+    /// restores the settings as soon as this process dies (see [`super::guardian`]).
     ///
     /// # Errors
     /// Another process holds the machine, an earlier transaction is open, or the state directory
@@ -133,7 +133,7 @@ impl<'h> Transaction<'h> {
     ) -> Result<Transaction<'h>, TransactionError> {
         let lock = state.lock(command)?;
         let (mut journal, earlier_boot) = Journal::open(state, &host.name(), boot_id(host).as_deref())?;
-        // Before the guardian: what it would restore is the open transaction of the journal.
+        // Before the guardian, which restores the journal's open transaction.
         let id = journal.begin(purpose, command)?;
         let guardian = match guardian.map(|command| Guardian::start(command, &lock)).transpose() {
             Ok(guardian) => guardian,
@@ -157,8 +157,8 @@ impl<'h> Transaction<'h> {
         })
     }
 
-    /// Takes the machine for these holds, for a caller that has the lock. Keeps the settings of an
-    /// earlier transaction that was killed, since the holds want them.
+    /// Begins a transaction for these holds. The caller has the lock. The settings of an earlier
+    /// transaction that was killed stay, since the holds want them.
     pub fn begin_holds(
         host: &'h dyn Host,
         state: &StateDir,
@@ -173,12 +173,12 @@ impl<'h> Transaction<'h> {
         Ok(Transaction { host, guardian, journal, lock, id, open: true, earlier_boot, baseline, written })
     }
 
-    /// Restores the settings of earlier transactions of holds that no hold sets any more: all
-    /// except `kept`. A setting that depends on a kept one (a preference under a governor that is
-    /// still held) is left to the kernel.
+    /// Restores the settings of earlier hold transactions that no hold sets any more: all except
+    /// `kept`. A setting that depends on a kept one (a preference under a governor that is still
+    /// held) is left to the kernel.
     ///
     /// # Errors
-    /// The journal cannot be written. The next call restores again what was restored by then.
+    /// The journal cannot be written. The next call then repeats the restoration.
     pub fn release_except(&mut self, kept: &BTreeSet<Location>) -> Result<Restoration, TransactionError> {
         let mut entries: Vec<Entry> = self.journal.contents().hold_entries();
         entries.retain(|entry| entry.id != self.id);
@@ -187,9 +187,8 @@ impl<'h> Transaction<'h> {
         Ok(restoration)
     }
 
-    /// Remembers the contents of these locations, which holds want, unless an earlier transaction
-    /// of holds does. Nothing may have to be written now, but a release still restores the state
-    /// before the hold.
+    /// Saves the contents of these locations, which holds want, unless an earlier hold transaction
+    /// has saved them. Perhaps nothing has to be written now, but a release restores this state.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -266,20 +265,19 @@ impl<'h> Transaction<'h> {
         let mut intent = intent.clone();
         loop {
             if !applied.made.is_empty() {
-                // A limit that these writes moved may still show its old value, until a kernel
-                // worker has run: this look decides whether everything holds.
+                // A limit moved by these writes may show its old value until a kernel worker has
+                // run. The next snapshot decides whether everything took effect.
                 self.host.sleep(Duration::from_millis(5));
             }
             let fresh = match planned.take() {
                 Some(planned) => Ok(planned),
-                // Between two reads of the first look another program may have written.
+                // Another program may have written during the first snapshot.
                 None if on_refusal == OnRefusal::GoOn => self.look(&intent).or_else(|_| self.look(&intent)),
                 None => self.look(&intent),
             };
             let ((Plan { changes, notes, .. }, chosen), mut known) = match fresh {
                 Ok(fresh) => fresh,
-                // Nothing was written yet: the plain error is the whole truth, without a word on
-                // restoring.
+                // Nothing was written yet, so there is no restoration to report.
                 Err(error) if first => return Err(ApplyError::Plan(error)),
                 Err(error) if on_refusal == OnRefusal::GoOn => {
                     applied.refuse(rest, &error);
@@ -291,8 +289,8 @@ impl<'h> Transaction<'h> {
                     return Err(ApplyError::Replan { error, not_held, restoration });
                 }
             };
-            // A setting that was left out stays out, whatever the writes make possible; one that
-            // they make impossible may still be left out.
+            // A skipped setting stays skipped, even if the writes make it possible. Settings that
+            // the writes make impossible are skipped too.
             intent = chosen;
             applied.notes.extend(notes.into_iter().filter(|note| first || note.is_choice()));
             if first {
@@ -307,7 +305,8 @@ impl<'h> Transaction<'h> {
             let changes: Vec<Change> = changes.into_iter().filter(|change| !is_left_out(change)).collect();
             let Some(step) = changes.first().map(|change| change.step) else {
                 if !applied.refused.is_empty() && !std::mem::replace(&mut has_retried, true) {
-                    // Also what another program has overwritten, on which these may depend.
+                    // Repeat all writes: another program may have overwritten a setting that these
+                    // need.
                     rest.extend(applied.refused.drain(..).map(|refused| refused.change));
                     done.clear();
                     continue;
@@ -315,9 +314,9 @@ impl<'h> Transaction<'h> {
                 applied.compare(&written);
                 break;
             };
-            // Up to the governor each step changes what the later ones are judged by, so the rest
-            // is planned again. After it nothing does, and all remaining steps are written without
-            // another look at the machine.
+            // Each step up to the governor changes what later steps are checked against, so those
+            // are planned again. Steps after the governor do not, so one plan serves for all of
+            // them.
             let group: Vec<Change> = if step <= Step::Governor {
                 let group;
                 (group, rest) = changes.into_iter().partition(|change| change.step == step);
@@ -332,8 +331,8 @@ impl<'h> Transaction<'h> {
                 if interrupted() {
                     return Err(ApplyError::Interrupted { restoration: Box::new(self.restore()) });
                 }
-                // `write` does not know of earlier rounds: the settings that did not hold there may
-                // be why this one failed.
+                // `write` does not see earlier rounds. Settings that did not take effect there may
+                // be why this write failed.
                 let (made, refused) =
                     self.write(batch, &mut known, on_refusal).map_err(|error| match error {
                         ApplyError::Refused { change, error, reason, restoration, .. } => {
@@ -350,8 +349,8 @@ impl<'h> Transaction<'h> {
                 applied.refused.extend(refused);
             }
         }
-        // A setting left out in a later round got no value at all, whatever the first plan
-        // expected.
+        // A setting skipped in a later round has no value at all, even if the first plan found it
+        // already in effect.
         let is_asked_for =
             |change: &Change| intent.settings.iter().any(|setting| setting.from == change.from);
         applied.not_needed.retain(|change| !done.contains_key(&change.location) && is_asked_for(change));
@@ -443,8 +442,8 @@ impl<'h> Transaction<'h> {
             footprint.extend(footprints.found());
         }
         let written: BTreeSet<&Location> = writes.iter().map(|write| write.location).collect();
-        // Only locations that this transaction has no memory of yet: a second memory might be of
-        // its own writes.
+        // Save only locations that this transaction has not saved yet: a second read might find its
+        // own writes.
         let mut was = self.remember(self.journal.unknown(&footprint), &written, known)?;
         if writes.iter().any(|write| matches!(write.subject, Subject::Knob(Id::DriverMode))) {
             was.extend(self.hidden(&footprint));
@@ -463,14 +462,13 @@ impl<'h> Transaction<'h> {
             olds.push(old);
         }
         self.journal.announce(was, announced).map_err(NotAnnounced::Journal)?;
-        // From here on only a read shows what these hold: the writes that follow may change each of
-        // them.
+        // The writes that follow may change any of these locations, so forget what was read.
         known.retain(|location, _| !footprint.contains_key(location));
         Ok(olds)
     }
 
-    /// Returns what this transaction has read and an offline CPU hides now: it brought the CPU
-    /// online before, and was restored since.
+    /// Returns contents that this transaction has read and that an offline CPU hides now: the
+    /// transaction had brought the CPU online, and a restore took it offline again.
     fn hidden(&self, footprint: &Footprint) -> Vec<(Location, Content, Handling)> {
         let own = self.journal.contents().entries.iter().filter(|entry| entry.id == self.id);
         let known = own.flat_map(|entry| &entry.was);
@@ -509,8 +507,7 @@ impl<'h> Transaction<'h> {
                 },
             }
         }
-        // All of them together, so that hundreds of offline CPUs cost a few pauses and not a few
-        // each.
+        // Retry all of them together, so that hundreds of offline CPUs share a few pauses.
         for _ in 1..ATTEMPTS {
             if failed.is_empty() {
                 break;
@@ -549,8 +546,8 @@ impl<'h> Transaction<'h> {
     }
 
     /// Records that the kernel refused a driver's mode and removed nothing. A driver that fails
-    /// after it removed its policies reads "disable" or "off". If this cannot be recorded, what the
-    /// policies held counts as lost, as before.
+    /// after it removed its policies reads "disable" or "off". If the record cannot be written, the
+    /// policies' settings still count as lost.
     fn note_refused_mode(&mut self, change: &Change) {
         let is_as_before =
             || change.old.as_deref() == Some(Content::from_read(&change.location.read(self.host)).trimmed());
@@ -583,12 +580,13 @@ impl<'h> Transaction<'h> {
         ApplyError::Journal { error, restoration: Box::new(self.restore()) }
     }
 
-    /// Writes files that need not all accept it (interrupts of per-CPU devices refuse to move).
-    /// They are journaled and restored like every change, but a refusal does not undo anything.
-    /// Returns the refused ones with their errors.
+    /// Writes files of which some may refuse (interrupts of per-CPU devices refuse to move). The
+    /// writes are journaled and restored like every change, but a refusal undoes nothing. Returns
+    /// the refused locations with their errors.
     ///
     /// # Errors
-    /// The journal cannot be written; then nothing was, and everything has been restored.
+    /// The journal cannot be written. Then these files are unchanged, and everything has been
+    /// restored.
     pub fn try_writes(
         &mut self,
         writes: &[(Location, String)],
@@ -619,12 +617,12 @@ impl<'h> Transaction<'h> {
         Ok(refused)
     }
 
-    /// Writes one location to see how the kernel reacts: journaled with all that it disturbs, read
-    /// back, and restored with the rest when the transaction ends. A refusal is an answer too, not
-    /// an error.
+    /// Writes one location to see how the kernel reacts. Everything that the write disturbs is
+    /// journaled, and restored when the transaction ends. A refusal is a result, not an error.
     ///
     /// # Errors
-    /// The journal cannot be written; then nothing was, and everything has been restored.
+    /// The journal cannot be written. Then this location is unchanged, and everything has been
+    /// restored.
     pub fn probe(&mut self, location: &Location, new: &str) -> Result<Probed, ApplyError> {
         let Some(subject) = Subject::from_location(location) else {
             return Ok(Probed::Refused(unknown_location(location)));
@@ -652,7 +650,7 @@ impl<'h> Transaction<'h> {
     }
 
     /// Restores the state at the beginning of the transaction, or the baseline if there is one, and
-    /// keeps the machine, as before the next arm of a comparison.
+    /// keeps the lock. A comparison does this before each arm.
     pub fn restore(&mut self) -> Restoration {
         let mut goals = self.goals();
         for (location, content) in self.baseline.iter().flatten() {
@@ -673,7 +671,7 @@ impl<'h> Transaction<'h> {
     /// baseline: [`Transaction::end`], a guardian and `flyball restore` restore everything.
     pub fn set_baseline(&mut self) {
         let locations = self.goals().0.into_keys();
-        // Read now: the resulting contents count, not the bytes that were written.
+        // Read the contents: they may differ from the bytes that were written.
         let baseline = locations
             .map(|location| (location.clone(), Content::from_read(&location.read(self.host))))
             .collect();
@@ -697,13 +695,13 @@ impl<'h> Transaction<'h> {
     }
 
     fn close(&mut self) -> Restoration {
-        // The journal's memories, not the baseline: the transaction ends.
+        // When the transaction ends, restore what the journal saved, not the baseline.
         self.baseline = None;
         let restoration = self.restore();
         self.open = false;
-        // What could not be restored stays in the journal as kept settings, for `flyball restore`
-        // to try again, so that other commands can go on. If the note cannot be written, the next
-        // restore finds everything as it was and removes the entry.
+        // Settings that could not be restored stay in the journal as kept ones. Other commands can
+        // then continue, and `flyball restore` can try again. If an exact restore cannot be
+        // recorded, the next one finds nothing to do and removes the entry.
         let _ = if restoration.is_exact() {
             self.journal.restored(&[self.id])
         } else {

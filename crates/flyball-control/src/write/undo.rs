@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{Content, Location, knob::subject::Subject};
 
-/// Returns the ID of the machine's present boot; `None` if it has none (a tree of files).
+/// Returns the ID of the machine's present boot; `None` if there is none (a tree of files).
 pub fn boot_id(host: &dyn Host) -> Option<String> {
     host.read("/proc/sys/kernel/random/boot_id").ok().filter(|id| !id.is_empty())
 }
@@ -22,12 +22,12 @@ pub fn boot_id(host: &dyn Host) -> Option<String> {
 /// The transactions that `restore` undoes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// All of this boot, back to the state before flyball's first write.
+    /// All transactions of this boot, back to the state before flyball's first write.
     All,
     Last,
-    /// The one that was left open, if there is one, as a guardian does. Committed settings stay.
+    /// The open transaction, if there is one, as a guardian does. Committed settings stay.
     Open,
-    /// Those of holds.
+    /// The transactions of holds.
     Holds,
 }
 
@@ -54,7 +54,7 @@ pub struct Restored {
     pub notes: Vec<EarlierBoot>,
 }
 
-/// Restores the contents that the journal remembers.
+/// Restores the earlier contents from the journal.
 ///
 /// # Errors
 /// Another process holds the machine, or the journal cannot be used.
@@ -68,8 +68,8 @@ pub fn restore(
     restore_locked(host, state, scope)
 }
 
-/// Drops these transactions without restoring anything, for settings whose device or driver is gone
-/// for good, so that they could never be undone as a whole.
+/// Drops these transactions without restoring anything. This is for settings whose device or driver
+/// is gone for good, so that the transactions could never be undone completely.
 pub fn forget(
     host: &dyn Host,
     state: &StateDir,
@@ -87,14 +87,14 @@ pub fn forget(
 /// The journal cannot be used.
 pub fn restore_locked(host: &dyn Host, state: &StateDir, scope: Scope) -> Result<Restored, TransactionError> {
     let mut notes = Vec::new();
-    // Opening would create one.
+    // Load it first, because opening would create a journal.
     let Some(contents) = Journal::load(state)? else { return Ok(Restored::default()) };
     let mut journal = match Journal::open(state, &host.name(), boot_id(host).as_deref()) {
         Ok((journal, aside)) => {
             notes.extend(aside);
             journal
         }
-        // Restoring needs no space and no file that can be written.
+        // Restoring needs no space and no writable file.
         Err(error @ JournalError::Io { .. }) if is_of(&contents, host) => {
             return Err(TransactionError::after(
                 error,
@@ -109,8 +109,8 @@ pub fn restore_locked(host: &dyn Host, state: &StateDir, scope: Scope) -> Result
         set_aside_moved(journal.contents(), &mut restoration);
     }
     let recorded = if !restoration.is_exact() {
-        // Restoring was attempted. What is left does not keep other commands from the machine: it
-        // can be restored later, together with what they change.
+        // Commit the rest, so that it does not block other commands. It can be restored later,
+        // together with their changes.
         let mut open = undone.iter().filter(|entry| entry.standing == TransactionState::Open);
         open.try_for_each(|entry| journal.commit(entry.id))
     } else if scope == Scope::Holds {
@@ -123,8 +123,8 @@ pub fn restore_locked(host: &dyn Host, state: &StateDir, scope: Scope) -> Result
 }
 
 fn restore_entries(host: &dyn Host, contents: &Contents, undone: &[Entry]) -> Restoration {
-    // A transaction that announced no write ended before it changed anything, so it did not cause
-    // the present differences. A damaged line may have announced a write.
+    // A transaction that announced no write changed nothing, so it did not cause the present
+    // differences. A damaged line may have announced a write.
     let wrote = |entry: &&Entry| entry.has_goals() || contents.unusable() > 0;
     let mut restoration = restore_goals(host, &Contents::goals(undone.iter().filter(wrote)));
     restoration.damaged = contents.damaged.len();
@@ -132,10 +132,10 @@ fn restore_entries(host: &dyn Host, contents: &Contents, undone: &[Entry]) -> Re
     restoration
 }
 
-/// Restores what earlier transactions of holds set, except `kept`, if the journal cannot be
-/// written. The next transaction of holds does it again, and notes it.
+/// Restores the settings of earlier hold transactions, except `kept`, although the journal cannot
+/// be written. The next transaction of holds repeats this and records it.
 ///
-/// Returns the error with what was restored.
+/// Returns the error and the result of restoring.
 pub fn release_unrecorded(
     host: &dyn Host,
     state: &StateDir,
@@ -145,7 +145,7 @@ pub fn release_unrecorded(
     match Journal::load(state) {
         Ok(Some(contents)) if is_of(&contents, host) => {
             let (_, restoration) = release_entries(host, &contents, &contents.hold_entries(), kept);
-            // Nothing was released: the journal's error is all there is to say.
+            // Nothing was released, so there is nothing to report except the journal's error.
             if restoration.written.is_empty() && restoration.made == 0 && restoration.left.is_empty() {
                 return error.into();
             }
@@ -155,8 +155,8 @@ pub fn release_unrecorded(
     }
 }
 
-/// Sets aside what a released hold leaves different where a later command of the user may be the
-/// cause: turbo that was switched off keeps a limit low, and a governor refuses a preference.
+/// Moves differences after a released hold to `moved` if a later command of the user may have
+/// caused them: turbo that was switched off keeps a limit low, and a governor refuses a preference.
 fn set_aside_moved(contents: &Contents, restoration: &mut Restoration) {
     let is_moved = |left: &NotRestored| {
         left.because == NotRestoredReason::Differs
@@ -168,14 +168,14 @@ fn set_aside_moved(contents: &Contents, restoration: &mut Restoration) {
     restoration.moved.extend(moved.into_iter().map(|left| left.location));
 }
 
-/// Returns whether the journal is of this machine's present boot.
+/// Returns whether the journal belongs to this machine's present boot.
 fn is_of(contents: &Contents, host: &dyn Host) -> bool {
     contents.machine == host.name() && contents.boot == boot_id(host)
 }
 
-/// Restores the settings of these transactions of holds that no hold sets any more: all except
-/// `kept`. Returns the locations that may be forgotten, too. A setting that depends on a kept one
-/// (a preference under a governor that is still held) is left to the kernel.
+/// Restores the settings of these hold transactions that no hold sets any more: all except `kept`.
+/// Also returns the locations that the journal may forget. A setting that depends on a kept one (a
+/// preference under a governor that is still held) is left to the kernel.
 pub(super) fn release_entries(
     host: &dyn Host,
     contents: &Contents,
@@ -194,7 +194,7 @@ pub(super) fn release_entries(
         goals.get(*location).is_some_and(|goal| !goal.handling.spelling.is_back(host, &goal.was, &now))
     };
     if !released.iter().any(|location| differs(&location)) {
-        // Another program may set them from now on.
+        // Forget them: another program may set them from now on.
         return (released.into_iter().collect(), Restoration::default());
     }
     let mut footprints = Footprints::new(host);

@@ -1,6 +1,7 @@
-//! Every check of the doctor on a machine where it fires and on one where it does not.
+//! Runs every check of the doctor on a machine where it fires and on another where it does not.
 //!
-//! The machines are small made-up trees (`machines`), each changed by a row (`rows`) in one place.
+//! The machines are small artificial trees (`machines`). Each row (`rows`) changes one of them in
+//! one place.
 
 mod everywhere;
 pub(crate) mod machines;
@@ -23,7 +24,7 @@ fn report(files: &Files, storpool: bool) -> Report {
     try_report(files, storpool).unwrap()
 }
 
-/// Returns `None` if not even the list of processors is left.
+/// Returns `None` if even the list of processors is missing.
 fn try_report(files: &Files, storpool: bool) -> Option<Report> {
     examine(&FileHost(files), Options { storpool }).ok()
 }
@@ -80,7 +81,7 @@ fn clock_that_a_program_chose(files: &mut Files) {
 
 type Case = (fn(&mut Files), &'static str, Verdict, &'static str);
 
-/// The answer or its remedy names the cause, where the verdict alone does not show it.
+/// The answer or its remedy names the cause, which the verdict alone does not show.
 #[test]
 fn answers_name_the_cause() {
     let removed = "remove processor.max_cstate=1 intel_idle.max_cstate=0";
@@ -107,7 +108,7 @@ fn answers_name_the_cause() {
     }
 }
 
-/// A conclusion names what it rests on; only what could not be looked at has nothing to name.
+/// Every finding has evidence, except about things that could not be read.
 #[test]
 fn every_finding_carries_its_evidence() {
     let changed = rows().into_iter().map(|row| {
@@ -139,15 +140,15 @@ fn limit_reasons_are_named() {
     assert!(finding.what.contains("package power limit 1"), "{}", finding.what);
 }
 
-/// Checks of settings that are a matter of taste: they find nothing outside the recommended
+/// Checks of settings that are a matter of preference. They report nothing outside the recommended
 /// profile.
 const TASTE: &[&str] = &["firmware.autonomous-c-state"];
 
 /// Checks that query a device, not files: the program's own tests cover them on simulated machines.
 const DEVICES: &[&str] = &["conflict.clos"];
 
-/// Each check in the table has a machine on which it is ok, and one on which it finds something. A
-/// check without either is not a check.
+/// For each check in the table there is a machine on which it returns ok, and another on which it
+/// reports something.
 #[test]
 fn every_check_is_ok_somewhere_and_fires_somewhere() {
     type Base = (&'static str, fn() -> Files);
@@ -183,18 +184,18 @@ fn good_machines_have_nothing_worse_than_a_note() {
     }
 }
 
-/// Returns whether a machine may lose this path without hiding something: a process that ends, an
-/// entry that its neighbours replace.
+/// Returns whether a machine may lose this path without hiding a problem: a process that ends, or
+/// an entry that its neighbours replace.
 fn may_go(path: &str) -> bool {
-    // A power domain without a file is one that the driver leaves out.
+    // The driver omits some power domains, so a missing file means nothing.
     path.starts_with("proc/1/") || path.starts_with("proc/77/") || path.contains("/plr/domain")
 }
 
 /// No verdict may become ok when files are removed one by one and in random sets, and registers
-/// line by line: ok means that the check looked.
+/// line by line: ok must mean that the check read what it needs.
 #[test]
 fn no_verdict_turns_to_ok_when_files_go_away() {
-    // As for the property tests: PROPTEST_RNG_SEED and PROPTEST_CASES explore further.
+    // As for the property tests, PROPTEST_RNG_SEED and PROPTEST_CASES explore further.
     let number =
         |name: &str, usual: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
     let mut rng = Chance(number("PROPTEST_RNG_SEED", 1));
@@ -211,7 +212,7 @@ fn no_verdict_turns_to_ok_when_files_go_away() {
         let before: BTreeMap<&str, Verdict> =
             report(&files, true).findings.iter().map(|finding| (finding.id, finding.verdict)).collect();
         for _ in 0..sets {
-            // From a single file to three of four.
+            // Remove between a single file and three quarters of all.
             let share = [1, 2, 5, 20, 50, 75][rng.below(6)];
             let single = rng.below(3) == 0;
             let chosen = rng.below(files.len());
@@ -230,8 +231,8 @@ fn no_verdict_turns_to_ok_when_files_go_away() {
             let Some(after) = try_report(&damaged, true) else { continue };
             for finding in after.findings.iter().filter(|finding| finding.verdict == Verdict::Ok) {
                 compared += 1;
-                // A check that had nothing to report may have lost the files that decided so; it
-                // still looked at what it names.
+                // A check that did not apply before may apply now, because a file that decided this
+                // is gone. Its verdict is still based on files that it read.
                 let Some(then) = before.get(finding.id) else { continue };
                 if *then != Verdict::Ok {
                     let lost: Vec<&String> =
@@ -252,7 +253,7 @@ fn no_verdict_turns_to_ok_when_files_go_away() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// A small generator, so that the sets are the same every time.
+/// A small generator, so that the sets are the same in every run.
 struct Chance(u64);
 
 impl Chance {
@@ -278,8 +279,8 @@ fn nothing_is_ok_where_nothing_can_be_seen() {
         .filter(|finding| finding.verdict == Verdict::Ok)
         .map(|finding| finding.id)
         .collect();
-    // What is left in sight: the drivers' names, the processor's flags, and that all known CPUs are
-    // online.
+    // These need only the remaining files: the drivers' names, the processor's flags, and the list
+    // of online CPUs.
     for id in &ok {
         assert!(
             matches!(
@@ -314,7 +315,7 @@ fn a_container_is_told_so() {
         let hidden = report(&files, false).not_visible.unwrap();
         assert!(hidden.what.contains("container") && hidden.evidence.len() == 2, "{hidden:?}");
     }
-    // With the machine's own files in sight a container is as good as the host.
+    // A container that sees the machine's files counts as the host.
     let mut files = intel();
     put(&mut files, ".dockerenv", "");
     assert!(report(&files, false).not_visible.is_none());

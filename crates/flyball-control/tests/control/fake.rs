@@ -1,9 +1,9 @@
-//! A small kernel in memory: attribute files that are coupled the way cpufreq, amd-pstate and
-//! intel_pstate couple them, that can fail at any write and die at any moment.
+//! A small kernel in memory. Its attribute files are coupled as cpufreq, amd-pstate and
+//! intel_pstate couple them. It can fail at any write and die at any moment.
 //!
-//! It is not a simulation of a processor: it has just enough of the kernel's manners to make a
-//! careless apply or restore go wrong. Its rules come from the drivers' sources and from what real
-//! kernels answered in guests.
+//! It does not simulate a processor. It has just enough of the kernel's behaviour to make a
+//! careless apply or restore go wrong. Its rules come from the drivers' sources and from the
+//! answers of real kernels in guests.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,8 +30,8 @@ pub(crate) enum Driver {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Policy {
     cpus: Vec<usize>,
-    /// True if it exists: a driver makes policies for CPUs that are online, and removes all of its
-    /// policies when it goes.
+    /// True if it exists. A driver creates policies for online CPUs, and removes all of its
+    /// policies when it is switched off.
     exists: bool,
     governor: String,
     epp: u8,
@@ -41,8 +41,7 @@ struct Policy {
     max: Option<u64>,
     boost: bool,
     speed: u64,
-    /// The limits as the kernel's worker last saw them, and the number of reads until it looks
-    /// again.
+    /// The limits that the kernel's worker saw last, and the number of reads until it runs again.
     seen: (u64, u64),
     lag: u32,
 }
@@ -61,24 +60,24 @@ struct State {
     tunables: BTreeMap<String, u64>,
     uncore: (u64, u64),
     pct: (u64, u64),
-    /// The CPUs that each interrupt may be on.
+    /// The CPUs that each interrupt may use.
     irqs: Vec<CpuList>,
-    /// True if a policy went away whose CPUs were offline.
+    /// True if a policy was removed whose CPUs were offline.
     has_lost: bool,
     /// The paths that exist; `None` after a write, which may change them.
     paths: Option<BTreeSet<String>>,
 }
 
-/// Something that happens to one call.
+/// An event at one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// It fails with this errno.
+    /// The call fails with this errno.
     Fail(i32),
     /// If it is a write, the kernel accepts it and does nothing.
     Lose,
-    /// Another program writes this before it.
+    /// Another program writes this before the call.
     Poke(&'static str, &'static str),
-    /// A CPU goes offline, or comes online, before it.
+    /// A CPU goes offline, or comes online, before the call.
     Online(usize, bool),
 }
 
@@ -89,9 +88,9 @@ pub(crate) struct Faults {
     pub fail_write: Option<(usize, i32)>,
     /// The n-th read of a file from now fails with this errno, once.
     pub fail_read: Option<(usize, i32)>,
-    /// The process dies at the n-th call from now: before it, or after it has had its effect.
+    /// The process dies at the n-th call from now: before the call, or after it took effect.
     pub die_at: Option<(usize, bool)>,
-    /// Number of bytes of the unflushed end of the journal that are lost at death.
+    /// Number of bytes at the unflushed end of the journal that are lost at death.
     pub torn: usize,
     /// Events at the n-th call from now, counting reads, lists and writes alike.
     pub events: Vec<(usize, Event)>,
@@ -158,7 +157,8 @@ impl Kernel {
         Kernel { state: Mutex::new(state), events: Mutex::new(Events::default()), lag }
     }
 
-    /// Returns every file with its content, or the errno of reading it. Not counted, never faulty.
+    /// Returns every file with its content, or the errno of reading it. Not counted as calls, and
+    /// without faults.
     pub(crate) fn dump(&self) -> BTreeMap<String, Result<String, i32>> {
         let mut state = self.state.lock().unwrap();
         for policy in &mut state.policies {
@@ -168,8 +168,8 @@ impl Kernel {
         paths.into_iter().map(|path| (path.clone(), state.read(&path).map_err(|errno| errno.0))).collect()
     }
 
-    /// Returns all settings by name, including those of policies that cannot be read because their
-    /// CPUs are offline: the files would show them if the CPUs came online.
+    /// Returns all settings by name, including those of offline CPUs' policies, which the files
+    /// would show if the CPUs came online.
     pub(crate) fn settings(&self) -> BTreeMap<String, String> {
         let state = self.state.lock().unwrap();
         let mut all = BTreeMap::new();
@@ -187,14 +187,14 @@ impl Kernel {
         }
         for (index, policy) in state.policies.iter().enumerate() {
             let number = policy.cpus[0];
-            // A policy that does not exist gets the driver's defaults when its CPU comes online.
+            // The driver creates the policy with its defaults when its CPU comes online.
             if !state.has_policies() {
                 put(format!("policy{number}"), "none".to_owned());
                 continue;
             }
             put(format!("policy{number} governor"), policy.governor.clone());
             put(format!("policy{number} limits"), format!("{:?}", state.effective(index)));
-            // While the machine may not boost, it makes no difference that a policy might.
+            // A policy's own boost has no effect while boost is off for the machine.
             if state.driver != Driver::IntelPstate {
                 put(format!("policy{number} boost"), (policy.boost && state.turbo).to_string());
             }
@@ -213,13 +213,13 @@ impl Kernel {
         self.state.lock().unwrap().write(&format!("{CPU}/{path}"), value, 0)
     }
 
-    /// Arms faults, and restarts the counters. `journal` is kept as it was at death.
+    /// Arms faults, and restarts the counters. At death, the content of `journal` is saved.
     pub(crate) fn arm(&self, faults: Faults, journal: PathBuf) {
         *self.events.lock().unwrap() = Events { faults, journal: Some(journal), ..Events::default() };
     }
 
-    /// Brings a dead machine's process back to life, without faults, and puts the journal's image
-    /// back.
+    /// Restarts the process after its death, without faults, and restores the journal from its
+    /// saved content.
     pub(crate) fn revive(&self) -> bool {
         let mut events = self.events.lock().unwrap();
         let was_dead = events.dead;
@@ -234,7 +234,7 @@ impl Kernel {
         was_dead
     }
 
-    /// Returns the numbers of the policies that the driver has not made, because their CPUs were
+    /// Returns the numbers of the policies that the driver has not created, because their CPUs were
     /// never online under it.
     pub(crate) fn unmade_policies(&self) -> Vec<usize> {
         let state = self.state.lock().unwrap();
@@ -246,7 +246,7 @@ impl Kernel {
         self.events.lock().unwrap().dead
     }
 
-    /// Looks at the machine without faults, and then continues with them.
+    /// Runs `look` without faults, and then restores them.
     pub(crate) fn pause<T>(&self, look: impl FnOnce(&Kernel) -> T) -> T {
         let events = std::mem::take(&mut *self.events.lock().unwrap());
         let found = look(self);
@@ -323,7 +323,7 @@ impl Kernel {
         }
         let mut state = self.state.lock().unwrap();
         if lost {
-            // The result of the write, without its effect.
+            // Return the result of the write, without its effect.
             let before = state.clone();
             let answer = work(&mut state).map_err(fail);
             *state = before;
@@ -347,8 +347,8 @@ impl Events {
     fn die(&mut self) {
         self.dead = true;
         let bytes = self.journal_bytes();
-        // What was appended since the last call may not have reached the disk: no write had
-        // followed it.
+        // Lines appended since the last call may not have reached the disk, because no write
+        // followed them.
         let loose = bytes.len().saturating_sub(self.flushed);
         let kept = bytes.len() - self.faults.torn.min(loose);
         // The length is written after the lines.
@@ -404,7 +404,7 @@ impl State {
             let online = self.is_online(index);
             self.has_lost |= self.policies[index].exists && !online;
             self.policies[index].exists = online;
-            // A policy that does not exist gets the defaults when it appears.
+            // A new policy gets the defaults.
             self.govern(index, governor);
             self.look_again(index, 0);
         }
@@ -429,9 +429,9 @@ impl State {
         self.share_tunables();
     }
 
-    /// Keeps a governor's shared tunables while a policy with CPUs has it: with the last CPU of a
-    /// policy its governor exits (cpufreq_exit_governor in __cpufreq_offline of
-    /// drivers/cpufreq/cpufreq.c).
+    /// Keeps a governor's shared tunables while a policy with online CPUs uses it. When the last
+    /// CPU of a policy goes offline, its governor exits (cpufreq_exit_governor in __cpufreq_offline
+    /// of drivers/cpufreq/cpufreq.c).
     fn share_tunables(&mut self) {
         let in_use = |index: &usize| self.policies[*index].exists && self.is_online(*index);
         let used: BTreeSet<String> = (0..self.policies.len())
@@ -465,7 +465,7 @@ impl State {
         (min, max)
     }
 
-    /// Lets the kernel's worker look at the limits again, after `lag` reads.
+    /// Lets the kernel's worker update the limits after `lag` reads.
     fn look_again(&mut self, index: usize, lag: u32) {
         if lag == 0 {
             self.policies[index].seen = self.effective(index);
@@ -774,7 +774,7 @@ impl State {
                     self.look_again(index, 0);
                 }
                 self.share_tunables();
-                // An interrupt that has no CPU left may be on any (kernel/irq/cpuhotplug.c).
+                // An interrupt without an online CPU may use any CPU (kernel/irq/cpuhotplug.c).
                 let online: CpuList =
                     (0..self.online.len() as u32).filter(|&cpu| self.online[cpu as usize]).collect();
                 for irq in self.irqs.iter_mut().filter(|irq| !irq.intersects(&online)) {
@@ -938,7 +938,7 @@ impl Host for Kernel {
         Duration::ZERO
     }
 
-    /// Runs the worker that applies limits, which needs less than a millisecond.
+    /// Runs the worker that applies limits, which takes less than a millisecond.
     fn sleep(&self, time: Duration) {
         if time >= Duration::from_millis(1) {
             let mut state = self.state.lock().unwrap();

@@ -1,5 +1,5 @@
-//! docs/knobs.md is the table, printed. This test keeps it current;
-//! `FLYBALL_BLESS=1 cargo test -p flyball-control --test control knobs_md` writes it again.
+//! docs/knobs.md is the printed table. This test keeps it current; `FLYBALL_BLESS=1 cargo test -p
+//! flyball-control --test control knobs_md` rewrites it.
 
 use std::fmt::Write;
 
@@ -33,7 +33,7 @@ fn vendor(knob: &Knob) -> String {
 fn row(knob: &Knob, out: &mut String) {
     let (title, vendor) = (capital(knob.title), vendor(knob));
     let _ = write!(out, "\n### {}\n\n{title}; one per {}{vendor}.\n\n", knob.name, knob.scope);
-    // What stands between angle brackets would be taken for HTML and not be shown.
+    // Text between angle brackets would count as HTML and be hidden.
     let _ = writeln!(out, "{}\n", knob.about.replace('<', "\\<"));
     let _ = writeln!(out, "- values: {}", knob.accepts());
     let files = knob.mechanisms.iter().map(|mechanism| {

@@ -1,4 +1,4 @@
-//! Knobs, plans, transactions and the doctor, on machines that are made up, recorded or fail on
+//! Knobs, plans, transactions and the doctor, on machines that are artificial, recorded or fail on
 //! purpose.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]

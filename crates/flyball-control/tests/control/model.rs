@@ -1,11 +1,11 @@
-//! Tests that flyball's claims are true: random commands over a small kernel with CPUs that come
-//! and go, other programs that write, lost writes, temporary errors at any call, kills at any call,
-//! and damaged journals.
+//! Tests that flyball's claims are true: random commands over a small kernel with CPU hotplug,
+//! other programs that write, lost writes, temporary errors at any call, kills at any call, and
+//! damaged journals.
 //!
-//! A claim is a restore, or a failed command, which reports that everything is restored, or a `set`
-//! which reports that all settings hold. Whatever happens, flyball may report that it does not
-//! know; it must not make false claims. Settings of policies whose CPUs are offline count: they
-//! show when the CPU is back.
+//! A claim is a restore or a failed command that reports that everything is restored, or a `set`
+//! that reports that all settings are in effect. Whatever happens, flyball may report that it does
+//! not know, but it must not make false claims. Settings of offline CPUs' policies count too: they
+//! are visible when the CPU is back.
 //!
 //! FLYBALL_MODEL_SCHEDULES sets the number of schedules, PROPTEST_RNG_SEED selects them.
 
@@ -102,7 +102,7 @@ fn schedules() -> impl Strategy<Value = Schedule> {
 
 type Settings = BTreeMap<String, String>;
 
-/// Returns the settings that other programs may have changed, which are not judged.
+/// Returns the settings that other programs may have changed, which are not compared.
 fn touched(events: &[(usize, Event)]) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for (_, event) in events {
@@ -110,7 +110,7 @@ fn touched(events: &[(usize, Event)]) -> BTreeSet<String> {
             Event::Poke(path, _) if path.starts_with("cpufreq/") => {
                 let policy = path.split('/').nth(1).unwrap_or_default();
                 let kinds: &[&str] = match path.rsplit('/').next() {
-                    // A governor brings its preference, its speed and its tunables.
+                    // A governor changes the preference, the speed and the tunables.
                     Some("scaling_governor") => &["governor", "epp", "speed", "limits"],
                     Some("energy_performance_preference") => &["epp"],
                     _ => &["limits"],
@@ -119,7 +119,7 @@ fn touched(events: &[(usize, Event)]) -> BTreeSet<String> {
                 names.insert("tunables".to_owned());
             }
             Event::Poke(path, _) => _ = names.insert(path.split('/').next().unwrap_or_default().to_owned()),
-            // A shared tunable goes with the last policy of its governor.
+            // A shared tunable disappears with the last policy of its governor.
             Event::Online(..) => {
                 names.extend(["online", "interrupts", "tunables"].map(str::to_owned));
             }
@@ -129,7 +129,7 @@ fn touched(events: &[(usize, Event)]) -> BTreeSet<String> {
     names
 }
 
-/// Returns the settings that differ and are judged.
+/// Returns the differences between compared settings.
 fn differences(first: &Settings, now: &Settings, touched: &BTreeSet<String>) -> String {
     let names: BTreeSet<&String> = first.keys().chain(now.keys()).collect();
     let wrong =
@@ -137,7 +137,7 @@ fn differences(first: &Settings, now: &Settings, touched: &BTreeSet<String>) -> 
     wrong.map(|name| format!("{name}: {:?} became {:?}\n", first.get(name), now.get(name))).collect()
 }
 
-/// The claims that were made, and how often.
+/// The number of claims of each kind.
 #[derive(Debug, Default)]
 struct Claims {
     restored: usize,
@@ -151,8 +151,9 @@ fn run(schedule: &Schedule, claims: &mut Claims) -> Result<(), TestCaseError> {
     let (events, dies_at, torn) = (schedule.events.clone(), schedule.dies, schedule.torn);
     kernel.arm(Faults { die_at: dies_at, torn, events, ..Faults::default() }, journal.clone());
     let mut others = touched(&schedule.events);
-    // Known limit: if another program creates a policy while a setting of flyball's is in force
-    // (percentages, turbo), the policy starts with that, and nothing shows its original state.
+    // Known limit: another program may create a policy while one of flyball's settings is in force
+    // (percentages, turbo). The policy then starts with that setting, and nothing shows its
+    // original state.
     if schedule.events.iter().any(|(_, event)| matches!(event, Event::Online(_, true))) {
         for number in kernel.unmade_policies() {
             let kinds = ["governor", "epp", "speed", "limits", "boost"];

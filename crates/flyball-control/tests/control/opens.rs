@@ -1,4 +1,5 @@
-//! How often a change opens each attribute: once to look, once to read back, once to look again.
+//! Counts how often a change opens each attribute: once to plan, once to read back, once to plan
+//! again.
 
 use std::{collections::BTreeMap, path::Path, sync::Mutex};
 
@@ -37,7 +38,7 @@ impl Host for Counting {
     }
 }
 
-/// Creates four policies of two CPUs each, of a driver in passive mode.
+/// Creates four policies of two CPUs each, with a driver in passive mode.
 fn tree(root: &Path) {
     let put = |path: String, text: &str| {
         let path = root.join(path);
@@ -72,7 +73,8 @@ fn tree(root: &Path) {
     }
 }
 
-/// Applies an intent to the tree; the changes made, and how often each attribute was opened.
+/// Applies an intent to the tree. Returns the changes made, and how often each attribute was
+/// opened.
 fn opens(arguments: &[&str]) -> (usize, BTreeMap<String, usize>) {
     let folder = tempfile::tempdir().unwrap();
     tree(folder.path());

@@ -1,5 +1,5 @@
-//! Plans for the recorded machines of this repository: what is saved from a machine changes nothing
-//! on it, and no wish makes the planner panic.
+//! Plans for the recorded machines of this repository: applying a machine's saved profile changes
+//! nothing, and no setting makes the planner panic.
 
 use std::path::Path;
 
@@ -39,7 +39,7 @@ fn what_is_saved_is_already_so() {
 const PROFILES: [&str; 9] =
     ["latency", "throughput", "balanced", "powersave", "storage", "realtime", "hpc", "benchmark", "battery"];
 
-/// The shipped profiles on the recorded machines, by what the files hold after their writes.
+/// The shipped profiles on the recorded machines: checks the files' contents after the writes.
 #[test]
 fn profiles_do_what_they_say_on_recorded_machines() {
     let cpus = "/sys/devices/system/cpu";
@@ -121,7 +121,7 @@ fn every_wish_is_planned_or_refused_in_words() {
             let intent = Intent::from_arguments(wish, None).unwrap();
             match plan(&Snapshot::for_intent(&host, &intent).unwrap(), &intent) {
                 Ok(plan) => {
-                    // A note names what it rests on, as reasons and findings do.
+                    // A note has evidence, like reasons and findings.
                     for note in plan.notes.iter().filter(|note| !matches!(note.remark, Remark::More(_))) {
                         let is_read = |seen: &Evidence| !seen.value.contains("before it was needed");
                         assert!(!note.evidence.is_empty() && note.evidence.iter().all(is_read), "{note}");
@@ -149,7 +149,7 @@ fn every_wish_is_planned_or_refused_in_words() {
     }
 }
 
-/// The list of governors is one for the machine: at a policy it would be absent.
+/// There is one list of governors for the machine: at a policy it would be absent.
 #[test]
 fn a_governor_that_is_loaded_is_missing_from_the_list() {
     let host = flyball_testing::machine("milan0");
@@ -169,7 +169,7 @@ fn a_governor_that_is_loaded_is_missing_from_the_list() {
     assert_eq!(seen.value, "available-governors=performance schedutil");
 }
 
-/// Each policy has evidence of its own, and the note says the same of all.
+/// Each policy has its own evidence, but one note covers all.
 #[test]
 fn what_is_so_on_every_policy_is_noted_once() {
     let host = flyball_testing::machine("milan0");
@@ -179,7 +179,7 @@ fn what_is_so_on_every_policy_is_noted_once() {
     assert_eq!(plan.notes.iter().filter(of_boost).count(), 1, "{:?}", plan.notes);
 }
 
-/// Settings that these machines refuse, or take in another sense, with the reason in one line.
+/// Settings that these machines refuse, or interpret differently, with the reason in one line.
 #[test]
 fn a_setting_of_every_policy_is_answered_in_one_line() {
     let answers = |host: &dyn flyball_host::Host, words: &str| {
@@ -199,13 +199,14 @@ fn a_setting_of_every_policy_is_answered_in_one_line() {
         let said = answers(&host, words);
         assert!(said.contains(answer) && said.lines().count() == 1, "{machine} {words}: {said}");
     }
-    // The register of amd-pstate can be read although its driver has no file.
+    // amd-pstate's register can be read although the driver in use has no file for it.
     let host = flyball_testing::machine("milan0");
     let said = answers(&Changed::new(&host, Some(Change::Register(0xc001_02b3, 0))), "epp=power");
     assert!(said.contains("acpi-cpufreq does not have it") && said.lines().count() == 1, "{said}");
 }
 
-/// The kernel shows the lower of the file's limit and the firmware's, so a higher one cannot hold.
+/// The kernel shows the lower of the file's limit and the firmware's, so a higher file limit cannot
+/// take effect.
 #[test]
 fn a_limit_of_the_firmware_is_noted_and_not_written_over() {
     let root = "/sys/devices/system/cpu/cpufreq";
@@ -234,7 +235,7 @@ fn a_limit_of_the_firmware_is_noted_and_not_written_over() {
     assert!(machines_with_it >= 2, "{machines_with_it}");
 }
 
-/// Turbo that the firmware has off on one socket: the write succeeds, and changes nothing there.
+/// The firmware has turbo off on one socket: the write succeeds but changes nothing there.
 #[test]
 fn turbo_that_the_firmware_has_off_on_one_package_is_noted() {
     let host = flyball_testing::machine("clx2s0");
@@ -251,7 +252,7 @@ fn turbo_that_the_firmware_has_off_on_one_package_is_noted() {
     assert!(note.evidence[0].place.contains("0x1a0"), "{note}");
 }
 
-/// `normal` is the kernel's default of the model, so the profile that aims at it changes nothing.
+/// `normal` is the kernel's default for the model, so a profile that sets it changes nothing.
 #[test]
 fn the_normal_bias_is_the_models() {
     for (machine, normal) in [("adl0", "7"), ("dell-latitude-5420-tgl", "6"), ("icx2s0", "6")] {
@@ -301,7 +302,7 @@ fn no_governor_brings_a_preference() {
     }
 }
 
-/// A recording of amd-pstate's active mode lacks the file of the modes: the driver still has some.
+/// A recording of amd-pstate's active mode lacks the mode file, but the driver still has modes.
 #[test]
 fn a_driver_with_modes_is_not_said_to_have_none() {
     let host = flyball_testing::machine("turin0");

@@ -1,5 +1,5 @@
-//! Registers whose bits mean something else on other processors: if their meaning is not known,
-//! nothing is read from them.
+//! Registers whose bits have another meaning on other processors. If the meaning is unknown,
+//! flyball reads nothing from them.
 
 use flyball_control::{At, Id, Place, Reading, Snapshot, Value, Why};
 use flyball_host::Host;
@@ -38,12 +38,12 @@ fn turbo_ratios_by_model() {
     msr(&mut files, 0x1ad, "1f1f212424242527");
     msr(&mut files, 0x1ae, "1c1814100c080402");
     assert!(is_read(&files, Id::TurboRatios) && is_read(&files, Id::TurboRatioCores));
-    // A Haswell server has the ratios of nine and more cores in the second register.
+    // On a Haswell server the second register has the ratios for nine and more cores.
     let mut files = haswell();
     msr(&mut files, 0x1ad, "1f1f212424242527");
     msr(&mut files, 0x1ae, "1c1c1c1c1c1c1c1c");
     assert!(is_read(&files, Id::TurboRatios) && is_other_model(&files, Id::TurboRatioCores));
-    // Xeon Phi and a model of tomorrow.
+    // Xeon Phi, and a future model.
     for model in [87, 250] {
         flags(&mut files, "model\t\t: 63", &format!("model\t\t: {model}"));
         assert!(is_other_model(&files, Id::TurboRatios) && is_other_model(&files, Id::TurboRatioCores));

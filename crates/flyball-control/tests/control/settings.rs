@@ -1,4 +1,4 @@
-//! A setting of every kind of every knob, to plan on many machines.
+//! Settings of every kind for every knob, to plan on many machines.
 
 use flyball_control::{
     Access, Intent, ReadError, Setting, Snapshot, TABLE,
@@ -6,7 +6,7 @@ use flyball_control::{
 };
 use flyball_host::Host;
 
-/// Words of which each knob takes some.
+/// Words, of which each knob accepts some.
 const WORDS: &[&str] = &[
     "on",
     "off",
@@ -49,11 +49,11 @@ const WORDS: &[&str] = &[
     "0x2020202020202020",
 ];
 
-/// Plans each knob with the words that it accepts, at most `most` of them, for all CPUs and for
-/// one.
+/// Plans each knob with the words that it accepts, at most `most` of them, for all CPUs and for a
+/// single CPU.
 ///
 /// # Panics
-/// If the planner asks for a knob that the snapshot for the intent was taken without.
+/// If the planner reads a knob that the snapshot for the intent does not contain.
 pub(crate) fn plan_every_knob(host: &dyn Host, most: usize) -> usize {
     let mut planned = 0;
     for row in TABLE.iter().filter(|row| row.access() == Access::ReadWrite) {

@@ -1,4 +1,4 @@
-//! Properties of plans, over snapshots that are made without a kernel or a file.
+//! Properties of plans, on snapshots that are built without a kernel or a file.
 
 use flyball_control::{
     At, Content, Cpu, Entry, Form, Id, Intent, Place, Policy, Reading, Slot, Snapshot, Topology, Value,
@@ -48,7 +48,7 @@ fn frequency(place: &Place, name: &str, hundreds: u64) -> Option<Entry> {
     file(place, name, Form::KHz, Value::Frequency(KiloHertz(khz)), khz.to_string())
 }
 
-/// Creates a machine of `count` CPUs, each online with a core and a policy of its own.
+/// Creates a machine of `count` CPUs, each online with its own core and policy.
 fn topology_of(count: u32) -> Topology {
     let all: CpuList = (0..count).collect();
     let cpu = |number: u32| Cpu {
@@ -127,8 +127,8 @@ proptest! {
         prop_assert_eq!(verify(&snapshot, &intent).unwrap().holds(), others == 0);
     }
 
-    /// Limits are planned inside the hardware's and never crossed: a plan made after a plan is
-    /// empty, and a refusal is for the value or for the other limit.
+    /// Limits are planned inside the hardware's range and never crossed. A second plan is empty. A
+    /// refusal is about the value or the other limit.
     #[test]
     fn limits_are_planned_once_or_refused(held in held(), low in 5u64..45, high in 5u64..45) {
         let intent = intent(&[format!("min-freq={low}00MHz"), format!("max-freq={high}00MHz")]);
@@ -150,7 +150,7 @@ proptest! {
         }
     }
 
-    /// A governor for some CPUs changes the policies of those CPUs.
+    /// A governor for some CPUs changes only the policies of those CPUs.
     #[test]
     fn only_selected_places_are_planned(held in held(), first in 0u32..6, last in 0u32..6) {
         let all = held.governors.len() as u32;

@@ -1,5 +1,5 @@
-//! Speed Select through the knobs: plans that know the rules, apply and restore on both interfaces,
-//! a failure at every point.
+//! Speed Select through the knobs: plans that follow its rules, apply and restore on both
+//! interfaces, and a failure at every point.
 
 use flyball_control::{
     Id, Intent, Snapshot,
@@ -13,8 +13,8 @@ use flyball_control::{
 use flyball_host::Errno;
 use flyball_sst_fake::FakeMachine;
 
-/// Creates a folder in memory if possible: the journal flushes to disk at every step, some thousand
-/// times here.
+/// Creates a folder in memory if possible: the journal flushes at every step, which happens some
+/// thousand times here.
 fn memory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
@@ -45,7 +45,7 @@ fn steps(plan: &Plan) -> Vec<String> {
     plan.changes.iter().map(|change| format!("{}={} on {}", change.knob, change.new, change.place)).collect()
 }
 
-/// Returns the first reason why these settings are refused.
+/// Returns the first reason for refusing these settings.
 fn refused(fake: &FakeMachine, settings: &[&str]) -> Refusal {
     match planned(fake, settings) {
         Err(PlanError::Refused(refusals)) => refusals[0].clone(),
@@ -94,7 +94,7 @@ fn contradictions_are_refused_before_the_first_write() {
         ));
         let crossed = refused(&fake, &["clos-min:1=3GHz", "clos-max:1=2GHz"]);
         assert!(matches!(crossed, Refusal::ClassRange { min, max, .. } if min > max), "{crossed:?}");
-        // The refusal must name the values to write instead.
+        // The refusal must list the accepted values.
         for (setting, words) in [
             ("clos-1-max=26GHz", "25.5 GHz"),
             ("sst-level=7", "levels are 0, 1, 2, 3, 4"),
@@ -163,7 +163,7 @@ fn a_level_change_says_what_goes_with_it() {
     assert!(plan.notes.iter().any(outside), "{:?}", plan.notes);
 }
 
-/// Everything at once, in an order that no firmware would take.
+/// All settings at once, in an order that no firmware would accept.
 const ALL: &[&str] = &[
     "sst-tf=on",
     "sst-bf=on",
@@ -222,7 +222,8 @@ fn applied_restored_and_failed_at_every_point() {
     }
 }
 
-/// Everything at once on a machine of eight CPUs, CPUs going offline and apart included.
+/// All settings at once on a machine of eight CPUs, including CPUs that go offline or are set
+/// apart.
 const SMALL: &[&str] = &[
     "sst-level=1",
     "sst-bf=on",
@@ -262,15 +263,15 @@ fn any_call_may_fail_at_any_point_and_the_machine_is_as_it_was() {
             assert!(restored.restoration.is_exact(), "{}", restored.restoration);
         };
         for at in 0..with_restoring {
-            // A single failure: a mailbox that was busy. If flyball did not notice it, it did no
-            // harm.
+            // A single failure, such as a busy mailbox. If flyball did not notice it, it must be
+            // harmless.
             fake.fail_calls(at..at + 1, errno);
             let mut transaction = Transaction::begin(&fake, &state, Purpose::Set, "test", None).unwrap();
             let _ = transaction.apply(&wanted, &|| false);
             let applied = fake.calls();
             let restoration = transaction.end();
             if !restoration.is_exact() {
-                // It hit the restoring itself, which reports that.
+                // The fault hit the restore itself, which must report it.
                 assert!(at >= applied, "call {at}: {restoration}");
                 again();
             }
@@ -278,8 +279,9 @@ fn any_call_may_fail_at_any_point_and_the_machine_is_as_it_was() {
             assert_eq!(fake.everything().0, before.0, "after a failure of call {at}");
         }
         for at in (0..calls).step_by(7) {
-            // A permanent failure: a driver that went away. Then nothing can be restored, and
-            // flyball does not claim otherwise. When the driver is back, the journal still knows.
+            // A permanent failure, such as a driver that was removed. Nothing can be restored then,
+            // and flyball must not claim otherwise. When the driver is back, the journal can still
+            // restore.
             fake.fail_calls(at..usize::MAX, errno);
             let mut transaction = Transaction::begin(&fake, &state, Purpose::Set, "test", None).unwrap();
             let _ = transaction.apply(&wanted, &|| false);
@@ -355,14 +357,14 @@ fn a_change_that_was_cut_off_is_restored_by_the_next() {
     let before = fake.everything();
     let mut transaction = Transaction::begin(&fake, &state, Purpose::Set, "test", None).unwrap();
     transaction.apply(&intent(&["sst-level=4", "sst-cp=on"]), &|| false).unwrap();
-    // As if killed: nothing of the hold's own undoing runs; its lock goes with the process.
+    // As if killed: the transaction's own restore must not run, and its lock goes with the process.
     let text = std::fs::read_dir(folder.path()).unwrap().count();
     assert!(text > 0, "no journal");
     drop(transaction);
     assert_eq!(fake.everything(), before);
 }
 
-/// On a processor without classes of service, nothing can switch them on, and nothing reports that
+/// If a processor lacks classes of service, nothing can switch them on, and nothing reports that
 /// they are off.
 #[test]
 fn core_power_is_refused_where_the_processor_lacks_it() {

@@ -1,5 +1,5 @@
-//! Which CPUs things belong to: low-power cores, uncore domains of dies, power domains without
-//! CPUs.
+//! Tests which CPUs belong to low-power cores, to uncore domains of dies, and to power domains
+//! without CPUs.
 
 use flyball_control::{CoreType, Id, Intent, KindEvidence, Snapshot, Topology, plan::plan, verify::verify};
 use flyball_host::{Archive, CpuList};
@@ -12,7 +12,7 @@ fn recorded(name: &str) -> Archive {
     Archive::open(&path.display().to_string()).unwrap()
 }
 
-/// Builds P-cores 0 and 1 with an L3, E-cores 2 with it and 3 without.
+/// Builds P-cores 0 and 1 and E-core 2 with an L3, and E-core 3 without.
 fn hybrid() -> Files {
     let mut files = intel();
     put(&mut files, "sys/devices/cpu_core/cpus", "0-1");
@@ -41,7 +41,7 @@ fn without_cache_folders_e_cores_stay_e_cores() {
     assert!(!Topology::inspect(&FileHost(&files)).unwrap().core_kinds().contains_key(&CoreType::LP));
 }
 
-/// Describes CPUs of an AMD processor as the kernel's debugfs does, by word.
+/// Describes CPUs of an AMD processor as the kernel's debugfs does, one word per CPU.
 fn described(words: &[&str]) -> Topology {
     let mut files = amd();
     for (cpu, word) in words.iter().enumerate() {
@@ -55,7 +55,7 @@ fn described(words: &[&str]) -> Topology {
 fn kinds_of_amd_are_those_that_the_kernel_read() {
     let mixed = described(&["performance", "efficiency", "low_power", "turbo"]);
     let kinds: Vec<_> = mixed.cpus.values().map(|cpu| cpu.core_type).collect();
-    // A word of a later kernel is no kind that flyball knows.
+    // A later kernel's word is a type that flyball does not know.
     assert_eq!(kinds, [Some(CoreType::P), Some(CoreType::E), Some(CoreType::LP), None]);
     assert_eq!(mixed.kind_evidence, Some(KindEvidence::Cpuid));
     for equal in [&["performance"; 4], &["unknown"; 4]] {
@@ -64,7 +64,7 @@ fn kinds_of_amd_are_those_that_the_kernel_read() {
     }
 }
 
-/// RK3588 class: no `core id` in /proc/cpuinfo, and `core_id` counts from 0 in each cluster.
+/// RK3588 class: /proc/cpuinfo has no `core id`, and `core_id` starts from 0 in each cluster.
 #[test]
 fn cores_of_clusters_are_told_apart() {
     let of = |threads: [&str; 4]| {
@@ -136,7 +136,7 @@ fn a_selection_of_cpus_writes_the_domains_of_their_dies_only() {
     assert_eq!(written(&host, Some("0")), ["uncore00"]);
     let all = written(&host, None);
     assert_eq!(all.len(), 10, "{all:?}");
-    // All of package 0: its dies and its I/O dies. The entry above them has room for 1.2 GHz.
+    // All of package 0: its dies and its I/O dies. The entry above them already allows 1.2 GHz.
     let package: CpuList = Topology::inspect(&host).unwrap().packages()[&0].clone();
     assert_eq!(
         written(&host, Some(&package.to_string())),
@@ -144,7 +144,8 @@ fn a_selection_of_cpus_writes_the_domains_of_their_dies_only() {
     );
 }
 
-/// The entries of packages have no low-load floor; a setting for all domains means those of dies.
+/// The entries of packages have no low-load floor, so a setting for all domains applies to those of
+/// dies.
 #[test]
 fn what_only_dies_have_is_set_on_dies() {
     let host = recorded("gnr0");
@@ -153,8 +154,8 @@ fn what_only_dies_have_is_set_on_dies() {
     assert_eq!(plan.changes.len(), 10, "{:?}", plan.changes);
 }
 
-/// The present governor refuses the preference: it has drifted. A governor in the same request that
-/// refuses it is a mistake.
+/// If the present governor refuses the preference, the preference has drifted. If a governor in the
+/// same request refuses it, the request is a mistake.
 #[test]
 fn what_the_present_state_refuses_has_drifted() {
     let mut files = intel();

@@ -1,5 +1,5 @@
-//! Apply and restore as a transaction, over a small kernel that fails and dies: after `apply`,
-//! `plan` is empty; after `restore`, every file equals its first content, whatever failed and
+//! Apply and restore as a transaction, over a small kernel that fails and dies. After `apply`,
+//! `plan` is empty. After `restore`, every file equals its first content, whatever failed and
 //! wherever the process was killed.
 
 use std::path::PathBuf;
@@ -57,7 +57,7 @@ const SETTINGS: &[(&str, Option<&str>)] = &[
     ("max-perf-pct=60", None),
 ];
 
-/// Earlier changes by others: any of these may fail, as on a real machine.
+/// Earlier changes by others. Any of these may fail, as on a real machine.
 const HISTORY: &[(&str, &str)] = &[
     ("amd_pstate/status", "passive"),
     ("amd_pstate/status", "guided"),
@@ -167,9 +167,9 @@ fn set(kernel: &Kernel, state: &StateDir, intent: &Intent) -> Result<bool, Apply
 
 pub(crate) type Dump = std::collections::BTreeMap<String, Result<String, i32>>;
 
-/// Lists the files that differ, with both contents; empty if none does. The policy of an offline
-/// CPU that a change of the driver had removed is made when the CPU is brought online, and stays
-/// with files that can be neither read nor written (EBUSY) when the CPU goes offline again.
+/// Lists the files that differ, with both contents; empty if none does. If a change of the driver
+/// removed the policy of an offline CPU, bringing the CPU online creates the policy again. When the
+/// CPU goes offline, the policy's files stay and refuse reads and writes (EBUSY).
 fn differences(first: &Dump, now: &Dump) -> String {
     let paths: std::collections::BTreeSet<&String> = first.keys().chain(now.keys()).collect();
     let is_made = |path: &String| {
@@ -190,10 +190,10 @@ fn all(kernel: &Kernel, state: &StateDir, scope: Scope) -> bool {
     transaction::restore(kernel, state, "restore", scope).expect("the machine is free").restoration.is_exact()
 }
 
-/// Checks that a restore may say that it is not exact. A change of the driver's mode removed
-/// policies whose CPUs were offline. Or nobody could read the setting at first: its CPU was
-/// offline, an earlier command moved it or its read failed, and a later one brought the CPU online.
-/// Or a policy may not boost as before, while the whole machine may not.
+/// Checks whether an inexact restore has a valid reason. A change of the driver's mode removed
+/// policies whose CPUs were offline. Or the setting could not be read at first: its CPU was
+/// offline, an earlier command moved it or its read failed, and a later command brought the CPU
+/// online. Or a policy may not boost as before while boost is off for the machine.
 fn may_be_inexact(kernel: &Kernel, restoration: &Restoration, first: &Dump) -> Result<(), TestCaseError> {
     let before = |path: &str| first.get(path).cloned();
     let is_true = |left: &NotRestored| {
@@ -214,8 +214,8 @@ fn may_be_inexact(kernel: &Kernel, restoration: &Restoration, first: &Dump) -> R
     Ok(())
 }
 
-/// Restores everything. A restore that reports itself exact must be exact, and every other one
-/// must have a reason.
+/// Restores everything. A restore that reports itself exact must be exact, and any other must have
+/// a valid reason.
 fn all_back(kernel: &Kernel, state: &StateDir, first: &Dump) -> Result<(), TestCaseError> {
     let restored = transaction::restore(kernel, state, "restore", Scope::All).expect("the machine is free");
     if restored.restoration.is_exact() {
@@ -290,7 +290,8 @@ proptest! {
                         Some(inexact) => may_be_inexact(&kernel, inexact, &before)?,
                         None => prop_assert_eq!(differences(&before, &kernel.dump()), "", "{}", error),
                     }
-                    // The fault may hit a write of the restoration, after the kernel's own refusal.
+                    // The fault may hit a write of the restoration, after a real refusal by the
+                    // kernel.
                     if let ApplyError::Refused { error, .. } = &error {
                         let refused = |write: &String| write.starts_with(&format!("{}=", error.path));
                         let is_fault = writes.iter().position(refused) == Some(at);
@@ -317,12 +318,13 @@ proptest! {
         all_back(&kernel, &place.state, &first)?;
     }
 
-    /// Killed at any moment, with a torn journal, and perhaps killed again while restoring.
+    /// A process killed at any moment, with a torn journal, can be restored, even if restoring is
+    /// killed too.
     #[test]
     fn killed_anywhere_is_restored(
         scene in scenes(), at in 0.0f64..1.0, after in any::<bool>(), torn in 0usize..400, again in 0.0f64..1.5
     ) {
-        // How many calls a whole run takes, to die at any of them alike.
+        // Count the calls of a whole run, to die at each of them with equal probability.
         let calls = {
             let (kernel, place) = (scene.kernel(), Place::new());
             kernel.arm(Faults::default(), place.state.journal());
@@ -350,8 +352,8 @@ proptest! {
         all_back(&kernel, &place.state, &first)?;
     }
 
-    /// `--last` goes back to before the last command; arms of a comparison start from one and the
-    /// same state.
+    /// `--last` goes back to the state before the last command. Arms of a comparison all start from
+    /// the same state.
     #[test]
     fn steps_back_are_exact(scene in scenes()) {
         let (kernel, place) = (scene.kernel(), Place::new());
@@ -359,7 +361,7 @@ proptest! {
         for intent in scene.intents() {
             let writes = kernel.writes().len();
             if set(&kernel, &place.state, &intent).is_err() {
-                // It is undone but for the policies that it removed.
+                // The change is undone except for the policies that it removed.
                 if kernel.has_lost_policies() {
                     *stack.last_mut().unwrap() = kernel.dump();
                 }
@@ -393,8 +395,8 @@ proptest! {
     }
 }
 
-/// A change of the driver's mode that the kernel refuses removes no policy: what an offline CPU's
-/// policy holds is not lost.
+/// A change of the driver's mode that the kernel refuses removes no policy, so the settings of an
+/// offline CPU's policy are not lost.
 #[test]
 fn a_refused_mode_loses_nothing() {
     let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 0);
@@ -426,8 +428,7 @@ fn what_an_arm_has_read_can_be_lost_with_a_later_one() {
     assert!(restoration.left.iter().any(|left| left.because == NotRestoredReason::WasLost), "{restoration}");
 }
 
-/// The preference that is hidden while `performance` is in force survives, although no file showed
-/// it.
+/// The preference hidden by `performance` survives, although no file showed it.
 #[test]
 fn the_hidden_preference_comes_back() {
     let kernel = Kernel::new(Driver::IntelPstate, 4, 1, 0);
@@ -442,7 +443,7 @@ fn the_hidden_preference_comes_back() {
     assert_eq!(kernel.dump()[&path], Ok("balance_power\n".to_owned()));
 }
 
-/// A guardian that sees flyball die after restoring or committing leaves the settings of earlier
+/// If flyball dies after restoring or committing, its guardian leaves the settings of earlier
 /// commands alone.
 #[test]
 fn what_was_meant_to_stay_is_not_the_guardians() {
@@ -502,8 +503,8 @@ fn an_interrupt_between_two_steps_puts_everything_back() {
     assert_eq!(first, kernel.dump());
 }
 
-/// A setting that another program changes back while flyball is still running does not hold, and is
-/// not reported as applied.
+/// If another program changes a setting back while flyball is still running, the setting is not
+/// reported as applied.
 #[test]
 fn what_is_overridden_meanwhile_is_reported() {
     let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 0);
@@ -525,8 +526,8 @@ fn what_is_overridden_meanwhile_is_reported() {
     assert!(transaction.end().is_exact());
 }
 
-/// A policy whose CPUs are offline goes with the driver, and its settings cannot be read before.
-/// The plan says so, and restoring does not claim that everything is as it was.
+/// A driver change removes the policy of offline CPUs, and its settings cannot be read before. The
+/// plan says so, and the restore does not claim to be exact.
 #[test]
 fn what_goes_with_the_driver_while_its_cpu_is_offline_is_named() {
     let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 0);
@@ -547,14 +548,14 @@ fn what_goes_with_the_driver_while_its_cpu_is_offline_is_named() {
         assert!(left.location.to_text().contains("/policy3/"), "{restored}");
     }
     assert!(place.state.journal().exists());
-    // With the CPU online its settings are saved, and come back.
+    // If the CPU is online, its settings are saved and restored.
     let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 0);
     kernel.poke("cpufreq/policy3/scaling_max_freq", "2000000").unwrap();
     let (place, first) = (Place::new(), kernel.dump());
     set(&kernel, &place.state, &intent).unwrap();
     assert!(all(&kernel, &place.state, Scope::All));
     assert_eq!(differences(&first, &kernel.dump()), "");
-    // Between passive and guided the driver keeps its policies.
+    // Between passive and guided mode the driver keeps its policies.
     kernel.poke("amd_pstate/status", "passive").unwrap();
     kernel.poke("cpu3/online", "0").unwrap();
     set(&kernel, &place.state, &Intent::from_arguments(&["driver-mode=guided"], None).unwrap()).unwrap();
@@ -583,8 +584,8 @@ fn shared_tunables_come_back_with_the_last_cpu_of_their_governor() {
     }
 }
 
-/// A CPU that goes offline hides its settings: they are listed, kept for later, and do not block
-/// other commands.
+/// If a CPU goes offline, its hidden settings are listed and kept for later, and do not block other
+/// commands.
 #[test]
 fn a_cpu_that_goes_offline_meanwhile_is_restored_when_it_is_back() {
     let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 0);
@@ -603,7 +604,7 @@ fn a_cpu_that_goes_offline_meanwhile_is_restored_when_it_is_back() {
     assert!(!all(&kernel, &place.state, Scope::All));
     kernel.poke("cpu3/online", "1").unwrap();
     assert!(all(&kernel, &place.state, Scope::All));
-    // The hotplug of the other program moved an interrupt; flyball did not.
+    // The other program's hotplug moved an interrupt; flyball did not.
     let first: Dump = first.into_iter().filter(|(path, _)| !path.starts_with("/proc/irq/")).collect();
     let now = kernel.dump().into_iter().filter(|(path, _)| !path.starts_with("/proc/irq/")).collect();
     assert_eq!(differences(&first, &now), "");
@@ -646,8 +647,8 @@ fn a_lost_write_is_reported_as_lost() {
     }
 }
 
-/// A comparison in quiet: between arms the machine goes back to the baseline, at the end to what
-/// was.
+/// A comparison in quiet: between arms the machine goes back to the baseline, at the end to the
+/// original state.
 #[test]
 fn with_a_baseline_restore_goes_there_and_end_goes_all_the_way() {
     let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 2);
@@ -666,7 +667,7 @@ fn with_a_baseline_restore_goes_there_and_end_goes_all_the_way() {
         assert!(transaction.restore().is_exact());
         assert_eq!(differences(&baseline, &kernel.dump()), "", "after {arm:?}");
     }
-    // What goes wrong in an arm goes back to the baseline as well.
+    // A failed arm goes back to the baseline as well.
     transaction.apply(&intent(&["epp=power"]), &|| true).unwrap_err();
     assert_eq!(differences(&baseline, &kernel.dump()), "");
     assert!(transaction.end().is_exact());
@@ -731,7 +732,7 @@ fn couplings_are_refused_before_the_first_write() {
     assert!(kernel.writes().is_empty());
 }
 
-/// Both drivers refuse firmware's preference under `performance`, unless it is 0.
+/// Both drivers refuse the firmware's preference under `performance`, unless it is 0.
 #[test]
 fn the_default_preference_is_refused_under_performance() {
     for driver in [Driver::AmdPstate, Driver::IntelPstate] {

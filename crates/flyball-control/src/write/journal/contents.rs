@@ -1,4 +1,4 @@
-//! Contents of a journal: transactions, their memories, and the goals that undo them.
+//! Contents of a journal: transactions, the contents that they saved, and the goals that undo them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,15 +30,16 @@ pub enum TransactionState {
 pub struct Memory {
     /// The earlier content.
     pub content: Content,
-    /// How it is written back.
+    /// How to write it back.
     pub handling: Handling,
     /// True if it was read only after the first write, which may have created it.
     pub late: bool,
-    /// True if its CPUs were offline, so that it could not be read, and the driver's mode was then
-    /// changed. That removes the policy with all its settings, whose values are unknown.
+    /// True if the location's CPUs were offline, so that it could not be read, and then the
+    /// driver's mode was changed. That removes the policy with all its settings, whose values are
+    /// unknown.
     pub lost: bool,
-    /// True if an earlier look could not reach it: what was read later may be the result of a write
-    /// in between.
+    /// True if an earlier read failed. The later read may have found the result of a write in
+    /// between.
     pub seen_late: bool,
 }
 
@@ -83,7 +84,7 @@ pub struct Entry {
     pub kept: BTreeSet<Location>,
     /// Number of writes that it announced.
     pub writes: usize,
-    /// True if it wrote a setting that makes files come and go: the driver's mode, a level, a CPU,
+    /// True if it wrote a setting that creates or removes files: the driver's mode, a level, a CPU,
     /// a governor.
     #[serde(skip)]
     pub makes_files: bool,
@@ -94,18 +95,18 @@ pub struct Entry {
     /// The CPUs that it brought online.
     #[serde(skip)]
     pub brought: BTreeSet<u32>,
-    /// Locations that it has read, and that an offline CPU hides at the next change of the driver's
-    /// mode.
+    /// Locations that it has read, and that an offline CPU will hide at the next change of the
+    /// driver's mode.
     #[serde(skip)]
     pub hidden: BTreeSet<Location>,
-    /// The locations that its last write of a driver's mode made lost.
+    /// Locations whose contents were lost by its last write of a driver's mode.
     #[serde(skip)]
     pub lost_last: Vec<Location>,
 }
 
 impl Entry {
-    /// Returns whether there is something to restore: a write was announced, or a hold keeps what
-    /// it found.
+    /// Returns whether there is something to restore: a write was announced, or a hold keeps a
+    /// setting that it found in effect.
     pub fn has_goals(&self) -> bool {
         self.writes > 0 || !self.kept.is_empty()
     }
@@ -115,8 +116,8 @@ impl Entry {
         self.purpose == Some(Purpose::Hold)
     }
 
-    /// Marks what offline CPUs' policies held as lost with a change of the driver's mode. Returns
-    /// the locations that were not lost before.
+    /// Marks the settings of offline CPUs' policies as lost by a change of the driver's mode.
+    /// Returns the locations that were not lost before.
     fn lose_policies(&mut self) -> Vec<Location> {
         let again = std::mem::take(&mut self.hidden);
         let is_hidden =
@@ -131,7 +132,8 @@ impl Entry {
             .collect()
     }
 
-    /// Takes back what the last change of the driver's mode marked, because the kernel refused it.
+    /// Unmarks the settings lost by the last change of the driver's mode, because the kernel
+    /// refused it.
     fn keep_policies(&mut self) {
         for location in std::mem::take(&mut self.lost_last) {
             if let Some(memory) = self.was.get_mut(&location) {
@@ -178,7 +180,7 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// Returns the transaction that wrote a location last and was not restored, with what it wrote.
+    /// Returns the last transaction that wrote a location and was not restored, with that content.
     pub fn last_write(&self, location: &Location) -> Option<(&Entry, &Content)> {
         self.entries.iter().rev().find_map(|entry| {
             let wrote = entry.last_new.get(location)?;
@@ -189,10 +191,10 @@ impl Contents {
     /// Adds the record of line `number` (0 for one that is being written).
     pub(super) fn take(&mut self, number: usize, record: Record) {
         match record {
-            // Only the first line is one, and it was read.
+            // Only the first line is a header, and it has been read already.
             Record::Header { .. } => {}
             Record::Begin { id, pid, command, at, purpose, of, holds } => {
-                // The first one counts; those of later transactions are the same.
+                // Later transactions repeat the first environment.
                 self.environment = self.environment.take().or(of);
                 self.begin(id, pid, command, at, purpose);
                 self.last().holds = holds;
@@ -203,12 +205,12 @@ impl Contents {
             Record::Was { location, content, handling, late, lost, seen_late } => {
                 let entry = self.last();
                 let known = entry.was.get(&location);
-                // The first memory counts: a later one may already be the result of our own writes.
-                // One that could not be read proves nothing, and is replaced. Lost values stay
-                // lost.
+                // The first content counts: a later one may already be the result of our own
+                // writes. A content that could not be read proves nothing and is replaced. Lost
+                // values stay lost.
                 if known.is_none_or(|known| known.content.is_out_of_reach() && !known.lost) {
-                    // If this transaction brought the CPU online, it reaches what that brings along
-                    // before it writes there (Step::Online precedes the others).
+                    // If this transaction brought the CPU online, it reads the new files before it
+                    // writes to them (Step::Online precedes the other steps).
                     let was_busy = known.is_some_and(|known| known.content.is_busy());
                     let seen_late = seen_late || (was_busy && !entry.brings(&location) && !content.is_busy());
                     entry.was.insert(location, Memory { content, handling, late, lost, seen_late });
@@ -239,7 +241,7 @@ impl Contents {
                     entry.lost_last = entry.lose_policies();
                 }
                 entry.last_new.insert(location.clone(), new);
-                // Only the first write found what was there before flyball.
+                // Only the first write found the content from before flyball.
                 entry.first_old.entry(location).or_insert((old, handling));
             }
             Record::Refused { .. } => self.last().keep_policies(),
@@ -253,8 +255,8 @@ impl Contents {
         }
     }
 
-    /// Removes the memories that holds have of a location. Later transactions that did not write
-    /// there remember what a hold had set: they get the hold's memory, which is older.
+    /// Removes the contents that holds saved for a location. A later transaction that did not write
+    /// there has saved the value that a hold had set. It gets the hold's older content instead.
     fn release(&mut self, location: &Location) {
         let mut later = Vec::new();
         for index in (0..self.entries.len()).rev() {
@@ -273,7 +275,7 @@ impl Contents {
                     }
                 }
             } else if is_pending && entry.first_old.contains_key(location) {
-                // Undoing both goes back to what the holds remember from before the user's command.
+                // Undoing both goes back to the hold's content from before the user's command.
                 break;
             } else if is_pending && entry.was.contains_key(location) {
                 later.push(index);
@@ -281,7 +283,8 @@ impl Contents {
         }
     }
 
-    /// Returns the header as the first transaction repeats it, for a journal whose own is damaged.
+    /// Returns a copy of the header from the first transaction, for a journal whose own header is
+    /// damaged.
     pub(super) fn header_of_begin(&mut self) -> Option<Record> {
         let Environment { boot, machine } = self.environment.clone()?;
         (self.boot, self.machine) = (boot.clone(), machine.clone());
@@ -315,8 +318,8 @@ impl Contents {
         });
     }
 
-    /// Returns the transaction that a record belongs to. If the line that began it is damaged, the
-    /// lines after it still form a transaction, and do not belong to one that has ended.
+    /// Returns the transaction that a record belongs to. If its `begin` line is damaged, the lines
+    /// after it still form a transaction, instead of joining one that has ended.
     fn last(&mut self) -> &mut Entry {
         if self.entries.last().is_none_or(|last| last.standing != TransactionState::Open) {
             self.begin(0, 0, "unknown command".to_owned(), 0, None);
@@ -327,7 +330,8 @@ impl Contents {
 
     pub(super) fn set_state(&mut self, id: u32, standing: TransactionState) {
         let known = self.entries.iter().position(|entry| entry.id == id);
-        // Its `begin` line is damaged: then it is the one that `last` made for the lines after it.
+        // Its `begin` line may be damaged: then it is the one that `last` made for the lines after
+        // it.
         let position = known.or_else(|| self.entries.iter().position(|entry| entry.id == 0));
         if let Some(entry) = position.map(|position| &mut self.entries[position]) {
             entry.id = id;
@@ -367,14 +371,13 @@ impl Contents {
     pub fn goals<'e>(entries: impl DoubleEndedIterator<Item = &'e Entry>) -> Goals {
         let mut goals: BTreeMap<Location, Goal> = BTreeMap::new();
         let entries: Vec<&Entry> = entries.collect();
-        // From the newest to the oldest, so that the oldest memory is what remains.
+        // From the newest to the oldest, so that the oldest content remains.
         for (age, entry) in entries.iter().enumerate().rev() {
-            // What an older transaction made need not have been there before it.
+            // Files that an older transaction created need not have existed before it.
             let made = entries[..age].iter().any(|older| older.makes_files);
             for (location, memory) in &entry.was {
-                // An older read that could not reach the location says nothing against a newer one
-                // that could. But what that one found may be the result of the older transaction's
-                // writes.
+                // If an older read failed, a newer successful read counts. But it may have found
+                // the result of the older transaction's writes.
                 if memory.content.is_out_of_reach()
                     && !memory.lost
                     && let Some(goal) = goals.get_mut(location)
@@ -384,13 +387,13 @@ impl Contents {
                     }
                     continue;
                 }
-                // Kept if the older transaction did not write there, because a newer one did.
+                // Keep the first write's content if only a newer transaction wrote there.
                 let first_old = goals.remove(location).and_then(|goal| goal.first_old);
                 let Memory { content: was, handling, late, lost, seen_late } = memory.clone();
-                // A policy that came into being with a CPU that was brought online starts with the
-                // limits that an older transaction had moved. Its other attributes start as they
-                // would have without that. What was read before the CPU came (not `late`) belongs
-                // to a policy that other CPUs kept.
+                // A policy created by bringing a CPU online starts with limits that an older
+                // transaction may have moved. Its other attributes do not depend on that. Contents
+                // read before the CPU came online (not `late`) belong to a policy that other CPUs
+                // kept.
                 let older = &entries[..age];
                 let starts_moved = !handling.bound.is_none()
                     && older.iter().any(|entry| entry.moves_limits)
@@ -401,13 +404,13 @@ impl Contents {
                     (_, true) => Some(Uncertainty::SeenLate),
                     _ => None,
                 };
-                // Files appear only by writes that make files: after any other write a location was
-                // there all along.
+                // Files appear only by writes that make files: after any other write, the location
+                // existed from the start.
                 let late = (late && entry.makes_files) || made;
                 goals.insert(location.clone(), Goal { was, handling, late, uncertainty, first_old });
             }
             for (location, (old, handling)) in &entry.first_old {
-                // A write without a memory: the line with the memory of the location is damaged.
+                // A write without a saved content: the line that saved it is damaged.
                 let goal = goals.entry(location.clone()).or_insert_with(|| Goal {
                     was: old.clone(),
                     handling: *handling,
@@ -415,7 +418,8 @@ impl Contents {
                     uncertainty: None,
                     first_old: None,
                 });
-                // The line with its memory is damaged, or could not read it while the write could.
+                // The line that saved the content is damaged, or that read failed but the read
+                // before the write did not.
                 let unknown = matches!(goal.was, Content::Unreadable(_))
                     && goal.handling.spelling.writable(&goal.was).is_none();
                 if unknown || !entry.was.contains_key(location) {
@@ -435,7 +439,8 @@ impl Contents {
 pub enum Uncertainty {
     /// The CPUs were offline when a change of the driver's mode removed the policy.
     Lost,
-    /// The CPUs were offline at first; when it was read, it may already have changed.
+    /// The CPUs were offline at first. When the location was read later, it may already have
+    /// changed.
     SeenLate,
 }
 
@@ -446,14 +451,14 @@ pub struct Goal {
     pub was: Content,
     /// How to write it back.
     pub handling: Handling,
-    /// True if it may not have existed at the very beginning: a governor's tunables that came with
-    /// a change of driver mode, the policy of a CPU that was brought online. It may be gone once
+    /// True if it may not have existed at the beginning: a governor's tunables that came with a
+    /// change of driver mode, or the policy of a CPU that was brought online. It may be gone once
     /// everything is restored.
     pub late: bool,
     /// The reason why `was` may be wrong; `None` if it is certain.
     pub uncertainty: Option<Uncertainty>,
-    /// The content that flyball's first write to it found, if there was one. It differs from `was`
-    /// if something else in the transaction had disturbed the location first.
+    /// The content that flyball's first write to it found, if there was a write. It differs from
+    /// `was` if something else in the transaction had disturbed the location first.
     pub first_old: Option<Content>,
 }
 

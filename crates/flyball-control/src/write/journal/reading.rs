@@ -12,8 +12,8 @@ pub(super) fn parse(bytes: &[u8]) -> (Option<Record>, Contents) {
         number += 1;
         let line = &bytes[at..at + length];
         at += length + 1;
-        // A line that has its end was flushed before the writes that it announces were made. So it
-        // is damage if it cannot be read, the last line included.
+        // A line with a line end was flushed before the writes that it announces. If it cannot be
+        // read, that is damage, even in the last line.
         contents.whole = at as u64;
         match parse_line(line) {
             Some(Record::Header { format, boot, machine }) if number == 1 => {
@@ -25,10 +25,10 @@ pub(super) fn parse(bytes: &[u8]) -> (Option<Record>, Contents) {
             None => contents.damaged.push(number),
         }
     }
-    // Bytes after the last line end: a write that was cut short, or a line end that was damaged.
+    // Bytes after the last line end: a write was cut short, or a line end was damaged.
     let rest = &bytes[at..];
     if let Some(record) = parse_line(rest).filter(|_| header.is_some()) {
-        // Only its line end is missing.
+        // Only the record's line end is missing.
         contents.take(number + 1, record);
         (contents.whole, contents.open_end) = (bytes.len() as u64, true);
     } else if !is_torn(rest) {
@@ -41,9 +41,9 @@ pub(super) fn parse(bytes: &[u8]) -> (Option<Record>, Contents) {
     (header, contents)
 }
 
-/// Returns whether bytes without a line end are left from an interrupted write: the beginning of a
-/// line. Bytes that go on after a whole record, or that no record begins with, had a line end that
-/// was damaged.
+/// Returns whether bytes without a line end are left from an interrupted write, so that they are
+/// the beginning of a line. If they continue after a whole record, or cannot begin a record, a line
+/// end was damaged.
 fn is_torn(bytes: &[u8]) -> bool {
     let Some((sum, json)) = bytes.split_at_checked(9) else {
         return bytes.iter().take(8).all(u8::is_ascii_hexdigit);
@@ -51,7 +51,7 @@ fn is_torn(bytes: &[u8]) -> bool {
     let is_sum = sum[..8].iter().all(u8::is_ascii_hexdigit) && sum[8] == b' ';
     let json = match std::str::from_utf8(json) {
         Ok(json) => json,
-        // A character of several bytes may have been cut.
+        // A multi-byte character may have been cut.
         Err(error) if error.error_len().is_none() => {
             std::str::from_utf8(&json[..error.valid_up_to()]).unwrap_or_default()
         }

@@ -1,14 +1,14 @@
-//! The lines of a journal, as they are written: a checksum and one record each.
+//! The lines of a journal: each has a checksum and one record.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Content, Location, knob::spelling::Handling};
 
-/// The purpose of a transaction. Commands that undo one kind of transaction find it by this.
+/// The purpose of a transaction. Commands that undo one kind of transaction select it by purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Purpose {
-    /// Settings that stay: `set`, `apply`, `doctor --fix`.
+    /// Permanent settings: `set`, `apply`, `doctor --fix`.
     Set,
     QuietOn,
     /// `quiet` around one command.
@@ -21,8 +21,8 @@ pub enum Purpose {
     Doctor,
     /// Settings that `flyball hold` keeps.
     Hold,
-    /// A purpose of a later flyball. An unknown name must not make the line count as damaged: the
-    /// lines after it can still be restored.
+    /// A purpose that a later flyball defines. An unknown name must not make the line count as
+    /// damaged: the lines after it can still be restored.
     #[serde(other)]
     Other,
 }
@@ -54,7 +54,7 @@ pub enum Record {
         /// still be restored.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         of: Option<Environment>,
-        /// The holds that it is for.
+        /// The holds that the transaction is for.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         holds: Vec<String>,
     },
@@ -65,10 +65,10 @@ pub enum Record {
         handling: Handling,
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         late: bool,
-        /// Only in a journal that was rewritten; otherwise it follows from the writes.
+        /// Only in a rewritten journal. Otherwise it follows from the writes.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         lost: bool,
-        /// Only in a journal that was rewritten; otherwise it follows from the writes.
+        /// Only in a rewritten journal. Otherwise it follows from the writes.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         seen_late: bool,
     },
@@ -76,15 +76,15 @@ pub enum Record {
         location: Location,
         old: Content,
         new: Content,
-        /// How `old` is written back.
+        /// How to write `old` back.
         #[serde(flatten)]
         handling: Handling,
-        /// A hold wants what is there, and nothing was written.
+        /// True if a hold wants the present content, and nothing was written.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         kept: bool,
     },
-    /// The kernel refused the last write of a driver's mode, and the mode is the one before it:
-    /// the driver has removed nothing.
+    /// The kernel refused the last write of a driver's mode and kept the earlier mode, so the
+    /// driver has removed nothing.
     Refused {
         location: Location,
     },
@@ -94,15 +94,15 @@ pub enum Record {
     Restored {
         id: u32,
     },
-    /// No hold sets these any more: they have been restored by themselves, or belong to another
-    /// writer. Memories of them in transactions of holds are void.
+    /// No hold sets these locations any more: they have been restored separately, or belong to
+    /// another writer. Their contents in transactions of holds are void.
     Released {
         locations: Vec<Location>,
     },
 }
 
 pub(super) fn line(record: &Record) -> Vec<u8> {
-    // A record has string keys and no maps of other types: it cannot fail.
+    // A record has string keys and no other maps, so serialization cannot fail.
     let json = serde_json::to_string(record).unwrap_or_default();
     format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())).into_bytes()
 }

@@ -66,7 +66,7 @@ fn what_was_written_is_read_back() {
     assert_eq!(goals.0[&location(1)].was, text("powersave\n"));
 }
 
-/// Its record would be taken for another program's, and the restoration would call itself whole.
+/// Its record would count as another program's, and the restore would claim to be exact.
 #[test]
 fn a_place_that_could_not_be_undone_is_not_announced() {
     let (_folder, state) = state();
@@ -87,7 +87,7 @@ fn every_torn_end_is_tolerated_and_cut() {
     let header = bytes.iter().position(|&byte| byte == b'\n').unwrap();
     for length in 0..bytes.len() {
         std::fs::write(state.journal(), &bytes[..length]).unwrap();
-        // A process that is killed while it appends comes to the length only afterwards.
+        // A process that is killed while it appends has not written the length yet.
         remove(&length_path(&state.journal())).unwrap();
         let loaded = Journal::load(&state).unwrap();
         if length <= header {
@@ -97,7 +97,7 @@ fn every_torn_end_is_tolerated_and_cut() {
         let loaded = loaded.unwrap();
         assert!(loaded.damaged.is_empty());
         assert!(loaded.entries.len() <= whole.entries.len());
-        // What is appended after a torn end can be read.
+        // Lines appended after a torn end can be read.
         let (mut journal, _) = Journal::open(&state, "live", Some("boot-1")).unwrap();
         if let Some(open) = journal.contents().interrupted().map(|entry| entry.id) {
             journal.restored(&[open]).unwrap();
@@ -118,7 +118,7 @@ fn a_journal_that_was_cut_off_is_damaged() {
         std::fs::write(state.journal(), &bytes[..length]).unwrap();
         let found = |state| Journal::load(state).unwrap().unwrap().unusable();
         assert_eq!(found(&state), 1, "{length}");
-        // It stays so, whatever is appended.
+        // The damage remains, whatever is appended.
         let (mut journal, _) = Journal::open(&state, "live", Some("boot-1")).unwrap();
         let open: Vec<u32> = journal.contents().interrupted().map(|entry| entry.id).into_iter().collect();
         journal.restored(&open).unwrap();
@@ -134,7 +134,7 @@ fn a_journal_that_was_cut_off_is_damaged() {
     }
     std::fs::write(state.journal(), "").unwrap();
     assert!(matches!(Journal::load(&state), Err(JournalError::NoHeader { .. })));
-    // Another boot begins a new one, which is whole.
+    // Another boot begins a new journal, without damage.
     std::fs::write(state.journal(), &bytes[..bytes.len() / 2]).unwrap();
     Journal::open(&state, "live", Some("boot-2")).unwrap();
     assert_eq!(Journal::load(&state).unwrap().unwrap().unusable(), 0);
@@ -229,8 +229,8 @@ fn compacting_keeps_what_is_not_known_for_certain() {
         |number| (location(number), Content::Unreadable(flyball_host::Errno::BUSY.0), self::handling());
     let brings = Announced { location: online, old: text("0"), new: "1".to_owned(), handling, kept: false };
     journal.announce(vec![busy(2), busy(3)], vec![brings]).unwrap();
-    // Of policy 3 it is known what it held: this transaction brought its CPU online. Policy 2 came
-    // back otherwise.
+    // The content of policy 3 is known: this transaction brought its CPU online. Something else
+    // brought the CPU of policy 2 online.
     journal.announce(vec![was(2, "powersave"), was(3, "powersave")], vec![write(0, "x", "y")]).unwrap();
     let uncertain = |contents: &Contents| -> Vec<bool> {
         Contents::goals(contents.pending()).0.values().map(|goal| goal.uncertainty.is_some()).collect()
@@ -266,7 +266,7 @@ proptest! {
     }
 }
 
-/// A tree of files that a journal is restored into.
+/// A tree of files for restoring a journal.
 struct Tree {
     folder: tempfile::TempDir,
     host: flyball_host::Plain,
@@ -286,7 +286,7 @@ impl Tree {
         Tree { folder, host, state }
     }
 
-    /// Writes a journal from records, with their checksums. `FORMAT` stands for its number, and
+    /// Writes a journal from records, with their checksums. `FORMAT` stands for the number, and
     /// `MACHINE` for the tree's name.
     fn journal(&self, records: &[&str]) {
         use flyball_host::Host as _;
@@ -321,7 +321,7 @@ const COMMITTED: &[&str] = &[
     r#"{"commit":{"id":1}}"#,
 ];
 
-/// Restoring needs no row: a journal of a flyball that knows another knob is restored all the same.
+/// Restoring needs no row: the journal of a flyball with another knob can be restored.
 #[test]
 fn what_no_row_knows_is_restored() {
     const PATH: &str = "/sys/devices/system/cpu/cpufreq/policy0/knob_of_next_year";
@@ -357,7 +357,7 @@ fn a_damaged_journal_is_not_called_restored() {
         let restoration = tree.restore();
         assert_eq!(restoration.damaged, 1, "line {bad}");
         assert!(!restoration.is_exact() && tree.state.journal().exists(), "line {bad}");
-        // The old value of a write is used if the line that remembered it is gone.
+        // If the line with the saved content is gone, the old value of the write is used.
         assert_eq!(tree.read("/sys/devices/system/cpu/cpufreq/boost"), "1\n", "line {bad}");
         let max = tree.read(&format!("{POLICY}/scaling_max_freq"));
         assert_eq!(max, if bad == 3 { "3300000\n" } else { "4600000\n" }, "line {bad}");
@@ -438,7 +438,7 @@ fn only_a_regular_file_is_a_journal() {
     let (folder, state) = state();
     let fifo = std::process::Command::new("mkfifo").arg(state.journal()).status().unwrap();
     assert!(fifo.success());
-    // It would wait for a writer.
+    // Reading a fifo would wait for a writer.
     assert!(matches!(Journal::load(&state), Err(JournalError::Io { .. })));
     assert!(matches!(Journal::open(&state, "live", None), Err(JournalError::Io { .. })));
     std::fs::remove_file(state.journal()).unwrap();
@@ -449,7 +449,7 @@ fn only_a_regular_file_is_a_journal() {
     assert_eq!(std::fs::read(&elsewhere).unwrap(), b"");
 }
 
-/// The journal names commands that `restore` runs.
+/// The journal contains commands that `restore` runs.
 #[test]
 fn what_others_may_write_is_no_journal() {
     let (_folder, state) = state();
@@ -471,8 +471,7 @@ fn what_others_may_write_is_no_journal() {
     }
 }
 
-/// A journal lists files and their contents. It is not believed about files that flyball never
-/// writes.
+/// A journal lists files and their contents. Files that flyball never writes must be ignored.
 #[test]
 fn a_journal_cannot_name_files_that_flyball_does_not_write() {
     for path in [

@@ -1,4 +1,4 @@
-//! Detects changes by other programs, or the kernel, while a transaction holds the machine.
+//! Detects changes by other programs or the kernel during a transaction.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ impl Transaction<'_> {
         let goals = self.goals().0.into_iter();
         HeldContents(
             goals
-                // They move with hotplug and by their devices, without another writer.
+                // Interrupts move with hotplug and by their devices, without another writer.
                 .filter(|(_, goal)| goal.handling.spelling != Spelling::Interrupt)
                 .map(|(location, goal)| {
                     let content = Content::from_read(&location.read(self.host));
@@ -31,9 +31,9 @@ impl Transaction<'_> {
         let now = self.held();
         earlier.0.iter().find_map(|(location, (was, spelling))| {
             let (found, _) = now.0.get(location)?;
-            // The kernel itself lowers a limit that is too high for the temperature or the firmware
+            // The kernel lowers a limit that is too high for the temperature or the firmware
             // (freq_qos requests of drivers/thermal/cpufreq_cooling.c and
-            // drivers/acpi/processor_perflib.c): that is throttling.
+            // drivers/acpi/processor_perflib.c). That is throttling, not another writer.
             let lowered = *spelling == Spelling::FrequencyLimit
                 && matches!((found.trimmed().parse::<u64>(), was.trimmed().parse::<u64>()), (Ok(f), Ok(w)) if f < w);
             (found != was && !lowered).then(|| format!("another program changed {location} from '{was}' to '{found}'"))

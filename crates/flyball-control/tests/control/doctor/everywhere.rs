@@ -1,5 +1,5 @@
-//! Each fault that can be planted by a value, on every recorded machine on which it can occur: the
-//! doctor finds it, and nothing else that was not there before.
+//! Plants each fault that a value can cause on every recorded machine where it can occur. The
+//! doctor must find it, and must not report anything else that is new.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use super::situations::Changed;
 
 const CPU: &str = "/sys/devices/system/cpu";
 
-/// What is planted: files and registers, and the checks of which one must find it. The others may.
+/// A planted fault: files and registers, and the checks of which one must find it. The others may.
 struct Fault {
     name: &'static str,
     files: BTreeMap<String, String>,
@@ -23,7 +23,7 @@ struct Fault {
     found_by: &'static [&'static str],
 }
 
-/// The faults that a machine can have.
+/// Returns the faults that a machine can have.
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn faults(host: &Archive) -> Vec<Fault> {
     let read = |path: &str| host.read(path).ok();
@@ -152,7 +152,7 @@ fn faults(host: &Archive) -> Vec<Fault> {
     faults
 }
 
-/// Situations in which a machine finds itself without any fault. The checks in `found_by` must not
+/// Returns unusual states of a machine that are not faults. The checks in `found_by` must not
 /// report them.
 fn controls(host: &Archive) -> Vec<Fault> {
     let policies = host.list(&format!("{CPU}/cpufreq")).unwrap_or_default();
@@ -166,8 +166,8 @@ fn controls(host: &Archive) -> Vec<Fault> {
     };
     let mut controls = Vec::new();
     let has_hwp = host.msr(0, 0x770).is_ok_and(|value| value & 1 == 1);
-    // intel_cpufreq_update_pstate: the governor's level is also the minimum, and the maximum of
-    // governors with a strict target.
+    // intel_cpufreq_update_pstate: the governor's level is also the minimum, and for governors with
+    // a strict target also the maximum.
     if let (true, Ok(now)) = (has_hwp, host.msr(0, 0x774)) {
         let byte = |value: u64, shift: u32| (value & 0xff) << shift;
         let (lowest, highest) = (now & 0xff, now >> 8 & 0xff);
@@ -184,7 +184,7 @@ fn controls(host: &Archive) -> Vec<Fault> {
             controls.push(Fault { name: governor, files, registers, found_by });
         }
     }
-    // _PPC: the limit shows in scaling_max_freq, and no setting raises it.
+    // _PPC: scaling_max_freq shows the limit, and no setting raises it.
     if let Some(limit) = policies.first().and_then(|policy| {
         let table = host.read(&format!("{CPU}/cpufreq/{policy}/scaling_available_frequencies")).ok()?;
         host.read(&format!("{CPU}/cpufreq/{policy}/bios_limit")).ok()?;
@@ -200,7 +200,7 @@ fn controls(host: &Archive) -> Vec<Fault> {
     controls
 }
 
-/// Answers of recorded machines that are ok although the machine does something else.
+/// No answer on a recorded machine may be ok if the machine's files show otherwise.
 #[test]
 fn no_answer_denies_what_the_machine_shows() {
     let (mut c1e, mut locks) = (0, 0);
@@ -235,7 +235,7 @@ fn no_answer_denies_what_the_machine_shows() {
     assert!(c1e >= 6 && locks > 0, "{c1e} {locks}");
 }
 
-/// docs/dev/doctor.md judges each finding on the recorded machines.
+/// docs/dev/doctor.md assesses each finding on the recorded machines.
 #[test]
 fn the_page_judges_every_finding() {
     let page = include_str!("../../../../../docs/dev/doctor.md");
@@ -313,7 +313,7 @@ fn each_fault_is_found_on_every_machine_that_can_have_it() {
                 text(&report, id).is_some_and(|(verdict, _)| verdict >= Verdict::Note)
                     && text(&report, id) != text(&before, id)
             };
-            // A worse finding of the same check hides it.
+            // A worse finding of the same check hides the fault.
             if found_by.iter().all(|id| found(&before).contains(id)) {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Small made-up machines, each well set up, and a host that holds one in memory.
+//! Small artificial machines, each well set up, and a host that holds one in memory.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -190,7 +190,7 @@ pub(crate) fn tpmi() -> Files {
     files
 }
 
-/// Adds an uncore domain that has its whole range.
+/// Adds an uncore domain with its full range.
 fn uncore(files: &mut Files, domain: &str) {
     for (name, value) in
         [("min", "1200000"), ("initial_min", "1200000"), ("max", "2400000"), ("initial_max", "2400000")]
@@ -229,7 +229,7 @@ pub(crate) fn haswell() -> Files {
     files
 }
 
-/// Builds a first-generation Xeon Scalable as StorPool's page wants it.
+/// Builds a first-generation Xeon Scalable as StorPool's page recommends.
 pub(crate) fn storpool() -> Files {
     let mut files = intel();
     (0..4).for_each(|cpu| put(&mut files, format!("{CPU}/cpu{cpu}/power/energy_perf_bias"), "15"));
@@ -283,7 +283,7 @@ pub(crate) fn flags(files: &mut Files, from: &str, to: &str) {
     put(files, "proc/cpuinfo", text);
 }
 
-/// A machine of these files. What it lacks was not recorded.
+/// A machine with these files. Missing files count as not recorded.
 pub(crate) struct FileHost<'f>(pub &'f Files);
 
 impl FileHost<'_> {
@@ -337,7 +337,7 @@ impl Host for FileHost<'_> {
         Err(HostError::new(Op::Read, path, Errno::NOENT))
     }
 
-    /// Lines as msr.txt has them: `770:0|1 1|1`, in hexadecimal.
+    /// Parses lines as in msr.txt: `770:0|1 1|1`, in hexadecimal.
     fn msr(&self, cpu: u32, register: u32) -> Result<u64, HostError> {
         let of_line = |line: &str| {
             let (number, values) = line.split_once(':')?;

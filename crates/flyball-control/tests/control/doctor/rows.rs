@@ -1,4 +1,4 @@
-//! The table: a check, a machine, a change in one place, and what the check then says.
+//! The table: a check, a machine, one change to it, and the expected answer.
 
 use flyball_control::doctor::Verdict;
 
@@ -18,7 +18,8 @@ pub(super) fn row(id: &'static str, base: fn() -> Files, change: fn(&mut Files),
     Row { id, base, change, expected }
 }
 
-/// Switches off hardware P-states that exist: the driver then offers no preferences.
+/// Switches hardware P-states off on a processor that has them: the driver then offers no
+/// preferences.
 fn hwp_off(files: &mut Files) {
     msr(files, 0x770, "0");
     files.retain(|path, _| !path.ends_with("energy_performance_preference"));
@@ -40,7 +41,7 @@ fn uncore_minimum(files: &mut Files) {
     put(files, format!("{CPU}/intel_uncore_frequency/package_00_die_00/min_freq_khz"), "2000000");
 }
 
-/// A limit of the firmware, which scaling_max_freq shows because it is in force.
+/// Adds a firmware limit, which scaling_max_freq shows because it is in force.
 fn capped_by_firmware(files: &mut Files) {
     each_policy(files, "bios_limit", "1500000");
     each_policy(files, "scaling_max_freq", "1500000");
@@ -63,7 +64,7 @@ fn idle_parameter(files: &mut Files) {
     files.retain(|path, _| !path.contains("cpuidle/state2"));
 }
 
-/// States that the driver lists and leaves off.
+/// Adds states that the driver lists but leaves off.
 fn idle_states_off_since_boot(files: &mut Files) {
     for cpu in 0..4 {
         put(files, format!("{CPU}/cpu{cpu}/cpuidle/state2/disable"), "1");
@@ -71,7 +72,7 @@ fn idle_states_off_since_boot(files: &mut Files) {
     }
 }
 
-/// Switches to the passive mode, in which the register has this request.
+/// Switches to passive mode, with this request in the register.
 fn passive(files: &mut Files, governor: &str, request: &str) {
     put(files, format!("{CPU}/intel_pstate/status"), "passive");
     each_policy(files, "scaling_driver", "intel_cpufreq");
@@ -80,13 +81,13 @@ fn passive(files: &mut Files, governor: &str, request: &str) {
     msr(files, 0x774, request);
 }
 
-/// Takes the last CPU offline: its policy then refuses reads.
+/// Takes the last CPU offline, so that its policy refuses reads.
 fn sleeping_policy(files: &mut Files, file: &str) {
     put(files, format!("{CPU}/online"), "0-2");
     files.remove(&format!("{CPU}/cpufreq/policy3/{file}"));
 }
 
-/// Describes each CPU by the part and the revision of an Arm core.
+/// Gives each CPU the part and the revision of an Arm core.
 fn arm_cores(files: &mut Files, cores: [&str; 4]) {
     let block = |(cpu, core): (usize, &str)| {
         let (part, revision) = core.split_once(' ').unwrap();
@@ -107,12 +108,12 @@ fn cpuidle_off(files: &mut Files) {
     put(files, "proc/cmdline", "ro cpuidle.off=1");
 }
 
-/// CPU 3 has left a state of 133 us 100 times a second, which took 1.3 % of its time.
+/// Makes CPU 3 leave a state of 133 us 100 times a second, which took 1.3 % of its time.
 fn many_deep_exits(files: &mut Files) {
     put(files, format!("{CPU}/cpu3/cpuidle/state2/usage"), "100000");
 }
 
-/// k10temp has no limit.
+/// Adds a hot k10temp, which has no limit.
 fn hot_amd(files: &mut Files) {
     files.remove("sys/class/hwmon/hwmon0/temp1_crit");
     put(files, "sys/class/hwmon/hwmon0/temp1_input", "97000");
@@ -123,7 +124,7 @@ pub(super) fn rows() -> Vec<Row> {
     use Verdict::{Fault, Note, Ok, Unknown, Warning};
     vec![
         row("driver.present", intel, no_policies, Fault),
-        // A machine whose profile is not known may be one that the kernel leaves out.
+        // The kernel may exclude a machine whose profile is unknown.
         row("driver.best", acpi, |_| {}, Note),
         row("driver.best", acpi, |f| put(f, "sys/firmware/acpi/pm_profile", "0"), Note),
         row("driver.best", acpi, |f| put(f, "sys/firmware/acpi/pm_profile", "2"), Warning),
@@ -170,7 +171,7 @@ pub(super) fn rows() -> Vec<Row> {
         ),
         row("firmware.turbo", amd, |f| flags(f, "cpb ", ""), Warning),
         row("firmware.package-c-state", intel, |f| msr(f, 0xe2, "8400"), Note),
-        // A value that the model's table lacks, and a model without a table.
+        // A value missing from the model's table, and a model without a table.
         row("firmware.package-c-state", intel, |f| msr(f, 0xe2, "8404"), Unknown),
         row("firmware.package-c-state", intel, |f| flags(f, "model\t\t: 85", "model\t\t: 250"), Unknown),
         row(
@@ -187,7 +188,7 @@ pub(super) fn rows() -> Vec<Row> {
         ),
         row("firmware.power-limit", intel, |f| msr(f, 0x610, "8200"), Warning),
         row("firmware.bios-limit", acpi, |f| each_policy(f, "bios_limit", "1500000"), Warning),
-        // A limit that reaches the limits of cpufreq is the firmware's alone.
+        // If the firmware's limit is as low as cpufreq's, only the firmware's is reported.
         row("firmware.bios-limit", acpi, capped_by_firmware, Warning),
         row(
             "firmware.uncore",
@@ -201,7 +202,7 @@ pub(super) fn rows() -> Vec<Row> {
         row("firmware.guaranteed", intel, power_capped, Warning),
         // Half of the CPUs guarantee more: base-freq.
         row("firmware.guaranteed", intel, |f| msr_by_cpu(f, 0x771, "5081025", "5081825"), Note),
-        // The lock of these models is in Speed Select's block, whatever the old register has.
+        // On these models the lock is in Speed Select's block, whatever the old register contains.
         row("firmware.speed-select", tpmi, |_| {}, Unknown),
         row("firmware.speed-select", intel, cascade_lake_locked, Note),
         row("firmware.bd-prochot", intel, |f| msr(f, 0x1fc, "2904005a"), Note),
@@ -254,14 +255,14 @@ pub(super) fn rows() -> Vec<Row> {
         ),
         row("conflict.turbo", amd, |f| put(f, format!("{CPU}/cpufreq/policy1/boost"), "0"), Warning),
         row("conflict.nohz-full", haswell, |f| put(f, "proc/cmdline", "isolcpus=2,3 nohz_full=2,3"), Fault),
-        // rcu_nocbs= changes nothing: the kernel offloads tickless CPUs in any case.
+        // rcu_nocbs= does not help: the kernel offloads tickless CPUs in any case.
         row(
             "conflict.nohz-full",
             haswell,
             |f| put(f, "proc/cmdline", "isolcpus=nohz,domain,2-N rcu_nocbs=all"),
             Fault,
         ),
-        // From 4.9 on the governor performance sets the speed at once.
+        // Since 4.9 the governor performance sets the speed at once.
         row(
             "conflict.nohz-full",
             haswell,
@@ -284,7 +285,7 @@ pub(super) fn rows() -> Vec<Row> {
         ),
         // Hardware P-states need no tick.
         row("conflict.nohz-full", intel, |f| put(f, "proc/cmdline", "isolcpus=2,3 nohz_full=2,3"), Ok),
-        // The kernel refuses a list with a CPU that is not possible.
+        // The kernel refuses a list with an impossible CPU.
         row(
             "conflict.nohz-full",
             haswell,
@@ -359,7 +360,7 @@ pub(super) fn rows() -> Vec<Row> {
             |f| put(f, format!("{CPU}/cpu2/power/pm_qos_resume_latency_us"), "20"),
             Note,
         ),
-        // The slowest state's.
+        // The limit equals the slowest state's latency.
         row(
             "conflict.latency-limit",
             intel,
@@ -369,23 +370,23 @@ pub(super) fn rows() -> Vec<Row> {
         row("conflict.registers", intel, |f| msr(f, 0x774, "ff00250a"), Warning),
         row("conflict.registers", intel, |f| msr(f, 0x774, "8000180a"), Warning),
         row("conflict.registers", amd, |f| msr(f, 0xc001_02b3, "28c8"), Warning),
-        // Without the levels nothing is compared.
+        // Without the levels, nothing can be compared.
         row(
             "conflict.registers",
             amd,
             |f| f.retain(|path, _| !path.ends_with("cpu2/acpi_cppc/nominal_perf")),
             Unknown,
         ),
-        // In passive mode the driver writes the governor's level itself.
+        // In passive mode the driver writes the governor's level.
         row("conflict.registers", intel, |f| passive(f, "conservative", "800a250a"), Ok),
         row("conflict.registers", intel, |f| passive(f, "performance", "80252525"), Ok),
         row("conflict.registers", intel, |f| passive(f, "powersave", "800a0a0a"), Ok),
         row("conflict.registers", intel, |f| passive(f, "userspace", "80141414"), Ok),
-        // A maximum that no governor asks for, and a minimum above the level.
+        // A maximum that no governor requests, and a minimum above the level.
         row("conflict.registers", intel, |f| passive(f, "performance", "80141414"), Warning),
         row("conflict.registers", intel, |f| passive(f, "schedutil", "800a140a"), Warning),
         row("conflict.registers", intel, |f| passive(f, "schedutil", "800a2514"), Warning),
-        // The percentage raises the minimum that the driver asks for.
+        // The percentage raises the minimum that the driver requests.
         row(
             "conflict.registers",
             intel,
@@ -395,7 +396,7 @@ pub(super) fn rows() -> Vec<Row> {
             },
             Ok,
         ),
-        // A processor whose siblings are offline shows what the others have.
+        // On a processor whose siblings are offline, the online policies are enough.
         row("conflict.registers", intel, |f| sleeping_policy(f, "scaling_min_freq"), Ok),
         row("firmware.amd-max-freq", amd, |f| sleeping_policy(f, "amd_pstate_max_freq"), Ok),
         row(
@@ -406,13 +407,13 @@ pub(super) fn rows() -> Vec<Row> {
         ),
         row("firmware.prefcore", amd, |f| put(f, format!("{CPU}/cpu1/acpi_cppc/highest_perf"), "230"), Note),
         row("now.prochot", intel, |f| msr(f, 0x19c, "882a0001"), Fault),
-        // Bit 2: another device asserts it. Bit 3 is the log.
+        // Bit 2: another device asserts PROCHOT. Bit 3 is its log.
         row("now.prochot", intel, |f| msr(f, 0x19c, "882a000c"), Fault),
         row("now.prochot", intel, |f| msr(f, 0x1b1, "882a000c"), Fault),
         row("now.prochot", intel, |f| msr(f, 0x19c, "882a0008"), Note),
         row("now.prochot", intel, |f| msr(f, 0x19c, "88020003"), Fault),
         row("now.limit-reasons", client, |f| msr(f, 0x64f, "400"), Warning),
-        // Little load needs no more (bit 5 of Haswell's register): not a limit.
+        // A small load needs no more (bit 5 of Haswell's register), which is not a limit.
         row("now.limit-reasons", haswell, |f| msr(f, 0x690, "20"), Ok),
         row("now.limit-reasons", haswell, |f| msr(f, 0x690, "400"), Warning),
         row("now.limit-reasons", intel, |f| flags(f, "model\t\t: 85", "model\t\t: 250"), Unknown),
@@ -478,7 +479,7 @@ pub(super) fn rows() -> Vec<Row> {
             Warning,
         ),
         row("firmware.same-processors", intel, other_stepping, Warning),
-        // Two kinds of Arm cores, and two revisions of one kind.
+        // Two types of Arm cores, and two revisions of one type.
         row(
             "firmware.same-processors",
             intel,
@@ -500,7 +501,7 @@ pub(super) fn rows() -> Vec<Row> {
             |f| put(f, format!("{CPU}/amd_pstate/dynamic_epp"), "enabled"),
             Note,
         ),
-        // A level that the processor is to keep, and a minimum above the file's.
+        // A fixed level, and a minimum above the file's.
         row("conflict.registers", intel, |f| msr(f, 0x774, "800a250a"), Warning),
         row("conflict.registers", intel, |f| msr(f, 0x774, "80002524"), Warning),
         row("conflict.registers", amd, |f| msr(f, 0xc001_02b3, "8000283c"), Warning),

@@ -1,6 +1,7 @@
-//! A second set of faults, written from what goes wrong on machines and not from the checks: each
-//! on every recorded machine that has the file or register. The doctor must say something new, and
-//! of harmless changes nothing. docs/dev/doctor.md has what it missed at first.
+//! A second set of faults, based on what goes wrong on machines and not on the checks. Each is
+//! planted on every recorded machine that has the file or register. The doctor must report
+//! something new, and nothing for harmless changes. docs/dev/doctor.md lists the faults that it
+//! missed at first.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ struct Change {
     is_fault: bool,
 }
 
-/// Files of the machine by a pattern with one `*` for a name of a folder.
+/// Returns the machine's files that match a pattern with one `*` in a folder's name.
 fn matching(host: &Archive, pattern: &str) -> Vec<String> {
     let Some((before, after)) = pattern.split_once('*') else {
         return vec![pattern.to_owned()].into_iter().filter(|path| host.exists(path)).collect();
@@ -33,7 +34,7 @@ fn matching(host: &Archive, pattern: &str) -> Vec<String> {
 const CLOCK: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 const IDLE_DRIVER: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
 
-/// Files and what is put into all of them, or into the last.
+/// Files, and the text to put into all of them, or into the last.
 const FILES: &[(&str, &str, &str, bool)] = &[
     ("one CPU may not sleep", "/sys/devices/system/cpu/cpu*/power/pm_qos_resume_latency_us", "1", false),
     ("no CPU may sleep", "/sys/devices/system/cpu/cpu*/power/pm_qos_resume_latency_us", "1", true),
@@ -69,8 +70,7 @@ const FILES: &[(&str, &str, &str, bool)] = &[
     ("SMT off", "/sys/devices/system/cpu/smt/control", "forceoff", true),
 ];
 
-/// Words of the kernel's command line that cost speed or latency, with the idle driver or the clock
-/// that is left.
+/// Kernel parameters that cost speed or latency, with the idle driver or the clock that remains.
 const WORDS: &[(&str, Option<(&str, &str)>)] = &[
     ("idle=poll", None),
     ("idle=halt", None),
@@ -79,7 +79,7 @@ const WORDS: &[(&str, Option<(&str, &str)>)] = &[
     ("tsc=unstable", Some((CLOCK, "hpet"))),
 ];
 
-/// Bits of registers that are set, with the registers that must be there: Intel SDM volume 4.
+/// Register bits to set, with the registers that must exist: Intel SDM volume 4.
 const BITS: &[(&str, u32, u64)] = &[
     ("turbo disabled by firmware", 0x1a0, 1 << 38),
     ("SpeedStep off", 0x1a0, 0),
@@ -110,10 +110,10 @@ fn changes(host: &Archive) -> Vec<Change> {
     };
     if !options.is_empty() {
         for (words, left) in WORDS {
-            // Recordings without a clock source have the command line alone.
+            // If a recording has no clock source, only the command line changes.
             add(words, left.filter(|(path, _)| *path != CLOCK || host.exists(path)), true);
         }
-        // A guest has its own clock in spite of the word.
+        // A guest has its own clock despite the parameter.
         add("notsc", Some((CLOCK, "kvm-clock")), false);
         for words in ["quiet", "console=ttyS0,115200", "mitigations=auto", "selinux=0"] {
             add(words, None, false);
@@ -135,7 +135,7 @@ fn changes(host: &Archive) -> Vec<Change> {
     changes
 }
 
-/// Findings that are not ok, with their words.
+/// Returns the findings that are not ok, with their text.
 fn said(report: &Report) -> BTreeMap<&'static str, (Verdict, String)> {
     report.from(Verdict::Note).iter().map(|found| (found.id, (found.verdict, found.what.clone()))).collect()
 }

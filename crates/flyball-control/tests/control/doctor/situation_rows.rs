@@ -1,4 +1,4 @@
-//! The table of situations: a recorded machine, the one change, and what the doctor says of it.
+//! The table of situations: a recorded machine, its change, and the expected answer of the doctor.
 
 use flyball_control::doctor::Verdict::{Fault, Note, Unknown, Warning};
 

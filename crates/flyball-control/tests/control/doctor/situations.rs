@@ -1,8 +1,8 @@
-//! Tests the doctor's findings on recorded machines with one file or register changed, and that the
-//! remedy clears the finding.
+//! Tests the doctor's findings on recorded machines with one changed file or register, and checks
+//! that the remedy clears the finding.
 //!
-//! The remedies that flyball can make are planned on the changed machine and written into it; the
-//! finding must then be gone.
+//! Remedies that flyball can make are planned on the changed machine and written to it. After that
+//! the finding must be gone.
 
 use std::{collections::BTreeMap, path::Path, sync::RwLock, time::Duration};
 
@@ -14,12 +14,12 @@ use flyball_control::{
 use flyball_host::{Archive, Errno, Host, HostError, Kind, Op};
 use flyball_testing::machines;
 
-/// One change of a machine.
+/// One change to a machine.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Change {
     /// The text of a file.
     File(&'static str, &'static str),
-    /// A word in a file, everywhere in it.
+    /// A word, replaced everywhere in a file.
     Word(&'static str, &'static str, &'static str),
     /// Text that is added to a file.
     Added(&'static str, &'static str),
@@ -38,7 +38,7 @@ pub(super) struct Situation {
     pub remedy: &'static str,
 }
 
-/// A recorded machine with changes, which takes writes of files.
+/// A recorded machine with changes, whose files can be written.
 pub(crate) struct Changed<'a> {
     host: &'a Archive,
     files: RwLock<BTreeMap<String, String>>,
@@ -46,7 +46,7 @@ pub(crate) struct Changed<'a> {
 }
 
 impl<'a> Changed<'a> {
-    /// The machine with files and registers of all CPUs that are others.
+    /// Creates the machine with changed files and changed registers of all CPUs.
     pub(crate) fn with(
         host: &'a Archive,
         files: BTreeMap<String, String>,
@@ -159,14 +159,14 @@ fn words(fix: Option<&Fix>) -> String {
     }
 }
 
-/// Makes the settings of a remedy, as `flyball set` would. Fails if they cannot be planned.
+/// Applies the settings of a remedy, as `flyball set` would. Fails if they cannot be planned.
 fn apply(host: &Changed, settings: &[String]) -> Result<(), String> {
     write(host, &Intent::from_arguments(settings, None).unwrap())
 }
 
-/// Writes what the plan says.
+/// Writes the changes of a plan.
 pub(crate) fn write(host: &Changed, intent: &Intent) -> Result<(), String> {
-    // Some changes move the limits of others: the plan after the first round has the rest.
+    // Some changes move the limits of others, so the next round's plan has more.
     for _ in 0..3 {
         let snapshot = Snapshot::for_intent(host, intent).map_err(|error| error.to_string())?;
         let plan = plan(&snapshot, intent).map_err(|error| error.to_string())?;
