@@ -1,7 +1,7 @@
-//! Tar archives with bounds on everything that is kept or waited for.
+//! Tar archives with limits on memory and time.
 //!
-//! The tar crate reads a long name or a pax header whole before anybody sees its size, so headers
-//! are read raw here, and only as much of a name is taken as a path may have.
+//! The tar crate reads a long name or a pax header completely before its size can be checked. So
+//! headers are read raw here, and no more of a name is read than a path may have.
 
 use std::{
     cell::Cell,
@@ -16,16 +16,15 @@ use tar::EntryType;
 
 use crate::{MAX_PATH, PathError, plain};
 
-/// How much of an archive is taken.
+/// Limits on an archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Entries, those that the caller has no use for included.
+    /// Entries, including those that the caller ignores.
     pub entries: usize,
     /// Bytes of one file.
     pub file: u64,
-    /// Bytes of the unpacked archive: contents, headers and what fills blocks up.
-    /// [`unpack`](crate::unpack) writes no more than as many again for hard links, which it makes
-    /// into copies.
+    /// Bytes of the unpacked archive: contents, headers and padding. [`unpack`](crate::unpack)
+    /// writes at most as many again for hard links, which it converts to copies.
     pub total: u64,
     /// Time from the first byte to the last.
     pub time: Duration,
@@ -47,15 +46,15 @@ pub enum Kind {
         mode: u32,
     },
     Directory,
-    /// A symbolic link, with its target as it is written.
+    /// A symbolic link, with its target unchanged.
     Link(PathBuf),
     /// Another name of an earlier file of the archive.
     HardLink(PathBuf),
-    /// A device, a FIFO, or of a type that is not known.
+    /// A device, a FIFO, or an entry of unknown type.
     Other,
 }
 
-/// Why an archive is not read.
+/// Why an archive cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TarError {
     #[error("damaged: {0}")]
@@ -74,21 +73,21 @@ pub enum TarError {
     Header(String),
 }
 
-/// A path for a message: as text of bounded length, with control characters visible.
+/// Formats a path for a message: text of limited length, with control characters visible.
 pub(crate) fn shown(path: &[u8]) -> String {
     const MAX: usize = 80;
     let text = String::from_utf8_lossy(&path[..path.len().min(MAX)]).escape_debug().to_string();
     if path.len() > MAX { text + "..." } else { text }
 }
 
-/// The bound that was met while reading.
+/// The limit that was reached while reading.
 #[derive(Debug, Clone, Copy)]
 enum BoundReached {
     Total,
     Time,
 }
 
-/// The archive's bytes, up to a bound and a deadline.
+/// The archive's bytes, up to a limit and a deadline.
 struct Bounded<'a, R> {
     from: R,
     left: u64,
@@ -98,14 +97,14 @@ struct Bounded<'a, R> {
 
 impl<R: Read> Read for Bounded<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        // Asked at each read: a source that does not answer at all is not noticed here.
+        // Check it at each read. This does not notice a source that never returns.
         if Instant::now() > self.deadline {
             self.met.set(Some(BoundReached::Time));
             return Err(io::ErrorKind::TimedOut.into());
         }
         let room = buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
         if room == 0 && !buffer.is_empty() {
-            // At the bound only the end is allowed.
+            // At the limit only the end of the input is allowed.
             if self.from.read(&mut [0])? == 0 {
                 return Ok(0);
             }
@@ -118,20 +117,20 @@ impl<R: Read> Read for Bounded<'_, R> {
     }
 }
 
-/// Bytes of a pax header: a few keys, two of them paths.
+/// Limit on the bytes of a pax header: a few keys, two of which are paths.
 const MAX_PAX: u64 = 16 << 10;
 
-/// Facts about an entry from the headers in front of it.
+/// Properties of an entry from the headers before it.
 #[derive(Default)]
 struct PaxHeader {
     path: Option<Vec<u8>>,
     target: Option<Vec<u8>>,
 }
 
-/// Reads an archive, entry by entry. `each` gets the entry and its content, which it may leave.
+/// Reads an archive, entry by entry. `each` gets the entry and its content, which it need not read.
 ///
 /// # Errors
-/// If the archive is damaged, hostile or over a limit, or `each` fails. Earlier entries have been
+/// The archive is damaged, hostile or over a limit, or `each` fails. Earlier entries have been
 /// passed on.
 pub fn read<E: From<TarError>>(
     tar: impl Read,
@@ -149,8 +148,8 @@ pub fn read<E: From<TarError>>(
     let mut pax_header = PaxHeader::default();
     for (number, entry) in archive.entries().map_err(broken)?.raw(true).enumerate() {
         let mut entry = entry.map_err(broken)?;
-        // Headers that describe other entries count too: an archive of nothing else must end as
-        // well.
+        // Count headers that describe other entries too: an archive that contains nothing else must
+        // end as well.
         if number >= limits.entries {
             return Err(TarError::Many(limits.entries).into());
         }
@@ -176,11 +175,11 @@ pub fn read<E: From<TarError>>(
                 pax(&bytes, &mut pax_header).ok_or_else(|| TarError::Header(shown(&name)))?;
                 continue;
             }
-            // Defaults for all entries; what is read here is not among them.
+            // Defaults for all entries, which include nothing that is read here.
             EntryType::XGlobalHeader => continue,
             _ => {}
         }
-        // They hold for one entry, this one.
+        // The headers apply only to this entry.
         let said = std::mem::take(&mut pax_header);
         let path = plain(Path::new(OsStr::from_bytes(&name)))
             .map_err(|why| TarError::Path { path: shown(&name), why })?;
@@ -198,13 +197,13 @@ pub fn read<E: From<TarError>>(
             EntryType::Regular | EntryType::Continuous => {
                 Kind::File { size, mode: entry.header().mode().unwrap_or(0o644) & 0o777 }
             }
-            // A file with holes: its content is not what its size says.
+            // A file with holes: its size is not that of its content.
             EntryType::GNUSparse => return Err(TarError::Header(shown(&name)).into()),
             _ => Kind::Other,
         };
-        // What `each` leaves of the content is read past by the next turn, within the same bounds.
+        // The next iteration skips the content that `each` left unread, within the same limits.
         each(Item { path, kind }, &mut entry)?;
-        // What `each` met at a bound, it may have taken for an end.
+        // `each` may have mistaken a limit for the end.
         if let Some(met) = met.get() {
             return Err(match met {
                 BoundReached::Total => TarError::Total(limits.total).into(),
@@ -215,7 +214,7 @@ pub fn read<E: From<TarError>>(
     Ok(())
 }
 
-/// The content of a header that describes the entry behind it.
+/// Returns the content of a header that describes the next entry.
 fn contents(
     entry: &mut impl Read,
     size: u64,
@@ -223,7 +222,7 @@ fn contents(
     name: &[u8],
     broken: impl Fn(io::Error) -> TarError,
 ) -> Result<Vec<u8>, TarError> {
-    // Refused by its size, before anything of it is read.
+    // Refuse it by its size, before reading it.
     if size > most {
         return Err(TarError::Path { path: shown(name), why: PathError::Long });
     }

@@ -1,9 +1,7 @@
-//! Opens a path below a directory so that neither `..`, nor links, nor what others rename meanwhile
-//! lead out of it.
+//! Opens a path below a directory. Neither `..`, nor links, nor renames by others can lead outside.
 //!
-//! The kernel does it in one call since 5.6: openat2(2) with `RESOLVE_BENEATH`. Where that call is
-//! missing, or where a container's filter answers `EPERM` to it, [`walk`] does the same part by
-//! part.
+//! Since 5.6 the kernel does this in one call: openat2(2) with `RESOLVE_BENEATH`. If that call does
+//! not exist, or a container's filter refuses it with `EPERM`, [`walk`] does the same part by part.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -14,16 +12,16 @@ use rustix::{
 
 use crate::{MAX_LINKS, MAX_PARTS};
 
-/// How often a call is made again that the kernel gave up because something was renamed meanwhile.
-/// A process that renames in a loop must not keep us here.
+/// Limit on retries of a call that the kernel gave up because of a concurrent rename. A process
+/// that renames in a loop must not block us.
 const TRIES: usize = 100;
 
-/// Opens `path`, which has the normal form of [`crate::plain`]; an empty one is the directory
+/// Opens `path`, which has the normal form of [`crate::plain`]. An empty path is the directory
 /// itself.
 pub(crate) fn open(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
     let path = if path.is_empty() { b"." } else { path };
     let flags = flags | OFlags::CLOEXEC;
-    // Magic links (/proc/N/fd/M) jump to any place without a path.
+    // Magic links (/proc/N/fd/M) jump anywhere without a path.
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     for _ in 0..TRIES {
         match rustix::fs::openat2(root, path, flags, mode, resolve) {
@@ -37,7 +35,7 @@ pub(crate) fn open(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode)
 }
 
 /// Opens `path` like [`open`], but without openat2(2). Each directory on the way is held open, so
-/// `..` goes back to the one it was entered from, wherever that has been moved meanwhile.
+/// `..` returns to the directory from which it was entered, even if that has been moved.
 pub(crate) fn walk(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::CLOEXEC;
     let look = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -49,7 +47,7 @@ pub(crate) fn walk(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode)
         match part.as_slice() {
             b"." => continue,
             b".." => {
-                // The answer of openat2(2) to a path that climbs out.
+                // openat2(2) returns this errno for a path that climbs outside.
                 entered.pop().ok_or(Errno::XDEV)?;
                 continue;
             }
@@ -57,7 +55,7 @@ pub(crate) fn walk(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode)
         }
         let here = entered.last().map_or(root, AsFd::as_fd);
         let last = todo.is_empty();
-        // O_EXCL follows no link at the last name (open(2)), so there is nothing to look at first.
+        // O_EXCL follows no link at the last name (open(2)), so no check is needed.
         if last && flags.contains(OFlags::EXCL) {
             return rustix::fs::openat(here, part, flags | OFlags::NOFOLLOW, mode);
         }
@@ -71,7 +69,7 @@ pub(crate) fn walk(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode)
             if links > MAX_LINKS {
                 return Err(Errno::LOOP);
             }
-            // An empty path reads the link that the descriptor is (readlinkat(2)).
+            // An empty path reads the descriptor's own link (readlinkat(2)).
             let target = rustix::fs::readlinkat(&found, "", Vec::new())?;
             if target.to_bytes().first() == Some(&b'/') {
                 return Err(Errno::XDEV);
@@ -80,7 +78,7 @@ pub(crate) fn walk(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode)
             continue;
         }
         if last && !flags.contains(OFlags::PATH) {
-            // What was a file a moment ago may be a link now: it is not followed.
+            // The file may have been replaced by a link, which is not followed.
             return rustix::fs::openat(here, part, flags | OFlags::NOFOLLOW, mode);
         }
         if kind != FileType::Directory && (!last || flags.contains(OFlags::DIRECTORY)) {
@@ -95,13 +93,13 @@ pub(crate) fn walk(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode)
         }
         entered.push(found);
     }
-    // The path, or a link, ended in a directory that has been entered.
+    // The path, or a link, ended in a directory that is already open.
     let here = entered.last().map_or(root, AsFd::as_fd);
     rustix::fs::openat(here, ".", flags.difference(OFlags::NOFOLLOW), mode)
 }
 
-/// Puts the parts of `path` on the stack, the first on top. A slash at the end asks for a
-/// directory, as `.` does.
+/// Puts the parts of `path` on the stack, the first on top. A trailing slash requires a directory,
+/// like `.`.
 fn push(todo: &mut Vec<Vec<u8>>, path: &[u8]) {
     if path.last() == Some(&b'/') {
         todo.push(b".".to_vec());

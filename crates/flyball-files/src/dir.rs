@@ -1,4 +1,4 @@
-//! A directory whose content is not trusted, and the operations below it.
+//! A directory with untrusted content, and operations below it.
 
 use std::{
     fs::File,
@@ -33,11 +33,11 @@ pub enum Type {
     Special,
 }
 
-/// The part of the answer of stat(2) that is used.
+/// The part of stat(2)'s result that is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status {
     pub kind: Type,
-    /// Permission bits, with set-user-ID, set-group-ID and sticky.
+    /// Permission bits, including set-user-ID, set-group-ID and sticky.
     pub mode: u32,
     pub size: u64,
     pub owner: u32,
@@ -55,7 +55,8 @@ impl From<rustix::fs::Stat> for Status {
     }
 }
 
-/// The normal form of a path. `EINVAL` for one that climbs, `ENAMETOOLONG` for one over the bounds.
+/// Returns the normal form of a path. `EINVAL` for a path that climbs, `ENAMETOOLONG` for one over
+/// the limits.
 fn inside(path: &Path) -> io::Result<PathBuf> {
     let errno = |why| match why {
         PathError::Outside | PathError::Zero => Errno::INVAL,
@@ -65,10 +66,10 @@ fn inside(path: &Path) -> io::Result<PathBuf> {
 }
 
 impl Dir {
-    /// The directory at `path`, which the user named: links on the way to it are followed.
+    /// Opens the directory at `path`, which the user named. Follows links on the way to it.
     ///
     /// # Errors
-    /// The errno of open(2); `ENOTDIR` for something else.
+    /// The errno of open(2); `ENOTDIR` if it is not a directory.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Dir> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Dir { fd: rustix::fs::open(path.as_ref(), flags, Mode::empty())? })
@@ -79,12 +80,12 @@ impl Dir {
         Ok(beneath::open(self.fd.as_fd(), path.as_os_str().as_bytes(), flags, mode)?)
     }
 
-    /// The directory at `path`.
+    /// Opens the directory at `path`.
     ///
     /// # Errors
-    /// The errno of openat2(2): `EXDEV` if a link leads out, `ELOOP` after too many of them.
-    /// `EINVAL` for a path that climbs, `ENAMETOOLONG` for one over the bounds. The other methods
-    /// answer the same.
+    /// The errno of openat2(2): `EXDEV` if a link leads outside, `ELOOP` for too many links.
+    /// `EINVAL` for a path that climbs, `ENAMETOOLONG` for one over the limits. The other methods
+    /// return the same errors.
     pub fn dir(&self, path: impl AsRef<Path>) -> io::Result<Dir> {
         Ok(Dir { fd: self.beneath(path.as_ref(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty())? })
     }
@@ -95,11 +96,11 @@ impl Dir {
     /// `EISDIR` for a directory, `EOPNOTSUPP` for a FIFO, a socket or a device; otherwise as
     /// [`Dir::dir`].
     pub fn file(&self, path: impl AsRef<Path>) -> io::Result<File> {
-        // Looked at first, because opening a device can do something (rewind a tape, arm a
+        // Check the type first, because opening a device can have effects (rewind a tape, arm a
         // watchdog).
         regular(&self.beneath(path.as_ref(), OFlags::PATH, Mode::empty())?)?;
-        // Another file may be there by now: one that is a FIFO or a terminal must not hold us or
-        // become our terminal.
+        // The file may have been replaced. A FIFO or a terminal must not block us or become our
+        // terminal.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let fd = self.beneath(path.as_ref(), flags, Mode::empty())?;
         regular(&fd)?;
@@ -119,13 +120,13 @@ impl Dir {
     /// Reads like [`Dir::read`], into a buffer that is cleared first.
     pub fn read_into(&self, path: impl AsRef<Path>, most: u64, bytes: &mut Vec<u8>) -> io::Result<()> {
         bytes.clear();
-        // The size that the file claims is not used: files of proc claim none, and a sparse one
-        // claims any. One byte more shows that a file is longer than `most`.
+        // Ignore the file's claimed size: files of proc claim none, and a sparse file claims any.
+        // One more byte shows that a file is longer than `most`.
         let count = self.file(path)?.take(most + 1).read_to_end(bytes)?;
         if count as u64 > most { Err(Errno::FBIG.into()) } else { Ok(()) }
     }
 
-    /// Returns the status of `path`, at the end of links that stay inside.
+    /// Returns the status of `path`. Follows links that stay inside.
     pub fn status(&self, path: impl AsRef<Path>) -> io::Result<Status> {
         Ok(rustix::fs::fstat(self.beneath(path.as_ref(), OFlags::PATH, Mode::empty())?)?.into())
     }
@@ -136,7 +137,7 @@ impl Dir {
         Ok(rustix::fs::fstat(self.beneath(path.as_ref(), flags, Mode::empty())?)?.into())
     }
 
-    /// The target of the link at `path`.
+    /// Returns the target of the link at `path`.
     ///
     /// # Errors
     /// `EINVAL` if it is not a link; `EILSEQ` for a target that is not text.
@@ -149,8 +150,8 @@ impl Dir {
         target.into_string().map_err(|_| Errno::ILSEQ.into())
     }
 
-    /// The names in the directory at `path`, in no particular order. Names that are not text are
-    /// left out.
+    /// Returns the names in the directory at `path`, in no particular order. Skips names that are
+    /// not text.
     ///
     /// # Errors
     /// `EFBIG` for more than [`MAX_LISTED`]; otherwise as [`Dir::dir`].
@@ -159,7 +160,7 @@ impl Dir {
         let mut names = Vec::new();
         for entry in rustix::fs::Dir::read_from(&fd)? {
             let entry = entry?;
-            // No file that is looked for has such a name.
+            // No file that flyball looks for has such a name.
             let Ok(name) = entry.file_name().to_str() else { continue };
             if name != "." && name != ".." {
                 names.push(name.to_owned());
@@ -171,23 +172,23 @@ impl Dir {
         Ok(names)
     }
 
-    /// Makes a file that is not there yet, to write.
+    /// Creates a file that must not exist yet, for writing.
     ///
     /// # Errors
-    /// `EEXIST` if something is there, be it a link that leads nowhere; otherwise as
+    /// `EEXIST` if there is anything, even a dangling link; otherwise as
     /// [`Dir::dir`].
     pub fn create(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         Ok(self.beneath(path.as_ref(), flags, Mode::from_raw_mode(mode & 0o777))?.into())
     }
 
-    /// Makes a new file in place of an existing one; a link is replaced, not followed.
+    /// Creates a new file in place of an existing one. Replaces a link instead of following it.
     ///
     /// # Errors
-    /// `EISDIR` if a directory is there; otherwise as [`Dir::create`].
+    /// `EISDIR` if there is a directory; otherwise as [`Dir::create`].
     pub fn replace(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<File> {
-        // Not truncated: a process with the old file open, or another name of it, keeps the old
-        // content.
+        // Do not truncate the old file: processes that have it open, and its other names, keep the
+        // old content.
         match self.remove(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => self.create(path, mode),
@@ -210,7 +211,7 @@ impl Dir {
         Ok(rustix::fs::renameat(&old, from, &new, to)?)
     }
 
-    /// Makes the directory at `path` and those above it that do not exist, and opens it.
+    /// Creates the directory at `path` and the missing ones above it, and opens it.
     ///
     /// # Errors
     /// `ENOTDIR` if something else is in the way; otherwise as [`Dir::dir`].
@@ -221,8 +222,8 @@ impl Dir {
             done.push(part);
             let (parent, name) = self.parent(&done)?;
             match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(mode & 0o777)) {
-                // What is there may be a file, or a link that leads out: then the next part, or the
-                // end, cannot be opened.
+                // It may be a file, or a link that leads outside. Then the next part, or the end,
+                // cannot be opened.
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno.into()),
             }
@@ -230,9 +231,9 @@ impl Dir {
         self.dir(&path)
     }
 
-    /// Makes a link, in a directory that is reached without links; `false` without doing anything
-    /// if the target could lead out, or if the way to the link leads over another one, because its
-    /// depth is then not that of the path.
+    /// Creates a link in a directory that is reached without links. Does nothing and returns
+    /// `false` if the target could lead outside, or if the path to the link contains another link,
+    /// because its depth is then not that of the path.
     ///
     /// # Errors
     /// `EEXIST` if something is there; otherwise as [`Dir::dir`].
@@ -254,7 +255,7 @@ impl Dir {
         Ok(true)
     }
 
-    /// The directory that holds `path`, and its name there.
+    /// Opens the directory that contains `path`. Returns it with the name in it.
     fn parent(&self, path: &Path) -> io::Result<(OwnedFd, PathBuf)> {
         let path = inside(path)?;
         let name = path.file_name().ok_or(Errno::INVAL)?;

@@ -1,17 +1,17 @@
-//! Directories and archives whose content another user or program chose: recorded machines,
-//! packages, what a guest leaves behind.
+//! Directories and archives with content from another user or program: recorded machines, packages,
+//! files that a guest leaves behind.
 //!
-//! A [`Dir`] is opened once. Everything below it is reached through its descriptor, never by a path
-//! of its own, and resolution cannot leave it: a link that leads out is an error, not followed.
-//! Only regular files are opened, and reading them is bounded. [`archive`] reads tar archives with
-//! bounds on names, counts, sizes and time; [`unpack`] puts one below a [`Dir`]. [`ZstdReader`]
-//! unpacks with a bound on memory. [`private`] makes directories that no other user can write,
-//! [`Scratch`] temporary ones that the next start removes if this process is killed, and
-//! [`Replacement`] files that are whole. It and [`open_output`] make every output: root follows no
-//! link of another user on the way.
+//! A [`Dir`] is opened once. Everything below it is accessed through its descriptor, never by a
+//! separate path, and resolution cannot leave it: a link that leads outside is an error, and is not
+//! followed. Only regular files are opened, and reading them is limited. [`archive`] reads tar
+//! archives with limits on names, counts, sizes and time; [`unpack`] unpacks one below a [`Dir`].
+//! [`ZstdReader`] decompresses with a limit on memory. [`private`] creates directories that no
+//! other user can write. [`Scratch`] creates temporary ones, which the next start removes if this
+//! process is killed. [`Replacement`] creates complete files. It and [`open_output`] create every
+//! output: root follows no link of another user on the way.
 //!
-//! A hostile tree can make an operation fail, but nothing else. The bounds are the constants of
-//! this crate; docs/limits.md states what follows from them for each command.
+//! A hostile tree can make an operation fail, but nothing else. The limits are the constants of
+//! this crate; docs/limits.md states the consequences for each command.
 
 pub mod archive;
 mod beneath;
@@ -40,16 +40,17 @@ pub use scratch::Scratch;
 pub use unpack::{UnpackError, Unpacked, unpack};
 pub use zstd::{ZstdReader, ZstdWriter};
 
-/// Bytes of a path below a [`Dir`], and of a link's target. The longest of a Debian kernel package
-/// has 140, the longest of sysfs some 300.
+/// Limit on the bytes of a path below a [`Dir`], and of a link's target. The longest path in a
+/// Debian kernel package has 140, the longest in sysfs some 300.
 pub const MAX_PATH: usize = 1024;
-/// Parts of a path, and of a link's target. sysfs has some 20 behind several PCI bridges.
+/// Limit on the parts of a path, and of a link's target. sysfs has some 20 behind several PCI
+/// bridges.
 pub const MAX_PARTS: usize = 64;
-/// Bytes of one name, as in Linux (`NAME_MAX`).
+/// Limit on the bytes of one name, as in Linux (`NAME_MAX`).
 pub const MAX_NAME: usize = 255;
-/// Links that are followed on the way to one file, as in Linux (`MAXSYMLINKS`,
+/// Limit on links that are followed on the way to one file, as in Linux (`MAXSYMLINKS`,
 /// include/linux/namei.h).
 pub const MAX_LINKS: usize = 40;
-/// Names that are listed of one directory: six times the files of a recorded machine of 512 CPUs,
-/// which has 61,500 in all.
+/// Limit on the names that are listed in one directory: six times the files of a recorded machine
+/// of 512 CPUs, which has 61,500 in all.
 pub const MAX_LISTED: usize = 400_000;

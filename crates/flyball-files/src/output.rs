@@ -1,7 +1,6 @@
-//! Where outputs are made. A path that the user named is walked part by part, each folder held
-//! open, so that what others rename meanwhile changes nothing, and no link of a user who is not
-//! trusted is followed on the way. Files are then made, renamed and removed by name in the open
-//! folder.
+//! Creates outputs safely. A path that the user named is walked part by part, and each folder is
+//! held open. So renames by others change nothing, and no link of an untrusted user is followed on
+//! the way. Files are then created, renamed and removed by name in the open folder.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -25,29 +24,29 @@ use rustix::{
 
 use crate::{MAX_LINKS, regular::not_regular};
 
-/// A descriptor that only names something.
+/// Flags for a descriptor that only identifies a file.
 const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
-/// How a regular file is opened that is written in place.
+/// How to open a regular file that is written in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Opening {
     /// An existing file, to read and to change.
     Change,
-    /// The same, and an empty file is made if there is none.
+    /// The same, but creates an empty file if there is none.
     Keep,
-    /// Writes go to the file's end; an empty file is made if there is none.
+    /// Writes go to the file's end. Creates an empty file if there is none.
     Append,
     /// A new file: an existing one is an error.
     New,
 }
 
-/// Opens a regular file to read it and to write it in place. Neither a link at its name nor a link
-/// of another user on the way is followed.
+/// Opens a regular file to read it and to write it in place. Follows neither a link at its name nor
+/// a link of another user on the way.
 ///
 /// # Errors
-/// The errno of openat(2): `ELOOP` for a link at the name. `InvalidInput` if the file is not a
-/// regular one. `PermissionDenied` for a link of another user, and for a file that root reaches by
-/// several names in a folder of another user, who may have chosen it.
+/// The errno of openat(2): `ELOOP` for a link at the name. `InvalidInput` if the file is not
+/// regular. `PermissionDenied` for a link of another user, and for a file with several names in a
+/// folder of another user if this user is root: the other user may have chosen the file.
 pub fn open_output(path: &Path, how: Opening, mode: u32) -> io::Result<File> {
     let flags = OFlags::NONBLOCK
         | match how {
@@ -69,7 +68,7 @@ pub fn open_output(path: &Path, how: Opening, mode: u32) -> io::Result<File> {
     Ok(file)
 }
 
-/// Makes a directory that must not be there.
+/// Creates a directory that must not exist yet.
 ///
 /// # Errors
 /// The errno of mkdirat(2); `PermissionDenied` for a link of another user on the way.
@@ -78,7 +77,7 @@ pub fn make_dir(path: &Path) -> io::Result<()> {
     Ok(rustix::fs::mkdirat(&folder, &name, Mode::from_raw_mode(0o777))?)
 }
 
-/// Makes a directory and the missing ones above it.
+/// Creates a directory and the missing ones above it.
 ///
 /// # Errors
 /// The errno of mkdirat(2); `PermissionDenied` for a link of another user on the way.
@@ -103,7 +102,7 @@ pub fn rename_output(from: &Path, to: &Path) -> io::Result<()> {
     Ok(rustix::fs::renameat(&from.folder, &from.name, &to.folder, &to.name)?)
 }
 
-/// Makes a link.
+/// Creates a link.
 ///
 /// # Errors
 /// The errno of symlinkat(2); `PermissionDenied` for a link of another user on the way.
@@ -112,14 +111,14 @@ pub fn link_output(target: &Path, path: &Path) -> io::Result<()> {
     Ok(rustix::fs::symlinkat(target, &folder, &name)?)
 }
 
-/// Listens at a socket of that name. One that no process listens at any more is replaced.
+/// Listens on a socket at that path. Replaces a socket on which no process listens any more.
 ///
 /// # Errors
 /// The errno of bind(2): `ENOENT` without /proc. `PermissionDenied` for a link of another user on
 /// the way.
 pub fn listen_at(path: &Path) -> io::Result<UnixListener> {
     let location = Location::find(path)?;
-    // bind(2) takes a path only.
+    // bind(2) accepts only a path.
     let folder = format!("/proc/self/fd/{}", location.folder.as_raw_fd());
     let socket = Path::new(&folder).join(&location.name);
     if std::fs::symlink_metadata(&socket).is_ok_and(|found| found.file_type().is_socket())
@@ -152,13 +151,13 @@ pub(crate) enum TargetKind {
 #[derive(Debug)]
 pub(crate) struct Stream {
     location: Location,
-    /// Whether the name is a link in procfs. Only the kernel can follow it: its text is
-    /// `pipe:[1234]`, or a path at which another file may be by now.
+    /// True if the name is a link in procfs. Only the kernel can follow it: its text is
+    /// `pipe:[1234]`, or a path at which there may be another file by now.
     is_descriptor: bool,
 }
 
 impl Location {
-    /// Opens the folder that holds `path`.
+    /// Opens the folder that contains `path`.
     ///
     /// # Errors
     /// The errno of openat(2); `EISDIR` for a path that can only be a directory;
@@ -178,8 +177,8 @@ impl Location {
         }
     }
 
-    /// Looks at what is there. A link of this user is followed to see whether it leads to a stream
-    /// or a directory.
+    /// Finds the kind of file at the location. Follows a link of this user to see whether it leads
+    /// to a stream or a directory.
     ///
     /// # Errors
     /// The errno of openat(2); `PermissionDenied` for a link of another user.
@@ -199,7 +198,7 @@ impl Location {
                 FileType::Directory => return Ok(TargetKind::Directory),
                 FileType::Symlink => {}
                 kind => {
-                    // Only root makes devices. Behind a FIFO any user may wait.
+                    // Only root can create devices, but any user may wait behind a FIFO.
                     if matches!(kind, FileType::Fifo | FileType::Socket) {
                         check_owner(&here.folder, &here.name, &status, "FIFO or socket")?;
                     }
@@ -212,7 +211,8 @@ impl Location {
             }
             let target = target(&found)?;
             let target = Path::new(&target);
-            // What cannot be reached is no stream: the link is replaced, which follows nothing.
+            // If the target cannot be reached, it is no stream. The link is then replaced, which
+            // follows nothing.
             match start(&here.folder, target).and_then(|start| Location::below(start, target, &mut 0)) {
                 Ok(next) => here = next,
                 Err(error) if error.raw_os_error() == Some(Errno::ISDIR.raw_os_error()) => {
@@ -224,7 +224,7 @@ impl Location {
         Err(Errno::LOOP.into())
     }
 
-    /// Opens the file of that name, but no link.
+    /// Opens the file of that name. Refuses a link.
     pub(crate) fn open(&self, flags: OFlags, mode: u32) -> io::Result<File> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
         Ok(rustix::fs::openat(&self.folder, &self.name, flags, Mode::from_raw_mode(mode))?.into())
@@ -236,7 +236,7 @@ impl Location {
 }
 
 impl Stream {
-    /// Appends: behind /dev/stdout may be a file that has content already.
+    /// Append, because the file behind /dev/stdout may have content already.
     pub(crate) fn open(&self) -> io::Result<File> {
         let Location { folder, name } = &self.location;
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOCTTY;
@@ -245,13 +245,13 @@ impl Stream {
     }
 }
 
-/// The folder from which a path leads.
+/// Returns the folder from which a path starts.
 fn start(here: impl rustix::fd::AsFd, path: &Path) -> io::Result<OwnedFd> {
     let from = if path.has_root() { "/" } else { "." };
     Ok(rustix::fs::openat(here, from, LOOK | OFlags::DIRECTORY, Mode::empty())?)
 }
 
-/// Opens the directory to which `path` leads from `here`. With `make`, missing ones are made.
+/// Opens the directory to which `path` leads from `here`. With `make`, creates missing directories.
 fn walk(mut here: OwnedFd, path: &Path, make: bool, links: &mut usize) -> io::Result<OwnedFd> {
     let mut todo = Vec::new();
     push(&mut todo, path.as_os_str());
@@ -259,7 +259,7 @@ fn walk(mut here: OwnedFd, path: &Path, make: bool, links: &mut usize) -> io::Re
         let found = match rustix::fs::openat(&here, &part, LOOK | OFlags::NOFOLLOW, Mode::empty()) {
             Err(Errno::NOENT) if make => {
                 match rustix::fs::mkdirat(&here, &part, Mode::from_raw_mode(0o777)) {
-                    // Another process may have made it meanwhile.
+                    // Another process may have created it in between.
                     Ok(()) | Err(Errno::EXIST) => todo.push(part),
                     Err(errno) => return Err(errno.into()),
                 }
@@ -298,7 +298,7 @@ fn push(todo: &mut Vec<OsString>, path: &OsStr) {
     todo.extend(parts.rev().map(|part| OsStr::from_bytes(part).to_owned()));
 }
 
-/// What a link says. An empty path reads the link that the descriptor is (readlinkat(2)).
+/// Reads the target of a link. An empty path means the descriptor's own link (readlinkat(2)).
 fn target(link: &OwnedFd) -> io::Result<OsString> {
     Ok(OsString::from_vec(rustix::fs::readlinkat(link, "", Vec::new())?.into_bytes()))
 }
@@ -312,18 +312,18 @@ fn is_root() -> bool {
 }
 
 /// Returns whether this user follows links of the user with that number anywhere. In a user
-/// namespace that does not have the machine's root, `/` and root's links belong to the number that
-/// stands for all unknown users.
+/// namespace without the machine's root, `/` and root's links belong to the number for all unknown
+/// users.
 fn is_trusted(owner: u32) -> bool {
     let is_callers = || std::env::var("SUDO_UID").is_ok_and(|uid| uid.parse() == Ok(owner));
     owner == rustix::process::geteuid().as_raw()
         || is_root() && (is_callers() || std::fs::metadata("/").is_ok_and(|root| root.uid() == owner))
 }
 
-/// Refuses a link or FIFO that another user has put into a directory in which all users can make
-/// files, as the kernel does with `fs.protected_symlinks` (may_follow_link in fs/namei.c), which a
-/// machine may have switched off. Root follows no other user's link at all, except those of the
-/// user who called sudo.
+/// Refuses a link or FIFO that another user has created in a directory in which all users can
+/// create files. The kernel does the same with `fs.protected_symlinks` (may_follow_link in
+/// fs/namei.c), which a machine may have disabled. Root follows no other user's link at all, except
+/// those of the user who called sudo.
 fn check_owner(folder: &OwnedFd, name: &OsStr, link: &Stat, what: &str) -> io::Result<()> {
     if is_trusted(link.st_uid) {
         return Ok(());
@@ -347,7 +347,7 @@ mod tests {
 
     use super::*;
 
-    /// Every way to make, change or remove something at a path.
+    /// Every function that creates, changes or removes something at a path.
     type Way = (&'static str, fn(&Path) -> io::Result<()>);
     const WAYS: [Way; 13] = [
         ("replace", |path| crate::replace(path, b"x")),
@@ -376,8 +376,7 @@ mod tests {
         found
     }
 
-    /// The way that an attacker has prepared: a directory of another user in which `way` leads to a
-    /// directory of ours.
+    /// An attacker has prepared a directory in which `way` is a link to one of our directories.
     #[test]
     fn root_follows_no_link_of_another_user_on_the_way() {
         if !is_root() {
@@ -407,7 +406,7 @@ mod tests {
             assert_eq!(content(&ours), before);
             fs::remove_file(&link).unwrap();
         }
-        // Through a link of ours that leads to one of theirs.
+        // Go through our own link to one of the attacker's links.
         symlink(&ours, &link).unwrap();
         lchown(&link, Some(65534), None).unwrap();
         let own = folder.path().join("own");
@@ -415,11 +414,11 @@ mod tests {
         for (name, way) in WAYS {
             assert!(denied(way(&own.join("file"))), "{name}");
         }
-        // The user who called sudo would be asked for by SUDO_UID; a link of root is followed.
+        // SUDO_UID would name the user who called sudo. A link of root is followed.
         lchown(&link, Some(0), None).unwrap();
         crate::replace(&own.join("file"), b"new").unwrap();
         assert_eq!(fs::read(ours.join("file")).unwrap(), b"new");
-        // Nor does root write into a FIFO of another user, whose reader may be anyone.
+        // Root does not write into a FIFO of another user either, because anyone may be reading.
         let fifo = theirs.join("fifo");
         assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
         lchown(&fifo, Some(65534), None).unwrap();

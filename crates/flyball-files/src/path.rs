@@ -1,4 +1,4 @@
-//! Paths below a directory in their normal form.
+//! The normal form of paths below a directory.
 
 use std::{
     ffi::OsStr,
@@ -8,7 +8,7 @@ use std::{
 
 use crate::{MAX_NAME, MAX_PARTS, MAX_PATH};
 
-/// Why a path is not one below a directory.
+/// Why a path is not below a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
     #[error("leads outside")]
@@ -23,12 +23,12 @@ pub enum PathError {
     Zero,
 }
 
-/// Returns `path` as names joined by slashes: relative, without `.` and empty parts. `..` and a
-/// leading slash are refused.
+/// Returns `path` as names joined by slashes: relative, without `.` and empty parts. Refuses `..`
+/// and a leading slash.
 ///
 /// # Errors
-/// Returns what is wrong with the path. The length is checked first, so that a path of megabytes
-/// costs nothing.
+/// The problem with the path. The length is checked first, so that a path of megabytes costs
+/// nothing.
 pub fn plain(path: &Path) -> Result<PathBuf, PathError> {
     let bytes = path.as_os_str().as_bytes();
     if bytes.len() > MAX_PATH {
@@ -37,7 +37,7 @@ pub fn plain(path: &Path) -> Result<PathBuf, PathError> {
     if bytes.first() == Some(&b'/') {
         return Err(PathError::Outside);
     }
-    // The kernel would end the path there, and it would be another file's.
+    // The kernel would end the path there, which would be a different file.
     if bytes.contains(&0) {
         return Err(PathError::Zero);
     }
@@ -45,8 +45,8 @@ pub fn plain(path: &Path) -> Result<PathBuf, PathError> {
     let mut parts = 0;
     for part in bytes.split(|&byte| byte == b'/') {
         match part {
-            // They change nothing, and leaving them out gives each file one name: an archive cannot
-            // have it twice unnoticed.
+            // They change nothing. Dropping them gives each file only one name, so an archive
+            // cannot contain it twice unnoticed.
             b"" | b"." => continue,
             b".." => return Err(PathError::Outside),
             name if name.len() > MAX_NAME => return Err(PathError::Name),
@@ -66,11 +66,11 @@ pub fn plain(path: &Path) -> Result<PathBuf, PathError> {
 }
 
 /// Returns whether a link in a real directory `depth` levels below the root stays inside, whatever
-/// else lies there.
+/// else is there.
 ///
-/// `..` may only come first, and no more often than the link is deep. After a name it could follow
-/// a link to a place that is less deep than the text says, and climb from there. Each link of a
-/// tree that obeys this rule leads to a place inside, so chains of them do too.
+/// `..` may only be at the beginning, and at most as often as the link is deep. After a name, it
+/// could follow a link to a place that is less deep than the text says, and climb from there. If
+/// each link of a tree obeys this rule, each leads to a place inside, so chains of links do too.
 pub(crate) fn stays_inside(target: &Path, depth: usize) -> bool {
     let bytes = target.as_os_str().as_bytes();
     if bytes.is_empty() || bytes.len() > MAX_PATH || bytes[0] == b'/' || bytes.contains(&0) {

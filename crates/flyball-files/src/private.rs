@@ -21,17 +21,17 @@ pub enum Untrusted {
     Io { path: PathBuf, source: io::Error },
 }
 
-/// Makes `path` a directory of this user alone (0700), along with missing parents, and checks it as
-/// [`check_private`] does. If this user already has it and others may read it, it is closed to
-/// them.
+/// Creates `path` as a directory of this user alone (0700), along with missing parents, and checks
+/// it like [`check_private`]. If this user already owns it and others may access it, removes their
+/// rights.
 ///
 /// # Errors
-/// Returns what is wrong, and with which directory on the way.
+/// The problem, and the directory on the way that has it.
 pub fn private(path: &Path) -> Result<(), Untrusted> {
     check_private(path)?;
     let io = |source| Untrusted::Io { path: path.to_owned(), source };
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(io)?;
-    // Again: another process may have made it in between.
+    // Check again: another process may have created it in between.
     check_private(path)?;
     let status = std::fs::metadata(path).map_err(io)?;
     if status.uid() == rustix::process::geteuid().as_raw() && status.mode() & 0o077 != 0 {
@@ -40,19 +40,19 @@ pub fn private(path: &Path) -> Result<(), Untrusted> {
     Ok(())
 }
 
-/// Checks that only this user and root can have put something into `path`: it is theirs, and so is
-/// every directory on the way, and no other user may write there. A directory above may be writable
-/// by all if it is sticky, like /tmp: no other user can then rename what belongs to others. Missing
+/// Checks that only this user and root can have put something into `path`: it and every directory
+/// on the way belong to them, and no other user may write there. A directory above may be writable
+/// by all if it is sticky, like /tmp, because then no user can rename the files of others. Missing
 /// directories are not checked.
 ///
 /// # Errors
-/// Returns what is wrong, and with which directory on the way.
+/// The problem, and the directory on the way that has it.
 pub fn check_private(path: &Path) -> Result<(), Untrusted> {
     if !path.is_absolute() {
         return Err(Untrusted::Relative(path.to_owned()));
     }
     let me = rustix::process::geteuid().as_raw();
-    // From the root down, so that a directory is looked at only after it is known that no other
+    // Start at the root, so that each directory is checked only after it is known that no other
     // user can replace it.
     let mut above: Vec<&Path> = path.ancestors().collect();
     above.reverse();
@@ -68,9 +68,9 @@ pub fn check_private(path: &Path) -> Result<(), Untrusted> {
         if !trusted(link.uid()) {
             return Err(Untrusted::Foreign { path: dir.to_owned(), owner: link.uid() });
         }
-        // Its own mode says nothing (lrwxrwxrwx); who made it was checked above.
+        // A link's own mode means nothing (lrwxrwxrwx). Its owner was checked above.
         let status = if link.is_symlink() {
-            // The link's target has a path of its own, which must be private too.
+            // The link's target has a different path, which must be private too.
             check_private(&std::fs::canonicalize(dir).map_err(io)?)?;
             std::fs::metadata(dir).map_err(io)?
         } else {
@@ -80,8 +80,8 @@ pub fn check_private(path: &Path) -> Result<(), Untrusted> {
             return Err(Untrusted::NotDirectory(dir.to_owned()));
         }
         let mode = status.mode() & 0o7777;
-        // Groups count for the directory itself only: on the way they are often the user's own
-        // (umask 002).
+        // Group rights matter only for the directory itself: above it they often belong to the
+        // user's own group (umask 002).
         let others = if dir == path { 0o022 } else { 0o002 };
         let sticky = mode & 0o1000 != 0 && dir != path;
         if mode & others != 0 && !sticky {
@@ -125,7 +125,7 @@ mod tests {
         mode(&dir.path().join("a"), 0o777);
         assert!(matches!(private(&path), Err(Untrusted::Open { .. })));
         assert!(matches!(private(&dir.path().join("a/new")), Err(Untrusted::Open { .. })));
-        // As /tmp.
+        // Mode as for /tmp.
         mode(&dir.path().join("a"), 0o1777);
         private(&path).unwrap();
     }
@@ -144,13 +144,13 @@ mod tests {
             assert!(matches!(check_private(&path), Err(Untrusted::Foreign { owner: 65534, .. })));
             std::os::unix::fs::chown(&given, Some(0), None).unwrap();
         }
-        // A link of another user, to a directory of ours.
+        // A link of another user to one of our directories.
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
         check_private(&link).unwrap();
         std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
         assert!(matches!(check_private(&link), Err(Untrusted::Foreign { .. })));
-        // A link of ours, over a directory that others can write.
+        // One of our links, through a directory that others can write.
         mode(&dir.path().join("a"), 0o777);
         std::os::unix::fs::lchown(&link, Some(0), None).unwrap();
         assert!(matches!(check_private(&link), Err(Untrusted::Open { .. })));

@@ -1,4 +1,4 @@
-//! Opening a file by its whole path, in a directory that others may have written to.
+//! Opens a file by its full path, in a directory that others may have written to.
 
 use std::{
     fs::{File, OpenOptions},
@@ -9,7 +9,8 @@ use std::{
 
 use rustix::fs::OFlags;
 
-/// Reads `from` to its end, if that comes within `most` bytes: a device such as /dev/zero has none.
+/// Reads `from` to its end, if that comes within `most` bytes. A device such as /dev/zero has no
+/// end.
 ///
 /// # Errors
 /// Returns the error of read(2); `FileTooLarge`.
@@ -24,14 +25,14 @@ pub fn read_bounded(from: impl io::Read, most: u64) -> io::Result<Vec<u8>> {
 }
 
 /// Opens a file that the user named, which may be a pipe or a terminal. A FIFO without a writer
-/// reads as empty; a usual open would wait for one without end.
+/// reads as empty; an ordinary open would wait for a writer forever.
 ///
 /// # Errors
 /// Returns the error of open(2).
 pub fn open_input(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
-    // Only the open must not wait: a program at the other end may take its time.
+    // Only opening must not wait. Reading may wait for the program at the other end.
     rustix::fs::fcntl_setfl(&file, OFlags::empty())?;
     Ok(file)
 }
@@ -41,7 +42,7 @@ pub fn read_input(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     read_bounded(open_input(path)?, most)
 }
 
-/// Bytes that this process may still write to the file system of a file.
+/// Returns how many bytes this process may still write to the file system of a file.
 ///
 /// # Errors
 /// Returns the error of fstatvfs(3).
@@ -50,9 +51,8 @@ pub fn free_bytes(file: &File) -> io::Result<u64> {
     Ok(status.f_bavail.saturating_mul(status.f_frsize))
 }
 
-/// Opens a regular file. It does not follow a link at its name, which could lead to a file of
-/// another directory, and does not wait: a FIFO at that name has no other end. Replaces the custom
-/// flags of `options`.
+/// Opens a regular file. Does not follow a link at its name, which could lead to a file in another
+/// directory. Does not wait for the other end of a FIFO. Replaces the custom flags of `options`.
 ///
 /// # Errors
 /// The errno of open(2): `ELOOP` for a link. `InvalidInput` if the file is not a regular one.
@@ -66,8 +66,8 @@ pub(crate) fn not_regular() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")
 }
 
-/// Opens a regular file as [`open_regular`] does, if no other user can have written it: it belongs
-/// to this user or to root, and no other user may write it.
+/// Opens a regular file like [`open_regular`], if no other user can have written it: it belongs to
+/// this user or to root, and no other user may write it.
 ///
 /// # Errors
 /// Fails like [`open_regular`]; `PermissionDenied` for a file that another user could write.
@@ -80,8 +80,8 @@ pub fn open_trusted(options: &mut OpenOptions, path: &Path) -> io::Result<File> 
 /// Checks that no other user can have written a file.
 ///
 /// # Errors
-/// `PermissionDenied` if another user could; `InvalidInput` if the file is not a regular one, whose
-/// owner and mode say nothing about what is read.
+/// `PermissionDenied` if another user could; `InvalidInput` if the file is not regular, because
+/// then owner and mode say nothing about its content.
 pub fn check_trusted(file: &File) -> io::Result<()> {
     let status = file.metadata()?;
     if !status.is_file() {

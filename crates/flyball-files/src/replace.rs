@@ -1,6 +1,6 @@
-//! Writing a file that the user named: under another name first, then renamed, so that a reader
-//! finds it whole or as it was, and a link at its name is replaced and not followed. What is not a
-//! file (`/dev/stdout`, a FIFO) is written through.
+//! Writes a file that the user named: first under another name, then renamed. So a reader finds
+//! either the old or the complete new file, and a link at its name is replaced, not followed. If it
+//! is not a file (`/dev/stdout`, a FIFO), it is written directly.
 
 use std::{
     ffi::OsString,
@@ -28,7 +28,7 @@ pub struct Replacement {
     written: Staging,
 }
 
-/// Where the content is until the end.
+/// Where the content is until it is finished.
 #[derive(Debug)]
 enum Staging {
     /// In a file of this name, in the folder of the location.
@@ -39,8 +39,8 @@ enum Staging {
 }
 
 impl Replacement {
-    /// Opens the file that will take the place of `path`, in its directory and with the rights that
-    /// the umask leaves. If this value is dropped, `path` stays as it was.
+    /// Opens the file that will replace `path`, in its directory and with the rights that the umask
+    /// leaves. If this value is dropped, `path` is unchanged.
     ///
     /// # Errors
     /// Returns the error of open(2); `PermissionDenied` for a link of another user in the path.
@@ -62,12 +62,12 @@ impl Replacement {
         })
     }
 
-    /// Lets a file without a name (`O_TMPFILE`) of the same file system take the place of `path`.
+    /// Replaces `path` by a file without a name (`O_TMPFILE`) on the same file system.
     ///
     /// # Errors
     /// The errno of linkat(2): `ENOENT` without /proc. `PermissionDenied` as [`Replacement::create`].
     pub fn from_unnamed(path: &Path, file: &File) -> io::Result<Replacement> {
-        // AT_EMPTY_PATH would need CAP_DAC_READ_SEARCH, the link in /proc does not.
+        // AT_EMPTY_PATH would need CAP_DAC_READ_SEARCH; the link in /proc does not.
         let own = format!("/proc/self/fd/{}", file.as_raw_fd());
         let made = Replacement::made(Location::find(path)?, |Location { folder, name }| {
             Ok(rustix::fs::linkat(CWD, &own, folder, name, AtFlags::SYMLINK_FOLLOW)?)
@@ -75,7 +75,7 @@ impl Replacement {
         Ok(made.1)
     }
 
-    /// Makes a file of a name that is not there yet.
+    /// Creates a file with a new name.
     fn made<T>(
         mut location: Location,
         mut make: impl FnMut(&Location) -> io::Result<T>,
@@ -83,7 +83,7 @@ impl Replacement {
         let name = std::mem::take(&mut location.name);
         let made =
             tempfile::Builder::new().prefix(".flyball-").disable_cleanup(true).make_in("", |path| {
-                // It completes the path with the current directory.
+                // tempfile prefixes the path with the current directory, so use only the name.
                 path.file_name().unwrap_or_default().clone_into(&mut location.name);
                 make(&location)
             })?;
@@ -92,7 +92,7 @@ impl Replacement {
         Ok((made, Replacement { location, written: Staging::Temporary(temporary) }))
     }
 
-    /// Opens what is being written once more, to add to its end.
+    /// Opens the new file once more, to append to it.
     ///
     /// # Errors
     /// Returns the error of open(2).
@@ -107,8 +107,7 @@ impl Replacement {
         }
     }
 
-    /// Writes the file to the disk. If `path` is written through, there is no known disk to write
-    /// to.
+    /// Writes the file to the disk. If `path` is a stream, there is no known disk.
     ///
     /// # Errors
     /// Returns the error of fdatasync(2).
@@ -129,15 +128,15 @@ impl Replacement {
         Ok(())
     }
 
-    /// Gives the file its name like [`Replacement::finish`], unless the name exists.
+    /// Like [`Replacement::finish`], but fails if the name exists.
     ///
     /// # Errors
-    /// `EEXIST` if it does.
+    /// `EEXIST` if the name exists.
     pub fn finish_new(mut self) -> io::Result<()> {
         let Staging::Temporary(temporary) = &self.written else { return Err(Errno::EXIST.into()) };
         let Location { folder, name } = &self.location;
         match rustix::fs::renameat_with(folder, temporary, folder, name, RenameFlags::NOREPLACE) {
-            // NFS and others do not have the flag; the dropped value removes the other name.
+            // NFS and others do not support the flag. Dropping this value removes the other name.
             Err(Errno::INVAL | Errno::NOSYS) => {
                 Ok(rustix::fs::linkat(folder, temporary, folder, name, AtFlags::empty())?)
             }
@@ -158,8 +157,8 @@ impl Drop for Replacement {
     }
 }
 
-/// Writes `bytes` to `path` as [`Replacement`] does, and to the disk before the rename, so that
-/// after a crash the name does not lead to an empty file.
+/// Writes `bytes` to `path` as [`Replacement`] does. Writes them to the disk before the rename, so
+/// that after a crash the name does not lead to an empty file.
 ///
 /// # Errors
 /// Fails like [`Replacement::create`], and with the error of write(2).
@@ -184,25 +183,25 @@ pub fn replace_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()>
     replacement.finish()
 }
 
-/// The directory that holds `path`: the current one for a name alone, whose parent is the empty
-/// path.
+/// Returns the directory that contains `path`. For a bare name, whose parent is the empty path,
+/// that is the current directory.
 pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Returns whether `path` names something that is written through, not replaced: a device, a FIFO,
-/// or a descriptor of this process (/dev/stdout, /dev/fd/1), whatever that leads to.
+/// Returns whether `path` is written directly, not replaced: a device, a FIFO, or a descriptor of
+/// this process (/dev/stdout, /dev/fd/1), whatever that leads to.
 pub fn is_stream(path: &Path) -> bool {
     let found = Location::find(path).and_then(|location| location.look());
     matches!(found, Ok(TargetKind::Stream(_)))
 }
 
-/// Replaces a file at a name that flyball chose in a directory that may come from another user,
-/// like [`replace`]. Without `sync` it does not wait for the disk: for what can be made again. It
-/// never opens what has the name, because a FIFO could make it wait without end.
+/// Like [`replace`], for a name that flyball chose in a directory that may come from another user.
+/// Without `sync` it does not wait for the disk: for files that can be made again. It never opens
+/// an existing file of that name, because a FIFO could make it wait forever.
 ///
 /// # Errors
-/// `InvalidInput` if something has the name that is no file; otherwise as [`replace`].
+/// `InvalidInput` if the existing object is not a file; otherwise as [`replace`].
 pub fn replace_file(path: &Path, bytes: &[u8], sync: bool) -> io::Result<()> {
     let location = Location::find(path)?;
     if matches!(location.look()?, TargetKind::Stream(_)) {
@@ -216,8 +215,8 @@ pub fn replace_file(path: &Path, bytes: &[u8], sync: bool) -> io::Result<()> {
     replacement.finish()
 }
 
-/// Makes a file that is written as it comes, where [`replace`] cannot be used: a new one in the
-/// place of what has the name, or a stream.
+/// Creates a file for incremental writing, if [`replace`] cannot be used. Replaces an existing
+/// file, or opens a stream.
 ///
 /// # Errors
 /// Fails like [`Replacement::create`], and with the error of unlink(2).
@@ -299,7 +298,7 @@ mod tests {
         assert_eq!(left(folder.path()), ["out"]);
         replace(&path, b"second").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"second");
-        // A reader that has the old one open reads on in the old one.
+        // A reader with the old file open continues to read the old one.
         assert_eq!(io::read_to_string(held).unwrap(), "first");
         let (_, replacement) = Replacement::create(&path).unwrap();
         assert_eq!(replacement.finish_new().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
@@ -326,7 +325,7 @@ mod tests {
             eprintln!("skipped 1 test: only root can make a link of another user");
             return;
         }
-        // As /tmp.
+        // Mode and owner as for /tmp.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).unwrap();
         chown(folder.path(), Some(0), None).unwrap();
         for target in ["/dev/null", "victim"] {

@@ -1,8 +1,8 @@
-//! Temporary directories that do not outlive the process that made them by long.
+//! Temporary directories that do not long outlive their process.
 //!
-//! A killed process cannot remove its own. Each directory holds a file that its process has locked;
-//! the kernel gives the lock up with the process, whatever ended it. Each new directory first
-//! removes those of the same name whose lock is free.
+//! A killed process cannot remove its directory. So each directory contains a file that its process
+//! has locked. The kernel releases the lock when the process ends, for whatever reason. Creating a
+//! directory first removes those of the same name whose lock is free.
 
 use std::{
     fs::{self, File},
@@ -14,28 +14,28 @@ use std::{
 
 use rustix::fs::FlockOperation;
 
-/// The locked file.
+/// The name of the locked file.
 const LOCK: &str = ".lock";
-/// A directory without the file is being made, or its process was killed while it made it: after
-/// this time it was killed.
+/// A directory without the lock file is being created, or its process was killed while creating it.
+/// After this time it counts as the latter.
 const YOUNG: Duration = Duration::from_secs(3600);
 
 /// A directory of this process, removed when this value is dropped.
 #[derive(Debug)]
 pub struct Scratch {
     dir: tempfile::TempDir,
-    /// Held for the life of the directory. It is not inherited by children.
+    /// Locked as long as the directory exists. Children do not inherit it.
     _lock: File,
 }
 
 impl Scratch {
-    /// Makes a directory `NAME.XXXXXX`, mode 0700, in the directory for temporary files, after
-    /// removing those that killed processes of this user have left there under the same name.
+    /// Creates a directory `NAME.XXXXXX`, mode 0700, in the directory for temporary files. First
+    /// removes directories of the same name that killed processes of this user have left there.
     pub fn new(name: &str) -> io::Result<Scratch> {
         Scratch::new_in(&std::env::temp_dir(), name)
     }
 
-    /// Makes a directory like [`Scratch::new`], inside `parent`.
+    /// Creates a directory like [`Scratch::new`], inside `parent`.
     pub fn new_in(parent: &Path, name: &str) -> io::Result<Scratch> {
         clean(parent, name);
         let prefix = format!("{name}.");
@@ -43,7 +43,7 @@ impl Scratch {
             .prefix(&prefix)
             .permissions(fs::Permissions::from_mode(0o700))
             .tempdir_in(parent)?;
-        // Locked before it has its name: a process that finds the name finds it locked.
+        // Lock it before it gets its name, so that a process which finds the name finds it locked.
         let unnamed = dir.path().join(".unlocked");
         let lock = File::options().write(true).create_new(true).mode(0o600).open(&unnamed)?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
@@ -51,12 +51,12 @@ impl Scratch {
         Ok(Scratch { dir, _lock: lock })
     }
 
-    /// Where it is.
+    /// Returns the directory's path.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Makes a directory in it.
+    /// Creates a directory in it.
     pub fn make_dir(&self, name: &str) -> io::Result<PathBuf> {
         let path = self.path().join(name);
         fs::DirBuilder::new().mode(0o700).create(&path)?;
@@ -64,8 +64,8 @@ impl Scratch {
     }
 }
 
-/// Removes what killed processes left. What cannot be looked at or removed stays: it is another
-/// user's, or the disk's trouble.
+/// Removes directories left by killed processes. A directory that cannot be read or removed stays:
+/// it is another user's, or the disk has a problem.
 fn clean(parent: &Path, name: &str) {
     let me = rustix::process::geteuid().as_raw();
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
@@ -76,12 +76,13 @@ fn clean(parent: &Path, name: &str) {
         else {
             continue;
         };
-        // As tempfile makes them; nothing else that begins like this is ours to remove.
+        // The name must match tempfile's pattern. Anything else with this prefix is not ours to
+        // remove.
         if rest.len() != 6 || !rest.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             continue;
         }
         let path = entry.path();
-        // In a directory that all users can write, another user's may have the name of ours.
+        // In a directory that all users can write, another user may have used our name.
         let Ok(status) = fs::symlink_metadata(&path) else { continue };
         if status.is_dir() && status.uid() == me && is_abandoned(&path, &status) {
             // Another process may be removing it at the same time.
@@ -93,8 +94,8 @@ fn clean(parent: &Path, name: &str) {
 fn is_abandoned(path: &Path, status: &fs::Metadata) -> bool {
     let flags = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
     match File::options().read(true).custom_flags(flags).open(path.join(LOCK)) {
-        // A lock that was free is held for a moment only. What is found abandoned stays so: its
-        // process is gone.
+        // A free lock is taken only for a moment. An abandoned directory stays abandoned, because
+        // its process is gone.
         Ok(lock) => rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             status.modified().is_ok_and(|time| time.elapsed().is_ok_and(|age| age > YOUNG))

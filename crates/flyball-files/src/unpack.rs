@@ -15,11 +15,11 @@ use crate::{
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unpacked {
     pub files: usize,
-    /// Links that could lead out, which were not made.
+    /// Links that were skipped because they could lead outside.
     pub links_left_out: usize,
 }
 
-/// Why an archive was not unpacked; entries before the failure stay.
+/// Why an archive was not unpacked. Entries before the failure stay.
 #[derive(Debug, thiserror::Error)]
 pub enum UnpackError {
     #[error(transparent)]
@@ -28,15 +28,15 @@ pub enum UnpackError {
     File { path: PathBuf, source: io::Error },
 }
 
-/// Unpacks the entries for which `take` is true below `into`, which no other user may write.
+/// Unpacks the entries that `take` accepts below `into`, which no other user may write.
 ///
 /// Files get mode 0644, or 0755 if any user may execute them; directories get 0755. Owners and
-/// set-user-ID bits are dropped. An existing file is replaced, because packages share some (`lib64`
-/// is `usr/lib64`). A link that could lead out is skipped and counted; the paths behind it then are
-/// ordinary directories. Devices and FIFOs are skipped.
+/// set-user-ID bits are dropped. An existing file is replaced, because packages share some files
+/// (`lib64` is `usr/lib64`). A link that could lead outside is skipped and counted, and paths
+/// through it become ordinary directories. Devices and FIFOs are skipped.
 ///
 /// # Errors
-/// Fails like [`archive::read`], and if something cannot be made.
+/// Fails like [`archive::read`], and if something cannot be created.
 pub fn unpack(
     tar: impl Read,
     into: &Dir,
@@ -44,10 +44,10 @@ pub fn unpack(
     take: &dyn Fn(&Path) -> bool,
 ) -> Result<Unpacked, UnpackError> {
     let mut done = Unpacked::default();
-    // Hard links become copies, and a small archive can name a large file very often.
+    // Hard links become copies, and a small archive can repeat a large file many times.
     let mut copies = limits.total;
     archive::read(tar, limits, &mut |item: Item, content: &mut dyn Read| {
-        // `./`, which most packages begin with, is the directory itself.
+        // `./`, with which most packages begin, is the directory itself.
         if item.path.as_os_str().is_empty() || !take(&item.path) {
             return Ok(());
         }
@@ -57,7 +57,7 @@ pub fn unpack(
     Ok(done)
 }
 
-/// Unpacks one entry; `copies` is how many bytes hard links may still copy.
+/// Unpacks one entry. `copies` is the number of bytes that hard links may still copy.
 fn one(
     into: &Dir,
     item: Item,
@@ -68,7 +68,7 @@ fn one(
     let Item { path, kind } = item;
     let folder = path.parent().unwrap_or(Path::new(""));
     match kind {
-        // Nothing that is unpacked here has devices or FIFOs.
+        // The archives that flyball unpacks have no devices or FIFOs.
         Kind::Other => {}
         Kind::Directory => {
             into.make_dirs(&path, 0o755)?;
@@ -78,7 +78,7 @@ fn one(
             match into.make_link(&path, &target) {
                 Ok(true) => {}
                 Ok(false) => done.links_left_out += 1,
-                // The same link in two packages, or a directory that another package has made
+                // Two packages have the same link, or another package has created a directory
                 // there.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
@@ -89,8 +89,8 @@ fn one(
                 done.links_left_out += 1;
                 return Ok(());
             };
-            // A copy: the file of the archive must not become another name of one that was there
-            // before. What was not taken cannot be copied.
+            // Copy the file: an archive's file must not become another name of a file that existed
+            // before. If the first file was not taken, there is nothing to copy.
             let status = match into.status(&first) {
                 Ok(status) if status.kind == Type::File => status,
                 _ => return Ok(()),

@@ -1,4 +1,4 @@
-//! Zstandard streams (RFC 8878): read with bounded memory, and written as a row of frames.
+//! Zstandard streams (RFC 8878): read with limited memory, and written as a sequence of frames.
 
 use std::io::{self, Chain, Read, Write};
 
@@ -11,18 +11,17 @@ use ruzstd::{
     encoding::{CompressionLevel, compress_to_vec},
 };
 
-/// How much history a frame may ask to keep in memory: as much as `zstd -d` allows without
+/// Limit on the history that a frame may keep in memory: the same as for `zstd -d` without
 /// `--long`.
 const MAX_WINDOW: u64 = 128 << 20;
 /// Bytes of content per frame that [`ZstdWriter`] writes.
 const FRAME: usize = 4 << 20;
 
-/// Reads the content of a Zstandard stream: all its frames, one after the other, each with its
-/// checksum.
+/// Reads the content of a Zstandard stream: all its frames in sequence, each with its checksum.
 pub struct ZstdReader<R> {
     source: R,
     decoder: FrameDecoder,
-    /// Bytes follow the first frame that are not Zstandard, as in the image of a kernel.
+    /// True if other bytes follow the first frame, as in a kernel image.
     single: bool,
     state: State,
 }
@@ -42,20 +41,20 @@ impl<R: Read> ZstdReader<R> {
         ZstdReader { source, decoder, single: false, state: State::BetweenFrames }
     }
 
-    /// Reads the first frame and leaves alone what follows it.
+    /// Reads the first frame and nothing after it.
     pub fn first_frame(source: R) -> ZstdReader<R> {
         ZstdReader { single: true, ..ZstdReader::new(source) }
     }
 
     fn next_frame(&mut self) -> io::Result<()> {
         loop {
-            // The decoder reports the end of the input as damage, so look for it first.
+            // The decoder reports the end of the input as damage, so check for it first.
             let mut first = [0];
             if self.source.read(&mut first)? == 0 {
                 self.state = State::Ended;
                 return Ok(());
             }
-            // The byte that was looked at belongs to the frame's header.
+            // The byte that was read belongs to the frame's header.
             let head: Chain<&[u8], &mut R> = first[..].chain(&mut self.source);
             match self.decoder.reset(head) {
                 Ok(()) => {
@@ -66,8 +65,8 @@ impl<R: Read> ZstdReader<R> {
                     length,
                     ..
                 })) => {
-                    // A skippable frame (RFC 8878, section 3.1.2), such as pzstd writes in front of
-                    // each frame.
+                    // A skippable frame (RFC 8878, section 3.1.2), such as pzstd writes before each
+                    // frame.
                     io::copy(&mut (&mut self.source).take(length.into()), &mut io::sink())?;
                 }
                 Err(error) => return Err(damaged(error)),
@@ -100,8 +99,8 @@ impl<R: Read> Read for ZstdReader<R> {
                 State::Ended => return Ok(0),
                 State::BetweenFrames => self.next_frame()?,
                 State::InFrame => {
-                    // What is decoded goes out first, so that no more than a window and a block are
-                    // in memory.
+                    // Return decoded bytes first, so that at most a window and a block are in
+                    // memory.
                     if self.decoder.can_collect() > 0 {
                         return self.decoder.read(out);
                     }
@@ -117,15 +116,15 @@ impl<R: Read> Read for ZstdReader<R> {
     }
 }
 
-/// Packs the bytes written to it. Each [`FRAME`] bytes become a frame of their own, so that memory
-/// is bounded.
+/// Compresses the bytes written to it. Each [`FRAME`] bytes become a separate frame, to limit
+/// memory.
 pub struct ZstdWriter<W> {
     out: W,
     content: Vec<u8>,
 }
 
 impl<W: Write> ZstdWriter<W> {
-    /// Packs into `out`.
+    /// Creates a writer that compresses into `out`.
     pub fn new(out: W) -> ZstdWriter<W> {
         ZstdWriter { out, content: Vec::new() }
     }
@@ -149,8 +148,7 @@ impl<W: Write> ZstdWriter<W> {
 
 impl<W: Write> Write for ZstdWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // A full frame is written only when more comes: `finish` then never writes an empty one
-        // behind it.
+        // Write a full frame only when more bytes follow, so that `finish` never adds an empty one.
         if self.content.len() >= FRAME {
             self.frame()?;
         }
@@ -159,7 +157,7 @@ impl<W: Write> Write for ZstdWriter<W> {
         Ok(taken)
     }
 
-    /// Does nothing: a frame is written when it is full, or at the end.
+    /// Does nothing: frames are written when they are full, or at the end.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -220,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_window_beyond_the_bound_is_refused() {
-        // A frame without content size whose descriptor asks for 2^(10+18) bytes.
+        // A frame without content size, whose descriptor requires 2^(10+18) bytes.
         let head = [0x28, 0xb5, 0x2f, 0xfd, 0, 18 << 3];
         let error = unpacked([&head[..], &[1, 0, 0]].concat().as_slice()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);

@@ -7,7 +7,7 @@ use crate::{Dir, MAX_NAME, unpack};
 
 const LIMITS: Limits = Limits { entries: 1000, file: 1 << 20, total: 8 << 20, time: Duration::from_secs(20) };
 
-/// An entry with any name and any target, which the tar crate would refuse to make.
+/// Makes an entry with any name and any target, which the tar crate would refuse.
 fn entry(kind: EntryType, path: &[u8], target: &[u8], content: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut name = |kind: EntryType, bytes: &[u8]| {
@@ -68,7 +68,7 @@ fn ordinary_archives_are_read() {
     builder.append_data(&mut header.clone(), &long, &b"text"[..]).unwrap();
     builder.append_data(&mut header, "./b", &b"text"[..]).unwrap();
     assert_eq!(names(&builder.into_inner().unwrap(), LIMITS).unwrap(), [long, "b".to_owned()]);
-    // As other tools write long names.
+    // Other tools write long names like this.
     let record = |key: &str, value: &str| {
         let length = key.len() + value.len() + 3;
         let length = length + (length + 3).to_string().len();
@@ -126,7 +126,7 @@ fn every_limit_holds() {
         assert_eq!(found, [Kind::Other], "{kind:?}");
     }
     assert!(matches!(names(&entry(EntryType::GNUSparse, b"x", b"", b""), LIMITS), Err(TarError::Header(_))));
-    // A name that its header says is 600 MB long is not read.
+    // If a header says that a name is 600 MB long, the name is not read.
     let mut header = tar::Header::new_gnu();
     header.set_entry_type(EntryType::GNULongName);
     header.set_size(600 << 20);
@@ -136,7 +136,7 @@ fn every_limit_holds() {
     assert!(matches!(error, TarError::Path { why: PathError::Long, .. }), "{error}");
 }
 
-/// A package that has a link lead out, then writes behind it (as one that was made to attack did).
+/// A package contains a link that leads outside and then a file behind it, as a real attack did.
 #[test]
 fn nothing_is_unpacked_outside() {
     let root = tempfile::tempdir().unwrap();
@@ -193,7 +193,7 @@ fn packages_keep_the_links_that_they_need() {
     assert_eq!(fs::read(root.path().join("lib64/ld.so")).unwrap(), b"library");
     assert_eq!(fs::read(root.path().join("usr/lib64/other")).unwrap(), b"through the link");
     assert_eq!(fs::read(root.path().join("usr/copy")).unwrap(), b"library");
-    // Only what is asked for.
+    // Unpack only the requested file.
     let root = tempfile::tempdir().unwrap();
     unpack(&tar[..], &Dir::open(root.path()).unwrap(), LIMITS, &|path| path.starts_with("usr/copy")).unwrap();
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0, "a copy of what was not taken");
@@ -207,8 +207,8 @@ fn any_path() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
-    /// Whatever an archive holds: no file outside the target appears or changes, and no link of the
-    /// target leads out.
+    /// Whatever an archive contains, no file outside the target appears or changes, and no link in
+    /// the target leads outside.
     #[test]
     fn any_archive_stays_below_the_target(
         entries in prop::collection::vec((0..5u8, any_path(), any_path()), 1..16),
@@ -219,7 +219,7 @@ proptest! {
         fs::write(root.path().join("a/b/c/a"), "outside").unwrap();
         let before = listing(root.path(), &target);
         let dir = Dir::open(&target).unwrap();
-        // One archive for each entry: what is refused must not keep the others from being tried.
+        // One archive for each entry, so that a refusal does not prevent the others.
         for (kind, path, link_target) in &entries {
             let kind = [EntryType::Regular, EntryType::Directory, EntryType::Symlink, EntryType::Symlink, EntryType::Link]
                 [usize::from(*kind)];
@@ -252,7 +252,7 @@ proptest! {
     }
 }
 
-/// Everything below `root` but what is below `without`, with contents.
+/// Lists everything below `root` except what is below `without`, with contents.
 fn listing(root: &Path, without: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     let mut open = vec![root.to_owned()];
@@ -277,7 +277,7 @@ fn listing(root: &Path, without: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 
 #[test]
 fn a_bomb_costs_its_limit() {
-    // Zeros without end behind a header that promises a file of 900 KB, again and again.
+    // Endless zeros behind a header that promises a file of 900 KB, repeated.
     let mut one = tar::Header::new_gnu();
     one.set_size(900 << 10);
     one.set_path("z").unwrap();

@@ -25,7 +25,8 @@ impl Tree {
         symlink(target, self.root.path().join("in").join(name)).unwrap();
     }
 
-    /// The errno of reading a file, as the kernel resolves the path and as [`beneath::walk`] does.
+    /// Returns the errno of reading a file, which must be the same from the kernel and from
+    /// [`beneath::walk`].
     fn refused(&self, path: &str) -> Errno {
         let error = self.dir.read(path, 1000).unwrap_err();
         let errno = Errno::from_io_error(&error).unwrap();
@@ -108,7 +109,7 @@ fn only_regular_files_are_read_and_nothing_waits() {
     assert_eq!(tree.refused("socket"), Errno::OPNOTSUPP);
     drop(socket);
     assert!(start.elapsed().as_secs() < 5);
-    // Devices below a directory that holds them.
+    // A directory that contains devices.
     let dev = Dir::open("/dev").unwrap();
     assert!(dev.read("zero", 1000).is_err() && dev.read("null", 1000).is_err());
 }
@@ -159,12 +160,12 @@ fn links_are_made_only_where_they_stay_inside() {
     let make = |path: &str, target: &str| tree.dir.make_link(path, Path::new(target)).unwrap();
     assert!(make("a/one", "file") && make("a/b/two", "../../a/file"));
     assert!(!make("three", "../secret") && !make("a/four", "../../secret") && !make("a/five", "/etc/passwd"));
-    // Two levels deep by its path, none in truth.
+    // By its path it is two levels deep, in fact none.
     tree.link("a/b/flat", "../..");
     assert!(!make("a/b/flat/six", "../x"));
 }
 
-/// One step of making a tree.
+/// One step of building a tree.
 #[derive(Debug, Clone)]
 enum TreeStep {
     Folder(String),
@@ -196,17 +197,16 @@ fn made() -> impl Strategy<Value = TreeStep> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
-    /// Whatever lies in a tree: what is opened lies inside, and the kernel and the walk without it
-    /// agree.
+    /// Whatever a tree contains, opened files are inside, and the kernel and the walk without
+    /// openat2 agree.
     #[test]
     fn any_tree_is_left_by_no_path(steps in prop::collection::vec(made(), 1..14), paths in prop::collection::vec(path(), 1..8)) {
         let root = tempfile::tempdir().unwrap();
-        // Deeper than any target climbs, so that a link which leads out finds something there.
+        // Deeper than any target climbs, so that a link which leads outside finds something there.
         let top = root.path().join("a/b/c/a/b/c/in");
         fs::create_dir_all(&top).unwrap();
         for step in steps {
-            // The usual calls follow links; they stay below `root` all the same, which is deep
-            // enough.
+            // The ordinary calls follow links, but stay below `root`, which is deep enough.
             match step {
                 TreeStep::Folder(path) => drop(fs::create_dir_all(top.join(path))),
                 TreeStep::File(path) => drop(fs::write(top.join(path), "x")),
