@@ -1,5 +1,4 @@
-//! Holds that last over boots: what `flyball hold add --at-boot` has written, in
-//! /var/lib/flyball/active.
+//! Holds that survive reboots: `flyball hold add --at-boot` writes them to /var/lib/flyball/active.
 //!
 //! ```text
 //! # NAME PRIORITY PROFILE
@@ -13,7 +12,7 @@ use std::{
 
 use crate::{Hold, HoldName, Owner};
 
-/// Where the file is wrong, and why.
+/// The position of an error in the file, and its reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}:{column}: {what}")]
 pub struct ConfigError {
@@ -28,27 +27,27 @@ pub struct ConfigError {
 pub struct Active {
     pub name: HoldName,
     pub priority: u32,
-    /// The profile's name: its content is read at boot.
+    /// The profile's name. Its content is read at boot.
     pub profile: String,
 }
 
-/// As many as there may be holds.
+/// Limit on lines: the maximum number of holds.
 const MAX_LINES: usize = 64;
 
-/// Bytes of the file: many times those of the most lines.
+/// Limit on the bytes of the file: many times the size of the maximum number of lines.
 const MAX_BYTES: u64 = 1 << 16;
 
-/// Where the file is, below the machine's root.
+/// The path of the file, below the machine's root.
 pub const ACTIVE: &str = "var/lib/flyball/active";
 
 impl Active {
     /// Reads the file's text; `file` is its name in messages.
     ///
     /// # Errors
-    /// The first line that is wrong. Nothing of a file that is wrong somewhere is used.
+    /// The first invalid line. If a line is invalid, none is used.
     pub fn parse(bytes: &[u8], file: &str) -> Result<Vec<Active>, ConfigError> {
-        // Bytes that are not UTF-8 become U+FFFD, which no name takes: the line is refused with its
-        // number.
+        // Bytes that are not UTF-8 become U+FFFD, which is invalid in names, so the line is refused
+        // with its number.
         let text = String::from_utf8_lossy(bytes);
         let mut found: Vec<Active> = Vec::new();
         for (number, line) in text.lines().enumerate() {
@@ -68,8 +67,8 @@ impl Active {
             let (Some(profile), None) = (words.next(), words.next()) else {
                 return Err(wrong("a line is NAME PRIORITY PROFILE"));
             };
-            // The directory of a file may not be mounted when the service starts, and may be
-            // another user's.
+            // When the service starts, a file's directory may not be mounted, or may belong to
+            // another user.
             if profile.contains('/') || profile.chars().any(char::is_control) {
                 return Err(wrong("a profile is a name here, not a file"));
             }
@@ -84,10 +83,10 @@ impl Active {
         Ok(found)
     }
 
-    /// Reads the file below a machine's root; nothing if there is none.
+    /// Reads the file below a machine's root; empty if there is none.
     ///
     /// # Errors
-    /// It cannot be read, or a line is wrong.
+    /// The file cannot be read, or a line is invalid.
     pub fn load(root: &Path) -> Result<Vec<Active>, ConfigError> {
         let path = root.join(ACTIVE);
         let file = path.display().to_string();
@@ -101,23 +100,23 @@ impl Active {
         Active::parse(&bytes, &file)
     }
 
-    /// Replaces the file below a machine's root, and makes its directory.
+    /// Replaces the file below a machine's root, and creates its directory.
     ///
     /// # Errors
-    /// The file system refuses; then the old file is there.
+    /// The file system refuses. The old file is unchanged then.
     pub fn save(root: &Path, all: &[Active]) -> io::Result<()> {
         let path: PathBuf = root.join(ACTIVE);
         if let Some(folder) = path.parent() {
             flyball_files::make_dirs(folder)?;
         }
-        // The whole file at once: a line that was torn by a crash would be refused at the next
-        // boot, and all others with it.
+        // Write the whole file at once: a line torn by a crash would make the next boot refuse all
+        // lines.
         let lines: String =
             all.iter().map(|one| format!("{} {} {}\n", one.name, one.priority, one.profile)).collect();
         flyball_files::replace(&path, format!("# NAME PRIORITY PROFILE\n{lines}").as_bytes())
     }
 
-    /// The hold, without its settings.
+    /// Creates the hold, without its settings.
     pub fn hold(&self, since: u64) -> Hold {
         Hold {
             priority: self.priority,

@@ -1,5 +1,5 @@
-//! Making a machine as the holds want it, in one transaction: what no hold sets any more is
-//! restored, the rest is planned and written where it differs.
+//! Applies the holds to a machine, in one transaction: restores settings that no hold sets any
+//! more, plans the others, and writes those that differ.
 
 use std::collections::BTreeSet;
 
@@ -21,18 +21,18 @@ use flyball_host::Host;
 
 use crate::{Effective, Exemption, Facts, Hold, LeftBecause, Refused};
 
-/// What was done.
+/// The result of applying the holds.
 #[derive(Debug, Clone, Default)]
 pub struct Brought {
-    /// The settings that were written; `None` where nothing had to be.
+    /// The settings that were written; `None` if nothing had to be.
     pub applied: Option<Applied>,
-    /// What was restored, because no hold sets it any more.
+    /// The restored settings, which no hold sets any more.
     pub restored: Restoration,
 }
 
 impl Brought {
-    /// The places where the kernel made another value of what was written, or refused the write:
-    /// they are not written again and again.
+    /// Returns the places where the kernel changed the written value or refused the write. They are
+    /// not written again and again.
     pub fn not_taken(&self, effective: &Effective) -> Vec<Exemption> {
         let clamped = self.applied.iter().flat_map(Applied::clamped);
         let clamped =
@@ -41,8 +41,8 @@ impl Brought {
         let refused =
             refused.map(|one| (&one.change, one.change.was.clone(), LeftBecause::Refused(one.why.clone())));
         let left = clamped.chain(refused).filter_map(|(change, found, because)| {
-            // A change that no hold asked for follows from one that a hold did (plan/couplings.rs):
-            // it is not a place to be left.
+            // A change that no hold requested follows from a requested one (plan/couplings.rs), so
+            // its place is not left.
             Some(Exemption {
                 hold: effective.hold_of(&change.from)?.clone(),
                 knob: change.knob,
@@ -59,7 +59,7 @@ impl Brought {
     }
 }
 
-/// Why the machine is not as the holds want it.
+/// Why the holds could not be applied.
 #[derive(Debug, thiserror::Error)]
 pub enum BringError {
     /// The settings are refused, or cannot be read here. Nothing was written.
@@ -68,7 +68,7 @@ pub enum BringError {
     /// The journal cannot be used.
     #[error(transparent)]
     Transaction(#[from] TransactionError),
-    /// The kernel refused a write; what this attempt had written was restored.
+    /// The kernel refused a write. The writes of this attempt have been restored.
     #[error(transparent)]
     Apply(#[from] ApplyError),
 }
@@ -85,12 +85,12 @@ impl From<ReadError> for BringError {
     }
 }
 
-/// Brings about what `effective` wants but for the places in `left`. The caller keeps the lock
-/// until it has saved the store. `yielded` are places that belong to another writer from now on.
+/// Applies `effective`, except for the places in `left`. The caller keeps the lock until it has
+/// saved the store. `yielded` are places that belong to another writer from now on.
 ///
 /// # Errors
-/// See [`BringError`]. A place that could not be restored is not an error: it is named in the
-/// answer, and the journal keeps it.
+/// See [`BringError`]. A place that could not be restored is not an error: the result lists it, and
+/// the journal keeps it.
 pub fn bring_about(
     host: &dyn Host,
     state: &StateDir,
@@ -103,9 +103,9 @@ pub fn bring_about(
     bring_except(host, state, lock, command, wanted, (yielded, on_refusal), &BTreeSet::new())
 }
 
-/// Does the same as [`bring_about`], but keeps what was set for the knobs in `unread`. These belong
-/// to holds that cannot be planned because the machine cannot be read, so it is not known which
-/// places are theirs.
+/// Does the same as [`bring_about`], but keeps the present values of the knobs in `unread`. These
+/// belong to holds that cannot be planned because the machine cannot be read, so it is unknown
+/// which places they set.
 fn bring_except(
     host: &dyn Host,
     state: &StateDir,
@@ -116,20 +116,21 @@ fn bring_except(
     unread: &BTreeSet<Id>,
 ) -> Result<Brought, BringError> {
     if effective.intent.is_empty() && unread.is_empty() {
-        // The last hold is gone: everything it changed or disturbed is restored, and compared.
+        // The last hold is gone, so restore and compare everything that holds have changed or
+        // disturbed.
         let restored = restore_locked(host, state, Scope::Holds)?;
         return Ok(Brought { applied: None, restored: restored.restoration });
     }
     let (mut kept, mut remembered) = (BTreeSet::new(), BTreeSet::new());
     let (mut wanted, mut planned) = (Intent::default(), None);
     if !effective.intent.is_empty() {
-        // One look for what holds want, what is kept and what differs: between two looks another
-        // program may write.
+        // Use one snapshot for the wanted, the kept and the differing values: between two snapshots
+        // another program may write.
         let snapshot = Snapshot::for_intent(host, &effective.intent)?;
-        // Places that are left to others too: to restore them would be a write against the other
+        // Include places that are left to others: restoring them would work against the other
         // writer.
         let targets = targets(&snapshot, &effective.intent)?;
-        // Values that belong to another writer are not remembered again.
+        // Do not save values that belong to another writer.
         remembered = targets
             .iter()
             .filter(|target| target.now.is_some() && !is_yielded(&target.location, left))
@@ -162,7 +163,8 @@ fn bring_except(
     if !differs && yielded.is_empty() && !needs_journal(host, state, &kept, &remembered)? {
         return Ok(Brought { applied: None, restored: name_unsure(Restoration::default()) });
     }
-    // The journal names the holds, so that `flyball restore -n` says whose settings it would undo.
+    // The journal has the holds' names, so that `flyball restore -n` can show whose settings it
+    // would undo.
     let holds: Vec<String> = effective.holds.iter().map(ToString::to_string).collect();
     // The transaction closes its lock when it ends; this second descriptor of the same open file
     // keeps the flock (flock(2)) until the caller has saved the store.
@@ -170,22 +172,22 @@ fn bring_except(
         .again()
         .map_err(|error| TransactionError::Lock(LockError::Io { path: state.path().to_owned(), error }))?;
     let mut transaction = match Transaction::begin_holds(host, state, lock, command, &holds) {
-        // Releasing needs no space.
+        // A release must work without free space.
         Err(TransactionError::Journal(error @ JournalError::Io { .. })) => {
             return Err(release_unrecorded(host, state, &kept, error).into());
         }
         begun => begun?,
     };
-    // In this order: what was yielded must not be restored, what is restored (a governor) resets
-    // what is set after it, and what is set must have been remembered.
+    // The order matters. Yielded places must not be restored. Restoring (a governor) resets
+    // settings that are written later. Settings must be saved before they are written.
     transaction.yield_to_others(yielded.to_vec())?;
     let restored = transaction.release_except(&kept)?;
     transaction.remember_kept(&remembered)?;
     let applied = if wanted.is_empty() {
         None
     } else {
-        // Writes the plan that was judged, unless a release has changed the values it was made
-        // from. Dropped on failure, the transaction restores what it has written.
+        // Apply the plan that was checked, unless a release has changed its input values. On
+        // failure the transaction is dropped, which restores its writes.
         let planned = planned.filter(|_| restored.remembered == 0);
         Some(transaction.apply_planned(&wanted, planned, on_refusal, &|| false)?)
     };
@@ -193,19 +195,19 @@ fn bring_except(
     Ok(Brought { applied, restored: name_unsure(restored) })
 }
 
-/// The holds that are not in force because the machine refuses them, in one sentence.
+/// Describes in one sentence the holds that are not in force because the machine refuses them.
 pub(crate) fn not_in_force(refused: &[Refused]) -> Option<String> {
     let one = |Refused { hold, why }: &Refused| format!("the hold '{hold}' is not in force: {why}");
     let sentences: Vec<String> = refused.iter().map(one).collect();
     (!sentences.is_empty()).then(|| sentences.join("; "))
 }
 
-/// As [`bring_about`], but a hold that the machine refuses does not keep the others out of force:
-/// it is left out and named. If the machine cannot be read, what the hold has set stays. Also
-/// returns the overlay that is in force.
+/// Like [`bring_about`], but skips and lists holds that the machine refuses, so that the others are
+/// in force. If the machine cannot be read, a hold's settings stay. Also returns the overlay that
+/// is in force.
 ///
 /// # Errors
-/// As [`bring_about`], without its refusals.
+/// As [`bring_about`], except refusals.
 pub(crate) fn bring_possible(
     host: &dyn Host,
     state: &StateDir,
@@ -222,8 +224,7 @@ pub(crate) fn bring_possible(
             Err(BringError::Plan(_)) if attempts == 0 => {
                 (possible_holds, refused, unread) = possible(host, holds, facts, left);
             }
-            // The machine changes from one look to the next: no hold is in force now, because
-            // restoring needs no plan.
+            // The machine keeps changing. No hold is in force now, because restoring needs no plan.
             Err(BringError::Plan(error)) if attempts == 1 => {
                 let why = error.to_string();
                 unread.extend(knobs(&possible_holds));
@@ -241,8 +242,9 @@ fn knobs(holds: &[Hold]) -> impl Iterator<Item = Id> {
     holds.iter().flat_map(|hold| &hold.settings).map(Setting::knob)
 }
 
-/// The holds that the machine can have together, the strongest first, those that it refuses, and
-/// the knobs of those for which it cannot be read.
+/// Tries the holds one after the other, the strongest first. Returns those that the machine accepts
+/// together, the refused ones, and the knobs of holds that could not be checked because the machine
+/// cannot be read.
 pub(crate) fn possible(
     host: &dyn Host,
     holds: &[Hold],
@@ -254,7 +256,7 @@ pub(crate) fn possible(
     let mut strongest: Vec<&Hold> = holds.iter().rev().collect();
     strongest.sort_by_key(|hold| std::cmp::Reverse(hold.priority));
     for hold in strongest {
-        // In the order in which they were added, which decides between equal priorities.
+        // Keep the order in which they were added, which decides on equal priority.
         let with: Vec<Hold> =
             holds.iter().filter(|other| possible.contains(other) || *other == hold).cloned().collect();
         let effective = Effective::new(&with, facts);
@@ -276,17 +278,17 @@ pub(crate) fn possible(
     (possible, refused, unread)
 }
 
-/// What [`bring_about`] would do.
+/// A preview of [`bring_about`].
 #[derive(Debug, Clone)]
 pub struct Preview {
-    /// What would be restored, because no hold sets it any more: the place, what was there first,
-    /// what is there.
+    /// What would be restored, because no hold sets it any more: the location, its first content,
+    /// and its present content.
     pub restored: Vec<(Location, Content, Content)>,
-    /// What would be written for the holds that remain, before anything is restored.
+    /// What would be written for the remaining holds, before anything is restored.
     pub plan: Option<Plan>,
 }
 
-/// Says what [`bring_about`] would do; it needs no lock and writes nothing.
+/// Returns what [`bring_about`] would do. Needs no lock and writes nothing.
 pub fn preview(
     host: &dyn Host,
     state: &StateDir,
@@ -301,8 +303,8 @@ pub fn preview(
     }
     let contents = Journal::load(state)?.filter(|contents| contents.boot == boot_id(host));
     let entries = contents.map(|contents| contents.hold_entries()).unwrap_or_default();
-    // While a hold remains, what others disturbed is not restored unless the release itself
-    // disturbs it.
+    // While a hold remains, locations that others disturbed are restored only if the release itself
+    // disturbs them.
     let is_released = |location: &Location, goal: &Goal| {
         written.is_none() || goal.first_old.is_some() && !kept.contains(location)
     };
@@ -319,8 +321,8 @@ fn is_yielded(location: &Location, left: &[Exemption]) -> bool {
     left.iter().any(|left| left.because == LeftBecause::Yielded && left.location == *location)
 }
 
-/// Whether the journal has something of holds that no hold sets any more, lacks something that one
-/// wants, or has a transaction that was killed.
+/// Returns whether the journal has settings of holds that no hold sets any more, lacks a setting
+/// that a hold wants, or has a transaction that was killed.
 fn needs_journal(
     host: &dyn Host,
     state: &StateDir,
@@ -328,8 +330,8 @@ fn needs_journal(
     wanted: &BTreeSet<Location>,
 ) -> Result<bool, JournalError> {
     let Some(contents) = Journal::load(state)? else { return Ok(!wanted.is_empty()) };
-    // An earlier boot's journal is set aside when a transaction begins: it says nothing of what
-    // holds have set in this one.
+    // A transaction sets an earlier boot's journal aside when it begins. It says nothing about
+    // holds of this boot.
     if contents.boot != boot_id(host) || contents.interrupted().is_some() {
         return Ok(true);
     }

@@ -1,5 +1,5 @@
-//! Changing the holds, as a command does: the store first, then the machine; both as before if the
-//! machine refuses.
+//! Changes the holds, as a command does: first the store, then the machine. If the machine refuses,
+//! both are reset.
 
 use flyball_control::{
     Snapshot,
@@ -18,13 +18,13 @@ use crate::{
     bring_about,
 };
 
-/// What a change came to.
+/// The result of a change.
 #[derive(Debug, Clone)]
 pub struct Changed {
     pub brought: Brought,
-    /// The holds after it.
+    /// The holds after the change.
     pub store: Store,
-    /// What conditions were judged by.
+    /// The facts for the conditions.
     pub facts: Facts,
 }
 
@@ -48,11 +48,11 @@ impl From<LockError> for ChangeError {
     }
 }
 
-/// Changes the holds of a machine and makes it so. The store is saved before the machine is
-/// written, so that a command that is killed is continued by the service or the next command.
+/// Changes the holds of a machine and applies them. The store is saved before the machine is
+/// written. So if the command is killed, the service or the next command continues.
 ///
 /// # Errors
-/// See [`ChangeError`]; then the holds are as they were.
+/// See [`ChangeError`]; the holds are then unchanged.
 pub fn change_holds(
     host: &dyn Host,
     state: &StateDir,
@@ -74,8 +74,8 @@ pub(crate) fn change_locked(
     change: impl FnOnce(&mut Store) -> Result<(), StoreError>,
 ) -> Result<Changed, ChangeError> {
     let mut store = Store::load(state, host)?;
-    // A hold that has ended can still be released by its name: without a service its settings are
-    // still there. But it must not take the place of a new one.
+    // A hold that has ended can still be released by name: without a service its settings are still
+    // in force. But it must not block a new hold.
     if store.is_full() {
         store.expire(moment.now);
     }
@@ -84,10 +84,10 @@ pub(crate) fn change_locked(
     store.expire(moment.now);
     let facts = store.facts(host, moment.local);
     let effective = Effective::new(&store.holds, &facts);
-    // Before the machine: after a kill in between, the next start brings the holds about. In the
-    // other order the machine would have settings that no hold explains.
-    // A release needs neither a plan that succeeds nor space: what remains and cannot be planned is
-    // not in force, and a store that cannot be written now is written when the machine is done.
+    // Save before writing to the machine: after a kill in between, the next start applies the
+    // holds. In the other order the machine would have settings that no hold explains. A release
+    // needs neither a successful plan nor space: remaining holds that cannot be planned are not in
+    // force, and the store is saved later if it cannot be saved now.
     let is_release = store.holds.iter().all(|hold| before.holds.contains(hold));
     match store.save(state) {
         Err(_) if is_release => {}
@@ -99,7 +99,7 @@ pub(crate) fn change_locked(
             Ok(brought) => brought,
             Err(error) => {
                 store.failure = Some(error.to_string());
-                // If this fails, the error says what the file system lacks.
+                // If this fails, the error says what is wrong with the file system.
                 let _ = store.save(state);
                 return Err(with_unmet(error.into(), host, state, &effective, &store, Vec::new()));
             }
@@ -108,7 +108,7 @@ pub(crate) fn change_locked(
         store.failure = not_in_force(&refused);
         store.refused = refused;
         if let Err(error) = store.save(state) {
-            // The store could not be written, so the error names these places.
+            // The store does not have these places, so the error lists them.
             let left = brought.restored.left.iter().map(|left| left.location.to_string()).collect();
             return Err(with_unmet(error.into(), host, state, &effective, &store, left));
         }
@@ -125,7 +125,7 @@ pub(crate) fn change_locked(
         Err(error) => {
             before.expire(moment.now);
             before.save(state)?;
-            // An attempt that was planned may have restored some of what the old holds set.
+            // A failed attempt may have restored some settings of the old holds.
             if !matches!(error, BringError::Plan(_)) {
                 let effective = Effective::new(&before.holds, &before.facts(host, moment.local));
                 let wanted = (&effective, before.left.as_slice());
@@ -136,8 +136,8 @@ pub(crate) fn change_locked(
     }
 }
 
-/// Adds to an error the settings that do not, or may not, match the holds. The value of a released
-/// hold may still be there. `places` are known mismatches.
+/// Adds to an error the settings that do not, or may not, match the holds. A released hold's value
+/// may still be in effect. `places` are known mismatches.
 fn with_unmet(
     error: ChangeError,
     host: &dyn Host,

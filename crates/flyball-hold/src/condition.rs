@@ -1,4 +1,4 @@
-//! Conditions of holds: the power supply, the time of the day, what runs, pressure, heat and
+//! Conditions of holds: the power supply, the time of day, running programs, pressure, heat and
 //! limits.
 
 mod facts;
@@ -17,7 +17,7 @@ pub use self::{
 };
 pub(crate) use self::{facts::groups, lasting::Lasting};
 
-/// When a hold counts. All parts that are given must be met.
+/// When a hold is active: only while all of the given parts are met.
 #[derive(Debug, Clone, PartialEq, Eq, Default, schemars::JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Condition {
@@ -25,16 +25,16 @@ pub struct Condition {
     pub power: Option<Power>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<Window>,
-    /// The path of a program of which at least one process runs.
+    /// The path of a program that must have a running process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<PathBuf>,
-    /// A systemd unit that has processes.
+    /// A systemd unit that must have processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// A control group that has processes, relative to the hierarchy's root.
+    /// A control group that must have processes, relative to the hierarchy's root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<String>,
-    /// A user, by name or number, with a session or a service.
+    /// A user, by name or number, who must have a session or a service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -43,7 +43,8 @@ pub struct Condition {
     pub temperature: Option<Heat>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
-    /// How long all of it must be so before the hold counts, and not be so before it does not.
+    /// How long all parts must be met before the hold becomes active, and unmet before it becomes
+    /// inactive.
     #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
     pub time_span: Option<Duration>,
 }
@@ -83,7 +84,7 @@ pub enum ConditionError {
     Unknown(String),
 }
 
-/// How long heat and limits must last if nothing is said: one sensor's reading says little.
+/// The default time that heat and limits must last: a single reading of a sensor means little.
 const SAMPLED_SPAN: Duration = Duration::from_secs(30);
 
 impl Condition {
@@ -143,7 +144,7 @@ impl Condition {
         self.unmet(facts).is_none()
     }
 
-    /// The first part that is not met, in words.
+    /// Returns the first part that is not met, in words.
     pub fn unmet(&self, facts: &Facts) -> Option<String> {
         if !self.lasts() {
             return self.unmet_now(facts);
@@ -151,8 +152,8 @@ impl Condition {
         if facts.lasting.contains(&self.to_string()) {
             return None;
         }
-        // A part that a look shows to be unmet is the better reason; otherwise it is a matter of
-        // time, or of what the kernel reports.
+        // A part that is visibly unmet is the best reason. Otherwise it depends on time, or on a
+        // report from the kernel.
         Some(self.unmet_now(facts).unwrap_or_else(|| match (&self.pressure, self.limit) {
             (Some(pressure), _) => format!("the pressure {pressure} is not reported"),
             (_, Some(limit)) => format!("the {limit} limit is not reached all the time"),
@@ -160,7 +161,7 @@ impl Condition {
         }))
     }
 
-    /// The first part that is not met at the moment, of those that a look at the machine shows.
+    /// Returns the first part that is not met now, among those that can be read from the machine.
     pub(crate) fn unmet_now(&self, facts: &Facts) -> Option<String> {
         if let Some(power) = self.power.filter(|power| facts.power != Some(*power)) {
             return Some(match facts.power {
@@ -192,7 +193,7 @@ impl Condition {
         }
     }
 
-    /// Whether only time shows if it is met: then the service judges it.
+    /// Returns whether only time can show if it is met, so that the service must judge it.
     pub(crate) fn lasts(&self) -> bool {
         self.time_span.is_some()
             || self.pressure.is_some()
@@ -205,17 +206,17 @@ impl Condition {
         self.time_span.unwrap_or(if is_sampled { SAMPLED_SPAN } else { Duration::ZERO })
     }
 
-    /// How often it must be looked at because the kernel reports nothing: twice within the time
-    /// that it has to last.
+    /// Returns how often it must be checked because the kernel reports nothing: twice within the
+    /// time that it has to last.
     pub fn sampled(&self) -> Option<Duration> {
         let is_sampled = self.temperature.is_some() || self.limit.is_some();
-        // Twice, so that one peak between two readings does not count as lasting. A sensor's own
-        // period is about a second.
+        // Check twice, so that a single peak between two readings does not count as lasting.
+        // Sensors update about once a second.
         let pause = (self.time_to_last() / 2).clamp(Duration::from_secs(2), Duration::from_secs(30));
         is_sampled.then_some(pause)
     }
 
-    /// What is not reported by the kernel and looked at instead, in words.
+    /// Describes the part that is checked periodically because the kernel does not report it.
     pub fn not_reported(&self) -> Option<String> {
         let pause = Compact(self.sampled()?);
         let what = match (self.temperature, self.limit) {
@@ -226,13 +227,13 @@ impl Condition {
         Some(format!("{what} read every {pause}, because the kernel does not report it"))
     }
 
-    /// The groups that must have processes: what the condition calls each, and the paths that it
-    /// may have.
+    /// Returns the groups that must have processes: each as the condition spells it, with its
+    /// possible paths.
     pub(crate) fn groups(&self) -> Vec<(String, Vec<String>)> {
         let unit = self.unit.as_ref().map(|unit| (format!("unit={unit}"), paths_of_unit(unit)));
         let group = self.cgroup.as_ref().map(|path| (format!("cgroup={path}"), Some(vec![path.clone()])));
-        // A user that does not exist has no path: the condition stays unmet, as it would in a
-        // machine's file that came before the user.
+        // A user that does not exist has no path, so the condition is not met. hold.toml may be
+        // older than the user.
         let user = self.user.as_ref().map(|user| {
             let slice = |number| vec![format!("user.slice/user-{number}.slice")];
             (format!("user={user}"), facts::number_of_user(user).map(slice))
@@ -242,9 +243,9 @@ impl Condition {
     }
 }
 
-/// Where the control group of a unit may be, as systemd makes it (systemd.slice(5),
-/// systemd.resource-control(5)); `None` if the text is not a unit's name. A unit with a Slice= of
-/// its own is not found there.
+/// Returns the possible paths of a unit's control group, as systemd creates it (systemd.slice(5),
+/// systemd.resource-control(5)); `None` if the text is not a unit's name. Does not find a unit with
+/// its own Slice=.
 fn paths_of_unit(unit: &str) -> Option<Vec<String>> {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c);
     let (name, kind) = unit.rsplit_once('.')?;
@@ -259,12 +260,12 @@ fn paths_of_unit(unit: &str) -> Option<Vec<String>> {
             Some(vec![parts.join("/")])
         }
         "service" | "scope" | "socket" | "mount" | "swap" => {
-            // Services start in system.slice, virtual machines and containers in machine.slice;
-            // process 1 is in init.scope.
+            // Services start in system.slice, virtual machines and containers in machine.slice.
+            // Process 1 is in init.scope.
             let plain = ["system.slice", "machine.slice", "init.scope"]
                 .map(|slice| if slice == unit { unit.to_owned() } else { format!("{slice}/{unit}") });
             let mut paths = plain.to_vec();
-            // user@1000.service is the exception: its slice is the user's.
+            // user@1000.service is an exception: its slice is the user's.
             if let Some((prefix, instance)) = name.split_once('@') {
                 let escaped = prefix.replace('-', "\\x2d");
                 paths.push(format!("system.slice/system-{escaped}.slice/{unit}"));
@@ -281,8 +282,8 @@ impl fmt::Display for Condition {
         fn part(key: &str, value: Option<impl fmt::Display>) -> Option<String> {
             value.map(|value| format!("{key}={value}"))
         }
-        // In a fixed order: the text is also the key under which the service keeps what lasts, and
-        // commands look it up.
+        // Keep this order: the text is also the key under which the service stores lasting
+        // conditions, and commands look it up.
         let parts = [
             part("power", self.power),
             part("time", self.time),
@@ -299,7 +300,7 @@ impl fmt::Display for Condition {
     }
 }
 
-/// When a condition on the time of the day next changes.
+/// Returns the time until a condition on the time of day next changes.
 pub(crate) fn next_edge<'c>(
     conditions: impl Iterator<Item = &'c Condition>,
     now: LocalTime,

@@ -1,4 +1,4 @@
-//! /etc/flyball/hold.toml: which profile holds when.
+//! /etc/flyball/hold.toml: which profile is held under which condition.
 //!
 //! ```toml
 //! [[when]]                      # all that match count; later ones win
@@ -24,34 +24,33 @@ use crate::{
     Active, Condition, ConditionError, ConfigError, Hold, HoldName, MachineFacts, OnDrift, Requirement,
 };
 
-/// One `[[when]]`.
+/// One `[[when]]` entry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct When {
     /// The profile's name.
     pub profile: String,
-    /// Its line and column, from 1.
+    /// Line and column of the profile, from 1.
     profile_at: (usize, usize),
     pub machine: Requirement,
     pub condition: Option<Condition>,
     pub on_drift: OnDrift,
-    /// Its line, from 1.
+    /// Line of the entry, from 1.
     pub line: usize,
 }
 
-/// What the file says.
+/// The parsed file.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Config {
     /// The file's name in messages.
     pub file: String,
     pub when: Vec<When>,
-    /// The holds that last over boots; the file has none.
+    /// The holds that survive reboots, which come from another file.
     pub active: Vec<Active>,
-    /// The profile of flyball that stands for each profile of the desktop, where the file names
-    /// one.
+    /// The flyball profile for each profile of the desktop, if the file names one.
     pub desktop: Desktop,
 }
 
-/// `[desktop]`: names of profiles.
+/// `[desktop]`: names of flyball's profiles for those of the desktop.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Desktop {
     pub power_saver: Option<String>,
@@ -59,26 +58,26 @@ pub struct Desktop {
     pub performance: Option<String>,
 }
 
-/// Finds the settings of a profile by its name; an error is the sentence to show.
+/// Finds the settings of a profile by its name. An error is the sentence to show.
 pub type Profiles<'a> = &'a dyn Fn(&str) -> Result<Vec<Setting>, String>;
 
-/// Holds of a configuration have priorities from this one up, in their order: below those that
-/// users add.
+/// The lowest priority of the configuration's holds. They are numbered upwards in order, below the
+/// holds that users add.
 const FIRST_PRIORITY: u32 = 10;
 
-/// Entries of a file, as many as there may be holds.
+/// Limit on entries in a file: the maximum number of holds.
 const MAX_ENTRIES: usize = 64;
 
 impl Config {
     /// Reads the file's text; `file` is its name in messages.
     ///
     /// # Errors
-    /// The first thing that is wrong. Nothing of a file that is wrong somewhere is used.
+    /// The first error. If a file has an error, none of its entries is used.
     pub fn parse(bytes: &[u8], file: &str) -> Result<Config, ConfigError> {
         let text = std::str::from_utf8(bytes).map_err(|error| {
             wrong(file, &String::from_utf8_lossy(&bytes[..error.valid_up_to()]), usize::MAX, "not UTF-8")
         })?;
-        // As a table with spans, not into a structure: each value that is refused has its line and
+        // Parse into a table with spans, not into a structure, so that each error has a line and
         // column.
         let table = DeTable::parse(text)
             .map_err(|error| wrong(file, text, error.span().map_or(0, |span| span.start), error.message()))?;
@@ -99,7 +98,7 @@ impl Config {
                     ));
                 }
             };
-            // Each change of a condition plans all of them.
+            // Each change of a condition plans all entries.
             if entries.len() > MAX_ENTRIES {
                 return Err(wrong(key.span().start, &format!("more than {MAX_ENTRIES} entries")));
             }
@@ -115,11 +114,11 @@ impl Config {
         Ok(config)
     }
 
-    /// The holds of the entries that are for this machine.
+    /// Returns the holds of the entries that apply to this machine.
     ///
     /// # Errors
-    /// The first entry whose profile cannot be used, also of those for other machines: a file is
-    /// right or wrong on all machines alike.
+    /// The first entry whose profile cannot be used, even if it is for other machines: a file is
+    /// valid or invalid on all machines alike.
     pub fn holds(
         &self,
         machine: &MachineFacts,
@@ -141,12 +140,12 @@ impl Config {
         Ok(holds)
     }
 
-    /// The hold of the entry number `index`, without its settings.
+    /// Returns the hold of entry number `index`, without its settings.
     pub fn hold(&self, index: usize, when: &When, since: u64) -> Result<Hold, String> {
-        // A profile may be a file.
+        // The profile may be a path, so replace invalid characters.
         let allowed = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
         let profile: String = when.profile.chars().map(allowed).take(40).collect();
-        // The number makes the name unique: a profile may hold for two reasons.
+        // The number makes the name unique: two entries may use the same profile.
         let name: HoldName =
             format!("config-{}:{profile}", index + 1).parse().map_err(|error| format!("{error}"))?;
         Ok(Hold {
@@ -194,7 +193,7 @@ fn when(
         };
         match key {
             "profile" => {
-                // An error at this place has its line and column.
+                // Keep the position, so that an error about the profile has a line and column.
                 let ConfigError { line, column, .. } = wrong(value.span().start, "");
                 profile = Some((text.clone().into_owned(), (line, column)));
             }
@@ -220,7 +219,7 @@ fn when(
         }
     }
     let Some((profile, profile_at)) = profile else { return Err(wrong(at, "profile is missing")) };
-    // An entry without a condition holds always, which is how a base is written.
+    // An entry without a condition is always active. Use it for a base profile.
     let condition = (condition != Condition::default()).then_some(condition);
     Ok(When { profile, profile_at, machine, condition, on_drift, line })
 }

@@ -1,4 +1,5 @@
-//! Drift: what changed, from what to what, when and by whom, and what was done about it.
+//! Drift: which setting changed, from and to which value, when, who caused it, and what flyball did
+//! about it.
 
 use std::{collections::HashMap, fmt, time::Duration};
 
@@ -10,30 +11,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::HoldName;
 
-/// Corrections of one place in a minute. Two services that correct each other would otherwise never
-/// end.
+/// Limit on corrections of one place in a minute. Otherwise two services could correct each other
+/// forever.
 pub const MAX_CORRECTIONS: usize = 5;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The longest pause before a place that another writer keeps changing is corrected again. The
-/// first one is a minute, and each is twice as long as the one before.
+/// The longest pause before correcting a place again that another writer keeps changing. The first
+/// pause is a minute, and each is twice as long as the one before.
 const MAX_PAUSE: Duration = Duration::from_secs(3600);
 
 /// Why something changed.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
-    /// A process wrote it: known from the kernel.
+    /// A process wrote it, according to the kernel.
     Written(Writer),
-    /// A process wrote another setting, which resets this one as a rule.
+    /// A process wrote another setting, which usually resets this one.
     After { path: String, by: Writer },
     /// The machine was asleep.
     Resume,
-    /// A CPU came or went, or another device.
+    /// A CPU or another device appeared or disappeared.
     Device(String),
-    /// Nothing was reported: firmware, the kernel itself, or a writer that cannot be seen from
-    /// here. The programs that run and write this knob are a guess.
+    /// Nothing was reported: the cause is firmware, the kernel itself, or a writer that is
+    /// invisible here. `perhaps` guesses: running programs that write this knob.
     NotSeen { perhaps: Vec<String> },
 }
 
@@ -54,7 +55,7 @@ impl fmt::Display for Cause {
     }
 }
 
-/// What was done about a drift.
+/// The reaction to a drift.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize, Display)]
 #[serde(rename_all = "kebab-case")]
 pub enum Action {
@@ -75,28 +76,28 @@ pub enum Action {
 /// A setting that changed.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Drift {
-    /// In seconds since 1970.
+    /// Time, in seconds since 1970.
     pub at: u64,
     pub hold: HoldName,
     pub knob: Id,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub instance: String,
     pub cpus: CpuList,
-    /// In the knob's own terms.
+    /// The wanted value, in the knob's own terms.
     pub wanted: String,
-    /// What was found; `None` if it could not be read.
+    /// The value found; `None` if it could not be read.
     pub found: Option<String>,
     pub cause: Cause,
     pub action: Action,
-    /// From the kernel's report to the end of the correction, in microseconds.
+    /// Time from the kernel's report to the end of the correction, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took_us: Option<u64>,
 }
 
 impl Drift {
-    /// Joins another one that differs in its CPUs only.
+    /// Merges a drift that differs only in its CPUs. Returns whether it did.
     pub(crate) fn join(&mut self, other: &Drift) -> bool {
-        // Their times differ by microseconds and say nothing about the one cause.
+        // Durations differ by microseconds, although the cause is the same.
         let same = Drift { cpus: self.cpus.clone(), took_us: self.took_us, ..other.clone() } == *self;
         if same {
             self.cpus = self.cpus.union(&other.cpus);
@@ -122,16 +123,16 @@ impl fmt::Display for Drift {
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize, Display)]
 #[serde(rename_all = "kebab-case")]
 pub enum LeftBecause {
-    /// The hold's policy is to report.
+    /// The hold only reports drift.
     #[display("reported, not corrected")]
     Reported,
-    /// The hold's policy is to yield.
+    /// The hold yields to drift.
     #[display("left to the other writer")]
     Yielded,
     /// It was corrected too often.
     #[display("another writer keeps changing it; flyball will try again")]
     Contended,
-    /// The kernel makes another value of it.
+    /// The kernel changes the written value.
     #[display("the kernel does not take that value")]
     Clamped,
     /// The kernel refuses the write.
@@ -139,7 +140,7 @@ pub enum LeftBecause {
     Refused(String),
 }
 
-/// A place that is left alone, until the hold is added again or released, or the pause is over.
+/// A place that is left alone until the hold is added again or released, or the pause is over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exemption {
     pub hold: HoldName,
@@ -148,39 +149,39 @@ pub struct Exemption {
     pub instance: String,
     pub cpus: CpuList,
     pub location: Location,
-    /// What it held then: a drift to another value is a new one.
+    /// The value at that time. A drift to another value is a new drift.
     pub found: Option<String>,
     pub because: LeftBecause,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
-    /// When it is corrected again, by the time since boot.
+    /// The time since boot at which it is corrected again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Duration>,
 }
 
 impl Exemption {
-    /// Sets when a refused write is tried again, if nothing else sets it.
+    /// Returns the place with the time of the next try, which only a refused write has.
     pub(crate) fn tried_again(self, now: Duration) -> Exemption {
         let is_refused = matches!(self.because, LeftBecause::Refused(_));
         Exemption { until: is_refused.then_some(now + MINUTE), ..self }
     }
 
-    /// Whether a setting is for this place, among others.
+    /// Returns whether a setting includes this place.
     pub fn concerns(&self, setting: &Setting) -> bool {
         let same = |instance: &String| instance.eq_ignore_ascii_case(&self.instance);
         setting.knob() == self.knob && setting.name.instance.as_ref().is_none_or(same)
     }
 }
 
-/// How often each place was corrected lately.
+/// How often each place was corrected recently.
 #[derive(Debug, Default)]
 pub(crate) struct Corrections(HashMap<Location, Attempts>);
 
 #[derive(Debug, Default)]
 struct Attempts {
-    /// The corrections of the last minute.
+    /// Times of the corrections in the last minute.
     times: Vec<Duration>,
-    /// The pause that was made last, and when it ends.
+    /// The last pause, and when it ends.
     pause: Duration,
     until: Duration,
 }
@@ -192,7 +193,8 @@ impl Attempts {
         self.until
     }
 
-    /// After a pause, a place that is quiet for twice as long counts as new.
+    /// Returns whether a place has been quiet for twice as long as its pause, so that it counts as
+    /// new.
     fn is_quiet(&self, now: Duration) -> bool {
         let last = self.times.last().copied().unwrap_or_default();
         now.saturating_sub(last) >= MINUTE && now >= self.until + 2 * self.pause
@@ -203,15 +205,15 @@ impl Corrections {
     /// Counts a correction of a place.
     ///
     /// # Errors
-    /// It was corrected too often: the time at which it may be corrected again.
+    /// The place was corrected too often. The error is the time at which it may be corrected again.
     pub(crate) fn allow(&mut self, location: &Location, now: Duration) -> Result<(), Duration> {
-        // Places that are quiet again take no memory.
+        // Drop places that are quiet again, to free memory.
         self.0.retain(|_, attempts| !attempts.is_quiet(now));
-        // The last minute, not the minute of the clock: bursts before and after its turn would be
-        // corrected twice as often.
+        // Use the last 60 seconds, not the clock's minute, around whose end twice as many
+        // corrections would be possible.
         let attempts = self.0.entry(location.clone()).or_default();
         attempts.times.retain(|time| now.saturating_sub(*time) < MINUTE);
-        // A writer that was there before the pause has shown that it goes on.
+        // A writer that continues after a pause gets only one correction.
         let max = if attempts.pause.is_zero() { MAX_CORRECTIONS } else { 1 };
         if attempts.times.len() < max {
             attempts.times.push(now);
@@ -220,7 +222,7 @@ impl Corrections {
         Err(attempts.pause(now))
     }
 
-    /// Makes the next pause before a place is tried again, whatever was counted; when it ends.
+    /// Begins the next pause before a place is tried again, whatever was counted. Returns its end.
     pub(crate) fn pause(&mut self, location: &Location, now: Duration) -> Duration {
         self.0.entry(location.clone()).or_default().pause(now)
     }

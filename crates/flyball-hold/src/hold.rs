@@ -13,7 +13,7 @@ use crate::Condition;
 #[schemars(with = "String")]
 pub struct HoldName(String);
 
-/// Why a text is not a hold's name.
+/// The text is not a valid name for a hold.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{text}' is not a name of a hold; use 1 to 64 letters, digits and -_.:@, the first a letter or digit"
@@ -27,7 +27,7 @@ impl FromStr for HoldName {
 
     fn from_str(text: &str) -> Result<HoldName, NameError> {
         let is_allowed = |character: char| character.is_ascii_alphanumeric() || "-_.:@".contains(character);
-        // A leading - would be an option of a command, a leading . or @ an odd file or unit.
+        // A leading - would be a command's option, a leading . or @ an odd file or unit.
         let starts = text.starts_with(|first: char| first.is_ascii_alphanumeric());
         if starts && text.len() <= 64 && text.chars().all(is_allowed) {
             Ok(HoldName(text.to_owned()))
@@ -42,7 +42,7 @@ impl HoldName {
         &self.0
     }
 
-    /// This name with a number behind it, which must leave it a name.
+    /// Returns this name with `number` appended. The result must still be a valid name.
     pub(crate) fn numbered(&self, number: u32) -> HoldName {
         HoldName(format!("{}.{number}", self.0))
     }
@@ -66,7 +66,7 @@ impl<'de> Deserialize<'de> for HoldName {
     }
 }
 
-/// Who a hold belongs to: only its owner and root change or release it.
+/// The owner of a hold. Only its owner and root change or release it.
 #[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema)]
 #[schemars(with = "String", rename = "HoldOwner")]
 pub enum Owner {
@@ -76,14 +76,15 @@ pub enum Owner {
     Boot,
     /// A user.
     User(u32),
-    /// The desktop: the profile that this user chose, or what an earlier boot's service kept.
+    /// The desktop: the profile that this user chose, or that the service of an earlier boot kept.
     Desktop(Option<u32>),
-    /// A program on D-Bus, by the cookie of its hold. Its name is only shown: the program chose it.
+    /// A program on D-Bus, by the cookie of its hold. Its name is only for display, because the
+    /// program chose it.
     Client { cookie: u32, user: u32, name: String },
 }
 
 impl Owner {
-    /// The user, if it is one.
+    /// Returns the owning user, if there is one.
     pub fn user(&self) -> Option<u32> {
         match self {
             Owner::Config | Owner::Boot | Owner::Desktop(None) => None,
@@ -91,7 +92,7 @@ impl Owner {
         }
     }
 
-    /// The cookie, if it is a program.
+    /// Returns the cookie, if the owner is a program.
     pub fn cookie(&self) -> Option<u32> {
         if let Owner::Client { cookie, .. } = self { Some(*cookie) } else { None }
     }
@@ -112,8 +113,8 @@ impl fmt::Display for Owner {
 }
 
 impl From<&str> for Owner {
-    /// Reads what [`Owner`]'s `Display` prints. An earlier flyball wrote any name: such a hold
-    /// belongs to root.
+    /// Parses the output of [`Owner`]'s `Display`. An earlier flyball wrote arbitrary names: such a
+    /// hold belongs to root.
     fn from(text: &str) -> Owner {
         let client = || {
             let (cookie, rest) = text.strip_prefix("client ")?.split_once(" of user ")?;
@@ -148,20 +149,20 @@ impl<'de> Deserialize<'de> for Owner {
     }
 }
 
-/// What is done if something else changes what a hold sets.
+/// The reaction when something else changes a hold's setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, schemars::JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnDrift {
-    /// It is set again, a few times in a minute; then it is left with a warning.
+    /// Set it again, a few times in a minute. After that, leave it with a warning.
     #[default]
     Correct,
-    /// It is reported and left.
+    /// Report the change and leave it.
     Report,
-    /// The other writer's value stays, and is what a release leaves.
+    /// Leave the other writer's value, even when the hold is released.
     Yield,
 }
 
-/// What becomes of a hold when the service stops.
+/// What happens to a hold when the service stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, schemars::JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnExit {
@@ -171,16 +172,16 @@ pub enum OnExit {
     Release,
 }
 
-/// A process that will not be mistaken for a later one of the same number.
+/// A process, identified so that a later one with the same number is not mistaken for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct ProcessId {
     pub pid: u32,
-    /// In ticks since boot.
+    /// Start time, in ticks since boot.
     pub started: u64,
 }
 
 impl ProcessId {
-    /// A process that runs now.
+    /// Identifies a running process; `None` if there is none of this number.
     pub fn from_pid(pid: u32) -> Option<ProcessId> {
         Some(ProcessId { pid, started: flyball_process::started_at(pid)? })
     }
@@ -190,13 +191,13 @@ impl ProcessId {
     }
 }
 
-/// When a hold ends by itself: at the first of these.
+/// When a hold ends by itself: when the first of these happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct End {
-    /// At this time since boot, sleep included: setting the wall clock does not move it.
+    /// At this time since boot, including sleep. Setting the wall clock does not change it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Duration>,
-    /// With this process.
+    /// When this process ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub process: Option<ProcessId>,
 }
@@ -206,12 +207,12 @@ impl End {
         self.because(now).is_some()
     }
 
-    /// Why it has come, if it has.
+    /// Returns why the hold has ended; `None` if it has not.
     pub fn because(&self, now: Duration) -> Option<String> {
         if self.at.is_some_and(|at| at <= now) {
             return Some("its time is over".to_owned());
         }
-        // Asked of /proc at each event: a pidfd is the caller's, and commands without a service
+        // Check /proc at each event: only the caller has a pidfd, and commands without a service
         // have none.
         let process = self.process.filter(|process| !process.runs())?;
         Some(format!("process {} has ended", process.pid))
@@ -221,9 +222,9 @@ impl End {
 /// Bytes of a setting as JSON that count as one value in [`size`].
 const BYTES_PER_VALUE: usize = 256;
 
-/// The number of settings and of the further values of their lists: the planner looks at each on
-/// every CPU. A setting with long texts counts by its bytes: in a profile many settings share the
-/// text of one selector, and each has a copy here.
+/// Returns the number of settings and of further values in their lists: the planner checks each on
+/// every CPU. A setting with long texts counts by its bytes: in a profile, many settings share one
+/// selector's text, but here each has a copy.
 pub fn size(settings: &[Setting]) -> usize {
     let bytes = |setting: &Setting| serde_json::to_vec(setting).map_or(0, |bytes| bytes.len());
     let of = |setting: &Setting| (1 + setting.otherwise.len()).max(bytes(setting) / BYTES_PER_VALUE);
@@ -235,12 +236,13 @@ pub fn size(settings: &[Setting]) -> usize {
 pub struct Hold {
     pub name: HoldName,
     pub owner: Owner,
-    /// Of two holds of one place the one with the higher number counts; of equal ones the later.
+    /// If two holds set the same place, the one with the higher number wins. On a tie, the newer
+    /// hold wins.
     pub priority: u32,
-    /// The profile that the settings are from.
+    /// The profile of the settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// The settings, as the state file has them; from is the setting as it was written.
+    /// The settings, as in the state file. `from` is the setting as the user wrote it.
     pub settings: Vec<Setting>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub condition: Option<Condition>,
@@ -250,19 +252,19 @@ pub struct Hold {
     pub on_drift: OnDrift,
     #[serde(default)]
     pub on_exit: OnExit,
-    /// Since when, in seconds since 1970.
+    /// Start time, in seconds since 1970.
     pub since: u64,
 }
 
 impl Hold {
-    /// The priority of a hold that names none.
+    /// The default priority.
     pub const PRIORITY: u32 = 100;
     /// The highest priority.
     pub const HIGHEST: u32 = 1000;
-    /// The priority of a hold that lasts as long as a command.
+    /// The priority of a hold for the duration of a command.
     pub const OF_COMMAND: u32 = 200;
 
-    /// A hold of these settings, without a condition or an end.
+    /// Creates a hold of these settings, without a condition or an end.
     pub fn new(name: HoldName, owner: Owner, settings: Vec<Setting>, since: u64) -> Hold {
         Hold {
             name,
@@ -278,10 +280,10 @@ impl Hold {
         }
     }
 
-    /// The settings, each with the hold's name in what it is from.
+    /// Returns the settings, with the hold's name in each `from`.
     pub fn intent(&self) -> Intent {
-        // Two holds may have the same line of one profile: without the name a change could not be
-        // led to its hold.
+        // Two holds may contain the same line of one profile. Without the name, a change could not
+        // be attributed to its hold.
         let named = |setting: &Setting| Setting {
             from: format!("hold {}: {}", self.name, setting.from),
             ..setting.clone()
@@ -316,7 +318,7 @@ mod tests {
         for name in ["", "root", "config", "boot", "desktop", "user 7", ": ", "client 8 of user 7: x"] {
             assert_eq!(Owner::from(client(name).to_string().as_str()), client(name));
         }
-        // Of an earlier flyball: a name of sudo's, or what an application called itself.
+        // An earlier flyball stored a name from sudo, or one that an application chose.
         assert_eq!(Owner::from("alice"), Owner::User(0));
     }
 

@@ -1,5 +1,5 @@
-//! Lines of a service in systemd's journal, with a priority and fields that programs filter by
-//! (systemd.journal-fields(7)).
+//! Writes a service's lines to systemd's journal, with a priority and fields for programs to filter
+//! by (systemd.journal-fields(7)).
 
 use std::{os::unix::net::UnixDatagram, path::Path};
 
@@ -7,25 +7,25 @@ use flyball_process::terminal;
 
 use crate::{Notice, Priority};
 
-/// Where the journal takes entries (its native protocol).
+/// The socket on which the journal accepts entries (its native protocol).
 const SOCKET: &str = "/run/systemd/journal/socket";
 
-/// The journal, if the lines of a service go there.
+/// The journal, if the service's output goes there.
 #[derive(Debug)]
 pub struct Journald(Option<UnixDatagram>);
 
 impl Journald {
-    /// The journal if stdout leads there, as in a unit.
+    /// Returns the journal if stdout leads there, as in a unit.
     pub fn from_stdout() -> Journald {
         let stream = std::env::var("JOURNAL_STREAM").ok();
-        // Device and inode of what systemd connected: another program in between, or a redirection,
-        // has another one (systemd.exec(5)).
+        // Device and inode of systemd's connection. With another program in between, or a
+        // redirection, they differ (systemd.exec(5)).
         let leads_there =
             stream.is_some_and(|stream| terminal::stdout_file().is_some_and(|stdout| stdout == stream));
         Journald(leads_there.then(|| connect(Path::new(SOCKET))).flatten())
     }
 
-    /// Sends a line; `false` if stdout leads elsewhere, or the journal does not take it.
+    /// Sends a line; `false` if stdout leads elsewhere, or the journal rejects it.
     pub fn send(&self, notice: &Notice) -> bool {
         let text = notice.to_string();
         let entry =
@@ -40,7 +40,7 @@ fn connect(path: &Path) -> Option<UnixDatagram> {
     Some(socket)
 }
 
-/// An entry as the journal reads it: `NAME=value` and a newline, or for a value of several lines
+/// Returns an entry in the journal's format: `NAME=value` and a newline, or for a multi-line value
 /// the name, its length and the value.
 fn entry(priority: Priority, text: &str, fields: &[(&'static str, String)]) -> Vec<u8> {
     let priority = (priority as u8).to_string();

@@ -1,11 +1,11 @@
-//! Settings that are kept.
+//! Holds: settings that flyball keeps in place.
 //!
 //! A [`Hold`] is a name, an owner, a priority and settings, perhaps with a condition and an end.
-//! What is in force is the overlay of all holds, per knob and per place ([`Effective`]); below it
-//! is what the journal says was there before the first hold. [`bring_about`] makes the machine so,
-//! as one transaction. The [`Store`] keeps the holds of this boot in a file of the state directory,
-//! next to the journal. The [`Service`] reacts to what the kernel reports: it corrects, reports or
-//! yields, and says which process caused it.
+//! The overlay of all holds is in force, per knob and per place ([`Effective`]). Below it is the
+//! state before the first hold, which the journal stores. [`bring_about`] applies the overlay to
+//! the machine, as one transaction. The [`Store`] keeps the holds of this boot in a file of the
+//! state directory, next to the journal. The [`Service`] reacts to reports of the kernel: it
+//! corrects, reports or yields, and names the process that caused the change.
 
 mod active;
 mod apply;

@@ -1,9 +1,9 @@
-//! Which machines an entry of hold.toml is for, so that one file serves a mixed fleet.
+//! The machines to which an entry of hold.toml applies, so that one file serves a mixed fleet.
 
 use flyball_control::kernel_release;
 use flyball_host::{CpuInfo, Host, topology::scaling_driver};
 
-/// The facts that entries are matched with. They do not change while the machine runs.
+/// The facts that entries are matched against. They do not change while the machine runs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MachineFacts {
     /// `intel`, `amd` or `other`.
@@ -14,12 +14,12 @@ pub struct MachineFacts {
     pub kernel: String,
     /// The driver of the first cpufreq policy; empty without one.
     pub driver: String,
-    /// Whether a hypervisor runs below.
+    /// True if a hypervisor runs below.
     pub is_virtual: bool,
 }
 
 impl MachineFacts {
-    /// Reads them. What cannot be read is empty and matches nothing.
+    /// Reads the facts. A fact that cannot be read is empty and matches nothing.
     pub fn look(host: &dyn Host) -> MachineFacts {
         let info = CpuInfo::read(host).unwrap_or_default();
         MachineFacts {
@@ -32,7 +32,7 @@ impl MachineFacts {
     }
 }
 
-/// A bound on the kernel's release, as `>=6.9` or `<6.9`.
+/// A bound on the kernel's release, such as `>=6.9` or `<6.9`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct KernelBound {
     is_minimum: bool,
@@ -53,8 +53,8 @@ impl KernelBound {
     }
 }
 
-/// The first two numbers of a release such as `6.9.3-arch1`; of one that is written by a person,
-/// there is nothing else.
+/// Parses the first two numbers of a release such as `6.9.3-arch1`. With `is_whole`, for a bound
+/// that a person wrote, nothing may follow them.
 fn version_of(text: &str, is_whole: bool) -> Option<(u32, u32)> {
     let (major, rest) = text.split_once('.')?;
     let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
@@ -64,7 +64,7 @@ fn version_of(text: &str, is_whole: bool) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, rest[..digits].parse().ok()?))
 }
 
-/// What an entry requires of the machine: all that is given.
+/// An entry's requirements on the machine. All that are given must be met.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Requirement {
     vendor: Option<String>,
@@ -114,7 +114,7 @@ impl Requirement {
         Some(if is_good { Ok(()) } else { Err(accepted.to_owned()) })
     }
 
-    /// The first requirement that the machine does not meet, with what the machine has instead.
+    /// Returns the first requirement that the machine does not meet, with the machine's value.
     pub fn unmet(&self, machine: &MachineFacts) -> Option<String> {
         let contains = |has: &str, wanted: &String| has.to_lowercase().contains(wanted.as_str());
         if let Some(vendor) = self.vendor.as_ref().filter(|vendor| **vendor != machine.vendor) {
@@ -171,7 +171,7 @@ mod tests {
             assert!(Requirement::default().add(key, wrong).unwrap().is_err(), "{key}={wrong}");
         }
         assert!(Requirement::default().add("power", "ac").is_none());
-        // Nothing is known of the machine: only an entry without requirements is for it.
+        // Nothing is known about the machine, so only an entry without requirements matches.
         assert_eq!(Requirement::default().unmet(&MachineFacts::default()), None);
     }
 }

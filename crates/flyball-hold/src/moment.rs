@@ -1,13 +1,13 @@
-//! The time, as holds need it.
+//! The present time, on the clocks that holds need.
 
 use std::time::Duration;
 
 use flyball_host::watch::{LocalTime, local_time, since_boot};
 
-/// A moment, by the clocks that conditions and ends are judged by.
+/// A moment, on the clocks for conditions and ends.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment {
-    /// Since boot, sleep included.
+    /// Time since boot, including sleep.
     pub now: Duration,
     /// Seconds since 1970, for records.
     pub unix: u64,
@@ -15,9 +15,9 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// Now, on this machine.
+    /// Returns the present moment on this machine.
     pub fn here() -> Moment {
-        // A clock before 1970 is one that was not set yet; the record then says 0.
+        // A time before 1970 means that the clock was not set yet. The record then says 0.
         let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Moment { now: since_boot(), unix: since_1970.map_or(0, |time| time.as_secs()), local: local_time() }
     }

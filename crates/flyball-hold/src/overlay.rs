@@ -1,4 +1,4 @@
-//! What is in force: all holds in the order of their priorities, one over the other.
+//! The combined settings in force: all holds in the order of their priorities.
 
 use std::collections::BTreeMap;
 
@@ -11,27 +11,27 @@ use flyball_host::CpuList;
 
 use crate::{Exemption, Facts, Hold, HoldName, LeftBecause};
 
-/// The overlay of the holds that count now.
+/// The overlay of the active holds.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Effective {
-    /// The settings, the strongest hold's last: of several for one place the plan takes the last.
+    /// The settings, the strongest hold's last: for each place, the plan uses the last setting.
     pub intent: Intent,
-    /// The holds that count, the strongest last.
+    /// The active holds, the strongest last.
     pub holds: Vec<HoldName>,
-    /// By setting, the position of its hold in `holds`.
+    /// For each setting, the position of its hold in `holds`.
     of: Vec<usize>,
 }
 
 impl Effective {
-    /// The overlay of these holds, which are in the order in which they were added.
+    /// Builds the overlay of these holds, which are in the order in which they were added.
     pub fn new(holds: &[Hold], facts: &Facts) -> Effective {
-        // Ends are not looked at here: `Store::expire` takes such holds out, with the lock, so that
+        // Ends are not checked here: `Store::expire` removes ended holds under the lock, so that
         // they are released for good.
         let is_in_force =
             |hold: &&Hold| hold.condition.as_ref().is_none_or(|condition| condition.is_met(facts));
         let mut counting: Vec<&Hold> = holds.iter().filter(is_in_force).collect();
-        // Stable: of equal priorities the later one wins.
-        // The plan takes the last setting of a place, so the strongest hold comes last.
+        // The sort is stable, so on equal priority the newer hold wins. The plan uses the last
+        // setting of a place, so the strongest hold comes last.
         counting.sort_by_key(|hold| hold.priority);
         let mut effective = Effective::default();
         for (index, hold) in counting.into_iter().enumerate() {
@@ -44,24 +44,23 @@ impl Effective {
         effective
     }
 
-    /// The hold whose setting a plan names as `from`.
+    /// Returns the hold whose setting a plan calls `from`.
     pub fn hold_of(&self, from: &str) -> Option<&HoldName> {
-        // From the end: of two holds with the same words the stronger one decides.
+        // Search from the end: if two holds have the same text, the stronger hold decides.
         let index = self.intent.settings.iter().rposition(|setting| setting.from == from)?;
         self.holds.get(*self.of.get(index)?)
     }
 
-    /// The settings without the places that were left to others.
+    /// Returns the settings without the places that were left to others.
     pub fn without(&self, left: &[Exemption], snapshot: &Snapshot) -> Intent {
         let left = &[left, &refused_preferences(left, snapshot)].concat()[..];
-        // Only a setting of all instances, of which one is left, needs to know which others there
-        // are.
+        // Other instances matter only if a setting covers all instances and one of them was left.
         let splits = |setting: &Setting| {
             setting.name.instance.is_none()
                 && left.iter().any(|left| left.concerns(setting) && !left.instance.is_empty())
         };
         let places = if self.intent.settings.iter().any(splits) {
-            // What the planner refuses, it says itself when it plans what remains.
+            // If the planner refuses this, it reports that when it plans the remaining settings.
             targets(snapshot, &self.intent).unwrap_or_default()
         } else {
             Vec::new()
@@ -74,8 +73,9 @@ impl Effective {
     }
 }
 
-/// The preferences that the kernel refuses because another writer has set the governor performance
-/// there, and the governor is left alone: they must not keep the rest of their holds out of force.
+/// Returns the preferences that the kernel refuses because another writer has set the governor
+/// performance there, and the governor is left alone. They must not prevent the rest of their
+/// holds.
 pub(crate) fn refused_preferences(left: &[Exemption], snapshot: &Snapshot) -> Vec<Exemption> {
     let is_performance = |cpus: &CpuList| {
         let places = snapshot.places_on(Id::Governor, cpus).unwrap_or_default();
@@ -98,14 +98,15 @@ pub(crate) fn refused_preferences(left: &[Exemption], snapshot: &Snapshot) -> Ve
     preferences.collect()
 }
 
-/// What remains of a setting: the CPUs, or the CPUs of each instance, that nothing was left on.
+/// Returns the remaining part of a setting: the CPUs, or the CPUs of each instance, on which
+/// nothing was left.
 fn remaining(setting: &Setting, left: &[Exemption], places: &[Target], topology: &Topology) -> Vec<Setting> {
     let gone: Vec<&Exemption> = left.iter().filter(|left| left.concerns(setting)).collect();
     if gone.is_empty() {
         return vec![setting.clone()];
     }
     let cpus = match &setting.on {
-        // A selector that is wrong here is for the planner to refuse.
+        // The planner refuses an invalid selector.
         Some(selector) => match select(selector, topology) {
             Ok(cpus) => cpus,
             Err(_) => return vec![setting.clone()],

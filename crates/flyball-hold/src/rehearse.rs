@@ -1,5 +1,4 @@
-//! Rehearsals: a file of events that are played to the service on a machine that exists only in
-//! software.
+//! Rehearsals: events from a file are played to the service on a simulated machine.
 //!
 //! ```text
 //! # TIME EVENT, in the order of time
@@ -23,7 +22,7 @@ use crate::{
     Condition, Config, ConfigError, Facts, Limit, Moment, Notice, Power, Profiles, Service, StoreError,
 };
 
-/// What happens.
+/// An event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Act {
     Power(Power),
@@ -31,20 +30,20 @@ enum Act {
         path: PathBuf,
         starts: bool,
     },
-    /// A unit, a control group or a user, as a condition calls it.
+    /// A unit, a control group or a user, in the spelling of conditions.
     Group {
         called: String,
         starts: bool,
     },
     Pressure(String),
-    /// In degrees Celsius.
+    /// Temperature in degrees Celsius.
     Temperature(i32),
     Limit(Limit),
     Cpu {
         number: u32,
         online: bool,
     },
-    /// By another program, or by firmware and the kernel, which report nothing.
+    /// A write by another program, or by firmware or the kernel, which report nothing.
     Write {
         path: String,
         value: String,
@@ -57,25 +56,25 @@ enum Act {
 /// An event and its time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Played {
-    /// Since the rehearsal began.
+    /// Time since the rehearsal began.
     pub at: Duration,
-    /// As it is written.
+    /// The event as it was written.
     pub text: String,
     line: usize,
     act: Act,
 }
 
-/// Events of a file. Each may make the service plan everything again.
+/// Limit on the events in a file. Each may make the service plan everything again.
 const MAX_EVENTS: usize = 100_000;
 
-/// The events that a message names.
+/// The events that a message lists.
 const KNOWN: &str = "power ac|battery, starts|ends PATH|unit NAME|cgroup PATH|user NAME, pressure TEXT, temperature 90C, \
                      limit thermal|power, online|offline CPU, writes PATH VALUE [as NAME], changes PATH VALUE, resume TIME, clock HH:MM";
 
 /// Reads a file of events; `file` is its name in messages.
 ///
 /// # Errors
-/// The first line that is wrong.
+/// The first invalid line.
 pub fn events(bytes: &[u8], file: &str) -> Result<Vec<Played>, ConfigError> {
     let text = String::from_utf8_lossy(bytes);
     let mut found: Vec<Played> = Vec::new();
@@ -85,7 +84,7 @@ pub fn events(bytes: &[u8], file: &str) -> Result<Vec<Played>, ConfigError> {
             continue;
         }
         let wrong = |what: String| ConfigError { file: file.to_owned(), line: number + 1, column: 1, what };
-        // A line with a time alone is an unknown event, and says what there is.
+        // A line with only a time is an unknown event, so the error lists the events.
         let (time, event) = line_text.split_once(char::is_whitespace).unwrap_or((line_text, ""));
         let at =
             offset(time).ok_or_else(|| wrong(format!("'{time}' is not a time; write 30s, 5min or 2h")))?;
@@ -102,14 +101,14 @@ pub fn events(bytes: &[u8], file: &str) -> Result<Vec<Played>, ConfigError> {
     Ok(found)
 }
 
-/// A time since the start, at most a day.
+/// Parses a time since the start, at most a day.
 fn offset(text: &str) -> Option<Duration> {
     span::parse(text).ok().filter(|time| *time <= Duration::from_secs(86_400))
 }
 
 fn act(text: &str) -> Option<Act> {
     let words: Vec<&str> = text.split_whitespace().collect();
-    // What a condition would name is judged as a condition is.
+    // Check the parts that conditions share as a condition does.
     let part = |key: &str, value: &str| {
         let mut condition = Condition::default();
         condition.add(key, value).ok().map(|()| condition)
@@ -148,36 +147,36 @@ fn act(text: &str) -> Option<Act> {
     })
 }
 
-/// Something that the service did, and when.
+/// A notice of the service, and its time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServiceNotice {
-    /// Since the rehearsal began.
+    /// Time since the rehearsal began.
     pub at: Duration,
     pub notice: Notice,
 }
 
-/// A service on a machine that exists only in software, with the clock in the caller's hand.
+/// A service on a simulated machine, whose clock the caller controls.
 pub struct Rehearsal<'h> {
     host: &'h dyn Host,
     service: Service<'h>,
     facts: Facts,
     since: Duration,
     now: Duration,
-    /// Minutes of the day when the rehearsal began.
+    /// Minutes of the day at which the rehearsal began.
     began: u32,
-    /// How often a service would have woken up.
+    /// How often a real service would have woken up.
     pub wake_ups: u64,
 }
 
-/// Noon: no window of a night is open.
+/// Noon, when no window of the night is open.
 const BEGINS: u32 = 12 * 60;
 
 impl<'h> Rehearsal<'h> {
-    /// Starts the service with this configuration, at noon, on a machine without a power supply,
+    /// Starts the service with this configuration at noon, on a machine without a power supply,
     /// heat or users.
     ///
     /// # Errors
-    /// As [`Service::start`], and the lock is taken.
+    /// As [`Service::start`]; also if the lock is taken.
     pub fn start(
         host: &'h dyn Host,
         state: StateDir,
@@ -208,17 +207,17 @@ impl<'h> Rehearsal<'h> {
         self.done()
     }
 
-    /// What the service did since the last call.
+    /// Returns what the service did since the last call.
     pub fn done(&mut self) -> Vec<ServiceNotice> {
         let at = self.now;
         self.service.notices().into_iter().map(|notice| ServiceNotice { at, notice }).collect()
     }
 
-    /// Lets time pass: the service compares, and conditions on time begin and end.
+    /// Lets time pass. The service compares, and conditions on time begin and end.
     pub fn until(&mut self, at: Duration) -> Vec<ServiceNotice> {
         let mut done = Vec::new();
         loop {
-            // A deadline that is due now is not passed by waiting for nothing.
+            // If a deadline is due now, a wait of 0 would not get past it.
             let pause = self.service.sleep_for(self.moment().now).max(Duration::from_millis(1));
             if self.now + pause > at {
                 break;
@@ -233,19 +232,19 @@ impl<'h> Rehearsal<'h> {
     /// Plays an event at its time.
     ///
     /// # Errors
-    /// The machine refuses what the event does to it: the line and the errno.
+    /// The machine refuses the event's change. The error has the line and the errno.
     pub fn play(&mut self, event: &Played) -> Result<Vec<ServiceNotice>, String> {
         let mut done = self.until(event.at);
         let fail = |error: HostError| format!("line {}: {error}", event.line);
         let report = match &event.act {
             Act::Power(power) => {
                 self.facts.power = Some(*power);
-                // The path decides what the report is about; no file of it is read.
+                // Only the path decides what the report is about. No file is read.
                 let path = "/sys/devices/platform/rehearsed/power_supply/AC".to_owned();
                 Some(Event::Device { action: DeviceAction::Changed, path })
             }
             Act::Program { path, starts } => {
-                // Any number: what matters is whether the set of the program's processes is empty.
+                // Any number will do: it only matters whether the program has processes.
                 let pid = 1;
                 let program = path.clone();
                 if *starts {
@@ -265,7 +264,7 @@ impl<'h> Rehearsal<'h> {
                 Some(Event::Group)
             }
             Act::Pressure(name) => Some(Event::Pressure { name: name.clone() }),
-            // The kernel reports neither: the service reads them when it is time.
+            // The kernel reports neither, so the service reads them when they are due.
             Act::Temperature(degrees) => {
                 self.facts.temperature = Some(degrees.saturating_mul(1000));
                 None
@@ -287,30 +286,30 @@ impl<'h> Rehearsal<'h> {
                 by.map(|by| Event::Written { path: flyball_host::watch::real_path(self.host, path), by })
             }
             Act::Resume(asleep) => {
-                // Boot time goes on in sleep (CLOCK_BOOTTIME), so ends of holds may have come.
+                // Boot time continues in sleep (CLOCK_BOOTTIME), so holds may have ended.
                 self.now += *asleep;
                 Some(Event::Resumed { asleep: *asleep })
             }
             Act::Clock(minutes) => {
-                // Only the wall clock is set: time since boot goes on as it was.
-                // The day of the rehearsal began that much before the time that is set.
+                // Only the wall clock is set, and the time since boot continues. So the rehearsal's
+                // day must have begun that long before the new time.
                 let passed = (self.now.as_secs() / 60 % (24 * 60)) as u32;
                 self.began = (minutes + 24 * 60 - passed) % (24 * 60);
                 Some(Event::ClockSet)
             }
         };
-        // Before the report: the service looks at the facts when it gets it.
+        // Before the report, because the service reads the facts when it arrives.
         self.service.rehearse(self.facts.clone());
         done.extend(report.map(|report| self.handle(vec![report])).unwrap_or_default());
         Ok(done)
     }
 
-    /// The service, at the end.
+    /// Returns the service, for checks at the end.
     pub fn service(&self) -> &Service<'h> {
         &self.service
     }
 
-    /// What the conditions are judged by now, and the time since boot.
+    /// Returns the present facts for conditions, and the time since boot.
     pub fn facts(&self) -> (Facts, Duration) {
         (self.service.facts().clone(), self.moment().now)
     }

@@ -1,6 +1,6 @@
-//! The service: what it does about each report of the kernel. It has no loop and no clock of its
-//! own: the caller waits for events and passes them in with the time, so that a rehearsal and a
-//! test play them.
+//! The service: its reaction to each report of the kernel. It has neither a loop nor a clock: the
+//! caller waits for events and passes them in with the time, so that rehearsals and tests can play
+//! events.
 
 mod correct;
 mod notice;
@@ -34,86 +34,86 @@ use crate::{
     store::Stamp,
 };
 
-/// How often everything is compared although nothing was reported: firmware and the kernel change
-/// settings without a word.
+/// How often everything is compared without a report: firmware and the kernel may change settings
+/// silently.
 pub const VERIFY_EVERY: Duration = Duration::from_secs(60);
 
-/// Pauses before what could not be done is tried again, in milliseconds: policies that a driver is
-/// making, a CPU on its way. After the last one the regular verify tries.
+/// Pauses before retries, in milliseconds, for example while a driver creates policies or a CPU
+/// comes online. After the last pause only the regular comparison retries.
 const RETRIES: [u64; 4] = [20, 100, 300, 1000];
 
-/// How long another flyball may have the lock before that is worth a line.
+/// How long another flyball may hold the lock before the service reports it.
 const LONG_WAIT: Duration = Duration::from_secs(10);
 
 /// The service's name in the lock and the journal.
 const COMMAND: &str = "flyball hold run";
 
-/// Writes of others that are remembered while another flyball has the machine.
+/// Limit on remembered writes of others, while another flyball holds the lock.
 const MAX_WRITES: usize = 1000;
 
 /// The service of one machine.
 pub struct Service<'h> {
     host: &'h dyn Host,
     state: StateDir,
-    /// What the file held when it was read or written last.
+    /// Content of the file when it was last read or written.
     store: Store,
     effective: Effective,
-    /// The holds that the machine refuses although the pauses are over: the others are in force
-    /// without them.
+    /// Holds that the machine still refuses after all retries. The others are in force without
+    /// them.
     refused: Vec<Refused>,
-    /// The holds that are in force, the strongest last, as they were reported last.
+    /// The holds that are in force, the strongest last, as last reported.
     in_force: Vec<HoldName>,
-    /// The holds that were reported as added, with the times at which they were.
+    /// The holds reported as added, with their start times.
     known: BTreeMap<HoldName, u64>,
-    /// The failure that was reported last.
+    /// The failure that was last reported.
     reported_failure: Option<String>,
-    /// The file as it was when it was read or written last.
+    /// The version of the file that was last read or written.
     saved: Option<Stamp>,
-    /// The holds have changed, and the service has not acted on that yet.
+    /// True if the holds have changed and the service has not acted on that yet.
     has_changed_holds: bool,
     facts: Facts,
-    /// What conditions are judged by instead of the machine's files, in a rehearsal.
+    /// In a rehearsal, the facts for conditions, instead of the machine's files.
     rehearsed: Option<Facts>,
     lasting: Lasting,
     corrections: Corrections,
-    /// Writes of others since the last time that everything was compared.
+    /// Writes of others since the last full comparison.
     writes: Vec<(String, Writer)>,
-    /// Whether the overlay is to be brought about: it is another one, or the last attempt failed.
+    /// True if the overlay must be applied: it has changed, or the last attempt failed.
     pending: bool,
-    /// Since when another flyball has had the lock that is needed.
+    /// Time since which another flyball has held a lock that the service needs.
     waits: Option<Duration>,
     has_reported_wait: bool,
     retry: Option<(usize, Duration)>,
-    /// What read back otherwise than it was written, and is tried again.
+    /// Writes that read back differently, and are retried.
     unsettled: Unsettled,
     next_verify: Duration,
     seen: Option<LastCheck>,
     next_edge: Option<Duration>,
-    /// When conditions were judged last.
+    /// Time when conditions were last checked.
     looked: Duration,
     notices: Vec<Notice>,
 }
 
-/// What a batch of events amounts to.
+/// What a batch of events requires.
 #[expect(clippy::struct_excessive_bools, reason = "each is a kind of event")]
 #[derive(Debug, Default)]
 struct Batch {
     store: bool,
     lock: bool,
     facts: bool,
-    /// Whether everything must be compared.
+    /// True if everything must be compared.
     compare: bool,
     resumed: bool,
     device: Option<String>,
 }
 
 impl<'h> Service<'h> {
-    /// Takes the holds of this boot over, with those of the configuration instead of the ones that
-    /// it had before. A configuration or profile that is wrong adds no hold at all, and the status
-    /// says where it is wrong.
+    /// Takes over the holds of this boot, and replaces the configuration's holds by the present
+    /// configuration's. An invalid configuration or profile adds no hold at all, and the status
+    /// says where the error is.
     ///
     /// # Errors
-    /// Another service runs, or the state directory cannot be used. What the machine refuses is a
+    /// Another service runs, or the state directory cannot be used. A refusal by the machine is a
     /// notice, not an error.
     pub fn start(
         host: &'h dyn Host,
@@ -124,7 +124,7 @@ impl<'h> Service<'h> {
         profiles: Profiles<'_>,
         moment: Moment,
     ) -> Result<Service<'h>, StoreError> {
-        // The holds that commands added before, and those of a service that was killed.
+        // These are the holds that commands have added, and those of a killed service.
         let store = Store::load(&state, host)?;
         let mut service = Service {
             host,
@@ -158,8 +158,8 @@ impl<'h> Service<'h> {
             since: moment.unix,
             blind,
         });
-        // Saved before anything is written: a second service that is started now, and
-        // `hold status`, see this one.
+        // Save before writing anything, so that `hold status`, and a second service that starts
+        // now, see this service.
         service.configure(config, profiles, moment);
         service.known = service.store.holds.iter().map(|hold| (hold.name.clone(), hold.since)).collect();
         service.expire(moment);
@@ -186,7 +186,7 @@ impl<'h> Service<'h> {
         });
         let holds = match made {
             Ok(holds) => holds,
-            // The holds of the last good configuration stay: a typo must not change a machine.
+            // Keep the holds of the last good configuration: a typo must not change a machine.
             Err(error) => {
                 self.notices.push(Notice::Failed(error.clone()));
                 self.store.config_error = Some(error);
@@ -196,19 +196,19 @@ impl<'h> Service<'h> {
         self.store.release_where(|hold| hold.owner == Owner::Config);
         self.store.config_error = None;
         for hold in holds {
-            // What a user has made of it since the boot counts.
+            // The user may have changed the hold since boot: keep that.
             let is_known = |known: &Hold| known.name == hold.name;
             if hold.owner == Owner::Boot && self.store.holds.iter().any(is_known) {
                 continue;
             }
-            // Too many, at most: the rest of the configuration counts all the same.
+            // There may be too many holds. Still use the rest of the configuration.
             if let Err(error) = self.store.add(hold) {
                 self.notices.push(Notice::Failed(error.to_string()));
             }
         }
     }
 
-    /// What happened since the last call.
+    /// Returns the notices since the last call.
     pub fn notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
     }
@@ -217,12 +217,12 @@ impl<'h> Service<'h> {
         &self.store
     }
 
-    /// The holds that are in force, the strongest last.
+    /// Returns the holds that are in force, the strongest last.
     pub fn in_force(&self) -> &[HoldName] {
         &self.in_force
     }
 
-    /// What the service manager shows of the service: what is wrong, then what is in force.
+    /// Returns the status line for the service manager: problems first, then the holds in force.
     pub fn summary(&self) -> String {
         let wrong = self.store.config_error.as_ref().map(|error| format!("configuration: {error}"));
         let parts = wrong.into_iter().chain(self.store.failure.clone());
@@ -230,12 +230,12 @@ impl<'h> Service<'h> {
         parts.collect::<Vec<_>>().join("; ")
     }
 
-    /// From now on conditions are judged by these facts instead of the machine's files.
+    /// From now on, checks conditions against these facts instead of the machine's files.
     pub fn rehearse(&mut self, facts: Facts) {
         self.rehearsed = Some(facts);
     }
 
-    /// What conditions were judged by last.
+    /// Returns the facts against which conditions were last checked.
     pub fn facts(&self) -> &Facts {
         &self.facts
     }
@@ -244,11 +244,11 @@ impl<'h> Service<'h> {
         self.store.holds.iter().filter_map(|hold| hold.condition.as_ref())
     }
 
-    /// Changes the holds for a program, as a command does. The service knows the result: it does
-    /// not wait for a report of its own write, nor read the file again.
+    /// Changes the holds for a program, as a command does. The service knows the result, so it
+    /// neither waits for a report of its own write nor reads the file again.
     ///
     /// # Errors
-    /// See [`ChangeError`]; then the holds are as they were.
+    /// See [`ChangeError`]; the holds are then unchanged.
     pub fn change(
         &mut self,
         moment: Moment,
@@ -256,21 +256,21 @@ impl<'h> Service<'h> {
     ) -> Result<Changed, ChangeError> {
         let lock = self.lock()?;
         let changed = change_locked(self.host, &self.state, &lock, COMMAND, moment, change)?;
-        // Before the lock is given up: the next command's file is another one.
+        // Before the lock is released: after that, a command may write the file.
         self.saved = Stamp::read(&self.state);
         self.adopt(changed.store.clone(), moment);
         self.has_changed_holds = true;
         Ok(changed)
     }
 
-    /// How long to wait if nothing is reported.
+    /// Returns how long to wait if nothing is reported.
     pub fn sleep_for(&self, now: Duration) -> Duration {
         if self.has_changed_holds {
             return Duration::ZERO;
         }
         let ends = self.store.holds.iter().filter_map(|hold| hold.end.at);
-        // Counted from the last look: from now on it would never come due on a machine with many
-        // events.
+        // Count from the last check: counted from now, the check would never be due on a machine
+        // with many events.
         let lasting = self.lasting.next(self.conditions(), self.looked);
         let word = self.waits.filter(|_| !self.has_reported_wait).map(|since| since + LONG_WAIT);
         let again = self.store.left.iter().filter_map(|left| left.until);
@@ -280,10 +280,10 @@ impl<'h> Service<'h> {
         others.chain([self.next_verify]).min().unwrap_or(now).saturating_sub(now)
     }
 
-    /// Does what a batch of events and the time ask for.
+    /// Handles a batch of events, and what is due at this time.
     pub fn handle(&mut self, events: Vec<Event>, moment: Moment) {
-        // The order matters: the holds that there are, which of them have ended, what their
-        // conditions say, and then the overlay.
+        // The order matters: first the holds, then which of them have ended, then their conditions,
+        // then the overlay.
         let mut batch = self.sort(events, moment);
         if batch.store {
             self.reload(moment);
@@ -305,7 +305,7 @@ impl<'h> Service<'h> {
             || self.waits.is_some_and(|since| batch.lock || has_waited(since))
             || self.take_up_again(moment);
         self.pending |= has_changed;
-        // A renewed overlay is brought about even if nothing on the machine has changed.
+        // Apply a changed overlay even if nothing on the machine has changed.
         let is_regular = is_late && !(batch.compare || retries || has_changed || self.pending);
         batch.compare |= is_late || retries || has_changed;
         if is_late {
@@ -327,12 +327,12 @@ impl<'h> Service<'h> {
         }
     }
 
-    /// Watches places again that were left because of another writer, if their pause is over;
-    /// whether there were any.
+    /// Resumes watching places that were left because of another writer, if their pause is over.
+    /// Returns whether there were any.
     fn take_up_again(&mut self, moment: Moment) -> bool {
         let is_over = |left: &mut Exemption| left.until.is_some_and(|until| until <= moment.now);
         let over: Vec<Exemption> = self.store.left.extract_if(.., is_over).collect();
-        // What differs there still was written by the same program.
+        // Differences there still come from that program.
         self.writes.extend(over.iter().filter_map(|left| {
             let path = flyball_host::watch::real_path(self.host, left.location.path()?);
             let Some(Cause::Written(by)) = &left.cause else { return None };
@@ -346,12 +346,12 @@ impl<'h> Service<'h> {
         for event in events {
             match event {
                 Event::File { name } => match name.as_str() {
-                    // Not for a write of its own.
+                    // Ignore the service's own write.
                     Store::NAME => batch.store |= Stamp::read(&self.state) != self.saved,
                     "lock" => batch.lock = true,
                     _ => {}
                 },
-                // A rehearsal may have writes to any file.
+                // A rehearsal may contain writes to any file.
                 Event::Written { path, by } => {
                     if concerns_processors(&path) {
                         batch.compare = true;
@@ -362,14 +362,15 @@ impl<'h> Service<'h> {
                 }
                 Event::Device { action, path } => {
                     batch.facts |= path.contains("/power_supply/");
-                    // A policy comes and goes with its CPU, an uncore domain with its driver.
+                    // A policy appears and disappears with its CPU, an uncore domain with its
+                    // driver.
                     if concerns_processors(&path) && action != DeviceAction::Other {
                         batch.compare = true;
                         batch.device = Some(path);
                     }
                 }
                 // Suspend takes CPUs down and up without uevents (freeze_secondary_cpus in
-                // kernel/cpu.c): resume is the only report.
+                // kernel/cpu.c), so resume is the only report.
                 Event::Resumed { .. } => (batch.resumed, batch.compare) = (true, true),
                 Event::Pressure { name } => {
                     self.lasting.press(&name, moment.now);
@@ -379,7 +380,7 @@ impl<'h> Service<'h> {
                     batch.facts = true;
                 }
                 Event::Lost => {
-                    // What was lost may have been any of these.
+                    // The lost events may have been any of these.
                     (batch.compare, batch.store, batch.facts, batch.lock) = (true, true, true, true);
                 }
                 Event::Woken => {}
@@ -392,21 +393,20 @@ impl<'h> Service<'h> {
         self.state.lock(COMMAND)
     }
 
-    /// Notes that there is something to be done as soon as the lock is given up, which the watch of
-    /// its directory reports.
+    /// Notes that work is waiting for the lock. The watch of its directory reports its release.
     fn wait(&mut self, error: &LockError, moment: Moment) {
         let since = *self.waits.get_or_insert(moment.now);
-        // Most commands take milliseconds. One that takes long is reported once: until it ends,
-        // each report of the kernel leads here again.
+        // Most commands take milliseconds. A long one is reported only once, although each event
+        // leads here again until it ends.
         if since + LONG_WAIT <= moment.now && !std::mem::replace(&mut self.has_reported_wait, true) {
             self.notices.push(Notice::Waiting(error.to_string()));
         }
         self.retry = None;
     }
 
-    /// Takes what a command has written.
+    /// Reads the store that a command has written.
     fn reload(&mut self, moment: Moment) {
-        // Before the file is read: one that is replaced meanwhile is read again.
+        // Before reading the file, so that a version written meanwhile is read again.
         self.saved = Stamp::read(&self.state);
         match Store::load(&self.state, self.host) {
             Ok(store) => self.adopt(store, moment),
@@ -414,9 +414,9 @@ impl<'h> Service<'h> {
         }
     }
 
-    /// Replaces the holds by those that a command has left.
+    /// Replaces the store by one that a command has written.
     fn adopt(&mut self, mut store: Store, moment: Moment) {
-        // A command knows nothing newer of these.
+        // The service's own values of these are newer.
         store.service.clone_from(&self.store.service);
         store.lasting.clone_from(&self.store.lasting);
         self.store = store;
@@ -436,7 +436,7 @@ impl<'h> Service<'h> {
         }
         let is_gone = |name: &&HoldName| !self.store.holds.iter().any(|hold| hold.name == **name);
         self.notices.extend(self.known.keys().filter(is_gone).cloned().map(Notice::Released));
-        // One that has ended is reported by `expire`.
+        // `expire` reports holds that have ended.
         self.known.retain(|name, _| self.store.holds.iter().any(|hold| hold.name == *name));
         self.known.extend(now);
     }
@@ -444,7 +444,7 @@ impl<'h> Service<'h> {
     fn expire(&mut self, moment: Moment) {
         let ended = self.store.expire(moment.now);
         if !ended.is_empty() {
-            // The file may still have it after it was reported, until the lock is free.
+            // The file may still contain a reported hold until the lock is free.
             let new = ended.into_iter().filter(|name| self.known.remove(name).is_some());
             self.notices.extend(new.map(Notice::Ended));
             self.pending = true;
@@ -456,18 +456,18 @@ impl<'h> Service<'h> {
             Some(facts) => facts.clone(),
             None => Facts::look(self.host, moment.local, self.conditions()),
         };
-        // A rehearsal's facts have no clock of their own.
+        // A rehearsal's facts contain no time.
         self.facts.minutes = moment.local.minutes;
         let conditions = self.store.holds.iter().filter_map(|hold| hold.condition.as_ref());
         self.facts.lasting = self.lasting.judge(conditions, &self.facts, moment.now);
-        // For commands, which do not see time pass. It is saved with the holds that it brings in
-        // force.
+        // For commands, which do not see time pass. It is saved together with the holds that it
+        // activates.
         self.store.lasting.clone_from(&self.facts.lasting);
         self.looked = moment.now;
         self.next_edge = next_edge(self.conditions(), moment.local).map(|wait| moment.now + wait);
     }
 
-    /// Computes the overlay; whether it is another one.
+    /// Computes the overlay. Returns whether it has changed.
     fn renew(&mut self) -> bool {
         let effective = if self.refused.is_empty() {
             Effective::new(&self.store.holds, &self.facts)
@@ -481,7 +481,7 @@ impl<'h> Service<'h> {
         has_changed
     }
 
-    /// Brings the overlay about.
+    /// Applies the overlay.
     fn bring(&mut self, lock: Lock, moment: Moment) {
         // A command may have changed the holds before the lock was free.
         self.reload(moment);
@@ -492,7 +492,7 @@ impl<'h> Service<'h> {
         let wanted = (&self.effective, self.store.left.as_slice());
         let result = bring_about(self.host, &self.state, &lock, COMMAND, wanted, &[], OnRefusal::GoOn);
         let (result, refused) = match result {
-            // Not at once: policies that a driver is making are there after a pause.
+            // Not at the first refusal: policies that a driver is creating exist after a pause.
             Err(BringError::Plan(_)) if self.retry.is_some_and(|(count, _)| count + 1 >= RETRIES.len()) => {
                 let all = (self.store.holds.as_slice(), &self.facts, self.store.left.as_slice());
                 match bring_possible(self.host, &self.state, &lock, COMMAND, all) {
@@ -513,20 +513,19 @@ impl<'h> Service<'h> {
         self.save();
     }
 
-    /// Notes whether the machine is as it should be, and when to try again if it is not.
+    /// Records whether the machine matches the holds, and otherwise when to retry.
     fn conclude(&mut self, result: &Result<crate::Brought, BringError>, moment: Moment) {
         let failure = match result {
             Ok(brought) if brought.restored.is_exact() => None,
             Ok(brought) => Some(brought.restored.to_string()),
             Err(error) => Some(error.to_string()),
         };
-        // What was not exact stays pending: each later event tries it again, whatever it is about.
+        // After an incomplete attempt each later event retries, whatever it is about.
         self.pending = failure.is_some();
         (self.waits, self.has_reported_wait) = (None, false);
         self.retry = match (&failure, self.retry) {
             (None, _) => None,
-            // After the pauses are used up there is no next one: the regular comparison goes on
-            // trying, once a minute.
+            // After the last pause, the regular comparison retries once a minute.
             (Some(_), retry) => {
                 let next = retry.map_or(0, |(count, _)| count + 1);
                 RETRIES.get(next).map(|pause| (next, moment.now + Duration::from_millis(*pause)))
@@ -537,7 +536,7 @@ impl<'h> Service<'h> {
             Err(error) => self.out_of_force(error),
         };
         self.store.failure = failure.or_else(|| not_in_force(&self.refused));
-        // Policies that a driver is making are there after a pause, and this is no failure.
+        // Policies that a driver is creating exist after a pause, so this is no failure yet.
         if self.retry.is_some() && matches!(result, Err(BringError::Plan(_))) {
             return;
         }
@@ -561,21 +560,21 @@ impl<'h> Service<'h> {
         self.saved = Stamp::read(&self.state);
     }
 
-    /// Ends: settings stay, but for holds that are released on exit.
+    /// Ends the service. Settings stay, except those of holds that are released on exit.
     ///
     /// # Errors
-    /// The lock is taken; then everything stays.
+    /// The lock is taken. Everything stays then.
     pub fn stop(mut self, moment: Moment) -> Result<Vec<Notice>, LockError> {
         let lock = self.lock()?;
         self.reload(moment);
-        // `hold status` must not name a process that is about to end, even if nothing is released.
+        // Even if nothing is released, `hold status` must not show a process that is about to end.
         self.store.service = None;
         let ending = self.store.release_where(|hold| hold.on_exit == OnExit::Release);
         self.save();
         if ending.is_empty() {
             return Ok(self.notices);
         }
-        // A hold that is refused must not keep the settings of a released one in force.
+        // A refused hold must not keep the settings of a released hold in force.
         let all = (self.store.holds.as_slice(), &self.facts, self.store.left.as_slice());
         let result = bring_possible(self.host, &self.state, &lock, COMMAND, all);
         let result = result.map(|(brought, effective, refused)| {
@@ -588,9 +587,9 @@ impl<'h> Service<'h> {
     }
 }
 
-/// Whether a file or device is about processors: settings lie there, and what resets them.
+/// Returns whether a file or device concerns processors: it holds settings, or resets them.
 pub fn concerns_processors(path: &str) -> bool {
-    // The kernel reports paths without links: powercap's class directory leads to the first of its
+    // The kernel reports paths without links. powercap's class directory leads to the first of its
     // devices.
     const PLACES: [&str; 4] = [
         "/sys/devices/system/cpu",

@@ -1,4 +1,4 @@
-//! What is held: each knob with what is wanted, what is there, the hold that decides, and those
+//! The status of held knobs: the wanted and the present value, the hold that decides, and the holds
 //! that it overrides.
 
 use std::{
@@ -21,7 +21,7 @@ use crate::{
     overlay::refused_preferences,
 };
 
-/// A hold that wants something of a place that another hold decides.
+/// A hold that sets a place which a stronger hold decides.
 #[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct OverruledHold {
     pub hold: HoldName,
@@ -37,7 +37,7 @@ pub struct HeldKnob {
     pub instance: String,
     pub cpus: CpuList,
     pub wanted: String,
-    /// What is there; `None` if it cannot be read.
+    /// The present value; `None` if it cannot be read.
     pub found: Option<String>,
     pub holds: bool,
     /// True if all of its CPUs are offline. The hold sets it when one of them comes online.
@@ -45,37 +45,38 @@ pub struct HeldKnob {
     pub offline: bool,
     /// The hold that decides.
     pub hold: HoldName,
-    /// Weaker holds that want something here, the weakest first.
+    /// Weaker holds that set this knob too, the weakest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub over: Vec<OverruledHold>,
-    /// Why it is not set, if it is left alone, and what changed it.
+    /// Why it is not set, if it is left alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left: Option<LeftBecause>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
-    /// The command of flyball that set what is there.
+    /// The flyball command that set the present value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub set_by: Option<String>,
-    /// The location of the first of its CPUs.
+    /// The location on the first of its CPUs.
     #[serde(skip)]
     pub location: Location,
 }
 
-/// A hold, and whether it counts.
+/// A hold, and whether it is in force.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct HoldStatus {
     #[serde(flatten)]
     pub hold: Hold,
     pub in_force: bool,
-    /// Why it does not count.
+    /// Why it is not in force.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
-    /// What of its condition is looked at now and then, because the kernel does not report it.
+    /// The part of its condition that is checked periodically, because the kernel does not report
+    /// it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_reported: Option<String>,
 }
 
-/// All of it.
+/// The complete status.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct Status {
     pub service: Option<ServiceState>,
@@ -92,8 +93,8 @@ pub struct Status {
 }
 
 impl Status {
-    /// Names the commands of flyball that set what is there instead of what a hold wants, by the
-    /// journal.
+    /// Finds in the journal the flyball commands that set the present values which holds do not
+    /// want.
     pub fn name_commands(&mut self, host: &dyn Host, journal: &Contents) {
         for knob in self.knobs.iter_mut().filter(|knob| !knob.holds && knob.left.is_none()) {
             let Some((entry, wrote)) = journal.last_write(&knob.location) else { continue };
@@ -104,24 +105,24 @@ impl Status {
         }
     }
 
-    /// Whether everything that holds want is there.
+    /// Returns whether all holds are in effect.
     pub fn is_held(&self) -> bool {
         self.failure.is_none() && self.config_error.is_none() && self.knobs.iter().all(|knob| knob.holds)
     }
 }
 
-/// Looks at the machine. What keeps the holds from being compared (they contradict each other) is
-/// the status's failure.
+/// Reads the status from the machine. If the holds cannot be compared (they contradict each other),
+/// `failure` has the reason.
 pub fn status(host: &dyn Host, store: &Store, facts: &Facts, now: Duration) -> Status {
     let because = |hold: &Hold| store.why_not_in_force(hold, facts, now);
-    // One that has ended does not count, although nothing has released it where no service runs.
+    // A hold that has ended is not in force, even if no service has released it.
     let mut counting: Vec<Hold> =
         store.holds.iter().filter(|hold| because(hold).is_none()).cloned().collect();
     let mut refused = Vec::new();
     let mut effective = Effective::new(&counting, facts);
     let mut compared = knobs(host, store, &effective);
     if compared.is_err() {
-        // Where the machine has changed since the holds were set, or no service has tried them yet.
+        // The machine has changed since the holds were set, or no service has tried them yet.
         (counting, refused, _) = possible(host, &counting, facts, &store.left);
         effective = Effective::new(&counting, facts);
         compared = knobs(host, store, &effective);
@@ -158,26 +159,26 @@ fn knobs(host: &dyn Host, store: &Store, effective: &Effective) -> Result<Vec<He
     let snapshot = Snapshot::for_intent(host, &effective.intent)?;
     let drifted: BTreeSet<Location> =
         verify(&snapshot, &effective.intent)?.drifted.into_iter().map(|change| change.location).collect();
-    // Each hold alone, to show what it would set: the overlay only has what came out of all.
+    // Plan each hold alone to find what it would set: the overlay contains only the combined
+    // result.
     let mut asked: BTreeMap<Location, Vec<OverruledHold>> = BTreeMap::new();
     for name in &effective.holds {
         let Some(hold) = store.holds.iter().find(|hold| hold.name == *name) else { continue };
-        // A hold that could not be held alone may be held with the others: then it is missing in
-        // this list only.
+        // A hold that cannot be planned alone may work with the others. Then it is only missing in
+        // this list.
         for target in targets(&snapshot, &hold.intent()).unwrap_or_default() {
             let one = OverruledHold { hold: name.clone(), wanted: target.value };
             asked.entry(target.location).or_default().push(one);
         }
     }
     let left = [&store.left[..], &refused_preferences(&store.left, &snapshot)].concat();
-    // CPUs with the same answer share a line: 512 of them would be 512 lines per knob.
+    // CPUs with the same result share a line: 512 CPUs would need 512 lines per knob.
     let mut knobs: Vec<HeldKnob> = Vec::new();
     for target in targets(&snapshot, &effective.intent)? {
         let Some(hold) = effective.hold_of(&target.from) else { continue };
         let left = left.iter().find(|left| left.location == target.location);
         let mut over = asked.remove(&target.location).unwrap_or_default();
-        // What is left are the holds that it overrides; hold and setting of the place itself are in
-        // the line already.
+        // Only the overridden holds remain. The deciding hold is already in the line.
         over.retain(|asked| asked.hold != *hold);
         let holds = !drifted.contains(&target.location);
         let is_offline = target.now.is_none()
@@ -185,7 +186,7 @@ fn knobs(host: &dyn Host, store: &Store, effective: &Effective) -> Result<Vec<He
             && target.cpus.is_subset(&snapshot.topology().offline);
         let one = HeldKnob {
             knob: target.knob,
-            // Each CPU has its idle states: the name is the same on all.
+            // Each CPU has its own idle states, with the same names.
             instance: target.instance,
             cpus: target.cpus,
             wanted: target.value,

@@ -1,6 +1,6 @@
-//! The holds of this boot, in a file of the state directory: who asked for what, what was left to
-//! others, and the last drifts. Who changes it has the lock of the directory; who reads it needs
-//! none, because it is replaced as a whole.
+//! The holds of this boot, in a file of the state directory: each hold's owner and settings, the
+//! places left to others, and the last drifts. A writer must have the lock of the directory. A
+//! reader needs no lock, because the file is replaced as a whole.
 
 use std::{
     collections::BTreeSet,
@@ -20,37 +20,39 @@ use crate::{Drift, Exemption, Facts, Hold, HoldName, Owner, hold::size};
 /// The format that this flyball writes.
 const FORMAT: u32 = 1;
 
-/// Holds at one time. Each change plans all of them.
+/// Limit on holds at one time. Each change plans all of them.
 pub(crate) const MAX_HOLDS: usize = 64;
 
-/// Holds of one user but root.
+/// Limit on holds of one user other than root.
 pub(crate) const MAX_PER_USER: usize = 16;
 
-/// Holds of all users but root: half of the places are left to root and the configuration.
+/// Limit on holds of all users other than root: half of the holds are reserved for root and the
+/// configuration.
 pub(crate) const MAX_OF_USERS: usize = 32;
 
-/// Settings and further values of lists in one user's holds, and in those of all users but root:
-/// the service plans the settings of all holds together.
+/// Limits on settings and further values of lists, in the holds of one user and of all users other
+/// than root: the service plans the settings of all holds together.
 pub const MAX_SETTINGS_PER_USER: usize = 256;
 const MAX_SETTINGS_OF_USERS: usize = 512;
 
-/// Drifts that are kept.
+/// Limit on stored drifts.
 const MAX_DRIFTS: usize = 100;
 
-/// Modes of the files that every user may read: who holds what is no secret, since anyone may read
-/// the settings themselves.
+/// Mode of the files that every user may read. Holds are no secret, since anyone may read the
+/// settings themselves.
 const READABLE: u32 = 0o644;
 
-/// Bytes of the file: many times those of the most holds with the largest profiles.
+/// Limit on the bytes of the file: many times the size of the maximum of holds with the largest
+/// profiles.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// The service, as its commands see it.
+/// The service, as commands see it.
 #[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct ServiceState {
     pub process: crate::ProcessId,
-    /// Since when, in seconds since 1970.
+    /// Start time, in seconds since 1970.
     pub since: u64,
-    /// What it cannot notice here, and why.
+    /// Changes that it cannot notice here, with the reasons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blind: Vec<String>,
 }
@@ -62,13 +64,13 @@ pub struct Refused {
     pub why: String,
 }
 
-/// Shows other processes that the service runs, whatever they may see of processes: a mark on a
-/// file of the state directory, which ends with the process.
+/// Shows other processes that the service runs, even if they may not see its process. It is a mark
+/// on a file of the state directory, which ends with the process.
 #[derive(Debug)]
 pub struct Presence {
     _file: File,
-    /// Which service is the only one. Nobody else can open it: a reader's lock on the other file
-    /// would keep services from starting.
+    /// Locked by the only running service. Nobody else can open this file: a reader's lock on the
+    /// other file would keep services from starting.
     _only: File,
 }
 
@@ -77,17 +79,17 @@ impl Presence {
         state.path().join("service")
     }
 
-    /// Marks the file; `None` if another service has.
+    /// Marks the file; `None` if another service has marked it.
     ///
     /// # Errors
-    /// The file cannot be made.
+    /// The file cannot be created.
     pub fn show(state: &StateDir) -> Result<Option<Presence>, StoreError> {
         let path = Presence::path(state);
         let open = |path: &Path, mode| -> io::Result<File> {
             let mut options = File::options();
             options.read(true).write(true).create(true).mode(mode);
             let file = flyball_files::open_trusted(&mut options, path)?;
-            // The mode above is cut by the umask.
+            // The umask has reduced the mode above.
             file.set_permissions(Permissions::from_mode(mode))?;
             Ok(file)
         };
@@ -98,7 +100,7 @@ impl Presence {
             }
             let mut file = open(&path, READABLE)?;
             if !flyball_process::mark(&file)? {
-                // Somebody has a reader's lock on it: on a new file nobody has one yet.
+                // Somebody has a reader's lock on the file. Nobody has a lock on a new file yet.
                 std::fs::remove_file(&path)?;
                 file = open(&path, READABLE)?;
                 flyball_process::mark(&file)?;
@@ -114,37 +116,37 @@ impl Presence {
     }
 }
 
-/// What is kept of the holds.
+/// The stored data about holds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Store {
     format: u32,
     boot: Option<String>,
     machine: String,
-    /// In the order in which they were added.
+    /// The holds, in the order in which they were added.
     pub holds: Vec<Hold>,
     #[serde(default)]
     pub left: Vec<Exemption>,
-    /// The last ones, oldest first.
+    /// The last drifts, oldest first.
     #[serde(default)]
     pub drifts: Vec<Drift>,
     /// Why the holds are not in force, if they are not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// The holds that are not in force because of it.
+    /// The holds that are not in force because of `failure`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<Refused>,
-    /// What is wrong with /etc/flyball/hold.toml.
+    /// The error in /etc/flyball/hold.toml, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_error: Option<String>,
-    /// The conditions that count according to the service, of those that must last: by their texts.
+    /// The texts of conditions with a time span that the service considers met.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub lasting: BTreeSet<String>,
-    /// The service, if it runs: [`Store::load`] takes out one that does not.
+    /// The service, if it runs. [`Store::load`] removes a service that does not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceState>,
 }
 
-/// Why the store cannot be used, or does not take a hold.
+/// Why the store cannot be used, or rejects a hold.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("cannot use {}: {error}", path.display())]
@@ -180,7 +182,7 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
-    /// That of the file now, if it is there.
+    /// Returns the file's present version, if it exists.
     pub(crate) fn read(state: &StateDir) -> Option<Stamp> {
         let status = std::fs::symlink_metadata(Store::path(state)).ok()?;
         Some(Stamp { inode: status.ino(), changed: (status.ctime(), status.ctime_nsec()) })
@@ -192,10 +194,10 @@ impl Store {
         state.path().join("holds")
     }
 
-    /// The name of the file, as a watch of the directory reports it.
+    /// The file's name, as a watch of the directory reports it.
     pub const NAME: &str = "holds";
 
-    /// A store without holds.
+    /// Returns a store without holds.
     pub fn empty(host: &dyn Host) -> Store {
         Store {
             format: FORMAT,
@@ -212,8 +214,8 @@ impl Store {
         }
     }
 
-    /// Reads the store. One of an earlier boot is empty: the kernel has forgotten its settings, as
-    /// the journal has.
+    /// Reads the store. A store of an earlier boot counts as empty, because the kernel has
+    /// forgotten its settings.
     ///
     /// # Errors
     /// The file cannot be read or is not a store.
@@ -234,15 +236,15 @@ impl Store {
         if store.service.is_some() && !Presence::is_shown(state) {
             store.service = None;
         }
-        // sysfs forgets at boot, so the settings of an earlier boot's holds are gone, and processes
-        // have other numbers.
+        // sysfs forgets at boot, so the settings of an earlier boot's holds are gone, and process
+        // numbers have changed.
         Ok(if store.boot == boot_id(host) { store } else { Store::empty(host) })
     }
 
-    /// Reads the file's bytes.
+    /// Parses the file's bytes.
     ///
     /// # Errors
-    /// What is wrong with them, in words.
+    /// The error, in words.
     pub fn parse(bytes: &[u8]) -> Result<Store, String> {
         let store: Store = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         if store.format > FORMAT {
@@ -254,25 +256,25 @@ impl Store {
     /// Replaces the file. The caller has the lock.
     ///
     /// # Errors
-    /// The file system refused; then the old file is there.
+    /// The file system refused. The old file is unchanged then.
     pub fn save(&mut self, state: &StateDir) -> Result<(), StoreError> {
-        // Here and not where they are added: every way to the file bounds it.
+        // Limit the drifts here, because every write of the file goes through this function.
         let excess = self.drifts.len().saturating_sub(MAX_DRIFTS);
         self.drifts.drain(..excess);
         let path = Store::path(state);
-        // It is plain data, which can always be written. An empty file would be refused by the next
-        // load, not taken for one without holds.
+        // Plain data can always be serialized. The next load would refuse an empty file, not take
+        // it for a store without holds.
         let bytes = serde_json::to_vec_pretty(self).unwrap_or_default();
         write(&path, &bytes).map_err(|error| StoreError::Io { path, error })
     }
 
-    /// Adds a hold; one of the same name is replaced.
+    /// Adds a hold. It replaces a hold of the same name.
     ///
     /// # Errors
-    /// There are too many, or the name is one of the configuration's.
+    /// There are too many holds, or the configuration uses the name.
     pub fn add(&mut self, hold: Hold) -> Result<(), StoreError> {
-        // The configuration's names have a colon that users may write too: without this check a
-        // command could take such a hold over until the service reads the file again.
+        // The configuration's names contain a colon, which users may write too. Without this check
+        // a command could take over such a hold until the service reads the file again.
         let known = self.holds.iter().find(|known| known.name == hold.name);
         if known.is_some_and(|known| known.owner == Owner::Config && hold.owner != Owner::Config) {
             return Err(StoreError::OfConfig(hold.name));
@@ -280,26 +282,27 @@ impl Store {
         if known.is_none() && self.holds.len() >= MAX_HOLDS {
             return Err(StoreError::TooMany);
         }
-        // At the end, also if it replaces one: of equal priorities the later one counts.
+        // Append it even if it replaces a hold: on equal priority the newer hold wins.
         self.drop_hold(&hold.name);
         self.holds.push(hold);
         Ok(())
     }
 
-    /// Adds a hold for a user; `None` is root, who may replace any hold but the configuration's.
+    /// Adds a hold for a user. `None` is root, who may replace any hold except the configuration's.
     ///
     /// # Errors
-    /// As [`Store::add`]; the hold of that name is another's, or users have too many.
+    /// As [`Store::add`]; also if the hold of that name belongs to another, or users have too many
+    /// holds.
     pub fn add_by(&mut self, user: Option<u32>, hold: Hold) -> Result<(), StoreError> {
         self.check_owner(user, &hold.name)?;
         if let Some(user) = user {
-            // The settings of the desktop's profiles are the administrator's.
+            // The settings of the desktop's profiles come from the administrator.
             let size = |hold: &Hold| match hold.owner {
                 Owner::User(_) => size(&hold.settings),
                 _ => 0,
             };
             let new = size(&hold);
-            // Holds and settings: of this user, and of all users.
+            // Count holds and settings, of this user and of all users.
             let (mut own, mut all) = ((1, new), (1, new));
             for known in self.holds.iter().filter(|known| known.name != hold.name) {
                 let Some(owner) = known.owner.user().filter(|owner| *owner != 0) else { continue };
@@ -316,8 +319,8 @@ impl Store {
         self.add(hold)
     }
 
-    /// Returns the name of the hold with such an owner, or else `name`, with a number behind it if
-    /// another's hold has that name.
+    /// Returns the name of the hold with such an owner. Otherwise returns `name`, with a number
+    /// appended if somebody else's hold has that name.
     pub fn name_for(&self, name: &HoldName, is_owner: impl Fn(&Owner) -> bool) -> HoldName {
         if let Some(known) = self.holds.iter().find(|hold| is_owner(&hold.owner)) {
             return known.name.clone();
@@ -327,7 +330,7 @@ impl Store {
         std::iter::once(name.clone()).chain(numbered).find(is_free).unwrap_or_else(|| name.clone())
     }
 
-    /// Removes such holds; their names.
+    /// Removes the holds that `is_one` selects. Returns their names.
     pub fn release_where(&mut self, is_one: impl Fn(&Hold) -> bool) -> Vec<HoldName> {
         let names: Vec<HoldName> =
             self.holds.iter().filter(|hold| is_one(hold)).map(|hold| hold.name.clone()).collect();
@@ -337,10 +340,11 @@ impl Store {
         names
     }
 
-    /// Removes a hold for a user; `None` is root, who may remove any hold but the configuration's.
+    /// Removes a hold for a user. `None` is root, who may remove any hold except the
+    /// configuration's.
     ///
     /// # Errors
-    /// There is none of that name, or it is another's.
+    /// There is no hold of that name, or it belongs to another.
     pub fn release_by(&mut self, user: Option<u32>, name: &HoldName) -> Result<Hold, StoreError> {
         self.check_owner(user, name)?;
         self.release(name)
@@ -359,14 +363,14 @@ impl Store {
     /// Removes a hold.
     ///
     /// # Errors
-    /// There is none of that name.
+    /// There is no hold of that name.
     pub fn release(&mut self, name: &HoldName) -> Result<Hold, StoreError> {
         self.drop_hold(name).ok_or_else(|| StoreError::Unknown(name.clone()))
     }
 
-    /// Removes a hold, and forgets what was left to others because of it.
+    /// Removes a hold, and forgets the places that were left to others because of it.
     fn drop_hold(&mut self, name: &HoldName) -> Option<Hold> {
-        // A hold that is added again gets another try at every place.
+        // If the hold is added again, every place is tried again.
         self.left.retain(|left| left.hold != *name);
         self.refused.retain(|refused| refused.hold != *name);
         let at = self.holds.iter().position(|hold| hold.name == *name)?;
@@ -378,7 +382,7 @@ impl Store {
         self.release_where(|hold| hold.end.has_come(now))
     }
 
-    /// Removes all holds, those of the configuration too.
+    /// Removes all holds, including the configuration's.
     pub fn clear(&mut self) -> usize {
         let count = self.holds.len();
         self.holds.clear();
@@ -388,29 +392,29 @@ impl Store {
         count
     }
 
-    /// What the holds' conditions are judged by now.
+    /// Returns the present facts for the holds' conditions.
     pub fn facts(&self, host: &dyn Host, now: LocalTime) -> Facts {
         let conditions = self.holds.iter().filter_map(|hold| hold.condition.as_ref());
         let mut facts = Facts::look(host, now, conditions);
-        // Only the service sees how long something lasts; what it saw before it ended says nothing
-        // about now.
+        // Only the service sees how long something lasts. If it has ended, its observations are
+        // outdated.
         if self.service.is_some() {
             facts.lasting.clone_from(&self.lasting);
         }
         facts
     }
 
-    /// Whether no further hold fits.
+    /// Returns whether there is no room for another hold.
     pub(crate) fn is_full(&self) -> bool {
         self.holds.len() >= MAX_HOLDS
     }
 
-    /// Whether a service watches the machine of this directory.
+    /// Returns whether a service watches the machine of this directory.
     pub fn is_watched(state: &StateDir) -> bool {
         Presence::is_shown(state)
     }
 
-    /// Why a hold is not in force now; `None` if it is.
+    /// Returns why a hold is not in force now; `None` if it is.
     pub fn why_not_in_force(&self, hold: &Hold, facts: &Facts, now: Duration) -> Option<String> {
         let unmet = || hold.condition.as_ref().and_then(|condition| condition.unmet(facts));
         let refused = || self.refused.iter().find(|refused| refused.hold == hold.name);
@@ -419,7 +423,7 @@ impl Store {
 }
 
 /// Replaces the file, which every user may read. If the file system has no space for a second file,
-/// an old one that is long enough is written over: releasing holds must not need space.
+/// overwrites the old one if it is long enough: releasing holds must not need space.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let is_full =
         |error: &io::Error| matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);

@@ -1,6 +1,6 @@
-//! A day of a service in accelerated time, on a simulated machine: how often it wakes up, what that
-//! costs, and that it keeps nothing. And storms: hotplug, another writer every second, clocks that
-//! jump.
+//! A service's day in accelerated time, on a simulated machine: how often it wakes up, what that
+//! costs, and that it leaks nothing. Also storms: hotplug, another writer every second, clock
+//! jumps.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
@@ -19,12 +19,12 @@ const CONFIG: &str = "[[when]]\nprofile = \"governor=powersave\"\n\
                       [[when]]\nprofile = \"max-freq=3GHz\"\nunit = \"game.service\"\n\
                       [[when]]\nprofile = \"epp=power\"\ntime = \"22:00-06:00\"\n";
 
-/// A profile of this test is one setting.
+/// Profiles of this test have a single setting.
 fn profiles(name: &str) -> Result<Vec<Setting>, String> {
     Intent::from_arguments(&[name], None).map(|intent| intent.settings).map_err(|error| error.to_string())
 }
 
-/// Plays events to a service, and hands back what it did and how often it woke up.
+/// Plays events to a service. Returns its actions and how often it woke up.
 fn play(
     machine: &str,
     text: &str,
@@ -57,10 +57,10 @@ fn play(
     (done, rehearsal.wake_ups)
 }
 
-/// The tests of a process share its memory, which one of them measures.
+/// The tests share their process's memory, which one of them measures.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Memory that this process has in use, in KiB, and its processor time in seconds.
+/// Returns the memory that this process uses, in KiB, and its processor time in seconds.
 fn used() -> (u64, f64) {
     // As `hold run` does after each wake-up.
     flyball_process::release_freed_memory();
@@ -107,8 +107,8 @@ fn a_day_keeps_nothing_and_wakes_up_once_a_minute() {
     let verifies = day.as_secs() / VERIFY_EVERY.as_secs();
     let most = verifies + 24 * 6 + 10;
     assert!(wake_ups <= most, "{wake_ups} wake-ups, where {most} have a reason");
-    // The first hours fill caches; the list of the last changes has one more per hour. What the
-    // allocator keeps differs from hour to hour.
+    // The first hours fill caches. The list of recent changes grows by one per hour. The
+    // allocator's memory differs from hour to hour.
     let first = memory[6..12].iter().max();
     let last = memory[20..].iter().min();
     assert!(last.zip(first).is_some_and(|(last, first)| *last <= first + 512), "memory grows: {memory:?}");
@@ -117,7 +117,7 @@ fn a_day_keeps_nothing_and_wakes_up_once_a_minute() {
 #[test]
 fn storms_end_with_everything_held_or_left_with_a_warning() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    // Each CPU goes and comes 20 times; a CPU per second.
+    // Each CPU goes offline and online 20 times, one CPU per second.
     let mut hotplug = String::new();
     for second in 0..160 {
         let cpu = 1 + second / 2 % 4;
@@ -127,7 +127,8 @@ fn storms_end_with_everything_held_or_left_with_a_warning() {
     let (done, _) = play("ryzen-5750g", &hotplug, Duration::from_secs(400), &mut || ());
     assert!(!done.iter().any(|done| matches!(done.notice, Notice::Failed(_))), "{done:?}");
     // Another writer every second for five minutes: 5 corrections, then a warning and an attempt
-    // after each pause of 1, 2 and 4 minutes. The last one succeeds, because the writer has ended.
+    // after each pause of 1, 2 and 4 minutes. The last attempt succeeds, because the writer has
+    // ended.
     let mut writer = String::new();
     for second in 1..300 {
         let _ = writeln!(
@@ -144,7 +145,7 @@ fn storms_end_with_everything_held_or_left_with_a_warning() {
     let (corrected, warnings) =
         (count(&flyball_hold::Action::Corrected), count(&flyball_hold::Action::GaveWay));
     assert_eq!((corrected, warnings), (8, 3), "{done:?}");
-    // The wall clock jumps through the night and back, every second.
+    // The wall clock jumps between day and night, every second.
     let mut clock = String::new();
     for second in 1..100 {
         let time = if second % 2 == 0 { "12:00" } else { "23:00" };
@@ -155,7 +156,7 @@ fn storms_end_with_everything_held_or_left_with_a_warning() {
     assert_eq!(changes, 100, "the start, and each jump");
 }
 
-/// Another tool changes the level by an ioctl, which the kernel reports to no one: the regular
+/// Another tool changes the level by an ioctl, which the kernel reports to nobody. The regular
 /// comparison finds it.
 #[test]
 fn a_level_of_speed_select_that_changes_is_noticed_and_nothing_else_is_lost() {
@@ -179,18 +180,18 @@ fn a_level_of_speed_select_that_changes_is_noticed_and_nothing_else_is_lost() {
         rehearsal.until(3 * VERIFY_EVERY);
         rehearsal.done();
         set("4");
-        // Sooner or later than a whole comparison, of which every tenth is one.
+        // Only every tenth comparison plans from scratch, so none of these does.
         let done = rehearsal.until(4 * VERIFY_EVERY + Duration::from_secs(1));
         let (facts, now) = rehearsal.facts();
         let status = flyball_hold::status(&host, rehearsal.service().store(), &facts, now);
         assert!(status.failure.is_none() && status.knobs.iter().all(|knob| knob.holds), "{status:?}");
         done.into_iter().filter(|done| matches!(done.notice, Notice::Drift(_))).count()
     };
-    // What the level changes besides itself holds again; the level belongs to the other tool.
+    // The level's other changes are corrected, but the level belongs to the other tool.
     let one = |profile: &str| format!("[[when]]\nprofile = \"{profile}\"\n");
     play(&(one("governor=performance") + &one("max-freq=2GHz")));
     set("0");
-    // A level that is held is set again.
+    // A held level is set again.
     assert_eq!(play(&one("sst-level=0")), 1, "both packages in one report");
     for location in level("0") {
         assert_eq!(location.read(&host).unwrap(), b"0");

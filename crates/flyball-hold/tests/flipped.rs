@@ -1,6 +1,6 @@
-//! Another program flips one policy's governor between any two calls of the service. Everything
-//! else that the holds want stays as it is, no hold goes out of force, and what the other program
-//! leaves is corrected.
+//! Another program flips one policy's governor between any two calls of the service. All other held
+//! settings must stay, no hold may go out of force, and the value that the other program leaves
+//! must be corrected.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
@@ -21,7 +21,7 @@ use proptest::{prelude::*, test_runner::TestCaseError};
 
 const GOVERNOR: &str = "cpufreq/policy0/scaling_governor";
 
-/// The weaker hold sets governor and preference, the stronger one a limit.
+/// The weaker hold sets governor and preference, the stronger hold a limit.
 const CONFIG: &[u8] = b"[[when]]\nprofile = \"weak\"\n[[when]]\nprofile = \"strong\"\n";
 
 fn profiles(name: &str) -> Result<Vec<Setting>, String> {
@@ -45,7 +45,7 @@ struct Machine<'k> {
 }
 
 impl Machine<'_> {
-    /// Hands events to the service, and checks what it reports of its holds.
+    /// Passes events to the service, and checks its reports about its holds.
     fn handle(&mut self, events: Vec<Event>) -> Result<(), TestCaseError> {
         self.service.handle(events, moment(self.millis));
         for notice in self.service.notices() {
@@ -57,7 +57,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Lets time pass, with all that the service has planned for it.
+    /// Lets time pass. The service does everything that becomes due.
     fn pass(&mut self, millis: u64) -> Result<(), TestCaseError> {
         let end = self.millis + millis;
         while self.millis < end {
@@ -74,7 +74,7 @@ impl Machine<'_> {
     }
 }
 
-/// One burst: the calls before which the governor is flipped, and how long it is quiet afterwards.
+/// One burst: the calls before which the governor is flipped, and the quiet time afterwards.
 type Burst = (Vec<usize>, u64);
 
 fn run(
@@ -104,18 +104,18 @@ fn run(
         let _ = kernel.poke(GOVERNOR, "performance");
         kernel.arm(Faults { events, ..Faults::default() }, machine.state.journal());
         machine.handle(written())?;
-        // On the other CPUs nothing has changed, whatever came of this one.
+        // Nothing has changed on the other CPUs, whatever happened to this one.
         for knob in machine.status().knobs.iter().filter(|knob| !knob.holds) {
             prop_assert_eq!(knob.cpus.to_string(), "0", "{:?}", knob);
         }
         kernel.arm(Faults::default(), machine.state.journal());
-        // The kernel reports each write of the other program.
+        // The kernel reports every write of the other program.
         machine.handle(written())?;
         let is_contended = |left: &flyball_hold::Exemption| left.because == LeftBecause::Contended;
         corrected.1 += usize::from(machine.service.store().left.iter().any(is_contended));
         machine.pass(*quiet)?;
     }
-    // The other program has ended: after the longest pause everything is as the holds want it.
+    // The other program has ended. After the longest pause all holds are in effect.
     machine.pass(20 * 60 * 1000)?;
     let status = machine.status();
     prop_assert!(status.is_held(), "{:?} {:?}", status.knobs, machine.service.store().left);
@@ -152,7 +152,7 @@ fn a_writer_of_one_governor_drops_no_hold() {
     assert!(corrected > 0 && contended > 0, "{corrected} {contended}: nothing was proven");
 }
 
-/// A write that the kernel refuses again and again leaves that setting, with the reason.
+/// If the kernel keeps refusing a write, that setting is left, with the reason.
 #[test]
 fn a_refused_setting_is_left_and_the_others_of_its_hold_stay() {
     struct Refusing {

@@ -1,5 +1,5 @@
-//! Values that read back otherwise than they were written: because a driver makes its policies new
-//! in the middle of a change of mode, for a moment, or because the kernel clamps them, always.
+//! Values that read back differently from what was written: temporarily, because a driver recreates
+//! its policies during a change of mode, or always, because the kernel clamps them.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
@@ -15,7 +15,7 @@ use flyball_simhost::{SimHost, SimSetup};
 
 const MAX: &str = "/sys/devices/system/cpu/cpufreq/policy2/scaling_max_freq";
 
-/// A machine in which a number of writes to one file are undone at once.
+/// A machine on which a number of writes to one file are undone at once.
 struct Losing {
     host: SimHost,
     lost: AtomicUsize,
@@ -40,8 +40,8 @@ fn profiles(name: &str) -> Result<Vec<Setting>, String> {
     Intent::from_arguments(&[name], None).map(|intent| intent.settings).map_err(|error| error.to_string())
 }
 
-/// Another program changes the limit, and this many writes of the correction are lost. What drifted
-/// within ten seconds, whether it holds then, and why it was left.
+/// Another program changes the limit, and this many writes of the correction are lost. Returns the
+/// drifts within ten seconds, whether the hold is in effect then, and why it was left.
 fn corrected(lost: usize) -> (Vec<Drift>, bool, Vec<LeftBecause>) {
     let host = Losing {
         host: SimHost::open(&SimSetup::parse("ryzen-5750g").unwrap()).unwrap(),

@@ -1,9 +1,8 @@
-//! Random sequences of holds that are added, released and end, of a user and of other programs that
-//! set, and of a service that is killed at any call, over the small kernel of flyball-control's
-//! tests. While holds are in force the machine has what they want; after the last one it is as it
-//! was, byte for byte.
+//! Random sequences on the small kernel of flyball-control's tests: holds are added, released and
+//! end, a user and other programs write, and the service is killed at any call. While holds are in
+//! force, the machine has their settings. After the last one it is as before, byte for byte.
 //!
-//! FLYBALL_MODEL_SCHEDULES sets the number of sequences, PROPTEST_RNG_SEED which ones.
+//! FLYBALL_MODEL_SCHEDULES sets the number of sequences, PROPTEST_RNG_SEED selects them.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
@@ -49,7 +48,7 @@ const SETTINGS: &[(&str, Option<&str>)] = &[
     ("max-perf-pct=60", None),
 ];
 
-/// Writes of another program, each to something that a setting above is about.
+/// Writes of another program, each to a knob of a setting above.
 const POKES: &[(&str, &str)] = &[
     ("cpufreq/policy0/scaling_governor", "powersave"),
     ("cpufreq/policy2/scaling_governor", "performance"),
@@ -69,12 +68,12 @@ enum Step {
     Release {
         name: usize,
     },
-    /// The user sets what no hold wants.
+    /// The user sets a knob that no hold wants.
     Set(usize),
     /// Time passes; a hold with an end may end.
     Wait(u64),
     Poke(usize),
-    /// The process that does the next step dies at this call, before or after its effect.
+    /// The process of the next step dies at this call, before or after its effect.
     Die {
         at: usize,
         after: bool,
@@ -116,7 +115,8 @@ fn hold(name: usize, settings: &[usize], priority: u32, now: u64) -> Hold {
         let (argument, cpus) = SETTINGS[index];
         intent.settings.extend(Intent::from_arguments(&[argument], cpus).unwrap().settings);
     }
-    // Of equal priorities the later hold wins: the model would have to know the order.
+    // Priorities differ, because on a tie the newer hold wins and the model would have to know the
+    // order.
     let end = (name == 3).then(|| Duration::from_secs(now + 50));
     Hold {
         name: NAMES[name].parse().unwrap(),
@@ -139,7 +139,7 @@ fn start<'k>(kernel: &'k Kernel, state: &StateDir, now: u64) -> Service<'k> {
         .unwrap()
 }
 
-/// Releasing one hold works although what remains cannot be planned; that is named.
+/// Releasing one hold works even if the remaining ones cannot be planned, and the error names them.
 #[test]
 fn a_hold_that_is_refused_blocks_no_release() {
     let kernel = Kernel::new(Driver::IntelPstate, 4, 1, 0);
@@ -163,7 +163,8 @@ fn a_hold_that_is_refused_blocks_no_release() {
     assert!(failure.contains(refused.name.as_str()) && failure.contains("not in force"), "{failure}");
 }
 
-/// A machine that cannot be read for a while keeps what the other holds have set, and names it.
+/// If the machine cannot be read for a while, the other holds' settings stay, and the failure names
+/// them.
 #[test]
 fn a_release_on_a_machine_that_cannot_be_read_keeps_other_holds() {
     let mut named = 0;
@@ -187,7 +188,7 @@ fn a_release_on_a_machine_that_cannot_be_read_keeps_other_holds() {
         assert_eq!(differences(&expected, &kernel.dump(), &gone), "", "{failing} calls fail");
         let failure = released.ok().and_then(|changed| changed.store.failure).unwrap_or_default();
         named += usize::from(failure.contains("'a' is not in force"));
-        // The next look finds what is whose.
+        // The next snapshot shows which hold sets what.
         change(&|store| store.release(&"none".parse().unwrap()).map(drop).or(Ok(()))).unwrap();
         assert_eq!(differences(&expected, &kernel.dump(), &[]), "", "{failing} calls fail");
     }
@@ -217,7 +218,7 @@ fn holds_belong_to_their_owners() {
     let added = |store: &mut Store, user: u32| (0..70).filter(|number| add(store, user, *number)).count();
     assert_eq!((added(&mut store, 1), added(&mut store, 2), added(&mut store, 3)), (16, 16, 0));
     store.add_by(None, named("another", Owner::User(0))).unwrap();
-    // Settings are limited too, over all holds together. A hold that is replaced does not count.
+    // Settings are limited too, over all holds together. A replaced hold does not count.
     let mut store = Store::empty(&kernel);
     let mut add = |user: u32, name: &str, count: usize| {
         let settings = vec![hold(0, &[0], 100, 0).settings[0].clone(); count];
@@ -226,7 +227,7 @@ fn holds_belong_to_their_owners() {
     };
     assert!(add(1, "a", 200) && add(1, "b", 56) && !add(1, "c", 1) && add(1, "a", 199) && add(1, "c", 1));
     assert!(!add(2, "d", 257) && add(2, "d", 256) && !add(3, "e", 1) && add(0, "f", 300));
-    // Long texts count, too: a profile's settings share the text of a selector, a hold's do not.
+    // Long texts count too: in a profile, settings share a selector's text, in a hold they do not.
     let mut store = Store::empty(&kernel);
     let mut add = |bytes: usize| {
         let mut settings = hold(0, &[0], 100, 0).settings;
@@ -236,7 +237,7 @@ fn holds_belong_to_their_owners() {
     assert!(add(60 << 10) && !add(65 << 10));
 }
 
-/// Whoever could write the list of holds would be root. Every user may read it.
+/// If a user could write the list of holds, that user would be root. Every user may read it.
 #[test]
 fn a_list_of_holds_that_others_may_write_is_refused() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -254,7 +255,8 @@ fn a_list_of_holds_that_others_may_write_is_refused() {
     assert!(change().is_err());
 }
 
-/// What the holds want, by the plan: nothing is left to be written, if the machine can have it.
+/// Checks by planning that the holds are in effect: if the machine accepts the plan, it has no
+/// changes left.
 fn is_held(kernel: &Kernel, state: &StateDir) -> Result<(), TestCaseError> {
     let store = Store::load(state, kernel).unwrap();
     let effective = Effective::new(&store.holds, &Facts::default());
@@ -319,8 +321,8 @@ fn run(
             Step::Poke(index) => {
                 let (path, value) = POKES[*index];
                 let by = Writer { pid: 4711, name: Some("other".to_owned()), unit: None };
-                // What no hold sets belongs to the other program afterwards; here it would only
-                // make the end hard to judge.
+                // Settings that no hold sets belong to the other program afterwards. Here they
+                // would only make the end hard to judge.
                 if is_wanted(&kernel, &state, path) && kernel.poke(path, value).is_ok() {
                     service.handle(vec![Event::Written { path: format!("{CPU}/{path}"), by }], moment(now));
                 }
@@ -336,13 +338,13 @@ fn run(
             service = start(&kernel, &state, now);
         }
         kernel.revive();
-        // What a process that died had left to be done may need another look.
+        // Work of a process that died may need another look.
         service.handle(vec![Event::Lost], moment(now));
         is_held(&kernel, &state)?;
         counts.held += 1;
     }
     drop(service);
-    // A death that was still to come.
+    // Disarm a death that has not happened yet.
     kernel.revive();
     let changed = change_holds(&kernel, &state, "release", moment(now), |store| {
         store.clear();
@@ -375,7 +377,7 @@ fn is_wanted(kernel: &Kernel, state: &StateDir, path: &str) -> bool {
     kernel.pause(|kernel| wanted(kernel, state).iter().any(|location| location.path() == Some(&path)))
 }
 
-/// `flyball set` while holds are in force. Returns whether it was kept.
+/// Runs `flyball set` while holds are in force. Returns whether the setting was kept.
 fn set(kernel: &Kernel, state: &StateDir, index: usize) -> bool {
     let (argument, cpus) = SETTINGS[index];
     let intent = Intent::from_arguments(&[argument], cpus).unwrap();
@@ -391,14 +393,15 @@ fn set(kernel: &Kernel, state: &StateDir, index: usize) -> bool {
         transaction.apply(&intent, &|| false).is_ok() && transaction.keep().is_ok()
     });
     if kernel.is_dead() {
-        // The guardian of a process that was killed.
+        // Act as the guardian of the killed process.
         kernel.revive();
         restore(kernel, state, "guardian", Scope::Open).unwrap();
     }
     kept
 }
 
-/// A command that changes the holds. If its process dies, the store is as it was at that moment.
+/// Changes the holds as a command does. If its process dies, the store stays as it was at that
+/// moment.
 fn add_or_release(
     kernel: &Kernel,
     state: &StateDir,
@@ -414,12 +417,12 @@ fn add_or_release(
     match changed {
         Ok(_) => {}
         Err(_) if kernel.is_dead() => {
-            // This process went on and took the hold back; one that was killed did not.
+            // This test's process continued and took the hold back. A killed process would not.
             if let Some(mut store) = at_death {
                 store.save(state).unwrap();
             }
         }
-        // Settings that contradict each other, or that this machine does not have.
+        // The settings contradict each other, or this machine lacks them.
         Err(ChangeError::Bring(_) | ChangeError::Store(_)) => {}
         Err(error) => return Err(TestCaseError::fail(error.to_string())),
     }
@@ -455,7 +458,7 @@ enum Lack {
     Writes,
 }
 
-/// A small file system of its own.
+/// The variable for the path of a small, separate file system.
 const SMALL: &str = "FLYBALL_TEST_SMALL_FILE_SYSTEM";
 
 /// Makes the file system fail, or work again.
@@ -478,7 +481,7 @@ fn fail(folder: &std::path::Path, lack: Lack, fails: bool) {
     }
 }
 
-/// The locations that these holds set, as far as they can be planned.
+/// Returns the locations that these holds set, if they can be planned.
 fn set_by(kernel: &Kernel, holds: &[Hold]) -> BTreeMap<String, String> {
     let effective = Effective::new(holds, &Facts::default());
     let targets = Snapshot::for_intent(kernel, &effective.intent)
@@ -491,8 +494,8 @@ fn set_by(kernel: &Kernel, holds: &[Hold]) -> BTreeMap<String, String> {
     paths.collect()
 }
 
-/// Releases one hold on a file system that is full or read-only, among any holds and faults. Each
-/// setting of the hold is gone or named, and everything comes back when there is space.
+/// Releases one hold on a full or read-only file system, among any holds and faults. Each setting
+/// of the hold must be gone or named, and everything must return when there is space.
 fn release_without(
     folder: &std::path::Path,
     (driver, per_policy, lag): (Driver, usize, u32),
@@ -512,7 +515,7 @@ fn release_without(
     let (of_it, remaining): (Vec<Hold>, Vec<Hold>) =
         before.holds.iter().cloned().partition(|hold| hold.name.as_str() == name);
     let own = set_by(&kernel, &of_it);
-    // A second machine that only ever had the remaining holds.
+    // A second machine that never had any but the remaining holds.
     let other = Kernel::new(driver, 4, per_policy, lag);
     let other_state = StateDir::new(folder.join("other"));
     let _ = std::fs::remove_dir_all(other_state.path());

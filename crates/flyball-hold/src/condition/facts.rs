@@ -1,4 +1,4 @@
-//! What conditions are judged by, as the machine's files have it.
+//! The facts for conditions, read from the machine's files.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,32 +13,32 @@ use super::{
     parts::{Limit, Power},
 };
 
-/// The facts by which conditions are judged.
+/// The facts against which conditions are checked.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Facts {
-    /// `None` for a machine without a power supply that is known.
+    /// `None` if the machine has no known power supply.
     pub power: Option<Power>,
-    /// Since midnight.
+    /// Minutes since midnight.
     pub minutes: u32,
-    /// The watched programs that run, each with its processes.
+    /// The running watched programs, each with its processes.
     pub running: BTreeMap<PathBuf, BTreeSet<u32>>,
-    /// The groups that have processes: by what a condition calls them.
+    /// The groups that have processes, as conditions spell them.
     pub populated: BTreeSet<String>,
     /// The hottest sensor of the processors, in thousandths of a degree.
     pub temperature: Option<i32>,
-    /// How often a limit was reached since boot, over all packages.
+    /// How often each limit was reached since boot, over all packages.
     pub limits: BTreeMap<Limit, u64>,
-    /// The conditions that are met according to the service, which alone sees how long something
-    /// lasts: by their texts.
+    /// The texts of conditions that the service considers met. Only the service sees how long
+    /// something lasts.
     pub lasting: BTreeSet<String>,
 }
 
-/// Where the unified hierarchy of control groups is: by itself, or next to those of version 1
-/// (systemd's hybrid mode).
+/// Possible paths of the unified hierarchy of control groups: alone, or beside version 1 (systemd's
+/// hybrid mode).
 const HIERARCHIES: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
 impl Facts {
-    /// Looks at what `conditions` need, and at nothing else.
+    /// Reads only the facts that `conditions` need.
     pub fn look<'c>(
         host: &dyn Host,
         now: LocalTime,
@@ -59,7 +59,7 @@ impl Facts {
                     facts.populated.insert(called);
                 }
             }
-            // Once for all conditions: a sensor may be behind a slow bus.
+            // Read it once for all conditions: a sensor may be behind a slow bus.
             if condition.temperature.is_some() && facts.temperature.is_none() {
                 facts.temperature = temperature(host);
             }
@@ -71,11 +71,11 @@ impl Facts {
     }
 }
 
-/// The processes of these programs.
+/// Returns the processes of these programs.
 fn running(host: &dyn Host, programs: &BTreeSet<&PathBuf>) -> BTreeMap<PathBuf, BTreeSet<u32>> {
     let mut running: BTreeMap<PathBuf, BTreeSet<u32>> = BTreeMap::new();
-    // After an event about programs or at start, not now and then: fanotify reports starts, a pidfd
-    // the end.
+    // Called at start and after events about programs, not periodically: fanotify reports starts, a
+    // pidfd the end.
     let processes = host.list("/proc").unwrap_or_default();
     for pid in processes.iter().filter_map(|name| name.parse::<u32>().ok()) {
         // Kernel threads have no program, and a process may end at any time.
@@ -87,24 +87,24 @@ fn running(host: &dyn Host, programs: &BTreeSet<&PathBuf>) -> BTreeMap<PathBuf, 
     running
 }
 
-/// The places that a group may have on this machine, whether it exists or not: nothing where there
-/// is no unified hierarchy.
+/// Returns the paths that a group may have on this machine, whether it exists or not. Empty without
+/// a unified hierarchy.
 pub(crate) fn groups(host: &dyn Host, paths: &[String]) -> Vec<String> {
     let hierarchy = HIERARCHIES.iter().find(|root| host.exists(&format!("{root}/cgroup.procs")));
-    // Without it (version 1 only) there is no cgroup.events: such a condition is never met, and
-    // nothing is watched for it.
+    // With version 1 only, there is no cgroup.events, so such a condition is never met and nothing
+    // is watched.
     let place = |root: &&str| paths.iter().map(|path| format!("{root}/{path}")).collect();
     hierarchy.map(place).unwrap_or_default()
 }
 
-/// Whether a process is in the group or below it (`populated` in
+/// Returns whether the group or a descendant has a process (`populated` in
 /// Documentation/admin-guide/cgroup-v2.rst).
 fn is_populated(host: &dyn Host, group: &str) -> bool {
     let events = host.read(&format!("{group}/cgroup.events")).unwrap_or_default();
     events.lines().any(|line| line == "populated 1")
 }
 
-/// The number of the slice of a user: a name is looked up, a number is taken as it is.
+/// Returns the number of a user's slice. A name is looked up, a number is used unchanged.
 pub(super) fn number_of_user(user: &str) -> Option<u32> {
     user.parse().ok().or_else(|| User::by_name(user).ok().flatten().map(|user| user.uid))
 }
@@ -115,7 +115,7 @@ fn power(host: &dyn Host) -> Option<Power> {
     let (mut has_mains, mut has_battery) = (false, false);
     for name in host.list(SUPPLIES).ok()? {
         let read = |file: &str| host.read(&format!("{SUPPLIES}/{name}/{file}")).unwrap_or_default();
-        // The batteries of mice and keyboards have the scope `Device` (power_supply_sysfs.c).
+        // Skip batteries of mice and keyboards, whose scope is `Device` (power_supply_sysfs.c).
         if read("scope") == "Device" {
             continue;
         }
@@ -128,7 +128,7 @@ fn power(host: &dyn Host) -> Option<Power> {
                     return Some(Power::Ac);
                 }
             }
-            // A desktop with a UPS runs on it when no mains are online.
+            // A desktop runs on its UPS when no mains are online.
             "Battery" | "UPS" => has_battery = true,
             _ => {}
         }
@@ -136,14 +136,14 @@ fn power(host: &dyn Host) -> Option<Power> {
     (has_mains || has_battery).then_some(Power::Battery)
 }
 
-/// The hottest sensor of the processors.
+/// Returns the temperature of the hottest processor sensor.
 fn temperature(host: &dyn Host) -> Option<i32> {
     const SENSORS: &str = "/sys/class/hwmon";
     let mut hottest = None;
     for device in host.list(SENSORS).unwrap_or_default() {
         let folder = format!("{SENSORS}/{device}");
         let name = host.read(&format!("{folder}/name")).unwrap_or_default();
-        // Others measure disks, boards and supplies.
+        // Other drivers measure disks, boards and supplies.
         if !matches!(name.as_str(), "coretemp" | "k10temp" | "zenpower" | "cpu_thermal") {
             continue;
         }
@@ -157,9 +157,9 @@ fn temperature(host: &dyn Host) -> Option<i32> {
     hottest
 }
 
-/// How often packages ran into a limit: the sum over all CPUs, of which those of a package show the
-/// same count (therm_throt_device_add in drivers/thermal/intel/therm_throt.c). Only whether it
-/// rises matters.
+/// Returns how often packages ran into a limit: the sum over all CPUs, although CPUs of a package
+/// show the same count (therm_throt_device_add in drivers/thermal/intel/therm_throt.c). Only an
+/// increase matters.
 fn times_limited(host: &dyn Host, limit: Limit) -> u64 {
     const CPUS: &str = "/sys/devices/system/cpu";
     let file = match limit {

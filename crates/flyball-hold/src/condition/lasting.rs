@@ -1,5 +1,5 @@
-//! Conditions that must be met, or not met any more, for a time before they count: kept by the
-//! service, which alone sees time pass.
+//! Conditions that must be met, or unmet, for some time before they count. The service keeps them,
+//! because only it sees time pass.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,33 +8,33 @@ use std::{
 
 use super::{Condition, Facts, parts::Limit};
 
-/// The state of conditions that must last, as the service has seen it.
+/// The state of conditions with a time span, as observed by the service.
 #[derive(Debug, Default)]
 pub(crate) struct Lasting {
-    /// By a condition's text.
+    /// Tracks by the condition's text.
     tracks: BTreeMap<String, Track>,
     /// When the kernel last reported a pressure, by its text.
     pressed: BTreeMap<String, Duration>,
-    /// The counts of limits when they were last looked at, and when one was last seen to rise.
+    /// For each limit, its last count, and when it was last seen to rise.
     limits: BTreeMap<Limit, (u64, Option<Duration>)>,
 }
 
 #[derive(Debug)]
 struct Track {
-    /// Whether it is met at the moment, and since when that is so.
+    /// Whether it is met now, and since when.
     is_met: bool,
     since: Duration,
     counts: bool,
 }
 
 impl Lasting {
-    /// The kernel reported this pressure.
+    /// Records that the kernel reported this pressure.
     pub(crate) fn press(&mut self, pressure: &str, now: Duration) {
         self.pressed.insert(pressure.to_owned(), now);
     }
 
-    /// Judges the conditions by what is there now: the texts of those that count. Others are
-    /// forgotten.
+    /// Checks the conditions against the present facts. Returns the texts of those that count, and
+    /// forgets all others.
     pub(crate) fn judge<'c>(
         &mut self,
         conditions: impl Iterator<Item = &'c Condition>,
@@ -43,11 +43,11 @@ impl Lasting {
     ) -> BTreeSet<String> {
         for (limit, count) in &facts.limits {
             let (before, rose) = self.limits.entry(*limit).or_insert((*count, None));
-            // The first look only says how often it was since boot.
+            // The first reading only shows the count since boot.
             if *count > *before {
                 *rose = Some(now);
             }
-            // A count that falls belongs to a driver that was loaded again: it starts over.
+            // If a count falls, the driver was reloaded and counts from 0.
             *before = *count;
         }
         let mut tracks = BTreeMap::new();
@@ -62,7 +62,7 @@ impl Lasting {
             }
             tracks.insert(text, track);
         }
-        // Tracks of conditions that no hold has any more are dropped with the old map.
+        // This drops tracks of conditions that no hold has any more.
         self.tracks = tracks;
         self.tracks.iter().filter(|(_, track)| track.counts).map(|(text, _)| text.clone()).collect()
     }
@@ -74,14 +74,14 @@ impl Lasting {
         });
         let is_limited = condition.limit.is_none_or(|limit| {
             let rose = self.limits.get(&limit).and_then(|(_, rose)| rose.as_ref());
-            // Until the look after the next one: a limit that is reached now and then is not one
-            // that has gone.
+            // Until the second reading after it: a limit that is reached only now and then has not
+            // gone.
             rose.is_some_and(|at| is_recent(at, condition.sampled().unwrap_or_default() * 2))
         });
         is_pressed && is_limited && condition.unmet_now(facts).is_none()
     }
 
-    /// When one of these conditions must be judged again without a report.
+    /// Returns when one of these conditions must be checked again without a report.
     pub(crate) fn next<'c>(
         &self,
         conditions: impl Iterator<Item = &'c Condition>,
@@ -93,7 +93,7 @@ impl Lasting {
                 .filter(|track| track.counts != track.is_met)
                 .map(|track| track.since + condition.time_to_last());
             let sampled = condition.sampled().map(|pause| now + pause);
-            // The kernel reports pressure, not its end.
+            // The kernel reports pressure, but not its end.
             let relief = condition.pressure.as_ref().and_then(|pressure| {
                 let at = self.pressed.get(&pressure.to_string())?;
                 Some(*at + pressure.lasts()).filter(|_| track.is_some_and(|track| track.is_met))

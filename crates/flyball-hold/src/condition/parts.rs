@@ -1,4 +1,4 @@
-//! The parts of a condition: how each is written, and what it compares.
+//! The parts of a condition: their spelling, and what they compare.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use super::ConditionError;
 
-/// What the machine runs on.
+/// The machine's present power source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize, Display)]
 #[serde(rename_all = "kebab-case")]
 pub enum Power {
@@ -20,7 +20,7 @@ pub enum Power {
     Battery,
 }
 
-/// A part of the day, in minutes since midnight; it may go over midnight.
+/// A part of the day, in minutes since midnight. It may span midnight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Window {
     from: u32,
@@ -38,7 +38,7 @@ pub struct Pressure {
     window: Duration,
 }
 
-/// A temperature of the processor that is reached, in degrees Celsius.
+/// A minimum temperature of the processor, in degrees Celsius.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Display)]
 #[schemars(with = "String")]
 #[display("{}C", _0)]
@@ -77,10 +77,10 @@ impl Window {
         }
     }
 
-    /// How long until it begins or ends.
+    /// Returns the time until it begins or ends.
     pub(super) fn next_edge(self, now: LocalTime) -> Duration {
-        // From 1 to a whole day: at an edge the next one is meant, since a wait of nothing would be
-        // repeated for a minute.
+        // Between 1 minute and a day: at an edge this means the next one, since a wait of 0 would
+        // be repeated for a minute.
         let until = |minute: u32| (minute + DAY - now.minutes - 1) % DAY + 1;
         let minutes = until(self.from).min(until(self.to));
         Duration::from_secs(u64::from(minutes * 60).saturating_sub(u64::from(now.seconds)))
@@ -116,19 +116,19 @@ impl fmt::Display for Window {
 }
 
 impl Pressure {
-    /// The file, below /proc/pressure.
+    /// Returns the file, below /proc/pressure.
     pub fn file(&self) -> &'static str {
         self.resource
     }
 
-    /// What is written to the file: the stall time and the window, in microseconds.
+    /// Returns the text to write to the file: the stall time and the window, in microseconds.
     pub fn trigger(&self) -> String {
         let window = self.window.as_micros() as u64;
         format!("{} {} {window}", self.who, window * u64::from(self.percent) / 100)
     }
 
-    /// How long after a report the pressure counts as there: the kernel reports once per window
-    /// (update_triggers in kernel/sched/psi.c), and looks for it every 2 s for a program without
+    /// Returns how long the pressure counts as present after a report. The kernel reports once per
+    /// window (update_triggers in kernel/sched/psi.c), and checks every 2 s for a program without
     /// CAP_SYS_RESOURCE (PSI_FREQ).
     pub(super) fn lasts(&self) -> Duration {
         self.window + Duration::from_secs(3)
@@ -147,8 +147,8 @@ impl FromStr for Pressure {
             let who = one_of(who, &["some", "full"])?;
             let percent = percent.strip_suffix('%')?.parse::<u32>().ok().filter(|n| (1..=100).contains(n))?;
             let window = time(window)?;
-            // psi_trigger_create: at most WINDOW_MAX_US, and multiples of 2 s only, without
-            // CAP_SYS_RESOURCE.
+            // psi_trigger_create: the maximum is WINDOW_MAX_US, and without CAP_SYS_RESOURCE only
+            // multiples of 2 s are accepted.
             let is_taken = window.as_millis() % 2000 == 0 && (2..=10).contains(&window.as_secs());
             is_taken.then_some(Pressure { resource, who, percent, window })
         };
@@ -169,7 +169,7 @@ impl FromStr for Heat {
     fn from_str(text: &str) -> Result<Heat, ConditionError> {
         let degrees = text.trim_end_matches("°C").trim_end_matches('C').trim();
         let degrees = degrees.parse::<i32>().ok().filter(|degrees| (1..=150).contains(degrees));
-        // A number without its unit could be Fahrenheit.
+        // Without a unit, a number could be Fahrenheit.
         degrees
             .filter(|_| text.ends_with('C'))
             .map(Heat)
@@ -189,7 +189,8 @@ impl FromStr for Limit {
     }
 }
 
-/// Reads a time of whole seconds, above zero and at most a day: longer waits are a time of the day.
+/// Parses a time of whole seconds, above zero and at most a day. For longer waits there is the time
+/// of day.
 pub(super) fn time(text: &str) -> Option<Duration> {
     let time = span::parse(text).ok()?;
     (time.subsec_nanos() == 0 && (1..=86_400).contains(&time.as_secs())).then_some(time)

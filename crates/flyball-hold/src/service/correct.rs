@@ -1,4 +1,4 @@
-//! What is done about drift: corrected, reported or yielded, each with its cause.
+//! Handles drift: corrects, reports or yields it, and finds the cause.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -22,7 +22,7 @@ use crate::{
     apply::bring_about,
 };
 
-/// What drifted, and what is to be done about it.
+/// The drifts, and what to do about them.
 #[derive(Default)]
 struct DriftCheck {
     drifts: Vec<(Location, Drift)>,
@@ -31,7 +31,7 @@ struct DriftCheck {
     corrects: bool,
 }
 
-/// A place that does not hold what is wanted.
+/// A place that does not have the wanted value.
 struct Drifted {
     knob: Id,
     instance: String,
@@ -56,25 +56,25 @@ impl From<Target> for Drifted {
     }
 }
 
-/// What the places of all holds had in them when nothing was to be done.
+/// Contents of the places of all holds at the last comparison without drift.
 pub(super) struct LastCheck {
     contents: Vec<(Location, Content)>,
-    /// How often they were read again since.
+    /// Number of times that they were read again since.
     looks: u32,
 }
 
-/// Regular comparisons of which one plans from the whole machine again. The others read the places
-/// only, a fifth of the files: on 512 CPUs the ranges of all policies are most of a plan, and
-/// change with events that are reported.
+/// One in this many regular comparisons plans from the whole machine again. The others read only
+/// the places, a fifth of the files: on 512 CPUs the ranges of all policies are most of a plan, and
+/// events report their changes.
 const LOOKS: u32 = 10;
 
 impl Service<'_> {
-    /// Whether every place is as it was when nothing was to be done.
+    /// Returns whether every place has the same content as at the last comparison without drift.
     pub(super) fn is_as_seen(&mut self) -> bool {
         let is_blind = self.store.service.as_ref().is_some_and(|service| !service.blind.is_empty());
         let Some(seen) = &mut self.seen else { return false };
         seen.looks += 1;
-        // Without the kernel's reports a write between the comparison and the reading of contents
+        // Without the kernel's reports, a write between the comparison and the reading of contents
         // would go unnoticed.
         !is_blind
             && seen.looks < LOOKS
@@ -84,23 +84,23 @@ impl Service<'_> {
                 .all(|(location, content)| Content::from_read(&location.read(self.host)) == *content)
     }
 
-    /// Compares everything, and does what the holds say about what drifted.
+    /// Compares everything, and handles drifts as the holds specify.
     pub(super) fn correct(&mut self, batch: &Batch, moment: Moment) {
-        // The time that passes outside, also where the caller's clock is a rehearsal's.
+        // Use real time, even if the caller's clock is a rehearsal's.
         let start = Instant::now();
         self.seen = None;
         if self.effective.intent.is_empty() {
             self.writes.clear();
             return;
         }
-        // Before the drifts are judged: a place that is back must count as a new drift when it
+        // Before drifts are handled: a place that was restored must count as a new drift when it
         // changes again.
         let had = self.store.left.len();
         self.forget_overwritten();
         let (changes, known) = match self.compare() {
             Ok(compared) => compared,
-            // A policy that is being made, a driver that is away: it is tried again soon, and
-            // nothing was written.
+            // A policy is being created, or a driver is absent. Nothing was written, and it is
+            // retried soon.
             Err(error) => return self.conclude(&Err(BringError::Plan(error)), moment),
         };
         self.forget_left(&known);
@@ -109,11 +109,11 @@ impl Service<'_> {
             self.writes.clear();
             (self.waits, self.has_reported_wait) = (None, false);
             let settled = self.unsettled.take_drifts();
-            // It holds now, whatever has failed before: the status must not go on saying so.
+            // Everything is in effect now, so clear an earlier failure from the status.
             if self.store.failure.is_some() {
                 self.conclude(&Ok(Brought::default()), moment);
             }
-            // Only then the file has changed: a save in each verify would wake everything that
+            // Save only if something changed: a save in each comparison would wake everything that
             // watches the directory.
             if (self.store.left.len() != had || !settled.is_empty())
                 && let Ok(_lock) = self.lock()
@@ -128,18 +128,18 @@ impl Service<'_> {
             self.seen = Some(LastCheck { contents: known.into_keys().map(content).collect(), looks: 0 });
             return;
         }
-        // Before the lock: a command that has it is what changed the settings, perhaps; when it
+        // Take the lock only now: a command that has it may have changed the settings. When it
         // ends, they are compared again.
         let lock = match self.lock() {
             Ok(lock) => lock,
             Err(error) => return self.wait(&error, moment),
         };
-        // Commands change nothing but holds: what was left is known here.
+        // Commands change only holds. The service knows the places that were left.
         if Store::load(&self.state, self.host).is_ok_and(|store| store.holds != self.store.holds) {
             self.pending = true;
             return self.bring(lock, moment);
         }
-        // What is tried again has been judged before.
+        // Retried places have been judged before.
         let (again, new): (Vec<_>, Vec<_>) =
             changes.into_iter().partition(|change| self.unsettled.contains(&change.location));
         let mut found = self.judge(new, batch, moment);
@@ -167,7 +167,7 @@ impl Service<'_> {
         self.save();
     }
 
-    /// Records what drifted. One program that writes all policies is one line, not hundreds.
+    /// Records drifts. A program that writes all policies is one line, not hundreds.
     fn report(&mut self, drifts: Vec<Drift>) {
         let mut joined: Vec<Drift> = Vec::new();
         for drift in drifts {
@@ -189,8 +189,8 @@ impl Service<'_> {
         Ok((changes.into_iter().map(Drifted::from).collect(), known))
     }
 
-    /// The holds of which something is not there after a failure. A machine that cannot be compared
-    /// has none in force.
+    /// Returns the holds with a setting that is not in effect after a failure. If the machine
+    /// cannot be compared, no hold counts as in force.
     pub(super) fn out_of_force(&self, error: &BringError) -> Vec<Refused> {
         let why = error.to_string();
         let refused = |name: &HoldName| Refused { hold: name.clone(), why: why.clone() };
@@ -201,9 +201,9 @@ impl Service<'_> {
         self.refused.iter().cloned().chain(names.into_iter().map(refused)).collect()
     }
 
-    /// A write of another program in the middle of a correction reads back like a value that the
-    /// kernel has clamped; its report comes after that. So what counts as clamped is tried again
-    /// when another program writes it, as often as any other drift.
+    /// If another program writes in the middle of a correction, the value reads back as if the
+    /// kernel had clamped it, and the report comes later. So a clamped place is retried when
+    /// another program writes it, as often as any other drift.
     fn forget_overwritten(&mut self) {
         let writers = self.writers();
         if writers.is_empty() {
@@ -216,16 +216,16 @@ impl Service<'_> {
                 .is_some_and(|path| writers.contains_key(&flyball_host::watch::real_path(host, path)))
         };
         self.store.left.retain(|left| left.because != LeftBecause::Clamped || !is_written(&left.location));
-        // It is judged like any other write.
+        // The write is judged like any other.
         self.unsettled.forget(is_written);
     }
 
-    /// Watches places again that were left and have the held value again.
+    /// Resumes watching places that were left and have the held value again.
     fn forget_left(&mut self, known: &HashMap<Location, Target>) {
         self.store.left.retain(|left| {
             let target = known.get(&left.location);
-            // A yielded place belongs to the other writer even if its value happens to be ours, and
-            // a clamped one never shows ours.
+            // A yielded place belongs to the other writer even if its value happens to be ours. A
+            // clamped place never has our value.
             let is_back = target.is_some_and(|target| target.now.as_deref() == Some(&target.value));
             !(is_back
                 && matches!(
@@ -235,7 +235,7 @@ impl Service<'_> {
         });
     }
 
-    /// Adds what is only reported and holds another value than when it was reported.
+    /// Adds places that are only reported, if their value differs from the reported one.
     fn with_new_values(
         &mut self,
         mut changes: Vec<Drifted>,
@@ -244,8 +244,7 @@ impl Service<'_> {
         let mut again = Vec::new();
         self.store.left.retain(|left| {
             let target = known.get(&left.location).filter(|target| target.now != left.found);
-            // What is reported is compared with the value that was reported, so each further change
-            // is reported once.
+            // Compare with the reported value, so that each further change is reported once.
             let reported = target.filter(|_| left.because == LeftBecause::Reported);
             again.extend(reported.cloned());
             reported.is_none()
@@ -255,7 +254,8 @@ impl Service<'_> {
     }
 
     fn judge(&mut self, changes: Vec<Drifted>, batch: &Batch, moment: Moment) -> DriftCheck {
-        // Collected once: a governor that is changed on 512 CPUs is as many changes with one cause.
+        // Collect the writers once: a governor change on 512 CPUs is as many changes with one
+        // cause.
         let writers = self.writers();
         let mut found = DriftCheck::default();
         let mut perhaps: Option<Vec<String>> = None;
@@ -263,7 +263,7 @@ impl Service<'_> {
             let Some(name) = self.effective.hold_of(&change.from).cloned() else { continue };
             let Some(hold) = self.store.holds.iter().find(|hold| hold.name == name) else { continue };
             let cause = self.cause(&change, &writers, batch, &mut perhaps);
-            // Sleep and hotplug are not another writer, however often they come.
+            // Sleep and hotplug are not another writer, however frequent they are.
             let is_contended = !matches!(cause, Cause::Resume | Cause::Device(_));
             let (action, because, until) = match hold.on_drift {
                 OnDrift::Report => (Action::Reported, Some(LeftBecause::Reported), None),
@@ -276,7 +276,7 @@ impl Service<'_> {
                 }
                 OnDrift::Correct => (Action::Corrected, None, None),
             };
-            // Only then something is written; a report alone must not open a transaction.
+            // A report alone must not open a transaction, because nothing is written.
             found.corrects |= action == Action::Corrected;
             if action == Action::Yielded {
                 found.yielded.push(change.location.clone());
@@ -304,14 +304,14 @@ impl Service<'_> {
                 action,
                 took_us: None,
             };
-            // With its place: whether the correction has failed there is known after the
-            // transaction.
+            // Keep the location: only after the transaction is it known whether the correction
+            // failed.
             found.drifts.push((change.location, drift));
         }
         found
     }
 
-    /// Who wrote which path last.
+    /// Returns the last writer of each path.
     fn writers(&self) -> BTreeMap<String, flyball_host::watch::Writer> {
         self.writes.iter().cloned().collect()
     }
@@ -323,13 +323,13 @@ impl Service<'_> {
         batch: &Batch,
         perhaps: &mut Option<Vec<String>>,
     ) -> Cause {
-        // Attributes of powercap are linked to; the kernel reports where they are.
+        // powercap's attributes are behind links. The kernel reports paths without links.
         let real = change.location.path().map(|path| flyball_host::watch::real_path(self.host, path));
         if let Some(by) = real.and_then(|path| writers.get(&path)) {
             return Cause::Written(by.clone());
         }
-        // Another knob that was written: a governor, the driver's mode, a CPU. The last one, since
-        // it was nearest in time.
+        // Look for a write to another knob: a governor, the driver's mode, a CPU. The last write is
+        // nearest in time.
         let other = self
             .writes
             .iter()
@@ -338,15 +338,15 @@ impl Service<'_> {
         if let Some((path, by)) = other {
             return Cause::After { path: path.clone(), by: by.clone() };
         }
-        // A write that was seen explains more than sleep or a device at the same time, so these
-        // come after it.
+        // A write explains more than sleep or a device event at the same time, so check these
+        // later.
         if batch.resumed {
             return Cause::Resume;
         }
         if let Some(path) = &batch.device {
             return Cause::Device(path.clone());
         }
-        // Only now, and once: looking for them reads every process.
+        // Do this last and only once: it reads every process.
         let running = perhaps.get_or_insert_with(|| {
             let owners = owners(self.host).into_iter();
             owners

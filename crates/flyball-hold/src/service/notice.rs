@@ -1,8 +1,8 @@
-//! What a service reports, a line each.
+//! A service's reports, one line each.
 
 use crate::{Action, Cause, Drift, HoldName};
 
-/// Something that is worth a line in the log.
+/// An event for the log.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Notice {
     Drift(Box<Drift>),
@@ -17,13 +17,13 @@ pub enum Notice {
     Released(HoldName),
     /// A hold has ended by itself.
     Ended(HoldName),
-    /// The holds cannot be brought about, or the configuration cannot be used.
+    /// The holds cannot be applied, or the configuration cannot be used.
     Failed(String),
-    /// Another flyball has the machine, and has had it for long.
+    /// Another flyball has held the lock for a long time.
     Waiting(String),
 }
 
-/// How much a notice matters, as syslog(3) numbers it.
+/// The priority of a notice, as syslog(3) numbers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Priority {
@@ -48,7 +48,7 @@ impl Notice {
         }
     }
 
-    /// What programs filter by, next to the text: fields of the journal.
+    /// Returns the fields of the journal, by which programs filter, besides the text.
     pub fn fields(&self) -> Vec<(&'static str, String)> {
         match self {
             Notice::Drift(drift) => {

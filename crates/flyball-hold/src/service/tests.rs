@@ -1,11 +1,11 @@
-//! The service's own writes of the store.
+//! The service's own writes to the store.
 
 use flyball_simhost::{SimHost, SimSetup};
 
 use super::*;
 
-/// A change for a program is known at once: no report of the kernel is needed, and the report of
-/// the service's own write leads to no second read of the file.
+/// A program's change is known at once, without a report from the kernel. The report of the
+/// service's own write must not make it read the file again.
 #[test]
 fn a_change_of_the_holds_is_read_once() {
     let host = SimHost::open(&SimSetup::parse("i7-2600").unwrap()).unwrap();

@@ -1,6 +1,6 @@
-//! Values that read back otherwise than they were written. The kernel may clamp them, or a driver
-//! may be in the middle of a change of mode that makes all policies new, which no report says the
-//! end of. So each is tried again a few times before it counts as clamped.
+//! Values that read back differently from what was written. The kernel may have clamped them, or a
+//! driver may be changing its mode and recreating its policies, whose end is not reported. So each
+//! value is retried a few times before it counts as clamped.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -13,11 +13,11 @@ use flyball_host::CpuList;
 use super::{Moment, Notice, Service};
 use crate::{Action, Brought, Drift, Exemption, LeftBecause};
 
-/// Pauses before the next try, in milliseconds: a driver that registers policies takes milliseconds
-/// for each.
+/// Pauses before retries, in milliseconds: a driver takes some milliseconds to register each
+/// policy.
 const PAUSES: [u64; 4] = [100, 300, 1000, 3000];
 
-/// The places, with how often each was tried and the drift that led to it.
+/// The locations, each with its number of tries and the drift that caused the first.
 #[derive(Debug, Default)]
 pub(super) struct Unsettled(HashMap<Location, (usize, Option<Drift>)>);
 
@@ -30,15 +30,15 @@ impl Unsettled {
         self.0.retain(|location, _| !is_forgotten(location));
     }
 
-    /// Ends all, because they hold now, and hands back the drifts that led to them.
+    /// Removes all, because they are in effect now, and returns their drifts.
     pub(super) fn take_drifts(&mut self) -> Vec<Drift> {
         self.0.drain().filter_map(|(_, (_, drift))| drift).collect()
     }
 }
 
 impl Service<'_> {
-    /// Looks at what a correction did not bring about: it is tried again, and after the last pause
-    /// it is left. Drifts of what is tried again are taken out of `drifts` until then.
+    /// Checks what a correction did not achieve. Retries it, and leaves it after the last pause.
+    /// Removes the drifts of retried places from `drifts` until then.
     pub(super) fn settle(&mut self, brought: &Brought, drifts: &mut Vec<(Location, Drift)>, moment: Moment) {
         let mut before = std::mem::take(&mut self.unsettled).0;
         let mut next = None;
@@ -48,14 +48,14 @@ impl Service<'_> {
             let own = drifts.iter().position(|(location, _)| *location == left.location);
             let drift = own.map(|index| drifts.remove(index).1).or(known);
             let Some(pause) = PAUSES.get(tries) else {
-                // A refusal may be over later: a policy that was gone comes back.
+                // A refusal may be temporary: a removed policy may come back.
                 let is_refused = matches!(left.because, LeftBecause::Refused(_));
                 match drift {
                     Some(drift) => {
                         let action = Action::Failed(left.because.to_string());
                         drifts.push((left.location.clone(), Drift { action, ..drift }));
                     }
-                    // No drift came before it: the hold never had it.
+                    // There was no drift before, so the hold was never in effect here.
                     None if is_refused => {
                         let same = (left.hold.to_string(), left.knob.to_string(), left.because.to_string());
                         failed.entry(same).or_default().add(&left.cpus);
@@ -70,7 +70,7 @@ impl Service<'_> {
             next = Some(next.map_or((tries, at), |next: (usize, Duration)| next.min((tries, at))));
             self.unsettled.0.insert(left.location, (tries + 1, drift));
         }
-        // These hold now.
+        // These are in effect now.
         drifts.extend(before.into_iter().filter_map(|(location, (_, drift))| Some((location, drift?))));
         self.retry = self.retry.or(next);
         self.notices.extend(failed.into_iter().map(|((hold, knob, because), cpus)| {

@@ -1,4 +1,4 @@
-//! What a service's caller has to watch.
+//! The things that a service's caller has to watch.
 
 use std::{collections::BTreeSet, path::PathBuf};
 
@@ -8,10 +8,10 @@ use crate::{
     condition::{Pressure, groups},
 };
 
-/// What a service's caller has to watch for it.
+/// The things that a service's caller has to watch.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Watched {
-    /// The processes with which holds end, or of which a condition names the program.
+    /// Processes whose end ends a hold, or that run a program in a condition.
     pub processes: BTreeSet<u32>,
     pub programs: BTreeSet<PathBuf>,
     /// Control groups, as paths of the machine.
@@ -20,11 +20,11 @@ pub struct Watched {
 }
 
 impl Service<'_> {
-    /// What to watch for the holds that there are.
+    /// Returns what to watch for the present holds.
     pub fn watched(&self) -> Watched {
         let mut processes: BTreeSet<u32> =
             self.store.holds.iter().filter_map(|hold| hold.end.process).map(|process| process.pid).collect();
-        // One process of each program is enough: when it ends, the others are looked for.
+        // One process of each program is enough: when it ends, the service looks for others.
         processes.extend(self.facts.running.values().filter_map(|processes| processes.first()));
         let paths =
             self.conditions().flat_map(Condition::groups).flat_map(|(_, paths)| groups(self.host, &paths));
@@ -36,14 +36,14 @@ impl Service<'_> {
         }
     }
 
-    /// Notes something that is not noticed here, for the status.
+    /// Records for the status something that is not noticed here.
     pub fn cannot_notice(&mut self, what: String) {
         let Some(service) = self.store.service.as_mut().filter(|service| !service.blind.contains(&what))
         else {
             return;
         };
         service.blind.push(what);
-        // Without the lock the next change of the store saves it.
+        // If the lock is taken, the next change of the store saves it.
         if let Ok(_lock) = self.lock() {
             self.save();
         }
