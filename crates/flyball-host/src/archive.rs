@@ -1,11 +1,11 @@
-//! A machine in one file, as `flyball record` writes it and `-M ARCHIVE` opens it.
+//! A machine in one file: `flyball record` writes it and `-M ARCHIVE` opens it.
 //!
-//! The file is a tar archive packed with zstd. It holds `sys/` and `proc/` as the machine's kernel
-//! presented them, `msr.txt` (registers), `kernel.log` (the lines of the frequency drivers),
-//! `errors.txt` (files that answered with an error, one `errno|path` per line, so that the archive
-//! gives the same answer) and `flyball.json` (the format's number). Archives come from strangers:
-//! nothing in one is ever unpacked to a disk, paths that climb are refused, links cannot lead
-//! outside, and sizes are bounded before memory is taken.
+//! The file is a tar archive packed with zstd. It contains `sys/` and `proc/` as the machine's
+//! kernel presented them, `msr.txt` (registers), `kernel.log` (the lines of the frequency drivers),
+//! `errors.txt` (files that could not be read, one `errno|path` per line, so that the archive
+//! returns the same error) and `flyball.json` (the format's number). Archives come from strangers:
+//! they are never unpacked to disk, paths that climb are refused, links cannot lead outside, and
+//! sizes are checked before memory is allocated.
 
 mod read;
 mod writer;
@@ -22,13 +22,13 @@ use flyball_text::Natural;
 pub(crate) use self::writer::Writer;
 use crate::{Errno, Host, HostError, Kind, Op, msrfile::MsrFile};
 
-/// Number of the format that this code writes, and the highest that it reads.
+/// The format number that this code writes, and the highest that it reads.
 const FORMAT: u64 = 1;
-/// Limit on the bytes of a machine in memory: contents, names, and [`ENTRY`] for each of either.
+/// Limit on the bytes of a machine in memory: contents and names, plus [`ENTRY`] for each of them.
 const MAX_KEPT: usize = 384 << 20;
-/// Overhead in bytes of a name or a file: its place in the maps, and the allocations.
+/// Overhead in bytes of a name or a file: its map entries and allocations.
 const ENTRY: usize = 160;
-/// Limit on the parts of a path and of all links that it follows.
+/// Limit on the parts of a path, including all links that it follows.
 const MAX_STEPS: usize = 256;
 
 /// Content of `flyball.json`.
@@ -41,7 +41,7 @@ struct Head {
     kernel: String,
 }
 
-/// Something below the archive's root.
+/// An entry below the archive's root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Node {
     File { bytes: Vec<u8>, writable: bool },
@@ -53,9 +53,9 @@ pub(crate) enum Node {
 #[derive(Debug)]
 pub struct Archive {
     name: String,
-    /// By path without the leading slash.
+    /// Entries by path, without the leading slash.
     nodes: BTreeMap<String, Node>,
-    /// The names in every folder; the root's are under the empty name.
+    /// The names in every folder. The root's are under the empty name.
     folders: BTreeMap<String, BTreeSet<String>>,
     msrs: Option<MsrFile>,
     log: Option<String>,
@@ -73,7 +73,7 @@ pub enum ArchiveError {
     /// The tar archive is damaged, hostile, or more than flyball would write.
     #[error("{} is not a recorded machine: {}", .0, tar_words(.1))]
     Tar(String, TarError),
-    /// The content is not what flyball writes, or more than it would.
+    /// The content is not flyball's, or larger than flyball's would be.
     #[error("{0} is not a recorded machine: {1}")]
     Content(String, String),
 }
@@ -85,7 +85,7 @@ fn tar_words(error: &TarError) -> String {
     }
 }
 
-/// The reason why something cannot be added to a machine.
+/// The reason why an entry cannot be added to a machine.
 #[derive(Debug)]
 pub(crate) struct Refused(String);
 
@@ -98,7 +98,7 @@ impl Archive {
                 Node::File { bytes, .. } => {
                     let content = String::from_utf8_lossy(bytes);
                     let content = content.trim_end_matches('\n');
-                    // A line of a longer file must not look like a path.
+                    // A line inside a longer file must not look like a path.
                     let first = if content.contains('\n') { "\n    " } else { " " };
                     format!("/{path} ={first}{}\n", content.replace('\n', "\n    "))
                 }
@@ -128,8 +128,8 @@ impl Archive {
     }
 
     fn keep(&mut self, bytes: usize) -> Result<(), Refused> {
-        // Counted before it is kept: an archive of a few kilobytes can unpack to more names than
-        // fit into memory.
+        // Count before keeping: an archive of a few kilobytes can unpack to more names than fit
+        // into memory.
         self.kept += bytes + ENTRY;
         if self.kept > MAX_KEPT { Err(Refused("it is larger than any machine".to_owned())) } else { Ok(()) }
     }
@@ -148,7 +148,7 @@ impl Archive {
         self.keep(path.len() + size)?;
         if let Some((folder, name)) = path.rsplit_once('/') {
             self.add_folder(folder)?;
-            // The name is held a second time, in its folder's list.
+            // The folder's list holds the name a second time.
             self.keep(name.len())?;
             self.folders.entry(folder.to_owned()).or_default().insert(name.to_owned());
         }
@@ -165,11 +165,11 @@ impl Archive {
         self.folders.entry(rest.to_owned()).or_default();
         while !rest.is_empty() {
             let (above, name) = rest.rsplit_once('/').unwrap_or(("", rest));
-            // A name that its folder knows already leads to folders that are known too.
+            // If its folder knows the name already, the folders above are known too.
             if !self.folders.entry(above.to_owned()).or_default().insert(name.to_owned()) {
                 break;
             }
-            // Every folder above is kept with its whole path, so a deep path costs its length
+            // Each folder above is stored with its full path, so a deep path costs its length
             // squared.
             self.keep(above.len() + name.len())?;
             rest = above;
@@ -178,22 +178,22 @@ impl Archive {
     }
 
     /// Follows links and returns the path of their target, without a leading slash. Links are
-    /// followed in the maps, so they cannot lead outside.
+    /// resolved in the maps, so they cannot lead outside.
     fn resolve(&self, op: Op, path: &str, follow_last: bool) -> Result<String, HostError> {
         let fail = |errno| HostError::new(op, path, errno);
         let (mut links, mut steps) = (0, 0);
         let mut todo: Vec<&str> = path.split('/').rev().collect();
         let mut here = String::new();
         while let Some(part) = todo.pop() {
-            // Links bound the number of targets, this bounds their length: 40 long ones in each of
-            // 100,000 reads take minutes.
+            // The number of links is limited too, but 40 long ones in each of 100,000 reads would
+            // take minutes.
             steps += 1;
             if steps > MAX_STEPS {
                 return Err(fail(Errno::LOOP));
             }
             match part {
                 "" | "." => continue,
-                // As at the root of a file system, there is no directory above.
+                // As in a file system, nothing is above the root.
                 ".." => {
                     here.truncate(here.rfind('/').unwrap_or(0));
                     continue;
@@ -254,7 +254,7 @@ impl Host for Archive {
                 Ok(())
             }
             Node::Fails(errno) => Err(HostError::new(Op::Read, path, *errno)),
-            // `resolve` follows links to their end: one that is left leads nowhere.
+            // `resolve` follows links to their end, so a remaining link dangles.
             Node::Link(_) => Err(HostError::new(Op::Read, path, Errno::NOENT)),
         }
     }
@@ -301,7 +301,8 @@ impl Host for Archive {
     fn msr(&self, cpu: u32, register: u32) -> Result<u64, HostError> {
         let fail = |errno| HostError::new(Op::ReadMsr, format!("MSR {register:#x} of CPU {cpu}"), errno);
         let registers = self.msrs.as_ref().ok_or_else(|| fail(Errno::NOENT))?;
-        // ENOENT is a machine without the msr driver, ENODEV a register that was not recorded.
+        // ENOENT means that the machine has no msr driver, ENODEV that the register was not
+        // recorded.
         registers.get(cpu, register).ok_or_else(|| fail(Errno::NODEV))
     }
 

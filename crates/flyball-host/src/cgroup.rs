@@ -1,7 +1,7 @@
-//! Cgroup v2 partitions: groups on whose CPUs no outside task runs.
+//! Cgroup v2 partitions: groups whose CPUs no outside task uses.
 //!
-//! A partition takes its CPUs out of the scheduling domains of the other groups; the CPUs stay
-//! online, so that they keep their frequency policy, their interrupts and their place in sysfs
+//! A partition removes its CPUs from the scheduling domains of the other groups. The CPUs stay
+//! online, so they keep their frequency policy, their interrupts and their place in sysfs
 //! (Documentation/admin-guide/cgroup-v2.rst, "cpuset.cpus.partition"; kernel/cgroup/cpuset.c).
 
 use crate::{Errno, Host, HostError, Op};
@@ -62,7 +62,7 @@ impl Group {
     /// Reads the group's CPUs, as the kernel prints them.
     ///
     /// # Errors
-    /// The errno of reading; `ENOENT` if groups are not given cpusets.
+    /// The errno of reading; `ENOENT` if groups have no cpuset controller.
     pub fn cpus(&self, host: &dyn Host) -> Result<String, HostError> {
         host.read(&self.file("cpuset.cpus"))
     }
@@ -75,7 +75,7 @@ impl Group {
     /// that the kernel cannot make.
     ///
     /// # Errors
-    /// The errno of reading; `ENOENT` if groups are not given cpusets.
+    /// The errno of reading; `ENOENT` if groups have no cpuset controller.
     pub fn kind(&self, host: &dyn Host) -> Result<String, HostError> {
         host.read(&self.file("cpuset.cpus.partition"))
     }
@@ -90,24 +90,24 @@ impl Group {
         host.write(&self.file("cpuset.cpus.partition"), kind.as_bytes())
     }
 
-    /// Returns whether the group is given cpusets, and so may become a partition.
+    /// Returns whether the group has the cpuset controller, so that it may become a partition.
     pub fn has_cpuset(&self, host: &dyn Host) -> bool {
         host.exists(&self.file("cpuset.cpus.partition"))
     }
 
-    /// Returns whether the kernel has made a partition of it.
+    /// Returns whether the kernel has made the group a partition.
     ///
     /// # Errors
     /// The errno of reading, unless the file does not exist.
     pub fn is_partition(&self, host: &dyn Host) -> Result<bool, HostError> {
         let kind = host.read_optional(&self.file("cpuset.cpus.partition"))?.unwrap_or_default();
         // A partition that lost its CPUs reads back as `root invalid (reason)`: the kernel keeps
-        // the word that was written.
+        // the written word.
         Ok((kind.starts_with(Kind::Isolated.word()) || kind.starts_with(Kind::Root.word()))
             && !kind.contains("invalid"))
     }
 
-    /// Moves its tasks to the root group, skipping tasks that have ended meanwhile.
+    /// Moves its tasks to the root group, skipping tasks that have ended.
     pub fn release_tasks(&self, host: &dyn Host) {
         for pid in host.read(&self.file("cgroup.procs")).unwrap_or_default().lines() {
             // One by one: cgroup.procs takes one process per write(2).
@@ -124,7 +124,7 @@ impl Group {
     }
 }
 
-/// Returns whether the root gives cpusets to its groups.
+/// Returns whether the root group passes the cpuset controller on to its children.
 ///
 /// # Errors
 /// `ENODEV` without cgroup v2 or its cpuset controller.
@@ -138,7 +138,7 @@ pub fn gives_cpusets(host: &dyn Host) -> Result<bool, HostError> {
         Ok::<bool, HostError>(text.split_whitespace().any(|word| word == "cpuset"))
     };
     match has("cgroup.controllers") {
-        // The kernel has the controller; this file decides whether groups below get its files
+        // The kernel has the controller. This file decides whether child groups get its files
         // (cgroup-v2.rst, "Enabling and Disabling").
         Ok(true) => has("cgroup.subtree_control"),
         Ok(false) => Err(missing()),
@@ -147,16 +147,16 @@ pub fn gives_cpusets(host: &dyn Host) -> Result<bool, HostError> {
     }
 }
 
-/// Makes the root give cpusets to its groups, or stop doing so.
+/// Switches whether the root group passes the cpuset controller on to its children.
 ///
 /// # Errors
-/// The errno of writing: `EBUSY` if a group hands them on to its own groups.
+/// The errno of writing: `EBUSY` if a child passes it on to its own children.
 pub fn set_gives_cpusets(host: &dyn Host, gives: bool) -> Result<(), HostError> {
     let word: &[u8] = if gives { b"+cpuset" } else { b"-cpuset" };
     host.write(&format!("{ROOT}/cgroup.subtree_control"), word)
 }
 
-/// Returns whether a group directly below the root has CPUs or memory nodes of its own.
+/// Returns whether a group directly below the root has its own CPUs or memory nodes.
 pub fn cpusets_in_use(host: &dyn Host) -> bool {
     let names = host.list(ROOT).unwrap_or_default();
     let set = |name: &str, file: &str| {

@@ -1,6 +1,6 @@
-//! Programs that run on a machine, and child processes as a benchmark needs them: a process group
-//! of their own, a fixed set of CPUs, death with their parent, and the kernel's accounting (wait4's
-//! rusage) when they end.
+//! Programs that run on a machine, and child processes as a benchmark needs them: each has its own
+//! process group, a fixed set of CPUs and death with its parent, and the kernel accounts for it
+//! (wait4's rusage).
 
 #![allow(unsafe_code, reason = "wait4(2)")]
 
@@ -39,18 +39,19 @@ pub struct Usage {
     /// Times that a task lost its CPU.
     pub involuntary_switches: u64,
     /// Largest resident set, in KiB. `None` if it is no larger than that of the process that
-    /// started it: a child begins with its parent's (`exec_mmap` in fs/exec.c).
+    /// started it: a child begins with its parent's value (`exec_mmap` in fs/exec.c).
     #[serde(default)]
     pub peak_kib: Option<u64>,
     /// Page faults that needed input.
     pub major_faults: u64,
-    /// Page faults that needed none.
+    /// Page faults that needed no input.
     #[serde(default)]
     pub minor_faults: u64,
 }
 
 impl Usage {
-    /// `parent_kib`: the largest resident set of the process that started it, at that time.
+    /// Converts the kernel's structure. `parent_kib` is the largest resident set of the parent at
+    /// the start of the child.
     fn from_raw(raw: &libc::rusage, parent_kib: u64) -> Usage {
         let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
         Usage {
@@ -65,26 +66,26 @@ impl Usage {
     }
 }
 
-/// The end of a program.
+/// How a program ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ended {
     /// Exit code or signal.
     pub status: ExitStatus,
     /// `None` for the model of a workload, which the kernel does not account for.
     pub usage: Option<Usage>,
-    /// From just before it was started to its end, on the machine's clock.
+    /// Time from just before the start to the end, on the machine's clock.
     pub wall: Duration,
-    /// Units of work per second, from a model that does as much as it can in a given time.
+    /// Units of work per second, from a model that works for a given time.
     pub rate: Option<f64>,
 }
 
 /// A program that runs on a machine, started by [`Host::spawn`](crate::Host::spawn).
 pub trait Process: Send + std::fmt::Debug {
-    /// Waits for the end, at most for `limit` of the machine's time. Returns `None` if that time is
-    /// over or a signal arrived.
+    /// Waits for the end, for at most `limit` of the machine's time. Returns `None` on a timeout or
+    /// a signal.
     fn wait(&mut self, limit: Duration) -> io::Result<Option<Ended>>;
 
-    /// Ends it, with everything that it started, by force after `patience`.
+    /// Ends it with its descendants, by force after `patience`.
     fn stop(self: Box<Self>, patience: Duration) -> io::Result<Ended>;
 
     /// Returns the number of its process; `None` for the model of a workload.
@@ -92,14 +93,13 @@ pub trait Process: Send + std::fmt::Debug {
         None
     }
 
-    /// After its end: kills what is left of its process group, and returns the names of those
-    /// processes.
+    /// After its end: kills the remaining processes of its group, and returns their names.
     fn kill_left_behind(&mut self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// The variable by which the processes of one launch are found again.
+/// The variable that identifies the processes of one launch.
 const LAUNCH_VARIABLE: &str = "FLYBALL_LAUNCH";
 
 /// A process that was started and has not been waited for.
@@ -109,16 +109,16 @@ pub struct Running {
     descriptor: OwnedFd,
     started: Instant,
     own_group: bool,
-    /// The variable that its processes have, unless daemons among them may stay.
+    /// The variable that marks its processes, unless daemons among them may stay.
     mark: Option<String>,
     /// The largest resident set of this process when it started the program, KiB.
     parent_kib: u64,
 }
 
-/// Where one of a program's standard streams leads.
+/// The destination of one of a program's standard streams.
 #[derive(Debug)]
 enum Stream {
-    /// To the same place as this process's.
+    /// The same as that of this process.
     Inherited,
     /// To /dev/null.
     Null,
@@ -146,7 +146,7 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// Launches `program` with `arguments`, input from /dev/null, in a process group of its own.
+    /// Launches `program` with `arguments`, input from /dev/null, in its own process group.
     pub fn new(program: &str, arguments: &[String]) -> Launch {
         Launch {
             program: program.to_owned(),
@@ -166,8 +166,8 @@ impl Launch {
         }
     }
 
-    /// Keeps it in this process's group, with its terminal and standard input, for a command that a
-    /// person uses.
+    /// Keeps it in this process's group, with its terminal and standard input, for interactive
+    /// commands.
     #[must_use]
     pub fn in_foreground(mut self) -> Launch {
         self.own_group = false;
@@ -175,7 +175,7 @@ impl Launch {
         self
     }
 
-    /// Lets processes that leave its session live on after its end.
+    /// Lets processes that leave its session survive its end.
     #[must_use]
     pub fn keeping_daemons(mut self) -> Launch {
         self.keeps_daemons = true;
@@ -193,29 +193,30 @@ impl Launch {
     /// that is not allowed, the niceness stays unchanged.
     ///
     /// If the kernel groups tasks by session (kernel/sched/autogroup.c), niceness counts only among
-    /// the tasks of one session. So a process with a group of its own gets a session of its own,
-    /// and the session gets the same niceness.
+    /// the tasks of one session. So a process with its own group also gets its own session, and the
+    /// session gets the niceness.
     #[must_use]
     pub fn at_niceness(mut self, niceness: i32) -> Launch {
         self.niceness = Some(niceness);
         self
     }
 
-    /// Switches address space randomisation off for it and its descendants (personality(2)).
+    /// Disables address space randomisation for it and its descendants (personality(2)).
     #[must_use]
     pub fn with_fixed_addresses(mut self) -> Launch {
         self.fixed_addresses = true;
         self
     }
 
-    /// Starts it in this control group (a directory of cgroup v2), whose CPUs it may then use.
+    /// Starts it in this control group (a directory of cgroup v2), so that it may use the group's
+    /// CPUs.
     #[must_use]
     pub fn in_control_group(mut self, path: &str) -> Launch {
         self.group = std::ffi::CString::new(format!("{path}/cgroup.procs")).ok();
         self
     }
 
-    /// Runs it as `user`, with that user's groups and home. Everything else here still happens as
+    /// Runs it as `user`, with that user's groups and home. The other settings are still made as
     /// root.
     #[must_use]
     pub fn as_user(mut self, user: Option<&User>) -> Launch {
@@ -229,7 +230,7 @@ impl Launch {
         self
     }
 
-    /// Sends standard output to one file and standard error to another.
+    /// Sends standard output and standard error to these files.
     #[must_use]
     pub fn output_to(mut self, stdout: File, stderr: File) -> Launch {
         (self.stdout, self.stderr) = (Stream::File(stdout), Stream::File(stderr));
@@ -264,29 +265,28 @@ impl Launch {
         self
     }
 
-    /// Returns the program and its arguments, for a machine in software, which runs a model that
-    /// these words name.
+    /// Returns the program and its arguments. A simulated machine runs the model that these words
+    /// name.
     pub fn words(&self) -> Vec<String> {
         std::iter::once(&self.program).chain(&self.arguments).cloned().collect()
     }
 
-    /// Returns the CPUs that it may use, if not all.
+    /// Returns the CPUs that it may use; `None` if all.
     pub fn cpus(&self) -> Option<&CpuList> {
         self.cpus.as_ref()
     }
 
-    /// Prints the result of the model `name`, as a program would print its own. Without a file it
-    /// goes to standard error: flyball's own standard output is for data.
+    /// Prints the result of the model `name`, as a program would print its own. Without a file the
+    /// result goes to standard error: flyball's standard output is for data.
     pub fn print(&mut self, name: &str, text: &str) {
         use io::Write as _;
         match &mut self.stdout {
             Stream::File(file) => {
-                // As with a program that cannot write its output, whoever reads the output notices
-                // what is missing.
+                // As for a program that cannot write its output, the reader notices.
                 let _ = file.write_all(text.as_bytes());
             }
             Stream::Null => {}
-            // stderr may be full or closed; the result is in the report too.
+            // stderr may be full or closed, but the result is in the report too.
             Stream::Inherited => {
                 terminal::complain(format_args!("flyball: {name} (model): {text}"));
             }
@@ -307,7 +307,7 @@ impl Launch {
         }
         let own_group = self.own_group;
         let mark = (own_group && !self.keeps_daemons).then(|| {
-            // No two at one time, and in a fixed width: the size of the environment moves the
+            // The mark is unique and has a fixed width: the size of the environment moves the
             // stack.
             let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
             let number = format!("{:010}.{:09}", time.tv_sec, time.tv_nsec);
@@ -319,7 +319,8 @@ impl Launch {
         let mut child = start::Child::prepare(self)?;
         let started = Instant::now();
         let pid = child.start()?;
-        // After its exec, for which this thread waits: by then the child has this process's mark.
+        // Read it after the child's exec, for which this thread waits: the child has inherited this
+        // process's value by then.
         let parent_kib = flyball_process::usage(false).peak_kib;
         let descriptor = start::descriptor(pid)?;
         Ok(Running { pid, descriptor, started, own_group, mark, parent_kib })
@@ -331,8 +332,8 @@ impl Running {
         self.pid as u32
     }
 
-    /// Returns whether the terminal stopped the process: a group of its own is in the background,
-    /// and nobody brings it to the front.
+    /// Returns whether the terminal stopped the process: its own group is in the background, and
+    /// nobody brings it to the foreground.
     fn waits_for_terminal(&self) -> bool {
         use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
         let Some(pid) = rustix::process::Pid::from_raw(self.pid) else { return false };
@@ -341,8 +342,8 @@ impl Running {
         by.is_some_and(|by| [Signal::TTIN, Signal::TTOU].iter().any(|known| known.as_raw() == by))
     }
 
-    /// Sends a signal to the group, or to the process if it has none of its own. A process that is
-    /// already gone is not an error.
+    /// Sends a signal to its own group, or to the process if it has none. A process that is already
+    /// gone is not an error.
     fn signal(&self, signal: rustix::process::Signal) {
         let Some(pid) = rustix::process::Pid::from_raw(self.pid) else { return };
         let _ = if self.own_group {
@@ -356,8 +357,8 @@ impl Running {
 impl Process for Running {
     fn wait(&mut self, limit: Duration) -> io::Result<Option<Ended>> {
         use rustix::event::{PollFd, PollFlags, poll};
-        // A pidfd is readable when its process has ended (pidfd_open(2)): the wait can have a
-        // limit, which waitpid(2) lacks.
+        // A pidfd is readable when its process has ended (pidfd_open(2)), so poll can wait with a
+        // time limit, unlike waitpid(2).
         let mut watched = [PollFd::from_borrowed_fd(self.descriptor.as_fd(), PollFlags::IN)];
         let timeout = rustix::event::Timespec {
             tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
@@ -404,8 +405,8 @@ impl Process for Running {
             if left.is_zero() {
                 self.signal(rustix::process::Signal::KILL);
             }
-            // After the signal as well: a process in uninterruptible sleep ends later, and a wait
-            // of no time would spin.
+            // Keep waiting after SIGKILL too: a process in uninterruptible sleep ends later, and a
+            // timeout of 0 would spin.
             let step = Duration::from_millis(100);
             if let Some(ended) = self.wait(if left.is_zero() { step } else { left.min(step) })? {
                 // Members of the group that outlived their leader.
@@ -419,7 +420,7 @@ impl Process for Running {
     fn kill_left_behind(&mut self) -> Vec<String> {
         let group = rustix::process::Pid::from_raw(self.pid).filter(|_| self.own_group);
         let mut names = Vec::new();
-        // The number cannot be another group's while a member lives.
+        // While a member lives, no other group can get this number.
         if group.is_some_and(|group| rustix::process::test_kill_process_group(group).is_ok()) {
             names = flyball_process::names_of_group(self.pid);
             self.signal(rustix::process::Signal::KILL);

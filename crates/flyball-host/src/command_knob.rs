@@ -17,14 +17,14 @@ use crate::{Errno, Host, HostError, Launch, Op};
 /// Placeholder for the value in a command.
 const VALUE: &str = "{value}";
 
-/// Reading of a knob that has no command for reading.
+/// The reading of a knob without a command for reading.
 const UNREAD: &[u8] = b"unread";
 
 /// Time limit for a command. A command that hangs would keep the machine in a state that is neither
 /// the old nor the new one.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Time limit for ending after SIGTERM.
+/// Time limit for the command to end after SIGTERM.
 const AFTER_TERM: Duration = Duration::from_secs(2);
 
 /// Limit on the bytes of output that are read: a value is a word.
@@ -33,8 +33,8 @@ const MAX_OUTPUT: u64 = 4096;
 /// Limit on the bytes of a command. The journal repeats it in each line about the knob.
 const MAX_COMMAND: usize = 4096;
 
-/// A setting with its commands, each a line for /bin/sh. The journal holds them, so that the
-/// setting can be restored even if the file that they came from has changed or gone.
+/// A setting with its commands, each a line for /bin/sh. The journal stores them, so that the
+/// setting can be restored even if the file that defined them has changed or is gone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommandKnob {
@@ -44,13 +44,13 @@ pub struct CommandKnob {
     pub read: Option<String>,
     /// Sets `{value}`.
     pub write: String,
-    /// Sets the earlier value, if that takes a command other than `write`.
+    /// Sets the earlier value, if that needs another command than `write`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restore: Option<String>,
 }
 
 impl CommandKnob {
-    /// Returns why it cannot be used; `None` if it can be.
+    /// Returns why the knob cannot be used; `None` if it can be.
     pub fn fault(&self) -> Option<&'static str> {
         let commands = [self.read.as_ref(), Some(&self.write), self.restore.as_ref()];
         let is_name = |name: &str| {
@@ -72,8 +72,8 @@ impl CommandKnob {
         } else if commands.into_iter().flatten().any(|command| {
             command.trim().is_empty()
                 || command.len() > MAX_COMMAND
-                // A line end separates commands in a shell. Other control characters would not show
-                // in messages.
+                // A line end separates commands in a shell. Other control characters would be
+                // invisible in messages.
                 || command.contains(|c: char| c.is_control() && c != '\n' && c != '\t')
         }) {
             Some("a command is empty, longer than 4096 bytes or has control characters")
@@ -83,7 +83,7 @@ impl CommandKnob {
     }
 
     /// Returns whether a value can be part of a command. A shell takes these characters literally,
-    /// even between quotes, so nothing that a knob reads can become a command.
+    /// even between quotes, so a value can never become a command.
     pub fn is_value(text: &str) -> bool {
         !text.is_empty()
             && text.len() <= 256
@@ -136,8 +136,8 @@ impl CommandKnob {
         let failed = |error: std::io::Error| {
             self.error(op, &error.to_string(), Errno(error.raw_os_error().unwrap_or(Errno::IO.0)))
         };
-        // In memory, not pipes: a command with much output would wait for a reader that waits for
-        // its end.
+        // Capture in memory, not through pipes: a command with much output would wait for a reader,
+        // which waits for the command's end.
         let capture = || {
             memfd_create("flyball-knob", MemfdFlags::CLOEXEC).map(File::from).map_err(|e| failed(e.into()))
         };
@@ -148,7 +148,7 @@ impl CommandKnob {
         let deadline = std::time::Instant::now() + PATIENCE;
         let ended = loop {
             // A signal to flyball ends a wait early, but the command has its own process group and
-            // goes on.
+            // continues.
             let left = deadline.saturating_duration_since(std::time::Instant::now());
             if let Some(ended) = running.wait(left).map_err(failed)? {
                 break ended;
@@ -175,8 +175,8 @@ impl CommandKnob {
 /// Returns the beginning of a command's output.
 fn head(file: &mut File) -> String {
     let mut bytes = Vec::new();
-    // The offset is shared with the command's descriptor. Output that cannot be read is missing
-    // from a message, or is not a value.
+    // The offset is shared with the command's descriptor. If the output cannot be read, it is
+    // missing from a message, or is not a value.
     if file.seek(SeekFrom::Start(0)).is_ok() {
         let _ = file.take(MAX_OUTPUT).read_to_end(&mut bytes);
     }

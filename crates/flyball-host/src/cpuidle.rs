@@ -1,4 +1,4 @@
-//! cpuidle: the table of idle states, each CPU's counters of them, and what exits cost.
+//! cpuidle: the table of idle states, each CPU's counters, and the cost of exits.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,34 +11,35 @@ pub struct IdleState {
     pub name: String,
     /// The advertised exit latency, us.
     pub latency_us: u64,
-    /// The shortest stay that pays, us. Kernels before 4.19 do not show it.
+    /// The shortest stay that saves energy, us. Kernels before 4.19 do not show it.
     pub residency_us: Option<u64>,
-    /// The exit as a probe measured it, us.
+    /// The exit latency that a probe measured, us.
     pub measured_us: Option<f64>,
 }
 
 impl IdleState {
-    /// Returns what an exit costs, us: the measured value if there is one, else the advertised one.
+    /// Returns the cost of an exit, us: the measured value if there is one, else the advertised
+    /// one.
     pub fn costs_us(&self) -> f64 {
         self.measured_us.unwrap_or(self.latency_us as f64)
     }
 }
 
-/// Exits that take this much of a CPU's time are worth a word, ms per second.
+/// Exits that take this much of a CPU's time are worth reporting, ms per second.
 pub const WORTH_MS: f64 = 10.0;
 
 /// How often a state was left.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ExitRate<'a> {
     pub name: &'a str,
-    /// What an exit costs, us.
+    /// The cost of an exit, us.
     pub cost_us: f64,
     /// Exits per second.
     pub rate: f64,
 }
 
-/// The most that exits can have cost `wakes` wake-ups a second, ms per second: they came out of the
-/// deepest states that were left in the same time.
+/// Returns the upper limit on the cost of exits for `wakes` wake-ups a second, in ms per second. It
+/// assumes that they came from the deepest states that were left in the same time.
 pub fn lost_ms(wakes: f64, exits: &[ExitRate]) -> f64 {
     let mut exits = exits.to_vec();
     exits.sort_by(|one, other| other.cost_us.total_cmp(&one.cost_us));
@@ -52,7 +53,7 @@ pub fn lost_ms(wakes: f64, exits: &[ExitRate]) -> f64 {
     lost * 1e-3
 }
 
-/// The state whose exits cost most; `None` if no exit cost time.
+/// Returns the state whose exits cost most; `None` if no exit cost time.
 pub fn costliest<'a>(exits: &[ExitRate<'a>]) -> Option<ExitRate<'a>> {
     let cost = |exit: &ExitRate| exit.rate * exit.cost_us;
     let costly = exits.iter().filter(|exit| cost(exit) > 0.0);
@@ -66,20 +67,20 @@ pub struct Count {
     pub usage: u64,
     /// Time in the state, us.
     pub time_us: u64,
-    /// Exits before the target residency although a lighter state was allowed. Linux 5.10 has this
-    /// and the next two.
+    /// Exits before the target residency although a lighter state was allowed. This and the next
+    /// two counters need Linux 5.10.
     pub above: Option<u64>,
-    /// Exits after which a deeper state would have paid.
+    /// Exits after which a deeper state would have been better.
     pub below: Option<u64>,
-    /// Requests that the processor did not follow.
+    /// Requests that the processor rejected.
     pub rejected: Option<u64>,
 }
 
 impl Count {
     pub const ZERO: Count = Count { usage: 0, time_us: 0, above: Some(0), below: Some(0), rejected: Some(0) };
 
-    /// The difference of two readings. `None` if a counter went back: the CPU's counters began
-    /// again.
+    /// Returns the difference of two readings. `None` if a counter went backwards, because the
+    /// CPU's counters were reset.
     pub fn since(&self, before: &Count) -> Option<Count> {
         let optional = |now: Option<u64>, then: Option<u64>| now?.checked_sub(then?);
         Some(Count {
@@ -105,8 +106,8 @@ impl Count {
 #[derive(Debug, Clone)]
 pub struct CpuCounts {
     pub cpu: u32,
-    /// On the machine's clock: on a large machine the first and the last CPU are read milliseconds
-    /// apart.
+    /// Time of reading, on the machine's clock. On a large machine the first and the last CPU are
+    /// read milliseconds apart.
     pub at: Duration,
     pub states: Vec<Count>,
 }
@@ -115,8 +116,8 @@ fn number(host: &dyn Host, path: &str) -> Option<u64> {
     host.read(path).ok()?.parse().ok()
 }
 
-/// Returns the states of a CPU; none without cpuidle. On x86, one driver and so one table holds for
-/// all CPUs (drivers/cpuidle/driver.c without CPU_IDLE_MULTIPLE_DRIVERS).
+/// Returns the states of a CPU; none without cpuidle. x86 has one driver, and so one table for all
+/// CPUs (drivers/cpuidle/driver.c without CPU_IDLE_MULTIPLE_DRIVERS).
 pub fn table(host: &dyn Host, cpu: u32) -> Vec<IdleState> {
     let state = |index: u32| {
         let file = |name: &str| format!("{CPUS}/cpu{cpu}/cpuidle/state{index}/{name}");
@@ -132,7 +133,7 @@ pub fn table(host: &dyn Host, cpu: u32) -> Vec<IdleState> {
     (0..10).map_while(state).collect()
 }
 
-/// Reads one CPU's counters of `states` states. `None` if it has none: it is offline.
+/// Reads one CPU's counters of `states` states. `None` if it has none because it is offline.
 pub fn read_cpu(host: &dyn Host, cpu: u32, states: usize) -> Option<CpuCounts> {
     let at = host.now();
     let count = |index: usize| {
@@ -157,7 +158,7 @@ pub fn counts(host: &dyn Host, cpus: &CpuList, states: usize) -> Vec<CpuCounts> 
     cpus.iter().filter_map(|cpu| read_cpu(host, cpu, states)).collect()
 }
 
-/// Exits from idle states since this was opened, summed over CPUs that come and go.
+/// Exits from idle states since this was created, summed over CPUs, which may go offline or online.
 #[derive(Debug)]
 pub struct Exits {
     cpus: CpuList,
@@ -175,7 +176,7 @@ impl Exits {
         Exits { cpus, sums: vec![Count::ZERO; table.len()], table, last }
     }
 
-    /// Reads them again. A CPU whose counters began again adds nothing this time.
+    /// Reads the counters again. A CPU whose counters were reset adds nothing this time.
     pub fn follow(&mut self, host: &dyn Host) {
         for now in counts(host, &self.cpus, self.table.len()) {
             let then = self.last.get(&now.cpu);
@@ -187,13 +188,13 @@ impl Exits {
         }
     }
 
-    /// The names of the states, lightest first, and their sums.
+    /// Returns the names of the states, lightest first, and their sums.
     pub fn sums(&self) -> impl Iterator<Item = (&str, &Count)> {
         self.table.iter().map(|state| state.name.as_str()).zip(&self.sums)
     }
 }
 
-/// The cpuidle driver and governor, if there are idle states.
+/// Returns the cpuidle driver and governor, if there are idle states.
 pub fn driver_and_governor(host: &dyn Host, table: &[IdleState]) -> (Option<String>, Option<String>) {
     if table.is_empty() {
         return (None, None);
@@ -210,7 +211,7 @@ mod tests {
     fn the_bound_takes_the_deepest_exits_first() {
         let exit = |(name, cost_us, rate)| ExitRate { name, cost_us, rate };
         let exits = [("C1", 1.0, 1000.0), ("C6", 170.0, 100.0), ("C1E", 4.0, 50.0)].map(exit);
-        // More wake-ups than exits: each exit counts once.
+        // If there are more wake-ups than exits, each exit counts once.
         assert_eq!(lost_ms(1e6, &exits), (1000.0 + 17_000.0 + 200.0) * 1e-3);
         assert_eq!(lost_ms(120.0, &exits), (17_000.0 + 80.0) * 1e-3);
         assert_eq!(lost_ms(0.0, &exits), 0.0);

@@ -1,8 +1,8 @@
-//! /proc/cpuinfo: what the processor is, and the package and core of each online CPU.
+//! /proc/cpuinfo: the processor's identity, and the package and core of each online CPU.
 //!
 //! The kernel prints a block per online CPU (arch/x86/kernel/cpu/proc.c, `show_cpuinfo`). The file
-//! may be cut short, or come from an older kernel or another architecture: lines that are not known
-//! are passed over.
+//! may be truncated, or come from an older kernel or another architecture, so unknown lines are
+//! ignored.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,25 +58,25 @@ pub struct CpuIds {
     pub core: Option<u32>,
 }
 
-/// The content of /proc/cpuinfo. What describes the processor is taken from the first block that
-/// has it: all CPUs of a machine show the same, apart from the microcode while it is being loaded.
+/// The content of /proc/cpuinfo. Each property of the processor comes from the first block that has
+/// it: all CPUs of a machine show the same, except the microcode while it is being loaded.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CpuInfo {
-    /// Empty if the file does not say.
+    /// Empty if the file does not contain it.
     pub vendor_id: String,
     /// `cpu family`, extended family included.
     pub family: Option<u32>,
     /// `model`, extended model included.
     pub model: Option<u32>,
     pub stepping: Option<u32>,
-    /// `model name`, with the runs of blanks that some processors have in it. On Arm, where the
-    /// file has only numbers, the core's name that belongs to them.
+    /// `model name`, including the runs of blanks that some processors have in it. On Arm, where
+    /// the file has only numbers, the name of the core with these numbers.
     pub model_name: Option<String>,
     /// `microcode`, which the kernel prints in hexadecimal.
     pub microcode: Option<u32>,
     pub flags: BTreeSet<String>,
     pub is_arm: bool,
-    /// Every CPU that has a block: the online ones.
+    /// Every CPU with a block, which are the online ones.
     pub cpus: BTreeMap<u32, CpuIds>,
 }
 
@@ -84,7 +84,7 @@ impl CpuInfo {
     /// Reads the file; empty if the machine has none.
     ///
     /// # Errors
-    /// The file is there and cannot be read.
+    /// The file exists but cannot be read.
     pub fn read(host: &dyn Host) -> Result<CpuInfo, HostError> {
         let mut bytes = Vec::with_capacity(1 << 16);
         match host.read_into("/proc/cpuinfo", &mut bytes) {
@@ -98,9 +98,9 @@ impl CpuInfo {
         let mut info = CpuInfo::default();
         let mut cpu = None;
         let mut start = 0;
-        // Whether one block has said what the processor is. Then only what differs from CPU to CPU
-        // is looked at, which is three lines of some 28: on 512 CPUs the file has a megabyte, most
-        // of it the same flags again and again.
+        // True once a block has identified the processor. After that, only the three of some 28
+        // lines that differ between CPUs are parsed: on 512 CPUs the file has a megabyte, mostly
+        // the same flags repeated.
         let mut is_known = false;
         let (mut implementer, mut arm_cores) = (None, Vec::new());
         while start < bytes.len() {
@@ -132,7 +132,7 @@ impl CpuInfo {
                 "cpu family" if info.family.is_none() => info.family = value.parse().ok(),
                 "model" if info.model.is_none() => info.model = value.parse().ok(),
                 "stepping" if info.stepping.is_none() => info.stepping = value.parse().ok(),
-                // The others are what LoongArch, POWER and RISC-V have.
+                // The other names are from LoongArch, POWER and RISC-V.
                 "model name" | "Model Name" | "cpu" | "uarch"
                     if info.model_name.is_none() && !value.is_empty() =>
                 {
@@ -160,15 +160,15 @@ impl CpuInfo {
         info
     }
 
-    /// Returns whether firmware can describe this processor's P-states to the kernel: on x86 and
-    /// Arm (ACPI's _PSS and _CPC), and where nothing is known of the processor.
+    /// Returns whether firmware can describe this processor's P-states to the kernel. True on x86
+    /// and Arm (ACPI's _PSS and _CPC), and if the processor is unknown.
     pub fn can_have_acpi_pstates(&self) -> bool {
         let is_known = !self.vendor_id.is_empty() || self.model_name.is_some();
-        // Only x86 has a line with flags. Of Intel's and AMD's a recording may lack it.
+        // Only x86 has a line with flags. A recording from Intel or AMD may lack it.
         !is_known || self.is_arm || !self.flags.is_empty() || self.vendor() != Vendor::Other
     }
 
-    /// Returns whether a hypervisor runs below (on x86): CPUID sets the flag for guests only.
+    /// Returns whether a hypervisor runs below (on x86): CPUID sets the flag only for guests.
     pub fn is_virtual(&self) -> bool {
         self.flags.contains("hypervisor")
     }
@@ -182,7 +182,7 @@ fn hexadecimal(text: &str) -> Option<u32> {
     u32::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }
 
-/// The name of a core by its identification register (arch/arm64/include/asm/cputype.h).
+/// Returns the name of a core by its identification register (arch/arm64/include/asm/cputype.h).
 fn arm_name(implementer: u32, part: u32) -> String {
     let name = match (implementer, part) {
         (0x41, 0xd03) => "Arm Cortex-A53",

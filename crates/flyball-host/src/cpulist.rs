@@ -2,12 +2,12 @@
 
 use std::{cmp::Ordering, fmt, str::FromStr};
 
-/// Highest CPU number that a list may name. Linux on x86 allows 8192 CPUs (CONFIG_NR_CPUS); the
+/// Highest CPU number that a list may contain. Linux on x86 allows 8192 CPUs (CONFIG_NR_CPUS). The
 /// limit keeps a mistyped `0-4000000000` from filling the memory.
 const HIGHEST: u32 = 65_535;
 
 /// A set of CPU numbers, in ascending order. Stored as one bit per CPU, without zero words at the
-/// end: a large machine's set is a handful of words, and there are thousands of such sets.
+/// end. A large machine's set is a handful of words, and there are thousands of sets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, schemars::JsonSchema)]
 #[schemars(with = "String")]
 pub struct CpuList(Vec<u64>);
@@ -74,7 +74,7 @@ impl CpuList {
     /// Returns the CPUs in both sets.
     #[must_use]
     pub fn intersection(&self, other: &CpuList) -> CpuList {
-        // Beyond the shorter set, they have no CPU in common.
+        // Beyond the shorter set there are no common CPUs.
         CpuList::trimmed(self.0.iter().zip(&other.0).map(|(one, two)| one & two).collect())
     }
 
@@ -177,7 +177,7 @@ impl Extend<u32> for CpuList {
 
 fn number(text: &str) -> Result<u32, CpuListError> {
     let bad = |why| CpuListError { part: text.to_owned(), why };
-    // Checked before `parse`, which accepts a plus sign.
+    // `parse` would accept a plus sign.
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(bad("not a CPU number"));
     }
@@ -190,7 +190,7 @@ fn number(text: &str) -> Result<u32, CpuListError> {
 impl FromStr for CpuList {
     type Err = CpuListError;
 
-    /// Parses a list. The empty text is the empty set, as the kernel prints it.
+    /// Parses a list. As in the kernel, an empty text is the empty set.
     fn from_str(text: &str) -> Result<CpuList, CpuListError> {
         let text = text.trim();
         let mut cpus = CpuList::new();

@@ -1,10 +1,9 @@
 //! Detects machines whose processors flyball itself emulates. Their firmware names flyball in the
-//! DMI tables, so that a program in the guest, or a reader of a recording, can see it.
+//! DMI tables, so that programs in the guest and readers of a recording can recognise it.
 
 use crate::{Host, Kind};
 
-/// Manufacturer that the firmware of flyball's guests names
-/// (`lab/crates/flyball-guest/src/qemu.rs`).
+/// Manufacturer in the firmware of flyball's guests (`lab/crates/flyball-guest/src/qemu.rs`).
 const MAKER: &str = "flyball";
 
 /// Returns the machine's own description, such as `guest of ryzen-5750g, closed loop`, if flyball
@@ -19,8 +18,8 @@ pub fn emulated(host: &dyn Host) -> Option<String> {
     Some(if words.is_empty() { "guest".to_owned() } else { words.join(", ") })
 }
 
-/// Returns whether the machine exists only in software: simulated now, or a recording of a
-/// simulated one. The release of a simulated kernel shows it, and every recording has the release.
+/// Returns whether the machine is simulated, or a recording of a simulated machine. The release of
+/// a simulated kernel shows this, and every recording contains the release.
 pub fn simulated(host: &dyn Host) -> bool {
     let release = || host.read("/proc/sys/kernel/osrelease").or_else(|_| host.read("/proc/version"));
     host.kind() == Kind::Simulated || release().is_ok_and(|text| text.contains("-flyball-sim"))

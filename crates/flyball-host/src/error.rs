@@ -102,7 +102,7 @@ errnos!(
 impl Errno {
     /// Returns the system's one-line description, without a number.
     pub fn describe(self) -> String {
-        // The standard library appends the number, but the symbolic name follows here.
+        // The standard library appends the number, which the caller replaces by the symbolic name.
         let text = std::io::Error::from_raw_os_error(self.0).to_string();
         text.split(" (os error").next().unwrap_or_default().to_owned()
     }
@@ -136,8 +136,7 @@ impl fmt::Display for Errno {
 
 impl From<&std::io::Error> for Errno {
     fn from(error: &std::io::Error) -> Errno {
-        // Errors that the library creates itself (an early end, text that is not UTF-8) have no
-        // number.
+        // Errors from the library itself (an early end, text that is not UTF-8) have no number.
         Errno(error.raw_os_error().unwrap_or(libc::EIO))
     }
 }
@@ -148,7 +147,7 @@ impl From<rustix::io::Errno> for Errno {
     }
 }
 
-/// An operation on a machine that failed.
+/// A failed operation on a machine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot {} {}: {} ({})", .op, .path, .errno.describe(), .errno)]
 pub struct HostError {
@@ -164,8 +163,7 @@ impl HostError {
         HostError { op, path: path.into(), errno: errno.into() }
     }
 
-    /// Returns whether the kernel reported that there is no such thing, rather than one that cannot
-    /// be read.
+    /// Returns whether the object does not exist, rather than being unreadable.
     pub fn is_absent(&self) -> bool {
         // ENXIO: a device node without a driver, or without its CPU.
         matches!(self.errno, Errno::NOENT | Errno::NODEV | Errno::NOTDIR | Errno::NXIO)

@@ -1,6 +1,6 @@
-//! A host around another one: most methods pass on.
+//! A host around another host: most methods forward to it.
 
-/// Implements the named methods of [`Host`](crate::Host) by those of the host in a field:
+/// Implements the named methods of [`Host`](crate::Host) by calling the host in a field:
 /// `forward!(inner: kind, name, list);`.
 #[macro_export]
 macro_rules! forward {

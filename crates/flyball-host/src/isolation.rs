@@ -1,22 +1,23 @@
-//! The CPUs that the kernel leaves alone: `nohz_full=` and `isolcpus=` of its command line, parsed
-//! as the kernel parses them.
+//! The CPUs that the kernel keeps free of work: `nohz_full=` and `isolcpus=` of its command line,
+//! parsed as the kernel parses them.
 
 use crate::CpuList;
 
-/// Limit above any list that a kernel accepts: CONFIG_NR_CPUS is at most 8192 on x86.
+/// A limit above any CPU number that a kernel accepts: CONFIG_NR_CPUS is at most 8192 on x86.
 const HIGHEST: u32 = 65_535;
 
 /// The highest CPU that the machine can have, for `N` and `all` in lists of the command line.
 #[derive(Debug, Clone, Copy)]
 pub struct LastCpu {
     pub cpu: u32,
-    /// True if it comes from cpu/possible, so that there can be no higher one. Recordings may lack
-    /// that file.
+    /// True if it comes from cpu/possible, so that it is the maximum. Recordings may lack that
+    /// file.
     pub is_exact: bool,
 }
 
 impl LastCpu {
-    /// Reads it from the contents of cpu/possible or, for recordings that lack it, cpu/present.
+    /// Reads it from the contents of cpu/possible, or of cpu/present if a recording lacks
+    /// cpu/possible.
     pub fn parse(possible: Option<&str>, present: Option<&str>) -> Option<LastCpu> {
         let last = |list: &str| list.parse::<CpuList>().ok()?.iter().next_back();
         let exact = possible.and_then(last).map(|cpu| LastCpu { cpu, is_exact: true });
@@ -25,10 +26,10 @@ impl LastCpu {
 }
 
 /// Parses a list as bitmap_parselist() in lib/bitmap-str.c does: `3,5-7`, `all`, `N` for the last
-/// CPU, and `0-31:2/4` for two of every four. `None` if the kernel refuses it, which is always the
-/// whole list.
+/// CPU, and `0-31:2/4` for two of every four. `None` if the kernel refuses the list, which it does
+/// as a whole.
 pub fn kernel_list(text: &str, last: LastCpu) -> Option<CpuList> {
-    // Checked before `parse`, which accepts a plus sign.
+    // `parse` would accept a plus sign.
     let digits = |text: &str| {
         if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse::<u32>().ok() } else { None }
     };
@@ -43,7 +44,7 @@ pub fn kernel_list(text: &str, last: LastCpu) -> Option<CpuList> {
             Some((from, to)) => (number(from)?, number(to)?),
             None => (number(range)?, number(range)?),
         };
-        // bitmap_check_region(): ranges that run backwards, and CPUs from nr_cpu_ids on.
+        // bitmap_check_region() refuses ranges that run backwards, and CPUs from nr_cpu_ids on.
         if from > to || (last.is_exact && to > last.cpu) {
             return None;
         }
@@ -62,8 +63,8 @@ pub fn kernel_list(text: &str, last: LastCpu) -> Option<CpuList> {
     Some(cpus)
 }
 
-/// Work that a list of CPUs is kept free of (`enum hk_type` in kernel/sched/isolation.c, as far as
-/// it is used here).
+/// Kinds of work that the kernel keeps away from a list of CPUs (`enum hk_type` in
+/// kernel/sched/isolation.c). Only some are needed here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     Tick,
@@ -71,14 +72,15 @@ enum Purpose {
     ManagedInterrupts,
 }
 
-/// The CPUs that the kernel leaves alone, with the evidence.
+/// The CPUs that the kernel keeps free of work, with the evidence.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Isolation {
     /// CPUs without a tick while one task runs: `nohz_full=`, or `isolcpus=nohz,`. Their RCU
     /// callbacks run elsewhere, with or without `rcu_nocbs=` (rcu_init_nohz() in
     /// kernel/rcu/tree_nocb.h, since 3.10).
     pub tickless: CpuList,
-    /// CPUs onto which the scheduler balances nothing: `isolcpus=`, without flags or with `domain`.
+    /// CPUs that the scheduler excludes from load balancing: `isolcpus=`, without flags or with
+    /// `domain`.
     pub isolated: CpuList,
     /// The words of the command line that isolate them.
     pub words: Vec<String>,
@@ -105,7 +107,7 @@ impl Isolation {
                 _ => continue,
             };
             let Some(mut cpus) = kernel_list(list, last) else { continue };
-            // One CPU must do the work of the others: the one that boots, if all are named
+            // One CPU must do the work of the others: if all are listed, the boot CPU
             // (housekeeping_setup()).
             if cpus.len() as u64 > u64::from(last.cpu) {
                 cpus = cpus.difference(&CpuList::from_iter([0]));
@@ -124,7 +126,7 @@ impl Isolation {
                 }
                 taken.push((kept, cpus.clone()));
             }
-            // Only words that were understood: they are printed as evidence.
+            // Keep only words that were understood, since they are printed as evidence.
             isolation.words.push(word.to_owned());
         }
         isolation
@@ -152,14 +154,13 @@ impl Isolation {
 /// Returns the CPUs of cpu/nohz_full or cpu/isolated.
 pub fn reported(list: &str) -> Option<CpuList> {
     match list.trim() {
-        // print_cpus_nohz_full() in drivers/base/cpu.c prints a mask that was never allocated, in
-        // 6.12 too.
+        // print_cpus_nohz_full() in drivers/base/cpu.c prints an unallocated mask, even in 6.12.
         "(null)" => Some(CpuList::new()),
         list => list.parse().ok(),
     }
 }
 
-/// Returns the words of a command line; a quoted part may hold blanks (next_arg() in
+/// Returns the words of a command line. A quoted part may contain blanks (next_arg() in
 /// lib/cmdline.c).
 pub fn command_line_words(text: &str) -> impl Iterator<Item = &str> {
     let mut quoted = false;
@@ -171,8 +172,8 @@ pub fn command_line_words(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Parses `isolcpus=[flag-list,]cpu-list` as housekeeping_isolcpus_setup() does. Every word that
-/// starts with a letter is a flag, so `all` and a leading `N` isolate nothing. `None` for these,
-/// and for a flag with other characters.
+/// starts with a letter is a flag, so `all` and a leading `N` isolate nothing. Returns `None` for
+/// these, and for a flag with other characters.
 fn isolcpus(value: &str) -> Option<(Vec<Purpose>, &str)> {
     let mut kept = Vec::new();
     let mut rest = value;
@@ -219,7 +220,7 @@ mod tests {
         for wrong in ["x", "3-", "1:2", "0-9:3/2", "0-9:0/0", "-1", "7-3", "+3", "n"] {
             assert_eq!(list(wrong), None, "{wrong}");
         }
-        // ERANGE is for the whole list. If only the present CPUs are known, there may be more.
+        // ERANGE applies to the whole list. If only the present CPUs are known, there may be more.
         assert_eq!(list("3,12-40"), None);
         let present = LastCpu { is_exact: false, ..LAST };
         assert_eq!(kernel_list("3,12-17", present).unwrap().to_string(), "3,12-17");
@@ -241,13 +242,13 @@ mod tests {
         assert_eq!((found.tickless.to_string(), found.isolated.to_string()), ("3,7".into(), "3,7".into()));
         assert_eq!(found.words, ["nohz_full=3,7", "isolcpus=managed_irq,domain,3,7", "rcu_nocbs=3,7"]);
         assert!(of("isolcpus=2-4 nohz=off").tickless.is_empty());
-        // The first one counts. A quoted value is one word.
+        // The first parameter counts. A quoted value is one word.
         assert_eq!(of("nohz_full=1 nohz_full=2 dyndbg=\"file x nohz_full=9\"").tickless.to_string(), "1");
         assert_eq!(of("nohz_full=broken"), Isolation::default());
         assert_eq!(of("nohz_full=1-3").with_tickless("(null)\n").tickless.to_string(), "");
         assert_eq!(of("nohz_full=1-3").with_tickless("2\n").tickless.to_string(), "2");
         assert_eq!(of("nohz_full=1-5").only(|cpu| cpu != 3).tickless.to_string(), "1,2,4,5");
-        // The CPU that boots keeps the time of the others.
+        // The boot CPU keeps the time for the others.
         assert_eq!(of("nohz_full=all").tickless.to_string(), "1-15");
     }
 
@@ -269,7 +270,7 @@ mod tests {
             assert_eq!(both(nothing), pair("", ""), "{nothing}");
         }
         assert!(of("isolcpus=all").words.is_empty());
-        // A second list for the same purpose must be the same; one for another purpose need not.
+        // A second list for the same purpose must be equal. A list for another purpose may differ.
         assert_eq!(both("isolcpus=nohz,2 nohz_full=3"), pair("2", ""));
         assert_eq!(both("isolcpus=2 nohz_full=3"), pair("3", "2"));
     }

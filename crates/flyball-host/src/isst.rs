@@ -1,15 +1,14 @@
-//! Speed Select: the calls of `/dev/isst_interface`, and the register block behind the newer of
-//! them.
+//! Speed Select: the calls of `/dev/isst_interface`, and the register block behind the newer calls.
 //!
 //! Two families of calls share the node. Up to Emerald Rapids ([`legacy`]) a request is a mailbox
-//! command, an MMIO register or an MSR of a CPU; from Granite Rapids on it names a package and a
-//! power domain (flyball-sst makes these calls). Which one a machine speaks is in
-//! [`Platform::api_version`]. [`memdump`] reads the TPMI block itself, as debugfs shows it, for
-//! machines whose node is missing.
+//! command, an MMIO register or an MSR of a CPU. From Granite Rapids on it names a package and a
+//! power domain (flyball-sst makes these calls). [`Platform::api_version`] tells which family a
+//! machine supports. [`memdump`] reads the TPMI block itself, as debugfs shows it, for machines
+//! without the node.
 //!
 //! Structures, sizes and numbers: include/uapi/linux/isst_if.h. Every argument is checked before a
-//! driver sees it, because drivers differ in what they check and two of them fault on what they do
-//! not.
+//! driver sees it, because drivers differ in their checks and two of them fault on arguments that
+//! they do not check.
 
 pub mod legacy;
 pub mod memdump;
@@ -20,7 +19,7 @@ use crate::{CpuInfo, Errno, Host, HostError, Kind, Op, Vendor};
 /// The node of the common driver (isst_if_common.c).
 pub const NODE: &str = "/dev/isst_interface";
 
-/// The numbers of the calls, as ioctl(2) gets them on 64-bit machines (magic 0xFE, size of a
+/// The numbers of the calls, as ioctl(2) receives them on 64-bit machines (magic 0xFE, size of a
 /// pointer).
 pub mod number {
     /// Properties of the drivers.
@@ -60,7 +59,7 @@ pub mod number {
     pub const GET_PERF_LEVEL_FABRIC_INFO: u32 = 0x8008_fe11;
 }
 
-/// Highest interface version that is supported: 1 is mailbox and MMIO, 2 and 3 are TPMI.
+/// Highest supported interface version: 1 is mailbox and MMIO, 2 and 3 are TPMI.
 pub const HIGHEST_API: u16 = 3;
 
 /// Properties of a machine's drivers (isst_if_platform_info).
@@ -109,7 +108,7 @@ impl Platform {
     }
 }
 
-/// Returns the error for an argument that no driver must see.
+/// Returns the error for an argument that must not reach a driver.
 pub fn bad_argument(what: impl std::fmt::Display) -> HostError {
     HostError::new(Op::Isst, format!("{NODE} ({what})"), Errno::INVAL)
 }
@@ -125,13 +124,13 @@ pub fn call(
     what: impl FnOnce() -> String,
 ) -> Result<(), HostError> {
     host.isst(number, argument).map(|_| ()).map_err(|error| {
-        // The node itself cannot be opened: the message is about the node, not about the request.
+        // If the node itself cannot be opened, report that and not the request.
         if error.path == NODE { error } else { HostError::new(Op::Isst, what(), error.errno) }
     })
 }
 
-/// Returns the module that drives Speed Select on a CPU model of family 6, or `None` for a CPU that
-/// has none (the tables of CPU ids in drivers/platform/x86/intel/speed_select_if).
+/// Returns the module that drives Speed Select on a CPU model of family 6, or `None` for a CPU
+/// without Speed Select (the tables of CPU ids in drivers/platform/x86/intel/speed_select_if).
 pub fn module_for(model: u32) -> Option<&'static str> {
     match model {
         // Skylake-X and Cascade Lake: the mailbox is two MSRs (MSR_OS_MAILBOX_INTERFACE and _DATA).
@@ -145,7 +144,7 @@ pub fn module_for(model: u32) -> Option<&'static str> {
     }
 }
 
-/// The properties of a processor on which Speed Select depends.
+/// The processor's properties that decide about Speed Select.
 #[derive(Debug, Clone, Copy)]
 pub struct Processor<'a> {
     pub vendor: Vendor,
@@ -155,7 +154,7 @@ pub struct Processor<'a> {
     pub name: Option<&'a str>,
 }
 
-/// Explains to a person why Speed Select does not answer, and what to do about it.
+/// Explains why Speed Select does not answer, and how to fix it.
 pub fn explain(host: &dyn Host, error: &HostError) -> String {
     let info = CpuInfo::read(host).unwrap_or_default();
     let processor = Processor {
@@ -168,10 +167,10 @@ pub fn explain(host: &dyn Host, error: &HostError) -> String {
     explain_on(&host.kind(), processor, error)
 }
 
-/// Like [`explain`], for a processor that is already known: /proc/cpuinfo is a megabyte on a
-/// machine of 512 CPUs.
+/// Like [`explain`], for a processor that is already known: reading /proc/cpuinfo again costs a
+/// megabyte on a machine of 512 CPUs.
 pub fn explain_on(kind: &Kind, processor: Processor<'_>, error: &HostError) -> String {
-    // The same errno from a call on the open node has another cause.
+    // On an open node, a call fails with the same errno for another reason.
     let node_missing = error.path == NODE && error.is_absent();
     match error.errno {
         _ if node_missing => explain_absence(kind, processor),

@@ -1,5 +1,5 @@
 //! Files that stay open between readings. A sampler reads thousands of attributes each second, and
-//! opening one costs ten times as much as reading it.
+//! opening a file costs ten times as much as reading it.
 
 use std::{
     os::fd::{AsRawFd, OwnedFd},
@@ -26,7 +26,7 @@ pub(crate) struct LiveFile {
     path: String,
 }
 
-/// Number of descriptors that are left to the rest of the program.
+/// Number of descriptors reserved for the rest of the program.
 const SPARE: u64 = 64;
 
 impl LiveFile {
@@ -37,8 +37,8 @@ impl LiveFile {
     ) -> Result<Option<LiveFile>, HostError> {
         let mut opened = open();
         if !opened.as_ref().is_ok_and(fits) {
-            // The soft limit is 1024 on most systems, for the sake of select(2), and may be raised
-            // by anyone.
+            // The soft limit is 1024 on most systems, because of select(2), and any process may
+            // raise it.
             raise_limit();
             opened = open();
         }
@@ -54,8 +54,8 @@ impl LiveFile {
 /// costs half as much as opening.
 static LIMIT: AtomicU64 = AtomicU64::new(0);
 
-/// Returns whether enough descriptors remain after this one: the kernel assigns the lowest that is
-/// free.
+/// Returns whether enough descriptors remain after this one: the kernel assigns the lowest free
+/// number.
 fn fits(file: &OwnedFd) -> bool {
     let needed = (file.as_raw_fd() as u64).saturating_add(SPARE);
     if needed < LIMIT.load(Ordering::Relaxed) {

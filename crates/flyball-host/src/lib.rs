@@ -1,12 +1,12 @@
-//! The host interface: all access to a machine.
+//! The host interface, through which all access to a machine goes.
 //!
-//! Everything that flyball knows about a computer, and everything that it does to one, passes
-//! through the [`Host`] trait: attribute files by the path that the kernel gives them,
-//! model-specific registers by number, Speed Select calls by ioctl number, tracefs, and programs. A
-//! host is the running kernel ([`Live`]), a directory or an archive that holds a recorded machine
-//! ([`Recorded`], [`Archive`]), or a simulated machine (flyball-simhost). The crates above do not
-//! distinguish them; [`Software`] has what only a machine in software can do. No path under `/sys`,
-//! `/proc` or `/dev` is opened anywhere else.
+//! Everything that flyball reads from a computer or changes on it passes through the [`Host`]
+//! trait: attribute files by the path that the kernel gives them, model-specific registers by
+//! number, Speed Select calls by ioctl number, tracefs, and programs. A host is the running kernel
+//! ([`Live`]), a directory or an archive that holds a recorded machine ([`Recorded`], [`Archive`]),
+//! or a simulated machine (flyball-simhost). The crates above do not distinguish them; [`Software`]
+//! has the functions of simulated machines. No path under `/sys`, `/proc` or `/dev` is opened
+//! anywhere else.
 //!
 //! A host is a value: one process can have several, with different roots.
 
@@ -71,7 +71,7 @@ pub enum Kind {
 
 /// One machine, as seen through its kernel's interfaces.
 ///
-/// Paths are absolute and as the machine's own kernel spells them
+/// Paths are absolute and spelled as the machine's own kernel spells them
 /// (`/sys/devices/system/cpu/online`), whatever root the implementation keeps them under. All calls
 /// are synchronous and may be made from several threads.
 pub trait Host: Send + Sync {
@@ -129,8 +129,8 @@ pub trait Host: Send + Sync {
     /// have.
     fn msr(&self, cpu: u32, register: u32) -> Result<u64, HostError>;
 
-    /// Executes CPUID on whichever CPU this thread runs on, so that no other one wakes; `None` if
-    /// the machine's processor cannot be asked.
+    /// Executes CPUID on the CPU on which this thread runs, so that no other CPU wakes; `None` if
+    /// the machine's processor cannot be queried.
     fn cpuid(&self, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
         let _ = (leaf, subleaf);
         None
@@ -146,8 +146,8 @@ pub trait Host: Send + Sync {
     /// place.
     fn isst(&self, number: u32, argument: &mut [u8]) -> Result<i32, HostError>;
 
-    /// Returns the file in which Speed Select programs cache the topology of CPUs, since sysfs
-    /// forgets it for offline ones; `None` for a machine that is not kept between commands.
+    /// Returns the file in which Speed Select programs cache the positions of CPUs, since sysfs has
+    /// none for offline CPUs; `None` for a machine whose state is not kept between commands.
     fn topology_cache(&self) -> Option<std::path::PathBuf> {
         None
     }
@@ -173,16 +173,16 @@ pub trait Host: Send + Sync {
         Err(HostError::new(Op::Read, name, Errno::NOSYS))
     }
 
-    /// Opens counters of one CPU that are read together, with one interrupt of that CPU. Each is
-    /// given as the PMU's type number and the event. Only a live machine has these.
+    /// Opens counters of one CPU that are read together, with one interrupt of that CPU. Each event
+    /// is given as the PMU's type number and the event's config. Only a live machine has these.
     fn event_group(&self, events: &[(u32, u64)], cpu: u32) -> Result<Box<dyn EventGroup>, HostError> {
         let name = format!("{} events of CPU {cpu}", events.len());
         Err(HostError::new(Op::Read, name, Errno::NOSYS))
     }
 
-    /// Opens counters of the programs that this thread starts from now on, and of everything that
-    /// these start. Each is given as the PMU's type number and the event. They count together or
-    /// not at all. Only a live machine has these.
+    /// Opens counters of the programs that this thread starts from now on, and of their
+    /// descendants. Each event is given as the PMU's type number and the event's config. All of
+    /// them count or none. Only a live machine has these.
     fn program_counters(&self, events: &[(u32, u64)]) -> Result<Box<dyn ProgramCounters>, HostError> {
         let name = format!("{} events of programs", events.len());
         Err(HostError::new(Op::Read, name, Errno::NOSYS))
@@ -198,12 +198,12 @@ pub trait Host: Send + Sync {
         Ok(None)
     }
 
-    /// Returns the readings that this machine's hold service shares with users who may not take
-    /// them themselves.
+    /// Returns the readings that this machine's hold service shares with users who may not read
+    /// them directly.
     ///
     /// # Errors
-    /// The errno of connect(2); `EACCES` for a user whom it does not answer, `ENOSYS` for a machine
-    /// that has no service.
+    /// The errno of connect(2); `EACCES` for a user whom the service refuses, `ENOSYS` for a
+    /// machine without the service.
     fn shared_readings(&self) -> Result<flyball_process::readings::Readings, HostError> {
         Err(HostError::new(Op::Read, "shared readings", Errno::NOSYS))
     }
@@ -211,18 +211,18 @@ pub trait Host: Send + Sync {
     /// Returns the machine's tracefs.
     ///
     /// # Errors
-    /// `EACCES`/`EPERM` without the right to see it, `ENODEV` in a kernel without tracing, `ENOSYS`
-    /// for a recorded machine, where nothing can be traced.
+    /// `EACCES`/`EPERM` without the right to access it, `ENODEV` in a kernel without tracing,
+    /// `ENOSYS` for a recorded machine.
     fn tracefs(&self) -> Result<tracefs::Tracefs, HostError> {
         Err(HostError::new(Op::Read, "tracefs", Errno::NOSYS))
     }
 
-    /// Starts a program on the machine. A machine in software runs the model of a workload that the
-    /// words name.
+    /// Starts a program on the machine. A simulated machine runs the workload model that the words
+    /// name.
     ///
     /// # Errors
-    /// `NotFound` for a program that does not exist; `Unsupported` on a recorded machine, where
-    /// nothing can run; `InvalidInput` for words that name no model, with what is expected.
+    /// `NotFound` for a program that does not exist; `Unsupported` on a recorded machine;
+    /// `InvalidInput` for words that name no model, with what is expected.
     fn spawn(&self, launch: Launch) -> std::io::Result<Box<dyn Process>> {
         let _ = launch;
         Err(std::io::Error::new(
@@ -231,7 +231,7 @@ pub trait Host: Send + Sync {
         ))
     }
 
-    /// Returns the functions that only a machine in software has; `None` for other machines.
+    /// Returns the functions that only a simulated machine has; `None` for other machines.
     fn software(&self) -> Option<&dyn Software> {
         None
     }
@@ -246,7 +246,7 @@ pub trait Host: Send + Sync {
     /// the simulation.
     fn now(&self) -> Duration;
 
-    /// Lets the machine's time pass.
+    /// Waits, in the machine's own time.
     fn sleep(&self, time: Duration);
 
     /// Reads an attribute as text without its trailing white space.
@@ -274,40 +274,40 @@ pub trait Host: Send + Sync {
     }
 }
 
-/// Returns whether the processor says that its cores are of different kinds: CPUID leaf 0x80000026,
-/// EAX bit 30 (AMD APM volume 3). `None` if it cannot be asked.
+/// Returns whether the processor reports cores of different types: CPUID leaf 0x80000026, EAX bit
+/// 30 (AMD APM volume 3). `None` if it cannot be queried.
 pub fn has_core_kinds(host: &dyn Host) -> Option<bool> {
     const LEAF: u32 = 0x8000_0026;
     let last = host.cpuid(0x8000_0000, 0)?[0];
     Some(last >= LEAF && host.cpuid(LEAF, 0)?[0] >> 30 & 1 == 1)
 }
 
-/// A machine in software. It boots on request, and runs models of workloads ([`Host::spawn`]) in
-/// its own time, which passes only in [`Host::sleep`] and [`Process::wait`].
+/// A simulated machine. It boots on request, and runs models of workloads ([`Host::spawn`]) in its
+/// own time, which passes only in [`Host::sleep`] and [`Process::wait`].
 pub trait Software {
-    /// Returns the model that words name, as [`Host::spawn`] takes them.
+    /// Returns the model that the words name, as in [`Host::spawn`].
     ///
     /// # Errors
-    /// `InvalidInput` for words that name none.
+    /// `InvalidInput` for words that name no model.
     fn model(&self, words: &[String]) -> std::io::Result<Model>;
 
-    /// Reboots it with these words added to the kernel command line that it was opened with. Its
-    /// clock goes on.
+    /// Reboots the machine with these words added to the kernel command line that it was opened
+    /// with. Its clock continues.
     ///
     /// # Errors
-    /// The words that the machine cannot be booted with.
+    /// The words with which the machine cannot boot.
     fn reboot(&self, words: &[String]) -> std::io::Result<()>;
 
     /// Seeds the random differences between runs of a workload, and between boots. Two machines
     /// with the same numbers behave the same.
     fn vary(&self, run: u64);
 
-    /// Returns how long a wake-up out of an idle state of a CPU takes, numbered as by cpuidle. A
-    /// share `below` of the wake-ups takes less than that.
+    /// Returns the wake-up time from an idle state of a CPU (state numbers as in cpuidle) that a
+    /// share `below` of the wake-ups does not exceed.
     fn wake_latency(&self, cpu: u32, state: u32, below: f64) -> Duration;
 
-    /// Returns whether its state is kept in a file between commands, so that it must not boot in
-    /// between.
+    /// Returns whether its state is kept in a file between commands, so that it must not boot again
+    /// between them.
     fn is_kept(&self) -> bool;
 }
 
@@ -315,7 +315,7 @@ pub trait Software {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Model {
     pub name: String,
-    /// The unit of its work per second, if that is its result; otherwise the result is the time
+    /// The unit of its work per second, if its result is a rate. Otherwise the result is the time
     /// that it takes.
     pub rate_unit: Option<String>,
 }

@@ -24,19 +24,19 @@ struct Tree {
     last: Mutex<LastFolder>,
 }
 
-/// The folder of a CPU or policy that was read last.
+/// The folder of the CPU or policy that was read last.
 #[derive(Debug, Default)]
 struct LastFolder {
-    /// Below the folder of the CPUs.
+    /// Path below the folder of the CPUs.
     path: String,
-    /// Files of it that were asked for one after the other.
+    /// Number of its files opened in a row.
     opened: usize,
-    /// Open once a third file was asked for.
+    /// Opened with the third file.
     handle: Option<OwnedFd>,
 }
 
-/// The folder below which most attributes are. Opening them relative to it spares the kernel the
-/// walk down from the root, a third of the time that a read takes.
+/// The folder that contains most attributes. Opening them relative to it saves the kernel the path
+/// lookup from the root, a third of the time of a read.
 const CPUS: &str = "/sys/devices/system/cpu/";
 
 impl Tree {
@@ -44,8 +44,8 @@ impl Tree {
         Tree { root: root.into(), cpus: OnceLock::new(), last: Mutex::default() }
     }
 
-    /// Returns the path on this file system. Refuses `..`: no path of a knob has one, and a journal
-    /// must not lead elsewhere with one.
+    /// Returns the path on this file system. Refuses `..`: no knob's path contains it, and a
+    /// journal must not lead elsewhere with it.
     fn resolve(&self, op: Op, path: &str) -> Result<CString, HostError> {
         let relative = path.strip_prefix('/').unwrap_or(path);
         if relative.split('/').any(|part| part == "..") {
@@ -59,7 +59,7 @@ impl Tree {
         CString::new(bytes).map_err(|_| HostError::new(op, path, Errno::INVAL))
     }
 
-    /// Returns a handle on the folder of the CPUs, once it exists.
+    /// Returns a handle on the folder of the CPUs, if it exists.
     fn cpus(&self) -> Option<BorrowedFd<'_>> {
         let open = || {
             let full = self.resolve(Op::List, CPUS).ok()?;
@@ -73,8 +73,8 @@ impl Tree {
         let fail = |errno: rustix::io::Errno| HostError::new(Op::Read, path, errno);
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         if let (Some(below), Some(cpus)) = (path.strip_prefix(CPUS), self.cpus()) {
-            // As `resolve` does; a name with two dots inside is refused too, and no attribute has
-            // one.
+            // Like `resolve`, but also refuses names that contain two dots, which no attribute
+            // does.
             let climbs = memchr::memchr(b'.', below.as_bytes()).is_some() && below.contains("..");
             if climbs || below.is_empty() || below.starts_with('/') {
                 return Err(HostError::new(Op::Read, path, Errno::INVAL));
@@ -86,9 +86,9 @@ impl Tree {
     }
 
     /// Opens a file below the folder of the CPUs. A snapshot reads the files of a policy or CPU one
-    /// after the other: from the third one on they are opened relative to their own folder, which
-    /// spares the kernel one or two of the names to look up. On 512 CPUs that is a sixth of the
-    /// time that the files of `show` take. For two files a handle costs more than it spares.
+    /// after the other. From the third file on, they are opened relative to their own folder, which
+    /// saves the kernel the lookup of one or two names. On 512 CPUs that is a sixth of the time
+    /// that the files of `show` take. For two files a handle costs more than it saves.
     fn open_below_cpus(
         &self,
         cpus: BorrowedFd<'_>,
@@ -97,7 +97,7 @@ impl Tree {
     ) -> Result<OwnedFd, rustix::io::Errno> {
         let whole = || rustix::fs::openat(cpus, below, flags, Mode::empty());
         let Some((folder, name)) = split_folder(below) else { return whole() };
-        // Another thread that reads at the same time goes its own way, instead of waiting.
+        // If another thread is reading, use the full path instead of waiting.
         let Ok(mut last) = self.last.try_lock() else { return whole() };
         if last.path != folder {
             last.path.clear();
@@ -116,8 +116,8 @@ impl Tree {
         }
         let Some(handle) = &last.handle else { return whole() };
         match rustix::fs::openat(handle, name, flags, Mode::empty()) {
-            // The folder itself may be gone and made again since it was opened: a driver that is
-            // switched, or a CPU that goes offline, takes its policy away.
+            // The folder may have been removed and recreated since it was opened: switching a
+            // driver, or taking a CPU offline, removes its policy.
             Err(rustix::io::Errno::NOENT) => whole(),
             other => other,
         }
@@ -128,7 +128,7 @@ impl Tree {
         let file = self.open_to_read(path)?;
         buffer.clear();
         loop {
-            // Most attributes are one short line; sysfs hands out no more than a page at once.
+            // Most attributes are one short line. sysfs returns at most a page at once.
             let room = buffer.capacity() - buffer.len();
             if room < 64 {
                 buffer.reserve(if buffer.is_empty() { 128 } else { 4 * buffer.capacity().min(1 << 18) });
@@ -136,7 +136,7 @@ impl Tree {
             let room = buffer.capacity() - buffer.len();
             match rustix::io::read(&file, rustix::buffer::spare_capacity(buffer)) {
                 Ok(0) => return Ok(()),
-                // A short read of sysfs is the end: the next read would only answer 0.
+                // A short read in sysfs is the end: another read would only return 0.
                 Ok(count) if count < room.min(4096) && path.starts_with(CPUS) => return Ok(()),
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(errno) => return Err(fail(errno)),
@@ -147,17 +147,17 @@ impl Tree {
     fn write(&self, path: &str, bytes: &[u8]) -> Result<(), HostError> {
         let fail = |errno: rustix::io::Errno| HostError::new(Op::Write, path, errno);
         let full = self.resolve(Op::Write, path)?;
-        // Neither O_CREAT nor O_TRUNC: an attribute is there or it is an error.
+        // Neither O_CREAT nor O_TRUNC: it is an error if the attribute does not exist.
         let file = rustix::fs::open(&full, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).map_err(fail)?;
-        // One write(2): sysfs hands each write to the driver's store function as a whole.
+        // Use a single write(2): sysfs passes each write to the driver's store function as a whole.
         let count = loop {
             match rustix::io::write(&file, bytes) {
                 Err(rustix::io::Errno::INTR) => {}
                 other => break other.map_err(fail)?,
             }
         };
-        // A store function that took less would get the rest as a value of its own: that is an
-        // error, not a retry.
+        // After a short write, the rest would count as a separate value. So that is an error, and
+        // there is no retry.
         if count == bytes.len() { Ok(()) } else { Err(HostError::new(Op::Write, path, Errno::IO)) }
     }
 
@@ -185,7 +185,7 @@ impl Tree {
                 names.push(name.into_owned());
             }
         }
-        // readdir(3) has no order: a machine and its recording must answer the same.
+        // readdir(3) is unordered, but a machine and its recording must give the same list.
         names.sort_by(|a, b| Natural(a).cmp(&Natural(b)));
         Ok(names)
     }
@@ -225,8 +225,8 @@ pub struct Live {
 }
 
 impl Live {
-    /// How a machine is named that is neither a guest of flyball's nor a simulated one that is
-    /// served to this process.
+    /// Name of a machine that is neither one of flyball's guests nor a simulated machine served to
+    /// this process.
     pub const NAME: &str = "live";
 
     /// Creates a host for the running machine, with paths below `/`.
@@ -241,7 +241,7 @@ impl Default for Live {
     }
 }
 
-/// Returns the machine that /proc/version names if a simulated one is served
+/// Returns the name in /proc/version if a simulated machine is served
 /// (`flyball-sim/src/tree/procfs.rs`).
 fn served(version: &str) -> Option<&str> {
     version.split_once("(flyball sim, simulated machine ")?.1.split_once(") #").map(|(name, _)| name)
@@ -268,8 +268,8 @@ impl Host for Live {
     }
 
     /// Returns `live`. In the namespace of a served simulated machine it is `sim:NAME (served)`, so
-    /// that a journal of one is not taken for a journal of the other. In a guest it is the
-    /// firmware's description, so that no report about the guest passes for one about hardware.
+    /// that their journals are not mixed up. In a guest it is the firmware's description, so that
+    /// reports about the guest do not pass for reports about hardware.
     fn name(&self) -> String {
         if let Some(name) = self.read("/proc/version").ok().as_deref().and_then(served) {
             return format!("sim:{name} (served)");
@@ -293,8 +293,7 @@ impl Host for Live {
 
     fn msr(&self, cpu: u32, register: u32) -> Result<u64, HostError> {
         let fail = |errno: Errno| HostError::new(Op::ReadMsr, msr_name(cpu, register), errno);
-        // Opened for each read: a CPU that goes offline would leave a handle that answers ENXIO or
-        // EIO.
+        // Open it for each read: after a CPU goes offline, a kept handle would return ENXIO or EIO.
         let file = std::fs::File::open(msr_device(cpu)).map_err(|error| fail(Errno::from(&error)))?;
         let mut bytes = [0; 8];
         std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, u64::from(register))
@@ -305,7 +304,7 @@ impl Host for Live {
     #[cfg(target_arch = "x86_64")]
     fn cpuid(&self, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
         use std::arch::x86_64::__cpuid_count;
-        // Beyond the last leaf Intel's processors answer with another leaf (SDM 2A, CPUID).
+        // Beyond the last leaf Intel's processors return another leaf's values (SDM 2A, CPUID).
         let last = __cpuid_count(leaf & 0x8000_0000, 0).eax;
         let answer = __cpuid_count(leaf, subleaf);
         (leaf <= last).then_some([answer.eax, answer.ebx, answer.ecx, answer.edx])

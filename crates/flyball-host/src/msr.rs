@@ -1,9 +1,10 @@
 //! Numbers of the model-specific registers that flyball reads or writes.
 //!
-//! Names and numbers are those of the kernel's arch/x86/include/asm/msr-index.h. If another file
-//! names a register, or the kernel has no name for it, the line gives the source of its name.
+//! Names and numbers come from the kernel's arch/x86/include/asm/msr-index.h, unless the line gives
+//! another source.
 
-/// drivers/platform/x86/intel/tpmi_power_domains.c; the power unit's number of a CPU on TPMI parts.
+/// drivers/platform/x86/intel/tpmi_power_domains.c; the power unit's number of a CPU on TPMI
+/// processors.
 pub const MSR_PM_LOGICAL_ID: u32 = 0x54;
 pub const MSR_FSB_FREQ: u32 = 0xcd;
 pub const MSR_PLATFORM_INFO: u32 = 0xce;
@@ -52,11 +53,11 @@ pub const MSR_HWP_REQUEST: u32 = 0x774;
 pub const MSR_HWP_STATUS: u32 = 0x777;
 
 pub const MSR_K7_HWCR: u32 = 0xc001_0015;
-/// Named so in drivers/cpufreq/powernow-k8.h: the fastest P-state that is allowed now.
+/// The name is from drivers/cpufreq/powernow-k8.h. The fastest P-state that is allowed now.
 pub const MSR_PSTATE_CUR_LIMIT: u32 = 0xc001_0061;
 pub const MSR_AMD_PERF_CTL: u32 = 0xc001_0062;
 pub const MSR_AMD_PERF_STATUS: u32 = 0xc001_0063;
-/// P-state 0; the others follow it.
+/// P-state 0. The others follow it.
 pub const MSR_AMD_PSTATE_DEF_BASE: u32 = 0xc001_0064;
 pub const MSR_AMD_RAPL_POWER_UNIT: u32 = 0xc001_0299;
 pub const MSR_AMD_CORE_ENERGY_STATUS: u32 = 0xc001_029a;
@@ -67,8 +68,8 @@ pub const MSR_AMD_CPPC_REQ: u32 = 0xc001_02b3;
 pub const MSR_AMD_CPPC_STATUS: u32 = 0xc001_02b4;
 pub const MSR_AMD_CPPC_REQ2: u32 = 0xc001_02b5;
 
-/// Returns for how many cores a count in MSR 0x1ae stands: Xeons of E-cores (Sierra Forest,
-/// Clearwater Forest) count modules of four.
+/// Returns the number of cores per unit of MSR 0x1ae: Xeons with E-cores (Sierra Forest, Clearwater
+/// Forest) count modules of four.
 pub fn cores_per_turbo_count(model: u32) -> u32 {
     if matches!(model, 0xaf | 0xdd) { 4 } else { 1 }
 }

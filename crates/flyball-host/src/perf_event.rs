@@ -1,6 +1,6 @@
-//! The event counters (perf_event_open(2)) that benchmarks and the monitor need: counting, no
-//! samples. Those of a CPU count all its tasks, one by one or in a group that is read with one
-//! interrupt. Those of programs count what a thread starts, with everything that this starts.
+//! The event counters (perf_event_open(2)) that benchmarks and the monitor need, without samples.
+//! Counters of a CPU count all its tasks, separately or in a group that is read with one interrupt.
+//! Counters of programs count the programs that a thread starts, and their descendants.
 
 #![allow(unsafe_code, reason = "perf_event_open(2)")]
 
@@ -14,7 +14,7 @@ use crate::{Errno, HostError, Op};
 
 /// A running counter.
 pub trait EventCounter: Send + Sync {
-    /// Reads the count since it was opened, without scaling.
+    /// Reads the unscaled count since the counter was opened.
     fn read(&self) -> Result<u64, HostError>;
 }
 
@@ -44,8 +44,8 @@ pub(crate) struct LiveCounter {
     name: String,
 }
 
-/// The first version of `struct perf_event_attr` (include/uapi/linux/perf_event.h): every kernel
-/// takes it.
+/// The first version of `struct perf_event_attr` (include/uapi/linux/perf_event.h), which every
+/// kernel accepts.
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -61,18 +61,18 @@ struct Attributes {
     breakpoint_address: u64,
 }
 
-/// What is counted.
+/// The tasks to count.
 #[derive(Clone, Copy)]
 enum Scope {
     /// All tasks of a CPU, from now on. Needs CAP_PERFMON or kernel.perf_event_paranoid 0.
     Cpu(u32),
-    /// Programs that this thread starts, from execve(2) on. Their kernel side needs CAP_PERFMON or
-    /// kernel.perf_event_paranoid 1.
+    /// Programs that this thread starts, from execve(2) on. Counting in the kernel needs
+    /// CAP_PERFMON or kernel.perf_event_paranoid 1.
     Programs { kernel: bool },
 }
 
-/// Opens event `config` of the PMU with type number `kind`; as a member of the group that `leader`
-/// leads, if there is one.
+/// Opens event `config` of the PMU with type number `kind`. If there is a `leader`, the event
+/// becomes a member of its group.
 fn open(
     (kind, config): (u32, u64),
     scope: Scope,
@@ -80,7 +80,7 @@ fn open(
     read_format: u64,
     name: &str,
 ) -> Result<std::fs::File, HostError> {
-    // A workload that is started while it is open must not inherit the descriptor.
+    // A workload that starts meanwhile must not inherit the descriptor.
     const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
     // Bits of perf_event_attr. A member of a group counts when its leader does.
     const DISABLED: u64 = 1;
@@ -88,10 +88,10 @@ fn open(
     const EXCLUDE_KERNEL: u64 = 1 << 5;
     const ENABLE_ON_EXEC: u64 = 1 << 12;
     let (task, cpu, flags) = match scope {
-        // All tasks; enabled at once, user and kernel.
+        // All tasks, enabled at once, user and kernel.
         Scope::Cpu(cpu) => (-1, cpu as libc::c_int, 0),
-        // This thread: what it starts inherits the event, and enables it by execve(2), which this
-        // process does not call.
+        // This thread. Programs that it starts inherit the event and enable it by execve(2), which
+        // this process does not call.
         Scope::Programs { kernel } => {
             let whole = if kernel { 0 } else { EXCLUDE_KERNEL };
             let starts = if leader.is_none() { DISABLED | ENABLE_ON_EXEC } else { 0 };
@@ -123,7 +123,7 @@ fn open(
 impl LiveCounter {
     pub(crate) fn open(kind: u32, config: u64, cpu: u32) -> Result<LiveCounter, HostError> {
         let name = format!("event {config:#x} of PMU type {kind} on CPU {cpu}");
-        // read_format 0: read(2) gives the count alone.
+        // read_format 0: read(2) returns only the count.
         let file = open((kind, config), Scope::Cpu(cpu), None, 0, &name)?;
         Ok(LiveCounter { file: Mutex::new(file), name })
     }
@@ -138,8 +138,8 @@ pub(crate) struct LiveGroup {
 
 impl LiveGroup {
     pub(crate) fn open(events: &[(u32, u64)], cpu: u32) -> Result<LiveGroup, HostError> {
-        // PERF_FORMAT_GROUP: one read(2) of the leader gives how many there are, and then the
-        // counts of all.
+        // PERF_FORMAT_GROUP: one read(2) of the leader returns the number of counters and all
+        // counts.
         const GROUP: u64 = 8;
         let name = format!("{} events of CPU {cpu}", events.len());
         let mut files: Vec<std::fs::File> = Vec::with_capacity(events.len());
@@ -162,8 +162,8 @@ impl LivePrograms {
         let name = format!("{} events of programs", events.len());
         let open = |kernel| {
             // PERF_FORMAT_TOTAL_TIME_ENABLED and PERF_FORMAT_TOTAL_TIME_RUNNING. Kernels before
-            // 6.13 refuse PERF_FORMAT_GROUP for events that are inherited (perf_event_alloc), so
-            // that members are read one by one. They count together all the same.
+            // 6.13 refuse PERF_FORMAT_GROUP for inherited events (perf_event_alloc), so members are
+            // read one by one. They still count together.
             const TIMES: u64 = 1 | 2;
             let mut files: Vec<std::fs::File> = Vec::with_capacity(events.len());
             for &event in events {
@@ -183,7 +183,7 @@ impl ProgramCounters for LivePrograms {
     fn read(&self) -> Result<Option<Vec<u64>>, HostError> {
         let mut counts = Vec::with_capacity(self.files.len());
         for mut file in &self.files {
-            // The count, the time for which it was enabled, and that for which it counted.
+            // The count, the enabled time, and the counting time.
             let mut bytes = [0; 24];
             file.read_exact(&mut bytes)
                 .map_err(|error| HostError::new(Op::Read, self.name.clone(), Errno::from(&error)))?;
@@ -204,7 +204,7 @@ impl EventGroup for LiveGroup {
         let mut bytes = vec![0; 8 * (self.files.len() + 1)];
         let leader = self.files.first().ok_or_else(|| fail(Errno::BADF))?;
         let length = (&*leader).read(&mut bytes).map_err(|error| fail(Errno::from(&error)))?;
-        // An event that is in error, because its CPU went, reads as the end of the file
+        // An event in the error state, because its CPU went offline, reads as the end of the file
         // (perf_read_group).
         if length < bytes.len() {
             return Err(fail(Errno::NODEV));
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn programs_are_counted_with_what_they_start() {
-        // Of PERF_TYPE_SOFTWARE, which no hardware is needed for: task clock and page faults.
+        // Two of PERF_TYPE_SOFTWARE, which need no hardware: task clock and page faults.
         let events = [(1, 1), (1, 2)];
         let host = Live::new();
         let count = |script: &str| {
@@ -290,7 +290,7 @@ mod tests {
             return;
         };
         assert!(one.iter().all(|count| *count > 0), "{one:?}");
-        // The children's are among them: each shell touches as many pages as the first.
+        // Children are included: each shell touches as many pages as the first.
         assert!(many[1] > 3 * one[1] && many[0] > one[0], "{one:?} {many:?}");
     }
 

@@ -1,8 +1,8 @@
-//! A machine made of plain files that take writes: for tests and for trying things out.
+//! A machine made of plain files that can be written: for tests and experiments.
 //!
-//! It is a directory laid out as a recorded machine's. A write replaces the file's content, as an
-//! attribute that is stored as it was written would. Nothing is coupled to anything: what a kernel
-//! would make of a write, it does not.
+//! It is a directory laid out like a recorded machine. A write replaces the file's content, as in
+//! an attribute that stores the written value. Files do not depend on each other, unlike a
+//! kernel's.
 
 use std::{
     os::unix::fs::PermissionsExt,
@@ -44,11 +44,10 @@ impl Host for Plain {
         if mode & 0o222 == 0 {
             return Err(HostError::new(Op::Write, path, Errno::ACCES));
         }
-        // As sysfs: the file is there or it is an error, and a reader sees the old or the new
-        // value, never half.
+        // As in sysfs, the file must exist, and a reader sees either the old or the new value.
         let temporary = file.with_file_name(format!(".{}.new", std::process::id()));
         let mut content = bytes.to_vec();
-        // Attributes are printed with a line end, however they were written.
+        // A kernel prints attributes with a line end, however they were written.
         if content.last() != Some(&b'\n') {
             content.push(b'\n');
         }
@@ -70,7 +69,7 @@ impl Host for Plain {
         self.recorded.isst(number, argument)
     }
 
-    /// Programs run on the machine that this process runs on.
+    /// Starts programs on the machine of this process.
     fn spawn(&self, launch: crate::Launch) -> std::io::Result<Box<dyn crate::Process>> {
         Ok(Box::new(launch.start()?))
     }

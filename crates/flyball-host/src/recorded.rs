@@ -2,7 +2,7 @@
 //! `msr.txt`.
 //!
 //! The directory may come from anybody. [`Folder`] reads it through flyball-files: a link that
-//! leads out, a device or a FIFO is an error for that file, and no file is read beyond a limit.
+//! leads outside, a device or a FIFO is an error for that file, and no file is read beyond a limit.
 
 use std::{
     path::{Path, PathBuf},
@@ -72,7 +72,7 @@ impl Folder {
         self.dir.link(below(path)).map_err(|error| HostError::new(Op::Link, path, Errno::from(&error)))
     }
 
-    /// Reads a file that flyball has put next to `sys`.
+    /// Reads a file that flyball has stored next to `sys`.
     fn extra(&self, op: Op, name: &str) -> Result<Vec<u8>, HostError> {
         let fail = |error: std::io::Error| {
             HostError::new(op, self.root.join(name).display().to_string(), Errno::from(&error))
@@ -81,12 +81,12 @@ impl Folder {
     }
 }
 
-/// Returns a path of the machine, relative to the folder.
+/// Converts a path of the machine to one relative to the folder.
 pub(crate) fn below(path: &str) -> &str {
     path.trim_start_matches('/')
 }
 
-/// The file-reading methods of [`Host`], implemented on the field that holds the tree of files.
+/// The file-reading methods of [`Host`], for a type with a field that holds the tree of files.
 macro_rules! read_from_tree {
     ($($tree:ident).+) => {
         fn read_into(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), HostError> {
@@ -126,7 +126,7 @@ impl Recorded {
     ///
     /// # Errors
     /// `ENOENT` or `ENOTDIR` if `root/sys` is not a directory, `EXDEV` if it is a link that leads
-    /// out.
+    /// outside.
     pub fn open(root: impl Into<PathBuf>) -> Result<Recorded, HostError> {
         Ok(Recorded { tree: Folder::open(root)?, msrs: OnceLock::new(), started: Instant::now() })
     }
@@ -157,13 +157,14 @@ impl Host for Recorded {
     read_from_tree!(tree);
 
     fn write(&self, path: &str, _bytes: &[u8]) -> Result<(), HostError> {
-        // Like the kernel on a file system that is mounted read-only.
+        // As on a file system that is mounted read-only.
         Err(HostError::new(Op::Write, path, Errno::ROFS))
     }
 
     fn msr(&self, cpu: u32, register: u32) -> Result<u64, HostError> {
         self.msrs()?.get(cpu, register).ok_or_else(|| {
-            // Like the kernel for a register that the CPU does not have: this one was not recorded.
+            // The register was not recorded. The kernel returns the same for a register that the
+            // CPU lacks.
             HostError::new(Op::ReadMsr, format!("MSR {register:#x} of CPU {cpu}"), Errno::NODEV)
         })
     }
@@ -173,7 +174,7 @@ impl Host for Recorded {
     }
 
     fn isst(&self, _number: u32, _argument: &mut [u8]) -> Result<i32, HostError> {
-        // Like a machine without the driver: a call cannot be recorded.
+        // Calls cannot be recorded, so the machine appears to have no driver.
         Err(HostError::new(Op::Isst, crate::isst::NODE, Errno::NOENT))
     }
 
@@ -186,7 +187,7 @@ impl Host for Recorded {
         self.started.elapsed()
     }
 
-    // Waiting does not change a recording.
+    // A recording does not change, so there is nothing to wait for.
     fn sleep(&self, _time: Duration) {}
 }
 
@@ -216,8 +217,8 @@ mod tests {
         assert_eq!(host.read("/sys/../etc/passwd").unwrap_err().errno, Errno::INVAL);
     }
 
-    /// A stranger's directory can hold links that lead out, files that never end, and files that
-    /// never answer.
+    /// A stranger's directory can contain links that lead outside, files that never end, and files
+    /// that never answer.
     #[test]
     fn a_hostile_directory_is_read_no_further_than_itself() {
         let folder = tempfile::tempdir().unwrap();

@@ -17,7 +17,7 @@ use crate::{Errno, Host, HostError, archive::Writer, msr, online_cpus};
 pub struct Summary {
     /// Files with their content.
     pub files: usize,
-    /// Files that answered with an error, which is recorded.
+    /// Files that could not be read, whose error is recorded.
     pub errors: usize,
     pub registers: usize,
     /// Lines of the kernel's log.
@@ -26,7 +26,7 @@ pub struct Summary {
     pub denied: usize,
 }
 
-/// Folders that are recorded with everything below them.
+/// Folders that are recorded with all their contents.
 const TREES: &[&str] = &[
     "/sys/devices/system/cpu",
     "/sys/devices/system/node",
@@ -72,7 +72,8 @@ const FILES: &[&str] = &[
     "/sys/kernel/sched_ext/root/ops",
 ];
 
-/// Folders of devices, which are links: each device's own files with these beginnings.
+/// Device folders, whose entries are links. Of each device, its own files with these prefixes are
+/// recorded.
 const CLASSES: &[(&str, &[&str])] = &[
     ("/sys/class/powercap", &["name", "enabled", "energy_uj", "max_energy_range_uj", "constraint_"]),
     ("/sys/class/platform-profile", &["name", "choices", "profile"]),
@@ -107,7 +108,7 @@ const NEVER: &[&str] = &[
 ];
 
 /// Registers that flyball and its checks read. Reading is safe: a register that a processor lacks
-/// answers EIO.
+/// returns EIO.
 const REGISTERS: &[u32] = &[
     msr::MSR_PM_LOGICAL_ID,
     msr::MSR_FSB_FREQ,
@@ -167,8 +168,7 @@ const REGISTERS: &[u32] = &[
 ];
 
 // The kernel keeps 15 bytes of a name (TASK_COMM_LEN, include/linux/sched.h), so some end early.
-/// Programs that change CPU settings; the names of those that run are recorded, nothing else of
-/// them.
+/// Programs that change CPU settings. Of those that run, only the name and the owner are recorded.
 const DAEMONS: &[&str] = &[
     "tuned",
     "power-profiles-",
@@ -225,7 +225,7 @@ const LOG_WORDS: &[&str] = &[
     "command line",
 ];
 
-/// Returns whether a recording has the file at `path`, if the machine has it.
+/// Returns whether a recording contains the file at `path`, if the machine has it.
 pub fn covers(path: &str) -> bool {
     let in_tree = |tree: &&str| path.strip_prefix(*tree).is_some_and(|rest| rest.starts_with('/'));
     let in_class = |(class, beginnings): &(&str, &[&str])| {
@@ -239,12 +239,12 @@ pub fn covers(path: &str) -> bool {
     !never && (TREES.iter().any(in_tree) || FILES.contains(&path) || CLASSES.iter().any(in_class))
 }
 
-/// Returns whether a recording has the register.
+/// Returns whether a recording contains the register.
 pub fn covers_register(register: u32) -> bool {
     REGISTERS.contains(&register)
 }
 
-/// Returns whether a recording shows that a process of this name runs.
+/// Returns whether a recording shows if a process of this name runs.
 pub fn covers_process(name: &str) -> bool {
     DAEMONS.iter().any(|daemon| name.starts_with(daemon))
 }
@@ -259,10 +259,10 @@ struct Recorder<'a, W: Write> {
 }
 
 /// Records the machine behind `host` into `out`. Host names, serial numbers, UUIDs and hardware
-/// addresses stay behind.
+/// addresses are not recorded.
 ///
 /// # Errors
-/// `out` cannot be written. Files that the machine refuses to show are counted, not an error.
+/// `out` cannot be written. Files that the machine refuses to show are only counted.
 pub fn record<W: Write>(host: &dyn Host, out: W) -> io::Result<(Summary, W)> {
     let kernel = host.read("/proc/sys/kernel/osrelease").ok().or_else(|| {
         host.read("/proc/version").ok().and_then(|text| text.split_whitespace().nth(2).map(str::to_owned))
@@ -297,7 +297,7 @@ pub fn record<W: Write>(host: &dyn Host, out: W) -> io::Result<(Summary, W)> {
     recorder.registers()?;
     recorder.log()?;
     let Recorder { mut writer, errors, summary, .. } = recorder;
-    // Last: they are those of everything before.
+    // Write this last, when all errors are known.
     if !errors.is_empty() {
         writer.file("errors.txt", errors.as_bytes(), false)?;
     }
@@ -305,8 +305,8 @@ pub fn record<W: Write>(host: &dyn Host, out: W) -> io::Result<(Summary, W)> {
 }
 
 impl<W: Write> Recorder<'_, W> {
-    /// Records a folder and everything below it. Links to places inside the recorded tree stay
-    /// links; others are skipped.
+    /// Records a folder and its contents. Links within the recorded tree stay links; others are
+    /// skipped.
     fn tree(&mut self, folder: &str, depth: usize) -> io::Result<()> {
         let Ok(names) = self.host.list(folder) else { return Ok(()) };
         self.writer.folder(folder.trim_start_matches('/'))?;
@@ -315,7 +315,7 @@ impl<W: Write> Recorder<'_, W> {
                 continue;
             }
             let path = format!("{folder}/{name}");
-            // Before it is read: reading follows a link.
+            // Check for a link before reading, which would follow it.
             if let Ok(target) = self.host.link(&path) {
                 // cpuN/cpufreq, nodeN/cpuM: short and relative. A device's link into another tree
                 // would dangle.
@@ -324,8 +324,8 @@ impl<W: Write> Recorder<'_, W> {
                 }
                 continue;
             }
-            // None of these folders is deeper. A file system that is mounted into itself would be
-            // endless.
+            // No recorded folder is deeper. A file system that is mounted into itself would never
+            // end.
             if !self.file(&path)? && depth < 12 {
                 self.tree(&path, depth + 1)?;
             }
@@ -337,9 +337,10 @@ impl<W: Write> Recorder<'_, W> {
     fn file(&mut self, path: &str) -> io::Result<bool> {
         let mut bytes = Vec::new();
         match self.host.read_into(path, &mut bytes) {
-            // No attribute has that size, and the archive's reader refuses files of twice as much.
+            // No attribute is that large, and the archive's reader refuses files of twice that
+            // size.
             Ok(()) if bytes.len() > 8 << 20 => {}
-            // A file of a tree may be in a list as well: it is recorded once.
+            // A file of a tree may also be in a list, so record it only once.
             Ok(()) if self.seen.insert(path.to_owned()) => {
                 let bytes = match (path, std::str::from_utf8(&bytes)) {
                     ("/proc/cmdline", Ok(text)) => redact::parameters(text).into_bytes(),
@@ -351,7 +352,7 @@ impl<W: Write> Recorder<'_, W> {
                 self.summary.files += 1;
             }
             Ok(()) => {}
-            // read(2) reports that it is a folder, which saves a call for each entry.
+            // read(2) reports that it is a folder, which saves a call per entry.
             Err(error) if error.errno == Errno::ISDIR => return Ok(false),
             Err(error) => self.failed(path, &error),
         }
@@ -362,7 +363,7 @@ impl<W: Write> Recorder<'_, W> {
         if matches!(error.errno, Errno::PERM | Errno::ACCES) {
             self.summary.denied += 1;
         }
-        // A write-only file refuses to be read in some way or other; only its existence matters.
+        // A write-only file fails in various ways when read. Only its existence matters.
         if !error.is_absent() {
             self.errors.push_str(&format!("{}|{path}\n", error.errno.0));
             self.summary.errors += 1;
@@ -382,19 +383,19 @@ impl<W: Write> Recorder<'_, W> {
         Ok(())
     }
 
-    /// Records the names of programs that change CPU settings and run now.
+    /// Records the names of running programs that change CPU settings.
     fn daemons(&mut self) -> io::Result<()> {
         for process in self.host.list("/proc").unwrap_or_default() {
             if !process.bytes().all(|byte| byte.is_ascii_digit()) {
                 continue;
             }
-            // The name only: a command line may hold a password.
+            // Record only the name: a command line may contain a password.
             let path = format!("/proc/{process}/comm");
             let name = self.host.read(&path).unwrap_or_default();
             if DAEMONS.iter().any(|daemon| name.starts_with(daemon)) {
                 self.writer.file(path.trim_start_matches('/'), format!("{name}\n").as_bytes(), false)?;
                 self.summary.files += 1;
-                // Whose it is: a user's process may have the name of a daemon.
+                // Record the owner: a user's process may have the name of a daemon.
                 let path = format!("/proc/{process}/status");
                 let status = self.host.read(&path).unwrap_or_default();
                 if let Some(users) = status.lines().find(|line| line.starts_with("Uid:")) {
@@ -409,7 +410,7 @@ impl<W: Write> Recorder<'_, W> {
     fn registers(&mut self) -> io::Result<()> {
         let online = online_cpus(self.host).unwrap_or_default();
         let mut text = String::new();
-        // Register by register, so that one the processor lacks costs no line.
+        // Go register by register, so that a missing register adds no line.
         for &register in REGISTERS {
             let mut line = String::new();
             for cpu in online.iter() {
@@ -418,7 +419,7 @@ impl<W: Write> Recorder<'_, W> {
                         line.push_str(&format!(" {cpu}|{value:x}"));
                         self.summary.registers += 1;
                     }
-                    // No msr driver, for this CPU as for the others.
+                    // The msr driver is missing for all CPUs.
                     Err(error) if error.errno == Errno::NOENT => break,
                     Err(error) if matches!(error.errno, Errno::PERM | Errno::ACCES) => {
                         self.summary.denied += 1;
@@ -464,7 +465,7 @@ fn inside(folder: &str, target: &str) -> bool {
     }
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in target.split('/') {
-        // By the text of the path: the target need not exist on a recorded machine.
+        // Resolve the text of the path: the target need not exist on a recorded machine.
         match part {
             ".." => {
                 parts.pop();
@@ -477,7 +478,7 @@ fn inside(folder: &str, target: &str) -> bool {
         || parts.starts_with(&["sys", "devices", "system", "node"])
 }
 
-/// Returns whether a file may contain a host's name or a serial number.
+/// Returns whether a file may contain a host name or a serial number.
 fn wants_cleaning(path: &str) -> bool {
     path.starts_with("/proc/") || path.starts_with("/sys/class/") || path.starts_with("/sys/module/")
 }
@@ -526,7 +527,7 @@ mod tests {
         assert_eq!(copy.read("/proc/version").unwrap(), "Linux version 6.12.1 (USER@HOST) HOST");
         assert_eq!(copy.kernel_log().unwrap(), "intel_pstate: HWP enabled on HOST\n");
         assert_eq!(copy.msr(1, 0x1b0).unwrap(), 6);
-        // One state is one sequence of bytes, whatever holds it.
+        // Recording the same state always gives the same bytes.
         assert_eq!(record(&copy, Vec::new()).unwrap(), (summary, bytes));
     }
 }

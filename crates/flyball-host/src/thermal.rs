@@ -11,7 +11,7 @@ use std::{
 
 use crate::{Errno, HostError, Op};
 
-/// Numbers of include/uapi/linux/genetlink.h and thermal.h.
+/// Numbers from include/uapi/linux/genetlink.h and thermal.h.
 mod number {
     pub(super) const GENL_ID_CTRL: u16 = 0x10;
     pub(super) const CTRL_CMD_GETFAMILY: u8 = 3;
@@ -72,7 +72,7 @@ impl CapabilityEvents {
         let name = b"thermal\0";
         let length = 16 + 4 + 4 + name.len();
         // nlmsghdr (length, type, flags, sequence, port), genlmsghdr (command, version, padding),
-        // and one attribute: the name.
+        // and one attribute, the name.
         request.extend((length as u32).to_ne_bytes());
         request.extend(number::GENL_ID_CTRL.to_ne_bytes());
         request.extend((libc::NLM_F_REQUEST as u16).to_ne_bytes());
@@ -88,8 +88,8 @@ impl CapabilityEvents {
         }
         let mut buffer = vec![0; 8192];
         let answer = receive(&socket, &mut buffer)?;
-        // The kernel assigns both numbers when it registers the family, so they differ from boot to
-        // boot.
+        // The kernel assigns both numbers when it registers the family, so they differ between
+        // boots.
         let (family, group) = family(answer)?;
         // SAFETY: the option's value is a live u32 and its size is given.
         let joined = unsafe {
@@ -104,7 +104,7 @@ impl CapabilityEvents {
         if joined < 0 { Err(last()) } else { Ok(CapabilityEvents { socket, family }) }
     }
 
-    /// Waits for changes, no longer than `time`. Returns an empty list if there are none.
+    /// Waits for changes, for at most `time`. Returns an empty list on a timeout.
     ///
     /// # Errors
     /// The errno of poll(2) or recv(2); `EINTR` if a signal arrived.
@@ -118,7 +118,8 @@ impl CapabilityEvents {
             _ => {}
         }
         // A message has at most 64 CPUs, 16 in older kernels (HFI_THERMNL_CAPS_PER_EVENT in
-        // intel_hfi.c): three attributes of 8 bytes each. recv(2) cuts a message that does not fit.
+        // intel_hfi.c), with three attributes of 8 bytes each. recv(2) truncates a message that
+        // does not fit.
         let mut buffer = vec![0; 65_536];
         let message = receive(&self.socket, &mut buffer)?;
         Ok(capabilities(message, self.family))
@@ -152,7 +153,7 @@ fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// Returns the family's number and that of its group `event`.
+/// Returns the numbers of the family and of its group `event`.
 fn family(message: &[u8]) -> Result<(u16, u32), HostError> {
     // An error message: type 2, then the negative errno.
     if u16_at(message, 4) == Some(2) {

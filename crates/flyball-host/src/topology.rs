@@ -1,8 +1,8 @@
 //! The CPUs of a machine, which of them are online, and the package, die and core of each.
 //!
-//! Most of it comes from few files: lists name many CPUs at once, and /proc/cpuinfo has a block per
-//! online CPU. Only the remaining facts are read per CPU. Every file may be missing; the fact is
-//! then `None`.
+//! Most of this comes from few files: lists contain many CPUs at once, and /proc/cpuinfo has a
+//! block per online CPU. Only the remaining values are read per CPU. Every file may be missing; its
+//! value is then `None`.
 
 mod stored;
 
@@ -17,12 +17,13 @@ pub const CPUS: &str = "/sys/devices/system/cpu";
 /// The folder of cpufreq's policies and their shared files.
 pub const POLICIES: &str = "/sys/devices/system/cpu/cpufreq";
 
-/// Reads which CPUs are online; `None` if the kernel does not say.
+/// Reads the list of online CPUs; `None` if the kernel has none.
 pub fn online_cpus(host: &dyn Host) -> Option<CpuList> {
     host.read("/sys/devices/system/cpu/online").ok()?.parse().ok()
 }
 
-/// A file of the topology that cannot be read, or whose content is not what the kernel prints.
+/// A file of the topology that cannot be read, or that contains something else than the kernel
+/// prints.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TopologyError {
     #[error(transparent)]
@@ -42,7 +43,7 @@ impl TopologyError {
     }
 }
 
-/// CPUs that were named and that a machine does not have.
+/// Requested CPUs that a machine does not have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no CPU {absent} on this machine, which has CPUs {present}")]
 pub struct AbsentCpus {
@@ -50,11 +51,11 @@ pub struct AbsentCpus {
     present: CpuList,
 }
 
-/// Checks that a machine has all these CPUs. The kernel drops those that it does not have from an
-/// affinity without a word. Nothing is absent where the kernel lists no CPUs.
+/// Checks that a machine has all these CPUs. The kernel silently drops nonexistent CPUs from an
+/// affinity. If the kernel lists no CPUs, none counts as absent.
 ///
 /// # Errors
-/// The CPUs that it does not have.
+/// The CPUs that the machine does not have.
 pub fn must_be_present(host: &dyn Host, cpus: &CpuList) -> Result<(), AbsentCpus> {
     let present = host.read(&format!("{CPUS}/present")).ok().and_then(|text| text.parse::<CpuList>().ok());
     let Some(present) = present else { return Ok(()) };
@@ -69,8 +70,7 @@ pub struct Position {
     pub package: Option<u32>,
     /// `die_id`; 0 in a known package if the kernel does not number dies.
     pub die: Option<u32>,
-    /// `core_id`, a number that may repeat in another die; the core's first CPU if it repeats in
-    /// one die.
+    /// `core_id`, which another die may use too. If it repeats within a die, the core's first CPU.
     pub core: Option<u32>,
 }
 
@@ -81,9 +81,9 @@ pub struct CpuTopology {
     pub possible: CpuList,
     pub present: CpuList,
     pub online: CpuList,
-    /// True if the kernel lists the online CPUs; otherwise all present ones are taken to be online.
+    /// True if the kernel lists the online CPUs. Otherwise all present CPUs count as online.
     pub online_is_listed: bool,
-    /// Every present CPU. The kernel knows the positions of online CPUs only.
+    /// Every present CPU. The kernel provides positions only for online CPUs.
     pub positions: BTreeMap<u32, Position>,
 }
 
@@ -91,7 +91,7 @@ impl CpuTopology {
     /// Reads the topology.
     ///
     /// # Errors
-    /// A file exists and cannot be read or makes no sense, or there is not even one CPU.
+    /// A file exists but cannot be read or makes no sense, or there is no CPU at all.
     pub fn read(host: &dyn Host, info: &CpuInfo) -> Result<CpuTopology, TopologyError> {
         let list = |name: &str| read_list(host, &format!("{CPUS}/{name}"));
         let (online, present, possible) = (list("online")?, list("present")?, list("possible")?);
@@ -101,10 +101,10 @@ impl CpuTopology {
         };
         let online_is_listed = online.is_some();
         let online = online.unwrap_or_else(|| present.clone());
-        // A recording may list CPUs as online that its `present` lacks.
+        // A recording's online CPUs may be missing from its `present` list.
         let present = present.union(&online);
         if present.is_empty() {
-            // The listing's own error names the folder that a machine must have.
+            // If listing fails, its error names the folder that is missing.
             host.list(CPUS)?;
             return Err(TopologyError::content(&format!("{CPUS}/present"), "", "a CPU list such as 0-3,7"));
         }
@@ -136,7 +136,8 @@ impl CpuTopology {
             }
             if position.die.is_none() && dies_known {
                 position.die = read_number(host, &path("die_id"))?;
-                // One die list names every CPU of the die, so that one read serves them all.
+                // One die list contains every CPU of the die, so one read is enough for all of
+                // them.
                 match position.die {
                     Some(_) => {
                         let siblings = read_list(host, &path("die_cpus_list"))?.unwrap_or_default();
@@ -146,19 +147,19 @@ impl CpuTopology {
                             }
                         }
                     }
-                    // Kernels before 5.2 have no die_id; a machine has it for all CPUs or for none.
+                    // Kernels before 5.2 have no die_id. Either all CPUs have it or none.
                     None => dies_known = false,
                 }
             }
-            // After the reads: a kernel that numbers no dies has one per package.
+            // Do this after the reads: if the kernel does not number dies, each package has one.
             position.die = position.die.or(position.package.map(|_| 0));
             self.positions.insert(cpu, position);
         }
         self.tell_cores_apart(host, &cores_read)
     }
 
-    /// Numbers cores by their first CPU where `core_id` repeats in a die: with a device tree it
-    /// counts from 0 in each cluster (parse_cluster() in drivers/base/arch_topology.c).
+    /// Numbers cores by their first CPU if `core_id` repeats within a die: with a device tree it
+    /// starts from 0 in each cluster (parse_cluster() in drivers/base/arch_topology.c).
     fn tell_cores_apart(&mut self, host: &dyn Host, cpus: &CpuList) -> Result<(), TopologyError> {
         let mut alike: BTreeMap<_, CpuList> = BTreeMap::new();
         for (cpu, Position { package, die, core }) in &self.positions {
@@ -190,7 +191,7 @@ fn position_in_cpuinfo(info: &CpuInfo, cpu: u32) -> Position {
 /// Reads a file that holds a CPU list; `None` if there is none.
 ///
 /// # Errors
-/// It exists and cannot be read, or holds something else.
+/// The file exists but cannot be read, or contains something else.
 pub fn read_list(host: &dyn Host, path: &str) -> Result<Option<CpuList>, TopologyError> {
     let Some(text) = host.read_optional(path)? else { return Ok(None) };
     text.parse().map(Some).map_err(|_| TopologyError::content(path, &text, "a CPU list such as 0-3,7"))
@@ -199,18 +200,17 @@ pub fn read_list(host: &dyn Host, path: &str) -> Result<Option<CpuList>, Topolog
 /// Reads a file that holds a number; `None` if there is none.
 ///
 /// # Errors
-/// It exists and cannot be read, or holds something else.
+/// The file exists but cannot be read, or contains something else.
 pub fn read_number(host: &dyn Host, path: &str) -> Result<Option<u32>, TopologyError> {
     let Some(text) = host.read_optional(path)? else { return Ok(None) };
     match text.parse::<i64>() {
-        // The kernel prints -1 for an id that the firmware did not give.
+        // The kernel prints -1 for an id that the firmware did not provide.
         Ok(number) => Ok(u32::try_from(number).ok()),
         Err(_) => Err(TopologyError::content(path, &text, "a number")),
     }
 }
 
-/// Returns the cpufreq driver, from the first policy whose CPUs are not all offline; `None` without
-/// one.
+/// Returns the cpufreq driver, from the first policy with an online CPU; `None` without a driver.
 pub fn scaling_driver(host: &dyn Host) -> Option<String> {
     let folder = format!("{CPUS}/cpufreq");
     let policies = numbered(host, &folder, "policy").unwrap_or_default();
@@ -224,7 +224,7 @@ pub fn scaling_driver(host: &dyn Host) -> Option<String> {
 /// there is no such folder.
 ///
 /// # Errors
-/// The folder exists and cannot be listed.
+/// The folder exists but cannot be listed.
 pub fn numbered(host: &dyn Host, folder: &str, stem: &str) -> Result<Vec<u32>, TopologyError> {
     match host.list(folder) {
         Ok(names) => Ok(names.iter().filter_map(|name| name.strip_prefix(stem)?.parse().ok()).collect()),

@@ -1,9 +1,9 @@
 //! tracefs: a separate trace instance, and the pages of its ring buffers.
 //!
-//! Nothing here touches the global trace buffer: other programs may be using it. An [`Instance`] is
-//! a directory below `instances/`. Its name carries the process that made it and that process's
-//! start time, so that instances of a killed process can be distinguished from those in use, and
-//! removed ([`Tracefs::remove_leftovers`]).
+//! Nothing here touches the global trace buffer, which other programs may be using. An [`Instance`]
+//! is a directory below `instances/`. Its name contains the process that created it and that
+//! process's start time. So instances of a killed process can be recognised and removed
+//! ([`Tracefs::remove_leftovers`]).
 //!
 //! Instances are the same on every machine, but their files are reached in different ways, which
 //! [`TraceFiles`] hides.
@@ -30,7 +30,7 @@ pub trait TraceFiles: Send + Sync + std::fmt::Debug {
     /// Reads a whole file.
     fn read(&self, path: &str) -> Result<Vec<u8>, HostError>;
 
-    /// Writes in one write(2): tracefs takes each write as a whole.
+    /// Writes a file with a single write(2), as tracefs requires.
     fn write(&self, path: &str, value: &str) -> Result<(), HostError>;
 
     /// Lists the names of the directories in a directory.
@@ -40,18 +40,18 @@ pub trait TraceFiles: Send + Sync + std::fmt::Debug {
 
     fn remove_dir(&self, path: &str) -> Result<(), HostError>;
 
-    /// Opens a `trace_pipe_raw`.
+    /// Opens a `trace_pipe_raw` file.
     fn open_pages(&self, path: &str) -> Result<Box<dyn Pages>, HostError>;
 
-    /// Opens a file to write into it many times.
+    /// Opens a file for many writes.
     ///
     /// # Errors
-    /// The errno of open(2); `ENOSYS` for a machine in software, where no such file can be held.
+    /// The errno of open(2); `ENOSYS` for a simulated machine, where no such file can be held.
     fn open_to_write(&self, path: &str) -> Result<std::fs::File, HostError>;
 
-    /// Returns whether records arrive while this process does other things. On a machine in
-    /// software time passes only in [`Host::sleep`] and while a program is waited for, so buffers
-    /// must be read in between.
+    /// Returns whether records arrive while this process does other things. On a simulated machine
+    /// time passes only in [`Host::sleep`] and while waiting for a program, so buffers must be read
+    /// in between.
     fn is_concurrent(&self) -> bool;
 }
 
@@ -102,13 +102,12 @@ impl Tracefs {
         let mut removed = Vec::new();
         for name in self.directories("instances")? {
             let Some((pid, started)) = owner(&name) else { continue };
-            // The number alone could be that of a later process.
+            // The number alone could belong to a later process.
             if started_at(pid).is_some_and(|now| now == started) {
                 continue;
             }
             let path = format!("instances/{name}");
-            // So that nothing is recorded between this and the removal, and if it is refused (a
-            // reader is open).
+            // Stop recording, in case the removal is refused because a reader is open.
             let _ = self.0.write(&format!("{path}/tracing_on"), "0");
             if self.0.remove_dir(&path).is_ok() {
                 removed.push(name);
@@ -129,8 +128,8 @@ impl Tracefs {
 pub const LOCKED_DOWN: &str =
     "the kernel is locked down (confidentiality): tracing is not possible; see `man kernel_lockdown`";
 
-/// Returns whether the kernel withholds its data even from root (security/lockdown/lockdown.c), so
-/// that no process can trace.
+/// Returns whether the kernel hides its data even from root (security/lockdown/lockdown.c), so that
+/// no process can trace.
 pub fn is_locked_down(host: &dyn Host) -> bool {
     match host.read("/sys/kernel/security/lockdown") {
         Ok(text) => text.contains("[confidentiality]"),
@@ -153,7 +152,7 @@ pub fn memory_kib(host: &dyn Host) -> Result<u64, HostError> {
 /// Parses the process and its start time from an instance's name.
 fn owner(name: &str) -> Option<(u32, u64)> {
     let (pid, started) = name.strip_prefix(PREFIX)?.split_once('-')?;
-    // A process may have several, which are numbered.
+    // A process may have several instances, which are numbered.
     let started = started.split('-').next()?;
     Some((pid.parse().ok()?, started.parse().ok()?))
 }

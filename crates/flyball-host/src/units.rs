@@ -1,9 +1,9 @@
-//! Quantities with their units in the type. Kernel files carry them as bare integers; nothing above
-//! this crate does.
+//! Quantities with their units in the type. Kernel files contain bare integers, which only this
+//! crate handles.
 
 use std::{fmt, str::FromStr};
 
-/// The reason why a text is not a quantity of the wanted unit.
+/// Why a text is not a quantity of the requested unit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot read '{text}': {accepted}")]
 pub struct ParseUnitError {
@@ -24,19 +24,19 @@ macro_rules! integer_units {
 }
 
 integer_units! {
-    /// Frequency in kHz, as cpufreq files have it.
+    /// Frequency in kHz, as in cpufreq files.
     KiloHertz(u64);
-    /// Frequency in MHz, as Speed Select has it.
+    /// Frequency in MHz, as in Speed Select.
     MegaHertz(u32);
-    /// Energy in microjoules, as powercap files have it.
+    /// Energy in microjoules, as in powercap files.
     MicroJoules(u64);
-    /// Power in microwatts, as powercap files have it.
+    /// Power in microwatts, as in powercap files.
     MicroWatts(u64);
-    /// Time in microseconds, as QoS files have it.
+    /// Time in microseconds, as in QoS files.
     Micros(u64);
     /// Energy performance bias, 0 (performance) to 15 (power).
     Epb(u8);
-    /// Energy performance preference as the register has it, 0 (performance) to 255 (power).
+    /// Energy performance preference as in the register, 0 (performance) to 255 (power).
     Epp(u8);
     /// An abstract performance level of CPPC or HWP, 0 to 255.
     Perf(u8);
@@ -45,17 +45,17 @@ integer_units! {
 }
 
 impl Epb {
-    /// The words of arch/x86/kernel/cpu/intel_epb.c that have one number on all models.
+    /// The words of arch/x86/kernel/cpu/intel_epb.c that have the same number on all models.
     const WORDS: [(&'static str, u8); 4] =
         [("performance", 0), ("balance-performance", 4), ("balance-power", 8), ("power", 15)];
 
-    /// Returns the bias that the kernel calls `normal` on a model of family 6 (`intel_epb_normal`:
-    /// Alder Lake-L, Raptor Lake-P and Gracemont have their own).
+    /// Returns the bias that the kernel calls `normal` on a model of family 6 (`intel_epb_normal`,
+    /// which differs on Alder Lake-L, Raptor Lake-P and Gracemont).
     pub fn normal(model: u32) -> Epb {
         Epb(if matches!(model, 0x9a | 0xba | 0xbe) { 7 } else { 6 })
     }
 
-    /// Returns the bias that a word other than `normal` or a number from 0 to 15 stands for.
+    /// Returns the bias for a number from 0 to 15 or for a word other than `normal`.
     pub fn named(text: &str) -> Option<Epb> {
         let word = Epb::WORDS.iter().find(|(word, _)| *word == text).map(|(_, number)| *number);
         word.or_else(|| text.parse().ok()).filter(|number| *number <= 15).map(Epb)
@@ -107,7 +107,7 @@ fn scaled(digits: &str, scale: u64) -> Option<u64> {
     let mut place = scale;
     for digit in fraction.bytes() {
         let digit = u64::from(digit - b'0');
-        // Exact or refused: 0.0000001GHz is not a number of kHz.
+        // Refuse what is not exact: 0.0000001GHz is not a number of kHz.
         if digit != 0 && !place.is_multiple_of(10) {
             return None;
         }
@@ -130,8 +130,8 @@ fn parse(text: &str, scales: [(&str, u64); 3], accepted: &'static str) -> Result
 impl FromStr for KiloHertz {
     type Err = ParseUnitError;
 
-    /// Parses a frequency with its unit. A bare number is refused: cpupower takes it for kHz, pepc
-    /// for Hz and PerfSpect for GHz.
+    /// Parses a frequency with its unit. A bare number is refused: cpupower reads it as kHz, pepc
+    /// as Hz and PerfSpect as GHz.
     fn from_str(text: &str) -> Result<KiloHertz, ParseUnitError> {
         const ACCEPTED: &str = "give the frequency with its unit: 2.6GHz, 2600MHz or 2600000kHz";
         parse(text, [("khz", 1), ("mhz", 1_000), ("ghz", 1_000_000)], ACCEPTED).map(KiloHertz)
@@ -160,7 +160,7 @@ impl FromStr for Micros {
 
 /// Formats `value / scale` exactly, without trailing zeros.
 fn decimal(value: u64, scale: u64) -> String {
-    // In integers: a float would not print every value exactly.
+    // Use integers: a float would not print every value exactly.
     let width = scale.ilog10() as usize;
     let fraction = format!("{:0width$}", value % scale);
     match fraction.trim_end_matches('0') {

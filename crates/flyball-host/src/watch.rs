@@ -1,7 +1,7 @@
 //! Kernel notifications, so that a service need not poll: writes to attributes and their writers
-//! (fanotify), devices that come and go (uevents), processes that start and end (fanotify, pidfd),
-//! sleep, wake-up and clock changes of the machine (timerfd), files of a directory and control
-//! groups (inotify), pressure (PSI). One poll(2) waits for all of them.
+//! (fanotify), devices that are added or removed (uevents), processes that start and end (fanotify,
+//! pidfd), sleep, wake-up and clock changes of the machine (timerfd), files of a directory and
+//! control groups (inotify), pressure (PSI). One poll(2) waits for all of them.
 
 mod clock;
 mod devices;
@@ -32,7 +32,7 @@ pub use self::{
     writes::reported,
 };
 
-/// A notification of the kernel.
+/// A notification from the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A process wrote a file of the machine.
@@ -49,9 +49,9 @@ pub enum Event {
     ClockSet,
     /// A file of the watched directory was replaced or closed after writing.
     File { name: String },
-    /// A control group got its first process, lost its last one, or was created.
+    /// A control group was created, got its first process, or lost its last one.
     Group,
-    /// Pressure crossed the threshold of this name.
+    /// The pressure of this name crossed its threshold.
     Pressure { name: String },
     /// The kernel's queue overflowed, so everything must be checked.
     Lost,
@@ -59,7 +59,7 @@ pub enum Event {
     Woken,
 }
 
-/// A set of watches, which one call waits for.
+/// A set of watches to wait for with one call.
 #[derive(Debug, Default)]
 pub struct Watch {
     writes: Option<Writes>,
@@ -79,14 +79,13 @@ impl Watch {
         Watch { asleep: asleep(), ..Watch::default() }
     }
 
-    /// Watches writes to all attributes of the file system that `root` is on. Paths are reported
-    /// relative to `root`. Paths outside of it, and those that `concerns` does not accept, are
-    /// ignored.
+    /// Watches writes to all attributes on the file system of `root`. Paths are reported relative
+    /// to `root`. Paths outside `root`, and paths that `concerns` rejects, are ignored.
     ///
     /// # Errors
     /// `EPERM` without CAP_SYS_ADMIN, `ENOSYS` without fanotify.
     pub fn writes_below(&mut self, root: &Path, concerns: fn(&str) -> bool) -> io::Result<()> {
-        // /sys is a file system of its own; a tree of files is part of a larger one.
+        // /sys is a separate file system. A tree of files is part of a larger one.
         let marked = if root == Path::new("/") { Path::new("/sys") } else { root };
         let mut writes = Writes::new(root, concerns)?;
         writes.mark_file_system(marked)?;
@@ -110,7 +109,7 @@ impl Watch {
         }
     }
 
-    /// Watches devices that come, go and change.
+    /// Watches devices that are added, removed or changed.
     pub fn devices(&mut self) -> io::Result<()> {
         self.devices = Some(Devices::subscribe()?);
         Ok(())
@@ -138,11 +137,11 @@ impl Watch {
     }
 
     /// Watches whether these control groups have processes, and stops watching all others. The
-    /// groups need not exist. Returns whether a group is watched that was not before, since it may
-    /// already have changed.
+    /// groups need not exist. Returns whether a group is newly watched, since it may already have
+    /// changed.
     ///
     /// # Errors
-    /// There is no inotify, or too many watches.
+    /// inotify is missing, or there are too many watches.
     pub fn groups(&mut self, groups: &BTreeSet<PathBuf>) -> io::Result<bool> {
         if groups.is_empty() {
             self.groups = None;
@@ -154,33 +153,32 @@ impl Watch {
         }
     }
 
-    /// Watches pressure under a name: `file` is one of /proc/pressure, `trigger` the text to write
-    /// there (`some 150000 1000000`, in microseconds; Documentation/accounting/psi.rst).
+    /// Watches pressure under a name. `file` is a file in /proc/pressure, and `trigger` the text to
+    /// write to it (`some 150000 1000000`, in microseconds; Documentation/accounting/psi.rst).
     ///
     /// # Errors
-    /// `ENOENT` without pressure, `EPERM` before Linux 6.5 without CAP_SYS_RESOURCE, `EINVAL` for a
-    /// window that it does not accept.
+    /// `ENOENT` without pressure, `EPERM` before Linux 6.5 without CAP_SYS_RESOURCE, `EINVAL` for
+    /// an invalid window.
     pub fn pressure(&mut self, name: &str, file: &Path, trigger: &str) -> io::Result<()> {
         let mut open = File::options().read(true).write(true).open(file)?;
-        // The terminating zero is part of what the kernel expects (psi_write in kernel/sched/psi.c
-        // cuts the last byte off).
+        // The kernel expects the terminating zero (psi_write in kernel/sched/psi.c cuts off the
+        // last byte).
         open.write_all(format!("{trigger}\0").as_bytes())?;
         self.pressure.insert(name.to_owned(), open);
         Ok(())
     }
 
-    /// Keeps only the watches on these pressures.
+    /// Keeps only the pressure watches that `is_kept` accepts.
     pub fn keep_pressures(&mut self, is_kept: impl Fn(&str) -> bool) {
         self.pressure.retain(|name, _| is_kept(name));
     }
 
-    /// Ends a wait when this descriptor, which must not block, becomes readable.
+    /// Ends a wait when this nonblocking descriptor becomes readable.
     pub fn wake_by(&mut self, descriptor: OwnedFd) {
         self.wake.push(descriptor);
     }
 
-    /// Waits until there is a notification, for at most `time`. Returns an empty list if there is
-    /// none.
+    /// Waits for a notification, for at most `time`. Returns an empty list on a timeout.
     ///
     /// # Errors
     /// The errno of poll(2) or a read, other than `EINTR`.
@@ -190,12 +188,13 @@ impl Watch {
         let is_ready = |source: Source| ready.contains(&source);
         if is_ready(Source::Wake) {
             for wake in &self.wake {
-                // Emptied, so that it wakes once; the end of the other side goes on waking.
+                // Read it empty, so that it wakes only once. If the other end is closed, it keeps
+                // waking.
                 let _ = rustix::io::read(wake, &mut [0; 64]);
             }
             events.push(Event::Woken);
         }
-        // Before the writes: a command says what it is going to set before it does.
+        // Before the writes: a command announces its settings before it writes them.
         if let Some(files) = self.files.as_ref().filter(|_| is_ready(Source::Files)) {
             files.take(&mut events)?;
         }
@@ -203,10 +202,10 @@ impl Watch {
             clock.rearm()?;
             events.push(Event::ClockSet);
         }
-        // Also without a message: a kernel before 5.15 does not end the timer at resume
+        // Check this even without a message: kernels before 5.15 do not end the timer at resume
         // (timerfd_resume in fs/timerfd.c).
         let slept = asleep();
-        // The two clocks are not read at one moment.
+        // The two clocks are not read at the same time.
         if slept > self.asleep + Duration::from_millis(10) {
             events.retain(|event| *event != Event::ClockSet);
             events.push(Event::Resumed { asleep: slept.saturating_sub(self.asleep) });
@@ -284,7 +283,7 @@ impl Watch {
 /// /sys/devices.
 pub fn real_path(host: &dyn crate::Host, path: &str) -> String {
     let mut path = path.to_owned();
-    // A class directory has one link per device, and few attributes lie behind two.
+    // A class directory has one link per device. Few attributes are behind two links.
     for _ in 0..4 {
         let ends = path.match_indices('/').map(|(at, _)| at).filter(|at| *at > 0).chain([path.len()]);
         let link = ends.into_iter().find_map(|end| Some((end, host.link(&path[..end]).ok()?)));
@@ -343,7 +342,7 @@ mod tests {
         let mut watch = Watch::new();
         match watch.writes_below(&root, |path| path.starts_with("/sys/knob")) {
             Ok(()) => {}
-            // Without CAP_SYS_ADMIN.
+            // This happens without CAP_SYS_ADMIN.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return,
             Err(error) => panic!("{error}"),
         }

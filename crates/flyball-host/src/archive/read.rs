@@ -12,12 +12,12 @@ use flyball_files::{Item, Kind, Limits, TarError, ZstdReader, archive, plain};
 use super::{Archive, ArchiveError, FORMAT, Head, Node, Refused};
 use crate::{Errno, msrfile::MsrFile, recorded::MAX_FILE};
 
-/// How much of an archive is unpacked: six times the files of a machine of 512 CPUs, which has
-/// 61,500, and time for it on a slow machine.
+/// Limits on unpacking: a machine of 512 CPUs has 61,500 files, of which six times as many are
+/// allowed. The time is enough for a slow machine.
 const LIMITS: Limits =
     Limits { entries: 400_000, file: MAX_FILE, total: 512 << 20, time: Duration::from_secs(60) };
 
-/// Why reading ended, while entries are passed on.
+/// Why reading stopped.
 enum Stop {
     Tar(TarError),
     Content(String),
@@ -39,7 +39,7 @@ impl Archive {
     /// Reads the archive at `path`.
     ///
     /// # Errors
-    /// It cannot be read, is damaged, hostile or too large, or has a later format.
+    /// The file cannot be read, is damaged, hostile or too large, or has a later format.
     pub fn open(path: &str) -> Result<Archive, ArchiveError> {
         let file = File::open(path).map_err(|error| ArchiveError::Io(path.to_owned(), error))?;
         Archive::read(path, io::BufReader::new(file))
@@ -67,7 +67,7 @@ impl Archive {
         Ok(machine)
     }
 
-    /// Adds one entry. What is neither the machine's nor one of flyball's own files is passed over.
+    /// Adds one entry. Ignores entries that belong neither to the machine nor to flyball.
     fn take(&mut self, item: Item, content: &mut dyn Read) -> Result<(), Stop> {
         let text = |path: &Path| path.to_str().map(str::to_owned);
         let path =
@@ -80,8 +80,7 @@ impl Archive {
                 return Ok(());
             }
             Kind::Link(target) => Node::Link(text(&target).unwrap_or_default()),
-            // flyball record writes none of these: a device or a hard link in an archive is not
-            // from it.
+            // flyball record writes no devices or hard links, so the archive is not its own.
             Kind::HardLink(_) | Kind::Other => {
                 let what = "it holds something that is neither file, folder nor link at";
                 return Err(Stop::Content(format!("{what} {path}")));

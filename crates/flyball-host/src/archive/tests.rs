@@ -130,7 +130,7 @@ fn a_bomb_does_not_fill_the_memory() {
     plain.resize(8 << 20, 0);
     let bomb = zstd::encode_all(plain.as_slice(), 3).unwrap();
     assert!(matches!(tar_error(&bomb), TarError::Large(_)));
-    // A long name of 600 MB: refused at the bound, whatever reads the name.
+    // A long name of 600 MB must be refused at the limit, whatever reads the name.
     let mut header = tar::Header::new_gnu();
     header.set_entry_type(tar::EntryType::GNULongName);
     header.set_size(600 << 20);
@@ -178,7 +178,7 @@ fn small_archives_do_not_grow() {
     let mut writer = Writer::new(Vec::new(), "").unwrap();
     writer.file(&format!("sys/{deep}y"), b"1", false).unwrap();
     assert!(matches!(tar_error(&writer.finish().unwrap()), TarError::Path { why: PathError::Long, .. }));
-    // As many long paths as fit into the bound: each adds all folders above it.
+    // As many long paths as fit into the limit: each adds all folders above it.
     let mut lines = String::new();
     for n in 0..60_000 {
         lines.push_str(&format!("5|/sys/{n}/{}x\n", "abcdefghijklmno/".repeat(50)));

@@ -28,7 +28,7 @@ impl<W: Write> Writer<W> {
     }
 
     fn header(kind: tar::EntryType, size: u64, mode: u32) -> tar::Header {
-        // No owner and no time: two recordings of one state are the same bytes.
+        // Without owner and time, two recordings of one state are the same bytes.
         let mut header = tar::Header::new_gnu();
         header.set_entry_type(kind);
         header.set_size(size);
@@ -51,7 +51,7 @@ impl<W: Write> Writer<W> {
         self.tar.append_link(&mut header, path, target)
     }
 
-    /// Adds a folder, so that an empty one is there too.
+    /// Adds a folder, so that an empty folder is recorded too.
     pub(crate) fn folder(&mut self, path: &str) -> io::Result<()> {
         let mut header = Self::header(tar::EntryType::Directory, 0, 0o755);
         self.tar.append_data(&mut header, format!("{path}/"), io::empty())

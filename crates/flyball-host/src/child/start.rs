@@ -1,7 +1,7 @@
 //! Starts a program as posix_spawn(3) does: until execve(2) the new process runs in this process's
-//! memory, while the thread that made it waits. fork(2) would copy the page tables, which takes
-//! longer than short programs run, and each page that this process then writes to costs it a fault.
-//! posix_spawn(3) itself knows neither CPUs nor users, nor death with the parent.
+//! memory, while the thread that created it waits. fork(2) would copy the page tables, which takes
+//! longer than short programs run, and would cost this process a page fault for each page that it
+//! then writes. posix_spawn(3) itself supports neither CPUs nor users, nor death with the parent.
 
 #![allow(unsafe_code, reason = "clone(2), and system calls between it and execve(2)")]
 
@@ -25,31 +25,32 @@ use crate::CpuList;
 
 /// Everything that the new process needs. It cannot allocate, so this process prepares it.
 pub(super) struct Child {
-    /// The paths at which the program may be.
+    /// The paths to try for the program.
     paths: Vec<CString>,
     arguments: Strings,
     environment: Strings,
     directory: Option<CString>,
-    /// Standard input, output and error, where they are not this process's.
+    /// Standard input, output and error; `None` for streams inherited from this process.
     streams: [Option<Arc<File>>; 3],
     own_group: bool,
     own_session: bool,
     niceness: Option<(c_int, CString)>,
     fixed_addresses: bool,
-    /// A file of a control group.
+    /// The file through which the process enters its control group.
     group: Option<CString>,
     mask: Option<Vec<u8>>,
     user: Option<User>,
     parent: libc::pid_t,
-    /// Signals that this process handles.
+    /// Signals for which this process has a handler.
     handled: &'static [c_int],
-    /// Written by the new process if it becomes no program.
+    /// The error that the new process writes if it cannot become the program.
     errno: c_int,
 }
 
-/// The signals for which this process had a handler when it started its first program: asking takes
-/// 31 system calls, and a comparison starts thousands of programs. A handler installed later could
-/// run in a new process before its execve(2); flyball's only set a flag in memory that both share.
+/// The signals for which this process had a handler when it started its first program. Finding them
+/// takes 31 system calls, and a comparison starts thousands of programs. A handler installed later
+/// could run in a new process before its execve(2), but flyball's handlers only set a flag in
+/// memory that both share.
 static HANDLED: OnceLock<Vec<c_int>> = OnceLock::new();
 
 /// /dev/null, open since the first program that needed it.
@@ -62,15 +63,15 @@ struct Strings {
 }
 
 impl Strings {
-    /// `inherited` point to strings that nobody changes while these are used.
+    /// `inherited` must point to strings that nobody changes while these are used.
     fn new(inherited: impl Iterator<Item = *const c_char>, owned: Vec<CString>) -> Strings {
         let own = owned.iter().map(|one| one.as_ptr());
         let pointers = inherited.chain(own).chain([std::ptr::null()]).collect();
         Strings { pointers, _owned: owned }
     }
 
-    /// This process's environment with `changes`. Not copied: that takes longer than to start a
-    /// program.
+    /// Returns this process's environment with `changes`. It is not copied, because that takes
+    /// longer than to start a program.
     fn environment(changes: BTreeMap<OsString, Option<OsString>>) -> io::Result<Strings> {
         unsafe extern "C" {
             static environ: *const *const c_char;
@@ -130,12 +131,12 @@ impl Child {
         })
     }
 
-    /// Starts it.
+    /// Starts the process.
     ///
     /// # Errors
     /// The errno of whichever step failed.
     pub(super) fn start(&mut self) -> io::Result<libc::pid_t> {
-        // Nothing in the new process needs more than a few frames.
+        // The new process needs only a few stack frames.
         const STACK: usize = 64 << 10;
         let mut stack: Vec<u8> = Vec::with_capacity(STACK);
         let mut before = MaybeUninit::<libc::sigset_t>::uninit();
@@ -168,7 +169,7 @@ impl Child {
         Ok(pid)
     }
 
-    /// Becomes the program. Returns only with the reason why not.
+    /// Becomes the program. Returns only if that fails, with the reason.
     ///
     /// # Safety
     /// For the process that [`Child::start`] makes: makes system calls only, allocates nothing.
@@ -194,21 +195,21 @@ impl Child {
                 check(libc::chdir(directory.as_ptr()))?;
             }
             if self.own_session {
-                // A new session gets an autogroup of its own (ksys_setsid() in kernel/sys.c),
-                // and its niceness counts against other sessions. If a kernel has no such file,
-                // or allows no better niceness, that is not an error. It makes a group too.
+                // A new session gets its own autogroup (ksys_setsid() in kernel/sys.c), and its
+                // niceness counts against other sessions. It is not an error if a kernel has no
+                // such file, or allows no better niceness. A new session is also a new group.
                 libc::setsid();
                 let file = libc::open(c"/proc/self/autogroup".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
                 if let Some((_, text)) = self.niceness.as_ref().filter(|_| file >= 0) {
                     libc::write(file, text.as_ptr().cast(), text.as_bytes().len());
                 }
             } else if self.own_group {
-                // `stop` signals the group, and so also the processes that the program starts.
+                // `stop` signals the group, which includes processes that the program starts.
                 check(libc::setpgid(0, 0))?;
             }
             if let Some(group) = &self.group {
-                // 0 is the writing process. Before the affinity: CPUs of an isolated cpuset can
-                // only be used from inside it.
+                // 0 is the writing process. Do this before the affinity: CPUs of an isolated cpuset
+                // can only be used from inside it.
                 let file = libc::open(group.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
                 check(file)?;
                 check(libc::write(file, c"0".as_ptr().cast(), 1) as c_int)?;
@@ -217,22 +218,21 @@ impl Child {
                 libc::setpriority(libc::PRIO_PROCESS, 0, niceness);
             }
             if self.fixed_addresses {
-                // This value asks without changing anything (personality(2)).
+                // This value returns the present personality without changing it (personality(2)).
                 let now = libc::personality(0xffff_ffff);
                 libc::personality(now as libc::c_ulong | libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
             }
             if let Some(mask) = &self.mask {
-                // The system call itself: the C library's cpu_set_t ends at CPU 1023.
+                // Use the system call directly: the C library's cpu_set_t ends at CPU 1023.
                 check(libc::syscall(libc::SYS_sched_setaffinity, 0, mask.len(), mask.as_ptr()) as c_int)?;
             }
             if let Some(user) = &self.user {
                 become_user(user)?;
             }
-            // After the user: the kernel forgets this request when it changes (kernel/cred.c,
+            // After the user: the kernel clears this request when the user changes (kernel/cred.c,
             // commit_creds).
             if self.own_group {
-                // The kernel clears this at execve of a set-user-ID program, which is as it
-                // should be.
+                // The kernel clears this at execve of a set-user-ID program, which is intended.
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                 // A parent that died before the prctl no longer sends a signal (prctl(2),
                 // PR_SET_PDEATHSIG).
@@ -248,8 +248,8 @@ impl Child {
         let mut none = MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: as in `set_up`; `none` is initialised before it is used.
         unsafe {
-            // flyball ignores SIGPIPE and SIGXFSZ. A program expects the default, which execve
-            // does not restore for an ignored signal. Handlers go before signals are let in.
+            // flyball ignores SIGPIPE and SIGXFSZ. A program expects the default, which execve does
+            // not restore for an ignored signal. Remove handlers before unblocking signals.
             for &signal in [libc::SIGPIPE, libc::SIGXFSZ].iter().chain(self.handled) {
                 libc::signal(signal, libc::SIG_DFL);
             }
@@ -263,8 +263,8 @@ impl Child {
             // SAFETY: lists of pointers to live strings, the last one null.
             unsafe { libc::execve(path.as_ptr(), arguments, environment) };
             let error = io::Error::last_os_error();
-            // No file is given to a shell, as execvp(3) does if the kernel cannot run it: an empty
-            // file, or a program of another processor, would seem to run.
+            // Unlike execvp(3), never run a file with a shell if the kernel cannot run it: an empty
+            // file, or a program for another processor, would seem to run.
             match error.raw_os_error() {
                 Some(libc::ENOENT | libc::ENOTDIR) => {}
                 // There may be a program in a later directory (execvp(3)).
@@ -287,7 +287,7 @@ extern "C" fn enter(child: *mut c_void) -> c_int {
     127
 }
 
-/// A descriptor by which the end of a child can be waited for, with a limit.
+/// Returns a descriptor for waiting for a child with a time limit.
 pub(super) fn descriptor(pid: libc::pid_t) -> io::Result<OwnedFd> {
     // SAFETY: pidfd_open(2) on a child that has not been waited for: the number cannot have
     // been reused. The descriptor returned is new and ours alone.
@@ -295,7 +295,7 @@ pub(super) fn descriptor(pid: libc::pid_t) -> io::Result<OwnedFd> {
         let raw = libc::syscall(libc::SYS_pidfd_open, pid, 0);
         if raw < 0 {
             let error = io::Error::last_os_error();
-            // Without a descriptor there is no wait with a limit: it is not left running.
+            // Without a descriptor flyball could not wait with a limit, so kill the child.
             libc::kill(pid, libc::SIGKILL);
             libc::waitpid(pid, std::ptr::null_mut(), 0);
             return Err(error);
@@ -308,7 +308,7 @@ fn string(text: impl Into<OsString>) -> io::Result<CString> {
     CString::new(text.into().into_vec()).map_err(|_| io::ErrorKind::InvalidInput.into())
 }
 
-/// The paths at which execvp(3) looks for a program.
+/// Returns the paths at which execvp(3) looks for a program.
 fn paths(program: &str, list: impl FnOnce() -> Option<OsString>) -> io::Result<Vec<CString>> {
     if program.contains('/') {
         return Ok(vec![string(program)?]);
@@ -321,7 +321,7 @@ fn paths(program: &str, list: impl FnOnce() -> Option<OsString>) -> io::Result<V
     std::env::split_paths(&list).map(|directory| string(directory.join(program))).collect()
 }
 
-/// The file of a stream that does not lead to this process's own.
+/// Returns the file for a stream; `None` if the stream is inherited.
 fn file(stream: Stream) -> io::Result<Option<Arc<File>>> {
     Ok(match stream {
         Stream::Inherited => None,
@@ -336,9 +336,9 @@ fn file(stream: Stream) -> io::Result<Option<Arc<File>>> {
     })
 }
 
-/// The signals for which this process has a handler.
+/// Returns the signals for which this process has a handler.
 fn handled_signals() -> Vec<c_int> {
-    // The last one that is not a real-time signal (signal(7)), of which flyball handles none.
+    // The last signal before the real-time signals (signal(7)), for which flyball has no handlers.
     const LAST: c_int = 31;
     let is_handled = |signal: &c_int| {
         let mut now = MaybeUninit::<libc::sigaction>::uninit();
@@ -351,7 +351,7 @@ fn handled_signals() -> Vec<c_int> {
     (1..=LAST).filter(is_handled).collect()
 }
 
-/// Gives up root for `user`, for good. Called between clone and execve.
+/// Permanently drops root for `user`. Called between clone and execve.
 fn become_user(user: &User) -> io::Result<()> {
     let check = |answer: libc::c_long| if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
     // Groups first, the user last: each step needs the root that the last one gives up. As system
@@ -365,7 +365,7 @@ fn become_user(user: &User) -> io::Result<()> {
     }
 }
 
-/// Returns the mask for sched_setaffinity(2), as long as the highest CPU needs.
+/// Returns the mask for sched_setaffinity(2), long enough for the highest CPU.
 fn affinity_mask(cpus: &CpuList) -> Vec<u8> {
     // The kernel takes whole words of 64 bits (sched_setaffinity(2)).
     let longs = cpus.iter().next_back().map_or(1, |last| last as usize / 64 + 1);

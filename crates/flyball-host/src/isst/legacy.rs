@@ -1,9 +1,9 @@
 //! The calls of API 1: CPU numbers of the power unit, mailbox commands, MMIO registers, MSRs.
 //!
-//! These calls carry up to 64 commands. The driver runs them in order, stops at the first that
-//! fails and returns how many it ran. The error itself is lost unless it was the first command's.
-//! So this module sends one command per call, to keep the errno of every failure. Only the CPU
-//! numbers, which are many and harmless, are sent in batches.
+//! A call carries up to 64 commands. The driver runs them in order, stops at the first failure and
+//! returns how many it ran. The error itself is lost unless the first command failed. So this
+//! module sends one command per call, to get the errno of every failure. Only CPU numbers, which
+//! are many and harmless, are queried in batches.
 
 use super::{bad_argument, call, number, wire};
 use crate::{
@@ -37,16 +37,16 @@ pub const fn msr_cmds_size(count: usize) -> usize {
     8 + 24 * count
 }
 
-/// A CPU's number as the power unit knows it: the raw content of MSR 0x53 (API 1) or 0x54 (TPMI).
+/// A CPU's number in the power unit: the raw content of MSR 0x53 (API 1) or 0x54 (TPMI).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PunitCpu(pub u32);
 
 impl PunitCpu {
-    /// Value that the driver stores for a CPU whose MSR could not be read.
+    /// The driver's value for a CPU whose MSR it could not read.
     pub const UNKNOWN: PunitCpu = PunitCpu(u32::MAX);
 
-    /// Splits it into power domain and core within it. On TPMI parts these are bits 15:11 and 10:3
-    /// (MSR 0x54: module); before, MSR 0x53's bits 13:9 and 8:1.
+    /// Splits it into the power domain and the core within it. On TPMI processors these are bits
+    /// 15:11 and 10:3 of MSR 0x54 (module); on older ones bits 13:9 and 8:1 of MSR 0x53.
     pub fn split(self, tpmi: bool) -> (u8, u16) {
         if tpmi {
             ((self.0 >> 11 & 0x1f) as u8, (self.0 >> 3 & 0xff) as u16)
@@ -56,11 +56,11 @@ impl PunitCpu {
     }
 }
 
-/// Reads the power unit's numbers of `cpus`, in their order; `None` for a CPU that the driver does
-/// not know, and [`PunitCpu::UNKNOWN`] for one whose MSR it could not read.
+/// Reads the power unit's numbers of `cpus`, in their order. `None` for a CPU that the driver does
+/// not know, and [`PunitCpu::UNKNOWN`] if it could not read the CPU's MSR.
 ///
 /// # Errors
-/// The errno of the call if the driver answers for no CPU at all.
+/// The errno of the call if the driver returns a number for no CPU at all.
 pub fn punit_cpus(host: &dyn Host, cpus: &[u32]) -> Result<Vec<Option<PunitCpu>>, HostError> {
     let mut answers = Vec::with_capacity(cpus.len());
     let mut rest = cpus;
@@ -73,13 +73,13 @@ pub fn punit_cpus(host: &dyn Host, cpus: &[u32]) -> Result<Vec<Option<PunitCpu>>
             wire::put(&mut argument, 4 + 8 * index, &cpu.to_le_bytes());
         }
         let done = match host.isst(number::GET_PHY_ID, &mut argument) {
-            // The number of CPUs answered. The next one was refused, or a signal arrived
+            // `done` CPUs were answered. The next one was refused, or a signal arrived
             // (isst_if_exec_multi_cmd).
             Ok(done) => usize::try_from(done).unwrap_or(0).min(count),
-            // If the first of the batch is refused, the call itself fails instead of counting.
+            // If the first CPU of the batch is refused, the call itself fails.
             Err(error) if error.errno == Errno::INVAL => 0,
-            // Before the first one: no CPU was queried yet. Bounded, in case a host answers nothing
-            // else.
+            // The signal came before the first CPU, so retry. The limit is for a host that never
+            // returns anything else.
             Err(error) if error.errno == Errno::INTR && interruptions < 16 => {
                 interruptions += 1;
                 continue;
@@ -90,7 +90,7 @@ pub fn punit_cpus(host: &dyn Host, cpus: &[u32]) -> Result<Vec<Option<PunitCpu>>
             let raw = PunitCpu(wire::u32_at(&argument, 8 + 8 * index));
             answers.push(Some(raw));
         }
-        // A CPU that is refused as the first of a batch is skipped, and the rest queried again.
+        // Skip a CPU that is refused as the first of a batch, and query the rest again.
         if done == 0 {
             answers.push(None);
         }
@@ -132,8 +132,8 @@ impl Mailbox {
     /// answer, `EINVAL` for a CPU without a mailbox or a command outside the driver's list (which
     /// is not sent).
     pub fn send(&self, host: &dyn Host) -> Result<u32, HostError> {
-        // The PCI driver masks the parameter to 14 bits without an error, so a longer one would be
-        // another command.
+        // The PCI driver silently masks the parameter to 14 bits, so a longer one would be a
+        // different command.
         if !mailbox_allows(self.command, self.sub_command) || self.parameter > 0x3fff {
             return Err(bad_argument(format_args!(
                 "mailbox command {:02x}/{:02x} with parameter {:#x}",
@@ -157,11 +157,12 @@ impl Mailbox {
     }
 }
 
-/// The last byte that the driver maps, for the larger of the two kinds of part (isst_if_mmio.c).
+/// The end of the registers that the driver maps, on the processors with more of them
+/// (isst_if_mmio.c).
 const MMIO_END: u32 = 0x11c;
 
 fn mmio(host: &dyn Host, cpu: u32, register: u32, write: Option<u32>) -> Result<u32, HostError> {
-    // isst_if_mmio.c tests the alignment first, then the range of the part.
+    // isst_if_mmio.c tests the alignment first, then the processor's range.
     if !register.is_multiple_of(4) || !(0x04..=MMIO_END).contains(&register) {
         return Err(bad_argument(format_args!("MMIO register {register:#x}")));
     }
@@ -206,7 +207,8 @@ fn msr(host: &dyn Host, cpu: u32, register: u32, write: Option<u64>) -> Result<u
     }
     let mut argument = [0; msr_cmds_size(1)];
     wire::put(&mut argument, 0, &1u32.to_le_bytes());
-    // At 8, not at 4 after the count: the structure has 64-bit fields and is aligned for them.
+    // At 8, not directly after the count at 4: the structure has 64-bit fields and is aligned for
+    // them.
     wire::put(&mut argument, 8, &u32::from(write.is_some()).to_le_bytes());
     wire::put(&mut argument, 12, &cpu.to_le_bytes());
     wire::put(&mut argument, 16, &u64::from(register).to_le_bytes());
@@ -224,7 +226,7 @@ pub fn read_msr(host: &dyn Host, cpu: u32, register: u32) -> Result<u64, HostErr
     msr(host, cpu, register, None)
 }
 
-/// Writes one of the MSRs that the driver allows; the driver writes it again after a resume.
+/// Writes one of the MSRs that the driver allows. The driver repeats the write after a resume.
 ///
 /// # Errors
 /// Same as [`read_msr`], and `EPERM` without CAP_SYS_ADMIN.

@@ -16,20 +16,20 @@ pub struct Instance {
     pub words: Vec<u32>,
 }
 
-/// A line that does not belong in a dump, with its number from 1.
+/// A line that is invalid in a dump, with its number from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("line {0} is none of a register dump")]
 pub struct BadLine(pub usize);
 
-/// Limit on the words of one instance: a TPMI feature has 64 KiB at most (16-bit size in words of
-/// its directory entry).
+/// Limit on the words of one instance: a TPMI feature has at most 64 KiB (its directory entry has a
+/// 16-bit size in words).
 const MAX_WORDS: usize = 1 << 16;
 
-/// Parses a dump. Words after a line that was cut off in the middle of a word are lost without an
-/// error; a line that cannot be a dump's is an error.
+/// Parses a dump. If the last line was cut within a word, that word is lost without an error. Any
+/// other invalid line is an error.
 ///
 /// # Errors
-/// The first line that does not belong in a dump.
+/// The first invalid line.
 pub fn parse(bytes: &[u8]) -> Result<Vec<Instance>, BadLine> {
     let mut instances: Vec<Instance> = Vec::new();
     let lines = bytes.split(|&byte| byte == b'\n').count();
@@ -51,7 +51,7 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<Instance>, BadLine> {
         let words = &mut instances.last_mut().ok_or_else(bad)?.words;
         let (offset, values) = text.split_once(':').ok_or_else(bad)?;
         let offset = usize::from_str_radix(offset, 16).map_err(|_| bad())?;
-        // Lines follow each other without a gap: a missing one would move every register after it.
+        // Lines must follow without a gap: a missing line would move every register after it.
         if offset != words.len() * 4 || offset / 4 > MAX_WORDS {
             return Err(bad());
         }
@@ -68,7 +68,7 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<Instance>, BadLine> {
 }
 
 impl Instance {
-    /// Returns the registers as 64-bit words; an odd word at the end is dropped.
+    /// Returns the registers as 64-bit words. An odd word at the end is dropped.
     pub fn registers(&self) -> Vec<u64> {
         self.words.chunks_exact(2).map(|pair| u64::from(pair[0]) | u64::from(pair[1]) << 32).collect()
     }

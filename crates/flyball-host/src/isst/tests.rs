@@ -14,7 +14,7 @@ type Answer = Box<dyn Fn(u32, &mut [u8]) -> Result<i32, Errno> + Send + Sync>;
 /// A call's number and argument.
 type Call = (u32, Vec<u8>);
 
-/// A host that answers calls with a function and keeps what was asked.
+/// A host that answers calls with a function and records them.
 struct Calls {
     answer: Answer,
     seen: std::sync::Mutex<RefCell<Vec<Call>>>,
@@ -100,8 +100,8 @@ fn platform_is_read_from_its_offsets() {
 
 #[test]
 fn a_refused_cpu_does_not_hide_those_after_it() {
-    // As isst_if_common.c: stops at the first bad CPU, answers the number done, or the errno if
-    // none was.
+    // Like isst_if_common.c: stops at the first bad CPU, and returns the number done, or the errno
+    // if it is 0.
     let host = Calls::new(|_, argument| {
         let count = argument[0] as usize;
         for index in 0..count {
@@ -201,11 +201,11 @@ fn a_dump_is_read() {
     assert_eq!(instances[1].registers(), [u64::MAX]);
     assert_eq!(memdump::parse(b"nonsense"), Err(memdump::BadLine(1)));
     assert!(memdump::parse(b" 00000000: 00000001\n").is_err());
-    // Cut off within a word.
+    // The text is cut within a word.
     assert_eq!(memdump::parse(&text.as_bytes()[..90]).unwrap()[0].words.len(), 5);
 }
 
-/// Skylake has the model of Cascade Lake and an earlier stepping, and no Speed Select.
+/// Skylake has Cascade Lake's model and an earlier stepping, but no Speed Select.
 #[test]
 fn skylake_is_not_told_to_load_a_driver() {
     let missing = HostError::new(Op::Isst, super::NODE, Errno::NOENT);

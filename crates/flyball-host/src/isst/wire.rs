@@ -1,4 +1,4 @@
-//! Little-endian fields at fixed offsets of the calls' structures; an offset beyond the end panics.
+//! Little-endian fields at fixed offsets in the calls' structures. An offset beyond the end panics.
 
 pub fn u16_at(bytes: &[u8], offset: usize) -> u16 {
     u16::from_le_bytes([bytes[offset], bytes[offset + 1]])

@@ -1,10 +1,10 @@
 //! Removes private data from recorded text: names of hosts and users, addresses, and the values of
-//! all kernel parameters that are not known to matter.
+//! kernel parameters that are not known to matter.
 
 use crate::Host;
 
 /// Kernel parameters that are recorded with their value. For all others only the name is recorded:
-/// values hold network addresses, passwords and names of disks (ip=, systemd.set_credential=,
+/// values contain network addresses, passwords and names of disks (ip=, systemd.set_credential=,
 /// cryptdevice=, root=). A name that ends in `.` stands for all parameters of that module.
 pub(crate) const PARAMETERS: &[&str] = &[
     "acpi_cpufreq.",
@@ -58,7 +58,7 @@ pub(crate) const PARAMETERS: &[&str] = &[
 /// Replacement for the parts removed from a command line.
 const REMOVED: &str = "REMOVED";
 
-/// Returns the part of the kernel's command line that matters. Words after `--` are for the init
+/// Returns the relevant part of the kernel's command line. Words after `--` are for the init
 /// program and are dropped.
 pub fn parameters(line: &str) -> String {
     let mut kept = Vec::new();
@@ -98,8 +98,8 @@ fn words(line: &str) -> Vec<&str> {
     .collect()
 }
 
-/// Returns /proc/modules without the addresses at which modules are loaded, which root sees: they
-/// would undo the kernel's randomisation of its addresses (kernel/module/procfs.c, m_show).
+/// Returns /proc/modules without the addresses of modules, which root can see. They would defeat
+/// the kernel's address randomisation (kernel/module/procfs.c, m_show).
 pub(super) fn without_addresses(modules: &str) -> String {
     let hide = |word: &str| if word.starts_with("0x") { "0x0".to_owned() } else { word.to_owned() };
     let line = |line: &str| line.split(' ').map(hide).collect::<Vec<_>>().join(" ") + "\n";
@@ -120,7 +120,7 @@ fn without_hosts_of_urls(text: &str) -> String {
     out + rest
 }
 
-/// Words that must not leave the machine, and their replacements.
+/// Private words, and their replacements.
 #[derive(Debug, Default)]
 pub(super) struct Redactor {
     names: Vec<String>,
@@ -134,10 +134,10 @@ impl Redactor {
             names.push(name.split('.').next().unwrap_or_default().to_owned());
             names.push(name);
         }
-        // Shorter names are parts of too many other words to be replaced.
+        // Shorter names occur in too many other words.
         names.retain(|name| name.len() > 2 && name != "(none)" && name != "localhost");
-        // The longest first: a shorter name may be part of a longer one, the rest of which would
-        // then remain.
+        // Replace the longest first: if a shorter name is part of a longer one, the rest of the
+        // longer one would remain.
         names.sort_by_key(|name| std::cmp::Reverse(name.len()));
         names.dedup();
         Redactor { names }
@@ -150,7 +150,7 @@ impl Redactor {
             out = replace_word(&out, name, "HOST");
         }
         let mut clean = String::with_capacity(out.len());
-        // Words with their separators, so that the text is the same but for what is replaced.
+        // Split into words with their separators, so that only replaced words change.
         for piece in out.split_inclusive(|c: char| c.is_whitespace() || "=/(),;'\"".contains(c)) {
             let end = piece.trim_end_matches(|c: char| c.is_whitespace() || "=/(),;'\"".contains(c)).len();
             let (word, tail) = piece.split_at(end);
@@ -174,7 +174,7 @@ fn stand_in(word: &str) -> Option<&'static str> {
         return Some("ADDRESS");
     }
     let short_hex = |group: &&str| group.len() <= 4 && group.bytes().all(|byte| byte.is_ascii_hexdigit());
-    // Fewer than eight groups without `::` are something else: times, PCI addresses.
+    // Fewer than eight groups without `::` are something else, such as times or PCI addresses.
     let is_v6 = pairs.len() == 8 || (pairs.len() > 2 && word.contains("::"));
     let is_v4 = word.split('.').count() == 4 && word.split('.').all(|part| part.parse::<u8>().is_ok());
     if is_v4 || (is_v6 && pairs.iter().all(short_hex)) {
@@ -190,7 +190,8 @@ fn replace_word(text: &str, name: &str, stand_in: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(name) {
-        // What was written already counts: two names may follow each other without a blank.
+        // The text before may be in the output already: two names may follow each other without a
+        // blank.
         let before = rest[..at].chars().next_back().or(out.chars().next_back());
         let after = rest[at + name.len()..].chars().next();
         let part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');

@@ -1,9 +1,9 @@
-//! The file in which intel-speed-select stores the positions of CPUs, because sysfs has none of
-//! CPUs that are offline.
+//! The file in which intel-speed-select stores the positions of CPUs, because sysfs has none for
+//! offline CPUs.
 //!
-//! By CPU it holds four signed 16-bit numbers: CPU, core, package and die; -1 for unknown
+//! For each CPU it has four signed 16-bit numbers: CPU, core, package and die; -1 for unknown
 //! (`store_cpu_topology` in tools/power/x86/intel-speed-select/isst-config.c). flyball shares the
-//! file, so that either program finds the CPUs that the other took offline.
+//! file, so that each program finds the CPUs that the other took offline.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,8 @@ const ENTRY: usize = 8;
 pub struct TopologyFile(pub PathBuf);
 
 impl TopologyFile {
-    /// Returns the file of a machine; `None` for a machine that is not kept between commands.
+    /// Returns the file of a machine; `None` for a machine whose state is not kept between
+    /// commands.
     pub fn for_host(host: &dyn Host) -> Option<TopologyFile> {
         host.topology_cache().map(TopologyFile)
     }
@@ -49,8 +50,8 @@ impl TopologyFile {
         for cpu in 0..count {
             let id = |name: &str| {
                 let text = host.read(&format!("{CPUS}/cpu{cpu}/topology/{name}")).ok();
-                // The tool's structure has short integers: a larger id is stored as unknown, not
-                // cut.
+                // The tool's structure has short integers. A larger id is stored as unknown, not
+                // truncated.
                 text.and_then(|text| text.trim().parse::<i16>().ok()).filter(|&id| id >= 0).unwrap_or(-1)
             };
             for value in [cpu as i16, id("core_id"), id("physical_package_id"), id("die_id")] {
@@ -60,7 +61,7 @@ impl TopologyFile {
         flyball_files::replace(&self.0, &bytes)
     }
 
-    /// Removes it, if it exists.
+    /// Removes the file, if it exists.
     pub fn remove(&self) {
         let _ = std::fs::remove_file(&self.0);
     }

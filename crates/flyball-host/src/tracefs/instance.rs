@@ -13,18 +13,19 @@ use super::{PREFIX, Tracefs, reader::PageReader};
 pub struct InstanceOptions {
     /// Events: `group/event`, or `group` for all of a group.
     pub events: Vec<String>,
-    /// Filters of events: the first of each that the kernel takes. Without any, all is recorded.
+    /// Filters of events, with alternatives: the kernel gets the first that it accepts. Without a
+    /// filter everything is recorded.
     pub filters: Vec<(&'static str, Vec<String>)>,
-    /// CPUs to record on; all if not given.
+    /// CPUs to record on; all if `None`.
     pub cpus: Option<CpuList>,
     /// Buffer of each CPU, KiB.
     pub buffer_kib: u64,
     /// Sub-buffer size, KiB, if the kernel (6.8 and later) can change it.
     pub page_kib: Option<u32>,
-    /// Sub-buffer size, KiB, if the kernel supports it and has the memory for it; otherwise the
-    /// kernel's own.
+    /// Preferred sub-buffer size, KiB. If the kernel does not support it or lacks the memory, its
+    /// default stays.
     pub wished_page_kib: Option<u32>,
-    /// The trace clock; the kernel's default if not given.
+    /// The trace clock; the kernel's default if `None`.
     pub clock: Option<String>,
     /// Fill level of a buffer, percent, at which readers are woken.
     pub wake_percent: u32,
@@ -42,46 +43,46 @@ pub struct Instance {
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 impl Instance {
-    /// Makes an instance that records nothing yet.
+    /// Creates an instance that records nothing yet.
     ///
     /// # Errors
-    /// `EACCES`/`EPERM` without root; `EINVAL` for a clock, `ENOENT` for an event that the kernel
-    /// does not have; `ENOMEM` for a buffer that does not fit. After a failure nothing is left
-    /// behind.
+    /// `EACCES`/`EPERM` without root; `EINVAL` for an unknown clock, `ENOENT` for an unknown event;
+    /// `ENOMEM` if the buffer does not fit. After a failure nothing is left behind.
     pub fn create(tracefs: &Tracefs, options: &InstanceOptions) -> Result<Instance, HostError> {
         let pid = std::process::id();
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("{PREFIX}{pid}-{}-{number}", started_at(pid).unwrap_or(0));
         let path = format!("instances/{name}");
         tracefs.files().make_dir(&path)?;
-        // Before it is set up: a setting that fails drops it, which removes the directory.
+        // Create it before the setup: if that fails, dropping the instance removes the directory.
         let instance = Instance { tracefs: tracefs.clone(), path, name };
         instance.set_up(options)?;
         Ok(instance)
     }
 
     fn set_up(&self, options: &InstanceOptions) -> Result<(), HostError> {
-        // A new instance has tracing on; nothing may be recorded before all is set.
+        // A new instance has tracing on. Switch it off until everything is set.
         self.write("tracing_on", "0")?;
-        // A new clock empties the buffers, because times before and after cannot be compared
-        // (tracing_set_clock(), kernel/trace/trace.c), so it comes first.
+        // Set the clock first: a new clock empties the buffers, because times before and after
+        // cannot be compared (tracing_set_clock(), kernel/trace/trace.c).
         if let Some(clock) = &options.clock {
             self.write("trace_clock", clock)?;
         }
-        // Before the size: sub-buffers of another order are allocated again, and the size is
-        // counted in them (ring_buffer_subbuf_order_set(), kernel/trace/ring_buffer.c).
+        // Set this before the size: changing the order of sub-buffers reallocates them, and the
+        // size is counted in sub-buffers (ring_buffer_subbuf_order_set(),
+        // kernel/trace/ring_buffer.c).
         if let Some(kib) = options.page_kib {
             self.write("buffer_subbuf_size_kb", &kib.to_string())?;
         } else if let Some(kib) = options.wished_page_kib {
-            // A wish: if the file or the memory is missing, the kernel's own size stays.
+            // If the file or the memory is missing, the kernel's default size stays.
             let _ = self.write("buffer_subbuf_size_kb", &kib.to_string());
         }
-        // At least two pages, the kernel's own minimum (ring_buffer_resize()).
+        // At least two pages, the kernel's minimum (ring_buffer_resize()).
         self.write("buffer_size_kb", &options.buffer_kib.max(8).to_string())?;
         if let Some(cpus) = &options.cpus {
             self.write("tracing_cpumask", &mask(cpus))?;
         }
-        // Kernels before 4.20 wake at any record instead.
+        // Kernels before 4.20 lack the file and wake readers at any record.
         let _ = self.write("buffer_percent", &options.wake_percent.min(100).to_string());
         for (event, choices) in &options.filters {
             choices.iter().any(|filter| self.write(&format!("events/{event}/filter"), filter).is_ok());
@@ -111,13 +112,13 @@ impl Instance {
         self.write("tracing_on", "1")
     }
 
-    /// Stops recording; records in the buffers can still be read.
+    /// Stops recording. Records in the buffers can still be read.
     pub fn stop(&self) -> Result<(), HostError> {
         self.write("tracing_on", "0")
     }
 
-    /// Opens the file through which a program puts its own records into the buffer of the CPU that
-    /// it runs on. The first four bytes of each write become the record's id.
+    /// Opens the file through which a program writes its own records into the buffer of its current
+    /// CPU. The first four bytes of each write become the record's id.
     pub fn raw_marker(&self) -> Result<std::fs::File, HostError> {
         self.tracefs.files().open_to_write(&format!("{}/trace_marker_raw", self.path))
     }
@@ -140,7 +141,7 @@ impl Instance {
     pub fn page_size(&self) -> usize {
         let kib = self.read("buffer_subbuf_size_kb").ok();
         let kib = kib.and_then(|bytes| String::from_utf8_lossy(&bytes).trim().parse::<usize>().ok());
-        // Kernels before 6.8 have no such file: a sub-buffer is a page.
+        // Kernels before 6.8 have no such file, and a sub-buffer is a page.
         kib.filter(|kib| (4..=65_536).contains(kib)).map_or(4096, |kib| kib * 1024)
     }
 
@@ -165,7 +166,7 @@ impl Instance {
     fn take_away(&mut self) -> Result<(), HostError> {
         let path = std::mem::take(&mut self.path);
         let files = self.tracefs.files();
-        // Removing it also stops it. If removal is refused, at least nothing more is recorded.
+        // Removal also stops it. If removal is refused, at least stop recording.
         let _ = files.write(&format!("{path}/tracing_on"), "0");
         files.remove_dir(&path)
     }

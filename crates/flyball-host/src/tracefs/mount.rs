@@ -1,4 +1,4 @@
-//! The tracefs of the running kernel: the existing mount, or one that no other process sees.
+//! The tracefs of the running kernel: the existing mount, or a private one.
 
 use std::{
     fs,
@@ -24,17 +24,17 @@ fn failed(op: Op, path: &Path, error: &std::io::Error) -> HostError {
 }
 
 impl LiveFiles {
-    /// Opens the mounted tracefs. If none is mounted, makes a mount that is not attached to any
-    /// directory and goes away with this value.
+    /// Opens the mounted tracefs. If none is mounted, creates a mount that is not attached to any
+    /// directory and that ends with this value.
     ///
     /// # Errors
-    /// `EACCES`/`EPERM` without the right to see it or under lockdown, `ENODEV` in a kernel without
-    /// tracing.
+    /// `EACCES`/`EPERM` without the right to access it or under lockdown, `ENODEV` in a kernel
+    /// without tracing.
     pub fn open() -> Result<LiveFiles, HostError> {
         let mut refused = None;
         for root in ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"] {
             let root = PathBuf::from(root);
-            // A file in it: the folder is there, and empty, without a mount as well.
+            // Check a file: without a mount the folder exists too, but is empty.
             match fs::metadata(root.join("trace_clock")) {
                 Ok(_) => return Ok(LiveFiles { root, _mount: None }),
                 Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
@@ -43,7 +43,7 @@ impl LiveFiles {
                 Err(_) => {}
             }
         }
-        // Mounted, and not for us: a mount of our own would be refused as well, with a less clear
+        // It is mounted but not accessible. A private mount would be refused too, with a less clear
         // message.
         if let Some(refused) = refused {
             return Err(refused);
@@ -53,9 +53,9 @@ impl LiveFiles {
         rustix::mount::fsconfig_create(&context).map_err(fail)?;
         let mount = rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
             .map_err(fail)?;
-        // A detached mount has no path but through its descriptor.
+        // A detached mount can be reached only through its descriptor.
         let root = PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd()));
-        // Under lockdown tracefs can be mounted and is empty (fs/tracefs/inode.c,
+        // Under lockdown tracefs can be mounted but is empty (fs/tracefs/inode.c,
         // `tracefs_create_file`).
         if !root.join("trace_clock").exists() {
             return Err(HostError::new(Op::Read, "tracefs, which is empty", Errno::PERM));
@@ -72,7 +72,7 @@ impl TraceFiles for LiveFiles {
     fn read(&self, path: &str) -> Result<Vec<u8>, HostError> {
         use std::io::Read;
         let path = self.root.join(path);
-        // In large pieces: `events/header_page` answers its first read(2) only, whatever its
+        // Read large pieces: `events/header_page` answers only its first read(2), whatever the
         // length.
         let read = || {
             let mut file = fs::File::open(&path)?;
@@ -93,7 +93,7 @@ impl TraceFiles for LiveFiles {
     fn write(&self, path: &str, value: &str) -> Result<(), HostError> {
         use std::io::Write;
         let path = self.root.join(path);
-        // Without O_TRUNC, which would switch all events off (ftrace_event_set_open in
+        // Without O_TRUNC, which would disable all events (ftrace_event_set_open in
         // kernel/trace/trace_events.c).
         let open = fs::OpenOptions::new().write(true).open(&path);
         open.and_then(|mut file| file.write_all(value.as_bytes()))

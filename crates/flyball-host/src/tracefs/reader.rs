@@ -1,9 +1,9 @@
 //! Reads pages from a CPU's ring buffer (trace_pipe_raw).
 //!
-//! It uses read(2), not splice(2) or a mapping: read(2) works on every kernel, leaves the page in
-//! the cache of the CPU that counts its records next, and with sub-buffers of 16 KiB (280 records
-//! per system call) costs half as much as splice(2), which allocates and frees a page of the page
-//! cache for every page of the buffer.
+//! It uses read(2), not splice(2) or a mapping. read(2) works on every kernel and leaves the page
+//! in the cache of the CPU that counts its records next. With sub-buffers of 16 KiB (280 records
+//! per system call) it costs half as much as splice(2), which allocates and frees a page of the
+//! page cache for every page of the buffer.
 
 use std::{
     fs::File,
@@ -22,15 +22,14 @@ use crate::{Errno, HostError, Op};
 
 /// The pages of one CPU's buffer. Reading consumes them.
 pub trait Pages: Send + std::fmt::Debug {
-    /// Reads the next page into `page`, which must have the page size. A page that is not full is
-    /// read as far as it has been written. `false` if the buffer is empty.
+    /// Reads the next page into `page`, which must have the page size. If the page is not full,
+    /// reads its present content. `false` if the buffer is empty.
     fn read_page(&self, page: &mut [u8]) -> Result<bool, HostError>;
 
-    /// Returns whether the buffer has reached the fill level at which the instance's readers are
-    /// woken.
+    /// Returns whether the buffer has reached the fill level at which the instance wakes readers.
     fn is_ready(&self) -> bool;
 
-    /// Returns the descriptor for poll(2), on the running kernel.
+    /// Returns the descriptor for poll(2); only on the running kernel.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
 }
 
@@ -77,7 +76,7 @@ pub(super) struct LivePages {
 impl LivePages {
     pub(super) fn open(path: &Path) -> io::Result<LivePages> {
         let mut options = File::options();
-        // One thread may read several CPUs: an empty buffer must not hold it.
+        // Nonblocking, because one thread may read several CPUs.
         options.read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32);
         Ok(LivePages { file: options.open(path)?, path: path.to_owned() })
     }
@@ -89,12 +88,12 @@ impl Pages for LivePages {
             match io::Read::read(&mut &self.file, page) {
                 Ok(0) => return Ok(false),
                 Ok(count) => {
-                    // The kernel fills the rest of a short page with zeros, but need not.
+                    // The kernel usually fills the rest of a short page with zeros, but need not.
                     page[count..].fill(0);
                     return Ok(true);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-                // A CPU that has been offline since the instance was made has no buffer before it
+                // A CPU that has been offline since the instance was created has no buffer until it
                 // comes online (ring_buffer_alloc_read_page() in kernel/trace/ring_buffer.c).
                 Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error()) => {
                     return Ok(false);
@@ -122,9 +121,8 @@ impl Pages for LivePages {
     }
 }
 
-/// Sleeps until one of the buffers reaches the fill level at which the instance's readers are
-/// woken, or `time` has passed, or a signal arrives. Puts the indices in `readers` of those buffers
-/// into `ready`.
+/// Sleeps until a buffer reaches the fill level at which the instance wakes readers, `time` has
+/// passed, or a signal arrives. Puts the indices in `readers` of such buffers into `ready`.
 pub fn wait_for_pages(
     readers: &[PageReader],
     time: Duration,
@@ -148,8 +146,7 @@ pub fn wait_for_pages(
         let answers: Vec<PollFlags> = polled.iter().map(PollFd::revents).collect();
         let answered = watched.iter().zip(&answers);
         ready.extend(answered.filter(|(_, flags)| flags.contains(PollFlags::IN)).map(|((at, _), _)| *at));
-        // A CPU without a buffer, because it is offline, answers at once, so it is left out of the
-        // wait.
+        // An offline CPU without a buffer answers at once, so exclude it from the wait.
         let before = watched.len();
         let mut answers = answers.iter();
         watched.retain(|_| answers.next().is_some_and(PollFlags::is_empty));

@@ -1,5 +1,5 @@
-//! Clocks: since boot, asleep, of the wall; and the kernel's report that the wall clock was set or
-//! the machine woke up.
+//! Clocks: time since boot, time asleep, wall clock. Also the kernel's report that the wall clock
+//! was set or the machine woke up.
 
 #![allow(unsafe_code, reason = "localtime_r(3)")]
 
@@ -24,15 +24,15 @@ pub fn since_boot() -> Duration {
     now(ClockId::Boottime)
 }
 
-/// Returns the time that it has been asleep since boot.
+/// Returns the time that the machine has been asleep since boot.
 pub fn asleep() -> Duration {
     now(ClockId::Boottime).saturating_sub(now(ClockId::Monotonic))
 }
 
-/// A moment of the day here.
+/// A local time of day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalTime {
-    /// Since midnight.
+    /// Minutes since midnight.
     pub minutes: u32,
     /// Seconds of the minute.
     pub seconds: u32,
@@ -45,15 +45,15 @@ pub fn local_time() -> LocalTime {
     let mut time: libc::tm = unsafe { std::mem::zeroed() };
     // SAFETY: both pointers are to live values of their types; the call keeps neither.
     if unsafe { libc::localtime_r(&raw const seconds, &raw mut time) }.is_null() {
-        // A year that does not fit: midnight is as good as any.
+        // A year does not fit, so return midnight.
         return LocalTime { minutes: 0, seconds: 0 };
     }
     LocalTime { minutes: (time.tm_hour * 60 + time.tm_min) as u32, seconds: time.tm_sec as u32 }
 }
 
-/// A timer that never fires and ends when the wall clock is set. The kernel ends it at resume too
-/// (timerfd_resume, called by timekeeping_resume in kernel/time/timekeeping.c, since 5.15): waking
-/// up is noticed without logind and without polling.
+/// A timer that never expires. The kernel cancels it when the wall clock is set, and at resume
+/// (timerfd_resume, called by timekeeping_resume in kernel/time/timekeeping.c, since 5.15). So a
+/// wake-up is noticed without logind and without polling.
 #[derive(Debug)]
 pub(super) struct WallClock(OwnedFd);
 
@@ -70,16 +70,15 @@ impl WallClock {
         let time = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: never };
         let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
         match timerfd_settime(&self.0, flags, &time) {
-            // It was set between the report and now: the timer is armed all the same
-            // (do_timerfd_settime).
+            // The clock was set in between. The timer is armed nevertheless (do_timerfd_settime).
             Ok(_) | Err(rustix::io::Errno::CANCELED) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
     }
 
-    /// Takes the report, and waits for the next one.
+    /// Takes the report, and arms the timer for the next one.
     pub(super) fn rearm(&self) -> io::Result<()> {
-        // The answer is ECANCELED: that is the report.
+        // The read fails with ECANCELED, which is the report.
         let _ = rustix::io::read(&self.0, &mut [0; 8]);
         self.arm()
     }

@@ -1,4 +1,4 @@
-//! Devices that come, go and change: NETLINK_KOBJECT_UEVENT (lib/kobject_uevent.c).
+//! Devices that are added, removed or changed: NETLINK_KOBJECT_UEVENT (lib/kobject_uevent.c).
 
 use std::{
     io,
@@ -21,14 +21,14 @@ pub enum DeviceAction {
     Online,
     Offline,
     Changed,
-    /// Bound to a driver, unbound, moved.
+    /// Bound to a driver, unbound, or moved.
     Other,
 }
 
 #[derive(Debug)]
 pub(super) struct Devices(OwnedFd);
 
-/// The kernel's own group. Group 2 is udev's, which a private network namespace does not have.
+/// The kernel's own group. Group 2 is udev's, which does not exist in a private network namespace.
 const KERNEL: u32 = 1;
 
 impl Devices {
@@ -40,8 +40,8 @@ impl Devices {
     }
 
     pub(super) fn take(&self, events: &mut Vec<Event>) -> io::Result<()> {
-        // UEVENT_BUFFER_SIZE in include/linux/kobject.h is 2048, and the first string stands before
-        // it.
+        // UEVENT_BUFFER_SIZE in include/linux/kobject.h is 2048. The first string precedes that
+        // buffer.
         let mut buffer = [0; 8192];
         loop {
             let (length, sender) = match recvfrom(&self.0, &mut buffer, RecvFlags::empty()) {
@@ -54,7 +54,7 @@ impl Devices {
                 }
                 Err(errno) => return Err(errno.into()),
             };
-            // Root of another namespace may send to the group; the kernel's port is 0.
+            // Root of another namespace may send to the group. The kernel's port is 0.
             let is_kernel = sender
                 .and_then(|sender| SocketAddrNetlink::try_from(sender).ok())
                 .is_some_and(|sender| sender.pid() == 0);

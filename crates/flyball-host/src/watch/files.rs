@@ -17,7 +17,7 @@ pub(super) struct Files(OwnedFd);
 impl Files {
     pub(super) fn new(directory: &Path) -> io::Result<Files> {
         let inotify = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-        // A lock is given up by closing its file, which was opened for writing; everything else is
+        // A lock is released by closing its file, which was open for writing. All other files are
         // renamed into place.
         add_watch(&inotify, directory, WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO | WatchFlags::DELETE)?;
         Ok(Files(inotify))

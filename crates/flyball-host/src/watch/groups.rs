@@ -1,4 +1,4 @@
-//! Control groups that get processes and lose them: inotify(7) on cgroup.events
+//! Control groups that get and lose processes: inotify(7) on cgroup.events
 //! (Documentation/admin-guide/cgroup-v2.rst), and on the directory in which a group will be
 //! created.
 
@@ -17,8 +17,8 @@ use super::Event;
 #[derive(Debug)]
 pub(super) struct Groups {
     inotify: OwnedFd,
-    /// Watched paths, each with its watch number and inode number: a group that is created again is
-    /// a different one.
+    /// Watched paths, each with its watch number and inode number, since a group that is created
+    /// again is a different group.
     watched: BTreeMap<PathBuf, (i32, u64)>,
 }
 
@@ -28,17 +28,16 @@ impl Groups {
         Ok(Groups { inotify, watched: BTreeMap::new() })
     }
 
-    /// Watches the files that show a change of these groups now. Returns whether that is more than
-    /// before.
+    /// Watches the files that now show changes of these groups. Returns whether any of them is new.
     pub(super) fn follow(&mut self, groups: &BTreeSet<PathBuf>) -> io::Result<bool> {
         let mut wanted: BTreeMap<PathBuf, WatchFlags> = BTreeMap::new();
         for group in groups {
             let events = group.join("cgroup.events");
             let text = std::fs::read_to_string(&events);
-            // kernfs_notify reports a change of the file to its watchers, but its removal to no
-            // one. A group without processes may be removed and created again, so the directory
-            // above is watched too, but not while the group has processes: every other service that
-            // starts would be reported.
+            // kernfs_notify reports a change of the file to its watchers, but its removal to
+            // nobody. A group without processes may be removed and created again, so its parent
+            // directory is watched too. While the group has processes, the parent is not watched,
+            // because every other service that starts would be reported.
             if !text.as_ref().is_ok_and(|text| text.contains("populated 1")) {
                 let above = group.ancestors().skip(1).find(|above| above.is_dir());
                 wanted.extend(above.map(|above| (above.to_owned(), WatchFlags::CREATE)));
@@ -46,7 +45,7 @@ impl Groups {
             if text.is_ok() {
                 wanted.insert(events, WatchFlags::MODIFY);
             } else if group.is_dir() {
-                // A group whose files are being created.
+                // The group exists, but its files are still being created.
                 wanted.insert(group.clone(), WatchFlags::CREATE);
             }
         }
@@ -57,7 +56,7 @@ impl Groups {
         self.watched.retain(|path, (number, of)| {
             let stays = wanted.contains_key(path) && inode(path) == *of;
             if !stays {
-                // The kernel has removed it by itself if the file is gone.
+                // If the file is gone, the kernel has already removed the watch.
                 let _ = remove_watch(&self.inotify, *number);
             }
             stays
@@ -67,7 +66,7 @@ impl Groups {
             if !self.watched.contains_key(&path) {
                 match add_watch(&self.inotify, &path, flags) {
                     Ok(number) => _ = self.watched.insert(path.clone(), (number, inode(&path))),
-                    // It went in between: the next report of the directory above shows it.
+                    // The group was removed in between. The next event of its parent shows that.
                     Err(rustix::io::Errno::NOENT) => {}
                     Err(errno) => return Err(errno.into()),
                 }
@@ -82,8 +81,8 @@ impl Groups {
         let mut reader = Reader::new(&self.inotify, &mut buffer);
         loop {
             match reader.next() {
-                // It does not matter which one it is: all are read again, and they are few. A full
-                // queue loses nothing either. Paths that are no longer watched are ignored.
+                // It does not matter which group it is: all are read again, and they are few. So a
+                // full queue loses nothing either. Ignore paths that are no longer watched.
                 Ok(event)
                     if event.events().contains(ReadFlags::IGNORED) || events.contains(&Event::Group) => {}
                 Ok(_) => events.push(Event::Group),

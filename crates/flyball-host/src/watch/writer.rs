@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A process that wrote something, with everything known about it.
+/// A process that wrote something, with its known properties.
 #[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct Writer {
     /// 0 for a process of another PID namespace, and in a rehearsal.
@@ -44,7 +44,7 @@ impl fmt::Display for Writer {
 }
 
 /// Returns the unit in a text of /proc/PID/cgroup: the innermost service or scope of the unified
-/// hierarchy (`0::PATH`), or of systemd's own.
+/// hierarchy (`0::PATH`), or of systemd's own hierarchy.
 fn unit_of(text: &str) -> Option<String> {
     let line = |start: &str| text.lines().find_map(|line| line.split_once(start).map(|(_, path)| path));
     let path = line("0::").filter(|path| *path != "/").or_else(|| line(":name=systemd:"))?;

@@ -1,4 +1,4 @@
-//! Writes to attributes, and starts of programs, each with the process: fanotify(7).
+//! Writes to attributes, and starts of programs, with the responsible process: fanotify(7).
 
 #![allow(unsafe_code, reason = "fanotify_init(2) and fanotify_mark(2)")]
 
@@ -40,7 +40,7 @@ impl Writes {
         let group = last(unsafe { libc::fanotify_init(flags, opened) })?;
         // SAFETY: the descriptor was just opened and has no other owner.
         let group = unsafe { OwnedFd::from_raw_fd(group) };
-        // 170 events: each holds a descriptor until it is read.
+        // Room for 170 events. Each holds a descriptor until it is read.
         Ok(Writes { group, root: root.to_owned(), concerns, buffer: vec![0; 4096] })
     }
 
@@ -52,11 +52,11 @@ impl Writes {
         last(unsafe { libc::fanotify_mark(group, flags, mask, libc::AT_FDCWD, path.as_ptr()) }).map(drop)
     }
 
-    /// Marks the file system, not the mount, so that a container that has it mounted elsewhere is
-    /// seen too.
+    /// Marks the file system, not the mount, so that writes in a container that mounts it elsewhere
+    /// are seen too.
     pub(super) fn mark_file_system(&mut self, path: &Path) -> io::Result<()> {
-        // FAN_MODIFY is sent for a write that was accepted (vfs_write in fs/read_write.c); a
-        // refused one changes nothing.
+        // The kernel sends FAN_MODIFY for an accepted write (vfs_write in fs/read_write.c). A
+        // refused write changes nothing.
         self.mark(libc::FAN_MARK_FILESYSTEM, libc::FAN_MODIFY, path)
     }
 
@@ -64,15 +64,15 @@ impl Writes {
         self.mark(libc::FAN_MARK_INODE, libc::FAN_OPEN_EXEC, path)
     }
 
-    /// Adds what was reported until now. This process's own writes are left out.
+    /// Adds the writes reported until now. Skips this process's own writes.
     pub(super) fn take(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
         let me = std::process::id();
         loop {
             let count = match rustix::io::read(&self.group, &mut self.buffer) {
                 Ok(0) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(()),
                 Ok(count) => count,
-                // A file that cannot be opened again, as one that may only be written: which it is,
-                // is not known.
+                // A file could not be opened again, such as a write-only file. It is unknown which
+                // file it was.
                 Err(_) => {
                     events.push(Event::Lost);
                     return Ok(());
@@ -95,8 +95,8 @@ impl Writes {
                 if event.mask & libc::FAN_OPEN_EXEC != 0 {
                     events.push(Event::Started { program: path, pid: event.pid });
                 } else if let Some(path) = below(&self.root, &path).filter(|path| (self.concerns)(path)) {
-                    // Only now: the process is looked up in /proc, and most writes to sysfs have
-                    // nothing to do with processors.
+                    // Look up the process in /proc only now: most writes to sysfs do not concern
+                    // processors.
                     events.push(Event::Written { path, by: Writer::from_pid(event.pid) });
                 }
             }
@@ -125,12 +125,12 @@ fn split(bytes: &[u8]) -> Option<(Raw, &[u8])> {
         file: i32::from_ne_bytes(head[16..20].try_into().ok()?),
         pid: u32::from_ne_bytes(head[20..24].try_into().ok()?),
     };
-    // event_len includes records that later kernels may add, and is never less than the head; a
-    // shorter one would go on for ever.
+    // event_len includes records that later kernels may add. It is never less than the header; a
+    // smaller value would loop for ever.
     Some((raw, bytes.get(length.max(HEADER)..)?))
 }
 
-/// Returns the masks and processes of the events in a buffer from the kernel, without their files.
+/// Returns the masks and processes of the events in a kernel buffer, without their files.
 pub fn reported(bytes: &[u8]) -> Vec<(u64, u32)> {
     let mut found = Vec::new();
     let mut rest = bytes;
@@ -145,7 +145,7 @@ fn name_of(file: &OwnedFd) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()
 }
 
-/// Returns a path of this system as the machine spells it; `None` outside of the machine.
+/// Converts a path of this system to the machine's own; `None` outside the machine.
 fn below(root: &Path, path: &Path) -> Option<String> {
     let path = path.strip_prefix(root).ok()?;
     Some(format!("/{}", path.to_str()?))
