@@ -1,5 +1,5 @@
-//! Bounds on the memory and processor time of this process, and how it ends if they are
-//! exceeded: with a sentence and an exit code, not by SIGABRT or SIGXCPU.
+//! Limits on the memory and processor time of this process. If it exceeds them, it ends with a
+//! message and an exit code, not by SIGABRT or SIGXCPU.
 
 #![allow(unsafe_code, reason = "GlobalAlloc, sigaction(2), write(2) and _exit(2) in a signal's handler")]
 
@@ -14,38 +14,39 @@ use std::{
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The limit on the stack of this process (`ulimit -s`), in bytes; `None` if there is none.
+/// Returns the limit on the stack of this process (`ulimit -s`), in bytes; `None` if there is none.
 pub fn stack() -> Option<u64> {
     getrlimit(Resource::Stack).current
 }
 
-/// The bounds, and the messages on stderr if one is exceeded.
+/// The limits, and the messages on stderr if one is exceeded.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     /// Bytes of private and writable memory.
     pub memory: u64,
     /// Seconds of processor time.
     pub seconds: u64,
-    /// The message for too little memory, with its line end.
+    /// The message when memory runs out, with its line end.
     pub out_of_memory: &'static str,
-    /// The message for too little time, with its line end.
+    /// The message when time runs out, with its line end.
     pub out_of_time: &'static str,
     /// The exit code.
     pub code: u8,
 }
 
-/// How the process ends; set once, before the limits are.
+/// How the process ends. Set once, before the limits.
 static BOUNDS: OnceLock<Bounds> = OnceLock::new();
-/// True once the allocator was refused memory: the reason of the abort that follows.
+/// True once the allocator got no memory, which causes the abort that follows.
 static REFUSED: AtomicBool = AtomicBool::new(false);
 
-/// An allocator that notes when it gets no memory. std aborts then, as it does for other reasons.
+/// An allocator that records when it gets no memory. std then aborts, as it does for other reasons
+/// too.
 #[derive(Debug, Clone, Copy)]
 pub struct NotingAllocator<A>(pub A);
 
 fn noted(memory: *mut u8) -> *mut u8 {
     if memory.is_null() {
-        // Relaxed: the abort that reads it follows in the same thread.
+        // Relaxed is enough: the abort that reads it follows in the same thread.
         REFUSED.store(true, Ordering::Relaxed);
     }
     memory
@@ -74,21 +75,21 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for NotingAllocator<A> {
     }
 }
 
-/// Limits that were in effect before [`bound`].
+/// The limits before [`bound`].
 #[derive(Debug)]
 pub struct Before([(Resource, Rlimit); 2]);
 
 impl Before {
-    /// Makes them the limits again.
+    /// Restores these limits.
     pub fn set_again(self) {
         for (resource, old) in self.0 {
-            // Raising a soft limit up to the hard one is allowed to everybody.
+            // Everybody may raise a soft limit up to the hard limit.
             let _ = setrlimit(resource, old);
         }
     }
 }
 
-/// Bounds this process from now on. Needs [`NotingAllocator`] as the program's allocator.
+/// Limits this process from now on. Needs [`NotingAllocator`] as the program's allocator.
 ///
 /// # Errors
 /// Returns the error of setrlimit(2).
@@ -106,22 +107,21 @@ pub fn bound(bounds: Bounds) -> io::Result<Before> {
     let wanted = [(Resource::Data, bounds.memory), (Resource::Cpu, bounds.seconds)];
     let before = Before(wanted.map(|(resource, _)| (resource, getrlimit(resource))));
     for ((resource, most), (_, old)) in wanted.into_iter().zip(&before.0) {
-        // Never above what the user has set already.
+        // Never exceed a limit that the user has set.
         let current = Some(old.current.map_or(most, |old| old.min(most)));
         setrlimit(resource, Rlimit { current, maximum: old.maximum })?;
     }
     Ok(before)
 }
 
-/// Says which bound was exceeded and ends the process. An abort for another reason goes on to its
-/// default, the end by the signal.
+/// Reports which limit was exceeded and ends the process. An abort for another reason continues to
+/// its default action, the end by the signal.
 extern "C" fn end(signal: libc::c_int) {
     let Some(bounds) = BOUNDS.get() else { return };
     let line = match signal {
         libc::SIGXCPU => bounds.out_of_time,
         _ if REFUSED.load(Ordering::Relaxed) => bounds.out_of_memory,
-        // The handler returns, and abort(3) raises the signal a second time with its default
-        // action.
+        // After the handler returns, abort(3) raises the signal again with its default action.
         _ => return,
     };
     // SAFETY: write(2) reads as many bytes as the text has; both calls are on the list of

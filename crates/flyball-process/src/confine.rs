@@ -1,11 +1,11 @@
-//! Confining this process before it parses what another user wrote: only the named files, no
-//! programs, no sockets, no rights of root beyond files. What a hole in a parser could then do ends
-//! at the files that the user named.
+//! Confines this process before it parses another user's input: it keeps access only to the named
+//! files, and loses programs, sockets, and root's rights beyond files. If a parser has a hole, an
+//! attacker reaches no more than the files that the user named.
 //!
-//! Three means of the kernel, each used where it is there: capabilities are dropped, Landlock
-//! (Linux 5.13) bounds files and TCP connections, and a system call filter allows only what a
-//! reader of files, or a process without files, needs. `no_new_privs` goes with both. A kernel or a
-//! container that lacks one of them changes nothing else.
+//! This uses three mechanisms of the kernel, if they exist: capabilities are dropped, Landlock
+//! (Linux 5.13) restricts files and TCP connections, and a system call filter allows only the calls
+//! of a reader of files, or of a process without files. Both of the latter set `no_new_privs`. If a
+//! kernel or a container lacks one mechanism, the others still work.
 
 mod calls;
 
@@ -28,16 +28,15 @@ use rustix::{
 pub use self::calls::allowed;
 use crate::User;
 
-/// The newest version of Landlock whose rights are requested; rights that a kernel does not know
-/// are skipped. 6 is the version of Linux 6.12.
+/// The newest version of Landlock whose rights are requested. Rights that a kernel does not know
+/// are skipped. Version 6 is that of Linux 6.12.
 const NEWEST: ABI = ABI::V6;
 
-/// Shows which process has a state file locked. The command line of that process stays out of
-/// reach.
+/// Shows which process has locked a state file. That process's command line stays inaccessible.
 const OF_EACH: &str = "/proc/locks";
 
-/// Returns how many processors this process may use, which std reads from files that a confined
-/// process cannot open: [`Confinement::enter`] counts before.
+/// Returns how many processors this process may use. std reads that from files which a confined
+/// process cannot open, so [`Confinement::enter`] counts them in advance.
 pub fn processors() -> NonZeroUsize {
     static COUNT: OnceLock<NonZeroUsize> = OnceLock::new();
     *COUNT.get_or_init(|| std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))
@@ -47,17 +46,17 @@ pub fn processors() -> NonZeroUsize {
 /// (Documentation/admin-guide/sysctl/fs.rst, overflowuid).
 const NOBODY: u32 = 65_534;
 
-/// Makes root's process one of the user of that name, or of `nobody` if the system does not have
-/// that user: files, signals and traces of other users' processes are out of its reach, those of
-/// root too. Another user's process stays as it is.
+/// Switches a root process to the user of that name, or to `nobody` if that user does not exist. It
+/// can then no longer access files of other users (not even of root), nor signal or trace their
+/// processes. Does nothing if the process is not root's.
 ///
 /// # Errors
-/// The process may not do this. It is called before there is a second thread.
+/// The process may not switch users. Call this before there is a second thread.
 pub fn become_user(name: &str) -> io::Result<()> {
     if !crate::is_root() {
         return Ok(());
     }
-    // A user that bears root's number would give up nothing.
+    // A user with root's number would give up nothing.
     let user = User::by_name(name).unwrap_or_default().filter(|user| user.uid != 0 && user.gid != 0);
     let (uid, gid) = user.map_or((NOBODY, NOBODY), |user| (user.uid, user.gid));
     empty_bounding_set();
@@ -67,14 +66,15 @@ pub fn become_user(name: &str) -> io::Result<()> {
     Ok(rustix::thread::set_thread_res_uid(uid, uid, uid)?)
 }
 
-/// No program that is started from here can have a capability. Without CAP_SETPCAP the set stays.
+/// Takes all capabilities from programs that are started from now on. Without CAP_SETPCAP the set
+/// stays.
 fn empty_bounding_set() {
     for capability in (0..64).map(|bit| CapabilitySet::from_bits_retain(1 << bit)) {
         let _ = rustix::thread::remove_capability_from_bounding_set(capability);
     }
 }
 
-/// The files of a process that is to be confined.
+/// The files that a process may access once it is confined.
 #[derive(Debug, Clone, Default)]
 pub struct Confinement {
     reads: Vec<PathBuf>,
@@ -84,43 +84,44 @@ pub struct Confinement {
     has_terminal: bool,
 }
 
-/// The means that took effect.
+/// The mechanisms that took effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Confined {
-    /// Landlock bounds files.
+    /// True if Landlock restricts files.
     pub files: bool,
-    /// System calls are filtered.
+    /// True if system calls are filtered.
     pub calls: bool,
-    /// Capabilities that are not needed for files are gone.
+    /// True if capabilities that are not needed for files were dropped.
     pub capabilities: bool,
 }
 
 impl Confinement {
-    /// For a process that has everything open that it needs. Only calls that such a process makes
-    /// are left, so that this does not depend on Landlock, and no capability.
+    /// Creates the confinement of a process that already has everything open. It keeps only the
+    /// calls that such a process makes, so that this does not depend on Landlock, and no
+    /// capability.
     pub fn without_files() -> Confinement {
         Confinement { opens_nothing: true, ..Confinement::default() }
     }
 
-    /// The process reads this file, or everything in this directory.
+    /// Allows reading this file, or everything in this directory.
     pub fn read(&mut self, path: impl Into<PathBuf>) {
         self.reads.push(path.into());
     }
 
-    /// The process shows a screen on its terminal.
+    /// Allows showing a screen on the terminal.
     pub fn terminal(&mut self) {
         self.has_terminal = true;
     }
 
-    /// The process writes into this directory, which it may have to make.
+    /// Allows writing into this directory, and creating it.
     pub fn write_in(&mut self, folder: &Path) {
-        // Where the directory is not there yet, the right to make it belongs to the next one above
-        // it that is.
+        // If the directory does not exist yet, the right belongs to the nearest existing directory
+        // above it.
         let there = folder.ancestors().find(|path| path.is_dir());
         self.folders.push(there.unwrap_or(Path::new(".")).to_owned());
     }
 
-    /// The process writes this file: makes, replaces or truncates it.
+    /// Allows creating, replacing and truncating this file.
     pub fn write(&mut self, file: &Path) {
         self.files.push(file.to_owned());
         let mut folder_of = |path: &Path| match path.parent() {
@@ -130,7 +131,7 @@ impl Confinement {
             None => {}
         };
         // Files are written under another name and renamed, so the right belongs to the directory.
-        // What is written through, as /dev/stdout, needs none of its own.
+        // Streams such as /dev/stdout need no such right.
         if !flyball_files::is_stream(file) {
             folder_of(file);
         }
@@ -141,14 +142,15 @@ impl Confinement {
         }
     }
 
-    /// Confines the calling thread and the threads and programs it starts from now on; a process of
-    /// one thread as a whole. There is no way back. Means that the kernel does not offer are
-    /// skipped.
+    /// Confines the calling thread, and threads and programs that it starts from now on. A process
+    /// with one thread is confined as a whole. This cannot be undone. Mechanisms that the kernel
+    /// lacks are skipped.
     pub fn enter(&self) -> Confined {
         if !self.opens_nothing {
             processors();
         }
-        // The order: without the capabilities the others need no_new_privs, which both of them set.
+        // Drop capabilities first: without them the other two need no_new_privs, which both of them
+        // set.
         Confined {
             capabilities: self.drop_capabilities().is_ok(),
             files: self.bound_files().is_ok_and(|status| status != RulesetStatus::NotEnforced),
@@ -156,8 +158,8 @@ impl Confinement {
         }
     }
 
-    /// Root keeps what makes it read the files of others, and write them if there is something to
-    /// write: the user who runs `sudo flyball -M FILE` has asked for that file.
+    /// Drops root's capabilities, except those for reading others' files, and for writing them if
+    /// there are files to write: a user who runs `sudo flyball -M FILE` has asked for that file.
     fn drop_capabilities(&self) -> io::Result<()> {
         let mut needed =
             if self.opens_nothing { CapabilitySet::empty() } else { CapabilitySet::DAC_READ_SEARCH };
@@ -165,7 +167,7 @@ impl Confinement {
             needed |= CapabilitySet::DAC_OVERRIDE | CapabilitySet::FOWNER;
         }
         let kept = rustix::thread::capabilities(None)?.permitted & needed;
-        // Before the others, because it needs CAP_SETPCAP. An ordinary user has no such right, and
+        // Do this first, because it needs CAP_SETPCAP. An ordinary user lacks that right and has
         // nothing to lose.
         empty_bounding_set();
         let _ = rustix::thread::clear_ambient_capability_set();
@@ -176,7 +178,7 @@ impl Confinement {
     fn bound_files(&self) -> Result<RulesetStatus, RulesetError> {
         let read: BitFlags<AccessFs> = AccessFs::ReadFile | AccessFs::ReadDir;
         let change: BitFlags<AccessFs> = AccessFs::WriteFile | AccessFs::Truncate;
-        // No devices, sockets or FIFOs are made, and nothing is executed.
+        // Devices, sockets and FIFOs cannot be created, and nothing can be executed.
         let make: BitFlags<AccessFs> =
             AccessFs::MakeReg | AccessFs::MakeDir | AccessFs::RemoveFile | AccessFs::RemoveDir;
         let mut ruleset = Ruleset::default()
@@ -184,20 +186,19 @@ impl Confinement {
             .handle_access(AccessNet::from_all(NEWEST))?
             .scope(Scope::from_all(NEWEST))?
             .create()?;
-        // A temporary file is read again, and files of a directory are looked for before they are
+        // A temporary file is read again, and a directory's files are looked up before they are
         // replaced.
         let folders = self.folders.iter().map(|path| (path.as_path(), read | change | make));
         let files = self.files.iter().map(|path| (path.as_path(), change));
         let reads = self.reads.iter().map(PathBuf::as_path).chain([Path::new(OF_EACH)]);
-        // A terminal that is opened now is asked for its size and mode by ioctl(2), which Landlock
-        // refuses since Linux 6.10 (ABI 5) on devices without this right; those that were open
-        // before are not concerned.
+        // Asking a newly opened terminal for its size and mode needs ioctl(2). Since Linux 6.10
+        // (ABI 5), Landlock refuses it on devices without this right, unless they were open before.
         let tty: BitFlags<AccessFs> = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
         let terminal = self.has_terminal.then_some((Path::new("/dev/tty"), tty));
         for (path, rights) in reads.map(|path| (path, read)).chain(folders).chain(files).chain(terminal) {
-            // A path that is not there gets no rule and is refused by open(2) as ever. A pipe
-            // (/dev/stdin) is on no file system: the kernel takes no rule for it (EBADFD in
-            // landlock_add_rule), and needs none.
+            // A nonexistent path gets no rule, and open(2) fails as usual. A pipe (/dev/stdin) is
+            // on no file system: the kernel accepts no rule for it (EBADFD in landlock_add_rule),
+            // and needs none.
             let _ = (&mut ruleset).add_rules(path_beneath_rules([path], rights));
         }
         Ok(ruleset.restrict_self()?.ruleset)
@@ -212,7 +213,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs `work` in a confined thread: all three means bind threads, and end with them.
+    /// Runs `work` in a confined thread. All three mechanisms apply to threads, and end with them.
     fn confined<T: Send>(files: &Confinement, work: impl FnOnce(Confined) -> T + Send) -> T {
         thread::scope(|scope| scope.spawn(|| work(files.enter())).join().expect("the thread does not panic"))
     }
@@ -247,7 +248,7 @@ mod tests {
             assert!(denied(fs::write(path("in/a/file"), "x")) && denied(fs::write(path("in/new"), "x")));
             fs::write(path("out/.new"), "x").unwrap();
             fs::rename(path("out/.new"), path("out/new")).unwrap();
-            // "made" is not there, so that files may be made in the next directory above it.
+            // "made" does not exist, so files may be created in the nearest directory above it.
             fs::create_dir_all(path("later/made/below")).unwrap();
             fs::write(path("later/made/below/file"), "x").unwrap();
             assert_eq!(fs::read(path("not-there")).unwrap_err().kind(), io::ErrorKind::NotFound);
@@ -269,7 +270,7 @@ mod tests {
         });
     }
 
-    /// A call with arguments that no call takes.
+    /// Makes a call with arguments that no call accepts.
     fn attempt(number: libc::c_long) -> Option<i32> {
         let none = usize::MAX;
         // SAFETY: the kernel refuses the call before it looks at the arguments; if it does not, no
@@ -289,10 +290,10 @@ mod tests {
                     eprintln!("skipped 1 test: this kernel has no filters of system calls");
                     return;
                 }
-                // uretprobe and uprobe of x86-64, which the kernel itself places in programs, are
-                // beyond filters: called from elsewhere, they end the process.
+                // uretprobe and uprobe of x86-64, which the kernel itself places in programs,
+                // cannot be filtered: called from elsewhere, they end the process.
                 let of_probes = 335..=336;
-                // Every number that this kernel or a later one may have, and one of the x32 ABI.
+                // All possible numbers of this kernel or a later one, and one of the x32 ABI.
                 let unlisted = |number: &i64| !listed.contains(number) && !of_probes.contains(number);
                 for number in (0..1024).filter(unlisted).chain([0x4000_0000 + libc::SYS_read]) {
                     assert_eq!(attempt(number), Some(libc::EPERM), "call {number}");
@@ -302,10 +303,10 @@ mod tests {
         }
     }
 
-    /// What neither list may ever have: no row of a list is worth one of these.
+    /// Calls that may never be in a list, whatever the benefit.
     #[test]
     fn no_list_has_a_call_that_reaches_further() {
-        // With the numbers of fchmodat2 and setxattrat, for which libc has no names.
+        // libc has no names for fchmodat2 and setxattrat, so use their numbers.
         let of_both = [
             libc::SYS_fchmod,
             libc::SYS_fchmodat,
@@ -350,7 +351,7 @@ mod tests {
         assert_eq!(listed(&[of_both.as_slice(), &of_sockets].concat(), &sockets), [0; 0]);
     }
 
-    /// Calls that every confined process is refused for their arguments.
+    /// Makes calls that every confined process is refused because of their arguments.
     fn refused_for_their_arguments(parent: u32) {
         let (none, page) = (0, 4096);
         let exec = libc::PROT_READ | libc::PROT_EXEC;
@@ -407,7 +408,7 @@ mod tests {
             };
             assert_eq!(own, [0, 0, 0, -1]);
             assert!(rustix::thread::capabilities(None).unwrap().permitted.is_empty());
-            // Threads are made, and memory: a runtime needs them.
+            // A runtime needs new threads and memory, so both are allowed.
             thread::spawn(|| vec![0_u8; 8 << 20].len()).join().unwrap();
         });
     }
@@ -455,7 +456,7 @@ mod tests {
             eprintln!("skipped 1 test: only root can become another user");
             return;
         }
-        // The ids are those of a thread until the C library sets them for all.
+        // A thread changes only its own ids, until the C library changes them for all threads.
         let ids = thread::spawn(|| {
             become_user("no-such-user").unwrap();
             let groups = rustix::process::getgroups().unwrap().len();

@@ -1,5 +1,5 @@
-//! The environment of this process rather than of a machine: confinement and bounds, users and
-//! terminals, locks and sockets, and the writing of large files.
+//! The environment of this process, as opposed to a machine: confinement and limits, users and
+//! terminals, locks and sockets, and writing large files.
 
 pub mod bounds;
 pub mod confine;

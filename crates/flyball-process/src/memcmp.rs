@@ -1,6 +1,6 @@
-//! `memcmp` for static binaries. That of musl compares byte by byte (src/string/memcmp.c); reading
-//! a recording of 512 CPUs, whose thousands of paths have long common beginnings, took 2.4 times as
-//! long with it as with glibc's.
+//! `memcmp` for static binaries. musl's version compares byte by byte (src/string/memcmp.c).
+//! Reading a recording of 512 CPUs, whose thousands of paths have long common prefixes, took 2.4
+//! times as long with it as with glibc's.
 
 #![allow(unsafe_code, reason = "a function of the C library")]
 
@@ -21,7 +21,7 @@ unsafe extern "C" fn memcmp(left: *const u8, right: *const u8, count: usize) -> 
             (left.add(at).cast::<u64>().read_unaligned(), right.add(at).cast::<u64>().read_unaligned())
         };
         if a != b {
-            // The first byte in memory decides: it has to be the highest.
+            // The first byte in memory decides, so make it the highest.
             return if a.to_be() < b.to_be() { -1 } else { 1 };
         }
         at += WORD;

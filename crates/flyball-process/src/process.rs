@@ -1,5 +1,5 @@
-//! System calls about files and processes that std does not offer and that are not about a
-//! machine's settings.
+//! System calls for files and processes that std lacks and that do not concern a machine's
+//! settings.
 
 #![allow(
     unsafe_code,
@@ -21,11 +21,11 @@ use rustix::{
 
 /// Takes an exclusive flock(2) on `file` without waiting; `false` if another open file has it.
 ///
-/// The lock belongs to the open file, not to the process: a child that inherits the descriptor
-/// holds it too, and the kernel gives it up when the last copy is closed.
+/// The lock belongs to the open file, not to the process. A child that inherits the descriptor
+/// holds it too, and the kernel releases it when the last copy is closed.
 ///
 /// # Errors
-/// Returns the error of flock(2), unless it is that the lock is taken.
+/// Returns the error of flock(2), except if the lock is taken.
 pub fn try_lock(file: &File) -> io::Result<bool> {
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),
@@ -34,19 +34,19 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Keeps what this process's parent left open from the programs that this process starts. A kernel
-/// before Linux 5.11 does not know how; there they inherit it.
+/// Keeps descriptors that this process's parent left open away from the programs that this process
+/// starts. Kernels before Linux 5.11 do not support this, so there the programs inherit them.
 pub fn keep_descriptors() {
     // SAFETY: the call changes only what exec(2) closes; no descriptor is closed here.
     unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
 }
 
-/// Locks `file` for as long as it is open, so that [`is_marked`] sees that this process lives;
-/// `false` if another process has marked it. Children do not keep the mark: std opens files with
+/// Locks `file` as long as it is open, so that [`is_marked`] sees that this process lives; `false`
+/// if another process has marked it. Children do not keep the mark: std opens files with
 /// `O_CLOEXEC`.
 ///
 /// # Errors
-/// What fcntl(2) answered.
+/// The errno of fcntl(2).
 pub fn mark(file: &File) -> io::Result<bool> {
     match record_lock(file, libc::F_OFD_SETLK, libc::F_WRLCK) {
         Ok(_) => Ok(true),
@@ -55,14 +55,14 @@ pub fn mark(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Whether a process has marked the file ([`mark`]). It needs no more than the right to read the
-/// file: no access to /proc, which units and containers hide, and no right to signal. Who may only
-/// read the file can lock it, too, but not so that this takes it for a mark.
+/// Returns whether a process has marked the file ([`mark`]). This needs only the right to read the
+/// file, neither /proc, which units and containers hide, nor the right to signal. A user who may
+/// only read the file can lock it too, but that lock does not count as a mark.
 ///
 /// # Errors
-/// What fcntl(2) answered.
+/// The errno of fcntl(2).
 pub fn is_marked(file: &File) -> io::Result<bool> {
-    // Asks whether a read lock could be had, which only a write lock prevents.
+    // Only a write lock would prevent a read lock, so ask about a read lock.
     Ok(record_lock(file, libc::F_OFD_GETLK, libc::F_RDLCK)?.l_type != libc::F_UNLCK as libc::c_short)
 }
 
@@ -77,7 +77,7 @@ fn record_lock(file: &File, command: libc::c_int, kind: libc::c_int) -> io::Resu
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(lock) }
 }
 
-/// Sends bytes over a socket; a closed peer is an error, not a SIGPIPE, which would end the
+/// Sends bytes over a socket. A closed peer is an error instead of a SIGPIPE, which would end the
 /// process.
 ///
 /// # Errors
@@ -93,7 +93,7 @@ pub fn send(socket: &impl AsFd, bytes: &[u8]) -> io::Result<()> {
     if sent as usize == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
-/// Makes reads of a pipe return at once.
+/// Makes reads of a pipe return without waiting.
 ///
 /// # Errors
 /// Returns the error of ioctl(2).
@@ -102,11 +102,11 @@ pub fn set_nonblocking(pipe: &impl AsFd) -> io::Result<()> {
 }
 
 /// Takes the sockets that the service manager opened for this process (sd_listen_fds(3)). A second
-/// call takes none.
+/// call returns none.
 pub fn sockets_of_service() -> Vec<OwnedFd> {
     static IS_TAKEN: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
     let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
-    // The variables of another process that are inherited by mistake have its number.
+    // If another process's variables were inherited by mistake, they have its number.
     if number("LISTEN_PID") != Some(std::process::id())
         || IS_TAKEN.swap(true, std::sync::atomic::Ordering::AcqRel)
     {
@@ -127,8 +127,8 @@ pub fn sockets_of_service() -> Vec<OwnedFd> {
 /// that measures it.
 pub const OWNER_VARIABLE: &str = "FLYBALL_WARD";
 
-/// A name of this process that is unique in this boot: its id and its start time, because ids are
-/// used again.
+/// Returns a name of this process that is unique in this boot: its id and its start time, because
+/// ids are reused.
 pub fn unique_name() -> &'static str {
     static NAME: std::sync::OnceLock<String> = std::sync::OnceLock::new();
     NAME.get_or_init(|| {
@@ -137,13 +137,13 @@ pub fn unique_name() -> &'static str {
     })
 }
 
-/// When a process started, in ticks since boot: with its number, this identifies it. `None` for one
-/// that has ended.
+/// Returns when a process started, in ticks since boot. With the process's number, this identifies
+/// it. `None` if the process has ended.
 pub fn started_at(pid: u32) -> Option<u64> {
     stat(Path::new(&format!("/proc/{pid}")), |_, mut fields| fields.nth(19)?.parse().ok())
 }
 
-/// The names of the processes of a group that have not ended.
+/// Returns the names of the processes of a group that have not ended.
 pub fn names_of_group(group: i32) -> Vec<String> {
     let name = |entry: std::fs::DirEntry| {
         stat(&entry.path(), |name, mut fields| {
@@ -160,22 +160,22 @@ pub fn adopt_orphans() {
     let _ = rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1));
 }
 
-/// Kills the processes that this process has adopted and whose environment has the variable `mark`
-/// (`NAME=VALUE`), with those that are adopted when they end. Returns their names. Those of them
-/// that have ended by themselves are waited for: they are not older than `age`.
+/// Kills the adopted processes whose environment has the variable `mark` (`NAME=VALUE`), and those
+/// that are adopted when they end. Returns their names. Also waits for adopted processes that have
+/// ended by themselves, unless they are older than `age`.
 pub fn kill_adopted(mark: &str, age: std::time::Duration) -> Vec<String> {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let now = std::time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32);
-    // USER_HZ is 100 everywhere.
+    // USER_HZ is 100 on all machines.
     let since = (now.saturating_sub(age).as_millis() / 10) as u64;
     let mut names = Vec::new();
-    // Most programs leave nothing: one system call says so, reading the lists of children takes
-    // ten.
+    // Most programs leave no process behind. One system call shows that; reading the lists of
+    // children takes ten.
     let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     if matches!(rustix::process::waitid(WaitId::All, look), Err(rustix::io::Errno::CHILD)) {
         return names;
     }
-    // A process that cannot be waited for, or forks without end, ends the search.
+    // The limit is for a process that cannot be waited for, or forks without end.
     for _ in 0..100 {
         let mut found = false;
         for pid in children() {
@@ -199,14 +199,15 @@ pub fn kill_adopted(mark: &str, age: std::time::Duration) -> Vec<String> {
     names
 }
 
-/// Returns whether a process's environment has a variable (`NAME=VALUE`). A process that ended
-/// meanwhile, or is another user's, cannot be read, and is not one to end.
+/// Returns whether a process's environment has a variable (`NAME=VALUE`). The environment of a
+/// process that has ended, or of another user's, cannot be read; such a process is not to be
+/// killed.
 fn has_variable(process: &Path, variable: &str) -> bool {
     let environment = std::fs::read(process.join("environ")).unwrap_or_default();
     environment.split(|byte| *byte == 0).any(|word| word == variable.as_bytes())
 }
 
-/// The children of this process, by the kernel's list (CONFIG_PROC_CHILDREN).
+/// Returns the children of this process from the kernel's list (CONFIG_PROC_CHILDREN).
 fn children() -> Vec<i32> {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
@@ -215,9 +216,9 @@ fn children() -> Vec<i32> {
         .collect()
 }
 
-/// Hands `read` a process's name and the fields that follow it in /proc/PID/stat: state, parent,
-/// group, ... (proc_pid_stat(5)). The name may hold blanks, parentheses and bytes that are not
-/// UTF-8, so the fields begin after the last parenthesis.
+/// Passes to `read` a process's name and the fields that follow it in /proc/PID/stat: state,
+/// parent, group, ... (proc_pid_stat(5)). The name may contain blanks, parentheses and bytes that
+/// are not UTF-8, so the fields begin after the last parenthesis.
 fn stat<T>(process: &Path, read: impl FnOnce(&str, SplitWhitespace<'_>) -> Option<T>) -> Option<T> {
     let stat = std::fs::read(process.join("stat")).ok()?;
     let stat = String::from_utf8_lossy(&stat);
@@ -226,12 +227,12 @@ fn stat<T>(process: &Path, read: impl FnOnce(&str, SplitWhitespace<'_>) -> Optio
     read(name, after.split_whitespace())
 }
 
-/// The process that holds an flock(2) lock on `file`: its number and its command line.
+/// Returns the number and the command line of the process that holds an flock(2) lock on `file`.
 pub fn lock_holder(file: &File) -> Option<(String, String)> {
     use std::os::unix::fs::MetadataExt as _;
-    // A line of /proc/locks: `1: FLOCK  ADVISORY  WRITE 4711 08:01:131 0 EOF`, the file as device
-    // and inode. The device is not compared: it is the file system's (lock_get_status in
-    // fs/locks.c), on btrfs not the one of stat(2).
+    // A line of /proc/locks: `1: FLOCK  ADVISORY  WRITE 4711 08:01:131 0 EOF`, with the file as
+    // device and inode. Ignore the device: it is the file system's (lock_get_status in fs/locks.c),
+    // which on btrfs is not the one of stat(2).
     let inode = format!(":{}", file.metadata().ok()?.ino());
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
     let pid = locks.lines().find_map(|line| {
@@ -249,7 +250,7 @@ pub fn lock_holder(file: &File) -> Option<(String, String)> {
 pub fn kill_owned_by(guard: &str) -> usize {
     let mark = format!("{OWNER_VARIABLE}={guard}");
     let mut ended = 0;
-    // Another pass finds what was being forked during the first; bounded, in case a process cannot
+    // Later passes find processes forked during the first. The limit is for a process that cannot
     // be killed.
     for _ in 0..3 {
         let before = ended;
@@ -270,7 +271,7 @@ pub fn kill_owned_by(guard: &str) -> usize {
     ended
 }
 
-/// The user that this process acts as (its effective id).
+/// Returns the user that this process acts as (its effective id).
 pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
@@ -280,10 +281,10 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Gives memory that was freed back to the kernel. A service that plans 512 CPUs for a moment, once
-/// a minute, would keep that memory.
+/// Returns freed memory to the kernel. A service that briefly plans 512 CPUs once a minute would
+/// otherwise keep that memory.
 pub fn release_freed_memory() {
-    // musl gives pages back when they are freed.
+    // musl returns pages when they are freed.
     #[cfg(target_env = "gnu")]
     // SAFETY: malloc_trim takes a number and changes only what is free.
     unsafe {
@@ -291,9 +292,10 @@ pub fn release_freed_memory() {
     }
 }
 
-/// Gives the pages of the program and its libraries back that were needed to start: of its 15 MB
-/// the kernel maps most while a command line is parsed and a machine is read, around each page that
-/// is touched (fault_around_bytes, mm/memory.c). What runs on is read again from the page cache.
+/// Returns the pages of the program and its libraries that were needed to start. The kernel maps
+/// most of the 15 MB while a command line is parsed and a machine is read, because it maps the
+/// surroundings of each touched page (fault_around_bytes, mm/memory.c). Code that still runs is
+/// read again from the page cache.
 pub fn release_start_code() {
     let Ok(mappings) = std::fs::read_to_string("/proc/self/smaps") else { return };
     let mut current: Option<(usize, usize)> = None;
@@ -310,8 +312,8 @@ pub fn release_start_code() {
             };
         } else if let Some(count) = line.strip_prefix("Anonymous:")
             && let Some((start, end)) = current.take()
-            // Otherwise the loader has written to some of its pages (relocations), which no file
-            // has.
+            // Otherwise the loader has written to some of its pages (relocations), and no file has
+            // their content.
             && count.trim() == "0 kB"
         {
             // SAFETY: the pages are of a file, not writable and none was changed, so each access
@@ -323,7 +325,7 @@ pub fn release_start_code() {
     }
 }
 
-/// CPU time, user and system, and the largest memory of this process or of its ended children.
+/// User and system CPU time, and the largest memory, of this process or of its ended children.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Usage {
     pub time: std::time::Duration,
@@ -346,28 +348,28 @@ pub fn usage(children: bool) -> Usage {
     Usage { time: time(usage.ru_utime) + time(usage.ru_stime), peak_kib: usage.ru_maxrss as u64 }
 }
 
-/// CPU time of the calling thread.
+/// Returns the CPU time of the calling thread.
 pub fn thread_time() -> std::time::Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     std::time::Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The CPU that the calling thread runs on.
+/// Returns the CPU on which the calling thread runs.
 pub fn current_cpu() -> u32 {
     rustix::thread::sched_getcpu() as u32
 }
 
-/// Raises the calling thread's priority, for one that does little and must not be late. Without
-/// `CAP_SYS_NICE` nothing changes.
+/// Raises the calling thread's priority, for a thread that does little but must not be late.
+/// Without `CAP_SYS_NICE` nothing changes.
 pub fn prefer_thread() {
-    // Linux keeps a niceness per thread; 0 is the calling one.
+    // Linux has a niceness per thread. 0 is the calling thread.
     let _ = rustix::process::setpriority_process(None, -19);
 }
 
 /// Binds the calling thread to one CPU.
 ///
 /// # Errors
-/// `EINVAL` for a CPU that is not there or offline.
+/// `EINVAL` for a CPU that does not exist or is offline.
 pub fn pin_thread(cpu: u32) -> io::Result<()> {
     let mut set = rustix::thread::CpuSet::new();
     // `set` panics beyond the size of cpu_set_t.
@@ -378,7 +380,7 @@ pub fn pin_thread(cpu: u32) -> io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 
-/// CPUs on which the calling thread may run.
+/// Returns the CPUs on which the calling thread may run.
 pub fn allowed_cpus() -> Vec<u32> {
     let set = rustix::thread::sched_getaffinity(None).unwrap_or_default();
     (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).map(|cpu| cpu as u32).collect()
@@ -399,7 +401,7 @@ pub fn hold_latency(limit_us: i32) -> io::Result<File> {
     Ok(file)
 }
 
-/// Reads the machine's latency limit, us; `None` if this user may not.
+/// Reads the machine's latency limit, us; `None` if this user may not read it.
 pub fn latency_limit() -> Option<u64> {
     use std::io::Read as _;
     let mut bytes = [0; 4];
@@ -407,8 +409,8 @@ pub fn latency_limit() -> Option<u64> {
     u64::try_from(i32::from_ne_bytes(bytes)).ok()
 }
 
-/// Takes SIGPIPE's default action (end the process), which Rust's runtime had set to ignore, and
-/// ignores SIGXFSZ: if a file may not grow (ulimit -f), a write answers EFBIG, which can be
+/// Restores SIGPIPE's default action (end the process), which Rust's runtime has set to ignore.
+/// Ignores SIGXFSZ: if a file may not grow (ulimit -f), a write then fails with EFBIG, which can be
 /// handled between two settings.
 pub fn set_signal_actions() {
     // SAFETY: signal(2) with SIG_DFL or SIG_IGN installs no handler and touches no memory of ours.

@@ -1,11 +1,10 @@
 //! Readings that the hold service shares with users who may not read the machine's meters and
 //! counters: energy, counters of CPUs, registers with the reasons of limits.
 //!
-//! Clients send nothing: a connection is the request, and the answer is text that ends with the
+//! Clients send nothing: connecting is the request, and the answer is text that ends with the
 //! connection. So the service has no input to parse. It answers root and members of the group
-//! [`GROUP`], and reads at most once a second, no matter who asks and how often: energy that is
-//! read more often shows what code runs (CVE-2020-8694, and hardware/energy advisory
-//! INTEL-SA-00389).
+//! [`GROUP`], and reads at most once a second, however often clients ask: energy read more often
+//! would show what code runs (CVE-2020-8694, and hardware/energy advisory INTEL-SA-00389).
 
 use std::{
     fmt::Write as _,
@@ -18,17 +17,17 @@ use std::{
 /// Socket on which the service answers.
 pub const SOCKET: &str = "/run/flyball/readings";
 
-/// Users of this group get an answer.
+/// The group whose members get an answer.
 pub const GROUP: &str = "flyball";
 
-/// The command with which a user gets these readings.
+/// The command that gives a user access to these readings.
 pub const REMEDY: &str = "sudo sh -c 'groupadd -rf flyball && usermod -aG flyball '$USER, log in again, and systemctl start flyball-hold";
 
 /// The first line, with the number of the format.
 const TITLE: &str = "flyball-readings 1 ";
-/// Bytes of an answer: 512 CPUs with ten values each are a twentieth of it.
+/// Limit on the bytes of an answer. 512 CPUs with ten values each need a twentieth of it.
 pub const MAX_BYTES: u64 = 4 << 20;
-/// The service takes a few milliseconds; after this time it is taken for gone.
+/// Time limit for an answer. The service takes a few milliseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// One value.
@@ -59,7 +58,7 @@ impl Readings {
         text + "end\n"
     }
 
-    /// Reads such a text; `None` of one that is not whole, or is of another format.
+    /// Parses such a text; `None` if it is incomplete, or has another format.
     pub fn parse(text: &str) -> Option<Readings> {
         let mut lines = text.strip_suffix("end\n")?.lines();
         let at = lines.next()?.strip_prefix(TITLE)?.parse().ok()?;
@@ -72,11 +71,11 @@ impl Readings {
         Some(Readings { at, values: lines.map(value).collect::<Option<_>>()? })
     }
 
-    /// Asks the service.
+    /// Queries the service.
     ///
     /// # Errors
     /// `NotFound` or `ConnectionRefused` if the service does not run, `PermissionDenied` for a user
-    /// whom it does not answer.
+    /// whom it refuses.
     pub fn ask(socket: &Path) -> io::Result<Readings> {
         let socket = UnixStream::connect(socket)?;
         socket.set_read_timeout(Some(PATIENCE))?;
@@ -89,7 +88,7 @@ impl Readings {
     }
 }
 
-/// Returns whether the process at the other end of a socket is root's or has the group.
+/// Returns whether the process at the other end of a socket runs as root or has the group.
 #[allow(unsafe_code, reason = "getsockopt(2)")]
 pub fn is_entitled(socket: &UnixStream) -> bool {
     use std::os::fd::AsRawFd as _;
@@ -119,7 +118,7 @@ pub fn is_entitled(socket: &UnixStream) -> bool {
     answer == 0 && groups[..(length as usize / size_of::<libc::gid_t>()).min(groups.len())].contains(&group)
 }
 
-/// The group's number in /etc/group: that of a system group, which no directory service has.
+/// Returns the group's number from /etc/group. System groups are not in a directory service.
 fn group_number() -> Option<u32> {
     let text = std::fs::read_to_string("/etc/group").ok()?;
     text.lines().find_map(|line| line.strip_prefix(GROUP)?.strip_prefix(':')?.split(':').nth(1)?.parse().ok())

@@ -1,4 +1,4 @@
-//! What a service says to the service manager that started it.
+//! Messages of a service to the service manager that started it.
 
 use std::os::{
     linux::net::SocketAddrExt,
@@ -12,14 +12,14 @@ pub fn notify(text: &str) {
     }
 }
 
-/// `path` is the path of a socket; with @ in front, the name of an abstract one.
+/// Sends to the socket at `path`. With a leading @, it is the name of an abstract socket.
 fn notify_at(path: &str, text: &str) {
     let address = match path.strip_prefix('@') {
         Some(name) => SocketAddr::from_abstract_name(name),
         None => SocketAddr::from_pathname(path),
     };
     if let (Ok(address), Ok(socket)) = (address, UnixDatagram::unbound()) {
-        // The service manager may be gone; following the level goes on.
+        // The service manager may be gone. The service continues then.
         let _ = socket.send_to_addr(text.as_bytes(), &address);
     }
 }
@@ -43,7 +43,7 @@ mod tests {
             let count = socket.recv(&mut buffer).unwrap();
             assert_eq!(&buffer[..count], text.as_bytes());
         }
-        // Without a listener nothing happens.
+        // Without a listener, nothing must happen.
         notify_at("/nowhere/notify", "READY=1");
         notify_at(&"x".repeat(300), "READY=1");
     }

@@ -1,5 +1,4 @@
-//! Sockets that wait no longer than they are told, with no other calls than confined processes may
-//! make.
+//! Sockets with time limits, using only calls that confined processes may make.
 
 use std::{io, os::unix::net::UnixStream, path::Path, time::Duration};
 
@@ -9,8 +8,8 @@ use rustix::{
     net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType},
 };
 
-/// Connects to a socket without waiting. A server that does not run fills its queue, and a usual
-/// connect would wait for it without end.
+/// Connects to a socket without waiting. If a server hangs, its queue fills, and an ordinary
+/// connect would wait forever.
 ///
 /// # Errors
 /// The errno of connect(2): `EAGAIN` for a full queue.
@@ -22,7 +21,7 @@ pub fn connect_at_once(path: &Path) -> io::Result<UnixStream> {
     Ok(UnixStream::from(socket))
 }
 
-/// Waits until there is something to read, or its end. Returns whether there is.
+/// Waits until there is data to read, or the end of the input. Returns whether there is.
 ///
 /// # Errors
 /// Returns the error of poll(2).
@@ -32,7 +31,7 @@ pub fn is_readable_within(socket: &UnixStream, time: Duration) -> io::Result<boo
     let time = Timespec::try_from(time).ok();
     match poll(&mut polled, time.as_ref()) {
         Ok(ready) => Ok(ready > 0),
-        // By a signal, whose handler may write to the other end.
+        // After a signal, whose handler may have written to the other end.
         Err(Errno::INTR) => is_readable_within(socket, Duration::ZERO),
         Err(error) => Err(error.into()),
     }

@@ -1,11 +1,11 @@
-//! One file that several writers fill at once, each a stretch of its own, joined at the end without
-//! a copy.
+//! One file that several writers fill at once. Each has its own stretch, and the stretches are
+//! joined at the end without copying.
 //!
-//! The stretches lie terabytes apart in a file with holes, so that each can grow; fallocate(2)
-//! takes the holes out (`FALLOC_FL_COLLAPSE_RANGE`: ext4, xfs, f2fs). The file has no name until it
-//! is whole, so a killed process leaves none. Writes go past the page cache (`O_DIRECT`) if the
-//! file system can do that: a trace is not read while it is written, and on a virtual machine a new
-//! page of the page cache costs more than everything else that is done to the records on it.
+//! The stretches are terabytes apart in a file with holes, so that each can grow. fallocate(2)
+//! removes the holes (`FALLOC_FL_COLLAPSE_RANGE`: ext4, xfs, f2fs). The file has no name until it
+//! is complete, so a killed process leaves none. Writes bypass the page cache (`O_DIRECT`) if the
+//! file system supports that: a trace is not read while it is written, and on a virtual machine a
+//! new page of the page cache costs more than everything else that is done with its records.
 //!
 //! Measured with `cargo bench -p flyball-trace -- --live --only live` on two virtual CPUs, 200,000
 //! records a second: 34 ns of CPU time a record with direct writes, 60 ns through the page cache.
@@ -28,9 +28,9 @@ use rustix::{
     process::Resource,
 };
 
-/// Bytes that places and lengths of direct writes, and memory they are made from, are multiples of.
+/// Offsets and lengths of direct writes, and their memory, must be multiples of this.
 const ALIGNMENT: usize = 4096;
-/// Bytes in front of the first stretch, for the part that is written last.
+/// Bytes before the first stretch, for the part that is written last.
 const FRONT: u64 = 1 << 30;
 /// The longest file of ext4 with blocks of 4 KiB is 16 TiB.
 const MAX: u64 = 15 << 40;
@@ -43,7 +43,7 @@ pub struct Spool {
     count: u64,
 }
 
-/// One writer's part of it.
+/// One writer's part of the file.
 #[derive(Debug)]
 pub struct SpoolPart {
     file: Arc<File>,
@@ -54,24 +54,24 @@ pub struct SpoolPart {
 }
 
 impl Spool {
-    /// A file without a name in `directory`, for `stretches` writers. `None` if its file system
-    /// cannot take holes out of a file, or if the process may not make a file that long: then each
-    /// writer needs its own.
+    /// Creates a file without a name in `directory`, for `stretches` writers. `None` if its file
+    /// system cannot collapse ranges, or if the process may not create a file that long. Each
+    /// writer then needs its own file.
     pub fn create_in(directory: &Path, stretches: usize) -> Option<Spool> {
         if rustix::process::getrlimit(Resource::Fsize).current.is_some() {
-            // A place beyond the limit would kill the process (SIGXFSZ).
+            // An offset beyond the limit would kill the process (SIGXFSZ).
             return None;
         }
         let mut options = File::options();
         options.read(true).write(true).mode(0o644).custom_flags(OFlags::TMPFILE.bits().cast_signed());
         let file = options.open(directory).ok()?;
         let count = stretches.max(1) as u64;
-        // Whole mebibytes: places must be multiples of the file system's blocks, whatever their
-        // size.
+        // Whole mebibytes, because offsets must be multiples of the file system's block size,
+        // whatever it is.
         let stretch = ((MAX - FRONT) / count).min(1 << 40) / (1 << 20) * (1 << 20);
         let block = ALIGNMENT as u64;
-        // Tried out on the empty file: nothing else says whether a file system can do it, and after
-        // a recording it is too late.
+        // Try it on the empty file: there is no other way to know whether the file system supports
+        // it, and after a recording it is too late.
         file.set_len(3 * block).ok()?;
         rustix::fs::fallocate(&file, FallocateFlags::COLLAPSE_RANGE, block, block).ok()?;
         file.set_len(FRONT + count * stretch).ok()?;
@@ -79,7 +79,7 @@ impl Spool {
         Some(Spool { file: Arc::new(file), direct: Arc::new(AtomicBool::new(direct)), stretch, count })
     }
 
-    /// The stretch of writer `number`, counted from 0.
+    /// Returns the stretch of writer `number`, counted from 0.
     pub fn stretch(&self, number: usize) -> SpoolPart {
         SpoolPart {
             file: self.file.clone(),
@@ -94,13 +94,12 @@ impl Spool {
         FRONT + number as u64 * self.stretch
     }
 
-    /// Moves the stretches, of which `sizes` bytes are used, one behind the other, the first to
-    /// byte `front`. Sizes and `front` must be multiples of the file system's blocks. Answers the
-    /// file.
+    /// Joins the stretches, of which `sizes` bytes are used, and moves the first to byte `front`.
+    /// Sizes and `front` must be multiples of the file system's blocks. Returns the file.
     ///
     /// # Errors
-    /// `EINVAL` for places that are not multiples, and what else fallocate(2) says; then the file
-    /// is lost.
+    /// `EINVAL` for values that are not multiples, and other errors of fallocate(2). The file is
+    /// lost then.
     pub fn close_gaps(self, front: u64, sizes: &[u64]) -> io::Result<File> {
         set_direct(&self.file, false)?;
         let end = |at: usize| self.place(at) + sizes[at];
@@ -112,7 +111,7 @@ impl Spool {
         let take_out = |from: u64, to: u64| -> io::Result<()> {
             match to.checked_sub(from) {
                 Some(0) => Ok(()),
-                // The kernel takes nothing out that reaches the file's end.
+                // The kernel cannot collapse a range that reaches the file's end.
                 Some(_) if to >= self.file.metadata()?.len() => self.file.set_len(from),
                 Some(length) => {
                     Ok(rustix::fs::fallocate(&self.file, FallocateFlags::COLLAPSE_RANGE, from, length)?)
@@ -120,7 +119,7 @@ impl Spool {
                 None => Err(io::Error::other("what stands in front of the records is larger than 1 GiB")),
             }
         };
-        // From the back, so that what is in front keeps its place.
+        // Start at the back, so that earlier stretches keep their offsets.
         for at in (1..sizes.len()).rev() {
             take_out(end(at - 1), self.place(at))?;
         }
@@ -130,28 +129,28 @@ impl Spool {
 }
 
 impl SpoolPart {
-    /// Returns whether writes go past the page cache.
+    /// Returns whether writes bypass the page cache.
     pub fn is_direct(&self) -> bool {
         self.direct.load(Ordering::Relaxed)
     }
 
-    /// Lets the page cache take what this and all other stretches write from now on: for a disk
-    /// that does not keep up.
+    /// From now on, lets this and all other stretches write through the page cache: for a disk that
+    /// is too slow.
     pub fn use_page_cache(&self) {
         if set_direct(&self.file, false).is_ok() {
             self.direct.store(false, Ordering::Relaxed);
         }
     }
 
-    /// Appends `bytes`. Their length and memory should be multiples of [`ALIGNMENT`]; otherwise
-    /// they go through the page cache.
+    /// Appends `bytes`. If their length or memory is not a multiple of [`ALIGNMENT`], writes them
+    /// through the page cache.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.written + bytes.len() as u64 > self.room {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         let place = self.start + self.written;
         match self.file.write_all_at(bytes, place) {
-            // Some file systems take the flag and want larger multiples.
+            // Some file systems accept the flag but require larger multiples.
             Err(error) if self.is_direct() && error.raw_os_error() == Some(EINVAL) => {
                 self.use_page_cache();
                 self.file.write_all_at(bytes, place)?;
@@ -165,15 +164,15 @@ impl SpoolPart {
 
 const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
 
-/// Lets the writes of `file` go past the page cache, or through it again. `EINVAL` if the file
-/// system cannot do that.
+/// Switches whether writes of `file` bypass the page cache. `EINVAL` if the file system does not
+/// support it.
 fn set_direct(file: &File, direct: bool) -> io::Result<()> {
     let mut flags = rustix::fs::fcntl_getfl(file)?;
     flags.set(OFlags::DIRECT, direct);
     Ok(rustix::fs::fcntl_setfl(file, flags)?)
 }
 
-/// Memory for direct writes: a multiple of [`ALIGNMENT`] long, and starting at one.
+/// Memory for direct writes. Its address and length are multiples of [`ALIGNMENT`].
 #[derive(Debug)]
 pub struct Aligned {
     bytes: Vec<u8>,
@@ -185,17 +184,17 @@ pub struct Aligned {
 const LARGE_PAGE: usize = 2 << 20;
 
 impl Aligned {
-    /// At least `length` bytes, zeroed. From half a megabyte on it lies in large pages, if the
-    /// kernel has them: a direct write of one then is one piece of memory for the disk instead of
+    /// Allocates at least `length` zeroed bytes. From half a megabyte on, uses large pages if the
+    /// kernel has them: a direct write is then one piece of memory for the disk instead of
     /// hundreds.
     pub fn new(length: usize) -> Aligned {
         let length = length.next_multiple_of(ALIGNMENT);
         let large = length >= LARGE_PAGE / 4;
         let (alignment, room) =
             if large { (LARGE_PAGE, length.next_multiple_of(LARGE_PAGE)) } else { (ALIGNMENT, length) };
-        // What lies before and behind is never touched, and so takes no memory.
+        // The memory before and after is never touched, so it costs nothing.
         let mut bytes = vec![0; room + alignment];
-        // align_offset may answer usize::MAX; then the slice below is still inside, and the write
+        // align_offset may return usize::MAX. Then the slice below is still in range, and the write
         // is not direct.
         let start = bytes.as_ptr().align_offset(alignment).min(alignment);
         if large {
@@ -225,7 +224,7 @@ mod tests {
         };
         let mut memory = Aligned::new(3 * ALIGNMENT);
         let mut sizes = Vec::new();
-        // The second is empty, the last too.
+        // The second and the last are empty.
         for (number, blocks) in [2, 0, 3, 0].into_iter().enumerate() {
             let mut stretch = spool.stretch(number);
             for block in 0..blocks {

@@ -1,15 +1,15 @@
-//! Text for a terminal. What flyball prints comes in part from others: names of tasks and files,
-//! files of recorded machines, run directories. A terminal obeys control sequences in them, so
-//! whatever is not plain text is shown, not sent.
+//! Text for a terminal. Some of flyball's output comes from others: names of tasks and files, files
+//! of recorded machines, run directories. A terminal would obey control sequences in it, so
+//! characters that are not plain text are shown in escaped form.
 
 use std::{
     fmt::Display,
     io::{self, Write},
 };
 
-/// How text stands out. In text it is a character that is not part of any text (a noncharacter of
-/// Unicode), which the terminal's writer turns into a colour or leaves out: an escape sequence in
-/// the text itself could be anybody's.
+/// How text stands out. In text, a mark is a character that no text contains (a noncharacter of
+/// Unicode). The terminal's writer turns it into a colour or drops it. Escape sequences in the text
+/// itself could come from anybody.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
     Plain,
@@ -26,18 +26,18 @@ pub enum Mark {
 /// The first of the 32 noncharacters inside the basic plane.
 const FIRST_MARK: u32 = 0xfdd0;
 
-/// The parameters of "select graphic rendition" (ECMA-48) for each mark; the first ends all others.
+/// The parameters of "select graphic rendition" (ECMA-48) for each mark. The first ends all others.
 const RENDITIONS: [&str; 9] = ["0", "1", "2", "32", "36", "90", "33", "1;33", "1;31"];
 
 impl Mark {
-    /// The rendition that `char` stands for, if it is a mark.
+    /// Returns the rendition for `char`, if it is a mark.
     fn rendition(char: char) -> Option<&'static str> {
         RENDITIONS.get(u32::from(char).checked_sub(FIRST_MARK)? as usize).copied()
     }
 }
 
 impl std::fmt::Display for Mark {
-    /// The mark; with `#` its end.
+    /// Writes the mark, or with `#` its end.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let number = if f.alternate() { 0 } else { *self as u32 };
         match char::from_u32(FIRST_MARK + number) {
@@ -51,7 +51,7 @@ pub fn is_mark(char: char) -> bool {
     Mark::rendition(char).is_some()
 }
 
-/// The treatment of characters that are not plain text.
+/// How to treat characters that are not plain text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// Shown as `\u{1b}`; marks become colours, or nothing.
@@ -60,7 +60,7 @@ pub enum Form {
     Json,
 }
 
-/// A writer of plain text.
+/// A writer that outputs only plain text.
 #[derive(Debug)]
 pub struct Plain<W> {
     inner: W,
@@ -69,7 +69,7 @@ pub struct Plain<W> {
 }
 
 impl<W: Write> Plain<W> {
-    /// A writer that makes plain text of its input and passes it to `inner`.
+    /// Creates a writer that converts its input to plain text and passes it to `inner`.
     pub fn new(inner: W, form: Form) -> Plain<W> {
         Plain { inner, form, out: Vec::new() }
     }
@@ -90,10 +90,10 @@ impl<W: Write> Plain<W> {
 }
 
 impl<W: Write> Write for Plain<W> {
-    /// Takes all of `bytes` or fails. A character may not be split between two calls, which nothing
-    /// does that formats text.
+    /// Writes all of `bytes` or fails. A character must not be split between two calls, which text
+    /// formatting never does.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Nearly all output: it goes on without a copy.
+        // Nearly all output is plain, so pass it on without a copy.
         if bytes.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t')) {
             self.inner.write_all(bytes)?;
             return Ok(bytes.len());
@@ -103,7 +103,7 @@ impl<W: Write> Write for Plain<W> {
             let mut chars = chunk.valid().chars().peekable();
             while let Some(char) = chars.next() {
                 match char {
-                    // Ends of lines of other systems, and of kernel consoles.
+                    // Line ends of other systems, and of kernel consoles.
                     '\r' if chars.peek() == Some(&'\n') => {}
                     char if is_plain(char) => {
                         self.out.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
@@ -124,32 +124,32 @@ impl<W: Write> Write for Plain<W> {
     }
 }
 
-/// Returns whether a terminal shows `char` in its position and does nothing else.
+/// Returns whether a terminal only shows `char`, at its position.
 pub fn is_plain(char: char) -> bool {
     match char {
         '\n' | '\t' => true,
-        // Marks, line and paragraph separators, and what turns the direction of the text around it
+        // Marks, line and paragraph separators, and characters that change the text direction
         // (Trojan Source).
         '\u{fdd0}'..='\u{fdef}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => false,
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{feff}' => false,
-        // C0, DEL and C1: U+009B starts a control sequence as ESC [ does.
+        // C0, DEL and C1: U+009B starts a control sequence just like ESC [.
         char => !char.is_control(),
     }
 }
 
-/// Where stdout leads, as `DEVICE:INODE`.
+/// Returns the file to which stdout leads, as `DEVICE:INODE`.
 pub fn stdout_file() -> Option<String> {
     let status = rustix::fs::fstat(io::stdout()).ok()?;
     Some(format!("{}:{}", status.st_dev, status.st_ino))
 }
 
-/// stderr for text; without colours.
+/// Returns stderr for text, without colours.
 pub fn stderr() -> Plain<io::Stderr> {
     Plain::new(io::stderr(), Form::Text { coloured: false })
 }
 
-/// Writes to stderr, in one piece, so that messages of several threads do not mix. One that cannot
-/// be written (a full disk behind `2>`) is lost; the answer says so.
+/// Writes to stderr in one piece, so that messages of several threads do not mix. If that fails (a
+/// full disk behind `2>`), the message is lost and the result is `false`.
 pub fn complain(text: impl Display) -> bool {
     stderr().write_all(text.to_string().as_bytes()).is_ok()
 }

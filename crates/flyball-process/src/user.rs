@@ -1,5 +1,5 @@
-//! The user that a command runs as: by default the one who called sudo, so that only flyball itself
-//! is root.
+//! The user as whom a command runs: by default the user who called sudo, so that only flyball
+//! itself is root.
 
 #![allow(unsafe_code, reason = "getpwnam_r(3), getpwuid_r(3), getgrouplist(3), setfsuid(2)")]
 
@@ -16,16 +16,16 @@ pub struct User {
     pub name: String,
     pub uid: u32,
     pub gid: u32,
-    /// Every group that the group database has the user in.
+    /// The user's groups according to the group database.
     pub groups: Vec<u32>,
     pub home: PathBuf,
 }
 
-/// The variables by which sudo says who called it.
+/// The variables in which sudo describes its caller.
 pub const SUDO_VARIABLES: [&str; 4] = ["SUDO_UID", "SUDO_GID", "SUDO_USER", "SUDO_COMMAND"];
 
 impl User {
-    /// The user of that name; `None` if there is none.
+    /// Returns the user of that name; `None` if there is none.
     ///
     /// # Errors
     /// The database cannot be read.
@@ -38,8 +38,8 @@ impl User {
         })
     }
 
-    /// The user with that number. One that the database does not have is only a number, with the
-    /// group `gid`.
+    /// Returns the user with that number. If the database has no such user, only the number is
+    /// known, with the group `gid`.
     ///
     /// # Errors
     /// The database cannot be read.
@@ -52,13 +52,13 @@ impl User {
         Ok(known.unwrap_or_else(unknown))
     }
 
-    /// Returns the user who called sudo, if this process is root because of it; `None` if it is
-    /// not, or if root itself called sudo.
+    /// Returns the user who called sudo, if sudo made this process root; `None` otherwise, or if
+    /// root itself called sudo.
     ///
     /// # Errors
     /// sudo's variables hold no numbers, or the database cannot be read.
     pub fn from_sudo() -> io::Result<Option<User>> {
-        // Without root these variables are only what another program has put into the environment.
+        // Without root, any program may have set these variables.
         if !crate::process::is_root() {
             return Ok(None);
         }
@@ -69,7 +69,7 @@ impl User {
         };
         match (number("SUDO_UID")?, number("SUDO_GID")?) {
             (None | Some(0), _) => Ok(None),
-            // (uid_t) -1 means "leave it" to setuid(2) and its kind.
+            // (uid_t) -1 means "do not change" to setuid(2) and similar calls.
             (Some(u32::MAX), _) | (_, Some(u32::MAX)) => {
                 Err(io::Error::other("SUDO_UID or SUDO_GID is not a user"))
             }
@@ -82,25 +82,25 @@ impl User {
         crate::process::user() == self.uid
     }
 
-    /// Gives an output of root to this user. Another user may have put a link in its place by now,
-    /// which is not followed.
+    /// Gives a root-owned output to this user. Another user may have replaced it by a link, which
+    /// is not followed.
     ///
     /// # Errors
-    /// Those of [`flyball_files::open_output`] and of fchown(2).
+    /// The errors of [`flyball_files::open_output`] and of fchown(2).
     pub fn give(&self, path: &Path) -> io::Result<()> {
         let file = flyball_files::open_output(path, flyball_files::Opening::Change, 0)?;
         std::os::unix::fs::fchown(file, Some(self.uid), Some(self.gid))
     }
 
-    /// Accesses files as this user from now on, until the returned value is dropped. New files of
-    /// the calling thread belong to the user, and the thread reaches nothing that the user could
-    /// not reach, whatever links lead there.
+    /// Accesses files as this user until the returned value is dropped. New files of the calling
+    /// thread belong to the user, and the thread can access only the user's files, wherever links
+    /// lead.
     pub fn for_files(&self) -> FilesOfUser {
         let before = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         if before.0 == self.uid {
             return FilesOfUser { before: None };
         }
-        // The group first: without the user's root it could no longer be changed.
+        // Set the group first: once the user is not root, it could not be changed any more.
         set_file_ids(self.uid, self.gid, true);
         FilesOfUser { before: Some(before) }
     }
@@ -121,8 +121,8 @@ impl Drop for FilesOfUser {
     }
 }
 
-/// Sets the ids of the calling thread that count for files. `group_first` if the user loses the
-/// right to set the group.
+/// Sets the calling thread's ids for file access. Use `group_first` if the new user may not set the
+/// group.
 fn set_file_ids(uid: u32, gid: u32, group_first: bool) {
     // SAFETY: setfsuid(2) and setfsgid(2) take a number and touch no memory. They cannot fail for
     // root, and report nothing.
@@ -137,7 +137,7 @@ fn set_file_ids(uid: u32, gid: u32, group_first: bool) {
     }
 }
 
-/// An entry of the user database, by one of the two calls that look for it.
+/// Returns an entry of the user database, using one of the two calls that look it up.
 fn entry(
     look: impl Fn(&mut libc::passwd, &mut [u8], &mut *mut libc::passwd) -> libc::c_int,
 ) -> io::Result<Option<User>> {
@@ -149,9 +149,9 @@ fn entry(
         match look(&mut record, &mut buffer, &mut found) {
             0 if found.is_null() => return Ok(None),
             0 => return from_record(&record).map(Some),
-            // An entry with many members may be long; a megabyte is not an entry.
+            // An entry with many members may be long, but not a megabyte.
             libc::ERANGE if buffer.len() < 1 << 20 => buffer.resize(buffer.len() * 4, 0),
-            // What the databases answer for a name that they do not have (getpwnam(3), ERRORS).
+            // The databases return these for a name that they do not contain (getpwnam(3), ERRORS).
             libc::ENOENT | libc::ESRCH => return Ok(None),
             errno => return Err(io::Error::from_raw_os_error(errno)),
         }
@@ -173,7 +173,7 @@ fn from_record(record: &libc::passwd) -> io::Result<User> {
 
 fn groups_of(name: &CStr, gid: u32) -> io::Result<Vec<u32>> {
     let mut groups = vec![0; 64];
-    // The kernel allows 65536 (NGROUPS_MAX).
+    // The kernel allows 65536 groups (NGROUPS_MAX).
     while groups.len() <= 1 << 16 {
         let mut count = groups.len() as libc::c_int;
         // SAFETY: the name is a C string; `groups` has room for `count` numbers, and the call
@@ -189,8 +189,8 @@ fn groups_of(name: &CStr, gid: u32) -> io::Result<Vec<u32>> {
     Err(io::Error::other("a user is in more groups than the kernel allows"))
 }
 
-/// The user whose files a command reads and writes: the one who called sudo, or the one that this
-/// process runs as.
+/// Returns the user whose files a command reads and writes: the user who called sudo, or else the
+/// user of this process.
 pub fn caller() -> u32 {
     match User::from_sudo() {
         Ok(Some(user)) => user.uid,

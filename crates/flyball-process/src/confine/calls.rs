@@ -1,6 +1,6 @@
-//! Filters of system calls: lists of the calls that are allowed, so that a call of a later kernel
-//! is refused until it is listed. Readers of files have one list, and a process that opens nothing
-//! has another.
+//! Filters of system calls: lists of allowed calls, so that a later kernel's new call is refused
+//! until it is listed. There is one list for readers of files, and one for a process that opens
+//! nothing.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,18 @@ use seccompiler::{
     SeccompFilter, SeccompRule,
 };
 
-/// What an argument must be for a call to be allowed.
+/// The condition on a call's arguments.
 #[derive(Debug, Clone, Copy)]
 enum Check {
-    /// The call has any arguments.
+    /// All arguments are allowed.
     Any,
-    /// The argument of this number is one of these, in any of the lists.
+    /// The argument of this number is in one of the lists.
     OneOf(u8, &'static [&'static [u64]]),
-    /// The argument of this number has these bits of the mask.
+    /// The argument of this number, masked (first value), equals the second value.
     Bits(u8, u64, u64),
-    /// The call concerns this process: the argument is its number.
+    /// The argument of this number is this process's own number.
     Own(u8),
-    /// The argument is 0: no address, or the process that calls.
+    /// The argument of this number is 0: no address, or the calling process.
     Zero(u8),
     /// Both of these arguments are 0.
     Zeros(u8, u8),
@@ -32,7 +32,7 @@ macro_rules! calls {
     };
 }
 
-/// A thread of this process: not a new process, and no new namespace.
+/// The flags of a new thread in this process: no new process, no new namespace.
 const THREAD: u64 = libc::CLONE_THREAD as u64;
 const THREAD_OR_NAMESPACE: u64 = (libc::CLONE_THREAD
     | libc::CLONE_NEWUSER
@@ -43,7 +43,7 @@ const THREAD_OR_NAMESPACE: u64 = (libc::CLONE_THREAD
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWCGROUP) as u64;
 
-/// Not F_SETOWN, which has a signal sent to another process.
+/// Without F_SETOWN, which makes the kernel signal another process.
 const FCNTL: &[u64] = &[
     libc::F_DUPFD as u64,
     libc::F_GETFD as u64,
@@ -53,7 +53,7 @@ const FCNTL: &[u64] = &[
     libc::F_DUPFD_CLOEXEC as u64,
 ];
 
-/// What std and the runtime ask of a socket and of stderr.
+/// ioctl(2) requests that std and the runtime make on a socket and on stderr.
 #[allow(clippy::unnecessary_cast, reason = "an int in musl's headers")]
 const IOCTL: &[u64] = &[libc::FIONBIO as u64, libc::TCGETS as u64];
 
@@ -70,7 +70,7 @@ const LOCKS: &[u64] = &[
     libc::F_SETPIPE_SZ as u64,
 ];
 
-/// The size and the mode of a terminal, and what else std asks of files.
+/// ioctl(2) requests for a terminal's size and mode, and std's other requests on files.
 #[allow(clippy::unnecessary_cast, reason = "an int in musl's headers")]
 const TERMINAL: &[u64] = &[
     libc::FIONREAD as u64,
@@ -93,18 +93,18 @@ const STREAMS: &[u64] = &[
     (libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as u64,
 ];
 
-/// `prctl` for the name of a thread, for the names that allocators give to memory, and for what the
-/// kernel told the process at its start.
+/// prctl(2) options for a thread's name, for the names that allocators give to memory, and for the
+/// data that the kernel passed to the process at its start.
 const PRCTL: &[u64] = &[libc::PR_SET_NAME as u64, libc::PR_SET_VMA as u64, PR_GET_AUXV];
 
 /// Linux 6.4; libc has no name for it.
 const PR_GET_AUXV: u64 = 0x4155_5856;
 
-/// A call: the name, the number, what the arguments must be.
+/// A call: its name, its number, and the condition on its arguments.
 type Call = (&'static str, libc::c_long, Check);
 type Calls = &'static [Call];
 
-/// What both kinds of process make: memory, threads, signals to itself, time.
+/// Calls of both kinds of process: memory, threads, signals to itself, time.
 const COMMON: Calls = calls![
     SYS_read Check::Any,
     SYS_readv Check::Any,
@@ -153,7 +153,7 @@ const COMMON: Calls = calls![
     SYS_capget Check::Any,
 ];
 
-/// The same, in the older calls that this architecture still has.
+/// The older variants of [`COMMON`] that this architecture still has.
 #[cfg(target_arch = "x86_64")]
 const COMMON_BEFORE: Calls = calls![
     SYS_poll Check::Any,
@@ -164,10 +164,9 @@ const COMMON_BEFORE: Calls = calls![
 #[cfg(not(target_arch = "x86_64"))]
 const COMMON_BEFORE: Calls = &[];
 
-/// What a process makes that has its sockets open and opens nothing.
-/// `cargo test -p flyball --test cli bus` traces `flyball hold-bus` while every method is called,
-/// and compares. What it does not see is made by other C libraries, other architectures, or under
-/// memory pressure.
+/// Calls of a process that has its sockets open and opens nothing. `cargo test -p flyball --test
+/// cli bus` traces `flyball hold-bus` while every method is called, and compares. Calls that it
+/// does not see are made by other C libraries, on other architectures, or under memory pressure.
 const OF_SOCKETS: Calls = calls![
     SYS_recvfrom Check::Any,
     SYS_recvmsg Check::Any,
@@ -182,9 +181,9 @@ const OF_SOCKETS: Calls = calls![
     SYS_prlimit64 Check::Zeros(0, 2),
 ];
 
-/// What readers make of files, which Landlock bounds: no modes, owners, attributes or times, for
-/// which it has no rights. `truncate` is one of its rights only from Linux 6.2 on.
-/// `cargo test -p flyball --test cli confined` traces readers, which may miss none.
+/// Calls of readers on files, which Landlock restricts. They include no calls for modes, owners,
+/// attributes or times, for which it has no rights. `truncate` has a right only since Linux 6.2.
+/// `cargo test -p flyball --test cli confined` traces readers, which must not need any other call.
 const OF_FILES: Calls = calls![
     SYS_openat Check::Any,
     SYS_openat2 Check::Any,
@@ -232,18 +231,18 @@ const OF_FILES: Calls = calls![
     SYS_getcpu Check::Any,
     SYS_clock_getres Check::Any,
     SYS_kill Check::Own(0),
-    // Limits of this process only.
+    // Only limits of this process.
     SYS_prlimit64 Check::Zero(0),
     SYS_fcntl Check::OneOf(1, &[FCNTL, LOCKS]),
     SYS_ioctl Check::OneOf(1, &[IOCTL, TERMINAL]),
-    // The pair by which a screen learns of signals. A datagram could be sent to any socket by its
-    // name; a stream is connected to its other end.
+    // The pair by which a screen is notified of signals. A datagram socket could send to any socket
+    // by name, but a stream is connected to its other end.
     SYS_socketpair Check::OneOf(1, &[STREAMS]),
     SYS_sendto Check::Zero(4),
     SYS_recvfrom Check::Zero(4),
 ];
 
-/// The same, in the older calls that this architecture still has.
+/// The older variants of [`OF_FILES`] that this architecture still has.
 #[cfg(target_arch = "x86_64")]
 const OF_FILES_BEFORE: Calls = calls![
     SYS_open Check::Any,
@@ -268,24 +267,24 @@ const OF_FILES_BEFORE: Calls = calls![
 #[cfg(not(target_arch = "x86_64"))]
 const OF_FILES_BEFORE: Calls = &[];
 
-/// The calls of a process that opens nothing.
+/// Returns the calls of a process that opens nothing.
 fn socket_calls() -> impl Iterator<Item = &'static Call> {
     [COMMON, COMMON_BEFORE, OF_SOCKETS].into_iter().flatten()
 }
 
-/// The calls of a reader of files.
+/// Returns the calls of a reader of files.
 fn file_calls() -> impl Iterator<Item = &'static Call> {
     [COMMON, COMMON_BEFORE, OF_FILES, OF_FILES_BEFORE].into_iter().flatten()
 }
 
-/// The names of the calls that are left to a process that opens nothing, as strace prints them.
+/// Returns the names of the calls that a process which opens nothing may make, as strace prints
+/// them.
 pub fn allowed() -> impl Iterator<Item = &'static str> {
-    // The C library falls back from this one, which is refused in its own way.
+    // The C library falls back from clone3, which is refused with a different errno.
     socket_calls().map(|(name, ..)| name.trim_start_matches("SYS_")).chain(["clone3"])
 }
 
-/// The numbers of all calls that have rules of their own, of a process that opens nothing and of a
-/// reader.
+/// Returns the numbers of all calls with rules, for a process that opens nothing and for a reader.
 #[cfg(test)]
 pub(super) fn numbers() -> [Vec<libc::c_long>; 2] {
     let of = |calls: &mut dyn Iterator<Item = &'static Call>| {
@@ -295,7 +294,7 @@ pub(super) fn numbers() -> [Vec<libc::c_long>; 2] {
 }
 
 impl Check {
-    /// Any of these rules lets the call through; no rule at all does so always.
+    /// Returns rules of which any allows the call. No rules allow it always.
     fn rules(self) -> Result<Vec<SeccompRule>, BackendError> {
         let is = |argument, op, value| SeccompCondition::new(argument, SeccompCmpArgLen::Qword, op, value);
         let equal = |argument, value| int(argument, SeccompCmpOp::Eq, value);
@@ -320,30 +319,30 @@ impl Check {
     }
 }
 
-/// A condition on an int: what the upper half of the register holds is not defined.
+/// Returns a condition on an int: the upper half of its register is undefined.
 fn int(argument: u8, op: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, op, value)
 }
 
-/// Makes everything fail with EPERM that no reader of files needs.
+/// Refuses with EPERM every call that no reader of files needs.
 pub(super) fn allow_files() -> Result<(), Error> {
     allow(file_calls())
 }
 
-/// Makes everything fail with EPERM that is not allowed to a process that opens nothing.
+/// Refuses with EPERM every call that a process which opens nothing may not make.
 pub(super) fn allow_sockets() -> Result<(), Error> {
     allow(socket_calls())
 }
 
 fn allow(calls: impl Iterator<Item = &'static Call>) -> Result<(), Error> {
-    // A filter sees no further than a pointer, so clone3(2) cannot be judged. The C library makes
-    // the older call if the kernel seems not to have this one.
+    // A filter cannot look behind a pointer, so it cannot judge clone3(2). If clone3 seems not to
+    // exist, the C library makes the older call.
     let absent = SeccompAction::Errno(libc::ENOSYS as u32);
     let rules = calls.map(|(_, number, check)| Ok((*number, check.rules()?)));
     let mut rules = rules.collect::<Result<BTreeMap<_, _>, BackendError>>().map_err(Error::Backend)?;
     rules.insert(libc::SYS_clone3, Vec::new());
     apply([(libc::SYS_clone3, Vec::new())].into(), SeccompAction::Allow, absent)?;
-    // An errno, not a kill: a library that tries another call goes on without it.
+    // Return an errno instead of killing: a library that tries another call can then continue.
     apply(rules, SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow)
 }
 
