@@ -1,5 +1,5 @@
-//! How fast the silicon steps: microseconds a step of one millisecond, and simulated seconds a
-//! second.
+//! Measures the speed of the silicon model: microseconds per step of a millisecond, and simulated
+//! seconds per second.
 
 use flyball_silicon::{Activity, MachineSpec, Silicon};
 use std::time::Instant;

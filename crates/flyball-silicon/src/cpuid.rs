@@ -1,4 +1,4 @@
-//! CPUID: leaves that follow from the machine's file, and those that it gives itself.
+//! CPUID: leaves derived from the machine's file, and leaves that the file lists.
 
 use crate::firmware::Interface;
 use crate::silicon::Silicon;
@@ -8,8 +8,8 @@ use crate::spec::Vendor;
 pub type CpuidRegisters = [u32; 4];
 
 impl Silicon {
-    /// The answer to a CPUID question that has to do with power, performance or identity; `None`
-    /// for leaves that this crate has no say in (an emulator answers those itself).
+    /// Returns the registers of a leaf about power, performance or identity, or `None` for other
+    /// leaves, which an emulator answers itself.
     pub fn cpuid(&self, leaf: u32, subleaf: u32, cpu: usize) -> Option<CpuidRegisters> {
         let spec = &*self.spec;
         let own = spec.leaf.iter().find(|l| l.leaf == leaf && l.subleaf.is_none_or(|s| s == subleaf));
@@ -54,8 +54,8 @@ impl Silicon {
                 };
                 Some([word(0), word(4), word(8), word(12)])
             }
-            // EDX: 6..10 as the lab's Zen conf: RAPL 14, read-only APERF/MPERF 10, CPB 9, invariant
-            // TSC 8, P-states 7.
+            // EDX: 6..10 as in the lab's Zen configuration: RAPL 14, read-only APERF/MPERF 10, CPB
+            // 9, invariant TSC 8, P-states 7.
             0x8000_0007 if !intel => {
                 let mut edx = 1 << 8 | 1 << 10 | 1 << 14;
                 edx |= u32::from(spec.firmware.turbo) << 9

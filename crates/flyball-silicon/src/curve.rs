@@ -1,7 +1,7 @@
-//! Voltage over frequency, and the power that follows from it.
+//! Voltage as a function of frequency, and the resulting power.
 
-/// A piecewise linear voltage-frequency curve, with the dynamic power at full switching activity
-/// tabulated over frequency: the step loop looks it up for every core.
+/// A piecewise linear voltage-frequency curve. The dynamic power at full switching activity is
+/// tabulated by frequency, because the step loop looks it up for every core.
 #[derive(Clone, Debug)]
 pub struct Curve {
     points: Vec<(u32, f64)>,
@@ -12,19 +12,19 @@ pub struct Curve {
     reference: f64,
 }
 
-// A quarter of the smallest ratio step of 100 MHz: between two entries a straight line is within a
-// thousandth of V^2 f.
+// A quarter of the smallest ratio step of 100 MHz: linear interpolation is within a thousandth of
+// V^2 f.
 const STEP_KHZ: u32 = 25_000;
 
 impl Curve {
-    /// A curve from points (MHz, millivolts), which must rise in frequency, the switched
-    /// capacitance in nanofarads and the frequency at which the leakage is given.
+    /// Creates a curve from points (MHz, millivolts) with ascending frequency, the switched
+    /// capacitance in nanofarads, and the frequency at which the leakage is specified.
     pub fn new(points: &[(u32, u32)], nanofarads: f64, reference_khz: u32) -> Curve {
         let points: Vec<(u32, f64)> =
             points.iter().map(|&(mhz, mv)| (mhz * 1000, f64::from(mv) / 1000.0)).collect();
         let mut c = Curve { points, dynamic: Vec::new(), volts: Vec::new(), reference: 1.0 };
-        // Entries beyond the last point: the look-up also reads the entry above, and rounding may
-        // ask for slightly more than the maximum.
+        // Entries beyond the last point: a lookup also reads the next entry, and rounding may
+        // slightly exceed the maximum.
         let top = c.points.last().map_or(0, |p| p.0) / STEP_KHZ + 8;
         for i in 0..=top {
             let khz = i * STEP_KHZ;
@@ -36,8 +36,8 @@ impl Curve {
         c
     }
 
-    /// The voltage in volts at a frequency: constant below the first point, extended with the last
-    /// slope above the last.
+    /// The voltage in volts at a frequency. It is constant below the first point, and continues
+    /// with the last slope above the last point.
     pub fn volts(&self, khz: u32) -> f64 {
         let p = &self.points;
         let Some(&(first, v0)) = p.first() else { return 1.0 };
@@ -53,14 +53,14 @@ impl Curve {
     /// Dynamic power in watts of one core at full activity.
     #[inline]
     pub fn dynamic_watts(&self, khz: u32) -> f64 {
-        // The entry above is read too.
+        // Leave room for the next entry, which is read too.
         let i = ((khz / STEP_KHZ) as usize).min(self.dynamic.len() - 2);
         let part = f64::from(khz - (i as u32 * STEP_KHZ)) * (1.0 / f64::from(STEP_KHZ));
         self.dynamic[i] + (self.dynamic[i + 1] - self.dynamic[i]) * part
     }
 
-    /// Returns the factor for leakage at the reference voltage that this frequency's voltage
-    /// causes: the square of their ratio.
+    /// Returns the factor of leakage at this frequency's voltage: the square of the ratio to the
+    /// reference voltage.
     #[inline]
     pub fn leakage_by_voltage(&self, khz: u32) -> f64 {
         let i = ((khz / STEP_KHZ) as usize).min(self.volts.len() - 1);
@@ -68,7 +68,7 @@ impl Curve {
         r * r
     }
 
-    /// Returns the factor for leakage at 50 C that this temperature causes: 1.2 % more a kelvin.
+    /// Returns the factor of leakage at this temperature: 1 at 50 C, plus 1.2 % per kelvin.
     #[inline]
     pub fn leakage_by_heat(celsius: f64) -> f64 {
         // A straight line would reach zero at -33 C, and the air may be set to -40 C.

@@ -1,4 +1,4 @@
-//! Energy counters: joules in, the 32-bit register that wraps out.
+//! Energy counters: convert joules to the 32-bit register, which wraps.
 
 /// The unit of one count of an energy status register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn wraps_at_32_bits() {
-        // 2^32 counts of 2^-14 J are 262,144 J: after one joule more the counter reads one joule.
+        // 2^32 counts of 2^-14 J are 262,144 J, so one joule later the counter reads one joule.
         assert_eq!(EnergyUnit::Shift(14).counter(262_144 * JOULE), 0);
         assert_eq!(EnergyUnit::Shift(14).counter(262_145 * JOULE), 1 << 14);
         assert_eq!(EnergyUnit::Shift(14).counter(262_144 * JOULE - 1), u32::MAX);

@@ -10,8 +10,7 @@ pub enum Fault {
     /// The register can be read but not written.
     #[error("#GP: MSR {0:#x} is read-only")]
     ReadOnly(u32),
-    /// The value sets bits that the register does not have, or a field to a value that it does not
-    /// take.
+    /// The value sets bits that the register does not have, or a field to an invalid value.
     #[error("#GP: MSR {0:#x} does not take {1:#x}")]
     BadValue(u32, u64),
     /// There is no such CPU.

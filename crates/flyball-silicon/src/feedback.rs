@@ -1,9 +1,10 @@
-//! Hardware feedback of Intel's processors: a table in memory in which firmware says what each CPU
-//! can do now, rewritten when that changes. The owner of the memory writes it.
+//! Hardware feedback of Intel's processors: a table in memory in which firmware states the current
+//! performance and efficiency of each CPU, rewritten when they change. The owner of the memory
+//! writes it.
 //!
 //! Source: Intel SDM volume 3, "Hardware feedback interface"; the reader is
-//! drivers/thermal/intel/intel_hfi.c. A thermal interrupt announces a new table to the kernel. This
-//! crate raises none.
+//! drivers/thermal/intel/intel_hfi.c. On hardware a thermal interrupt announces a new table to the
+//! kernel. This crate raises none.
 
 use crate::silicon::Silicon;
 
@@ -15,7 +16,8 @@ impl Silicon {
         (0..cpu).filter(|other| self.topology.package_of(*other) == package).count() as u32
     }
 
-    /// The table has been written to memory: the thermal status says so until the kernel clears it.
+    /// Records that the table was written to memory. The thermal status shows this until the kernel
+    /// clears it.
     pub fn feedback_written(&mut self, package: usize) {
         if let Some(registers) = self.registers.package.get_mut(package) {
             registers.feedback_new = true;

@@ -1,17 +1,18 @@
-//! The firmware's reading of the system's requests: one per CPU, decoded from whichever registers
-//! carry it, and the policy that follows load if the request leaves the choice to the processor.
+//! How firmware interprets the system's requests: one request per CPU, decoded from the registers
+//! that carry it, and the policy that follows load if the request leaves the choice to the
+//! processor.
 
 use crate::spec::AutonomousSpec;
 pub use crate::spec::InterfaceSpec as Interface;
 
-/// A CPU's request, decoded, in kHz.
+/// A CPU's decoded request, in kHz.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub min: u32,
     pub max: u32,
     /// 0: the firmware chooses between min and max.
     pub desired: u32,
-    /// 0 to 255.
+    /// Energy performance preference, 0 to 255.
     pub epp: u8,
 }
 
@@ -36,7 +37,7 @@ pub struct SharedCppc {
     pub epp: u32,
 }
 
-/// The autonomous policy's constants in the form that the step loop uses.
+/// The autonomous policy's constants in a form for the step loop.
 #[derive(Clone, Debug)]
 pub(crate) struct Autonomous {
     rise: f64,
@@ -66,14 +67,14 @@ impl Autonomous {
         Autonomous { rise: share(a.rise_ms), fall: share(a.fall_ms), gain, ceiling }
     }
 
-    /// Smooth a measured utilisation into the one that decides.
+    /// Applies the smoothing filter to a measured utilisation.
     #[inline]
     pub(crate) fn smooth(&self, old: f64, measured: f64) -> f64 {
         old + (measured - old) * if measured > old { self.rise } else { self.fall }
     }
 
-    /// Returns the frequency for a request and a smoothed utilisation. The range worth using begins
-    /// at `efficient`.
+    /// Returns the frequency for a request and a smoothed utilisation. `efficient` is the lowest
+    /// frequency worth using.
     #[inline]
     pub(crate) fn target(&self, r: Request, efficient: u32, utilisation: f64) -> u32 {
         // A desired value turns autonomous selection off (Intel SDM 3B, IA32_HWP_REQUEST; ACPI 6.5,
@@ -81,9 +82,9 @@ impl Autonomous {
         if r.desired != 0 {
             return r.desired.min(r.max).max(r.min);
         }
-        // EPP 0 is performance regardless of power: the load does not matter any more.
+        // EPP 0 means performance regardless of power, so the load does not matter.
         if r.epp == 0 {
-            // Registers may hold a minimum above the maximum; the minimum wins, as in the other
+            // A register's minimum may exceed its maximum; the minimum wins, as in the other
             // branches.
             return r.max.max(r.min);
         }

@@ -1,5 +1,5 @@
-//! The values that registers hold, by CPU and by package. What they mean is in registers.rs and
-//! silicon/request.rs.
+//! The values that registers hold, by CPU and by package. registers.rs and silicon/request.rs
+//! interpret them.
 
 use crate::firmware::{Interface, SharedCppc};
 use crate::limits::encode_power_limits;
@@ -22,7 +22,7 @@ pub(crate) struct CpuRegisters {
     pub cppc_request2: u64,
     pub hwcr: u64,
     pub tsc_adjust: u64,
-    /// Offset of the counter after a program wrote it.
+    /// Offset of MPERF after a program has written it.
     pub mperf_offset: u64,
     pub aperf_offset: u64,
     pub shared: SharedCppc,
@@ -44,11 +44,11 @@ pub(crate) struct PackageRegisters {
     pub mailbox_stalled: bool,
     pub feedback_pointer: u64,
     pub feedback_config: u64,
-    /// The table has been written since the kernel last cleared this.
+    /// True if the feedback table was written since the kernel last cleared this.
     pub feedback_new: bool,
 }
 
-/// A register that only holds a value.
+/// A register that only holds a value, without effect.
 #[derive(Clone, Debug)]
 pub(crate) struct Plain {
     msr: u32,
@@ -71,7 +71,7 @@ pub(crate) struct Registers {
 }
 
 impl CpuRegisters {
-    /// The values at reset of a CPU of core type `kind`.
+    /// The values of a CPU of core type `kind` at reset.
     fn new(spec: &MachineSpec, kind: &CoreSpec) -> CpuRegisters {
         let f = &spec.firmware;
         let p = &kind.perf;
@@ -88,7 +88,7 @@ impl CpuRegisters {
             misc_enable: 0x0085_0089 | u64::from(!f.turbo) << 38,
             epb: u64::from(f.epb),
             cppc_enable: u64::from(f.on_at_boot),
-            // The other way around than HWP: maximum 7:0, minimum 15:8 (asm/msr-index.h,
+            // The reverse of HWP: maximum in bits 7:0, minimum in bits 15:8 (asm/msr-index.h,
             // AMD_CPPC_MAX_PERF_MASK).
             cppc_request: u64::from(p.highest) | u64::from(f.boot_min_perf) << 8 | u64::from(f.epp) << 24,
             // MSRC001_0015: INVDWBINVD (4) and TscFreqSel (24), as Zen firmware leaves them; CpbDis
@@ -116,8 +116,8 @@ impl PackageRegisters {
         let bytes = |list: &mut dyn Iterator<Item = u32>| {
             list.take(8).enumerate().fold(0u64, |v, (i, x)| v | u64::from(x.min(255)) << (8 * i))
         };
-        // MSR 0x1AE is a second register of ratios on client parts and the core counts of the
-        // buckets on servers (turbostat, dump_turbo_ratio_limits).
+        // MSR 0x1AE holds more ratios on client parts and the buckets' core counts on servers
+        // (turbostat, dump_turbo_ratio_limits).
         let turbo_counts = if t.counts_register {
             bytes(&mut t.cores.iter().copied())
         } else {
@@ -164,9 +164,9 @@ impl Registers {
                 Plain { msr: r.msr, writable: r.writable, scope: r.scope, values: vec![r.value; n] }
             })
             .collect();
-        // Looked up by binary search with each access.
+        // Sorted for binary search at each access.
         plain.sort_by_key(|p| p.msr);
-        // One cluster per power domain, IO domains included: they have a fabric clock of their own.
+        // One cluster per power domain, including IO domains, which have their own fabric clock.
         let clusters = match (&spec.uncore, &spec.sst) {
             (Some(u), Some(s)) if u.clusters > 0 => {
                 let each = topology.dies() + s.io_domains;

@@ -1,12 +1,12 @@
-//! Power limits: a running average per limit, how much of the frequency range is left under them,
-//! and the coding of the limit register.
+//! Power limits: a running average per limit, the share of the frequency range that the limits
+//! leave, and the encoding of the limit register.
 
 use crate::spec::PowerSpec;
 
 /// One power limit with its time window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct PowerLimit {
-    /// True if the limit acts (bit 15 or 47 of the limit register).
+    /// True if the limit is enabled (bit 15 or 47 of the limit register).
     pub enabled: bool,
     /// True if the limit may push below the guaranteed frequency (the clamp bit).
     pub clamp: bool,
@@ -23,27 +23,27 @@ pub(crate) struct PowerControl {
     pub limits: [PowerLimit; 2],
     /// Running averages over the two windows, W.
     pub average: [f64; 2],
-    /// How much of its range the package may use: 1 all, 0 none.
+    /// Share of its frequency range that the package may use: 1 for all, 0 for none.
     pub room: f64,
     /// Time spent limited, ns.
     pub limited_ns: u64,
 }
 
 impl PowerControl {
-    /// A control with the whole frequency range left.
+    /// A control that leaves the whole frequency range.
     pub(crate) fn new(limits: [PowerLimit; 2]) -> PowerControl {
         PowerControl { limits, average: [0.0; 2], room: 1.0, limited_ns: 0 }
     }
 
-    /// Returns the power that the limits allow now: a limit whose average is still below it lends
-    /// the rest of its window.
+    /// Returns the power that the limits currently allow. While a limit's average is below it, more
+    /// power than the limit is allowed for a time.
     pub(crate) fn allowed(&self) -> f64 {
         let mut allowed = f64::INFINITY;
         for (l, a) in self.limits.iter().zip(self.average) {
             if l.enabled && l.watts > 0.0 {
-                // What is unspent is spread over an eighth of the window, so that the average meets
-                // the limit softly; a window that is short against the control's own lag lends
-                // nothing.
+                // Spread the unused power over an eighth of the window, so that the average
+                // approaches the limit smoothly. A window that is short compared to the control's
+                // lag allows nothing extra.
                 let k = l.window * 20.0;
                 let w = l.watts + (l.watts - a).max(-l.watts * 0.5) * if k < 8.0 { k } else { 8.0 };
                 allowed = if w < allowed { w } else { allowed };
@@ -52,18 +52,18 @@ impl PowerControl {
         if allowed < 1.0 { 1.0 } else { allowed }
     }
 
-    /// Follow the power of a step that is over and say how much room there is in the next.
+    /// Updates the averages with a past step's power, and sets the room for the next step.
     #[inline]
     pub(crate) fn step(&mut self, watts: f64, seconds: f64) {
         for (l, a) in self.limits.iter().zip(&mut self.average) {
-            // Limited below: a window shorter than the step is followed at once.
+            // At most 1: an average over less than a step is simply the step's power.
             let k = seconds / l.window;
             *a += (watts - *a) * if k < 1.0 { k } else { 1.0 };
         }
         let allowed = self.allowed();
-        // An idle package draws next to nothing, and must not make the error infinite.
+        // An idle package draws almost nothing, which must not make the error infinite.
         let error = allowed / watts.max(0.1) - 1.0;
-        // A fifth of the relative error each step, at most 5 % at a time upwards and 10 %
+        // Correct a fifth of the relative error per step, by at most 5 % upwards and 10 %
         // downwards.
         let change = (0.2 * error).clamp(-0.1, 0.05);
         self.room = (self.room + change).clamp(0.0, 1.0);
@@ -73,15 +73,15 @@ impl PowerControl {
     }
 }
 
-/// A power limit register's time field, 2^y (1 + f/4) units, nearest from below to a window in
-/// seconds.
+/// Encodes a time window as the register's field: 2^y (1 + f/4) units, rounded down.
 fn encode_window(seconds: f64, unit: u8) -> u64 {
-    // The field has 128 values: a search over all of them cannot be off by one as a logarithm can.
+    // The field has only 128 values. Searching all of them avoids the rounding errors of a
+    // logarithm.
     let mut best = 0;
     for y in 0..32u64 {
         for f in 0..4u64 {
             let w = (1u64 << y) as f64 * (1.0 + f as f64 / 4.0) / f64::from(1u32 << unit);
-            // Windows in machine files are rounded: 2.44 ms stands for 2.4414 ms.
+            // Windows in machine files are rounded: 2.44 ms means 2.4414 ms.
             if w <= seconds * 1.001 {
                 best = y | f << 5;
             }
@@ -118,7 +118,7 @@ mod tests {
         ])
     }
 
-    /// A package that takes 20 W and 180 W more at full room, cubed.
+    /// A package that draws 20 W, plus 180 W times the cube of the room.
     fn plant(room: f64) -> f64 {
         20.0 + 180.0 * room * room * room
     }
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn windows_as_the_kernel_codes_them() {
-        // Gold parts come with 1 s and 2.44 ms at a unit of 976 us: y = 10, f = 0 and y = 1, f = 1.
+        // Gold parts have 1 s and 2.44 ms in units of 976 us: y = 10, f = 0 and y = 1, f = 1.
         assert_eq!(encode_window(1.0, 10), 10);
         assert!((decode_window(10, 10) - 1.0).abs() < 1e-12);
         assert_eq!(encode_window(0.002_441_4, 10), 1 | 1 << 5);

@@ -1,4 +1,4 @@
-//! The machines that come with the crate.
+//! The built-in machines.
 
 use crate::spec::{MachineSpec, SpecError, SpecFault};
 
@@ -22,7 +22,7 @@ const FILES: &[(&str, &str)] = &[
 ];
 
 impl MachineSpec {
-    /// Names of the machines that come with the crate.
+    /// Names of the built-in machines.
     pub fn names() -> impl Iterator<Item = &'static str> {
         FILES.iter().map(|f| f.0)
     }
@@ -32,10 +32,10 @@ impl MachineSpec {
         FILES.iter().find(|f| f.0 == name).map(|f| f.1)
     }
 
-    /// A machine that comes with the crate.
+    /// A built-in machine.
     ///
     /// # Errors
-    /// There is none of that name; the message lists the names.
+    /// No machine has this name; the message lists the names.
     pub fn builtin(name: &str) -> Result<MachineSpec, SpecError> {
         let Some(text) = MachineSpec::builtin_text(name) else {
             return Err(SpecError { machine: name.into(), fault: SpecFault::UnknownMachine });

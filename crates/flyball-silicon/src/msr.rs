@@ -1,5 +1,5 @@
 //! The numbers of the model-specific registers that the processors have, as in the kernel's
-//! asm/msr-index.h, and what the kernel reads from several of them at once.
+//! asm/msr-index.h, and values that the kernel computes from several registers.
 
 #![allow(
     missing_docs,
@@ -80,7 +80,7 @@ pub const HWP_INTERRUPT: u32 = 0x773;
 pub const HWP_REQUEST: u32 = 0x774;
 pub const HWP_STATUS: u32 = 0x777;
 
-/// Address of the table of hardware feedback, and whether the system wants it.
+/// Address of the hardware feedback table, and whether the system enabled it.
 pub const HW_FEEDBACK_PTR: u32 = 0x17d0;
 pub const HW_FEEDBACK_CONFIG: u32 = 0x17d1;
 
@@ -90,7 +90,7 @@ pub const AMD_HWCR: u32 = 0xc001_0015;
 pub const AMD_PSTATE_LIMIT: u32 = 0xc001_0061;
 pub const AMD_PERF_CTL: u32 = 0xc001_0062;
 pub const AMD_PERF_STATUS: u32 = 0xc001_0063;
-/// Definition of P-state 0; the seven after it are 1 to 7.
+/// Definition of P-state 0; those of P-states 1 to 7 follow.
 pub const AMD_PSTATE_DEF_BASE: u32 = 0xc001_0064;
 pub const AMD_CPPC_CAP1: u32 = 0xc001_02b0;
 pub const AMD_CPPC_ENABLE: u32 = 0xc001_02b1;
@@ -102,13 +102,13 @@ pub const AMD_RAPL_POWER_UNIT: u32 = 0xc001_0299;
 pub const AMD_CORE_ENERGY_STATUS: u32 = 0xc001_029a;
 pub const AMD_PKG_ENERGY_STATUS: u32 = 0xc001_029b;
 
-/// Model number of the processors whose turbo ratios come with the core counts that they are for.
+/// Model of the processors that list the core counts of their turbo ratios.
 const SKYLAKE_X: u32 = 0x55;
 
-/// Returns the turbo ratio with four busy cores, or of one core if there are fewer. The kernel
-/// takes it for full speed when it scales utilisation (arch/x86/kernel/cpu/aperfmperf.c,
-/// `skx_set_max_freq_ratio`, `core_set_max_freq_ratio`). `model` is an Intel processor's of family
-/// 6, `read` reads a register. `None` if a needed register cannot be read.
+/// Returns the turbo ratio with four busy cores, or with one core if there are fewer. The kernel
+/// uses it as full speed when it scales utilisation (arch/x86/kernel/cpu/aperfmperf.c,
+/// `skx_set_max_freq_ratio`, `core_set_max_freq_ratio`). `model` is that of an Intel processor of
+/// family 6, `read` reads a register. `None` if a required register cannot be read.
 pub fn turbo_ratio_of_four(model: u32, read: impl Fn(u32) -> Option<u64>) -> Option<u64> {
     let ratios = read(TURBO_RATIO_LIMIT)?;
     let of = |group: u64| ratios >> (8 * group) & 0xff;

@@ -1,4 +1,4 @@
-//! The register interface: what RDMSR answers and what WRMSR does. Registers that mean something
+//! The register interface: the results of RDMSR and the effects of WRMSR. Registers with a meaning
 //! are in intel.rs and amd.rs; those that only hold a value come from the machine's file.
 
 mod amd;
@@ -10,7 +10,7 @@ use crate::silicon::Silicon;
 use crate::spec::{Scope, Vendor};
 
 impl Silicon {
-    /// Read a register as RDMSR does.
+    /// Reads a register like RDMSR.
     ///
     /// # Errors
     /// [`Fault`]: the processor raises #GP, because it has no such register or no such CPU.
@@ -18,9 +18,9 @@ impl Silicon {
         self.read_msr_within(cpu, reg, 0)
     }
 
-    /// Read a register in the middle of a step of which this CPU has executed `elapsed_ns` so far:
-    /// the counters count them. For a caller that runs a CPU first and accounts for it afterwards,
-    /// as an emulator does.
+    /// Reads a register in the middle of a step, after this CPU has executed for `elapsed_ns`,
+    /// which the counters include. For callers such as emulators, which run a CPU first and account
+    /// for the time afterwards.
     ///
     /// # Errors
     /// [`Fault`]: the processor raises #GP, because it has no such register or no such CPU.
@@ -31,7 +31,7 @@ impl Silicon {
         if let Some(v) = self.read_counter(cpu, reg, elapsed_ns) {
             return Ok(v);
         }
-        // A register that the machine's file lists replaces the computed one: so a file can state a
+        // A register in the machine's file overrides the computed one, so that a file can state a
         // value that the model does not derive.
         if let Some(p) = self.registers.plain(reg) {
             return Ok(p.values[self.scope_index(cpu, p.scope)]);
@@ -44,7 +44,7 @@ impl Silicon {
         v.ok_or(Fault::NoSuchRegister(reg))
     }
 
-    /// Write a register as WRMSR does. What it changes acts at the start of the next step, or with
+    /// Writes a register like WRMSR. The change takes effect at the start of the next step, or with
     /// [`settle`](Self::settle).
     ///
     /// # Errors
@@ -62,10 +62,10 @@ impl Silicon {
             p.values[at] = (p.values[at] & !p.writable) | (value & p.writable);
             return Ok(());
         }
-        // A register that cannot be read does not exist: both fault.
+        // A register that cannot be read does not exist, so a write faults too.
         self.read_msr(cpu, reg)?;
-        // The two registers that governors write all the time concern one CPU; any other write may
-        // concern all.
+        // The two registers that governors write often affect one CPU; any other write may affect
+        // all.
         if matches!(reg, msr::AMD_CPPC_REQ | msr::HWP_REQUEST) {
             self.touch_request(cpu);
         } else {
@@ -78,7 +78,7 @@ impl Silicon {
         }
     }
 
-    /// TSC, MPERF and APERF, which both vendors have.
+    /// Reads TSC, MPERF or APERF, which both vendors have.
     fn read_counter(&self, cpu: usize, reg: u32, elapsed: u64) -> Option<u64> {
         let r = &self.registers.cpu[cpu];
         let tsc = |ns: u64| (u128::from(ns) * u128::from(self.spec.clock.tsc_khz) / 1_000_000) as u64;
@@ -95,17 +95,17 @@ impl Silicon {
     }
 
     fn aperf(&self, cpu: usize, elapsed: u64) -> u64 {
-        // At the frequency of this step: the firmware decides only between steps.
+        // At this step's frequency, since firmware decides only between steps.
         let khz = u64::from(self.core[self.topology.cpu(cpu).core].khz);
         self.thread[cpu].cycles() + khz * elapsed / 1_000_000
     }
 
-    /// A write to a counter that can be written.
+    /// Writes a writable counter.
     fn write_counter(&mut self, cpu: usize, reg: u32, value: u64) -> bool {
         let Some(now) = self.read_counter(cpu, reg, 0) else { return false };
         let r = &mut self.registers.cpu[cpu];
-        // The counter goes on from the value: what is kept is the distance, since the time behind
-        // it is shared.
+        // The counter continues from the value. Store only the offset, because the underlying time
+        // is shared.
         let by = value.wrapping_sub(now);
         match reg {
             msr::TSC => r.tsc_adjust = r.tsc_adjust.wrapping_add(by),

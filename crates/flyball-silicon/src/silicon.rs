@@ -1,4 +1,4 @@
-//! The machine while it runs: state in arrays by CPU, core and package, and the step that moves it.
+//! The running machine: its state by CPU, core and package, and the step that advances it.
 
 mod choose;
 mod request;
@@ -17,7 +17,7 @@ use crate::thermal::Thermal;
 use crate::topology::{CorePlace, Topology};
 use crate::units::{Celsius, KiloHertz, Watts};
 
-/// The kind of code, which decides the turbo limit that holds.
+/// The kind of code, which selects the turbo limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum License {
@@ -33,16 +33,16 @@ pub enum License {
 /// The work of one CPU in a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
-    /// Time in C0, executing, ns. Clipped to the step; `u32::MAX` means all of it.
+    /// Time executing in C0, ns. Clipped to the step; `u32::MAX` means all of it.
     pub busy_ns: u32,
-    /// Wake-ups out of the idle state in that time.
+    /// Wakeups from the idle state in that time.
     pub wakes: u16,
     /// Switching activity while busy, in 1/256 of dense integer code. Code that waits for memory
     /// has less, vector code more.
     pub intensity: u16,
-    /// Share of the busy time spent waiting for memory, in 1/255: what memory's power follows.
+    /// Share of the busy time spent waiting for memory, in 1/255. Memory's power depends on it.
     pub memory: u8,
-    /// The idle state for the rest of the time: index into the core type's idle states, 0 the
+    /// The idle state for the remaining time: index into the core type's idle states, 0 the
     /// shallowest.
     pub idle: u8,
     /// The kind of code.
@@ -50,7 +50,7 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// Executing dense integer code all the time.
+    /// Executes dense integer code all the time.
     pub const fn busy() -> Activity {
         Activity { busy_ns: u32::MAX, wakes: 0, intensity: 256, memory: 0, idle: 0, license: License::Sse }
     }
@@ -60,13 +60,13 @@ impl Activity {
         Activity { busy_ns: 0, wakes: 0, intensity: 256, memory: 0, idle: state, license: License::Sse }
     }
 
-    /// Executing for `busy_ns` of the step, idle in `state` otherwise.
+    /// Executes for `busy_ns` of the step, and idles in `state` otherwise.
     pub const fn partly(busy_ns: u32, wakes: u16, state: u8) -> Activity {
         Activity { busy_ns, wakes, intensity: 256, memory: 0, idle: state, license: License::Sse }
     }
 }
 
-/// A core type's constants in the form that the step loop uses.
+/// A core type's constants in a form for the step loop.
 #[derive(Debug)]
 pub(crate) struct Kind {
     pub curve: Curve,
@@ -86,12 +86,13 @@ struct Idle {
     activity: f64,
     ramp_ns: f64,
     ramp_khz: f64,
-    /// Where its residency is counted: an index into [`Core::residency`].
+    /// Residency counter of the state: an index into [`Core::residency`].
     counter: usize,
     deep: bool,
 }
 
-/// Numbers of the residency counters by their index. States without a counter go behind them.
+/// Numbers of the C-states with a residency counter, by index. States without a counter use the
+/// index after the last.
 const COUNTERS: [u8; 4] = [1, 3, 6, 7];
 
 /// State of one package.
@@ -106,15 +107,15 @@ pub(crate) struct Package {
     pub energy: u128,
     pub cores_energy: u128,
     pub dram_energy: u128,
-    /// Energy and time since the firmware last looked.
+    /// Energy since the firmware's last decision, J.
     window_joules: f64,
-    /// Sum over that time of the cores that were awake, core-seconds.
+    /// Sum of the awake time of all cores since that decision, core-seconds.
     window_awake: f64,
     window_first_awake: f64,
     pub awake: f64,
-    /// Of the first kind of core.
+    /// Mean number of awake cores of the first core type.
     first_awake: f64,
-    /// Share of the frequency range that heat leaves.
+    /// Share of the frequency range that the temperature allows.
     pub cool: f64,
     pub hottest: f64,
     pub hot: bool,
@@ -125,17 +126,17 @@ pub(crate) struct Package {
     pub current_log: bool,
     pub throttle_events: u64,
     pub sleep_ns: u64,
-    /// Set when a register of the package changed what its cores may do.
+    /// True if a register write changed the limits of the package's cores.
     pub stale: bool,
-    /// Sums over the cores in the two parts of a step.
+    /// Sums over the cores, for both parts of a step.
     sums: [step::Sums; 2],
-    /// The room in which its cores' frequencies were last chosen.
+    /// The limits at the last choice of the cores' frequencies.
     chosen: Option<choose::PackageLimits>,
-    /// The share of the uncore's range that its limits leave.
+    /// The share of the uncore's range that its limits allow.
     pub uncore: f64,
 }
 
-/// A machine while it runs. See the crate's documentation for an example.
+/// A running machine. See the crate's documentation for an example.
 #[derive(Debug)]
 pub struct Silicon {
     pub(crate) spec: Arc<MachineSpec>,
@@ -147,9 +148,9 @@ pub struct Silicon {
     pub(crate) now_ns: u64,
     period_ns: u64,
     phase_ns: u64,
-    /// A register that changes a request was written.
+    /// True after a write to a register that affects requests.
     stale: bool,
-    /// True if the write concerns more than the requests of the CPUs in `written`.
+    /// True if the write affects more than the requests of the CPUs in `written`.
     wide: bool,
     /// CPUs whose own request was written.
     written: Vec<u32>,
@@ -171,13 +172,13 @@ pub struct Silicon {
 pub(crate) struct Thread {
     request: Request,
     utilisation: f64,
-    /// Busy time in all when the firmware last looked, and in the period before that.
+    /// Total busy time at the firmware's last decision, and busy time in the period before it.
     looked: u64,
     window: u64,
     /// `window` as a share of the period.
     measured: f64,
     pub busy_ns: u64,
-    /// Cycles since reset, in millionths: kHz times ns.
+    /// Cycles since reset, in millionths (kHz times ns).
     microcycles: u128,
     pub online: bool,
 }
@@ -194,29 +195,30 @@ impl Thread {
 pub(crate) struct Core {
     place: CoreSlot,
     pub khz: u32,
-    /// Frequency at which the firmware would run the core if nothing limited it.
+    /// Frequency that the firmware would choose without limits.
     target: u32,
-    /// Frequency guaranteed, kHz; changes with Speed Select.
+    /// Guaranteed frequency, kHz; Speed Select changes it.
     pub guaranteed: u32,
-    /// The most that turbo switches and classes of service allow, kHz.
+    /// Highest frequency that turbo switches and classes of service allow, kHz.
     ceiling: u32,
-    /// Frequency at which firmware holds the core, whatever it is asked for, kHz; `u32::MAX`: none.
+    /// Frequency at which firmware caps the core regardless of requests, kHz; `u32::MAX`: none.
     held: u32,
-    /// True if any input of the frequency's choice has changed since it was made.
+    /// True if an input of the frequency's choice has changed since the last choice.
     moved: bool,
-    /// True if what its target follows from has changed since the target was chosen.
+    /// True if an input of the target has changed since the target was chosen.
     asked: bool,
     license: License,
     pub hot_log: bool,
     quality: f64,
     intensity: f64,
-    /// At the present frequency: dynamic power at full activity, W, and the factor of the leakage.
+    /// At the current frequency: dynamic power at full activity, W, and the factor of the leakage.
     dynamic: f64,
     leakage: f64,
-    /// What these two were worked out for: the frequency, and the factor of the dynamic power while
-    /// two managers of the frequency are at odds.
+    /// Inputs for which `dynamic` and `leakage` were computed: the frequency, and the factor of the
+    /// dynamic power while two frequency managers conflict.
     powered: (u32, f64),
-    /// The work of its CPUs in the last step, and what follows from it in the step's two parts.
+    /// The work of the core's CPUs in the last step. `kept` has values derived from it for the two
+    /// parts of a step.
     activity: [Activity; 2],
     kept: [step::CachedPower; 2],
     pub watts: f64,
@@ -233,15 +235,15 @@ struct CoreSlot {
 }
 
 impl Silicon {
-    /// A machine at reset. The seed makes the differences between two machines of one type: so far
-    /// the phase of the first firmware tick.
+    /// Creates a machine at reset. The seed makes machines of one type differ: so far only in the
+    /// phase of the first firmware tick.
     ///
     /// # Errors
     /// The specification is contradictory.
     pub fn new(spec: impl Into<Arc<MachineSpec>>, seed: u64) -> Result<Silicon, SpecError> {
         let spec: Arc<MachineSpec> = spec.into();
         spec.check()?;
-        // After check(): the arithmetic here relies on its bounds.
+        // After check(), because the arithmetic here relies on its bounds.
         let topology = Topology::new(&spec);
         let kinds: Arc<[Kind]> = spec.core.iter().map(Kind::new).collect();
         let (cpus, cores, packages) = (topology.cpus(), topology.cores(), topology.packages());
@@ -253,7 +255,7 @@ impl Silicon {
             sst: spec.sst.as_ref().map(|s| SstState::new(&spec, s, &topology)),
             now_ns: 0,
             period_ns,
-            // Whole microseconds; with seed 0 the first period is a whole one.
+            // Whole microseconds; with seed 0 the first period is complete.
             phase_ns: if seed == 0 { 0 } else { mix(seed) % period_ns / 1000 * 1000 },
             stale: true,
             wide: true,
@@ -269,7 +271,7 @@ impl Silicon {
             topology,
             spec,
         };
-        // Frequencies that follow from the registers at reset.
+        // Derive the frequencies from the registers at reset.
         s.settle();
         Ok(s)
     }
@@ -279,7 +281,7 @@ impl Silicon {
         &self.spec
     }
 
-    /// Returns the topology: which CPU sits where.
+    /// Returns the topology: the position of each CPU.
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
@@ -297,35 +299,35 @@ impl Silicon {
     /// The exit latency of an idle state as a workload sees it, ns.
     pub fn wake_ns(&self, cpu: usize, state: u8) -> u64 {
         let idle = &self.spec.core[self.topology.core_of(cpu).kind].idle;
-        // A machine file has one idle state at least (check_core()); a number beyond them is the
+        // A machine file has at least one idle state (check_core()); a larger number means the
         // deepest.
         let s = &idle[(state as usize).min(idle.len() - 1)];
         if s.wake_us > 0.0 { (s.wake_us * 1000.0) as u64 } else { u64::from(s.latency_us) * 1000 }
     }
 
-    /// How much a wake-up differs from [`Silicon::wake_ns`] at most, ns.
+    /// Maximum deviation of a wakeup from [`Silicon::wake_ns`], ns.
     pub fn wake_spread_ns(&self, cpu: usize, state: u8) -> u64 {
         let idle = &self.spec.core[self.topology.core_of(cpu).kind].idle;
         idle.get(usize::from(state)).map_or(0, |state| (state.wake_spread_us * 1000.0) as u64)
     }
 
-    /// The time that a wake-up out of an idle state loses because the core is slow at first, ns at
-    /// its present frequency.
+    /// Time that a wakeup from an idle state loses at the CPU's current frequency, because the core
+    /// is slow at first, ns.
     pub fn wake_loss_ns(&self, cpu: usize, state: u8) -> f64 {
         let place = self.topology.cpu(cpu);
         let kind = &self.kinds[self.topology.core(place.core).kind];
         let s = kind.idle[(state as usize).min(kind.idle.len() - 1)];
         let khz = f64::from(self.core[place.core].khz);
-        // A core that runs slower than the ramp anyway loses nothing.
+        // A core that runs below the ramp frequency loses nothing.
         if s.ramp_khz > 0.0 && s.ramp_khz < khz { s.ramp_ns * (1.0 - s.ramp_khz / khz) } else { 0.0 }
     }
 
-    /// The frequency at which a CPU executes now, and will until the firmware next decides.
+    /// The current frequency of a CPU, which is constant until the firmware's next decision.
     pub fn frequency(&self, cpu: usize) -> KiloHertz {
         KiloHertz(self.core[self.topology.cpu(cpu).core].khz)
     }
 
-    /// The guaranteed (base, nominal) frequency of a CPU now; Speed Select changes it.
+    /// The current guaranteed (base, nominal) frequency of a CPU; Speed Select changes it.
     pub fn guaranteed(&self, cpu: usize) -> KiloHertz {
         KiloHertz(self.core[self.topology.cpu(cpu).core].guaranteed)
     }
@@ -367,13 +369,13 @@ impl Silicon {
         Celsius(self.package[package].thermal.die + self.core[p.core].watts * self.spec.thermal.core_k_per_w)
     }
 
-    /// Times that a package became too hot since reset: one thermal interrupt each on every CPU of
-    /// it.
+    /// Number of times that a package overheated since reset. Each time, every CPU of it gets one
+    /// thermal interrupt.
     pub fn throttle_events(&self, package: usize) -> u64 {
         self.package[package].throttle_events
     }
 
-    /// Returns whether a power limit holds a package below what it could have.
+    /// Returns whether a power limit currently holds down a package's frequencies.
     pub fn is_power_limited(&self, package: usize) -> bool {
         self.package[package].control.room < 1.0
     }
@@ -390,16 +392,16 @@ impl Silicon {
         }
     }
 
-    /// Sets the factor of a package's thermal resistance to air: 1 for a fan as it should be, more
-    /// for a blocked one.
+    /// Sets the factor of a package's thermal resistance to air: 1 for a normal fan, more for a
+    /// blocked one.
     pub fn set_obstruction(&mut self, package: usize, factor: f64) {
         if let Some(p) = self.package.get_mut(package) {
             p.thermal.obstruction = factor.clamp(0.01, 1000.0);
         }
     }
 
-    /// Firmware that went wrong holds a CPU's core at this frequency at most, whatever it is asked
-    /// for; none: no longer.
+    /// Simulates faulty firmware that caps a CPU's core at this frequency regardless of requests;
+    /// `None` ends it.
     pub fn hold(&mut self, cpu: usize, khz: Option<KiloHertz>) {
         if cpu < self.cpus() {
             let core = self.topology.cpu(cpu).core;
@@ -408,15 +410,15 @@ impl Silicon {
         }
     }
 
-    /// Start from the temperatures of a long time at this power.
+    /// Sets the temperatures that this power reaches after a long time.
     pub fn preheat(&mut self, package: usize, watts: f64) {
         if let Some(p) = self.package.get_mut(package) {
             p.thermal.settle(watts.clamp(0.0, 10_000.0));
         }
     }
 
-    /// A CPU that the system has taken offline does nothing, requests nothing and does not count as
-    /// active.
+    /// Takes a CPU offline or online. An offline CPU does nothing, requests nothing and does not
+    /// count as active.
     pub fn set_online(&mut self, cpu: usize, online: bool) {
         if let Some(thread) = self.thread.get_mut(cpu) {
             thread.online = online;
@@ -424,18 +426,18 @@ impl Silicon {
         }
     }
 
-    /// Something was written that concerns more than one CPU's request.
+    /// Records a write that affects more than one CPU's request.
     pub(crate) fn touch(&mut self) {
         self.stale = true;
         self.wide = true;
     }
 
-    /// A CPU's own request was written, and nothing else.
+    /// Records a write that affects only this CPU's request.
     pub(crate) fn touch_request(&mut self, cpu: usize) {
         self.stale = true;
-        // A governor on 512 CPUs writes one request after the other, and decoding all of them after
-        // each would be quadratic. A list longer than the machine costs more than one pass over
-        // all.
+        // A governor on 512 CPUs writes one request after the other, and decoding all requests
+        // after each write would be quadratic. If the list is longer than the number of CPUs, one
+        // pass over all is cheaper.
         if self.written.len() > self.thread.len() {
             self.wide = true;
         } else {
@@ -443,13 +445,13 @@ impl Silicon {
         }
     }
 
-    /// Let register writes act now instead of at the start of the next step.
+    /// Applies register writes now instead of at the start of the next step.
     pub fn settle(&mut self) {
         if !self.stale {
             return;
         }
         self.stale = false;
-        // Taken out and put in again, so that its memory is reused: this runs in every step.
+        // Moved out and back, to reuse its memory: this runs in every step.
         let mut written = std::mem::take(&mut self.written);
         if std::mem::take(&mut self.wide) {
             for p in 0..self.package.len() {
@@ -460,10 +462,10 @@ impl Silicon {
             for cpu in 0..self.cpus() {
                 self.thread[cpu].request = self.decode_request(cpu);
             }
-            // A switch may have changed limits that leave the target as it is.
+            // A switch may have changed limits without changing the target.
             for core in &mut self.core {
                 (core.moved, core.asked) = (true, true);
-                // CPUs may have come or gone.
+                // CPUs may have gone online or offline.
                 core.kept = [step::CachedPower::default(); 2];
             }
             self.choose_targets();
@@ -482,18 +484,18 @@ impl Silicon {
         }
     }
 
-    /// Move the machine by `dt_ns`, with one activity per CPU; missing ones are idle in their first
-    /// state.
+    /// Advances the machine by `dt_ns`, with one activity per CPU; missing ones are idle in their
+    /// first state.
     pub fn advance(&mut self, dt_ns: u64, activity: &[Activity]) {
         self.settle();
         self.forget_changed_work(dt_ns, activity);
         let mut left = dt_ns;
         while left > 0 {
-            // Cut at the firmware's periods, so that its decisions fall on the same times however
-            // long the caller's steps are.
+            // Split at the firmware's periods, so that its decisions do not depend on the caller's
+            // step length.
             let part = left.min(self.period_ns - self.phase_ns);
-            // Before the firmware's decision and after it: with periods as long as the caller's
-            // steps, each of the two parts is as long as it was in the last step.
+            // Part 0 is before the firmware's decision and part 1 after it. If periods are as long
+            // as the caller's steps, the length of each part does not change from step to step.
             let kept = usize::from(left < dt_ns);
             self.step(kept, part, dt_ns);
             self.now_ns += part;
@@ -506,7 +508,7 @@ impl Silicon {
         }
     }
 
-    /// The counters of one domain in its unit.
+    /// A core's energy counter in its unit.
     pub(crate) fn core_energy_counter(&self, core: usize) -> u32 {
         self.esu().counter(self.core[core].energy)
     }
@@ -520,12 +522,12 @@ impl Silicon {
         self.registers.shared(cpu)
     }
 
-    /// Write the shared-memory CPPC block of a CPU; acts as a register write does.
+    /// Writes the shared-memory CPPC block of a CPU, with the effect of a register write.
     pub fn set_shared_cppc(&mut self, cpu: usize, value: SharedCppc) {
         let before = self.registers.shared(cpu).map(|shared| shared.enable);
         self.registers.set_shared(cpu, value);
-        // Only `enable` concerns more than this request: it decides whether CPPC or the P-state
-        // registers are obeyed.
+        // Only `enable` affects more than this request: it decides between CPPC and P-state
+        // registers.
         if before == Some(value.enable) {
             self.touch_request(cpu);
         } else {
@@ -542,7 +544,7 @@ impl Package {
             PowerLimit { enabled: p.pl2_w > 0.0, clamp: true, watts: p.pl2_w, window: p.pl2_s },
         ];
         Package {
-            // A machine that idles: the first steps must not begin with a cold heat sink.
+            // Start as an idle machine, not with a cold heat sink.
             thermal: Thermal::new(&spec.thermal, p.uncore_idle_w),
             control: PowerControl::new(limits),
             watts: p.uncore_idle_w,
@@ -584,7 +586,7 @@ impl Core {
                 smt: place.threads > 1,
             },
             khz: base,
-            // Firmware hands the machine over at the guaranteed frequency.
+            // Firmware hands over the machine at the guaranteed frequency.
             target: base,
             guaranteed: base,
             ceiling: base,
@@ -593,7 +595,7 @@ impl Core {
             asked: true,
             license: License::Sse,
             hot_log: false,
-            // A share of the voltage: power goes with its square.
+            // A factor of the voltage, which power depends on quadratically.
             quality: better.iter().find(|b| b.0 == place.in_kind).map_or(1.0, |b| b.1),
             intensity: 1.0,
             dynamic: 0.0,
@@ -631,7 +633,7 @@ impl Kind {
             activity: c.idle_activity * s.activity,
             ramp_ns: s.ramp_us * 1000.0,
             ramp_khz: f64::from(s.ramp_mhz) * 1000.0,
-            // States without a counter share the last place, which no register shows.
+            // States without a counter share the last index, which no register shows.
             counter: COUNTERS.iter().position(|&counter| counter == s.counter).unwrap_or(COUNTERS.len()),
             deep: s.deep,
         });

@@ -1,5 +1,5 @@
 //! The specification of a machine, from its TOML file. The files under machines/ are the examples;
-//! each number there has its source, or the word estimated, next to it.
+//! each number there is followed by its source or the word "estimated".
 
 mod bounds;
 mod check;
@@ -16,31 +16,31 @@ use std::fmt;
 pub struct MachineSpec {
     /// The name after `sim:` or `guest:`.
     pub name: String,
-    /// One line for lists.
+    /// One-line description for lists.
     pub title: String,
-    /// Where the numbers come from, in prose.
+    /// The sources of the numbers, in prose.
     pub about: String,
     /// Identity in CPUID and /proc/cpuinfo.
     pub identity: IdentitySpec,
-    /// Packages, dies and how CPUs are numbered.
+    /// Packages, dies and the numbering of CPUs.
     pub topology: TopologySpec,
     /// Counters that run at a constant rate.
     pub clock: ClockSpec,
     /// Core types, in the order of their cores in a die.
     pub core: Vec<CoreSpec>,
-    /// Turbo limits by active cores. Empty: none but each core's own.
+    /// Turbo limits by active cores. If empty, only each core's own maximum applies.
     #[serde(default)]
     pub turbo: TurboSpec,
-    /// Power other than the cores', limits and energy counters.
+    /// Power outside the cores, limits and energy counters.
     pub power: PowerSpec,
     /// Heat, per package.
     pub thermal: ThermalSpec,
-    /// The uncore's (mesh's, ring's) clock, if the system can set it.
+    /// The clock of the uncore (mesh or ring), if the system can set it.
     pub uncore: Option<UncoreSpec>,
-    /// The variation from one run on the machine to the next.
+    /// The variation between runs on the machine.
     #[serde(default)]
     pub variation: VariationSpec,
-    /// The firmware: who decides frequencies, and how.
+    /// The firmware: what decides frequencies, and how.
     pub firmware: FirmwareSpec,
     /// Drivers with platform profiles, in the order in which they register.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -50,7 +50,7 @@ pub struct MachineSpec {
     /// Registers that only hold a value.
     #[serde(default)]
     pub register: Vec<RegisterSpec>,
-    /// CPUID leaves beyond those made from the rest, or in their place.
+    /// CPUID leaves that are added to the derived ones, or replace them.
     #[serde(default)]
     pub leaf: Vec<LeafSpec>,
 }
@@ -61,7 +61,7 @@ pub struct MachineSpec {
 pub enum Vendor {
     Intel,
     Amd,
-    /// A server whose processor has no registers of x86: CPPC through ACPI alone.
+    /// A server whose processor has no x86 registers: CPPC only through ACPI.
     Arm,
 }
 
@@ -71,22 +71,22 @@ pub enum Vendor {
 pub struct IdentitySpec {
     /// The processor's maker.
     pub vendor: Vendor,
-    /// Family as the kernel prints it, extended family added. Arm: the implementer.
+    /// Family as the kernel prints it, including the extended family. Arm: the implementer.
     pub family: u32,
     /// Model as the kernel prints it. Arm: the part.
     pub model: u32,
-    /// Arm: the variant times 16 and the revision.
+    /// Stepping. Arm: 16 times the variant, plus the revision.
     pub stepping: u32,
     #[serde(default)]
     pub microcode: u32,
     /// Brand string, at most 48 bytes.
     pub brand: String,
-    /// Feature flags beyond those which follow from the rest, as /proc/cpuinfo spells them.
+    /// Feature flags that do not follow from other keys, as /proc/cpuinfo spells them.
     #[serde(default)]
     pub flags: String,
     /// Last-level cache in KiB.
     pub cache_kb: u32,
-    /// ACPI's preferred profile is a server's (4, 5 or 7) or unspecified.
+    /// True if ACPI's preferred profile is that of a server (4, 5 or 7) or unspecified.
     #[serde(default)]
     pub server: bool,
 }
@@ -97,39 +97,39 @@ pub struct IdentitySpec {
 pub enum Numbering {
     /// First threads of all cores of all packages, then second threads.
     SiblingsLast,
-    /// The threads of a core next to each other.
+    /// The threads of a core have adjacent numbers.
     SiblingsAdjacent,
 }
 
-/// Packages, dies and how CPUs are numbered.
+/// Packages, dies and the numbering of CPUs.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct TopologySpec {
     pub packages: u32,
-    /// Dies a package, each with the cores of every `[[core]]` table.
+    /// Dies per package, each with the cores of every `[[core]]` table.
     #[serde(default = "one")]
     pub dies: u32,
     /// How Linux numbers the CPUs.
     pub numbering: Numbering,
-    /// Cores that share the last-level cache (a core complex). 0: all of a package.
+    /// Cores that share the last-level cache (a core complex). 0: all cores of a package.
     #[serde(default)]
     pub cores_per_cache: u32,
-    /// Sizes of the last-level caches of a package in order, KiB; 0: these cores have none. Empty:
-    /// all `identity.cache_kb`.
+    /// Sizes of a package's last-level caches in order, KiB; 0 for cores without one. If empty, all
+    /// have `identity.cache_kb`.
     #[serde(default)]
     pub caches_kb: Vec<u32>,
-    /// The dies are power domains of their own (TPMI), which the kernel shows as dies of one.
+    /// True if the dies are separate power domains (TPMI), which the kernel does not show as dies.
     #[serde(default)]
     pub dies_are_power_domains: bool,
-    /// Cores of each power domain of a package in order, if they differ; then there is one die.
+    /// Cores of each power domain of a package in order, if domains differ; the package then has
+    /// one die.
     #[serde(default)]
     pub power_domains: Vec<u32>,
-    /// Core ids as topology/core_id shows them, of the cores of a package in order, if they are not
-    /// 0, 1, 2...
+    /// topology/core_id of a package's cores in order, if they are not 0, 1, 2...
     #[serde(default)]
     pub core_ids: Vec<u32>,
-    /// The power unit's numbers of the cores of a package in order (within their power domain if
-    /// there are several), if they are not 0, 1, 2...: cores in between are fused off.
+    /// The power unit's numbers of a package's cores in order (within each power domain if there
+    /// are several), if they are not 0, 1, 2... Missing numbers are cores that are fused off.
     #[serde(default)]
     pub unit_cores: Vec<u32>,
 }
@@ -140,7 +140,7 @@ pub struct TopologySpec {
 pub struct ClockSpec {
     /// Time stamp counter and MPERF, kHz.
     pub tsc_khz: u32,
-    /// Bus clock, kHz: what ratios multiply.
+    /// Bus clock, kHz, which ratios multiply.
     #[serde(default = "bus_khz")]
     pub bus_khz: u32,
 }
@@ -149,11 +149,11 @@ pub struct ClockSpec {
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum CoreKind {
-    /// The big cores, or the only ones.
+    /// The large cores, or the only ones.
     Performance,
-    /// The small ones.
+    /// The small cores.
     Efficiency,
-    /// The smallest ones, outside the last-level cache of the others.
+    /// The smallest cores, outside the other cores' last-level cache.
     LowPower,
 }
 
@@ -162,9 +162,9 @@ pub enum CoreKind {
 #[serde(deny_unknown_fields)]
 pub struct CoreSpec {
     pub kind: CoreKind,
-    /// Cores of it in a die.
+    /// Cores of this type per die.
     pub count: u32,
-    /// Threads a core: 1 or 2.
+    /// Threads per core: 1 or 2.
     pub threads: u32,
     /// Lowest frequency, MHz.
     pub min_mhz: u32,
@@ -174,41 +174,41 @@ pub struct CoreSpec {
     pub base_mhz: u32,
     /// Highest frequency of one core, MHz.
     pub max_mhz: u32,
-    /// How register values of performance map onto frequency.
+    /// How performance values in registers map to frequency.
     pub perf: PerfScale,
-    /// Voltage-frequency points, MHz and mV, rising.
+    /// Voltage-frequency points, MHz and mV, ascending.
     pub volts: Vec<(u32, u32)>,
     /// Switched capacitance at activity 1 (dense integer code, one thread), nF: W per V^2 GHz.
     pub dynamic_nf: f64,
     /// Activity that a second busy thread adds to the core.
     #[serde(default = "smt_power")]
     pub smt_power: f64,
-    /// Work that each of two busy threads gets done, against one that has the core alone.
+    /// Work of each of two busy threads, relative to a thread that has the core to itself.
     #[serde(default = "smt_share")]
     pub smt_share: f64,
     /// Leakage at the base frequency's voltage and 50 C, W.
     pub leakage_w: f64,
-    /// Share of the dynamic power that an idle core takes in C1 (clocks gated, caches kept).
+    /// Share of the dynamic power that an idle core draws in C1 (clocks gated, caches kept).
     #[serde(default)]
     pub idle_activity: f64,
-    /// Cores (numbers within the die's cores of this type) that need less voltage, and how much of
-    /// it: (core, share).
+    /// Cores that need less voltage: (core, factor of the voltage). Cores are numbered within the
+    /// die's cores of this type.
     #[serde(default)]
     pub better: Vec<(u32, f64)>,
-    /// Dynamic power that the cores of a package may draw together (a current limit), W: active
-    /// cores have equal shares, and one that would draw more runs a step lower, but not below its
-    /// guaranteed frequency. 0: none.
+    /// Dynamic power that a package's cores may draw together (a current limit), W. Active cores
+    /// have equal shares. A core that would draw more runs slower, but not below its guaranteed
+    /// frequency. 0: no limit.
     #[serde(default)]
     pub budget_w: f64,
-    /// CPPC highest performance (preferred-core ranking) by core number in the package. Empty: all
-    /// the same.
+    /// CPPC highest performance (preferred-core ranking) by core number in the package. If empty,
+    /// all are equal.
     #[serde(default)]
     pub ranking: Vec<u16>,
-    /// Idle states, shallowest first. State 0 here is the shallowest real state (C1), not POLL.
+    /// Idle states, shallowest first. State 0 is the shallowest real state (C1), not POLL.
     pub idle: Vec<IdleSpec>,
 }
 
-/// How register values of performance map onto frequency: `khz = perf x khz_per_perf` for HWP
+/// How performance values in registers map to frequency: `khz = perf x khz_per_perf` for HWP
 /// ratios, or `khz = perf x nominal_khz / nominal_perf` for CPPC.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
@@ -218,7 +218,7 @@ pub struct PerfScale {
     pub efficient: u16,
     /// Guaranteed (Intel) or nominal (AMD) performance.
     pub nominal: u16,
-    /// At most 255 but on Arm.
+    /// Highest performance, at most 255 except on Arm.
     pub highest: u16,
 }
 
@@ -231,41 +231,40 @@ fn is_zero(value: &f64) -> bool {
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct IdleSpec {
-    /// cpuidle's name.
+    /// Name in cpuidle.
     pub name: String,
-    /// cpuidle's description.
+    /// Description in cpuidle.
     #[serde(default)]
     pub desc: String,
     /// MWAIT hint, or 0 for HLT.
     #[serde(default)]
     pub hint: u32,
-    /// Exit latency as cpuidle publishes it, us.
+    /// Exit latency that cpuidle publishes, us.
     pub latency_us: u32,
     /// Target residency, us.
     pub residency_us: u32,
-    /// Time from the wake-up to the first instruction as a workload sees it, us. 0: the published
+    /// Time from the wakeup to the first instruction as a workload sees it, us. 0: the published
     /// latency.
     #[serde(default)]
     pub wake_us: f64,
-    /// How much a wake-up differs from `wake_us` at most, us: all times in between are equally
-    /// likely.
+    /// Maximum deviation of a wakeup from `wake_us`, us, uniformly distributed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub wake_spread_us: f64,
-    /// Share of the leakage that stays.
+    /// Share of the leakage that remains.
     pub leakage: f64,
-    /// Share of `idle_activity` that stays.
+    /// Share of `idle_activity` that remains.
     #[serde(default)]
     pub activity: f64,
-    /// Time after a wake-up during which the core still runs at `ramp_mhz`, us.
+    /// Time after a wakeup during which the core runs at `ramp_mhz`, us.
     #[serde(default)]
     pub ramp_us: f64,
-    /// The frequency in that time, MHz. 0: none.
+    /// Frequency right after a wakeup, MHz. 0: no ramp.
     #[serde(default)]
     pub ramp_mhz: u32,
-    /// The residency counter that counts it: 1, 3, 6 or 7; 0 none.
+    /// Number of the residency counter: 1, 3, 6 or 7; 0 for none.
     #[serde(default)]
     pub counter: u8,
-    /// A core in it does not count as active for the turbo limits.
+    /// True if a core in this state does not count as active for turbo limits.
     #[serde(default)]
     pub deep: bool,
 }
@@ -274,24 +273,24 @@ pub struct IdleSpec {
 #[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct TurboSpec {
-    /// Bucket core counts, rising.
+    /// Core counts of the buckets, ascending.
     #[serde(default)]
     pub cores: Vec<u32>,
     /// Limits with plain code, MHz, one per bucket.
     #[serde(default)]
     pub sse_mhz: Vec<u32>,
-    /// Limits with AVX2, MHz. Empty: those of plain code.
+    /// Limits with AVX2, MHz. If empty, those of plain code.
     #[serde(default)]
     pub avx2_mhz: Vec<u32>,
-    /// Limits with AVX-512, MHz. Empty: those of AVX2.
+    /// Limits with AVX-512, MHz. If empty, those of AVX2.
     #[serde(default)]
     pub avx512_mhz: Vec<u32>,
-    /// Where 0x1AE holds core counts (servers), not ratios of more cores.
+    /// True if 0x1AE holds core counts (servers) instead of more ratios.
     #[serde(default)]
     pub counts_register: bool,
 }
 
-/// Power other than the cores', limits and energy counters. Per package if not said otherwise.
+/// Power outside the cores, limits and energy counters. Per package unless stated otherwise.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct PowerSpec {
@@ -305,25 +304,25 @@ pub struct PowerSpec {
     pub pl2_w: f64,
     /// Window of the short-term limit, s.
     pub pl2_s: f64,
-    /// Limits are locked until reset (bit 63).
+    /// True if limits are locked until reset (bit 63).
     #[serde(default)]
     pub locked: bool,
     /// Uncore with all cores busy, W.
     pub uncore_busy_w: f64,
-    /// Uncore with some core awake but nothing going on, W.
+    /// Uncore with a core awake but no activity, W.
     pub uncore_idle_w: f64,
     /// The package with every core in a deep state, W.
     pub package_sleep_w: f64,
-    /// Memory with nothing going on, W.
+    /// Memory without activity, W.
     #[serde(default)]
     pub dram_idle_w: f64,
     /// Memory with all cores waiting for it, W.
     #[serde(default)]
     pub dram_busy_w: f64,
-    /// The rest of the machine: drives, fans, losses, W, once per machine.
+    /// Power of drives, fans and losses, W, once per machine.
     #[serde(default)]
     pub platform_w: f64,
-    /// Share of each watt of the packages and memory that power supplies and regulators add.
+    /// Loss in power supplies and regulators per watt of packages and memory.
     #[serde(default)]
     pub platform_loss: f64,
     /// Energy status unit: 1 / 2^n J.
@@ -334,7 +333,7 @@ pub struct PowerSpec {
     /// Time unit: 1 / 2^n s.
     #[serde(default = "time_unit")]
     pub time_unit: u8,
-    /// The energy counters that exist.
+    /// Existing energy counters.
     pub domains: Vec<EnergyDomain>,
     /// A fixed unit of the memory's counter, nJ. 0: the energy status unit.
     #[serde(default)]
@@ -362,17 +361,17 @@ pub enum EnergyDomain {
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct ThermalSpec {
-    /// Air at the sink, C.
+    /// Air at the heat sink, C.
     pub ambient_c: f64,
-    /// Sink to air, K/W.
+    /// Thermal resistance from sink to air, K/W.
     pub sink_k_per_w: f64,
-    /// Sink's heat capacity, J/K.
+    /// Heat capacity of the sink, J/K.
     pub sink_j_per_k: f64,
-    /// Die to sink, K/W.
+    /// Thermal resistance from die to sink, K/W.
     pub die_k_per_w: f64,
-    /// Die's heat capacity, J/K.
+    /// Heat capacity of the die, J/K.
     pub die_j_per_k: f64,
-    /// A core's hot spot above the die, K per W of that core.
+    /// Temperature of a core's hot spot above the die, K per W of that core.
     pub core_k_per_w: f64,
     /// The junction's highest temperature, C. The sensors count down from it.
     pub tjmax_c: u32,
@@ -381,14 +380,14 @@ pub struct ThermalSpec {
     pub throttle_c: u32,
 }
 
-/// The variation from one run to the next, if a run has a seed. None if the file specifies none.
+/// The variation between runs with different seeds. Zero if the file has none.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct VariationSpec {
     /// Standard deviation of the air's temperature, C.
     #[serde(default)]
     pub ambient_c: f64,
-    /// Heat left from earlier work, at most this share of the machine's TDP.
+    /// Maximum heat left from earlier work, as a share of the machine's TDP.
     #[serde(default)]
     pub preheat: f64,
 }
@@ -399,10 +398,10 @@ pub struct VariationSpec {
 pub struct UncoreSpec {
     pub min_mhz: u32,
     pub max_mhz: u32,
-    /// Fabric clusters a die or package with registers of their own (TPMI); 0: the MSR.
+    /// Number of fabric clusters per die or package with their own registers (TPMI); 0: the MSR.
     #[serde(default)]
     pub clusters: u32,
-    /// Highest frequency of the clusters of IO dies, if it is another.
+    /// Highest frequency of IO dies' clusters, if it differs.
     #[serde(default)]
     pub io_max_mhz: Option<u32>,
 }
@@ -420,43 +419,43 @@ impl UncoreSpec {
 pub enum InterfaceSpec {
     /// Intel hardware P-states, with PERF_CTL while they are off.
     Hwp,
-    /// Intel PERF_CTL alone.
+    /// Only Intel PERF_CTL.
     PerfCtl,
     /// AMD CPPC in MSRs, with P-state registers while it is off.
     CppcMsr,
     /// CPPC in memory, written through ACPI; on AMD with P-state registers while it is off.
     CppcShared,
-    /// AMD P-state registers alone.
+    /// Only AMD P-state registers.
     AmdPstate,
 }
 
-/// Cores that run at one frequency.
+/// The cores that share a frequency.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum ClockDomain {
     #[default]
     Core,
-    /// All cores of a package: the highest request of an active core.
+    /// All cores of a package run at the highest request of an active core.
     Package,
 }
 
-/// The firmware: who decides frequencies, and how.
+/// The firmware: what decides frequencies, and how.
 #[expect(clippy::struct_excessive_bools, reason = "independent properties of a machine file")]
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct FirmwareSpec {
     /// The registers that carry the system's requests.
     pub interface: InterfaceSpec,
-    /// How often it decides, us.
+    /// Period of its decisions, us.
     #[serde(default = "period_us")]
     pub period_us: u32,
     /// The cores that share one frequency.
     #[serde(default)]
     pub clock_domain: ClockDomain,
-    /// Frequencies are multiples of this, kHz.
+    /// Frequency step, kHz.
     #[serde(default = "bus_khz")]
     pub step_khz: u32,
-    /// HWP or CPPC is on before the kernel boots.
+    /// True if HWP or CPPC is on before the kernel boots.
     #[serde(default)]
     pub on_at_boot: bool,
     /// EPP at reset.
@@ -465,46 +464,48 @@ pub struct FirmwareSpec {
     /// EPB at reset.
     #[serde(default = "epb")]
     pub epb: u8,
-    /// Minimum performance that firmware asks for at boot (AMD CPPC_REQ; 0 none).
+    /// Minimum performance that firmware requests at boot (AMD CPPC_REQ; 0 for none).
     #[serde(default)]
     pub boot_min_perf: u8,
-    /// Turbo or boost is allowed by firmware settings.
+    /// True if firmware settings allow turbo or boost.
     #[serde(default = "yes")]
     pub turbo: bool,
-    /// CPUID says that the preference is a full EPP, not only EPB. Arm: there are registers of
-    /// autonomous selection.
+    /// True if CPUID reports a full EPP, not only EPB. Arm: if registers of autonomous selection
+    /// exist.
     #[serde(default = "yes")]
     pub has_epp: bool,
-    /// Firmware keeps a table in memory of what each CPU can do (Intel's hardware feedback).
+    /// True if firmware keeps a table of each CPU's abilities in memory (Intel's hardware
+    /// feedback).
     #[serde(default)]
     pub feedback: bool,
-    /// ACPI P-states (_PSS), MHz, highest first. A top pair 1 MHz apart is Intel's mark of turbo.
+    /// ACPI P-states (_PSS), MHz, highest first. A top pair 1 MHz apart is how Intel marks turbo.
     #[serde(default)]
     pub pstates_mhz: Vec<u32>,
-    /// Share of the frequency that AMD's own frequency management loses while P-state registers
-    /// hold it at P0 with boost (AMD's slides name the conflict of the two; the size is estimated).
+    /// Share of the frequency that AMD's frequency management loses while P-state registers hold it
+    /// at P0 with boost (AMD's slides describe the conflict; the size is estimated).
     #[serde(default)]
     pub pstate_loss: f64,
-    /// Share of dynamic power that it costs.
+    /// Share of the dynamic power that this conflict costs.
     #[serde(default)]
     pub pstate_power: f64,
-    /// Transition latency in _PSS, us, or of the mailbox for CPPC; Arm: 0 without a mailbox.
+    /// Transition latency in _PSS, or of CPPC's mailbox, us. Arm: 0 without a mailbox.
     #[serde(default = "transition_us")]
     pub transition_us: u32,
-    /// ACPI CPPC objects: lowest and nominal frequency, MHz. 0: no _CPC.
+    /// Lowest frequency in ACPI's CPPC object, MHz. 0: no _CPC.
     #[serde(default)]
     pub cpc_lowest_mhz: u32,
-    /// See `cpc_lowest_mhz`.
+    /// Nominal frequency in ACPI's CPPC object, MHz. 0: no _CPC.
     #[serde(default)]
     pub cpc_nominal_mhz: u32,
-    /// The firmware can prefer either die of a processor with 3D V-Cache (ACPI device AMDI0101).
+    /// True if firmware can prefer either die of a processor with 3D V-Cache (ACPI device
+    /// AMDI0101).
     #[serde(default)]
     pub x3d: bool,
-    /// A management port for each socket (HSMP of EPYC), and a kernel with its driver hsmp_acpi.
-    /// Its power limit is kept, and has no effect on the processor.
+    /// True if each socket has a management port (HSMP of EPYC) and the kernel has its driver
+    /// hsmp_acpi. Its power limit is stored, but has no effect on the processor.
     #[serde(default)]
     pub hsmp: bool,
-    /// How the autonomous policy follows load.
+    /// The autonomous policy.
     #[serde(default)]
     pub autonomous: AutonomousSpec,
 }
@@ -517,31 +518,31 @@ pub const PROFILE_WORDS: [&str; 8] =
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct ProfileDeviceSpec {
-    /// The driver's name for it (`amd-pmf`, `thinkpad-acpi-profile`).
+    /// The driver's name of the device (`amd-pmf`, `thinkpad-acpi-profile`).
     pub name: String,
     /// The words that it lists.
     pub choices: Vec<String>,
-    /// Words that it takes besides, so that it can follow another driver.
+    /// Words that it also accepts, so that it can follow another driver.
     #[serde(default)]
     pub hidden: Vec<String>,
     /// The profile at boot.
     pub start: String,
 }
 
-/// How the autonomous policy (HWP, or CPPC with desired = 0) follows load. The real ones are not
-/// published: all of this is estimated, and shaped so that the published measurements come out.
+/// How the autonomous policy (HWP, or CPPC with desired = 0) follows load. Real policies are not
+/// published, so all values are estimated and fitted to published measurements.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct AutonomousSpec {
     /// Smoothing of the measured utilisation when it rises, ms.
     pub rise_ms: f64,
-    /// When it falls, ms.
+    /// Smoothing of the measured utilisation when it falls, ms.
     pub fall_ms: f64,
     /// Target over utilisation at EPP 0.
     pub gain: f64,
-    /// How much of the gain is lost at EPP 255.
+    /// Share of the gain that is lost at EPP 255.
     pub gain_loss: f64,
-    /// EPP above which the top of the range is given up bit by bit.
+    /// EPP above which the top of the range is gradually given up.
     pub ceiling_from: u8,
     /// Share of the range above the efficient frequency that is given up at EPP 255.
     pub ceiling_loss: f64,
@@ -560,7 +561,7 @@ impl Default for AutonomousSpec {
     }
 }
 
-/// Which CPUs share a register.
+/// The CPUs that share a register.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
@@ -579,7 +580,7 @@ pub struct RegisterSpec {
     pub msr: u32,
     /// The register's value at reset.
     pub value: u64,
-    /// Bits that can be written; 0 read-only.
+    /// Writable bits; 0 for a read-only register.
     #[serde(default)]
     pub writable: u64,
     /// The CPUs that share it.
@@ -591,11 +592,11 @@ pub struct RegisterSpec {
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct LeafSpec {
-    /// EAX of the question.
+    /// EAX of the request.
     pub leaf: u32,
-    /// ECX of the question; absent: any.
+    /// ECX of the request; any if absent.
     pub subleaf: Option<u32>,
-    /// EAX, EBX, ECX, EDX of the answer.
+    /// Returned EAX, EBX, ECX, EDX.
     pub value: [u32; 4],
 }
 
@@ -641,10 +642,10 @@ pub struct SpecError {
     pub fault: SpecFault,
 }
 
-/// A value of a machine file that no machine has.
+/// An invalid value in a machine file.
 #[derive(Clone, Debug, PartialEq, derive_more::Display)]
 pub enum SpecFault {
-    /// No machine of the crate has this name.
+    /// No built-in machine has this name.
     #[display("not known; there are {}", MachineSpec::names().collect::<Vec<_>>().join(", "))]
     UnknownMachine,
     /// The file has more bytes than [`MAX_TEXT`].
@@ -658,18 +659,18 @@ pub enum SpecFault {
     /// More CPUs than [`MAX_CPUS`].
     #[display("topology: more than {MAX_CPUS} CPUs")]
     TooManyCpus,
-    /// A count, or the largest of a list, above its bound.
+    /// A count, or the largest value of a list, exceeds its bound.
     #[display("{key}: {value} is more than {most}")]
     Above { key: String, value: u64, most: u64 },
     #[display("{key}: must be {low} to {high}")]
     Outside { key: String, low: f64, high: f64 },
-    /// A rule that keys of the whole machine break.
+    /// Keys of the machine break this rule.
     #[display("{}", _0)]
     Rule(&'static str),
-    /// A rule that a key of a core type breaks.
+    /// A key of a core type breaks this rule.
     #[display("core[{index}].{key}: {rule}")]
     CoreRule { index: usize, key: &'static str, rule: &'static str },
-    /// A rule that a Speed Select level breaks.
+    /// A Speed Select level breaks this rule.
     #[display("sst.level {level}: {rule}")]
     LevelRule { level: u32, rule: &'static str },
     #[display("topology.core_ids: {ids} ids for {cores} cores")]
@@ -681,7 +682,7 @@ pub enum SpecFault {
 }
 
 impl SpecFault {
-    /// Returns the fault with its key prefixed by that of a part of the file, `part`.
+    /// Returns the fault with `part`, the enclosing table's key, as a prefix of its key.
     fn in_part(self, part: &str) -> SpecFault {
         match self {
             SpecFault::Above { key, value, most } => {
@@ -708,10 +709,11 @@ impl fmt::Display for SpecError {
 impl std::error::Error for SpecError {}
 
 impl MachineSpec {
-    /// Read a machine file and check that it is a machine that can be.
+    /// Parses and checks a machine file.
     ///
     /// # Errors
-    /// Not TOML, unknown or missing keys, or values that no machine has; the message names the key.
+    /// The text is not TOML, a key is unknown or missing, or a value is invalid; the message names
+    /// the key.
     pub fn from_toml(text: &str) -> Result<MachineSpec, SpecError> {
         if text.len() > MAX_TEXT {
             return Err(SpecError { machine: String::new(), fault: SpecFault::TooLong });
@@ -722,10 +724,10 @@ impl MachineSpec {
         Ok(spec)
     }
 
-    /// The machine as a file that [`from_toml`](Self::from_toml) reads.
+    /// Formats the machine as a file that [`from_toml`](Self::from_toml) can parse.
     ///
     /// # Errors
-    /// A number that TOML cannot hold (above 2^63).
+    /// A number exceeds what TOML can hold (2^63).
     pub fn to_toml(&self) -> Result<String, SpecError> {
         toml::to_string(self)
             .map_err(|error| SpecError { machine: self.name.clone(), fault: SpecFault::NotWritable(error) })

@@ -28,16 +28,16 @@ pub use crate::sst_state::{ClassOfService, Refusal, SstDomain};
 use crate::silicon::Silicon;
 
 impl Silicon {
-    /// Lets the firmware of all packages refuse every change to Speed Select, without saying so
-    /// beforehand, or work again: a mailbox answers with an error, registers in memory stay as they
-    /// are.
+    /// Makes the firmware of all packages reject every change to Speed Select, or work again. It
+    /// does not announce this: the mailbox returns errors, and registers in memory keep their
+    /// values.
     pub fn refuse_changes(&mut self, refuses: bool) {
         if let Some(sst) = &mut self.sst {
             sst.refuses = refuses;
         }
     }
 
-    /// The power domains of Speed Select, package by package, each with the number of its level.
+    /// The power domains of Speed Select, package by package, each with its current level's number.
     pub fn sst_domains(&self) -> impl Iterator<Item = (u32, &SstDomain)> {
         let all = self.sst.iter().flat_map(|s| s.domains.iter().enumerate().map(move |(n, d)| (s, n, d)));
         all.map(|(s, n, d)| (s.level(n).number, d))

@@ -1,5 +1,5 @@
-//! The state of Speed Select's firmware: the level, the features and the classes of service of each
-//! power domain, and what they allow a core. sst.rs has the registers through which drivers reach
+//! The state of Speed Select's firmware: level, features and classes of service of each power
+//! domain, and the resulting limits of a core. sst.rs has the registers through which drivers reach
 //! it.
 
 use crate::spec::{MachineSpec, SstClass, SstLevelSpec, SstSpec};
@@ -7,14 +7,14 @@ use crate::topology::Topology;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClassOfService {
-    /// Energy preference, 0 to 15; stored, not acted on.
+    /// Energy preference, 0 to 15; stored without effect.
     pub epp: u8,
-    /// Proportional weight, 0 most to 15 least.
+    /// Proportional weight, from 0 (most) to 15 (least).
     pub weight: u8,
     pub min: u8,
-    /// Highest ratio; 0xff none.
+    /// Highest ratio; 0xff for none.
     pub max: u8,
-    /// Desired ratio; stored, not acted on.
+    /// Desired ratio; stored without effect.
     pub desired: u8,
 }
 
@@ -51,13 +51,13 @@ impl ClassOfService {
 #[expect(clippy::struct_excessive_bools, reason = "independent switches and log bits of the hardware")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SstDomain {
-    /// Index into the levels of the machine's file.
+    /// Index into the levels in the machine's file.
     pub(crate) at: usize,
     pub base_freq: bool,
     pub turbo_freq: bool,
-    /// Classes of service are on.
+    /// True if classes of service are on.
     pub core_power: bool,
-    /// Ordered throttling; proportional otherwise.
+    /// True for ordered throttling, false for proportional.
     pub ordered: bool,
     /// The power-management configuration's core-power switch (mailbox 95/03).
     pub pm_core_power: bool,
@@ -65,32 +65,32 @@ pub struct SstDomain {
     pub classes: [ClassOfService; 4],
     /// The class of each core of the domain.
     pub class_of: Vec<u8>,
-    /// A change of level was refused: the TPMI status register's error field.
+    /// Error field of the TPMI status register: set after a rejected change of level.
     pub(crate) error: u8,
-    /// A change of a feature was refused: the TPMI status register's three bits for each.
+    /// Error bits of the TPMI status register, three per feature: set after a rejected change.
     pub(crate) feature_error: u8,
 }
 
 /// Why the firmware refuses a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// There is no such level, the level has no such feature, or a number is out of range.
+    /// The level does not exist, it lacks the feature, or a number is out of range.
     Absent,
-    /// Levels are locked, or another feature's state does not allow it.
+    /// Levels are locked, or another feature's state forbids it.
     NotAllowed,
 }
 
-/// All of a machine's power domains. Their number in a package follows the TPMI order: dies first.
+/// All power domains of a machine. Numbers within a package are in TPMI's order: dies first.
 #[derive(Clone, Debug)]
 pub(crate) struct SstState {
     pub spec: SstSpec,
     pub domains: Vec<SstDomain>,
-    /// Domain of each core and the core's number in it.
+    /// Domain of each core, and the core's number in its domain.
     pub of_core: Vec<(usize, usize)>,
     per_package: usize,
-    /// Levels cannot be changed.
+    /// True if levels cannot be changed.
     pub locked: bool,
-    /// Firmware gone wrong: it takes no change any more.
+    /// True if the firmware is faulty and rejects all changes.
     pub refuses: bool,
     pub bus_khz: u32,
     max_khz: u32,
@@ -107,7 +107,8 @@ impl SstState {
         let per_package = dies + io;
         let module = spec.cores_per_module.max(1);
         let of_core: Vec<(usize, usize)> = (0..topology.cores())
-            // Classes belong to what the power unit counts: cores, or modules of small cores.
+            // Classes belong to the units that the power unit counts: cores, or modules of small
+            // cores.
             .map(|c| {
                 let p = topology.core(c);
                 if by_die {
@@ -175,7 +176,7 @@ impl SstState {
         mhz * 1000
     }
 
-    /// The most that a core's class allows.
+    /// The highest frequency that a core's class allows.
     pub(crate) fn class_max(&self, core: usize) -> u32 {
         let (d, i) = self.of_core[core];
         let dom = &self.domains[d];
@@ -188,8 +189,8 @@ impl SstState {
         }
     }
 
-    /// The turbo limit of a core, with turbo-freq in place of `plain`: classes 0 and 1 are of high
-    /// priority.
+    /// The turbo limit of a core under turbo-freq, which replaces `plain`. Classes 0 and 1 have
+    /// high priority.
     pub(crate) fn turbo_limit(&self, core: usize, license: usize, plain: u32) -> u32 {
         let (d, i) = self.of_core[core];
         let dom = &self.domains[d];
@@ -203,8 +204,7 @@ impl SstState {
             let list = tf.high_mhz.get(license).or(tf.high_mhz.last());
             let bucket =
                 tf.bucket_cores.iter().position(|&n| count <= n).and_then(|b| list.and_then(|l| l.get(b)));
-            // More cores of high priority than the buckets have room for: no more than everyone
-            // gets.
+            // The buckets have no room for this many high-priority cores: they get the plain limit.
             bucket.map_or(plain, |&mhz| mhz * 1000)
         } else {
             let clip = tf.clip_mhz.get(license).or(tf.clip_mhz.last());
@@ -213,9 +213,9 @@ impl SstState {
     }
 
     /// Returns the share of the frequency range that a core of its class keeps under a power limit
-    /// that leaves `room` of it. Ordered: class 3 gives first, down to its minimum, then 2, 1 and
-    /// 0. Proportional: each class keeps its minimum, and the part above it shrinks, faster with a
-    /// higher weight number.
+    /// that leaves the share `room`. Ordered: class 3 is cut first, down to its minimum, then 2, 1
+    /// and 0. Proportional: each class keeps its minimum, and the part above it shrinks, faster
+    /// with a higher weight number.
     pub(crate) fn room(&self, core: usize, room: f64) -> f64 {
         let (d, i) = self.of_core[core];
         let dom = &self.domains[d];
@@ -228,42 +228,42 @@ impl SstState {
             f64::from((u32::from(dom.classes[class].min) * self.bus_khz).saturating_sub(self.min_khz))
                 / range;
         let share = if dom.ordered {
-            // Four classes give one after the other, each a quarter of what has to be saved.
+            // The four classes are cut in turn, each by a quarter of the savings.
             let depth = (1.0 - room) * 4.0;
             1.0 - (depth - (3 - class) as f64).clamp(0.0, 1.0)
         } else {
             let weight = 1.0 + f64::from(dom.classes[class].weight & 15) / 5.0;
             (1.0 - (1.0 - room) * weight).clamp(0.0, 1.0)
         };
-        // A class's minimum is cut only when there is nothing else left to cut.
+        // A class's minimum is cut only if nothing else is left to cut.
         let floor = floor.min(1.0) * if room < 0.1 { room * 10.0 } else { 1.0 };
         if share > floor { share } else { floor }
     }
 
-    /// The package's design power at its levels, if a level has less than the machine.
+    /// Design power of the package's level; `None` at the first level or with several domains.
     pub(crate) fn package_tdp(&self, package: usize) -> Option<f64> {
         let d = package * self.per_package;
-        // With several domains a package's power is not one level's to decide.
+        // With several domains, a single level does not determine the package's power.
         (self.domains[d].at != 0 && self.per_package == 1).then(|| f64::from(self.level(d).tdp_w))
     }
 
-    /// The level's turbo limits for a kind of code other than plain, (active cores, kHz).
+    /// The level's turbo limits (active cores, kHz) for a kind of code other than plain.
     pub(crate) fn level_turbo(&self, package: usize, license: usize) -> Option<Vec<(u32, u32)>> {
         let level = self.level(package * self.per_package);
         let list = level.trl_mhz.get(license)?;
         Some(level.bucket_cores.iter().zip(list).map(|(&n, &mhz)| (n, mhz * 1000)).collect())
     }
 
-    /// Domains a package.
+    /// Number of domains per package.
     pub(crate) fn per_package(&self) -> usize {
         self.per_package
     }
 
-    /// Changes a domain's level, which takes base-freq and turbo-freq off. The level that is set
-    /// already is set again.
+    /// Changes a domain's level, which disables base-freq and turbo-freq. Setting the current level
+    /// again has that effect too.
     ///
     /// # Errors
-    /// The level is not there, or levels are locked.
+    /// The level does not exist, or levels are locked.
     pub(crate) fn set_level(&mut self, domain: usize, number: u32) -> Result<(), Refusal> {
         let at = self.levels(domain).iter().position(|l| l.number == number).ok_or(Refusal::Absent)?;
         if self.locked {
@@ -271,7 +271,7 @@ impl SstState {
         }
         let d = &mut self.domains[domain];
         d.at = at;
-        // Base-freq and turbo-freq belong to a level, and firmware switches them off with it.
+        // Base-freq and turbo-freq belong to a level, so firmware disables them with it.
         d.base_freq = false;
         d.turbo_freq = false;
         Ok(())
@@ -314,8 +314,7 @@ impl SstState {
             return Err(Refusal::Absent);
         }
         let d = &mut self.domains[domain];
-        // Turbo-freq finds its high-priority cores by their class: without classes there would be
-        // none.
+        // Turbo-freq identifies high-priority cores by their class, so it needs classes.
         if !on && d.turbo_freq {
             return Err(Refusal::NotAllowed);
         }

@@ -1,4 +1,4 @@
-//! The laws, on whole machines.
+//! Tests of the physical laws, on whole machines.
 
 use proptest::prelude::*;
 
@@ -39,13 +39,13 @@ fn a_machine_comes_back_from_its_file() {
 fn cores_that_are_fused_off_leave_gaps_in_the_power_units_numbers() {
     let mut spec = MachineSpec::builtin("tpmi-small").unwrap();
     let cores = spec.cores_per_package() as u32;
-    // Every second core of each of two dies is left.
+    // Keep every second core of each of two dies.
     spec.topology.unit_cores = (0..cores / 2).chain(0..cores / 2).map(|core| 2 * core).collect();
     let mut s = Silicon::new(spec.clone(), 0).unwrap();
     let number = |s: &Silicon, core: usize| s.read_msr(s.topology().core(core).cpus[0], 0x54).unwrap();
     assert_eq!((number(&s, 1) >> 3 & 0xff, number(&s, 1) >> 11), (2, 0));
     assert_eq!((number(&s, 9) >> 3 & 0xff, number(&s, 9) >> 11), (2, 1));
-    // Its class is where that number is: bits 11:8 of the second die's first register.
+    // The class of the core with that number is in bits 11:8 of the second die's first register.
     assert!(s.tpmi_write(0, 1, 0x40, 3 << 8));
     assert_eq!(s.sst_domains().nth(1).unwrap().1.class_of[2], 3);
     spec.topology.unit_cores[0] = 64;
@@ -114,7 +114,7 @@ fn every_number_of_a_machine_has_its_source() {
             let number = code.chars().any(|c| c.is_ascii_digit())
                 && !bare.starts_with("name")
                 && !bare.starts_with("title");
-            // The number of a Speed Select level is its name.
+            // Level numbers need no source.
             if number && !bare.starts_with("number =") && !bare.starts_with("idle = [") {
                 assert!(line.contains(" # "), "{name}:{}: no source: {line}", i + 1);
             }
@@ -162,7 +162,7 @@ fn what_is_kept_from_step_to_step_changes_no_number() {
                 fresh.set_online(1, false);
             }
             kept.advance(MS, &load);
-            // Decides and computes everything again.
+            // Decide and compute everything again.
             fresh.touch();
             fresh.advance(MS, &load);
         }
@@ -296,7 +296,7 @@ fn cppc_is_obeyed_in_its_three_uses() {
     run(&mut s, 20, &load);
     assert_eq!(s.frequency(0).mhz(), 1675, "60 x 3300 / 117 in steps of 25");
     for cpu in 0..16 {
-        // Autonomous at EPP 255: less than everything; at EPP 0: everything that power allows.
+        // Autonomous at EPP 255: less than the maximum. At EPP 0: as much as power allows.
         s.write_msr(cpu, msr::AMD_CPPC_REQ, 166 | 15 << 8 | 255 << 24).unwrap();
     }
     run(&mut s, 200, &load);
@@ -319,7 +319,7 @@ fn base_freq_turbo_freq_and_levels_change_frequencies_as_in_the_guide() {
     let mut s = chip("sst-guide");
     let load = vec![Activity { intensity: 200, ..Activity::busy() }; s.cpus()];
     let base = |s: &mut Silicon| {
-        // As no_turbo does under HWP: each CPU's maximum is its guaranteed level.
+        // As no_turbo does under HWP: set each CPU's maximum to its guaranteed level.
         for cpu in 0..s.cpus() {
             let caps = s.read_msr(cpu, msr::HWP_CAPABILITIES).unwrap();
             s.write_msr(cpu, msr::HWP_REQUEST, 8 | (caps & 0xff00)).unwrap();
@@ -328,20 +328,20 @@ fn base_freq_turbo_freq_and_levels_change_frequencies_as_in_the_guide() {
     base(&mut s);
     run(&mut s, 100, &load);
     assert_eq!((s.frequency(0).mhz(), s.frequency(20).mhz()), (2600, 2600));
-    // Base-freq on in package 0: 3000 for cores 5, 6, 8 and 13, 2400 for the others; package 1
-    // stays.
+    // Base-freq on in package 0: 3000 for cores 5, 6, 8 and 13, 2400 for the others; package 1 does
+    // not change.
     s.mailbox(0, 0x7f, 0x02, 0, 1 << 17).unwrap();
     base(&mut s);
     run(&mut s, 100, &load);
     let mhz: Vec<u32> = (0..14).map(|c| s.frequency(c).mhz()).collect();
     assert_eq!(mhz, [2400, 2400, 2400, 2400, 2400, 3000, 3000, 2400, 3000, 2400, 2400, 2400, 2400, 3000]);
     assert_eq!(s.frequency(20).mhz(), 2600);
-    // Level 4: base-freq goes off and is not to be had; 2800 guaranteed.
+    // Level 4: base-freq turns off and is unavailable; 2800 is guaranteed.
     s.mailbox(0, 0x7f, 0x08, 0, 4).unwrap();
     assert_eq!(s.mailbox(0, 0x7f, 0x00, 0, 0).unwrap() >> 16 & 0xff, 4);
     assert!(s.mailbox(0, 0x7f, 0x02, 0, 1 << 17).is_err());
     assert_eq!(s.guaranteed(0).mhz(), 2800);
-    // Turbo-freq with cores 12 and 13 of high priority.
+    // Turbo-freq with cores 12 and 13 as high-priority cores.
     let mut s = chip("sst-guide");
     s.mailbox(0, 0xd0, 0x02, 0x100, 2 | 4).unwrap();
     for core in 0..14 {
@@ -378,7 +378,7 @@ fn registers_that_are_not_there_fault() {
     assert!(s.read_msr(0, msr::PM_ENABLE).is_err() && s.read_msr(0, msr::AMD_CPPC_REQ).is_err());
 }
 
-/// Registers worth hitting, and some that are not there.
+/// Existing registers with an effect, and some that do not exist.
 fn registers() -> impl Strategy<Value = u32> {
     let known = [
         msr::PERF_CTL,
@@ -431,7 +431,7 @@ fn pokes() -> impl Strategy<Value = Vec<Poke>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// Whatever is written, the machine stays one that can be.
+    /// Whatever is written, the machine stays within its limits.
     #[test]
     fn any_writes_leave_a_machine_within_its_limits(
         name in proptest::sample::select(MachineSpec::names().filter(|n| !n.contains("512") && !n.contains("large")).collect::<Vec<_>>()),
@@ -480,7 +480,7 @@ proptest! {
     }
 }
 
-/// A line of a machine file with another number, or left out, or twice.
+/// The text with a line that has another number, is removed, or is duplicated.
 fn damage(text: &str, line: usize, number: Option<&str>, twice: bool) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let line = line % lines.len();
@@ -505,7 +505,7 @@ fn damage(text: &str, line: usize, number: Option<&str>, twice: bool) -> String 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Whatever a file says, it is refused, or is a machine that runs.
+    /// A damaged machine file is rejected, or it gives a machine that runs.
     #[test]
     fn a_damaged_machine_file_is_refused_or_runs(
         machine in 0..10usize,
@@ -519,7 +519,7 @@ proptest! {
             text = damage(&text, line, NUMBERS.get(number).copied(), twice);
         }
         if let Ok(spec) = MachineSpec::from_toml(&text) {
-            // Larger ones take too long for the number of cases.
+            // Larger machines are too slow for the number of cases.
             if spec.cpus() <= 1024 {
                 let mut s = Silicon::new(spec, 1).unwrap();
                 let load = vec![Activity::partly(500_000, 2, 1); s.cpus()];

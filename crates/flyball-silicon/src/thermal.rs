@@ -3,7 +3,7 @@
 use crate::spec::ThermalSpec;
 
 /// The thermal state of one package: a die node (tens of milliseconds) on a sink node (seconds to
-/// minutes). A core sits above the die by its own power times its own resistance, without delay.
+/// minutes). A core is hotter than the die by its power times its resistance, without delay.
 #[derive(Clone, Debug)]
 pub(crate) struct Thermal {
     /// Die, degrees Celsius.
@@ -12,7 +12,7 @@ pub(crate) struct Thermal {
     pub sink: f64,
     /// Air, degrees Celsius.
     pub ambient: f64,
-    /// Factor of the sink's resistance: 1 for a fan as it should be.
+    /// Factor of the sink's resistance: 1 for a normal fan.
     pub obstruction: f64,
     die_r: f64,
     die_c: f64,
@@ -21,7 +21,7 @@ pub(crate) struct Thermal {
 }
 
 impl Thermal {
-    /// A state at rest, at ambient temperature plus the warming by `watts`.
+    /// An equilibrium at ambient temperature plus the warming by `watts`.
     pub(crate) fn new(s: &ThermalSpec, watts: f64) -> Thermal {
         let mut t = Thermal {
             die: 0.0,
@@ -37,14 +37,14 @@ impl Thermal {
         t
     }
 
-    /// To the temperatures of an endless time at this power.
+    /// Sets the temperatures that this power reaches after infinite time.
     pub(crate) fn settle(&mut self, watts: f64) {
         self.sink = self.ambient + watts * self.sink_r * self.obstruction;
         self.die = self.sink + watts * self.die_r;
     }
 
-    /// One explicit step. Stable while `seconds` is below the die's time constant; longer times are
-    /// cut.
+    /// An explicit step. It is stable if `seconds` is below the die's time constant, so longer
+    /// times are split.
     #[inline]
     pub(crate) fn step(&mut self, watts: f64, seconds: f64) {
         // An explicit step is stable below two time constants; a quarter of one keeps its error
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn a_time_constant_is_resistance_times_capacitance() {
         let mut t = Thermal::new(&spec(), 0.0);
-        // R C = 40 s: after that time 1 - 1/e = 63.2 % of the way.
+        // R C = 40 s: after that time the temperature has covered 1 - 1/e = 63.2 %.
         for _ in 0..40_000 {
             t.step(100.0, 0.001);
         }

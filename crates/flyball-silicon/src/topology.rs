@@ -1,8 +1,8 @@
-//! Which CPU is which thread of which core, die and package.
+//! Maps CPUs to threads, cores, dies and packages.
 
 use crate::spec::{MachineSpec, Numbering, SstClass};
 
-/// Where a CPU sits.
+/// A CPU's position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuPlace {
     /// Core index in the machine (0 to [`Topology::cores`]).
@@ -11,7 +11,7 @@ pub struct CpuPlace {
     pub thread: u32,
 }
 
-/// Where a core sits.
+/// A core's position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CorePlace {
     pub package: usize,
@@ -21,7 +21,7 @@ pub struct CorePlace {
     pub in_package: u32,
     /// Core number within the die.
     pub in_die: u32,
-    /// The power unit's number of the core, within its power domain if there are several, else
+    /// The power unit's number of the core, within its power domain if there are several, otherwise
     /// within the package.
     pub unit: u32,
     /// Index into [`MachineSpec::core`].
@@ -30,12 +30,12 @@ pub struct CorePlace {
     pub in_kind: u32,
     /// topology/core_id.
     pub id: u32,
-    /// The core's CPUs: first and second thread; both the same with one thread.
+    /// The core's CPUs: first and second thread, equal if the core has one thread.
     pub cpus: [usize; 2],
     pub threads: u32,
 }
 
-/// All places, by index. Cores are numbered package by package, die by die, type by type.
+/// All positions, by index. Cores are numbered package by package, die by die, type by type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
     cpu: Vec<CpuPlace>,
@@ -50,8 +50,8 @@ impl Topology {
         let t = &spec.topology;
         let mut core = Vec::new();
         let by_domain = spec.sst.as_ref().is_some_and(|sst| sst.class == SstClass::Tpmi);
-        // Which power domain a core of a package is in, and its number there, if they are not
-        // the dies.
+        // Power domain of a package's core, and the core's number in it, if domains differ from
+        // dies.
         let domain = |core: u32| {
             let mut first = 0;
             t.power_domains.iter().zip(0..).find_map(|(&n, domain)| {
@@ -66,8 +66,8 @@ impl Topology {
                 for (kind, c) in spec.core.iter().enumerate() {
                     for in_kind in 0..c.count {
                         let id = t.core_ids.get(in_package as usize).copied().unwrap_or(in_package);
-                        // Power domains may cut across what the file calls dies: each core takes
-                        // the number in its domain.
+                        // Power domains may cross the file's dies, so each core takes its number in
+                        // the domain.
                         let own = domain(in_package).unwrap_or((die, in_die));
                         let plain = if by_domain { own.1 } else { in_package };
                         let unit = t.unit_cores.get(in_package as usize).copied().unwrap_or(plain);
@@ -92,7 +92,7 @@ impl Topology {
         let mut cpu = Vec::new();
         let add = |cpu: &mut Vec<CpuPlace>, p: &mut CorePlace, core: usize, thread: u32| {
             if thread == 0 {
-                // Both, so that a core with one thread has a second place to look at.
+                // Both entries, so that the second is valid for a core with one thread.
                 p.cpus = [cpu.len(); 2];
             } else {
                 p.cpus[1] = cpu.len();
@@ -133,12 +133,12 @@ impl Topology {
         self.packages
     }
 
-    /// Returns the dies a package, or power domains if they are not the dies.
+    /// Returns the number of dies per package, or of power domains if they differ from dies.
     pub fn dies(&self) -> u32 {
         self.dies
     }
 
-    /// Returns a CPU's position. A CPU that does not exist gets that of CPU 0.
+    /// Returns a CPU's position, or CPU 0's if the CPU does not exist.
     pub fn cpu(&self, cpu: usize) -> CpuPlace {
         self.cpu.get(cpu).copied().unwrap_or(CpuPlace { core: 0, thread: 0 })
     }
@@ -159,7 +159,7 @@ impl Topology {
 
     /// The cores of a package, as indices into the machine's cores.
     pub fn package_cores(&self, package: usize) -> std::ops::Range<usize> {
-        // All packages have the same cores: a machine file describes one.
+        // A machine file describes one package, so all packages have equal cores.
         let n = self.core.len() / self.packages;
         package * n..(package + 1) * n
     }

@@ -1,4 +1,4 @@
-//! The units in which the crate answers.
+//! Units of the crate's results.
 
 /// A frequency in kHz, the unit of the kernel's cpufreq files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]

@@ -21,7 +21,7 @@ impl Silicon {
             msr::TSC_ADJUST => r.tsc_adjust,
             msr::BIOS_SIGN_ID => u64::from(spec.identity.microcode),
             msr::AMD_HWCR => r.hwcr,
-            // PstateMaxVal, bits 6:4: the slowest state that may be asked for.
+            // PstateMaxVal, bits 6:4: the slowest P-state that may be requested.
             msr::AMD_PSTATE_LIMIT if !states.is_empty() => (states.len() as u64 - 1) << 4,
             msr::AMD_PERF_CTL if !states.is_empty() => r.perf_ctl,
             msr::AMD_PERF_STATUS if !states.is_empty() => self.current_pstate(core),
@@ -37,7 +37,8 @@ impl Silicon {
                     .copied()
                     .unwrap_or(s.highest);
                 // AMD_CPPC_CAP1, from the lowest byte: lowest, lowest nonlinear, nominal, highest
-                // (asm/msr-index.h). The highest is the core's own ranking with preferred cores.
+                // (asm/msr-index.h). With preferred cores the highest level is the core's own
+                // ranking.
                 u64::from(s.lowest)
                     | u64::from(s.efficient) << 8
                     | u64::from(s.nominal) << 16
@@ -63,7 +64,7 @@ impl Silicon {
         })
     }
 
-    /// The P-state whose frequency is nearest below or at the present one.
+    /// The P-state with the nearest frequency at or below the current one.
     fn current_pstate(&self, core: usize) -> u64 {
         let states = &self.spec.firmware.pstates_mhz;
         let mhz = self.core[core].khz / 1000;
@@ -78,13 +79,13 @@ impl Silicon {
             msr::TSC_ADJUST => r.tsc_adjust = value,
             msr::BIOS_SIGN_ID => {}
             msr::AMD_HWCR => {
-                // CpbDis may have changed, which takes boost from the package's cores.
+                // CpbDis may have changed, which disables boost on the package's cores.
                 r.hwcr = value;
                 self.package[package].stale = true;
             }
             msr::AMD_PERF_CTL if !self.spec.firmware.pstates_mhz.is_empty() => r.perf_ctl = value & 7,
-            // Once on, CPPC stays on until reset. One register for the package: Linux 6.12 writes
-            // it on one CPU of each.
+            // Once enabled, CPPC stays on until reset. The register exists once per package: Linux
+            // 6.12 writes it on one CPU of each.
             msr::AMD_CPPC_ENABLE if cppc => {
                 for other in 0..self.registers.cpu.len() {
                     if self.topology.package_of(other) == package {
@@ -110,7 +111,7 @@ fn pstate_definition(mhz: u32, family: u32) -> u64 {
     if family >= 0x1a {
         return 1 << 63 | u64::from(mhz / 5) & 0xfff;
     }
-    // DID 8 means a divider of one in steps of an eighth: frequency = FID x 25 MHz.
+    // DID 8 means a divider of 1, in steps of an eighth: frequency = FID x 25 MHz.
     1 << 63 | 8 << 8 | u64::from((mhz / 25).min(255))
 }
 

@@ -30,12 +30,12 @@ impl Silicon {
         Some(match reg {
             msr::TSC_ADJUST => r.tsc_adjust,
             msr::BIOS_SIGN_ID => u64::from(spec.identity.microcode) << 32,
-            // As isst_if_common.c uses it: bit 0 the thread, 8:1 the core.
+            // As in isst_if_common.c: bit 0 is the thread, bits 8:1 the core.
             msr::THREAD_ID_INFO if spec.sst.is_some() => {
                 u64::from(self.topology.cpu(cpu).thread) | u64::from(place.unit) << 1
             }
             msr::PM_LOGICAL_ID if spec.topology.dies_are_power_domains => {
-                // The bits of the thread number the cores of a module on these parts.
+                // On these parts the thread's bits number the cores of a module.
                 let module = spec.sst.as_ref().map_or(1, |s| s.cores_per_module.max(1));
                 u64::from(self.topology.cpu(cpu).thread)
                     | u64::from(place.unit % module)
@@ -73,11 +73,12 @@ impl Silicon {
             msr::TURBO_RATIO_LIMIT1 if spec.turbo.counts_register || spec.turbo.cores.len() > 8 => {
                 pr.turbo_counts
             }
-            // A machine without buckets: every count of cores has the core's own maximum.
+            // Without buckets, the core's own maximum applies to every number of cores.
             msr::TURBO_RATIO_LIMIT => (0..8).fold(0, |v, i| v | ratio(kind.max) << (8 * i)),
             msr::ENERGY_PERF_BIAS => r.epb,
             msr::PKG_C2_RESIDENCY | msr::PKG_C6_RESIDENCY => {
-                // A package passes C2 on its way into C6; a tenth of the time is an estimate.
+                // A package passes through C2 on its way into C6; a tenth of the time is an
+                // estimate.
                 let half = if reg == msr::PKG_C2_RESIDENCY { 10 } else { 1 };
                 (u128::from(pk.sleep_ns) * u128::from(spec.clock.tsc_khz) / 1_000_000) as u64 / half
             }
@@ -125,14 +126,14 @@ impl Silicon {
                 u64::from(unit.counter(self.platform_energy))
             }
             msr::CONFIG_TDP_NOMINAL => ratio(self.core[core].guaranteed),
-            // Speed Select's levels are read through its own interface; these registers know of
-            // three at most.
+            // Speed Select's levels have their own interface; these registers describe at most
+            // three.
             msr::CONFIG_TDP_LEVEL1 | msr::CONFIG_TDP_LEVEL2 => 0,
             msr::CONFIG_TDP_CONTROL => pr.config_tdp_control,
-            // One below the guaranteed ratio: intel_pstate takes the level for valid only then
-            // (core_get_max_pstate).
+            // One below the guaranteed ratio, because intel_pstate regards the level as valid only
+            // then (core_get_max_pstate).
             msr::TURBO_ACTIVATION_RATIO => ratio(self.core[core].guaranteed).saturating_sub(1),
-            // Not on Sandy Bridge and Ivy Bridge (Intel SDM 4).
+            // Sandy Bridge and Ivy Bridge lack it (Intel SDM 4).
             msr::CORE_PERF_LIMIT_REASONS if !matches!(spec.identity.model, 42 | 58) => {
                 self.limit_reasons(place.package)
             }
@@ -141,8 +142,8 @@ impl Silicon {
             }
             msr::UNCORE_PERF_STATUS if spec.uncore.as_ref().is_some_and(|u| u.clusters == 0) => {
                 let u = spec.uncore.as_ref()?;
-                // The mesh follows its limit while something is awake, and rests at its minimum
-                // otherwise.
+                // The mesh runs at its limit while something is awake, and otherwise at its
+                // minimum.
                 let top =
                     (pr.uncore_limit & 0x7f).clamp(u64::from(u.min_mhz / 100), u64::from(u.max_mhz / 100));
                 if pk.awake < 0.5 {
@@ -175,7 +176,7 @@ impl Silicon {
         }
     }
 
-    /// The highest, guaranteed, most efficient and lowest level of a CPU now.
+    /// The current highest, guaranteed, most efficient and lowest level of a CPU.
     fn hwp_capabilities(&self, cpu: usize) -> u64 {
         let place = self.topology.core_of(cpu);
         let core = self.topology.cpu(cpu).core;
@@ -183,8 +184,8 @@ impl Silicon {
         let kind = &self.kinds[place.kind];
         let highest =
             self.spec.core[place.kind].ranking.get(place.in_package as usize).copied().unwrap_or(s.highest);
-        // Speed Select moves the guaranteed frequency; its level then follows the highest one's
-        // scale.
+        // Speed Select changes the guaranteed frequency. Its level is then on the scale of the
+        // highest level.
         let guaranteed = if self.core[core].guaranteed == kind.base {
             u32::from(s.nominal)
         } else {
@@ -218,8 +219,8 @@ impl Silicon {
             | 1 << 31
     }
 
-    /// Bit 0 PROCHOT, 1 thermal, 8 current, 10 PL1, 11 PL2, as turbostat decodes 0x64F; the log is
-    /// in the upper half.
+    /// The limit reasons: bit 0 PROCHOT, 1 thermal, 8 current, 10 PL1, 11 PL2, as turbostat decodes
+    /// 0x64F; the log is in the upper half.
     fn limit_reasons(&self, package: usize) -> u64 {
         let pk = &self.package[package];
         let hot = pk.cool < 1.0;
@@ -245,7 +246,7 @@ impl Silicon {
         match reg {
             msr::TSC_ADJUST => r.tsc_adjust = value,
             msr::PERF_CTL => {
-                // Bit 32 disengages turbo for this CPU, which moves the package's ceilings.
+                // Bit 32 disables turbo for this CPU, which changes the package's ceilings.
                 r.perf_ctl = value & (0xffff | 1 << 32);
                 self.package[package].stale = true;
             }
@@ -253,7 +254,7 @@ impl Silicon {
             // The other bits are reserved and read back as 0.
             msr::THERM_INTERRUPT => r.therm_interrupt = value & 0x01ff_ff17,
             msr::THERM_STATUS => {
-                // Logs are cleared by writing 0 to them; the rest is read-only.
+                // Software clears log bits by writing 0 to them; the other bits are read-only.
                 if value & 2 == 0 {
                     let core = self.topology.cpu(cpu).core;
                     self.core[core].hot_log = false;
@@ -269,7 +270,7 @@ impl Silicon {
             msr::HW_FEEDBACK_CONFIG => pr.feedback_config = value & 1,
             msr::PACKAGE_THERM_INTERRUPT => pr.therm_interrupt = value & 0x01ff_ff17,
             msr::MISC_ENABLE => {
-                // Turbo is switched for the whole package whichever CPU is asked.
+                // A write on any CPU switches turbo for the whole package.
                 for c in self.topology.package_cores(package) {
                     for i in self.topology.core(c).cpus {
                         self.registers.cpu[i].misc_enable = value;
@@ -298,7 +299,7 @@ impl Silicon {
                 }
                 pr.config_tdp_control = value & 0x8000_0003;
             }
-            // Taken without a fault and forgotten: nothing here acts on them.
+            // Accepted without effect: nothing in the model uses these registers.
             msr::BIOS_SIGN_ID
             | msr::SMI_COUNT
             | msr::TURBO_ACTIVATION_RATIO
@@ -322,7 +323,7 @@ impl Silicon {
             msr::HWP_REQUEST_PKG if hwp => pr.hwp_request = value & 0xf800_03ff_ffff_ffff,
             msr::HWP_INTERRUPT if hwp => r.hwp_interrupt = value & 7,
             msr::HWP_REQUEST if hwp => r.hwp_request = value & 0xf800_07ff_ffff_ffff,
-            // Log bits: software clears them by writing 0 and cannot set them.
+            // Log bits: software clears them by writing 0, and cannot set them.
             msr::HWP_STATUS if hwp => r.hwp_status &= value,
             _ if self.write_counter(cpu, reg, value) => {}
             _ => return Err(Fault::ReadOnly(reg)),
@@ -343,7 +344,7 @@ impl Silicon {
             enabled: half >> 15 & 1 != 0,
             clamp: half >> 16 & 1 != 0,
             watts: (half & 0x7fff) as f64 / f64::from(1u32 << p.power_unit),
-            // Not 0: the average is divided by it.
+            // At least 1 ms, because the average is divided by it.
             window: decode_window(half >> 17 & 0x7f, p.time_unit).clamp(0.001, 1e6),
         };
         self.package[package].control.limits = [limit(value & 0xffff_ffff), limit(value >> 32 & 0x7fff_ffff)];

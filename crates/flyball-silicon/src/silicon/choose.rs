@@ -1,27 +1,28 @@
-//! The firmware's work in each period and the effects of register writes: targets, limits,
+//! The firmware's work in each period, and the effects of register writes: targets, limits,
 //! frequencies.
 
 use super::{Core, Silicon, Thread, step};
 use crate::spec::ClockDomain;
 
-/// The limits that all cores of a package share when their frequencies are chosen.
+/// Limits that all cores of a package share when their frequencies are chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct PackageLimits {
     active: u32,
     /// Turbo limits by kind of code, kHz.
     turbo: [u32; 3],
-    /// Shares of the range of frequencies that power limits and heat leave.
+    /// Share of the frequency range that power limits allow; the next field has the share that heat
+    /// allows.
     power: f64,
     cool: f64,
 }
 
 impl Silicon {
-    /// Runs the firmware once a period: looks at load, power and heat, and chooses the next
+    /// Runs the firmware once per period: evaluates load, power and heat, and chooses the next
     /// frequencies.
     pub(super) fn firmware(&mut self) {
         let seconds = self.period_ns as f64 * 1e-9;
         let t = &self.spec.thermal;
-        // Firmware may be set to throttle before the sensors reach their zero.
+        // Firmware may be configured to throttle before the sensors reach zero.
         let tj = f64::from(if t.throttle_c > 0 { t.throttle_c } else { t.tjmax_c });
         for (cpu, thread) in self.thread.iter_mut().enumerate() {
             let window = thread.busy_ns - std::mem::replace(&mut thread.looked, thread.busy_ns);
@@ -34,8 +35,7 @@ impl Silicon {
                 thread.measured = window as f64 / self.period_ns as f64;
             }
             let smooth = self.autonomous.smooth(thread.utilisation, thread.measured);
-            // What is left of it in the end is nothing, and must not become numbers that processors
-            // are slow with.
+            // Round a vanishing remainder to 0: denormal numbers are slow.
             let smooth = if smooth < 1e-9 { 0.0 } else { smooth };
             if smooth != thread.utilisation {
                 thread.utilisation = smooth;
@@ -45,8 +45,7 @@ impl Silicon {
         for p in 0..self.package.len() {
             let core_r = self.spec.thermal.core_k_per_w;
             let pk = &mut self.package[p];
-            // Power of the period that is over: firmware measures it as a reader of the energy
-            // counter does.
+            // Power of the past period: firmware measures it like a reader of the energy counter.
             pk.control.step(pk.window_joules / seconds, seconds);
             // A log bit stays until software clears it.
             pk.power_log |= pk.control.room < 1.0;
@@ -77,8 +76,7 @@ impl Silicon {
         }
     }
 
-    /// Chooses each core's frequency as if nothing limited it: the highest request of its online
-    /// threads.
+    /// Chooses each core's frequency without limits: the highest request of its online threads.
     pub(super) fn choose_targets(&mut self) {
         for c in 0..self.core.len() {
             if self.core[c].asked {
@@ -103,23 +101,22 @@ impl Silicon {
         } else if one.online {
             request_of(one)
         } else {
-            // No thread of it is online: nothing asks for more.
+            // All threads are offline, so nothing requests more.
             kind.min
         };
         core.moved |= target != core.target;
         core.target = target;
     }
 
-    /// The frequencies of a package's cores under all limits.
+    /// Chooses the frequencies of a package's cores under all limits.
     pub(super) fn choose_frequencies(&mut self, p: usize) {
         let cores = self.topology.package_cores(p);
         let shared = self.spec.firmware.clock_domain == ClockDomain::Package;
         let pk = &self.package[p];
-        // Rounded: the mean over the period, which is a fraction if cores sleep for a part of
-        // it.
+        // Rounded mean over the period, which is fractional if cores sleep for a part of it.
         let active = ((pk.awake + 0.5) as u32).max(1);
-        // On hybrids the register counts performance cores: that of a Core i7-1260P, which has
-        // four, falls up to the fourth bucket.
+        // On hybrids the register counts performance cores: on a Core i7-1260P, which has four, the
+        // limit falls up to the fourth bucket.
         let first_active = ((pk.first_awake + 0.5) as u32).max(1);
         let limits = PackageLimits {
             active,
@@ -129,10 +126,10 @@ impl Silicon {
         };
         // With one clock for the package a single core's request moves all the others.
         let same = pk.chosen == Some(limits) && !shared;
-        // Cores that have not moved keep their frequency only while nothing that they share has.
+        // Unmoved cores keep their frequency only if nothing that the package shares has changed.
         self.package[p].chosen = Some(limits);
         let mut common = 0;
-        // Elsewhere a core's frequency follows from more than the fields that are compared.
+        // Otherwise a core's frequency depends on more than the compared fields.
         let is_plain = self.sst.is_none() && self.spec.firmware.pstate_loss <= 0.0;
         let mut last: Option<(usize, bool)> = None;
         for c in cores.clone() {
@@ -140,7 +137,7 @@ impl Silicon {
                 continue;
             }
             self.core[c].moved = false;
-            // Most cores of a large machine ask for the same, one after the other.
+            // Most cores of a large machine have equal requests, one after the other.
             let (chosen, is_over_budget) = match last {
                 Some((other, is_over)) if self.core[other].asks_like(&self.core[c]) => {
                     (self.core[other].powered, is_over)
@@ -158,7 +155,7 @@ impl Silicon {
                 continue;
             }
             let khz = chosen.0;
-            // An idle core has no vote: on these parts the package runs at the highest request of a
+            // An idle core has no vote: these parts run the package at the highest request of a
             // core in C0.
             if self.is_busy(c) {
                 common = common.max(khz);
@@ -173,7 +170,7 @@ impl Silicon {
         }
     }
 
-    /// The frequency of one core that requests, switches, turbo limits and power limits leave, kHz.
+    /// The frequency of one core under requests, switches, turbo limits and power limits, kHz.
     fn limited_frequency(&self, c: usize, limits: PackageLimits) -> u32 {
         let core = &self.core[c];
         let kind = &self.kinds[core.place.kind as usize];
@@ -187,7 +184,7 @@ impl Silicon {
         };
         khz = khz.min(turbo);
         // The room is a share of the range from the lowest frequency to the core's highest, so that
-        // all cores give way together.
+        // all cores slow down together.
         if limits.power < 1.0 {
             let power = match &self.sst {
                 Some(s) => s.room(c, limits.power),
@@ -209,7 +206,7 @@ impl Silicon {
             let limit = kind.budget / f64::from(active);
             let q = core.quality * core.quality * core.intensity;
             // In steps, because the curve is a table. It stops at the guaranteed frequency, which
-            // holds under any current.
+            // the budget never cuts.
             while khz > core.guaranteed && kind.curve.dynamic_watts(khz) * q > limit {
                 khz -= step.min(khz - core.guaranteed);
             }
@@ -217,7 +214,7 @@ impl Silicon {
         khz
     }
 
-    /// Returns whether the current budget holds a busy core of a package back.
+    /// Returns whether the current budget limits a busy core of a package.
     pub(crate) fn is_current_limited(&self, p: usize) -> bool {
         let Some(limits) = self.package[p].chosen else { return false };
         let mut cores = self.topology.package_cores(p);
@@ -229,8 +226,8 @@ impl Silicon {
         [place.first, place.second].iter().any(|&thread| self.thread[thread as usize].utilisation > 0.0)
     }
 
-    /// The frequency of one core, kHz, and the factor of its power while two managers are at odds;
-    /// and whether the current budget is the limit that holds it back.
+    /// Returns the frequency of one core, kHz, the factor of its power while two frequency managers
+    /// conflict, and whether the current budget limits it.
     fn choose_frequency(&self, c: usize, limits: PackageLimits) -> ((u32, f64), bool) {
         let limited = self.limited_frequency(c, limits);
         let mut khz = self.within_budget(c, limited, limits.active);
@@ -239,27 +236,27 @@ impl Silicon {
         let kind = &self.kinds[core.place.kind as usize];
         let cool = if limits.cool < 1.0 { (f64::from(kind.max) * limits.cool) as u32 } else { u32::MAX };
         let is_over_budget = khz < limited && khz <= core.held.min(cool);
-        // Multipliers are whole: what a limit leaves in between is lost.
+        // Multipliers are whole numbers, so round down.
         khz = khz / f.step_khz * f.step_khz;
         khz = khz.max(kind.min);
         let mut conflict = 1.0;
         if f.pstate_loss > 0.0 {
-            // Boost under P-state registers: the frequency manager works against them.
+            // P-state registers request boost: the frequency manager works against them.
             let at_odds = khz > core.guaranteed && !self.requests_levels(core.place.first as usize);
             if at_odds {
-                // The voltage stays that of the frequency that was meant.
+                // The voltage is still that of the intended frequency.
                 let meant = kind.curve.dynamic_watts(khz);
                 khz -= (f64::from(khz) * f.pstate_loss) as u32;
                 let lost = meant * (1.0 - f.pstate_loss) / kind.curve.dynamic_watts(khz).max(1e-9);
                 conflict = lost * (1.0 + f.pstate_power);
             }
         }
-        // Below the lowest frequency the clock is modulated: what is left is the average. A
-        // sixteenth is the least duty cycle of clock modulation (Intel SDM 3B).
+        // Below the lowest frequency the clock is modulated, and the result is its average. The
+        // smallest duty cycle of clock modulation is a sixteenth (Intel SDM 3B).
         ((khz.min(cool).min(core.held).max(kind.min / 16), conflict), is_over_budget)
     }
 
-    /// Sets a core's frequency, and what its power follows from at this frequency.
+    /// Sets a core's frequency, and the power factors at this frequency.
     #[inline]
     fn set_frequency(&mut self, c: usize, (khz, conflict): (u32, f64)) {
         let core = &mut self.core[c];
@@ -286,7 +283,7 @@ impl Silicon {
             };
             self.core[c].guaranteed = guaranteed;
             let core_turbo = self.core_turbo_allowed(c);
-            // Without turbo the guaranteed frequency is the top, which base-freq has moved for
+            // Without turbo the guaranteed frequency is the maximum, which base-freq has raised for
             // chosen cores.
             self.core[c].ceiling =
                 if core_turbo { kind.max } else { guaranteed }.min(class_max).max(kind.min);
@@ -295,8 +292,8 @@ impl Silicon {
         for l in 0..3 {
             self.turbo[p][l] = self.turbo_table(p, l);
         }
-        // A level's design power lowers the long-term limit, but never raises it above what
-        // software has set.
+        // A level's design power lowers the long-term limit, but never raises it above software's
+        // value.
         if let Some(w) = self.sst.as_ref().and_then(|s| s.package_tdp(p)) {
             self.package[p].control.limits[0].watts = self.package[p].control.limits[0].watts.min(w.max(1.0));
         }
@@ -305,7 +302,7 @@ impl Silicon {
 }
 
 impl Core {
-    /// Returns whether another core of the package has the same frequency under the same limits.
+    /// Returns whether a core of the package gets an equal frequency under equal limits.
     #[inline]
     fn asks_like(&self, other: &Core) -> bool {
         self.target == other.target
@@ -319,7 +316,7 @@ impl Core {
     }
 }
 
-/// The limit for this many active cores: the first bucket that holds them, or the last.
+/// The limit for this many active cores: the first bucket with room for them, or the last bucket.
 fn turbo_limit(table: &[(u32, u32)], active: u32) -> u32 {
     table.iter().find(|b| active <= b.0).or(table.last()).map_or(u32::MAX, |b| b.1)
 }

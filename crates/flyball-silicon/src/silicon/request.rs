@@ -1,4 +1,4 @@
-//! Decodes latched registers into the request of a CPU and the limits of turbo switches.
+//! Decodes latched registers into each CPU's request and the limits of turbo switches.
 
 use crate::firmware::{Interface, Request};
 use crate::silicon::Silicon;
@@ -20,9 +20,9 @@ impl Silicon {
         }
     }
 
-    /// The frequency of a performance level on a CPU's core type, kHz, within the core's range.
-    /// Intel levels scale with the highest (100 MHz each, on hybrid performance cores less), AMD
-    /// levels with the nominal.
+    /// The frequency of a performance level on a CPU's core type, kHz, clamped to the core's range.
+    /// Intel levels are relative to the highest level (100 MHz each, less on hybrid performance
+    /// cores), AMD levels to the nominal level.
     pub fn level_khz(&self, cpu: usize, level: u32) -> u32 {
         let k = self.topology.core_of(cpu).kind;
         let (kind, scale) = (&self.kinds[k], &self.spec.core[k].perf);
@@ -31,7 +31,7 @@ impl Silicon {
             _ => (kind.base, scale.nominal),
         };
         let khz = u64::from(level) * u64::from(khz) / u64::from(unit.max(1));
-        // Beyond the range the processor takes the nearest level that it has.
+        // The processor clamps to the nearest existing level.
         (khz as u32).clamp(kind.min, kind.max)
     }
 
@@ -42,12 +42,12 @@ impl Silicon {
         if !self.requests_levels(cpu) {
             return self.decode_pstate(cpu);
         }
-        // Fields of registers are bytes; the callers shift without masking.
+        // Register fields are bytes, and the callers shift without masking.
         let mask = if self.spec.firmware.interface == Interface::CppcShared { u32::MAX } else { 0xff };
         let level = |x: u32| self.level_khz(cpu, x & mask);
         let request = |min: u32, max: u32, desired: u32, epp: u32| Request {
             min: level(min),
-            // A maximum of 0 is below the lowest level: what remains is the lowest.
+            // A maximum of 0 is below the lowest level, so the lowest applies.
             max: if max & mask == 0 { kind.min } else { level(max) },
             desired: if desired & mask == 0 { 0 } else { level(desired) },
             epp: epp as u8,
@@ -59,8 +59,8 @@ impl Silicon {
                 // SDM 4).
                 let v = if r.hwp_request >> 42 & 1 != 0 { package } else { r.hwp_request };
                 let epp =
-                    // Without EPP the bias of 0 to 15 is the preference, here on the same scale: 17
-                    // = 255 / 15 (intel_pstate.c, intel_pstate_get_epb).
+                    // Without EPP the bias of 0 to 15 is the preference, scaled to EPP: 17 = 255 /
+                    // 15 (intel_pstate.c, intel_pstate_get_epb).
                     if self.spec.firmware.has_epp { (v >> 24) as u32 } else { (r.epb & 0xf) as u32 * 17 };
                 request(v as u32, (v >> 8) as u32, (v >> 16) as u32, epp)
             }
@@ -78,7 +78,7 @@ impl Silicon {
         }
     }
 
-    /// PERF_CTL's ratio, or the AMD P-state's definition.
+    /// Decodes PERF_CTL's ratio, or the definition of AMD's P-state.
     fn decode_pstate(&self, cpu: usize) -> Request {
         let r = &self.registers.cpu[cpu];
         let kind = &self.kinds[self.topology.core_of(cpu).kind];
@@ -88,7 +88,7 @@ impl Silicon {
                 let i = (r.perf_ctl & 7) as usize;
                 let states = &self.spec.firmware.pstates_mhz;
                 match states.get(i).or(states.last()) {
-                    // With boost, P0 means as fast as power and heat allow.
+                    // With boost, P0 requests as much as power and heat allow.
                     Some(_) if i == 0 => kind.max,
                     Some(&mhz) => mhz * 1000,
                     None => kind.max,
@@ -96,7 +96,7 @@ impl Silicon {
             }
         };
         let khz = khz.clamp(kind.min, kind.max);
-        // A P-state is a demand: nothing is left to the firmware's choice.
+        // A P-state is a fixed request: the firmware has no choice.
         Request { min: kind.min, max: kind.max, desired: khz, epp: (r.epb & 0xf) as u8 * 17 }
     }
 
@@ -109,7 +109,7 @@ impl Silicon {
             match self.spec.firmware.interface {
                 Interface::Hwp | Interface::PerfCtl => {
                     r.misc_enable & TURBO_DISABLE == 0
-                        // PERF_CTL's disengage bit is obeyed only while HWP is off.
+                        // PERF_CTL's disengage bit has an effect only while HWP is off.
                         && (self.requests_levels(cpu) || r.perf_ctl & PERF_CTL_TURBO_DISENGAGE == 0)
                 }
                 _ => r.hwcr & CPB_DISABLE == 0,
@@ -117,8 +117,8 @@ impl Silicon {
         })
     }
 
-    /// The turbo limits of a package for one kind of code: (active cores, kHz), from the registers
-    /// for plain code and from the machine (or its Speed Select level) for the others.
+    /// The turbo limits of a package for one kind of code: (active cores, kHz). Limits of plain
+    /// code come from the registers, others from the machine's file or its Speed Select level.
     pub(crate) fn turbo_table(&self, package: usize, license: usize) -> Vec<(u32, u32)> {
         let t = &self.spec.turbo;
         let r = &self.registers.package[package];
@@ -131,8 +131,8 @@ impl Silicon {
         };
         let plain: Vec<(u32, u32)> = (0..t.cores.len())
             .map(|i| {
-                // Buckets beyond the eighth: MSR 0x1AE has their ratios on client parts, and has
-                // core counts on servers.
+                // Buckets after the eighth: MSR 0x1AE has their ratios on client parts, but core
+                // counts on servers.
                 let ratio = if i < 8 {
                     (r.turbo_ratios >> (8 * i) & 0xff) as u32
                 } else if t.counts_register {
@@ -142,7 +142,7 @@ impl Silicon {
                 };
                 (counts(i), ratio * self.spec.clock.bus_khz)
             })
-            // An empty bucket: parts with fewer than eight leave the rest at 0.
+            // Skip empty buckets: parts with fewer than eight leave the others at 0.
             .filter(|b| b.0 > 0 && b.1 > 0)
             .collect();
         if license == 0 {
@@ -153,7 +153,7 @@ impl Silicon {
         {
             return own;
         }
-        // Without a list of its own AVX-512 has AVX2's limits, and that the plain ones.
+        // Without its own list, AVX-512 has the limits of AVX2, and AVX2 those of plain code.
         let list = if license == 2 && !t.avx512_mhz.is_empty() { &t.avx512_mhz } else { &t.avx2_mhz };
         if list.is_empty() {
             return plain;
@@ -161,19 +161,19 @@ impl Silicon {
         t.cores.iter().zip(list).map(|(&c, &mhz)| (c, mhz * 1000)).collect()
     }
 
-    /// The share of the uncore's power that its frequency limits leave: frequency times voltage
-    /// squared, with a voltage that falls half as fast as the frequency. The uncore runs at its
-    /// highest allowed frequency.
+    /// The share of the uncore's power under its frequency limits: frequency times voltage squared,
+    /// where voltage falls half as fast as frequency. The uncore runs at its highest allowed
+    /// frequency.
     pub(crate) fn uncore_share(&self, package: usize) -> f64 {
         let Some(u) = &self.spec.uncore else { return 1.0 };
         let share = |ratio: u64| {
             let max = ratio as f64 * 100.0;
             let f = max.clamp(f64::from(u.min_mhz), f64::from(u.max_mhz)) / f64::from(u.max_mhz.max(1));
             let v = 0.5 + 0.5 * f;
-            // Estimated: a third of the uncore's power does not follow its clock.
+            // Estimated: a third of the uncore's power does not depend on its clock.
             0.3 + 0.7 * f * v * v
         };
-        // Each cluster has a limit of its own; without clusters there is the package's register.
+        // Each cluster has its own limit. Without clusters, use the package's register.
         let each = self.registers.uncore.len() / self.topology.packages();
         if each == 0 {
             return share(self.registers.package[package].uncore_limit & 0x7f);

@@ -1,4 +1,4 @@
-//! Physics: what a step of constant frequencies does to counters, power, energy and heat.
+//! Physics: the effect of a step at constant frequencies on counters, power, energy and heat.
 
 use super::{Activity, Core, Idle, Kind, License, Package, Silicon};
 use crate::curve::Curve;
@@ -7,34 +7,35 @@ use crate::spec::PowerSpec;
 /// Sums over a package's cores in a part of a step.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sums {
-    /// Cores that were not in a deep idle state, and those of the first kind among them.
+    /// Number of cores outside deep idle states. `first_awake` counts those of the first core type.
     awake: f64,
     first_awake: f64,
     busy: f64,
-    /// Busy time that was spent waiting for memory.
+    /// Busy time spent waiting for memory.
     stalled: f64,
 }
 
-/// What follows from the work of a core's CPUs and its frequency in a part of a step. It is worked
-/// out again only after one of them has changed.
+/// Values derived from a core's work and frequency in a part of a step. They are recomputed only
+/// after one of these changes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CachedPower {
-    /// The part's length, ns; 0 if nothing is known.
+    /// Length of the part, ns; 0 if the values are invalid.
     dt: u64,
     /// Dynamic power, W.
     dynamic: f64,
-    /// Leakage at the reference voltage and 50 C, W, and the share of the leakage that stays.
+    /// Leakage at the reference voltage and 50 C, W, and the share of it that remains in idle
+    /// states.
     leakage: (f64, f64),
-    /// Share of the time in which either CPU executes.
+    /// Share of the time in which at least one CPU executes.
     share: f64,
     /// Share of the time that counts for the turbo limits.
     awake: f64,
-    /// Time waiting for memory: of the second CPU and of the first.
+    /// Time waiting for memory, of the second CPU and then of the first.
     stalled: [f64; 2],
     /// The kind and intensity of the code, if any ran.
     license: License,
     intensity: f64,
-    /// Time in an idle state, and the number of its counter.
+    /// Time in an idle state, and the index of its counter.
     rested: u64,
     counter: usize,
     /// By CPU: busy time, and cycles in millionths.
@@ -43,7 +44,7 @@ pub(super) struct CachedPower {
 }
 
 impl Silicon {
-    /// Drops what was kept of cores whose CPUs have other work in this step than in the last.
+    /// Invalidates the values of cores whose work differs from the last step.
     pub(super) fn forget_changed_work(&mut self, whole: u64, activity: &[Activity]) {
         let same_length = std::mem::replace(&mut self.whole_ns, whole) == whole;
         for core in &mut self.core {
@@ -56,8 +57,8 @@ impl Silicon {
         }
     }
 
-    /// Physics of one part of a step, at most a firmware period, at constant frequencies: counters,
-    /// power, energy, heat. `kept` is the number of the part.
+    /// Simulates one part of a step, at most a firmware period, at constant frequencies: counters,
+    /// power, energy, heat. `kept` is the index of the part.
     pub(super) fn step(&mut self, kept: usize, dt: u64, whole: u64) {
         let Silicon { spec, kinds, topology, core: cores, thread: threads, package, .. } = self;
         let seconds = dt as f64 * 1e-9;
@@ -66,7 +67,7 @@ impl Silicon {
         let mut platform = 0.0;
         for (p, pk) in package.iter_mut().enumerate() {
             let cores = &mut cores[topology.package_cores(p)];
-            // By the die's temperature, once per package and step, not by each core's.
+            // Uses the die's temperature, once per package and step, instead of each core's.
             let warmth = Curve::leakage_by_heat(pk.thermal.die);
             let (mut watts, mut top, mut changed) = (0.0, 0.0f64, false);
             for core in cores.iter_mut() {
@@ -92,8 +93,8 @@ impl Silicon {
                 core.residency[k.counter] += k.rested;
                 let w = k.dynamic + k.leakage.0 * (core.leakage * warmth) * k.leakage.1;
                 core.watts = w;
-                // Femtojoules as integers: sums do not depend on their order, and the truncation of
-                // a step is far below what a counter shows. 63 bits hold 9 kJ per step.
+                // Integer femtojoules: sums do not depend on their order, and the truncation per
+                // step is far below a counter's resolution. 63 bits hold 9 kJ per step.
                 core.energy += (w * femto) as i64 as u128;
                 watts += w;
                 top = if w > top { w } else { top };
@@ -113,7 +114,7 @@ impl Silicon {
 }
 
 impl Sums {
-    /// Sums over a package's cores, one after the other.
+    /// Adds up a package's cores in order.
     fn over(cores: &[Core], kept: usize) -> Sums {
         let mut sums = Sums::default();
         for core in cores {
@@ -131,9 +132,9 @@ impl Sums {
 }
 
 impl Core {
-    /// Works out what follows from the work and the frequency in a part of a step.
+    /// Computes the derived values for a part of a step.
     fn part(&self, kind: &Kind, online: [bool; 2], dt: u64, whole: u64) -> CachedPower {
-        // Through i64, which a processor converts in one instruction.
+        // Through i64, because processors convert it in one instruction.
         let whole_dt = dt as i64 as f64;
         let per_dt = 1.0 / whole_dt;
         let khz = self.khz;
@@ -141,29 +142,30 @@ impl Core {
         let mut k = CachedPower { dt, ..CachedPower::default() };
         let (mut b0, mut idle) = (part_of(a0.busy_ns, dt, whole), a0.idle);
         if !online[0] {
-            // An offline CPU rests in the deepest state (arch/x86/kernel/smpboot.c,
-            // native_play_dead) and does not keep its core out of it.
+            // An offline CPU idles in the deepest state (arch/x86/kernel/smpboot.c,
+            // native_play_dead) and does not keep its core awake.
             (b0, idle) = (0, u8::MAX);
         }
-        // Of the core, the share of the step in which either thread executes, and its activity.
+        // The share of the step in which either thread of the core executes, and the core's
+        // activity.
         let (mut share, mut act) = (0.0, 0.0);
         let s0 = if b0 > 0 { b0 as i64 as f64 * per_dt } else { 0.0 };
         (k.license, k.intensity) = (a0.license, f64::from(a0.intensity) * (1.0 / 256.0));
         if self.place.smt && online[1] {
             let b1 = part_of(a1.busy_ns, dt, whole);
-            // A core rests only as deeply as its shallower thread (Intel SDM 3B, core C-states).
+            // A core idles only as deeply as its shallower thread (Intel SDM 3B, core C-states).
             idle = idle.min(a1.idle);
             if b1 > 0 {
                 let s1 = b1 as i64 as f64 * per_dt;
                 let x1 = f64::from(a1.intensity) * (1.0 / 256.0);
-                // The time in which both execute, as if they did so independently of each other.
-                // Then they share the execution units: the lighter thread adds only a part of its
+                // The time in which both threads execute, assuming that they are independent. They
+                // then share the execution units, so the lighter thread adds only a part of its
                 // activity.
                 let both = s0 * s1;
                 act +=
                     s1 * x1 - both * (1.0 - kind.smt_power) * if x1 < k.intensity { x1 } else { k.intensity };
-                // The time in which either executes, less what is counted twice; the first thread's
-                // own is added below.
+                // The second thread's time without the overlap; the first thread's own is added
+                // below.
                 share = s1 - both;
                 k.stalled[0] = s1 * f64::from(a1.memory) * (1.0 / 255.0);
                 if b0 == 0 || x1 > k.intensity {
@@ -188,21 +190,20 @@ impl Core {
         // Idle states keep a share of leakage and, in C1, of clock activity.
         k.dynamic = self.dynamic * (act + st.activity * rest);
         k.leakage = (kind.leakage * self.quality, share + st.leakage * rest);
-        // Turbo limits count cores that are not in a deep state; in a shallow one a core counts
-        // like one that executes.
+        // Turbo limits count cores outside deep states; a core in a shallow state counts like one
+        // that executes.
         (k.share, k.awake) = (share, if st.deep { share } else { 1.0 });
         k
     }
 }
 
 impl Package {
-    /// Power and energy of a step: the cores', and what uncore and memory take while the cores do
-    /// this.
+    /// Adds up power and energy of a step: the cores, and the uncore and memory that serve them.
     #[inline]
     fn account(&mut self, watts: f64, sums: &Sums, cores: f64, power: &PowerSpec, dt: u64) {
         let femto = dt as f64 * 1e6;
-        // The package sleeps in the share of the time in which not one core is awake. Less than one
-        // core's worth of being awake: the rest of the step counts as time in which none is.
+        // The package sleeps while no core is awake. If the sum of awake time is less than one
+        // core's, the remaining share of the step counts as sleep.
         let sleep = if sums.awake < 1.0 { 1.0 - sums.awake } else { 0.0 };
         let range = power.uncore_busy_w - power.uncore_idle_w;
         let uncore = (power.uncore_idle_w + range * sums.busy / cores) * self.uncore;
@@ -222,13 +223,14 @@ impl Package {
     }
 }
 
-/// The share of a whole step's busy time that falls into a part of it.
+/// The share of a step's busy time that falls into a part of it.
 #[inline]
 fn part_of(busy: u32, dt: u64, whole: u64) -> u64 {
     if dt == whole || busy == u32::MAX {
         u64::from(busy).min(dt)
     } else {
-        // Spread evenly over the step's parts: where in the step the work lay is not said.
+        // Spread evenly over the step's parts, because the position of the work in the step is
+        // unknown.
         (u64::from(busy).min(whole) * dt / whole).min(dt)
     }
 }
@@ -238,11 +240,11 @@ fn scaled(wakes: u16, dt: u64, whole: u64) -> f64 {
     if dt == whole { f64::from(wakes) } else { f64::from(wakes) * (dt as f64 / whole as f64) }
 }
 
-/// The cycles of a busy time, in millionths: kHz times ns.
+/// The cycles of a busy time, in millionths (kHz times ns).
 fn microcycles(busy: u64, khz: u32, wakes: f64, idle: &Idle) -> u64 {
     let all = u64::from(khz) * busy;
-    // After a wake-up out of a deep state the core runs at the ramp frequency first: those cycles
-    // are missing.
+    // After a wakeup from a deep state the core first runs at the ramp frequency, so subtract the
+    // missing cycles.
     let ramp = wakes * idle.ramp_ns;
     if ramp > 0.0 && idle.ramp_khz > 0.0 && idle.ramp_khz < f64::from(khz) {
         let t = if ramp < busy as f64 { ramp } else { busy as f64 };

@@ -1,21 +1,22 @@
-//! Bounds of every count, list and number of a machine file. Machine files may come from anybody:
-//! whatever passes here takes little memory and cannot overflow the arithmetic that follows.
-//! `check.rs` then looks for contradictions.
+//! Bounds of every count, list and number in a machine file. Machine files may come from anyone: a
+//! file that passes uses little memory and cannot overflow later arithmetic. `check.rs` then looks
+//! for contradictions.
 
 use super::{CoreSpec, MachineSpec, SpecFault, SstLevelSpec, SstSpec, Vendor};
 
-/// Bytes of a machine file.
+/// Maximum size of a machine file in bytes.
 pub const MAX_TEXT: usize = 1 << 20;
-/// CPUs of a machine: the largest number that Linux is built for (NR_CPUS on x86).
+/// Maximum number of CPUs: the largest for which Linux is built (NR_CPUS on x86).
 pub const MAX_CPUS: usize = 8192;
-/// Registers, and CPUID leaves, that a file lists.
+/// Maximum number of registers, and of CPUID leaves, in a file.
 const MAX_LISTED: usize = 1024;
-/// MHz: a ratio of 8 bits at a bus clock of 100 MHz, as turbo and Speed Select registers hold them.
+/// Maximum frequency, MHz: a ratio of 8 bits at a bus clock of 100 MHz, as in turbo and Speed
+/// Select registers.
 const MAX_MHZ: u32 = 25_500;
-/// Core numbers of the mailbox, the longest list of cores.
+/// Number of core numbers in the mailbox, and maximum length of a list of cores.
 const MAX_CORES: usize = 256;
 
-/// A value with its key and the most that it may be.
+/// A key, its value and its maximum.
 type Bound<'a> = (&'a str, u64, u64);
 
 fn check(bounds: &[Bound<'_>]) -> Result<(), SpecFault> {
@@ -27,13 +28,13 @@ fn check(bounds: &[Bound<'_>]) -> Result<(), SpecFault> {
     }
 }
 
-/// The largest of a list, for a bound of all of it.
+/// The largest value of a list, to check all of them against one bound.
 fn largest(values: &[u32]) -> u64 {
     values.iter().copied().max().unwrap_or(0).into()
 }
 
 fn within(key: &str, value: f64, low: f64, high: f64) -> Result<(), SpecFault> {
-    // Also false for what is not a number.
+    // Also false for NaN.
     if (low..=high).contains(&value) {
         Ok(())
     } else {
@@ -42,7 +43,7 @@ fn within(key: &str, value: f64, low: f64, high: f64) -> Result<(), SpecFault> {
 }
 
 impl MachineSpec {
-    /// The first count, list or number that is out of bounds.
+    /// Returns the first count, list or number that is out of bounds.
     pub(super) fn check_bounds(&self) -> Result<(), SpecFault> {
         let (topology, identity, firmware) = (&self.topology, &self.identity, &self.firmware);
         // Arm: the fields of MIDR_EL1.
@@ -56,7 +57,7 @@ impl MachineSpec {
             ("about", self.about.len() as u64, 1 << 16),
             ("identity.brand", identity.brand.len() as u64, 128),
             ("identity.flags", identity.flags.len() as u64, 1 << 14),
-            // The extended family is eight bits on top of 15.
+            // The extended family adds eight bits to 15.
             ("identity.family", identity.family.into(), 0xff + 15),
             ("identity.model", identity.model.into(), model),
             ("identity.stepping", identity.stepping.into(), stepping),
@@ -67,7 +68,7 @@ impl MachineSpec {
             ("topology.core_ids", largest(&topology.core_ids), 0xffff),
             ("topology.caches_kb", topology.caches_kb.len() as u64, 1024),
             ("topology.unit_cores", topology.unit_cores.len() as u64, MAX_CPUS as u64),
-            // 20 GHz: far above any, and counters of years still fit.
+            // 20 GHz: above any real clock, and counters of years still fit.
             ("clock.tsc_khz", self.clock.tsc_khz.into(), 20_000_000),
             ("core", self.core.len() as u64, 8),
             ("turbo", largest(&self.turbo.cores), u16::MAX.into()),
@@ -96,7 +97,7 @@ impl MachineSpec {
         for (key, value) in [("sink_j_per_k", heat.sink_j_per_k), ("die_j_per_k", heat.die_j_per_k)] {
             within(&format!("thermal.{key}"), value, 1e-4, 1e6)?;
         }
-        // The sink must be slower than the steps of the die's node (thermal.rs): otherwise the sum
+        // The sink must be slower than the steps of the die's node (thermal.rs), or the sum
         // diverges.
         within("thermal: seconds of the sink", heat.sink_k_per_w * heat.sink_j_per_k, 0.01, 1e9)?;
         if let Some(uncore) = &self.uncore {

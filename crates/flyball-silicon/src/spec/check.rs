@@ -6,12 +6,12 @@ use crate::spec::{
 };
 
 impl MachineSpec {
-    /// Checks that the machine is a possible one.
+    /// Checks that the machine can exist.
     ///
     /// # Errors
     /// Returns the first mistake found.
     pub fn check(&self) -> Result<(), SpecError> {
-        // Bounds first: the arithmetic of what follows relies on them.
+        // Bounds first, because the following arithmetic relies on them.
         let checked = self
             .check_bounds()
             .and_then(|()| self.check_topology())
@@ -30,7 +30,7 @@ impl MachineSpec {
         rule(counted, "topology: packages must be 1 to 64, dies 1 to 16")?;
         let domains = &t.power_domains;
         let cores: u64 = domains.iter().map(|&n| u64::from(n)).sum();
-        // Domains take the place of dies: both would give each core two places.
+        // Domains replace dies: with both, each core would have two positions.
         rule(
             domains.is_empty() || t.dies == 1 && domains.len() <= 16 && cores == self.cores_per_package(),
             "topology.power_domains: at most 16, with all cores of a package of one die",
@@ -94,13 +94,13 @@ impl MachineSpec {
             (0.0..=20.0).contains(&v.ambient_c) && (0.0..=1.0).contains(&v.preheat),
             "variation: ambient_c must be 0 to 20, preheat 0 to 1",
         )?;
-        // Thermal::step() cuts its steps to a quarter of this: a smaller constant would make every
-        // simulated millisecond many steps.
+        // Thermal::step() uses steps of a quarter of this constant. With a smaller one each
+        // simulated millisecond would need many steps.
         let constant = h.die_k_per_w * h.die_j_per_k;
         rule(constant >= 0.002, "thermal: the die's time constant is below 2 ms")?;
         let throttle = h.throttle_c <= h.tjmax_c && (h.throttle_c == 0 || h.throttle_c >= 50);
         rule(throttle, "thermal.throttle_c: 0, or 50 to tjmax_c")?;
-        // The sensors' readouts have seven bits of degrees below it.
+        // The sensors' readouts are seven bits of degrees below it.
         rule(
             (50..=127).contains(&h.tjmax_c)
                 && (-40.0..=60.0).contains(&h.ambient_c)
@@ -142,7 +142,7 @@ impl MachineSpec {
     }
 
     fn check_levels(&self, s: &SstSpec, levels: &[SstLevelSpec]) -> Result<(), SpecFault> {
-        // The TPMI block has places for five levels.
+        // The TPMI block has space for five levels.
         let rising = levels.windows(2).all(|w| w[0].number < w[1].number);
         let numbered = !levels.is_empty() && levels.iter().all(|l| l.number <= 4);
         rule(rising && numbered, "sst.level: numbers 0 to 4, rising")?;
@@ -154,8 +154,8 @@ impl MachineSpec {
         } else {
             self.cores_per_package()
         };
-        // Numbers with gaps: up to the room that registers have.
-        // A TPMI mask is one register of 64 bits; the mailbox has 256 core numbers.
+        // Numbers may have gaps, but must fit into the registers: a TPMI mask has 64 bits, and the
+        // mailbox has 256 core numbers.
         let room = if s.class == SstClass::Tpmi { 64 } else { 256 };
         if self.topology.unit_cores.iter().any(|&number| number >= room) {
             return Err(SpecFault::UnitCores { room });
@@ -187,7 +187,7 @@ fn rule(holds: bool, text: &'static str) -> Result<(), SpecFault> {
     if holds { Ok(()) } else { Err(SpecFault::Rule(text)) }
 }
 
-/// Core type number `i`.
+/// Checks core type number `i`.
 fn check_core(i: usize, c: &CoreSpec) -> Result<(), SpecFault> {
     let rule = |holds: bool, key, rule| {
         if holds { Ok(()) } else { Err(SpecFault::CoreRule { index: i, key, rule }) }
@@ -204,7 +204,7 @@ fn check_core(i: usize, c: &CoreSpec) -> Result<(), SpecFault> {
     rule(rising, "volts", "points must rise in frequency and not fall in voltage")?;
     let sane = c.volts.iter().all(|v| (200..=2000).contains(&v.1));
     rule(sane, "volts", "millivolts must be 200 to 2000")?;
-    // Also false for what is not a number.
+    // Also false for NaN.
     let sane = |x: f64, to: f64| (0.0..=to).contains(&x);
     rule(
         sane(c.dynamic_nf, 100.0)

@@ -8,7 +8,7 @@ use super::{one, yes};
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum SstClass {
-    /// Everything through the mailbox in MSRs 0xB0 and 0xB1 (Skylake-X family).
+    /// The mailbox in MSRs 0xB0 and 0xB1 for everything (Skylake-X family).
     MailboxMsr,
     /// The PCI mailbox, classes of service in memory-mapped registers (Ice Lake to Emerald Rapids).
     MailboxPci,
@@ -26,32 +26,32 @@ pub struct SstSpec {
     /// Version of the performance profile feature.
     #[serde(default = "one")]
     pub version: u32,
-    /// Levels cannot be changed.
+    /// True if levels cannot be changed.
     #[serde(default)]
     pub locked: bool,
-    /// Core power (classes of service) is there.
+    /// True if core-power (classes of service) exists.
     #[serde(default = "yes")]
     pub core_power: bool,
     /// Performance levels, in order.
     pub level: Vec<SstLevelSpec>,
-    /// Power domains without cores after those of the dies (TPMI).
+    /// Number of power domains without cores, which follow those of the dies (TPMI).
     #[serde(default)]
     pub io_domains: u32,
     /// True if the domains without cores have Speed Select registers too.
     #[serde(default)]
     pub io_registers: bool,
-    /// Cores that the power unit counts as one, a module of small cores: they have a class of
-    /// service together.
+    /// Cores that the power unit counts as one (a module of small cores). They share a class of
+    /// service.
     #[serde(default = "one")]
     pub cores_per_module: u32,
-    /// Power domains of a package that have no registers nevertheless, by number among all of them.
+    /// Power domains of a package without registers, numbered among all domains.
     #[serde(default)]
     pub absent: Vec<u32>,
-    /// Levels by power domain, package by package, if the domains differ; `level` is then those
-    /// of the first.
+    /// Levels by power domain, package by package, if domains differ; `level` then has those of the
+    /// first domain.
     #[serde(default)]
     pub domain: Vec<SstDomainSpec>,
-    /// Firmware takes no writes to the Speed Select registers (TPMI).
+    /// True if firmware ignores writes to the Speed Select registers (TPMI).
     #[serde(default)]
     pub write_blocked: bool,
     /// PCI bus number of the PUNIT's devices on each package.
@@ -75,7 +75,7 @@ pub struct SstLevelSpec {
     pub number: u32,
     /// TDP ratio: the base frequency in units of the bus clock.
     pub base_mhz: u32,
-    /// Base frequency with AVX2, MHz. 0: not said.
+    /// Base frequency with AVX2, MHz. 0: not reported.
     #[serde(default)]
     pub base_avx2_mhz: u32,
     /// Base frequency with AVX-512, MHz.
@@ -86,14 +86,14 @@ pub struct SstLevelSpec {
     pub base_amx_mhz: u32,
     pub tdp_w: u32,
     pub tjmax_c: u32,
-    /// Cores of the power domain that may be on. Empty: all.
+    /// Cores of the power domain that may be online. If empty, all.
     #[serde(default)]
     pub cores: Vec<u32>,
-    /// Cores, or modules of small ones, that its registers count in the power domain (TPMI). 0: as
-    /// many as there are.
+    /// Number of cores, or of modules of small cores, that registers report for the power domain
+    /// (TPMI). 0: the actual number.
     #[serde(default)]
     pub counted: u32,
-    /// Memory frequency, MHz. 0: not said.
+    /// Memory frequency, MHz. 0: not reported.
     #[serde(default)]
     pub memory_mhz: u32,
     /// Uncore frequencies: highest, base, lowest, MHz.
@@ -102,7 +102,8 @@ pub struct SstLevelSpec {
     /// Second fabric's frequencies: highest, base, lowest, MHz.
     #[serde(default)]
     pub uncore1_mhz: [u32; 3],
-    /// Frequencies of the cores: highest, base, most efficient, lowest, MHz. Zeros: the machine's.
+    /// Frequencies of the cores: highest, base, most efficient, lowest, MHz. Zeros: those of the
+    /// machine.
     #[serde(default)]
     pub core_mhz: [u32; 4],
     #[serde(default)]
@@ -110,7 +111,7 @@ pub struct SstLevelSpec {
     /// Bucket core counts.
     #[serde(default)]
     pub bucket_cores: Vec<u32>,
-    /// Turbo limits by bucket: one list a kind of code (SSE, AVX2, AVX-512, AMX ...), MHz.
+    /// Turbo limits by bucket: one list per kind of code (SSE, AVX2, AVX-512, AMX ...), MHz.
     #[serde(default)]
     pub trl_mhz: Vec<Vec<u32>>,
     pub bf: Option<SstBfSpec>,
@@ -135,10 +136,10 @@ pub struct SstBfSpec {
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct SstTfSpec {
-    /// High-priority core counts of the buckets, rising.
+    /// High-priority core counts of the buckets, ascending.
     pub bucket_cores: Vec<u32>,
-    /// Limits of high-priority cores by bucket: one list a kind of code, MHz.
+    /// Limits of high-priority cores by bucket: one list per kind of code, MHz.
     pub high_mhz: Vec<Vec<u32>>,
-    /// Limits of low-priority cores: one a kind of code, MHz.
+    /// Limits of low-priority cores: one per kind of code, MHz.
     pub clip_mhz: Vec<u32>,
 }

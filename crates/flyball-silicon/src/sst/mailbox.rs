@@ -1,25 +1,25 @@
 //! The mailbox: commands as the kernel's isst_if drivers pass them on and intel-speed-select sends
 //! them. It is reached through MSRs 0xB0 and 0xB1 (Skylake-X) or registers in PCI configuration
-//! space (Ice Lake to Emerald Rapids): an interface register with the command (bits 7:0), its part
-//! (15:8), a parameter (29:16) and the busy bit (31), which starts it, and a data register.
-//! Commands are done at once: what reads back has busy clear and the completion code, 0 for
-//! success, in bits 7:0.
+//! space (Ice Lake to Emerald Rapids). The interface register has the command (bits 7:0), its
+//! sub-command (15:8), a parameter (29:16) and the busy bit (31), which starts it; the other
+//! register has data. Commands complete at once: the interface register then has busy clear and the
+//! completion code in bits 7:0, 0 for success.
 
 use crate::fault::Fault;
 use crate::silicon::Silicon;
 use crate::spec::{SstClass, SstLevelSpec};
 use crate::sst_state::{ClassOfService, Refusal};
 
-/// The completion code of a command that failed; the kernel makes `ENXIO` of any.
+/// The completion code of a failed command; the kernel returns `ENXIO` for any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MailboxError(pub u8);
 
 /// The firmware does not have this command.
 const ILLEGAL_COMMAND: MailboxError = MailboxError(1);
-/// The command's data is out of range, or it cannot be done now.
+/// The command's data is out of range, or the command is currently not allowed.
 const ILLEGAL_DATA: MailboxError = MailboxError(3);
 const BUSY: u64 = 1 << 31;
-/// Bit of the parameter of core-power commands that makes them writes (MBOX_CMD_WRITE_BIT in
+/// Bit of the parameter that makes core-power commands writes (MBOX_CMD_WRITE_BIT in
 /// isst_if_common.h).
 const WRITE: u32 = 1 << 8;
 
@@ -39,7 +39,7 @@ impl Silicon {
         self.spec.sst.as_ref().is_some_and(|s| s.class == SstClass::MailboxMsr)
     }
 
-    /// A write to the interface register: with the busy bit set it is a command.
+    /// Handles a write to the interface register, which starts a command if the busy bit is set.
     fn write_interface(&mut self, package: usize, value: u64) {
         let r = &mut self.registers.package[package];
         if r.mailbox_stalled {
@@ -56,8 +56,7 @@ impl Silicon {
             Err(MailboxError(code)) => (code, 0),
         };
         let r = &mut self.registers.package[package];
-        // The command's number gives way to the completion code; the rest reads back as it was
-        // written.
+        // The completion code replaces the command's number; the other fields read back as written.
         r.mailbox_interface = value & 0x7fff_ff00 | u64::from(code);
         r.mailbox_data = u64::from(answer);
     }
@@ -87,8 +86,7 @@ impl Silicon {
 
     /// Reads a register of the mailbox function's configuration space (8086:3459, later parts
     /// 8086:3259; device 30 function 1 on the second of the PUNIT's buses, see MSR 0x128): data at
-    /// 0xA0, interface at 0xA4. `None`: there is no such function, or the offset is not one of the
-    /// two.
+    /// 0xA0, interface at 0xA4. `None` if the function or the register does not exist.
     pub fn mailbox_config_read(&self, package: usize, offset: u32) -> Option<u32> {
         match offset {
             _ if !self.has_pci_mailbox(package) => None,
@@ -98,9 +96,9 @@ impl Silicon {
         }
     }
 
-    /// Writes one of the two registers; a write to the interface with the busy bit runs the
-    /// command, and the answer can be read at once. False: as `None` of
-    /// [`mailbox_config_read`](Self::mailbox_config_read).
+    /// Writes one of the two registers. A write to the interface register with the busy bit runs
+    /// the command, whose answer can be read at once. Returns false if the function or the register
+    /// does not exist.
     pub fn mailbox_config_write(&mut self, package: usize, offset: u32, value: u32) -> bool {
         match offset {
             _ if !self.has_pci_mailbox(package) => return false,
@@ -111,7 +109,7 @@ impl Silicon {
         true
     }
 
-    /// Lets a package's mailbox be busy for good, as firmware that is stuck does, or work again.
+    /// Makes a package's mailbox busy permanently, like hung firmware, or lets it work again.
     pub fn stall_mailbox(&mut self, package: usize, stalled: bool) {
         if let Some(r) = self.registers.package.get_mut(package) {
             r.mailbox_stalled = stalled;
@@ -131,10 +129,10 @@ impl Silicon {
         }
     }
 
-    /// One mailbox command to a package's power-control unit.
+    /// Sends a mailbox command to a package's power-control unit.
     ///
     /// # Errors
-    /// The completion code, not 0, of a command that is not known or cannot be done.
+    /// The completion code, not 0, of a command that is unknown or not allowed.
     pub fn mailbox(
         &mut self,
         package: usize,
@@ -148,7 +146,7 @@ impl Silicon {
             return Err(ILLEGAL_COMMAND);
         }
         let write = parameter & WRITE != 0;
-        // Reads still answer: firmware that refuses is not firmware that is gone.
+        // Reads still work: this firmware rejects changes, but is not hung.
         if sst.refuses && (write || matches!((command, sub), (0x7f, 0x02 | 0x08) | (0x95, 0x03))) {
             return Err(ILLEGAL_DATA);
         }
@@ -161,7 +159,7 @@ impl Silicon {
         answer
     }
 
-    /// CONFIG_TDP (0x7F): levels, and base-freq and turbo-freq of the level in effect.
+    /// CONFIG_TDP (0x7F): levels, and base-freq and turbo-freq of the current level.
     fn profile_command(&mut self, package: usize, sub: u8, data: u32) -> Result<u32, MailboxError> {
         let sst = self.sst.as_mut().ok_or(ILLEGAL_COMMAND)?;
         match sub {
@@ -185,7 +183,7 @@ impl Silicon {
                     .set_base_freq(package, data >> 17 & 1 != 0)
                     .and_then(|()| sst.set_turbo_freq(package, data >> 16 & 1 != 0));
                 if done.is_err() {
-                    // One command carries both features: if firmware refuses one, it changes
+                    // One command carries both features: if firmware rejects one, it changes
                     // neither.
                     sst.domains[package] = before;
                 }
@@ -197,7 +195,7 @@ impl Silicon {
                 self.level_changed(package);
                 Ok(0)
             }
-            // All others ask about a level, whose number is in the data.
+            // All other sub-commands concern a level, whose number is in the data.
             0x03..=0x23 => {
                 let level = sst.level_numbered(package, data & 0xff).ok_or(ILLEGAL_DATA)?;
                 let query = LevelQuery {
@@ -267,13 +265,13 @@ impl Silicon {
         }
     }
 
-    /// Something of Speed Select changed in a package.
+    /// Called when Speed Select settings of a package have changed.
     pub(crate) fn sst_changed(&mut self, package: usize) {
         self.package[package].stale = true;
         self.touch();
     }
 
-    /// The level changed: turbo ratios, design power and capabilities follow it.
+    /// Called when the level has changed: updates turbo ratios, design power and capabilities.
     pub(crate) fn level_changed(&mut self, package: usize) {
         let Some(sst) = &self.sst else { return };
         let level = sst.level(package * sst.per_package());
@@ -282,7 +280,7 @@ impl Silicon {
             list.take(8).enumerate().fold(0u64, |v, (i, x)| v | x << (8 * i))
         };
         let r = &mut self.registers.package[package];
-        // 0x1AD and 0x1AE change with the level: software that cached them is wrong afterwards.
+        // 0x1AD and 0x1AE change with the level, so values that software cached become wrong.
         if let Some(list) = level.trl_mhz.first() {
             r.turbo_ratios = word(&mut list.iter().map(|&m| ratio(m)));
             r.turbo_counts = word(&mut level.bucket_cores.iter().map(|&n| u64::from(n)));
@@ -295,7 +293,7 @@ impl Silicon {
             r.power_limit = r.power_limit & !0x7fff | raw;
             control.watts = watts;
         }
-        // The guaranteed level changed: HWP_STATUS bit 0 on every CPU of the package.
+        // The guaranteed level changed: set HWP_STATUS bit 0 on every CPU of the package.
         for c in self.topology.package_cores(package) {
             for cpu in self.topology.core(c).cpus {
                 self.registers.cpu[cpu].hwp_status |= 1;
@@ -311,8 +309,8 @@ impl Silicon {
     }
 }
 
-/// How a memory frequency is coded: down from 12 in steps of 266.66 MHz on Ice Lake, where 7 is
-/// none; in steps of 200 MHz later.
+/// The code of a memory frequency: on Ice Lake it counts down from 12 in steps of 266.66 MHz, and 7
+/// means none; later parts use steps of 200 MHz.
 fn memory_code(mhz: u32, model: u32) -> u32 {
     match model {
         0x6a | 0x6c if mhz == 0 => 7,
@@ -321,7 +319,7 @@ fn memory_code(mhz: u32, model: u32) -> u32 {
     }
 }
 
-/// A CONFIG_TDP query about one level, with what its answers depend on.
+/// A CONFIG_TDP query about one level, with the state that its answers depend on.
 struct LevelQuery<'a> {
     level: &'a SstLevelSpec,
     data: u32,
@@ -400,7 +398,7 @@ mod tests {
         Silicon::new(spec, 0).unwrap()
     }
 
-    /// A command through configuration space: completion code and answer.
+    /// Runs a command through configuration space. Returns completion code and answer.
     fn by_pci(s: &mut Silicon, command: u32, data: u32) -> (u32, u32) {
         assert!(s.mailbox_config_write(1, CONFIG_DATA, data));
         assert!(s.mailbox_config_write(1, CONFIG_INTERFACE, command | 1 << 31));
@@ -409,7 +407,7 @@ mod tests {
         (status & 0xff, s.mailbox_config_read(1, CONFIG_DATA).unwrap())
     }
 
-    /// A command through the MSRs of a CPU of package 1.
+    /// Runs a command through the MSRs of a CPU of package 1.
     fn by_msr(s: &mut Silicon, command: u32, data: u32) -> (u32, u32) {
         s.write_msr(14, 0xb1, data.into()).unwrap();
         s.write_msr(14, 0xb0, u64::from(command) | 1 << 31).unwrap();
@@ -420,9 +418,9 @@ mod tests {
     #[test]
     fn both_interfaces_reach_the_same_mailbox() {
         let (mut pci, mut msr) = (chip(SstClass::MailboxPci), chip(SstClass::MailboxMsr));
-        // Levels; what level 0 can; a level that is not there; a command that is not there;
-        // turbo-freq without classes; classes on; turbo-freq; classes off under it; level 4, which
-        // takes it off; what is on now.
+        // Levels; features of level 0; a missing level; an unknown command; turbo-freq without
+        // classes; classes on; turbo-freq; classes off under turbo-freq; level 4, which disables
+        // turbo-freq; current state.
         let steps: [(u32, u32, Option<u32>); 10] = [
             (0x7f, 0, Some(0x8000_0401)),
             (0x017f, 0, Some(3)),
@@ -440,7 +438,7 @@ mod tests {
             assert_eq!(a, b, "{command:#x}");
             assert_eq!(answer, (a.0 == 0).then_some(a.1), "{command:#x}");
         }
-        // Package 1's cores got it, package 0's did not.
+        // Package 1's cores have changed, package 0's have not.
         for s in [&pci, &msr] {
             assert_eq!((s.guaranteed(0).mhz(), s.guaranteed(14).mhz()), (2600, 2800));
         }

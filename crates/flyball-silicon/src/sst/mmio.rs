@@ -1,13 +1,13 @@
 //! The memory-mapped registers of the mailbox generation (Ice Lake to Emerald Rapids), as offsets
-//! into the PUNIT's BAR: 0x08 + 4n class n, 0x20 + 4c the class of core c in bits 17:16. Skylake-X
-//! has them behind the mailbox only.
+//! into the PUNIT's BAR: class n at 0x08 + 4n, the class of core c in bits 17:16 at 0x20 + 4c. On
+//! Skylake-X only the mailbox reaches them.
 
 use crate::silicon::Silicon;
 use crate::spec::SstClass;
 use crate::sst_state::ClassOfService;
 
 impl Silicon {
-    /// Read a register of a package. Registers that mean nothing here read 0; `None`: this machine
+    /// Reads a register of a package. Registers without a function read 0; `None` if this machine
     /// has no such window.
     pub fn mmio_read(&self, package: usize, offset: u32) -> Option<u32> {
         let sst = self.sst.as_ref().filter(|s| s.spec.class == SstClass::MailboxPci)?;
@@ -19,12 +19,12 @@ impl Silicon {
         })
     }
 
-    /// Write a register of a package; false if this machine has no such window.
+    /// Writes a register of a package. Returns false if this machine has no such window.
     pub fn mmio_write(&mut self, package: usize, offset: u32, value: u32) -> bool {
         let Some(sst) = self.sst.as_mut().filter(|s| s.spec.class == SstClass::MailboxPci) else {
             return false;
         };
-        // The write is dropped without an error: memory cannot refuse.
+        // Drop the write without an error: memory cannot report one.
         if sst.refuses {
             return true;
         }

@@ -1,31 +1,30 @@
-//! TPMI: the Speed Select register block of a power domain (Granite Rapids and later), 64 bits a
-//! register, laid out as the kernel's isst_tpmi_core.c reads it and as a recorded Granite Rapids
-//! has it: header, core-power block at 8, perf-profile block at 0x60 with one block of levels after
-//! the other.
+//! TPMI: the Speed Select register block of a power domain (Granite Rapids and later), 64 bits per
+//! register. The layout follows the kernel's isst_tpmi_core.c and a recorded Granite Rapids:
+//! header, core-power block at 8, perf-profile block at 0x60 followed by the blocks of the levels.
 
 use crate::silicon::Silicon;
 use crate::spec::{SstBfSpec, SstClass, SstDomainSpec, SstLevelSpec, SstSpec, SstTfSpec};
 use crate::sst_state::{Refusal, SstState};
 
-/// Core-power block: from the domain's start, in bytes.
+/// Offset of the core-power block in the domain, in bytes.
 const CP: u32 = 8;
-/// Perf-profile block.
+/// Offset of the perf-profile block in the domain, in bytes.
 const PP: u32 = 0x60;
-/// Levels start here, from the perf-profile block, in registers.
+/// Offset of the levels in the perf-profile block, in registers.
 const FIRST_LEVEL: u32 = 5;
 /// Registers of a level: 13 of perf-profile, 2 of base-freq, 9 of turbo-freq.
 const BF: u32 = 13;
 const TF: u32 = 15;
 const LEVEL: u32 = 24;
-/// Registers of a whole domain.
+/// Number of registers in a domain.
 const REGISTERS: u32 = PP / 8 + FIRST_LEVEL + 5 * LEVEL;
 
 /// Register value in a domain without Speed Select: an interface version of 0xff means invalid.
 const ABSENT: u64 = u64::MAX;
 
 impl Silicon {
-    /// Power domains of a package that have an instance of the Speed Select registers, those of IO
-    /// dies last: 0 without TPMI.
+    /// Number of a package's power domains with an instance of the Speed Select registers, those of
+    /// IO dies last; 0 without TPMI.
     pub fn tpmi_domains(&self) -> usize {
         let Some(s) = self.sst.as_ref().filter(|s| s.spec.class == SstClass::Tpmi) else { return 0 };
         self.topology.dies() as usize + s.spec.io_domains as usize
@@ -36,7 +35,8 @@ impl Silicon {
         REGISTERS * 8
     }
 
-    /// Read a register of a power domain. `None`: no such machine, package, domain or register.
+    /// Reads a register of a power domain. `None` if the package, domain or register does not
+    /// exist, or the machine has no TPMI.
     pub fn tpmi_read(&self, package: usize, domain: usize, offset: u32) -> Option<u64> {
         let s = self.sst.as_ref().filter(|s| s.spec.class == SstClass::Tpmi)?;
         if package >= self.topology.packages()
@@ -46,7 +46,7 @@ impl Silicon {
         {
             return None;
         }
-        // IO dies without registers, and domains that a part has fused off, read as all ones.
+        // IO dies without registers, and domains that are fused off, read as all ones.
         if domain >= s.per_package() || s.spec.absent.contains(&(domain as u32)) {
             return Some(ABSENT);
         }
@@ -57,14 +57,14 @@ impl Silicon {
         ))
     }
 
-    /// Writes a register of a power domain; read-only bits stay. False: no such register.
+    /// Writes a register of a power domain; read-only bits do not change. Returns false if the
+    /// register does not exist.
     pub fn tpmi_write(&mut self, package: usize, domain: usize, offset: u32, value: u64) -> bool {
         if self.tpmi_read(package, domain, offset).is_none() {
             return false;
         }
         let Some(s) = self.sst.as_mut().filter(|s| domain < s.per_package()) else { return true };
-        // Memory takes every write: what firmware does not want is dropped, and the caller sees it
-        // when it reads.
+        // Memory accepts every write. If firmware ignores one, the caller notices by reading back.
         if s.refuses || s.spec.write_blocked || s.spec.absent.contains(&(domain as u32)) {
             return true;
         }
@@ -88,7 +88,8 @@ impl SstState {
         let features = u64::from(dom.base_freq) | u64::from(dom.turbo_freq) << 1;
         let number = u64::from(self.level(d).number);
         match offset {
-            // Interface version 0.1; core-power and perf-profile are there; where their blocks are.
+            // Interface version 0.1; core-power and perf-profile exist; the offsets of their
+            // blocks.
             0 => {
                 1 | (2 | u64::from(self.spec.core_power)) << 8
                     | u64::from(CP / 8) << 16
@@ -106,8 +107,8 @@ impl SstState {
                 let classes = dom.class_of.iter().skip(first).take(16);
                 classes.enumerate().fold(0, |v, (i, &c)| v | u64::from(c) << (4 * i))
             }
-            // Perf-profile: feature 1, revision, levels that are there and that may be chosen, size
-            // of a level's block.
+            // Perf-profile: feature 1, revision, existing and allowed levels, size of a level's
+            // block.
             PP => {
                 let mask = self.levels(d).iter().fold(0u64, |m, l| m | 1 << l.number);
                 let allowed = if self.locked { 1 << number } else { mask };
@@ -139,7 +140,7 @@ impl SstState {
     fn write_register(&mut self, d: usize, offset: u32, value: u64) {
         let dom = &mut self.domains[d];
         match offset {
-            // A refusal shows in the status register, which keeps what is in force.
+            // The status register shows a rejected change by keeping its value.
             0x10 => drop(self.set_core_power(d, value & 1 != 0, value & 2 != 0)),
             0x20..=0x38 => {
                 let c = &mut dom.classes[(offset as usize - 0x20) / 8];
@@ -153,13 +154,13 @@ impl SstState {
             }
             0x78 => {
                 let (want, have) = ((value & 7) as u32, self.level(d).number);
-                // The level first: a change of it switches both features off, and the same write
-                // may ask for them.
+                // The level first, because changing it disables both features, which the same write
+                // may enable.
                 let level = if want == have { Ok(()) } else { self.set_level(d, want) };
                 let base = self.set_base_freq(d, value >> 8 & 1 != 0);
                 let turbo = self.set_turbo_freq(d, value >> 9 & 1 != 0);
-                // Of the level: 1 not allowed. Of a feature, three bits each: 1 unsupported, 7 not
-                // allowed.
+                // Error of a level: 1 not allowed. Error of a feature, three bits each: 1
+                // unsupported, 7 not allowed.
                 let of = |answer: Result<(), Refusal>| match answer {
                     Ok(()) => 0,
                     Err(Refusal::Absent) => 1,
@@ -174,7 +175,7 @@ impl SstState {
     }
 }
 
-/// A register of a level's block.
+/// Returns a register of a level's block.
 fn level_register(l: &SstLevelSpec, at: u32, cores: u32, bus_khz: u32, range: [u32; 3]) -> u64 {
     let ratio = |mhz: u32| u64::from((mhz * 1000 / bus_khz).min(255));
     let bytes = |list: &mut dyn Iterator<Item = u64>| {
@@ -226,8 +227,8 @@ fn level_register(l: &SstLevelSpec, at: u32, cores: u32, bus_khz: u32, range: [u
 }
 
 impl SstSpec {
-    /// Decodes the registers of all power domains, as read from a real machine: package by package,
-    /// `each` domains a package, of which the first `compute` have cores. `None` if no domain has
+    /// Decodes the registers of all power domains of a real machine, package by package: `each`
+    /// domains per package, of which the first `compute` have cores. `None` if no domain has
     /// registers of a known version.
     pub fn from_tpmi(domains: &[Vec<u64>], each: usize, compute: usize) -> Option<SstSpec> {
         let valid =
@@ -263,7 +264,7 @@ fn decode_levels(d: &[u64]) -> Vec<SstLevelSpec> {
     let mhz = |v: u64, from: u32| (v >> from & 0xff) as u32 * 100;
     let row = |v: u64, n: usize| -> Vec<u32> { (0..n as u32).map(|i| mhz(v, 8 * i)).collect() };
     let cores = |v: u64| -> Vec<u32> { (0..64).filter(|i| v >> i & 1 == 1).collect() };
-    // Buckets end at the first of no cores.
+    // A bucket without cores ends the list.
     let counts =
         |v: u64| -> Vec<u32> { v.to_le_bytes().into_iter().take_while(|&n| n > 0).map(u32::from).collect() };
     (0..5u32)
@@ -339,7 +340,7 @@ mod tests {
         s.settle();
         assert_eq!(s.tpmi_read(0, 1, 0x80).unwrap() & 7, 3);
         assert_eq!((s.guaranteed(0).mhz(), s.guaranteed(8).mhz()), (2000, 2600));
-        // Level 2 is not enabled: refused with an error, the level stays.
+        // Level 2 is not enabled: the change fails with an error, and the level stays.
         assert!(s.tpmi_write(0, 1, 0x78, 2));
         assert_eq!(s.tpmi_read(0, 1, 0x80).unwrap() & 0xf7, 0x13);
         // Level 3 has no turbo-freq and no base-freq.
@@ -395,7 +396,7 @@ mod tests {
         s.tpmi_write(0, 0, 0x78, 0);
         s.tpmi_write(0, 0, 0x10, 0);
         assert_eq!(s.tpmi_read(0, 0, 0x18), Some(0));
-        // The other domain was not touched.
+        // The other domain has not changed.
         assert_eq!(s.tpmi_read(0, 1, 0x18), Some(0));
     }
 

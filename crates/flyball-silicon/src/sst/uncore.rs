@@ -1,11 +1,11 @@
-//! The registers of uncore clusters, one cluster a power domain.
+//! The registers of uncore clusters, one cluster per power domain.
 
 use crate::silicon::Silicon;
 
 impl Silicon {
-    /// A register of a domain's uncore cluster (uncore-frequency-tpmi.c): ratios of 100 MHz,
-    /// present one in bits 6:0 of the status (0x10), highest in 14:8 and lowest in 21:15 of the
-    /// control (0x18).
+    /// Reads a register of a domain's uncore cluster (uncore-frequency-tpmi.c). Ratios are in units
+    /// of 100 MHz: the current one in bits 6:0 of the status (0x10), the highest in 14:8 and the
+    /// lowest in 21:15 of the control (0x18).
     pub fn uncore_cluster_read(&self, package: usize, domain: usize, register: u32) -> u64 {
         let Some(&control) =
             self.uncore_cluster(package, domain).and_then(|at| self.registers.uncore.get(at))
