@@ -1,9 +1,9 @@
-//! How fast the simulation is: `cargo run --release -p flyball-sim --example speed`.
+//! Measures how fast the simulation is: `cargo run --release -p flyball-sim --example speed`.
 //!
-//! A machine of 512 CPUs in steps of a millisecond, under every governor of the drivers that it can
-//! have: with all CPUs busy, and with a third busy, a third half busy and a third idle. Then the
-//! cost of reading a file. Processor time of this process, in five rounds that take turns: the
-//! median, and the slowest. `-- --count` runs one round without looking at a clock, for tools that
+//! It simulates 512 CPUs in steps of a millisecond, under each governor of each driver: once with
+//! all CPUs busy, and once with a third busy, a third half busy and a third idle. It also measures
+//! the cost of reading a file. It prints the median and the slowest of five interleaved rounds, in
+//! CPU time of this process. `-- --count` runs one round without reading a clock, for tools that
 //! count instructions.
 
 use std::time::Duration;
@@ -16,7 +16,7 @@ use flyball_sim::{
     workload::{Engine, Workload},
 };
 
-/// Processor time of this process: what else a busy machine does is not counted.
+/// CPU time of this process, so that other processes do not disturb the measurement.
 fn used() -> Duration {
     if std::env::args().any(|word| word == "--count") {
         return Duration::ZERO;
@@ -25,7 +25,7 @@ fn used() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Option of the kernel, its version, and the governor.
+/// Kernel option, kernel version and governor.
 const CASES: [(&str, Kernel, &str); 10] = [
     ("amd_pstate=active", Kernel::V7_2, "performance"),
     ("amd_pstate=active", Kernel::V7_2, "powersave"),
@@ -39,7 +39,7 @@ const CASES: [(&str, Kernel, &str); 10] = [
     ("amd_pstate=disable", Kernel::V7_2, "userspace"),
 ];
 
-/// A machine under one governor, all of whose CPUs are busy or a third.
+/// Boots a machine under one governor, with all of its CPUs busy or a third of them.
 fn boot((option, kernel, governor): (&str, Kernel, &str), all_busy: bool) -> SimMachine {
     let spec = MachineSpec::builtin("epyc-512").expect("a machine that comes with the crate");
     let boot = Boot { options: vec![option.to_owned()], ..Boot::default() };
@@ -58,7 +58,7 @@ fn boot((option, kernel, governor): (&str, Kernel, &str), all_busy: bool) -> Sim
     machine
 }
 
-/// How many times real time the simulation runs, and microseconds a read.
+/// Returns simulated time per CPU time, and the microseconds that a read takes.
 fn round(machine: &mut SimMachine) -> (f64, f64) {
     let simulated = Duration::from_secs(1);
     let started = used();
@@ -75,7 +75,7 @@ fn round(machine: &mut SimMachine) -> (f64, f64) {
     (simulated.as_secs_f64() / took.as_secs_f64(), read.as_secs_f64() * 1e6 / f64::from(reads.max(1)))
 }
 
-/// The median of values, and the one at the end that `is_worst` names.
+/// The median of the values, and the worst of them by `is_worst`.
 fn median(values: impl Iterator<Item = f64>, is_worst: fn(f64, f64) -> f64) -> (f64, f64) {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);

@@ -11,7 +11,7 @@ use flyball_silicon::{
 
 pub(crate) use flyball_silicon::spec::Vendor;
 
-/// ACPI's `_CPC` of one CPU: performance levels and the frequencies that belong to two of them.
+/// ACPI's `_CPC` of one CPU: performance levels, and the frequencies of two of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cppc {
     pub highest: u16,
@@ -19,10 +19,10 @@ pub(crate) struct Cppc {
     pub guaranteed: u16,
     /// Highest sustained level.
     pub nominal: u16,
-    /// Below this, less power is saved than work is lost.
+    /// Below this level, lowering the frequency costs more performance than it saves power.
     pub lowest_nonlinear: u16,
     pub lowest: u16,
-    /// Level at which both feedback counters count alike.
+    /// Level at which APERF and MPERF count at the same rate.
     pub reference: u16,
     /// Frequency of the nominal level in MHz.
     pub nominal_mhz: u32,
@@ -36,7 +36,7 @@ pub(crate) enum CppcAccess {
     None,
     /// AMD's model-specific registers (CPU flag cppc).
     Msr,
-    /// Memory; on AMD always a mailbox there (PCC), where each access is slow.
+    /// Memory. On AMD it is a mailbox (PCC), where each access is slow.
     SharedMemory,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct IdleState {
     pub residency_us: u32,
 }
 
-/// Where a CPU sits.
+/// A CPU's position in the topology.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CpuPlace {
     pub package: u32,
@@ -62,12 +62,12 @@ pub(crate) struct CpuPlace {
     pub core: u32,
     /// Last-level cache domain, unique in the machine.
     pub llc: u32,
-    /// KiB of that cache; 0 if the core has none.
+    /// Size of the last-level cache in KiB; 0 if the core has none.
     pub llc_kib: u32,
     pub node: u32,
     /// CPUs of the same core, this one included, ascending.
     pub siblings: Vec<u32>,
-    /// An efficiency or low-power core of a hybrid processor.
+    /// True for an efficiency or low-power core of a hybrid processor.
     pub efficient: bool,
     /// kHz for each step of an Intel ratio or HWP level.
     pub scaling_khz: u32,
@@ -76,7 +76,6 @@ pub(crate) struct CpuPlace {
 /// A cache as sysfs shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cache {
-    /// 1 to 3.
     pub level: u8,
     /// `Data`, `Instruction` or `Unified`.
     pub kind: &'static str,
@@ -84,12 +83,12 @@ pub(crate) struct Cache {
     pub kib: u32,
 }
 
-/// A driver with platform profiles; the words are numbered as the kernel does.
+/// A driver with platform profiles. Words have the kernel's numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProfileDevice {
     pub name: String,
     pub choices: Vec<usize>,
-    /// Words that it takes and does not list.
+    /// Words that it accepts but does not list.
     pub hidden: Vec<usize>,
     pub start: usize,
 }
@@ -106,13 +105,13 @@ pub(crate) struct Board {
     pub microcode: u32,
     /// The flags line of /proc/cpuinfo.
     pub flags: Vec<String>,
-    /// Each CPU's place.
+    /// Position of each CPU.
     pub places: Vec<CpuPlace>,
     /// Time stamp counter frequency in kHz.
     pub tsc_khz: u32,
     /// The scheduler's tick in microseconds.
     pub tick_us: u64,
-    /// ACPI's preferred profile is a server's, or unspecified.
+    /// True if ACPI's preferred profile is that of a server, or unspecified.
     pub server: bool,
     /// How CPPC is reached.
     pub access: CppcAccess,
@@ -122,28 +121,28 @@ pub(crate) struct Board {
     pub pss: Vec<u32>,
     /// `_PSS` transition latency in microseconds.
     pub pss_latency_us: u32,
-    /// `_PCT` names I/O ports instead of registers: the hardware's state cannot be read back.
+    /// True if `_PCT` names I/O ports instead of registers: the P-state cannot be read back.
     pub pss_ports: bool,
-    /// Transition latency by CPPC, in nanoseconds; 0 if it has none.
+    /// Transition latency according to CPPC, in nanoseconds; 0 if unknown.
     pub cppc_latency_ns: u32,
-    /// AMD's boost, or Intel's dynamic acceleration, can be switched.
+    /// True if AMD's boost or Intel's dynamic acceleration can be switched.
     pub boost: bool,
-    /// Hardware P-states (Intel).
+    /// True if the processor has hardware P-states (Intel).
     pub hwp: bool,
-    /// The energy performance bias register (Intel).
+    /// True if the processor has the energy performance bias register (Intel).
     pub epb: bool,
-    /// Firmware can choose frequencies itself, by registers of CPPC (Arm).
+    /// True if firmware can choose frequencies itself through CPPC registers (Arm).
     pub autonomous: bool,
     /// Idle states above polling, shallowest first.
     pub idle: Vec<IdleState>,
-    /// Number of the first of them: 1 where cpuidle's state 0 polls, which it does on x86.
+    /// cpuidle's number of the first entry in `idle`: 1 on x86, where state 0 polls.
     pub first_idle: usize,
     /// The cpuidle driver's name.
     pub idle_driver: &'static str,
-    /// Caches of a core, smallest level first. The size of the last is in its place.
+    /// Caches of a core, lowest level first. Sizes of the last level are in `places`.
     pub caches: Vec<Cache>,
     pub profile_devices: Vec<ProfileDevice>,
-    /// The firmware can prefer either die of a processor with 3D V-Cache.
+    /// True if firmware can prefer either die of a processor with 3D V-Cache.
     pub x3d: bool,
     /// The highest power limit of a socket with a management port (HSMP), mW.
     pub socket_power_mw: Option<u32>,
@@ -152,12 +151,10 @@ pub(crate) struct Board {
 }
 
 impl Board {
-    /// How many CPUs.
     pub(crate) fn cpus(&self) -> u32 {
         self.places.len() as u32
     }
 
-    /// How many packages.
     pub(crate) fn packages(&self) -> u32 {
         self.places.iter().map(|place| place.package + 1).max().unwrap_or(0)
     }
@@ -169,14 +166,13 @@ impl Board {
 }
 
 /// Feature flags that every modelled processor of a vendor has, in /proc/cpuinfo's order.
-// Tools match words of this line; that each word is there on all modelled processors is what
-// counts.
+// Tools match words of this line, so it holds only words that all modelled processors have.
 const COMMON_FLAGS: &str = "fpu vme de pse tsc msr pae mce cx8 apic sep mtrr pge mca cmov pat pse36 clflush mmx fxsr \
     sse sse2 ht syscall nx rdtscp lm constant_tsc rep_good nopl nonstop_tsc cpuid aperfmperf pni pclmulqdq ssse3 fma \
     cx16 sse4_1 sse4_2 movbe popcnt aes xsave avx f16c rdrand lahf_lm abm avx2 bmi1 bmi2";
 
 impl Board {
-    /// The facts of a machine's description.
+    /// Derives the facts from a machine's description.
     pub(crate) fn new(spec: &MachineSpec) -> Board {
         let topology = Topology::new(spec);
         let vendor = spec.identity.vendor;
@@ -204,17 +200,17 @@ impl Board {
             cppc: cppc(spec, &topology),
             pss: firmware.pstates_mhz.iter().map(|mhz| mhz * 1000).collect(),
             pss_latency_us: firmware.transition_us,
-            // The silicon has registers only.
+            // The simulated silicon has registers only.
             pss_ports: false,
-            // cppc_get_transition_latency() in drivers/acpi/cppc_acpi.c: the mailbox has one,
-            // registers have not.
+            // cppc_get_transition_latency() in drivers/acpi/cppc_acpi.c: a mailbox has a latency,
+            // registers have none.
             cppc_latency_ns: if access == CppcAccess::SharedMemory {
                 firmware.transition_us * 1000
             } else {
                 0
             },
             boost: firmware.turbo,
-            // Both are looked at again when the silicon is there: see `complete`.
+            // `complete` corrects both once the silicon exists.
             hwp: firmware.interface == InterfaceSpec::Hwp,
             epb: intel,
             autonomous: firmware.has_epp,
@@ -234,10 +230,9 @@ impl Board {
         }
     }
 
-    /// Clears features that the description implies but the processors lack: registers that cannot
-    /// be read.
+    /// Clears features whose registers cannot be read, although the description implies them.
     pub(crate) fn complete(&mut self, silicon: &Silicon) {
-        // A description may list neither: what the register file answers decides.
+        // The description may list neither feature, so ask the register file.
         self.epb &= silicon.read_msr(0, msr::ENERGY_PERF_BIAS).is_ok();
         self.hwp &= silicon.read_msr(0, msr::HWP_CAPABILITIES).is_ok();
         if !self.epb {
@@ -270,7 +265,7 @@ fn hybrid_scaling_khz(model: u32) -> u32 {
     }
 }
 
-/// Each CPU's place.
+/// Returns the position of each CPU.
 fn places(spec: &MachineSpec, topology: &Topology, intel: bool) -> Vec<CpuPlace> {
     let hybrid = spec.core.len() > 1;
     // 0: one last-level cache for the package.
@@ -278,7 +273,7 @@ fn places(spec: &MachineSpec, topology: &Topology, intel: bool) -> Vec<CpuPlace>
         0 => spec.cores_per_package() as u32,
         cores => cores,
     };
-    // Numbers of last-level caches go on from package to package, also where the last cache of one
+    // Numbers of last-level caches continue from package to package, even if a package's last cache
     // has fewer cores.
     let caches_per_package = (spec.cores_per_package() as u32).div_ceil(per_cache.max(1));
     let sizes = &spec.topology.caches_kb;
@@ -289,7 +284,7 @@ fn places(spec: &MachineSpec, topology: &Topology, intel: bool) -> Vec<CpuPlace>
             let package = core.package as u32;
             let mut siblings: Vec<u32> =
                 core.cpus[..core.threads as usize].iter().map(|&cpu| cpu as u32).collect();
-            // The lowest CPU comes first: it is the one that stays when SMT is switched off.
+            // The lowest CPU comes first, because it stays online when SMT is switched off.
             siblings.sort_unstable();
             let efficient = kind.kind != flyball_silicon::spec::CoreKind::Performance;
             let cache = core.in_package / per_cache.max(1);
@@ -300,7 +295,7 @@ fn places(spec: &MachineSpec, topology: &Topology, intel: bool) -> Vec<CpuPlace>
             };
             CpuPlace {
                 package,
-                // To the kernel power domains are not dies.
+                // The kernel does not count power domains as dies.
                 die: if spec.topology.dies_are_power_domains { 0 } else { core.die },
                 core: core.id,
                 llc: package * caches_per_package + cache,
@@ -317,8 +312,7 @@ fn places(spec: &MachineSpec, topology: &Topology, intel: bool) -> Vec<CpuPlace>
 /// `_CPC` per CPU, if firmware has it.
 fn cppc(spec: &MachineSpec, topology: &Topology) -> Vec<Cppc> {
     let firmware = &spec.firmware;
-    // Without a nominal frequency amd-pstate cannot convert levels: such firmware counts as one
-    // without _CPC.
+    // amd-pstate cannot convert levels without a nominal frequency, so ignore such a _CPC.
     if firmware.cpc_nominal_mhz == 0 {
         Vec::new()
     } else {
@@ -385,14 +379,14 @@ fn flags(spec: &MachineSpec, vendor: Vendor, access: CppcAccess) -> Vec<String> 
         }
     }
     add(&spec.identity.flags);
-    // A recorded machine brings the whole line along, and with it the words added above.
+    // A recorded machine brings its whole flags line, which repeats the words added above.
     let mut seen = std::collections::HashSet::new();
     flags.retain(|flag| seen.insert(flag.clone()));
     flags
 }
 
 fn idle_states(spec: &MachineSpec, intel: bool) -> Vec<IdleState> {
-    // One table for all CPUs, as cpuidle has it on x86: hybrid processors show the first kind's.
+    // cpuidle has one table for all CPUs on x86; hybrid processors show the first core kind's.
     let states = spec.core.first().map(|core| core.idle.as_slice()).unwrap_or_default();
     states
         .iter()

@@ -1,12 +1,12 @@
-//! Compares the models with published measurements: every measured row of five documents, the
-//! simulated machine's value, and which rows were used to set constants. A row that misses its aim
-//! says so.
+//! Compares the models with published measurements: for every measured row of five documents, the
+//! published value, the simulated value, and whether the row was used to set a constant. Rows
+//! outside their aim are marked.
 //!
-//! The documents: the kernel's Speed Select guide (intel-speed-select.rst), StorPool's page on
+//! The documents are the kernel's Speed Select guide (intel-speed-select.rst), StorPool's page on
 //! tuning Xeon Scalable, AMD's slides "A New CPU Frequency Control Mechanism on Linux" (CLK 2022),
-//! Victor Stinner's "Intel CPUs (part 2)" and the kernel's amd-pstate document. All settings are
-//! made through the simulated machine's files, as one would on a real one; what the documents did
-//! by means that are not files (firmware set-up, a blocked fan) is done on the silicon.
+//! Victor Stinner's "Intel CPUs (part 2)" and the kernel's amd-pstate document. All settings go
+//! through the simulated machine's files, as on a real machine. What the documents did by other
+//! means (firmware setup, a blocked fan) is done on the silicon.
 
 mod amd_slides;
 mod bench;
@@ -25,17 +25,18 @@ use crate::{errno::Errno, workload::WorkloadError};
 #[serde(rename_all = "snake_case", tag = "kind", content = "limit")]
 #[schemars(rename = "SimulationAim")]
 pub enum Aim {
-    /// At most so many percent.
+    /// Maximum error in percent of the published value.
     Percent(f64),
-    /// At most so many of the row's unit, whatever the published value.
+    /// Maximum error in the row's unit.
     Absolute(f64),
-    /// The same sign, at least a quarter of the change, and within so many percentage points.
+    /// The change must have the same sign, reach a quarter of the published change, and be within
+    /// this many percentage points of it.
     Sign(f64),
     /// No aim: printed for completeness.
     None,
 }
 
-/// A change below this share of the published one is no effect.
+/// A simulated change below this share of the published change counts as no effect.
 const LEAST_EFFECT: f64 = 0.25;
 
 /// One measured value.
@@ -50,14 +51,14 @@ pub struct Row {
     pub quantity: &'static str,
     pub unit: &'static str,
     pub published: f64,
-    /// The simulated value; none if the experiment cannot be made.
+    /// The simulated value, or `None` if the experiment cannot be run.
     pub simulated: Option<f64>,
     /// The limit within which the row agrees.
     pub aim: Aim,
     /// The value was used to set a constant of a model.
     pub used: bool,
-    /// So much of the published value, in its unit, is chance at 95 %, by the published rounds: a
-    /// smaller value has no sign that was shown.
+    /// Half-width of the 95 % interval of the published value, in its unit, from the published
+    /// rounds. The sign of a smaller value is not significant.
     pub spread: Option<f64>,
 }
 
@@ -71,9 +72,9 @@ pub(crate) fn deviation(rounds: &[f64]) -> f64 {
     (rounds.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt() / mean
 }
 
-/// Returns the change between two arms of `rounds` rounds each that chance alone may cause, in
-/// percent: Student's t at 95 % with four degrees of freedom, which three rounds of two arms leave,
-/// times the standard error.
+/// Returns the change in percent that chance alone may cause between two arms of `rounds` rounds:
+/// Student's t at 95 % times the standard error. Two arms of three rounds have four degrees of
+/// freedom.
 pub(crate) fn chance(deviations: [f64; 2], rounds: f64) -> f64 {
     2.776 * ((deviations[0].powi(2) + deviations[1].powi(2)) / rounds).sqrt() * 100.0
 }
@@ -83,8 +84,8 @@ fn change(values: [f64; 2]) -> f64 {
     (values[1] / values[0] - 1.0) * 100.0
 }
 
-/// How amd-pstate's performance and energy differ from acpi-cpufreq's, in percent; values are given
-/// in that order of drivers, each with its energy.
+/// Compares amd-pstate with acpi-cpufreq: changes of performance and energy in percent. Each pair
+/// of (performance, energy) comes for acpi-cpufreq first, then for amd-pstate.
 fn drivers_apart(
     source: &'static str,
     table: &'static str,
@@ -104,7 +105,7 @@ fn drivers_apart(
 }
 
 impl Row {
-    /// A value that nothing judges and that set no constant.
+    /// A published value without an aim, which set no constant.
     fn new(
         source: &'static str,
         table: &'static str,
@@ -126,7 +127,7 @@ impl Row {
         }
     }
 
-    /// Adds the simulated value, and whether the published one set a constant.
+    /// Adds the simulated value; `used` says whether the published value set a constant.
     fn simulated(self, value: f64, used: bool) -> Row {
         Row { simulated: Some(value), used, ..self }
     }
@@ -141,7 +142,7 @@ impl Row {
         (self.published != 0.0).then(|| (simulated / self.published - 1.0) * 100.0)
     }
 
-    /// Returns whether the aim is met; none if there is no aim or nothing was simulated.
+    /// Returns whether the aim is met, or `None` without an aim or a simulated value.
     pub fn met(&self) -> Option<bool> {
         let simulated = self.simulated?;
         let off = (simulated - self.published).abs();
@@ -156,8 +157,7 @@ impl Row {
         }
     }
 
-    /// The aim is missed, but the published rounds scatter more than simulated and published values
-    /// are apart.
+    /// True if the aim is missed, but by no more than the spread of the published rounds.
     pub fn is_within_spread(&self) -> bool {
         let apart = self.simulated.map(|simulated| (simulated - self.published).abs());
         self.met() == Some(false) && apart.zip(self.spread).is_some_and(|(apart, spread)| apart <= spread)
@@ -171,18 +171,18 @@ pub struct Report {
 }
 
 impl Report {
-    /// Rows with an aim that is met, and rows with an aim.
+    /// Number of rows that meet their aim, and number of rows with an aim.
     pub fn score(&self) -> (usize, usize) {
         let judged: Vec<bool> = self.rows.iter().filter_map(Row::met).collect();
         (judged.iter().filter(|&&met| met).count(), judged.len())
     }
 
-    /// Rows whose aim is missed within the published rounds' own spread.
+    /// Number of rows that miss their aim by no more than the spread of the published rounds.
     pub fn within_spread(&self) -> usize {
         self.rows.iter().filter(|row| row.is_within_spread()).count()
     }
 
-    /// Rows of a table that were used to set constants, and all its rows.
+    /// Number of a table's rows that were used to set constants, and number of all its rows.
     pub fn used(&self, table: &str) -> (usize, usize) {
         let rows: Vec<&Row> = self.rows.iter().filter(|row| row.table == table).collect();
         (rows.iter().filter(|row| row.used).count(), rows.len())

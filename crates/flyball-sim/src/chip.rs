@@ -1,5 +1,5 @@
-//! The processors as the drivers reach them: registers by CPU, shared-memory CPPC, and the
-//! frequency that came of it.
+//! The processors as drivers reach them: registers by CPU, shared-memory CPPC, and the resulting
+//! frequency.
 
 use std::collections::HashMap;
 
@@ -7,17 +7,17 @@ use flyball_silicon::{Activity, SharedCppc, Silicon, spec::Vendor};
 
 use crate::errno::{Answer, Errno};
 
-/// Registers of Intel processors that tools read and that only hold a value here, with what
+/// Registers of Intel processors that tools read and that have no effect here, with the values that
 /// firmware leaves in them (estimated): feature control, C-state limit (locked), prefetchers, power
-/// management, C1E and power control, interrupt response limits, and why graphics and ring were
-/// slowed. A tool that finds one of them missing gives up.
+/// management, C1E and power control, interrupt response limits, and limit reasons of graphics and
+/// ring. Tools give up if one of these registers is missing.
 const HELD: [(u32, u64); 14] = [
     (0x3a, 0x5),
     (0xe2, 0x8402),
     (0x1a4, 0),
     (0x1aa, 0),
-    // Bi-directional PROCHOT, and no promotion to C1E, as recorded servers have them: intel_idle
-    // clears the bit (c1e_promotion_disable).
+    // Bidirectional PROCHOT, and no promotion to C1E, as recorded on servers: intel_idle clears the
+    // bit (c1e_promotion_disable).
     (0x1fc, 0x1),
     (0x60a, 0),
     (0x60b, 0),
@@ -30,8 +30,8 @@ const HELD: [(u32, u64); 14] = [
     (0x6b1, 0),
 ];
 
-/// The like of hybrid processors: limits and energy of memory and of graphics, which are not
-/// modelled and stay at 0.
+/// Additional registers of hybrid processors: limits and energy of memory and graphics, which are
+/// not modelled and read 0.
 const HELD_HYBRID: [(u32, u64); 7] =
     [(0x618, 0), (0x619, 0), (0x61b, 0), (0x61c, 0), (0x640, 0), (0x641, 0), (0x642, 0)];
 
@@ -58,8 +58,7 @@ impl Chip {
     /// rdmsr on a CPU; a register that the CPU does not have faults, which the kernel reports as
     /// `EIO`.
     pub(crate) fn read(&self, cpu: u32, register: u32) -> Answer<u64> {
-        // The silicon first: what it models must not be shadowed by a register that only holds a
-        // value.
+        // Ask the silicon first: a held value must not shadow a modelled register.
         if let Ok(value) = self.silicon.read_msr(cpu as usize, register) {
             return Ok(value);
         }
@@ -67,7 +66,7 @@ impl Chip {
         Ok(self.held.get(&(cpu, register)).copied().unwrap_or(initial))
     }
 
-    /// Returns the value that firmware leaves in a register that only holds a value.
+    /// Returns firmware's value of a register that only holds a value.
     fn held(&self, register: u32) -> Option<u64> {
         let spec = self.silicon.spec();
         if spec.identity.vendor != Vendor::Intel {
@@ -133,8 +132,8 @@ impl Chip {
         self.silicon.set_shared_cppc(cpu as usize, shared);
     }
 
-    /// Lets firmware choose between minimum and maximum, or not. Nothing to do if registers
-    /// carry the request.
+    /// Lets firmware choose between minimum and maximum, or not. Does nothing if requests go
+    /// through registers.
     pub(crate) fn set_autonomous(&mut self, cpu: u32, on: bool) {
         if self.silicon.shared_cppc(cpu as usize).is_some() {
             let shared = SharedCppc { auto_select: u32::from(on), ..self.shared(cpu) };
@@ -142,7 +141,7 @@ impl Chip {
         }
     }
 
-    /// The frequency that a CPU runs at, in kHz.
+    /// A CPU's current frequency in kHz.
     pub(crate) fn khz(&self, cpu: u32) -> u32 {
         self.silicon.frequency(cpu as usize).0
     }

@@ -17,21 +17,21 @@ pub(crate) struct Times {
 impl Times {
     /// Returns the times as the sampling governors count them: idle includes waiting for IO.
     pub(crate) fn dbs(self) -> CpuTimes {
-        // get_cpu_idle_time() adds iowait unless that counts as busy, and DbsCommon::sample() takes
-        // it off then. No model has nice tasks.
+        // get_cpu_idle_time() adds iowait to idle time unless iowait counts as busy;
+        // DbsCommon::sample() then subtracts it again. No model has nice tasks.
         CpuTimes { idle: self.idle + self.iowait, iowait: self.iowait, nice: 0 }
     }
 }
 
-/// The scheduler's call to the governor (cpufreq_update_util): when a task comes or goes, and at
-/// each tick of a CPU that runs. A CPU that rests makes none.
+/// The scheduler's call to the governor (cpufreq_update_util). It comes when a task wakes or
+/// sleeps, and at each tick of a running CPU. An idle CPU makes no calls.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UtilUpdate {
-    /// When, ns.
+    /// Time of the call, ns.
     pub(crate) at: u64,
-    /// The utilisation then.
+    /// Utilisation at the time of the call.
     util: u32,
-    /// The accounted time then.
+    /// Accounted time at the time of the call.
     times: Times,
 }
 
@@ -56,46 +56,47 @@ pub(crate) struct Cpu {
     pub(crate) estimate: u32,
     /// The scheduler's last call to the governor in this step, if any.
     pub(crate) update: Option<UtilUpdate>,
-    /// How long it has rested, ns.
+    /// Time since the CPU went idle, ns.
     pub(crate) rested: u64,
-    /// True if it went idle since the governor last looked.
+    /// True if the CPU went idle since the governor's last update.
     pub(crate) idled: bool,
     /// True if it was running when the last step ended.
     pub(crate) running: bool,
-    /// True if a task of the workload ran last, not one of the kernel's own.
+    /// True if a task of the workload ran last, not a task of the kernel.
     pub(crate) task: bool,
-    /// A task went to sleep in the last step.
+    /// True if a task went to sleep in the last step.
     pub(crate) slept: bool,
-    /// Speed against that of full capacity, as frequency invariance last saw it; 0 not yet.
+    /// Speed relative to full capacity, as frequency invariance last saw it; 0 until then.
     pub(crate) speed: f64,
-    /// A task woke from waiting for IO since the governor last looked.
+    /// True if a task woke from waiting for IO since the governor's last update.
     pub(crate) woke_from_io: bool,
-    /// Share of the last step that it was busy.
+    /// Busy share of the last step.
     pub(crate) busy: f64,
-    /// Frequency measured from APERF and MPERF at the last busy step, kHz, and when.
+    /// Frequency measured from APERF and MPERF at the last busy step, kHz, and the time of that
+    /// step.
     pub(crate) measured: (u32, u64),
     /// cpuidle's counters; index 0 is POLL.
     pub(crate) idle: Vec<IdleCount>,
-    /// Idle states that were disabled, by bit as in `idle`.
+    /// Mask of disabled idle states, with the indexes of `idle`.
     pub(crate) disabled: u32,
-    /// pm_qos_resume_latency_us: -1 is n/a, 0 no constraint.
+    /// pm_qos_resume_latency_us: -1 is `n/a`, 0 means no constraint.
     pub(crate) resume_latency_us: i32,
 }
 
-/// A step of the scheduler, the same for all CPUs.
+/// A step of the scheduler. All CPUs share it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CpuStep {
-    /// The time at its end, ns.
+    /// Time at the step's end, ns.
     pub(crate) now: u64,
-    /// Its length, ns, and the decay over it.
+    /// Length of the step, ns, and the decay over it.
     pub(crate) span: u64,
     pub(crate) decay: Decay,
-    /// The tick's length, ns, and whether one falls on the step's end.
+    /// Length of the tick, ns, and whether a tick falls on the step's end.
     pub(crate) tick: u64,
     pub(crate) is_tick: bool,
 }
 
-/// The speed of a CPU, and the speed that the kernel takes for its full speed, in kHz.
+/// A CPU's speed, and the speed that the kernel regards as full speed, in kHz.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Speed {
     pub(crate) khz: u32,
@@ -108,10 +109,10 @@ impl Cpu {
         self.update.map_or(self.times, |update| update.times).dbs()
     }
 
-    /// The demand that schedutil sees. Clears what counts since the last look.
+    /// The demand that schedutil sees. Clears the flags that accumulate between updates.
     pub(crate) fn take_demand(&mut self) -> Demand {
-        // As it was at the scheduler's last call: the governor is called then, not at the step's
-        // end.
+        // Use the utilisation at the scheduler's last call, since the governor runs then and not at
+        // the step's end.
         let util = self.update.map_or_else(|| self.load.utilisation(), |update| update.util);
         Demand {
             // Estimates count while the tasks are on the run queue; util_est_dequeue() comes before
@@ -130,14 +131,14 @@ impl Cpu {
     fn sleep(&mut self) {
         (self.running, self.rested) = (false, 0);
         let last = self.load.utilisation();
-        // Estimates are those of the workload's tasks.
+        // Only the workload's tasks have estimates.
         if !self.task {
             return;
         }
         self.estimate = if last > self.estimate { last } else { self.estimate - (self.estimate - last) / 4 };
     }
 
-    /// A step of which a share `busy` ran at `speed`.
+    /// Advances by a step, of which the share `busy` ran at `speed`.
     pub(crate) fn step(
         &mut self,
         step: CpuStep,
@@ -152,8 +153,8 @@ impl Cpu {
         // Each step makes its own calls to the governor, or none.
         self.update = None;
         if busy == 0.0 && !waits_for_io && self.busy == 0.0 && self.load.is_zero() {
-            // Nothing ran and nothing decays: most CPUs of a large machine take this way in most
-            // steps.
+            // Nothing ran and nothing decays: the fast path, which most CPUs of a large machine
+            // take in most steps.
             self.times.idle += span;
             self.idled = true;
             return;
@@ -164,23 +165,23 @@ impl Cpu {
         if ran > 0 {
             self.measured = (khz, now);
             self.task = !work.kernel;
-            // Once per tick, and at once on the first run, where no tick has measured yet.
+            // Once per tick, and also on the first run, before any tick has measured.
             if self.speed == 0.0 || is_tick {
                 // arch_scale_freq_tick()
                 self.speed = (f64::from(khz) / f64::from(full.max(1))).min(1.0);
             }
         }
-        // From the truncated time, so that running and resting add up to the span.
+        // Use the truncated time, so that busy and idle time add up to the span.
         let share = if ran == span { 1.0 } else { ran as i64 as f64 / span as i64 as f64 };
-        // The idle loop gives the tick up, which schedutil counts (tick_nohz_idle_stop_tick), only
-        // if it expects to sleep for longer than a tick. After a process has ended it has nothing
-        // to expect by: the next one comes when it comes.
+        // The idle loop stops the tick, which schedutil counts (tick_nohz_idle_stop_tick), only if
+        // it expects to sleep for longer than a tick. After a process has ended, nothing tells when
+        // the next one starts.
         let stays = u64::from(work.gap_us) * 1000 >= tick || work.fork;
-        // What ran at the end of the last step runs at the beginning of this one; otherwise the
-        // work comes at its end. The order decides whether the scheduler's call sees the load
-        // before or after the work.
+        // Work that ran at the end of the last step runs at the beginning of this one; other work
+        // runs at its end. The order decides whether the scheduler's call sees the load before or
+        // after the work.
         if self.running {
-            // It runs on, and then sleeps unless the step was too short for that.
+            // It keeps running, and then sleeps unless the step was too short.
             self.run(ran, decay.part(share, known), known);
             if ran < span {
                 self.record_update(now - (span - ran));
@@ -193,7 +194,8 @@ impl Cpu {
             return;
         }
         self.rest(span - ran, waits_for_io, decay.part(1.0 - share, known), known);
-        // Without a tick for that long the idle loop has stopped it (tick_nohz_idle_stop_tick()).
+        // The idle loop stops the tick if the CPU sleeps for that long
+        // (tick_nohz_idle_stop_tick()).
         self.idled |= self.rested >= tick;
         if ran > 0 {
             self.rested = 0;
@@ -203,13 +205,13 @@ impl Cpu {
         }
     }
 
-    /// The scheduler calls the governor.
+    /// Records the scheduler's call to the governor.
     fn record_update(&mut self, at: u64) {
         self.update = Some(UtilUpdate { at, util: self.load.utilisation(), times: self.times });
     }
 
     fn run(&mut self, ran: u64, decay: Decay, known: &mut Decays) {
-        // An estimate that only /proc/stat shows.
+        // An estimate, visible in /proc/stat only.
         let system = ran / 8;
         self.times.user += ran - system;
         self.times.system += system;
@@ -219,7 +221,7 @@ impl Cpu {
     fn rest(&mut self, rested: u64, waits_for_io: bool, decay: Decay, known: &mut Decays) {
         self.rested += rested;
         if waits_for_io {
-            // The scheduler books idle time as iowait while a task of the CPU's queue waits for a
+            // The scheduler counts idle time as iowait while a task of the CPU's queue waits for a
             // device.
             self.times.iowait += rested;
         } else {

@@ -24,24 +24,22 @@ pub(crate) use driver::{Driver, Style};
 use policy::{Governor, Policy};
 use tunables::Tunables;
 
-/// How long after a write to a limit the work item that applies it runs. On real machines a read
-/// right after the write may still see the old value; here it always does, until this much of the
-/// machine's time has passed.
+/// Delay between a write to a limit and the work item that applies it. On real machines a read
+/// right after the write may still see the old value. Here it always does until this delay has
+/// passed.
 // freq_qos_update_request() only calls the notifier, which queues policy->update
 // (cpufreq_notifier_max()).
 pub(crate) const SETTLE_NS: u64 = 40_000;
 
-/// Steps after which a sleeping CPU wakes for the kernel's own work: ten times per second, as the
-/// workloads' models have it.
+/// Number of steps between two wakeups of a sleeping CPU for the kernel's own work: ten per second,
+/// as in the workload models.
 const HOUSEKEEPING: u64 = 100;
 
-/// The governors' names in the order of scaling_available_governors (the last registered comes
-/// first).
+/// The governors' names in the order of scaling_available_governors (last registered first).
 pub(crate) const GOVERNORS: [&str; 6] =
     ["conservative", "ondemand", "userspace", "powersave", "performance", "schedutil"];
 
-/// The data that drivers work on: the kernel's version, the facts of the machine, its registers,
-/// and the drivers' global state.
+/// State shared with drivers: kernel version, board, registers, and the drivers' global state.
 #[derive(Debug)]
 pub(crate) struct Platform {
     pub(crate) kernel: Kernel,
@@ -49,7 +47,7 @@ pub(crate) struct Platform {
     pub(crate) chip: Chip,
     pub(crate) amd: amd::Amd,
     pub(crate) intel: intel::Intel,
-    /// cppc_cpufreq's registers that do not belong to the request, by CPU.
+    /// cppc_cpufreq's registers outside the request, by CPU.
     pub(crate) cppc: Vec<cppc::Registers>,
     /// The global boost switch, if the driver has one.
     pub(crate) boost: bool,
@@ -67,12 +65,12 @@ impl Platform {
         self.kernel >= kernel
     }
 
-    /// A tracepoint is passed on a CPU.
+    /// Records a tracepoint hit on a CPU.
     pub(crate) fn trace_event(&mut self, cpu: u32, event: Event) {
         self.trace.emit(self.now, cpu, event);
     }
 
-    /// The frequency of a policy was changed (cpufreq_notify_transition,
+    /// Traces a change of a policy's frequency (cpufreq_notify_transition,
     /// cpufreq_driver_fast_switch).
     fn trace_frequency(&mut self, policy: &Policy, khz: u32) {
         let runner = policy.leader();
@@ -82,18 +80,18 @@ impl Platform {
     }
 }
 
-/// The core's state.
+/// State of the cpufreq core.
 pub(crate) struct Cpufreq {
     pub(crate) driver: Option<&'static dyn Driver>,
     pub(crate) policies: Vec<Policy>,
     /// Index of each CPU's policy.
     of_cpu: Vec<Option<usize>>,
     pub(crate) tunables: Tunables,
-    /// Governors that are loaded, the last first.
+    /// Loaded governors, most recent first.
     pub(crate) governors: Vec<&'static str>,
-    /// No work item is due before this.
+    /// Time before which no work item is due.
     next_work: u64,
-    /// The highest frequency of each CPU's policy, kHz; 0 without one.
+    /// Highest frequency of each CPU's policy, kHz; 0 without a policy.
     pub(crate) highest: Vec<u32>,
 }
 
@@ -119,7 +117,7 @@ impl Cpufreq {
         }
     }
 
-    /// The index of the policy of a CPU that is or was online.
+    /// Index of the policy of a CPU that is or was online.
     pub(crate) fn index_of(&self, cpu: u32) -> Option<usize> {
         self.of_cpu.get(cpu as usize).copied().flatten()
     }
@@ -143,8 +141,8 @@ impl Cpufreq {
         if self.driver.is_some() {
             return Err(Errno::EXIST);
         }
-        // cpufreq_register_driver() sets it before it adds policies, whose init needs it, and takes
-        // it back if none came about.
+        // cpufreq_register_driver() sets the driver first, because adding policies needs it, and
+        // clears it again if no policy was created.
         self.driver = Some(driver);
         platform.boost = driver.has_boost(platform).unwrap_or(false);
         for (cpu, state) in cpus.iter().enumerate() {
@@ -152,7 +150,7 @@ impl Cpufreq {
                 self.add_policy(platform, cpus, cpu as u32);
             }
         }
-        // No policy came about: registration fails (cpufreq_register_driver).
+        // No policy was created, so registration fails (cpufreq_register_driver).
         if self.policies.is_empty() {
             self.driver = None;
             return Err(Errno::NODEV);
@@ -160,10 +158,10 @@ impl Cpufreq {
         Ok(())
     }
 
-    /// cpufreq_unregister_driver(): every policy goes.
+    /// cpufreq_unregister_driver(): removes every policy.
     pub(crate) fn unregister(&mut self, platform: &mut Platform) {
         if let Some(driver) = self.driver.take() {
-            // Before the policies go: a driver's exit writes the CPU's last request.
+            // Before the policies are removed: a driver's exit writes the CPU's last request.
             for policy in &self.policies {
                 for &cpu in &policy.online {
                     driver.exit(platform, cpu);
@@ -179,12 +177,11 @@ impl Cpufreq {
 
     fn add_policy(&mut self, platform: &mut Platform, cpus: &[Cpu], cpu: u32) {
         let Some(driver) = self.driver else { return };
-        // One policy per CPU: only acpi-cpufreq shares one, after ACPI's _PSD, which no machine
-        // here has.
+        // One policy per CPU: only acpi-cpufreq shares policies, by ACPI's _PSD, which no simulated
+        // machine has.
         let mut policy = Policy::new(cpu, vec![cpu], vec![cpu]);
         policy.boost = platform.boost;
-        // A CPU whose driver refuses it stays without a policy; the others get theirs
-        // (cpufreq_add_dev).
+        // A CPU whose driver refuses it has no policy. The other CPUs get theirs (cpufreq_add_dev).
         if driver.init(platform, &mut policy).is_err() {
             return;
         }
@@ -202,42 +199,43 @@ impl Cpufreq {
         self.policies.push(policy);
         self.of_cpu[cpu as usize] = Some(index);
         let word = match driver.style() {
-            // CONFIG_CPU_FREQ_DEFAULT_GOV_SCHEDUTIL, as Debian builds its kernels; Kconfig's
-            // default with intel_pstate since 5.8. That earlier ones come up with ondemand is an
-            // assumption: no configuration of theirs was read.
+            // CONFIG_CPU_FREQ_DEFAULT_GOV_SCHEDUTIL, as in Debian's kernels; Kconfig's default with
+            // intel_pstate since 5.8. We assume that earlier kernels start with ondemand: none of
+            // their configurations was read.
             Style::Target if platform.since(Kernel::V5_10) => "schedutil",
             Style::Target => "ondemand",
-            // The driver's init left the word that it starts with.
+            // The driver's init set the initial governor.
             Style::SetPolicy => self.policies[index].governor.name(),
         };
         self.refresh(platform, index);
         let _ = self.set_governor(platform, cpus, index, word);
     }
 
-    /// A CPU came online: into its policy, which comes back to life, or a new one.
+    /// Brings a CPU online: it joins its old policy, reviving it if it was empty, or gets a new
+    /// policy.
     pub(crate) fn online(&mut self, platform: &mut Platform, cpus: &[Cpu], cpu: u32) {
         let Some(driver) = self.driver else { return };
         let Some(index) = self.index_of(cpu) else {
-            // It was offline when the driver registered, so nothing has made a policy for it yet.
+            // The CPU was offline when the driver registered, so it has no policy yet.
             self.add_policy(platform, cpus, cpu);
             return;
         };
         let policy = &mut self.policies[index];
         if !policy.online.contains(&cpu) {
             policy.online.push(cpu);
-            // The lowest CPU acts for the policy, also when it comes back last.
+            // The lowest CPU acts for the policy, even if it comes back last.
             policy.online.sort_unstable();
         }
         driver.enter(platform, policy, cpu);
         let word = policy.remembered.take();
         self.refresh(platform, index);
         if let Some(word) = word {
-            // It exited with the policy's last CPU: what starts now is new.
+            // The governor exited with the policy's last CPU, so start a new one.
             let _ = self.start_governor(platform, cpus, index, word, true);
         }
     }
 
-    /// A CPU went offline. Its policy stays, without CPUs if this was the last.
+    /// Takes a CPU offline. Its policy stays, without CPUs if this was the last.
     pub(crate) fn offline(&mut self, platform: &mut Platform, cpu: u32) {
         let (Some(driver), Some(index)) = (self.driver, self.index_of(cpu)) else { return };
         let policy = &mut self.policies[index];
@@ -248,29 +246,28 @@ impl Cpufreq {
             policy.settles = None;
         }
         driver.leave(platform, cpu);
-        // The governor of a policy without CPUs has exited (__cpufreq_offline), and the last one
-        // takes its tunables along.
+        // The governor of a policy without CPUs has exited (__cpufreq_offline). The last instance
+        // of a governor removes its tunables.
         self.drop_unused_tunables();
     }
 
-    /// cpufreq_set_policy(): works out the limits from all requests and passes them to driver and
+    /// cpufreq_set_policy(): computes the limits from all requests and passes them to driver and
     /// governor.
     pub(crate) fn refresh(&mut self, platform: &mut Platform, index: usize) {
         let (Some(driver), Some(policy)) = (self.driver, self.policies.get_mut(index)) else { return };
         policy.settles = None;
-        // Also for CPUs that are offline: World::step() reads this without looking at policies.
+        // Update offline CPUs too: World::step() reads this without looking at policies.
         for &cpu in &policy.cpus {
             self.highest[cpu as usize] = policy.highest;
         }
         let mut limits = policy.requested();
-        // The driver first: it may raise a minimum that was not asked for, before the table rounds
-        // it.
+        // The driver comes first: it may raise an unset minimum before the limits are rounded to
+        // the table.
         driver.verify(platform, policy, &mut limits);
         if policy.table.is_empty() {
             (policy.min, policy.max) = (limits.min, limits.max);
         } else {
-            // The table's first entries are above every limit when a policy is created: resolve
-            // without old limits.
+            // Resolve without the old limits, which a new policy does not have yet.
             policy.max = policy.resolve_within(limits.max, 0, u32::MAX, Relation::High);
             policy.min = policy.resolve_within(limits.min, 0, u32::MAX, Relation::Low).min(policy.max);
         }
@@ -289,17 +286,18 @@ impl Cpufreq {
         let policy = &mut self.policies[index];
         let (min, max, current) = (policy.min, policy.max, policy.current);
         let target = match &mut policy.governor {
-            // cpufreq_performance.c and cpufreq_powersave.c: nothing but their limits callbacks.
+            // cpufreq_performance.c and cpufreq_powersave.c have only limits callbacks.
             Governor::Performance => Some((max, Relation::High)),
             Governor::Powersave => Some((min, Relation::Low)),
             Governor::Userspace(speed) => {
                 let speed = *speed;
-                // cpufreq_userspace_policy_limits(): the request is kept, the frequency is bounded.
+                // cpufreq_userspace_policy_limits(): keeps the request and clamps the frequency.
                 if max < speed { Some((max, Relation::High)) } else { Some((speed.max(min), Relation::Low)) }
             }
             Governor::Schedutil(schedutil) => {
                 schedutil.limits_changed();
-                // sugov_limits(): if the scheduler switches by itself, its next update will.
+                // sugov_limits(): with fast switching, the scheduler's next update applies the
+                // limits.
                 (max < current && !fast)
                     .then_some((max, Relation::High))
                     .or((min > current && !fast).then_some((min, Relation::Low)))
@@ -331,10 +329,10 @@ impl Cpufreq {
         if !policy.is_active() {
             return;
         }
-        // Before the change: the time until now was spent at the old frequency.
+        // Before the change: the time until now belongs to the old frequency.
         policy.account(platform.now, khz);
-        // Drivers that need the limits are called without a change of frequency; the tracepoint
-        // fires for them too.
+        // Some drivers are called even if the frequency does not change, because they need the
+        // limits. The tracepoint fires for them too.
         let traced = khz != policy.current || driver.needs_update_limits();
         policy.current = driver.target(platform, policy, khz, relation);
         if traced {
@@ -342,10 +340,10 @@ impl Cpufreq {
         }
     }
 
-    /// Starts the governor of this name on a policy.
+    /// Starts the governor `name` on a policy.
     ///
     /// # Errors
-    /// `EINVAL` if this driver has no governor of that name.
+    /// `EINVAL` if the driver has no governor of that name.
     pub(crate) fn set_governor(
         &mut self,
         platform: &mut Platform,
@@ -356,7 +354,7 @@ impl Cpufreq {
         self.start_governor(platform, cpus, index, name, false)
     }
 
-    /// Starts the governor `name` on a policy. If it already runs, it is restarted only with
+    /// Starts the governor `name` on a policy. A governor that already runs is restarted only with
     /// `restart`.
     fn start_governor(
         &mut self,
@@ -368,13 +366,13 @@ impl Cpufreq {
     ) -> Answer {
         let driver = self.driver.ok_or(Errno::NODEV)?;
         if platform.before(Kernel::V6_12) && GOVERNORS.contains(&name) {
-            // cpufreq_set_policy() looks at all requests, also where amd-pstate had set the maximum
-            // by hand.
+            // cpufreq_set_policy() aggregates all requests, which replaces a maximum that
+            // amd-pstate had set directly.
             self.refresh(platform, index);
         }
         let policy = self.policies.get_mut(index).ok_or(Errno::NODEV)?;
         if driver.style() == Style::SetPolicy {
-            // cpufreq_parse_policy(): setpolicy drivers know two words.
+            // cpufreq_parse_policy(): setpolicy drivers accept two words.
             policy.governor = match name {
                 "performance" => Governor::Performance,
                 "powersave" => Governor::Powersave,
@@ -383,8 +381,8 @@ impl Cpufreq {
             self.refresh(platform, index);
             return Ok(());
         }
-        // The same governor only gets its limits again (cpufreq_set_policy). These two have no
-        // state: starting them again is the same.
+        // If the governor does not change, it only gets its limits again (cpufreq_set_policy).
+        // These two have no state, so restarting them makes no difference.
         if !restart && policy.governor.name() == name && !matches!(name, "performance" | "powersave") {
             return Ok(());
         }
@@ -395,7 +393,7 @@ impl Cpufreq {
         let governor = match name {
             "performance" => Governor::Performance,
             "powersave" => Governor::Powersave,
-            // cpufreq_userspace_policy_start(): it begins with the frequency that it finds.
+            // cpufreq_userspace_policy_start(): it starts with the current frequency.
             "userspace" => Governor::Userspace(policy.current),
             "ondemand" => {
                 // should_io_be_busy() in cpufreq_ondemand.c: Intel from Core 2 on, because its idle
@@ -413,13 +411,13 @@ impl Cpufreq {
                 let old = platform.before(Kernel::V6_12);
                 Governor::Conservative(Conservative::start(now, policy.current, old, times()))
             }
-            // Of a kernel before 4.7.
+            // schedutil came with 4.7.
             "schedutil" if platform.before(Kernel::V4_19) => return Err(Errno::INVAL),
             "schedutil" => {
-                // get_or_insert, as below: tunables are shared by all policies with the governor,
-                // and the first sets the defaults.
+                // get_or_insert, as below: all policies of a governor share its tunables, and the
+                // first policy sets the defaults.
                 self.tunables.rate_limit_us.get_or_insert(delay);
-                // sugov_start(): performance is adjusted per CPU, so only for policies of one.
+                // sugov_start(): adjust_perf works per CPU, so it needs a policy of one CPU.
                 let mode = if driver.adjusts_performance(platform) && policy.cpus.len() == 1 {
                     SchedutilMode::AdjustPerf
                 } else {
@@ -433,18 +431,19 @@ impl Cpufreq {
         if let Some(name) = GOVERNORS.into_iter().find(|known| *known == name)
             && !self.governors.contains(&name)
         {
-            // A module was loaded: cpufreq_register_governor() adds at the head of the list.
+            // Its module was loaded: cpufreq_register_governor() adds it at the head of the list.
             self.governors.insert(0, name);
         }
-        // After the governor was replaced: the old one's tunables go if this was its last policy.
+        // After the governor was replaced: the old governor's tunables go if this was its last
+        // policy.
         self.drop_unused_tunables();
-        // After the governor is there: drivers look at it (strict targets, guided mode).
+        // After the governor is set, because drivers read it (strict targets, guided mode).
         driver.set_policy(platform, &mut self.policies[index]);
         self.governor_limits(platform, index);
         Ok(())
     }
 
-    /// Tunables live as long as a policy uses their governor.
+    /// Drops tunables of governors that no policy uses.
     fn drop_unused_tunables(&mut self) {
         let (mut schedutil, mut ondemand, mut conservative) = (false, false, false);
         for policy in self.policies.iter().filter(|policy| policy.is_active()) {
@@ -463,8 +462,8 @@ impl Cpufreq {
     /// A limit request changed: the work item will apply it.
     pub(crate) fn request_changed(&mut self, platform: &Platform, index: usize) {
         if let Some(policy) = self.policies.get_mut(index) {
-            // A second write before the work item has run does not postpone it: it is queued
-            // already.
+            // The work item is queued already, so a second write before it runs does not postpone
+            // it.
             let due = *policy.settles.get_or_insert(platform.now + SETTLE_NS);
             self.next_work = self.next_work.min(due);
         }
@@ -490,8 +489,8 @@ impl Cpufreq {
     /// Switches boost everywhere (cpufreq_boost_trigger_state).
     pub(crate) fn set_boost(&mut self, platform: &mut Platform, on: bool) -> Answer {
         self.driver.ok_or(Errno::NODEV)?;
-        // Up to 6.12 a policy that was switched by itself stays as it is if the global switch
-        // does not change.
+        // Up to 6.12, writing the global switch's current value does not affect policies that were
+        // switched individually.
         if platform.boost == on && !platform.since(Kernel::V6_18) {
             return Ok(());
         }
@@ -520,7 +519,7 @@ impl Cpufreq {
         let policy = self.policies.get_mut(index).ok_or(Errno::NODEV)?;
         // Set before the driver is called, whose limits depend on it (store_local_boost()).
         let was = std::mem::replace(&mut policy.boost, on);
-        // Compared below: 6.1 applies requests again only if the aggregate changed
+        // For the comparison below: 6.1 applies requests again only if the aggregate changed
         // (freq_qos_apply()).
         let asked = policy.requested().max;
         if let Err(errno) = driver.set_boost(platform, policy, on) {
@@ -528,8 +527,8 @@ impl Cpufreq {
             return Err(errno);
         }
         if platform.before(Kernel::V6_12) && policy.table.is_empty() && policy.requested().max == asked {
-            // Up to 6.1 amd-pstate sets the maximum by hand, and the requests are not looked at
-            // again until one changes.
+            // Up to 6.1 amd-pstate sets the maximum directly, and the kernel ignores the requests
+            // until one of them changes.
             policy.max = policy.highest;
             return Ok(());
         }
@@ -543,11 +542,11 @@ impl Cpufreq {
         let now = platform.now;
         let tick = platform.board.tick_us * 1000;
         let setpolicy = driver.style() == Style::SetPolicy;
-        // With HWP the processor follows the load; the driver registers no update hook.
+        // With HWP the processor follows the load, and the driver registers no update hook.
         if setpolicy && !driver.samples(platform) {
             return;
         }
-        // The other governors have no hook: they act in their limits callbacks alone.
+        // The other governors have no update hook: they act only in their limits callbacks.
         let Tunables { rate_limit_us, ondemand, conservative } = &self.tunables;
         if !setpolicy && rate_limit_us.is_none() && ondemand.is_none() && conservative.is_none() {
             return;
@@ -559,9 +558,9 @@ impl Cpufreq {
             if !setpolicy && !policy.governor.is_dynamic() {
                 continue;
             }
-            // Governors are called by the scheduler (cpufreq_update_util), and nothing calls it on
-            // a CPU that sleeps: what was asked for stays asked for until something wakes it, if
-            // only the kernel's own work now and then.
+            // The scheduler calls governors (cpufreq_update_util), but not on a sleeping CPU: its
+            // last request stays until something wakes it. At the latest, the kernel's own work
+            // does.
             let turn = now / STEP_NS + 7 * u64::from(policy.number);
             let update = policy
                 .online

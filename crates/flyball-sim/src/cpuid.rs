@@ -1,14 +1,14 @@
-//! The CPUID leaves of identity and topology, which a machine's description implies; those about
-//! power and performance are flyball-silicon's.
+//! The CPUID leaves of identity and topology, which follow from a machine's description.
+//! flyball-silicon answers those about power and performance.
 
 use flyball_silicon::{
     Silicon,
     spec::{CoreKind, Vendor},
 };
 
-/// EAX, EBX, ECX, EDX of a question; zeros for what no processor of the kind would answer either.
+/// Returns EAX, EBX, ECX and EDX of a leaf; zeros for leaves that such processors do not have.
 pub(crate) fn answer(silicon: &Silicon, leaf: u32, subleaf: u32, cpu: usize) -> [u32; 4] {
-    // The description's own leaves come first: a recorded machine brings some.
+    // Leaves in the description take precedence: recorded machines have some.
     if let Some(registers) = silicon.cpuid(leaf, subleaf, cpu) {
         return registers;
     }
@@ -22,7 +22,7 @@ pub(crate) fn answer(silicon: &Silicon, leaf: u32, subleaf: u32, cpu: usize) -> 
     let threads = place.threads;
     let logical = spec.cores_per_package() as u32 * threads;
     let bits = |count: u32| count.next_power_of_two().trailing_zeros();
-    // Package, core and thread side by side, each in as many bits as it needs.
+    // Package, core and thread numbers, each in as many bits as it needs.
     let apic = ((place.package as u32) << bits(logical.max(1)))
         | (place.in_package << bits(threads))
         | silicon.topology().cpu(cpu).thread;
@@ -42,12 +42,13 @@ pub(crate) fn answer(silicon: &Silicon, leaf: u32, subleaf: u32, cpu: usize) -> 
                 | family.min(15) << 8
                 | (model >> 4 & 0xf) << 16
                 | extended << 20;
-            // ECX: SSE3, MONITOR, EST, TM2 and the usual; EDX: FPU, TSC, MSR, APIC, ACPI, HT, TM
-            // and the usual.
+            // ECX: SSE3, MONITOR, EST, TM2 and common features; EDX: FPU, TSC, MSR, APIC, ACPI, HT,
+            // TM and common features.
             let ecx = 0x7ed8_3203 | if intel { 1 << 7 | 1 << 8 } else { 0 };
             [signature, apic << 24 | (logical.min(255)) << 16 | 8 << 8, ecx, 0xbfeb_fbff]
         }
-        // Write-back caches of line size 64; enough for tools that only check that there are some.
+        // Write-back caches with lines of 64 bytes. Enough for tools that only check that caches
+        // exist.
         4 | 0x8000_001d if subleaf < 4 => [0x121 + 0x20 * subleaf, 0x1c0_003f, 0x3f, 0],
         5 => [64, 64, 3, 0x1120],
         7 if subleaf == 0 => [0, 1 << 3 | 1 << 5 | 1 << 8, 0, u32::from(spec.core.len() > 1) << 15],
@@ -69,7 +70,8 @@ pub(crate) fn answer(silicon: &Silicon, leaf: u32, subleaf: u32, cpu: usize) -> 
         0x8000_0007 => [0, 0, 0, 1 << 8],
         0x8000_0008 => [0x302e, 0, 0, 0],
         0x8000_001e => [apic, place.in_package | (threads - 1) << 8, place.package as u32, 0],
-        // Kinds of cores (AMD APM volume 3): EAX 30 they differ; EBX 31:28 the kind of this one.
+        // Core types (AMD APM volume 3): EAX bit 30 says that they differ; EBX 31:28 is this core's
+        // type.
         0x8000_0026 if !intel && spec.core.len() > 1 => {
             let kind = match spec.core[place.kind].kind {
                 CoreKind::Performance => 0,
@@ -78,7 +80,7 @@ pub(crate) fn answer(silicon: &Silicon, leaf: u32, subleaf: u32, cpu: usize) -> 
             };
             match subleaf {
                 0 => [1 << 30 | bits(threads), kind | threads, 1 << 8, apic],
-                // The socket.
+                // The socket level.
                 1 => [1 << 30 | bits(logical), logical, 4 << 8 | 1, apic],
                 _ => [0, 0, subleaf, apic],
             }
@@ -96,7 +98,7 @@ mod tests {
     fn family_and_model_come_back() {
         for name in MachineSpec::names() {
             let spec = MachineSpec::builtin(name).unwrap();
-            // No processor of Arm has the instruction.
+            // Arm has no CPUID instruction.
             if spec.identity.vendor == Vendor::Arm {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! The kernel's error numbers, as a simulated file answers them.
+//! The kernel's error numbers that simulated files return.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ macro_rules! errnos {
         impl Errno {
             $(#[doc = concat!("`", stringify!($libc), "`.")] pub const $name: Errno = Errno(libc::$libc);)*
 
-            /// The symbolic name (`EBUSY`), if it is one that a simulated file can answer.
+            /// The symbolic name (`EBUSY`), if a simulated file can return this error.
             pub fn name(self) -> Option<&'static str> {
                 match self {
                     $(Errno::$name => Some(stringify!($libc)),)*

@@ -27,8 +27,8 @@ pub enum Op {
     Ioctl,
 }
 
-/// Factor by which a sheet of paper before a desktop's fan multiplies the resistance to air, set
-/// from the lowest frequency of the blocked-fan experiment, 1533 MHz.
+/// Factor by which a sheet of paper in front of a desktop's fan multiplies the resistance to air;
+/// set from the lowest frequency of the blocked-fan experiment, 1533 MHz.
 pub(crate) const BLOCKED: f64 = 7.7;
 
 /// The effect of a rule when it fires.
@@ -36,23 +36,23 @@ pub(crate) const BLOCKED: f64 = 7.7;
 pub(crate) enum Effect {
     /// The access fails.
     Fail(Errno),
-    /// The write succeeds and is lost.
+    /// The write succeeds but changes nothing.
     Ignore,
-    /// Another program writes this text to this path; on an access, just before it.
+    /// Another program writes this text to this path. If an access fires it, the write comes just
+    /// before the access.
     ForeignWrite(String, Vec<u8>),
     /// CPUs go offline, or come back.
     Online(Vec<u32>, bool),
-    /// The cooler's resistance to air, times this.
+    /// Multiplies the cooler's resistance to air by this factor.
     Fan(f64),
-    /// The air's temperature, Celsius; none: the machine's own.
+    /// Sets the air's temperature, Celsius; `None` restores the machine's own.
     Air(Option<f64>),
-    /// Firmware holds CPUs at this frequency at most, whatever they are asked for, kHz; none: no
-    /// longer.
+    /// Firmware caps CPUs at this frequency, kHz, regardless of requests; `None` ends it.
     Hold(Vec<u32>, Option<u32>),
 }
 
 impl Effect {
-    /// The effect that ends this one, if it lasts.
+    /// The effect that ends this one, if it can last.
     fn undo(&self) -> Option<Effect> {
         Some(match self {
             Effect::Online(cpus, online) => Effect::Online(cpus.clone(), !online),
@@ -64,12 +64,12 @@ impl Effect {
     }
 }
 
-/// When a rule fires.
+/// The condition under which a rule fires.
 #[derive(Debug, Clone, PartialEq)]
 enum When {
     /// On accesses to paths that match: only the `nth` (1 is the first), or each (0).
     Access { pattern: String, op: Op, nth: u32, seen: u32 },
-    /// At a time since boot, in nanoseconds; then repeated every `every`, or undone after `lasts`.
+    /// At a time since boot, in nanoseconds; then again every `every`, or undone after `lasts`.
     Clock { due: u64, every: u64, lasts: u64 },
 }
 
@@ -80,7 +80,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// How many accesses the rule has watched; 0 for one that goes by the clock.
+    /// Number of accesses that the rule has watched; 0 for a rule that follows the clock.
     pub fn seen(&self) -> u32 {
         match self.when {
             When::Access { seen, .. } => seen,
@@ -123,18 +123,18 @@ impl Fault {
         self
     }
 
-    /// Counts an access; the effect if the rule fires.
+    /// Counts an access. Returns the effect if the rule fires.
     pub(crate) fn fires(&mut self, path: &str, op: Op) -> Option<Effect> {
         let When::Access { pattern, op: watched, nth, seen } = &mut self.when else { return None };
         if *watched != op || !matches(pattern.as_bytes(), path.as_bytes()) {
             return None;
         }
-        // Counted whether it fires or not: `nth` is the number of the access, not of the faults.
+        // Count every access: `nth` is the number of the access, not of the fault.
         *seen = seen.saturating_add(1);
         (*nth == 0 || nth == seen).then(|| self.effect.clone())
     }
 
-    /// When the clock next sets it off, in nanoseconds since boot.
+    /// Time when the clock next fires the rule, in nanoseconds since boot.
     pub(crate) fn due(&self) -> Option<u64> {
         match self.when {
             When::Clock { due, .. } if due != u64::MAX => Some(due),
@@ -142,15 +142,15 @@ impl Fault {
         }
     }
 
-    /// The effect of a rule that is due; the rule then waits for the next time, or for the end of
-    /// what it did.
+    /// Returns the effect of a due rule. The rule then waits for its next time, or for the end of
+    /// its effect.
     pub(crate) fn fire_due(&mut self) -> Effect {
         let effect = self.effect.clone();
         if let When::Clock { due, every, lasts } = &mut self.when {
             match (self.effect.undo(), *lasts, *every) {
                 (Some(undo), 1.., _) => {
                     self.effect = undo;
-                    // The rule becomes its own end; with `lasts` at 0 that is not undone once more.
+                    // The rule now undoes its effect; with `lasts` at 0 it will not fire again.
                     *due = due.saturating_add(std::mem::take(lasts));
                 }
                 (_, _, 1..) => *due = due.saturating_add(*every),
@@ -160,7 +160,7 @@ impl Fault {
         effect
     }
 
-    /// The paths and CPUs that it names.
+    /// The paths and CPUs in the rule.
     pub(crate) fn names(&self) -> (Vec<&str>, &[u32]) {
         let mut paths = Vec::new();
         if let When::Access { pattern, .. } = &self.when {
@@ -176,8 +176,8 @@ impl Fault {
         }
     }
 
-    /// Returns whether the rule counts reads. If it does, a machine whose writes are replayed must
-    /// see the reads too.
+    /// Returns whether the rule counts reads. If so, replaying writes alone would not reproduce the
+    /// machine.
     pub fn watches_reads(&self) -> bool {
         matches!(self.when, When::Access { op: Op::Read, .. })
     }
@@ -189,8 +189,8 @@ pub(crate) fn matches(pattern: &[u8], path: &[u8]) -> bool {
         None => path.is_empty(),
         Some((b'*', rest)) => {
             let reach = path.iter().position(|&byte| byte == b'/').unwrap_or(path.len());
-            // Patterns come from the user's own command line and have few stars, so backtracking
-            // costs nothing.
+            // Patterns come from the user's own command line and have few stars, so backtracking is
+            // cheap.
             (0..=reach).any(|taken| matches(rest, &path[taken..]))
         }
         Some((first, rest)) => {

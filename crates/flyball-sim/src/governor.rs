@@ -1,8 +1,9 @@
 //! The cpufreq governors, as pure functions of time, load and limits.
 //!
-//! A governor depends on no driver and no file: it gets what its CPUs did since its last update and
-//! answers with a [`Request`]. The cpufreq core ([`crate::cpufreq`]) resolves the request and sends
-//! it to the driver. Numbers are truncated where the kernel's integer divisions truncate.
+//! A governor depends on no driver and no file: its input is what its CPUs did since its last
+//! update, and its output is a [`Request`]. The cpufreq core ([`crate::cpufreq`]) resolves the
+//! request and sends it to the driver. Numbers are truncated wherever the kernel's integer
+//! divisions truncate.
 
 mod conservative;
 mod dbs;
@@ -44,7 +45,7 @@ pub enum Request {
     },
 }
 
-/// A policy's limits and present frequency, in kHz.
+/// A policy's limits and current frequency, in kHz.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     pub min: u32,
@@ -53,6 +54,6 @@ pub struct Bounds {
     pub lowest: u32,
     /// The hardware's highest frequency (cpuinfo_max_freq).
     pub highest: u32,
-    /// The frequency that the driver was last asked for.
+    /// The frequency last requested from the driver.
     pub current: u32,
 }

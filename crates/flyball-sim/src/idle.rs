@@ -1,33 +1,33 @@
-//! The choice of idle states (cpuidle). A governor learns from the sleeps that have ended, and
-//! guesses how long the next one will be. If it guesses wrong, it chooses a state that is too deep
-//! (`above`) or too light (`below`).
+//! The choice of idle states (cpuidle). A governor learns from past sleeps and predicts the length
+//! of the next one. If the prediction is wrong, it chooses a state that is too deep (`above`) or
+//! too light (`below`).
 //!
 //! Two governors are modelled after kernel 7.2: menu (drivers/cpuidle/governors/menu.c) and teo
-//! (teo.c). The models differ from the kernel in this: sleeps are known to the microsecond, without
-//! the exit; POLL is never chosen; the tick wakes a CPU only if it sleeps for a whole step in a
-//! state that is not the deepest allowed.
+//! (teo.c). The models differ from the kernel in three points. They know the length of sleeps to
+//! the microsecond, without the exit. They never choose POLL. The tick wakes a CPU only if it
+//! sleeps for a whole step in a state that is not the deepest allowed.
 
 mod menu;
 mod teo;
 
 use crate::{board::Board, cpu_state::IdleCount, load::CpuWork};
 
-/// Idle states of a processor, at most (flyball-silicon checks it).
+/// Maximum number of a processor's idle states (flyball-silicon checks it).
 const MAX_STATES: usize = 15;
 
-/// A typical sleep that is shorter needs no look at the timers, us (RESIDENCY_THRESHOLD_NS in
+/// If the typical sleep is shorter, the governor ignores timers, us (RESIDENCY_THRESHOLD_NS in
 /// drivers/cpuidle/governors/gov.h).
 const SHORT_US: u32 = 15;
 
-/// The time to the kernel's own next timer if no timer of the workload is set, us. An estimate: ten
-/// of them a second.
+/// Time to the kernel's own next timer if the workload has set none, us. An estimate: ten per
+/// second.
 const KERNEL_TIMER_US: u32 = 100_000;
 
-/// After so many equal sleeps, another one changes no governor's guess: its averages forget an
-/// eighth with each sleep.
+/// After this many equal sleeps, another one changes no governor's prediction: averages drop an
+/// eighth of their history with each sleep.
 const SETTLED: u8 = 64;
 
-/// The governors that are modelled.
+/// The modelled idle governors.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Governor {
     #[default]
@@ -48,12 +48,12 @@ impl Governor {
     }
 }
 
-/// The machine's idle states, index 0 the lightest that is modelled.
+/// The machine's idle states. Index 0 is the lightest modelled state.
 #[derive(Debug)]
 pub(crate) struct States {
     /// Target residency and exit latency, us.
     list: Vec<(u32, u32)>,
-    /// cpuidle's number of the first.
+    /// cpuidle's number of the first state in `list`.
     first: usize,
     /// The tick's period, ns.
     tick: u64,
@@ -61,7 +61,7 @@ pub(crate) struct States {
 
 impl States {
     pub(crate) fn new(board: &Board) -> States {
-        // The first is taken whatever comes, so it has no residency.
+        // The first state is always possible, so its residency is 0.
         let list = board.idle.iter().enumerate().map(|(index, state)| match index {
             0 => (0, state.latency_us),
             _ => (state.residency_us, state.latency_us),
@@ -74,7 +74,7 @@ impl States {
     }
 }
 
-/// What limits the choice on a CPU: latency limits of the machine and of the CPU, us, and the
+/// Limits to the choice on a CPU: latency limits of the machine and of the CPU, us, and the mask of
 /// disabled states by cpuidle's number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Limits {
@@ -111,20 +111,20 @@ impl<'a> Choice<'a> {
         self.is_enabled(state) && self.states.list[state].1 as i32 <= self.limit_us
     }
 
-    /// The deepest state that is allowed and pays in a sleep of this length; else the first.
+    /// The deepest allowed state that pays off in a sleep of this length, or else the first.
     fn deepest(&self, sleep_us: u32) -> usize {
         let pays = |&state: &usize| self.is_allowed(state) && self.states.residency(state) <= sleep_us;
         (0..self.states.list.len()).rev().find(pays).unwrap_or(0)
     }
 
-    /// Counts an exit as cpuidle_enter_state() does (drivers/cpuidle/cpuidle.c): whether the state
-    /// was too deep and a lighter one is enabled, or the next deeper one that is enabled would have
-    /// paid, whatever the latency limit.
+    /// Counts an exit like cpuidle_enter_state() (drivers/cpuidle/cpuidle.c): `above` if the state
+    /// was too deep and a lighter one is enabled, `below` if the next deeper enabled state would
+    /// have paid off, regardless of the latency limit.
     fn count(&self, count: &mut IdleCount, state: usize, sleep_us: u32, exits: u64) {
         count.usage += exits;
         let (residency, latency) = self.states.list[state];
         if sleep_us.saturating_add(latency) < residency {
-            // POLL is lighter than all of them, and always enabled here.
+            // POLL is the lightest state, and always enabled here.
             let has_lighter = self.states.first > 0 || (0..state).any(|lighter| self.is_enabled(lighter));
             count.above += exits * u64::from(has_lighter);
         } else {
@@ -135,17 +135,17 @@ impl<'a> Choice<'a> {
     }
 }
 
-/// A sleep, as a governor sees it when it has ended.
+/// A finished sleep as a governor sees it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Sleep {
     us: u32,
-    /// The next timer when it began, us ahead.
+    /// Time from the start of the sleep to the next timer, us.
     timer_us: u32,
-    /// The tick ended it.
+    /// True if the tick ended it.
     by_tick: bool,
 }
 
-/// What a governor knows of a CPU.
+/// A governor's knowledge about a CPU.
 #[derive(Debug, Clone)]
 enum History {
     Menu(menu::Menu),
@@ -181,29 +181,28 @@ impl History {
     }
 }
 
-/// A CPU as its idle governor sees it. It fills a cache line, because each step looks at all of
-/// them.
+/// A CPU as its idle governor sees it. It fills a cache line, because each step looks at all CPUs.
 #[derive(Debug, Clone, Default)]
 #[repr(align(64))]
 pub(crate) struct Sleeper {
     history: Box<History>,
     limits: Limits,
-    /// The state in which it sleeps, or will.
+    /// The state in which the CPU sleeps, or will sleep next.
     state: u8,
-    /// The deepest that it may choose.
+    /// The deepest state that the CPU may choose.
     deepest: u8,
-    /// How many of the last sleeps were like `last`, up to [`SETTLED`].
+    /// Number of recent sleeps equal to `last`, up to [`SETTLED`].
     equal: u8,
     last: Sleep,
-    /// When it fell asleep, to a step.
+    /// Start of the current sleep, rounded to a step.
     since: u64,
     usual: Usual,
 }
 
-/// A step whose sleeps change nothing that the governor knows, and how each of them is counted.
+/// A step whose sleeps teach the governor nothing, and how each sleep is counted.
 #[derive(Debug, Clone, Copy, Default)]
 struct Usual {
-    /// Their length, 0 for none, and the timer of the next.
+    /// Length of the sleeps, 0 for none. The next field is the timer of the next sleep.
     us: u32,
     timer_us: u32,
     timer: bool,
@@ -212,25 +211,25 @@ struct Usual {
 }
 
 impl Sleeper {
-    /// Forgets all, as a governor does when it takes over (menu_enable_device(),
+    /// Resets the history, as a governor does when it takes over (menu_enable_device(),
     /// teo_enable_device()).
     pub(crate) fn set_governor(&mut self, governor: Governor) {
         *self.history = History::new(governor);
-        // Any limits differ from these, so that it chooses anew.
+        // Different from any real limits, so that the next call to `limit` chooses again.
         self.limits = Limits { limit_us: -1, ..Limits::default() };
     }
 
-    /// The deepest state that it may choose.
+    /// The deepest state that the CPU may choose.
     pub(crate) fn deepest(&self) -> u8 {
         self.deepest
     }
 
-    /// It was busy up to this time.
+    /// Records that the CPU was busy until `now`.
     pub(crate) fn stay_awake_until(&mut self, now: u64) {
         self.since = self.since.max(now);
     }
 
-    /// The limits of the step that follows.
+    /// Sets the limits of the next step.
     #[inline]
     pub(crate) fn limit(&mut self, states: &States, limits: Limits) {
         if self.limits != limits {
@@ -246,8 +245,9 @@ impl Sleeper {
         self.state = self.history.choose(&choice, KERNEL_TIMER_US) as u8;
     }
 
-    /// A step that ends at `now`, of which the CPU rested for `rest` ns: counts the sleeps that
-    /// ended, and chooses states for those that follow. Returns the state in which it rested.
+    /// Simulates a step that ends at `now` and in which the CPU was idle for `rest` ns: counts the
+    /// sleeps that ended, and chooses states for the next ones. Returns the state in which the CPU
+    /// was idle.
     #[inline]
     pub(crate) fn step(
         &mut self,
@@ -277,7 +277,7 @@ impl Sleeper {
         rested
     }
 
-    /// No sleep ends.
+    /// Handles a step in which no sleep ends.
     #[inline]
     fn rest(
         &mut self,
@@ -291,7 +291,7 @@ impl Sleeper {
             self.since = now;
             let choice = Choice::new(states, self.limits);
             if u64::from(work.gap_us) * 1000 < span {
-                // Sleeps that nobody counts, as of new processes, and that fit into the step.
+                // Uncounted sleeps that fit into the step, such as those of new processes.
                 let us = work.gap_us.max(1);
                 let sleep = Sleep { us, timer_us: KERNEL_TIMER_US, by_tick: false };
                 for _ in 0..(rest / 1000 / u64::from(us)).clamp(1, u64::from(SETTLED)) {
@@ -308,7 +308,7 @@ impl Sleeper {
         self.state
     }
 
-    /// The sleeps that ended in a step. Returns the state of those that took longest.
+    /// Handles the sleeps that ended in a step. Returns the state with the most sleep time.
     #[inline(never)]
     fn wake(
         &mut self,
@@ -320,7 +320,7 @@ impl Sleeper {
         let choice = Choice::new(states, self.limits);
         let wakes = work.activity.wakes;
         let others = work.other.1.min(wakes);
-        // No sleep is longer than the time since the CPU was seen to run.
+        // No sleep is longer than the time since the CPU last ran.
         let longest = u32::try_from((now - self.since + span) / 1000).unwrap_or(u32::MAX);
         let unknown =
             longest.saturating_sub((span / 1000) as u32).max((rest / 1000) as u32) / u32::from(wakes);
@@ -333,7 +333,7 @@ impl Sleeper {
                 self.fall_asleep(&choice, us);
             }
             while left > 0 {
-                // The next one like the last ones is over in one go.
+                // If the next sleep would teach nothing, count all remaining ones at once.
                 let exits = if self.is_settled(&choice, sleep) { left } else { 1 };
                 left -= exits;
                 let state = self.state;
@@ -361,7 +361,7 @@ impl Sleeper {
         most.1
     }
 
-    /// A sleep begins that a timer may end, so far ahead.
+    /// Starts a sleep that ends with a timer in `timer_us`, if that is known.
     fn fall_asleep(&mut self, choice: &Choice<'_>, timer_us: u32) {
         let is_known = self.equal >= SETTLED && timer_us == self.last.timer_us;
         if timer_us != u32::MAX && !is_known {
@@ -370,7 +370,7 @@ impl Sleeper {
         }
     }
 
-    /// Whether another sleep like this one would change nothing.
+    /// Returns whether another sleep like this one would change nothing.
     fn is_settled(&self, choice: &Choice<'_>, sleep: Sleep) -> bool {
         let is_like = |one: u32, other: u32| {
             one == other
@@ -388,7 +388,7 @@ impl Sleeper {
         self.state = self.history.choose(choice, next_timer_us) as u8;
     }
 
-    /// The tick wakes it from a state that was meant for a short sleep.
+    /// The tick wakes the CPU from a state that was chosen for a short sleep.
     #[cold]
     fn tick(&mut self, states: &States, now: u64, counts: &mut [IdleCount]) {
         let choice = Choice::new(states, self.limits);

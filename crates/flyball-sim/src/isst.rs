@@ -1,10 +1,10 @@
-//! /dev/isst_interface: the calls of Speed Select as the kernel's drivers answer them
-//! (drivers/platform/x86/intel/speed_select_if), on the registers of flyball-silicon.
+//! /dev/isst_interface: the ioctls of Speed Select as the kernel's drivers answer them
+//! (drivers/platform/x86/intel/speed_select_if), on flyball-silicon's registers.
 //!
-//! This file is isst_if_common.c: the node, what the drivers are, numbers of CPUs, and the few MSRs
-//! that it lets through. mailbox.rs has isst_if_mbox_pci.c, isst_if_mbox_msr.c and isst_if_mmio.c,
-//! tpmi.rs has isst_tpmi_core.c. An argument is the call's structure as it lies in the caller's
-//! memory; what the driver would copy back is changed in place.
+//! This file models isst_if_common.c: the node, the drivers' properties, CPU numbers, and the few
+//! MSRs that it allows. mailbox.rs models isst_if_mbox_pci.c, isst_if_mbox_msr.c and
+//! isst_if_mmio.c; tpmi.rs models isst_tpmi_core.c. An argument is the call's structure in the
+//! caller's memory layout. Where the driver would copy data back, the argument is changed in place.
 
 mod mailbox;
 mod tpmi;
@@ -20,11 +20,11 @@ use crate::{
 /// The node's path.
 pub(crate) const NODE: &str = "/dev/isst_interface";
 
-/// The calls' type (magic) and their number of pointer size, as ioctl(2) gets them: direction, 8
-/// bytes, 0xFE, number.
+/// The calls' type (magic). Their numbers have the size of a pointer, as ioctl(2) gets them:
+/// direction, 8 bytes, 0xFE, number.
 const MAGIC: u32 = 0xfe;
 
-/// Commands that one call may carry.
+/// Maximum number of commands in a call.
 const MAX: usize = 64;
 
 /// A caller of ioctl(2).
@@ -32,17 +32,17 @@ const MAX: usize = 64;
 pub enum Caller {
     /// A caller with CAP_SYS_ADMIN.
     Root,
-    /// A caller that holds the node open, no more.
+    /// A caller without privilege that has the node open.
     Ordinary,
 }
 
-/// How many bytes of its argument a call can touch, from the call's number and the argument's first
-/// four bytes. 0 for a call that does not exist, and for a count of commands that is refused.
+/// Returns how many bytes of its argument a call can access, from the call's number and the
+/// argument's first four bytes. 0 for an unknown call or a rejected count of commands.
 pub fn argument_size(number: u32, head: [u8; 4]) -> usize {
     let many = |count: usize, header: usize, each: usize| {
         if count == 0 || count > MAX { header } else { header + count * each }
     };
-    // The calls of several commands begin with their count, of 32 bits, or of 16 for association.
+    // Calls with several commands begin with their count, of 32 bits, or of 16 for association.
     let word = u32::from_le_bytes(head) as usize;
     let half = usize::from(u16::from_le_bytes([head[0], head[1]]));
     if number >> 8 & 0xff != MAGIC {
@@ -69,7 +69,7 @@ pub fn argument_size(number: u32, head: [u8; 4]) -> usize {
     }
 }
 
-/// Fields of a structure, little-endian, at offsets that the caller has made sure of.
+/// Reads little-endian fields of a structure. Callers check the offsets.
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     bytes.get(at..at + 2).map_or(0, |b| u16::from_le_bytes([b[0], b[1]]))
 }
@@ -91,7 +91,7 @@ pub(crate) fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
 pub(crate) fn call(world: &mut World, number: u32, argument: &mut [u8], caller: Caller) -> Answer<i32> {
     let backend = world.isst.backend.ok_or(Errno::NOENT)?;
     if world.isst.fault.is_some() {
-        // The real one hangs: it died with a lock held.
+        // A real driver hangs here, because it died with a lock held.
         return Err(Errno::IO);
     }
     let mut head = [0; 4];
@@ -99,11 +99,11 @@ pub(crate) fn call(world: &mut World, number: u32, argument: &mut [u8], caller: 
         *to = *from;
     }
     let size = argument_size(number, head);
-    // The driver compares the whole number, so one with another direction or size is unknown too.
+    // The driver compares the whole number, so a wrong direction or size makes the call unknown.
     if size == 0 || number != encoded(number & 0xff) {
         return Err(Errno::NOTTY);
     }
-    // What copy_from_user() gives for memory that is not the caller's.
+    // copy_from_user() fails like this on memory that is not the caller's.
     if argument.len() < size {
         return Err(Errno::FAULT);
     }
@@ -120,7 +120,7 @@ pub(crate) fn call(world: &mut World, number: u32, argument: &mut [u8], caller: 
         1 => each(argument, 4, 8, |element| {
             let cpu = u32_at(element, 0);
             let known = world.punit_cpu(cpu, tpmi)?;
-            // The driver's own copy of the number, from when the CPU came online.
+            // The driver's own copy of the number, read when the CPU came online.
             put(element, 4, &known.to_le_bytes());
             Ok(())
         }),
@@ -133,7 +133,7 @@ pub(crate) fn call(world: &mut World, number: u32, argument: &mut [u8], caller: 
         3 if tpmi => Err(Errno::NOTTY),
         3 => each(argument, 4, 24, |element| mailbox::command(world, element, backend, caller)),
         4 => each(argument, 8, 24, |element| register(world, element, caller)),
-        // The common driver keeps what a back-end answers to itself, and says this instead.
+        // The common driver replaces the back-end's error with its own.
         _ if tpmi => tpmi::call(world, nr, argument, caller).map_err(|errno| match errno {
             Errno::IO if world.isst.fault.is_some() => Errno::IO,
             _ => Errno::NOTTY,
@@ -152,8 +152,8 @@ fn encoded(nr: u32) -> u32 {
     direction << 30 | 8 << 16 | MAGIC << 8 | nr
 }
 
-/// Runs the commands of a call in their order, up to the first that fails. Returns how many were
-/// done; the caller sees the error only if the first command failed.
+/// Runs the commands of a call in order until one fails. Returns the number of completed commands.
+/// The caller sees the error only if the first command failed.
 fn each(
     argument: &mut [u8],
     header: usize,
@@ -174,8 +174,7 @@ fn each(
     Ok(count as i32)
 }
 
-/// One of the MSRs that the driver lets through: read or write (0), CPU (4), number (8), value
-/// (16).
+/// Accesses an MSR that the driver allows: read or write (0), CPU (4), number (8), value (16).
 fn register(world: &mut World, element: &mut [u8], caller: Caller) -> Answer {
     let (write, cpu, number) = (u32_at(element, 0) != 0, u32_at(element, 4), u64_at(element, 8));
     let allowed = [
@@ -193,11 +192,11 @@ fn register(world: &mut World, element: &mut [u8], caller: Caller) -> Answer {
     if write && caller != Caller::Root {
         return Err(Errno::PERM);
     }
-    // What rdmsrl_safe_on_cpu() gives for a CPU that cannot run it.
+    // rdmsrl_safe_on_cpu() fails like this for an offline CPU.
     if !world.is_online(cpu) {
         return Err(Errno::NXIO);
     }
-    // An interrupt runs the access on the CPU itself, which wakes it up.
+    // The access runs in an interrupt on the CPU itself, which wakes it.
     world.disturb(cpu);
     if write {
         world.platform.chip.write(cpu, register, u64_at(element, 16))
@@ -216,11 +215,11 @@ impl World {
         }
         let read = |register| self.platform.chip.read(cpu, register);
         let raw = if tpmi { read(msr::PM_LOGICAL_ID) } else { Err(Errno::IO) };
-        // A CPU that faults on it keeps -1.
+        // A CPU that faults on the register keeps -1.
         Ok(raw.or_else(|_| read(msr::THREAD_ID_INFO)).map_or(u32::MAX, |raw| raw as u32))
     }
 
-    /// The package of a CPU as the drivers ask for it.
+    /// A CPU's package, with the drivers' error for an unknown CPU.
     fn package_of(&self, cpu: u32) -> Answer<usize> {
         let place = self.platform.board.places.get(cpu as usize).ok_or(Errno::INVAL)?;
         Ok(place.package as usize)

@@ -4,12 +4,12 @@ use flyball_silicon::{msr, spec::SstClass};
 
 use crate::{cpufreq::Platform, kernel::Kernel};
 
-/// The back-end drivers that are loaded.
+/// Loaded back-end drivers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Backend {
     /// isst_if_mbox_msr.
     MailboxMsr,
-    /// isst_if_mbox_pci and isst_if_mmio; the last register that the latter maps.
+    /// isst_if_mbox_pci and isst_if_mmio, with the last register that isst_if_mmio maps.
     MailboxPci(u32),
     /// isst_tpmi.
     Tpmi,
@@ -19,7 +19,7 @@ pub(crate) enum Backend {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct IsstDrivers {
     pub(crate) backend: Option<Backend>,
-    /// The oops of a call that accessed an address that is not mapped: later calls would hang.
+    /// Oops message of a call that accessed an unmapped address: later calls would hang.
     pub(crate) fault: Option<String>,
 }
 
@@ -34,7 +34,7 @@ impl IsstDrivers {
             (Some(SstClass::MailboxMsr), 0x55) => {
                 platform.chip.read(0, msr::OS_MAILBOX_INTERFACE).is_ok().then_some(Backend::MailboxMsr)
             }
-            // Where the second range of each generation ends (isst_if_mmio.c, mmio_range_devid_0
+            // End of the second register range by generation (isst_if_mmio.c, mmio_range_devid_0
             // and _1).
             (Some(SstClass::MailboxPci), 0x6a | 0x6c) => Some(Backend::MailboxPci(0xd0)),
             (Some(SstClass::MailboxPci), 0x8f | 0xcf) => Some(Backend::MailboxPci(0x11c)),

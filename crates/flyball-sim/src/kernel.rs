@@ -3,19 +3,18 @@
 use strum::VariantArray;
 
 /// A kernel version. Each stands for the stable series that Debian ships under that number, and
-/// 3.10 for Red Hat Enterprise Linux 7's. No kernel before 6.1 was run: what those answer is read
-/// from source (3.10.0-1160.el7, 4.19.48, 5.10.198, 5.15.80).
+/// 3.10 for Red Hat Enterprise Linux 7. Kernels before 6.1 were not run: their answers come from
+/// source (3.10.0-1160.el7, 4.19.48, 5.10.198, 5.15.80).
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, VariantArray, strum::Display, strum::EnumString,
 )]
 #[strum(parse_err_fn = UnknownKernel::new, parse_err_ty = UnknownKernel)]
 pub enum Kernel {
-    /// 3.10: policies are below each CPU, not in directories of their own. To be read; writes are
-    /// as in 4.19.
+    /// 3.10: policies are directories of each CPU. Model for reading; writes behave as in 4.19.
     #[strum(serialize = "3.10")]
     V3_10,
-    /// 4.19: limits take effect in the write, EPP has words alone, intel_pstate is active without
-    /// HWP too.
+    /// 4.19: the write applies limits at once, EPP takes only words, and intel_pstate is active
+    /// without HWP too.
     #[strum(serialize = "4.19")]
     V4_19,
     /// 5.10: limits are requests (since 5.3), EPP takes numbers and passive mode keeps HWP (5.9).
@@ -24,25 +23,25 @@ pub enum Kernel {
     /// 5.15: schedutil passes performance to intel_pstate (5.11), powercap knows AMD (5.11).
     #[strum(serialize = "5.15")]
     V5_15,
-    /// 6.1: amd-pstate (5.17) in passive mode alone and without a status file, number parsing by
+    /// 6.1: amd-pstate (5.17) has only passive mode and no status file; numbers are parsed with
     /// sscanf.
     #[strum(serialize = "6.1")]
     V6_1,
     /// 6.12: per-policy boost, preferred cores, amd-pstate active, guided and passive.
     #[strum(serialize = "6.12")]
     V6_12,
-    /// 6.18: amd-pstate as rewritten since 6.13 (frequencies by nominal level, its lowest nonlinear
-    /// level as the default minimum), cpuinfo_avg_freq.
+    /// 6.18: amd-pstate as rewritten since 6.13 (frequencies relative to the nominal level, lowest
+    /// nonlinear level as the default minimum), cpuinfo_avg_freq.
     #[strum(serialize = "6.18")]
     V6_18,
     /// 7.2: numeric EPP and dynamic_epp of amd-pstate.
     #[strum(serialize = "7.2")]
     V7_2,
-    /// 7.3: the EPP `dynamic` for each policy of amd-pstate instead of dynamic_epp.
+    /// 7.3: EPP `dynamic` for each policy of amd-pstate replaces dynamic_epp.
     #[strum(serialize = "7.3")]
     V7_3,
-    /// 7.4: values of amd-pstate's words for EPP by model and kind of core. Not run: read from the
-    /// source as linux-pm pulled it in September 2026.
+    /// 7.4: amd-pstate's EPP words have values by model and core type. Not run: read from source as
+    /// linux-pm pulled it in September 2026.
     #[strum(serialize = "7.4")]
     V7_4,
 }

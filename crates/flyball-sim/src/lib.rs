@@ -1,13 +1,13 @@
 //! Simulated machines: kernel-like drivers, governors and files on processors in software.
 //!
 //! A [`SimMachine`] answers to paths as a Linux machine's sysfs, procfs and MSR devices do,
-//! attribute by attribute and errno by errno, by kernel version ([`Kernel`]). Behind the files
-//! stand models of the cpufreq drivers and governors that write the registers of
-//! [`flyball_silicon`]'s processors, so that a setting changes frequency, power and heat. It has a
-//! clock of its own and nothing random: the same calls give the same bytes.
+//! attribute by attribute and errno by errno, by kernel version ([`Kernel`]). Behind the files,
+//! models of the cpufreq drivers and governors write the registers of [`flyball_silicon`]'s
+//! processors, so that a setting changes frequency, power and heat. The machine has its own clock
+//! and nothing random: the same calls give the same bytes.
 //!
-//! The reference is the answers of real kernels, not flyball's own tables: flyball-silicon is the
-//! only other crate of flyball that this one uses.
+//! The reference is the answers of real kernels, not flyball's own tables. This crate therefore
+//! uses no other crate of flyball than flyball-silicon.
 //!
 //! ```
 //! use flyball_sim::{Boot, Kernel, SimMachine};

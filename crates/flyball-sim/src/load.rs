@@ -1,4 +1,4 @@
-//! Loads of a simulated machine: models that say, step by step, what each CPU does.
+//! Loads of a simulated machine: models of what each CPU does in each step.
 
 use flyball_silicon::{Activity, Silicon};
 
@@ -12,44 +12,44 @@ pub struct Step<'a> {
     pub now_ns: u64,
     /// The step's length in nanoseconds.
     pub span_ns: u64,
-    /// The processors: frequencies now, and with [`Silicon::delivered`] the work that the last step
-    /// got done.
+    /// The processors: current frequencies and, with [`Silicon::delivered`], the work done in the
+    /// last step.
     pub silicon: &'a Silicon,
     /// The idle state that cpuidle chose for each CPU in the last step (an index into the silicon's
     /// states).
     pub idle: &'a [u8],
 }
 
-/// What a CPU does in a step.
+/// A CPU's activity in a step.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts of a step")]
 #[derive(Debug, Clone, Copy)]
 pub struct CpuWork {
-    /// Busy time, wake-ups and intensity. The idle state in it is not used: cpuidle chooses from
+    /// Busy time, wakeups and intensity. Its idle state is ignored: cpuidle chooses one from
     /// `gap_us`.
     pub activity: Activity,
-    /// The length of the sleeps, in microseconds: of those that end in this step, or if none does,
-    /// of the one that begins. `u32::MAX`: as long as the CPU rests.
+    /// Length in microseconds of the sleeps that end in this step or, if none does, of the one that
+    /// begins. `u32::MAX`: as long as the CPU is idle.
     pub gap_us: u32,
-    /// Sleeps of another length that end in this step: the length, and how many of the wake-ups are
-    /// theirs.
+    /// Sleeps of another length that end in this step: the length, and the number of wakeups from
+    /// such sleeps.
     pub other: (u32, u16),
-    /// The sleeps end by timers that the kernel knew of when they began.
+    /// True if timers that the kernel knew in advance end the sleeps.
     pub timer: bool,
-    /// The timer that ends the sleep that begins in this step, in microseconds; `u32::MAX` if it is
-    /// not known or no timer does.
+    /// Time to the timer that ends the sleep that begins in this step, in microseconds; `u32::MAX`
+    /// if unknown or without a timer.
     pub timer_us: u32,
-    /// A task woke up from waiting for a device.
+    /// True if a task woke from waiting for a device.
     pub io: bool,
-    /// A new process began here: the scheduler, which has no history of it, adds half of the
-    /// capacity that is left to the CPU's utilisation (kernel/sched/fair.c,
+    /// True if a new process began. The scheduler knows nothing about it, and adds half of the
+    /// remaining capacity to the CPU's utilisation (kernel/sched/fair.c,
     /// post_init_entity_util_avg).
     pub fork: bool,
-    /// Nothing but the kernel's own work: no task of the workload ran.
+    /// True if only the kernel's own work ran, and no task of the workload.
     pub kernel: bool,
 }
 
 impl Default for CpuWork {
-    /// Idle for long.
+    /// A CPU that stays idle.
     fn default() -> CpuWork {
         CpuWork {
             activity: Activity::idle(0),
@@ -65,8 +65,8 @@ impl Default for CpuWork {
 }
 
 impl CpuWork {
-    /// A sleep of this length ends, in microseconds. A third length counts as the nearer one of
-    /// two.
+    /// Ends a sleep of `us` microseconds. A third length counts as the nearer of the two recorded
+    /// ones.
     pub fn end_sleep(&mut self, us: u32) {
         let wakes = &mut self.activity.wakes;
         if *wakes == 0 {

@@ -15,8 +15,7 @@ use crate::{
     world::{Boot, World},
 };
 
-/// Time that a system call takes on the machine, in nanoseconds (measured on sysfs files: 2.0 to
-/// 2.5 us).
+/// Duration of a system call, in nanoseconds (measured on sysfs files: 2.0 to 2.5 us).
 const CALL_NS: u64 = 2_300;
 
 /// The kind of file at a path.
@@ -29,18 +28,17 @@ pub enum Kind {
     Link(String),
     /// `/dev/cpu/N/msr`: the file offset is the register.
     Msr(u32),
-    /// A file whose contents are gone once they are read, with its permission bits: see
-    /// [`SimMachine::take`].
+    /// A file that reading empties, with its permission bits: see [`SimMachine::take`].
     Stream(u16),
 }
 
-/// A simulated machine. It has its own clock, which moves only by [`SimMachine::advance`] and, by a
-/// few microseconds, with each access.
+/// A simulated machine. Its clock moves only by [`SimMachine::advance`] and, by a few microseconds,
+/// with each access.
 pub struct SimMachine {
     world: World,
     load: Option<Box<dyn Load>>,
     faults: Vec<Fault>,
-    /// An access that a fault makes: it sets off no faults itself.
+    /// True while a fault makes an access, which fires no further faults.
     in_fault: bool,
 }
 
@@ -63,18 +61,17 @@ impl SimMachine {
         &self.world
     }
 
-    /// Boots the machine again: nothing that was set is left, nothing runs, and its clock starts
-    /// again. Faults stay.
+    /// Boots the machine again: settings and loads are gone, and the clock restarts. Faults stay.
     pub fn reboot(&mut self) {
         let spec = self.silicon().spec().clone();
-        // What was booted once can be booted again.
+        // The description booted once, so it boots again.
         if let Ok(world) = World::boot(spec, self.kernel(), self.world.boot.clone(), 0) {
             self.world = world;
             self.load = None;
         }
     }
 
-    /// The machine's name, without `sim:`.
+    /// The machine's name without `sim:`.
     pub fn name(&self) -> &str {
         &self.world.name
     }
@@ -88,17 +85,17 @@ impl SimMachine {
         self.world.platform.kernel
     }
 
-    /// The processors, for physics that no file shows.
+    /// The processors, for physics that files do not show.
     pub fn silicon(&self) -> &Silicon {
         self.world.platform.chip.silicon()
     }
 
-    /// The processors, to change the world around them: air, fans.
+    /// The processors, for changes of their environment: air, fans.
     pub fn silicon_mut(&mut self) -> &mut Silicon {
         self.world.platform.chip.silicon_mut()
     }
 
-    /// The answer of CPU 0 to CPUID.
+    /// CPU 0's answer to CPUID.
     pub fn cpuid(&self, leaf: u32, subleaf: u32) -> [u32; 4] {
         crate::cpuid::answer(self.silicon(), leaf, subleaf, 0)
     }
@@ -110,20 +107,20 @@ impl SimMachine {
 
     pub fn inject(&mut self, fault: Fault) {
         self.faults.push(fault);
-        // A fault that is due at boot has happened before the first access.
+        // Apply faults that are due at boot before the first access.
         self.pass(self.world.platform.now);
     }
 
-    /// Removes all faults and returns them with their counts. Their effects so far remain.
+    /// Removes all faults and returns them with their counts. Their effects remain.
     pub fn take_faults(&mut self) -> Vec<Fault> {
         std::mem::take(&mut self.faults)
     }
 
-    /// Returns what a fault names that this machine does not have now: a file that no path matches
-    /// (it may come with another driver), or a CPU.
+    /// Returns the first path or CPU in a fault that this machine does not have now. A path may
+    /// still appear with another driver.
     pub fn lacks(&mut self, fault: &Fault) -> Option<String> {
         let (paths, cpus) = fault.names();
-        // Copied: looking for a path needs the machine.
+        // Cloned, because matching paths borrows the machine.
         let (paths, cpus): (Vec<String>, Vec<u32>) =
             (paths.into_iter().map(str::to_owned).collect(), cpus.to_vec());
         let count = self.world.platform.board.cpus();
@@ -135,7 +132,7 @@ impl SimMachine {
 
     /// Returns whether a path with `*` in it matches anything.
     fn matches(&self, pattern: &str) -> bool {
-        // One folder level at a time: a pattern's star stands for names, never for a slash.
+        // One directory level at a time, because a star never matches a slash.
         let mut found = vec![String::new()];
         for part in pattern.split('/').filter(|part| !part.is_empty()) {
             let mut next = Vec::new();
@@ -156,11 +153,11 @@ impl SimMachine {
         found.iter().any(|path| self.exists(path))
     }
 
-    /// Varies a machine that has just booted, as runs on a real one vary: the air's temperature,
-    /// the heat left from earlier work, and where in its periods the run begins, by the amounts in
-    /// its description. The same seed gives the same run.
+    /// Varies a freshly booted machine as real runs vary: the air's temperature, the heat left from
+    /// earlier work, and the phase of periodic events, by the amounts in its description. Equal
+    /// seeds give equal runs.
     pub fn vary(&mut self, seed: u64) {
-        // "machine!": another sequence than the workload's, which is seeded with the same number.
+        // "machine!": a sequence that differs from the workload's, which may have the same seed.
         let mut noise = crate::workload::Noise::new(seed ^ 0x6d61_6368_696e_6521);
         let spec = self.silicon().spec();
         let (variation, tdp, idle) = (spec.variation.clone(), spec.power.tdp_w, spec.power.uncore_idle_w);
@@ -170,11 +167,11 @@ impl SimMachine {
         for package in 0..silicon.topology().packages() {
             silicon.preheat(package, idle + variation.preheat * noise.share() * tdp);
         }
-        // Where in the firmware's and the tick's periods the run begins.
+        // Start the run at a random phase of the firmware's and the tick's periods.
         self.advance(Duration::from_micros(noise.next_u64() % 50_000));
     }
 
-    /// Sets what runs; returns what ran before.
+    /// Sets the running load and returns the previous one.
     pub fn run(&mut self, load: Option<Box<dyn Load>>) -> Option<Box<dyn Load>> {
         if let Some(load) = &load {
             self.world.platform.trace.set_task(load.name());
@@ -192,23 +189,23 @@ impl SimMachine {
         Duration::from_nanos(self.world.platform.now)
     }
 
-    /// Lets the machine's time pass.
+    /// Advances the machine's clock.
     pub fn advance(&mut self, time: Duration) {
-        // Bounded: a time that a user gives in years must not overflow the sums that follow.
+        // Bounded: a time of years must not overflow the sums that follow.
         let until =
             self.world.platform.now.saturating_add(time.as_nanos().min(u128::from(u64::MAX / 4)) as u64);
         self.pass(until);
     }
 
-    /// Lets time pass to `until`, and fires the faults that are due on the way.
+    /// Advances the clock to `until`, and fires the faults that are due on the way.
     fn pass(&mut self, until: u64) {
         if !self.faults.is_empty() {
-            // One instant after the other: the effect of a fault may decide when the next one is
-            // due.
+            // One point in time after the other, because a fault's effect may decide when the next
+            // one is due.
             while let Some(due) = self.faults.iter().filter_map(Fault::due).min().filter(|&due| due <= until)
             {
                 self.world.run_until(due, &mut self.load);
-                // Collected before they are applied: applying needs the whole machine.
+                // Collect them before applying them, which needs the whole machine.
                 let effects: Vec<Effect> = self
                     .faults
                     .iter_mut()
@@ -229,14 +226,14 @@ impl SimMachine {
             Effect::ForeignWrite(path, text) => {
                 // A fault's own write sets off no further faults.
                 let before = std::mem::replace(&mut self.in_fault, true);
-                // The result is the other program's.
+                // The other program would see the result.
                 let _ = self.store(&path, &text);
                 self.in_fault = before;
             }
             Effect::Online(cpus, online) => {
                 let count = self.world.platform.board.cpus();
                 for cpu in cpus.into_iter().filter(|&cpu| cpu < count) {
-                    // The last one cannot go offline.
+                    // The last CPU cannot go offline.
                     let _ = self.world.set_online(cpu, online);
                 }
             }
@@ -254,14 +251,14 @@ impl SimMachine {
                     self.silicon_mut().hold(cpu as usize, khz.map(flyball_silicon::KiloHertz));
                 }
             }
-            // These two answer an access and have been dealt with there.
+            // These belong to an access, which has handled them.
             Effect::Fail(_) | Effect::Ignore => {}
         }
     }
 
     /// Advances the clock by the cost of one access.
     fn spend(&mut self) {
-        // Each access takes time, so that a program that polls for a change sees it come.
+        // Each access takes time, so that a polling program sees the change that it waits for.
         let until = self.world.platform.now + CALL_NS;
         if self.in_fault {
             self.world.run_until(until, &mut self.load);
@@ -275,7 +272,7 @@ impl SimMachine {
         &self.faults
     }
 
-    /// Faults that an access sets off: an error, or a write that is lost.
+    /// Applies the faults that an access fires: returns an error, or whether a write is lost.
     fn fault(&mut self, path: &str, op: Op) -> Answer<bool> {
         if self.faults.is_empty() || self.in_fault {
             return Ok(false);
@@ -296,7 +293,7 @@ impl SimMachine {
     pub fn read_into(&mut self, path: &str, buffer: &mut Vec<u8>) -> Answer {
         buffer.clear();
         self.spend();
-        // After the time of the call: a fault that is due in between counts.
+        // After the call's duration: a fault that becomes due during the call counts.
         self.fault(path, Op::Read)?;
         match tree::resolve(&self.world, path, true)? {
             Node::Dir(_) => Err(Errno::ISDIR),
@@ -316,17 +313,17 @@ impl SimMachine {
                 Ok(())
             }
             Node::Trace(file) => tracefs::read(&self.world, file, buffer),
-            // Registers are read at an offset, and the Speed Select node has no read
+            // Registers are read at an offset, and the Speed Select node cannot be read
             // (isst_if_char_driver_ops).
             Node::Msr(_) | Node::Isst => Err(Errno::INVAL),
         }
     }
 
-    /// Takes up to `limit` bytes of a stream: lines of trace_pipe, or pages of trace_pipe_raw (one
-    /// at least).
+    /// Takes up to `limit` bytes of a stream: lines of trace_pipe, or pages of trace_pipe_raw (at
+    /// least one).
     ///
     /// # Errors
-    /// `EAGAIN` if there is nothing now, `EINVAL` for a file that is not a stream.
+    /// `EAGAIN` if the stream is empty, `EINVAL` for a file that is not a stream.
     pub fn take(&mut self, path: &str, limit: usize) -> Answer<Vec<u8>> {
         self.spend();
         self.fault(path, Op::Read)?;
@@ -336,7 +333,7 @@ impl SimMachine {
         }
     }
 
-    /// Returns whether a stream has enough to read that the kernel wakes those who wait for it.
+    /// Returns whether a stream has enough data for the kernel to wake its readers.
     pub fn is_ready(&self, path: &str) -> bool {
         match tree::resolve(&self.world, path, true) {
             Ok(Node::Trace(file)) => tracefs::is_ready(&self.world, file),
@@ -344,8 +341,8 @@ impl SimMachine {
         }
     }
 
-    /// Truncates a file, as open(2) with O_TRUNC does: clears the records of `trace` and the events
-    /// of `set_event`; other files stay as they are.
+    /// Truncates a file like open(2) with O_TRUNC: clears the records of `trace` and the events of
+    /// `set_event`. Other files do not change.
     pub fn truncate(&mut self, path: &str) -> Answer {
         match tree::resolve(&self.world, path, true)? {
             Node::Trace(file) => tracefs::truncate(&mut self.world, file),
@@ -353,7 +350,7 @@ impl SimMachine {
         }
     }
 
-    /// mkdir(2): a new instance of the tracing.
+    /// mkdir(2): creates an instance of the tracing.
     ///
     /// # Errors
     /// `EPERM` everywhere else.
@@ -364,7 +361,7 @@ impl SimMachine {
         }
     }
 
-    /// rmdir(2): an instance goes.
+    /// rmdir(2): removes an instance.
     ///
     /// # Errors
     /// `EPERM` everywhere else.
@@ -385,8 +382,8 @@ impl SimMachine {
         Ok(buffer)
     }
 
-    /// The kernel's log as syslog(2) gives it: the kernel, its command line, and what the driver of
-    /// Intel's processors says of itself (intel_pstate_init()).
+    /// The kernel's log as returned by syslog(2): the kernel, its command line, and the messages of
+    /// Intel's driver (intel_pstate_init()).
     pub fn kernel_log(&mut self) -> String {
         let mut text =
             |path: &str| String::from_utf8_lossy(&self.read(path).unwrap_or_default()).into_owned();
@@ -406,14 +403,14 @@ impl SimMachine {
     /// Writes to a file in one write(2).
     pub fn write(&mut self, path: &str, text: &[u8]) -> Answer {
         self.spend();
-        // The write was lost: it succeeds and changes nothing.
+        // The fault discards the write, which succeeds.
         if self.fault(path, Op::Write)? {
             return Ok(());
         }
         self.store(path, text)
     }
 
-    /// A write, without the time and the faults of one.
+    /// Writes without the duration and the faults of an access.
     fn store(&mut self, path: &str, text: &[u8]) -> Answer {
         match tree::resolve(&self.world, path, true)? {
             Node::Dir(_) => Err(Errno::ISDIR),
@@ -422,19 +419,19 @@ impl SimMachine {
             Node::File(dir, name) => {
                 let attribute = tree::attribute(&self.world, dir, name).ok_or(Errno::NOENT)?;
                 let store = attribute.store.ok_or(Errno::ACCES)?;
-                // sysfs takes one page at most (fs/kernfs/file.c), and to a store function it is a
-                // C string.
+                // sysfs accepts at most a page (fs/kernfs/file.c), and store functions get a C
+                // string.
                 let text = &text[..text.len().min(4095)];
                 let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
                 store(&mut self.world, dir, &text[..end])
             }
             Node::Trace(file) => tracefs::write(&mut self.world, file, text),
-            // Their writes need an open file or an offset: request_latency(), write_msr(), isst().
+            // These need an open file or an offset: request_latency(), write_msr(), isst().
             Node::DmaLatency | Node::Msr(_) | Node::Isst => Err(Errno::INVAL),
         }
     }
 
-    /// The names in a directory, so sorted that `cpu2` comes before `cpu10`.
+    /// The names in a directory, with `cpu2` before `cpu10`.
     pub fn list(&mut self, path: &str) -> Answer<Vec<String>> {
         self.spend();
         match tree::resolve(&self.world, path, true)? {
@@ -500,11 +497,10 @@ impl SimMachine {
     /// Reads a register as `/dev/cpu/N/msr` does.
     ///
     /// # Errors
-    /// `ENXIO` for a CPU that is not there or offline, `EIO` for a register that it does not have.
+    /// `ENXIO` for a missing or offline CPU, `EIO` for a register that the CPU does not have.
     pub fn read_msr(&mut self, cpu: u32, register: u32) -> Answer<u64> {
         self.spend();
-        // The path is put together only if a rule may match it: programs read registers by the
-        // thousand.
+        // Format the path only if a rule may match it: programs read thousands of registers.
         if !self.faults.is_empty() {
             self.fault(&format!("/dev/cpu/{cpu}/msr"), Op::Read)?;
         }
@@ -531,15 +527,15 @@ impl SimMachine {
         self.world.platform.chip.write(cpu, register, value)
     }
 
-    /// Makes one ioctl(2) call on /dev/isst_interface. `argument` is the call's whole structure as
-    /// it lies in the caller's memory (see [`argument_size`](crate::argument_size)); the driver's
+    /// Makes one ioctl(2) call on /dev/isst_interface. `argument` is the call's whole structure in
+    /// the caller's memory layout (see [`argument_size`](crate::argument_size)); the driver's
     /// answer replaces it in place.
     ///
     /// # Errors
     /// Fails like the kernel's drivers: TPMI's rejects calls with `ENOTTY` and the mailbox's with
-    /// `EINVAL`, `EPERM`, `ENXIO` or `EBUSY`; calls that do not exist get `ENOTTY`. A machine
-    /// without the node gives `ENOENT`, an argument that is too short `EFAULT`, and every call
-    /// after [one that took the kernel down](SimMachine::kernel_fault) `EIO`.
+    /// `EINVAL`, `EPERM`, `ENXIO` or `EBUSY`; unknown calls get `ENOTTY`. Without the node the
+    /// error is `ENOENT`, for an argument that is too short `EFAULT`, and for every call after [one
+    /// that crashed the kernel](SimMachine::kernel_fault) `EIO`.
     pub fn isst(&mut self, number: u32, argument: &mut [u8], caller: Caller) -> Answer<i32> {
         self.spend();
         if self.world.isst.backend.is_some() && self.fault(isst::NODE, Op::Ioctl)? {
@@ -548,24 +544,24 @@ impl SimMachine {
         isst::call(&mut self.world, number, argument, caller)
     }
 
-    /// Returns the kernel's last words if a call took it down: kernels 6.12 and 7.2 have one each
-    /// that walks off a Speed Select mapping. No program may cause it.
+    /// Returns the kernel's oops message if a call crashed it. Kernels 6.12 and 7.2 each have a
+    /// call that reads beyond a Speed Select mapping; programs must avoid it.
     pub fn kernel_fault(&self) -> Option<&str> {
         self.world.isst.fault.as_deref()
     }
 
-    /// Adds a request on /dev/cpu_dma_latency, in microseconds, under a key of the caller's; -1
-    /// sets no constraint.
+    /// Adds a request on /dev/cpu_dma_latency, in microseconds, under the caller's key; -1 means no
+    /// constraint.
     pub fn request_latency(&mut self, key: u64, us: i32) {
         // One request per open file: a second write replaces the first.
         self.drop_latency(key);
-        // PM_QOS_DEFAULT_VALUE stands for the default (cpu_latency_qos_update_request()).
+        // -1 stands for the default, PM_QOS_DEFAULT_VALUE (cpu_latency_qos_update_request()).
         let us = if us == -1 { 2_000_000_000 } else { us };
         self.world.dma_latency.push((key, us));
     }
 
-    /// Limits the frequency of a CPU's policy as a cooling device does: by a request of its own, in
-    /// kHz. `None` removes it.
+    /// Limits the frequency of a CPU's policy in kHz like a cooling device does, by its own
+    /// request. `None` removes the request.
     pub fn request_frequency(&mut self, cpu: u32, max: Option<u32>) {
         let World { cpufreq, platform, .. } = &mut self.world;
         let Some(index) = cpufreq.index_of(cpu) else { return };
@@ -574,8 +570,8 @@ impl SimMachine {
         cpufreq.refresh(platform, index);
     }
 
-    /// Firmware allows a CPU's policy no P-state above this many kHz (_PPC,
-    /// acpi_processor_get_platform_limit()). Only acpi-cpufreq has P-states of firmware.
+    /// Makes firmware forbid P-states above `most` kHz on a CPU's policy (_PPC,
+    /// acpi_processor_get_platform_limit()). Only acpi-cpufreq uses firmware's P-states.
     pub fn limit_by_firmware(&mut self, cpu: u32, most: u32) {
         let World { cpufreq, platform, .. } = &mut self.world;
         let Some(index) = cpufreq.index_of(cpu) else { return };
@@ -584,15 +580,15 @@ impl SimMachine {
         cpufreq.refresh(platform, index);
     }
 
-    /// Takes a request on /dev/cpu_dma_latency back.
+    /// Removes a request on /dev/cpu_dma_latency.
     pub fn drop_latency(&mut self, key: u64) {
         self.world.dma_latency.retain(|(other, _)| *other != key);
     }
 }
 
-/// Reads a machine file, boots the machine, lets it run for a moment, and reads its files. For
-/// fuzzing: no text may make it panic, hang or take much memory. Machines of more CPUs than `most`
-/// are only read.
+/// Parses a machine file, boots the machine, runs it briefly, and reads its files. For fuzzing: no
+/// text may make it panic, hang or use much memory. Machines with more than `most` CPUs are only
+/// parsed.
 pub fn try_machine_file(text: &str, kernel: Kernel, most: usize) -> Result<(), SpecError> {
     let spec = MachineSpec::from_toml(text)?;
     if spec.cpus() > most {
@@ -608,7 +604,7 @@ pub fn try_machine_file(text: &str, kernel: Kernel, most: usize) -> Result<(), S
             let child = format!("{folder}/{name}");
             match machine.kind(&child) {
                 Ok(Kind::Directory) => folders.push(child),
-                // What the file answers is not judged, only that it answers.
+                // The content does not matter, only that reading returns.
                 Ok(Kind::File(_)) => drop(machine.read(&child)),
                 _ => {}
             }

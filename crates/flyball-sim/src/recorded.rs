@@ -1,6 +1,6 @@
-//! Makes a machine's description from its recorded files: identity, topology, frequencies,
-//! performance levels, idle states and power limits as recorded; voltages, power and heat of the
-//! built-in machine that is most like it.
+//! Derives a machine's description from its recorded files. Identity, topology, frequencies,
+//! performance levels, idle states and power limits come from the recording; voltages, power and
+//! heat come from the most similar built-in machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ pub trait Recording {
     /// The content of a file, if it was recorded.
     fn file(&self, path: &str) -> Option<Vec<u8>>;
 
-    /// The names in a folder; none if it was not recorded.
+    /// The names in a folder; empty if it was not recorded.
     fn folder(&self, path: &str) -> Vec<String>;
 
     /// A register of a CPU, if it was recorded.
@@ -64,7 +64,7 @@ fn processors(text: &str) -> Vec<Processor> {
     all
 }
 
-/// Stretches a template's voltage points over another range of frequencies.
+/// Stretches a template's voltage points to another range of frequencies.
 fn stretch(volts: &[(u32, u32)], min: u32, max: u32) -> Vec<(u32, u32)> {
     let (Some(first), Some(last)) = (volts.first(), volts.last()) else { return Vec::new() };
     let span = u64::from(last.0 - first.0).max(1);
@@ -89,13 +89,13 @@ pub enum DescribeError {
     Spec(#[from] SpecError),
 }
 
-/// The input for the parts of a description.
+/// The input of the functions that fill in a description.
 struct Source<'a> {
     files: &'a dyn Recording,
     cpus: Vec<Processor>,
     first: Processor,
     vendor: Vendor,
-    /// CPUs that are efficiency cores.
+    /// CPUs on efficiency cores.
     efficient: BTreeSet<u32>,
 }
 
@@ -123,8 +123,7 @@ pub fn describe(files: &dyn Recording) -> Result<MachineSpec, DescribeError> {
     let source = Source { files, cpus, first, vendor, efficient };
 
     let brand = source.first.text("model name").to_owned();
-    // The firmware tables, which say what kind of machine it is (FADT, preferred profile), are not
-    // recorded.
+    // The firmware tables that tell the kind of machine (FADT, preferred profile) are not recorded.
     let server =
         ["Xeon", "EPYC", "Opteron", "Atom(R) C", "Atom(R) P"].iter().any(|word| brand.contains(word));
     let template = match (vendor, server, source.efficient.is_empty()) {
@@ -132,7 +131,7 @@ pub fn describe(files: &dyn Recording) -> Result<MachineSpec, DescribeError> {
         (Vendor::Intel, true, _) => "gold-6138",
         (Vendor::Intel, false, _) => "i7-3520m",
         (Vendor::Amd, true, _) => "epyc-512",
-        // No recording of Arm comes here.
+        // Arm machines are not described from recordings.
         (Vendor::Amd, false, _) | (Vendor::Arm, ..) => "ryzen-5750g",
     };
     let mut spec = MachineSpec::builtin(template)?;
@@ -166,7 +165,7 @@ impl Source<'_> {
         identity.stepping = first.number("stepping").unwrap_or(0);
         identity.microcode = u32::from_str_radix(first.text("microcode").trim_start_matches("0x"), 16)
             .unwrap_or(identity.microcode);
-        // CPUID leaves 80000002h to 80000004h hold 48 bytes with the zero at their end.
+        // CPUID leaves 80000002h to 80000004h hold 48 bytes including the final zero.
         identity.brand = first.text("model name").chars().take(47).collect();
         identity.server = server;
         first.text("flags").clone_into(&mut identity.flags);
@@ -178,8 +177,7 @@ impl Source<'_> {
             .unwrap_or(identity.cache_kb);
     }
 
-    /// The cores of the first package stand for all packages: performance cores, then efficiency
-    /// cores.
+    /// Takes the first package's cores for all packages: performance cores, then efficiency cores.
     fn topology_and_cores(&self, spec: &mut MachineSpec) {
         let package_of = |cpu: &Processor| cpu.number("physical id").unwrap_or(0);
         let packages: BTreeSet<u32> = self.cpus.iter().map(package_of).collect();
@@ -189,8 +187,8 @@ impl Source<'_> {
             let number = cpu.number("processor").unwrap_or(0);
             cores.entry(cpu.number("core id").unwrap_or(number)).or_default().push(number);
         }
-        // Two schemes exist: threads of a core next to each other, and all second threads behind
-        // all first ones.
+        // Two numberings exist: a core's threads are adjacent, or all second threads follow all
+        // first threads.
         let adjacent = cores.values().any(|cpus| cpus.windows(2).any(|pair| pair[1] == pair[0] + 1));
         let smt = cores.values().any(|cpus| cpus.len() > 1);
         let topology = &mut spec.topology;
@@ -207,7 +205,7 @@ impl Source<'_> {
 
         let cpuidle = idle_states(self.files, &spec.core[0]);
         let mut kinds: Vec<CoreSpec> = Vec::new();
-        // Performance cores first: as firmware numbers them, and as the description has its kinds.
+        // Performance cores first, in the order of firmware's numbers and of the description.
         for small in [false, true] {
             let of: Vec<&Vec<u32>> =
                 order.iter().filter(|(kind, _)| *kind == small).filter_map(|(_, id)| cores.get(id)).collect();
@@ -228,14 +226,14 @@ impl Source<'_> {
         }
         spec.core = kinds;
         let base = spec.core[0].base_mhz;
-        // The kernel computes it as twice the TSC's frequency in MHz (init/calibrate.c, lpj from
-        // tsc_khz).
+        // The kernel computes bogomips as twice the TSC's frequency in MHz (init/calibrate.c, lpj
+        // from tsc_khz).
         let bogomips: f64 = self.first.text("bogomips").parse().unwrap_or(0.0);
         spec.clock.tsc_khz = if bogomips > 500.0 { (bogomips * 500.0) as u32 } else { base * 1000 };
         spec.turbo = turbo(self.files);
     }
 
-    /// How performance is requested, and which frequencies and levels the firmware offers.
+    /// Sets how performance is requested, and the frequencies and levels that firmware offers.
     fn firmware(&self, spec: &mut MachineSpec) {
         let files = self.files;
         let intel = self.vendor == Vendor::Intel;
@@ -256,7 +254,8 @@ impl Source<'_> {
         if let Some(request) = files.register(0, msr::HWP_REQUEST) {
             firmware.epp = (request >> 24) as u8;
         }
-        // Only drivers with a table of frequencies list them; the others get three of their range.
+        // Only drivers with a frequency table list frequencies; for others, take three from their
+        // range.
         let listed = files
             .text("sys/devices/system/cpu/cpu0/cpufreq/scaling_available_frequencies")
             .unwrap_or_default();
@@ -280,7 +279,7 @@ impl Source<'_> {
         });
     }
 
-    /// The template's power and heat, scaled by the number of cores; the limits as recorded.
+    /// Scales the template's power and heat by the number of cores; limits are as recorded.
     fn power(&self, spec: &mut MachineSpec, template_cores: f64) {
         let share = spec.cores_per_package() as f64 / template_cores;
         let power = &mut spec.power;
@@ -312,8 +311,8 @@ impl Source<'_> {
     }
 }
 
-/// The instances of a feature's registers that debugfs shows: 32-bit words in lines, an instance
-/// after a heading.
+/// Parses the instances of a feature's registers from debugfs: lines of 32-bit words, with a
+/// heading before each instance.
 fn instances(text: &str) -> Vec<Vec<u64>> {
     let mut found: Vec<Vec<u32>> = Vec::new();
     for line in text.lines() {
@@ -329,8 +328,8 @@ fn instances(text: &str) -> Vec<Vec<u64>> {
     found.into_iter().map(pairs).collect()
 }
 
-/// Speed Select and the uncore's clusters of a machine whose TPMI registers were recorded, one
-/// device per package.
+/// Adds Speed Select and uncore clusters if the machine's TPMI registers were recorded. There is
+/// one device per package.
 fn speed_select(files: &dyn Recording, spec: &mut MachineSpec) {
     let mut devices = files.folder("sys/kernel/debug");
     devices.retain(|name| name.starts_with("tpmi-"));
@@ -344,8 +343,8 @@ fn speed_select(files: &dyn Recording, spec: &mut MachineSpec) {
     if each == 0 || each > 16 || dumps.iter().any(|dump| dump.len() != each) {
         return;
     }
-    // Cores of each power domain, by the power unit's numbers of the CPUs; modules of small cores
-    // count as one.
+    // Cores of each power domain, by the power unit's CPU numbers; a module of small cores counts
+    // as one.
     let total = spec.cores_per_package() as u32;
     // Sierra Forest, Grand Ridge and Clearwater Forest (asm/intel-family.h): the power unit counts
     // modules of four.
@@ -366,7 +365,7 @@ fn speed_select(files: &dyn Recording, spec: &mut MachineSpec) {
     if sizes.len() > each || sizes.iter().any(|&cores| cores / module > 64) {
         return;
     }
-    // More instances than domains with cores are those of I/O dies, which `of_tpmi` needs too.
+    // Instances beyond the domains with cores belong to I/O dies; `of_tpmi` needs them too.
     let blocks: Vec<Vec<u64>> = dumps.into_iter().flatten().collect();
     let Some(mut sst) = SstSpec::from_tpmi(&blocks, each, sizes.len()) else { return };
     sst.cores_per_module = module;
@@ -379,13 +378,12 @@ fn speed_select(files: &dyn Recording, spec: &mut MachineSpec) {
     if let (Some(min_mhz), Some(max_mhz)) =
         (limit("uncore00/initial_min_freq_khz"), limit("uncore00/initial_max_freq_khz"))
     {
-        // The package's entry has the highest of all clusters.
+        // The package's entry has the maximum over all clusters.
         let io_max_mhz = limit("package_00_die_00/initial_max_freq_khz");
         spec.uncore = Some(UncoreSpec { min_mhz, max_mhz, clusters: 1, io_max_mhz });
     }
     spec.sst = Some(sst);
-    // A level of a recording may name cores that the machine has not (fused off): then it has no
-    // Speed Select here.
+    // A recorded level may name cores that the machine lacks (fused off); then drop Speed Select.
     if spec.check().is_err() {
         spec.sst = None;
     }
@@ -404,7 +402,7 @@ fn levels(files: &dyn Recording, cpu: u32, intel: bool, core: &mut CoreSpec) {
         .filter(|mhz| *mhz >= 100)
         .unwrap_or(core.min_mhz)
         .min(base);
-    // Without cpufreq (a driver that was off) the highest frequency follows from CPPC's levels, as
+    // Without cpufreq (no driver was loaded) the highest frequency follows from CPPC's levels, as
     // in amd-pstate.
     let boosted = match (cppc("highest_perf"), cppc("nominal_perf")) {
         (Some(highest), Some(nominal)) if !intel && nominal > 0 => base * highest / nominal,
@@ -435,7 +433,7 @@ fn levels(files: &dyn Recording, cpu: u32, intel: bool, core: &mut CoreSpec) {
         },
     };
     let scale = &mut core.perf;
-    // The silicon's scale is ordered; what a firmware reports need not be.
+    // The silicon's levels must be ascending; firmware's may not be.
     scale.nominal = scale.nominal.min(scale.highest);
     scale.efficient = scale.efficient.min(scale.nominal);
     scale.lowest = scale.lowest.min(scale.efficient);
@@ -445,7 +443,7 @@ fn levels(files: &dyn Recording, cpu: u32, intel: bool, core: &mut CoreSpec) {
     core.efficient_mhz = efficient.clamp(min, base);
 }
 
-/// Idle states as recorded, each with the power of the template's state of the same rank.
+/// Idle states as recorded. Their power comes from the template's states of similar rank.
 fn idle_states(files: &dyn Recording, template: &CoreSpec) -> Option<Vec<flyball_silicon::spec::IdleSpec>> {
     let folder = "sys/devices/system/cpu/cpu0/cpuidle";
     let mut states = Vec::new();
@@ -458,7 +456,7 @@ fn idle_states(files: &dyn Recording, template: &CoreSpec) -> Option<Vec<flyball
         .into_iter()
         .enumerate()
         .filter_map(|(rank, (number, name))| {
-            // The deepest like the deepest, the shallowest like the shallowest.
+            // The deepest state is like the template's deepest, the shallowest like its shallowest.
             let like = if rank + 1 == count {
                 template.idle.len() - 1
             } else {

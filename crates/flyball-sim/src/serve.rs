@@ -1,9 +1,9 @@
-//! Serving a simulated machine to any program: its files through FUSE, laid over the real ones in a
-//! mount namespace of the program's own.
+//! Serves a simulated machine to any program: FUSE files cover the real files in the program's own
+//! mount namespace.
 //!
-//! Two processes take part. The server holds the machine and answers; the other makes the namespace
-//! ([`enter`]) and becomes the program. The machine that programs see is the one of the in-process
-//! interface, with the real clock.
+//! Two processes take part. The server holds the machine and answers requests; the other process
+//! creates the namespace ([`enter`]) and becomes the program. Programs see the machine of the
+//! in-process interface, with the real clock.
 
 mod files;
 mod namespace;
@@ -29,21 +29,21 @@ pub use namespace::{SetupError, enter};
 pub use open::Paced;
 pub use supervise::{Supervisor, submit};
 
-/// Serves a machine until its last user is gone. The FUSE device comes over `socket` from the
-/// process inside, which has opened it in its own user namespace and mounted it.
+/// Serves a machine until its last user has ended. The process inside opens the FUSE device in its
+/// own user namespace, mounts it, and sends it over `socket`.
 pub fn serve(machine: Arc<Mutex<Paced>>, socket: &OwnedFd) -> io::Result<()> {
-    // The device must have been opened in the user namespace that mounts (fs/fuse/inode.c): the
-    // process inside opens it and hands it out.
+    // The device must be opened in the user namespace that mounts it (fs/fuse/inode.c), so the
+    // process inside opens it and passes it on.
     let device = receive(socket)?;
     let config = fuser::Config::default();
     match fuser::Session::from_fd(Files::new(machine), device, fuser::SessionACL::All, config)?.run() {
-        // The mount went with the program's namespace while a request of its was still under way.
+        // The program's namespace was destroyed, and the mount with it, during a request.
         Err(error) if matches!(error.raw_os_error(), Some(libc::ECONNABORTED | libc::ENODEV)) => Ok(()),
         ended => ended,
     }
 }
 
-/// Takes a descriptor off a socket.
+/// Receives a descriptor from a socket.
 fn receive(socket: &OwnedFd) -> io::Result<OwnedFd> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -61,7 +61,7 @@ fn receive(socket: &OwnedFd) -> io::Result<OwnedFd> {
     Err(io::Error::other("the program ended before it had mounted the machine"))
 }
 
-/// Puts a descriptor on a socket.
+/// Sends a descriptor over a socket.
 fn send(socket: &OwnedFd, device: BorrowedFd<'_>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -71,28 +71,28 @@ fn send(socket: &OwnedFd, device: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns whether the kernel offers FUSE here.
+/// Returns whether the kernel provides FUSE.
 pub fn has_fuse() -> bool {
     std::path::Path::new("/dev/fuse").exists()
 }
 
-/// Two connected sockets: the server's, and one that is handed on to the process inside under its
+/// Returns two connected sockets: the server's, and one that the process inside inherits under its
 /// number.
 pub fn connection() -> io::Result<(OwnedFd, OwnedFd)> {
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    // Kept over exec: the process inside is a program of its own, which gets the number.
+    // Kept across exec, because the process inside runs another program, which gets the number.
     rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty())?;
     Ok((ours, theirs))
 }
 
-/// Takes over the socket that [`connection`] handed on, and keeps it from the next program.
+/// Takes over the socket from [`connection`], and closes it on the next exec.
 ///
 /// # Errors
-/// `EBADF` for a number that is not an open descriptor.
+/// `EBADF` if the number is not an open descriptor.
 #[allow(unsafe_code, reason = "a descriptor by its number")]
 pub fn inherited(socket: i32) -> io::Result<OwnedFd> {
-    // Not one of the standard streams, which this process uses for something else.
+    // Standard streams have other uses in this process.
     if socket < 3 {
         return Err(io::Error::from_raw_os_error(libc::EBADF));
     }

@@ -1,5 +1,4 @@
-//! Everything about a machine that can be set, as text: what two programs left of two machines can
-//! then be compared.
+//! All settings of a machine as text, to compare the state in which two programs left two machines.
 
 use std::fmt::Write as _;
 
@@ -12,8 +11,8 @@ use crate::{
 };
 
 impl SimMachine {
-    /// Every attribute that can be written and read, with its value, and what Speed Select's
-    /// firmware is set to, a line each. Takes no time of the machine's.
+    /// Every writable attribute that can be read, with its value, and Speed Select's state, one per
+    /// line. Takes no machine time.
     pub fn settings(&self) -> String {
         let world = self.world();
         let mut text = String::new();

@@ -1,25 +1,24 @@
-//! How the kernel reads the text that is written to its files, and how it prints lists.
+//! How the kernel parses text that is written to its files, and how it prints lists.
 //!
-//! `kstrto*` (lib/kstrtox.c) take one number with an optional trailing newline; `sscanf`
+//! `kstrto*` (lib/kstrtox.c) accept one number with an optional trailing newline. `sscanf`
 //! (lib/vsprintf.c), which cpufreq used up to 6.1, skips leading white space, stops at the first
-//! character that does not fit and ignores the rest.
+//! character that does not fit and ignores what follows.
 
 use std::fmt::Write as _;
 
 use crate::errno::{Answer, Errno};
 
-/// One trailing newline off, as kstrto* and sysfs_streq do.
+/// Removes one trailing newline, like kstrto* and sysfs_streq.
 fn chomp(text: &[u8]) -> &[u8] {
     text.strip_suffix(b"\n").unwrap_or(text)
 }
 
-/// White space off both ends, as strim().
+/// Removes white space from both ends, like strim().
 pub(crate) fn trim(text: &[u8]) -> &[u8] {
     text.trim_ascii()
 }
 
-/// Digits of `base` (which may be 0: find out from a prefix) into a number, with overflow as
-/// `ERANGE`.
+/// Parses digits of `base`; 0 means that a prefix gives the base. Overflow is `ERANGE`.
 fn digits(text: &[u8], base: u32) -> Answer<u64> {
     let (text, base) = match (base, text) {
         (0 | 16, [b'0', b'x' | b'X', rest @ ..]) if rest.first().is_some_and(u8::is_ascii_hexdigit) => {
@@ -50,7 +49,7 @@ pub(crate) fn kstrtou64(text: &[u8], base: u32) -> Answer<u64> {
     digits(text.strip_prefix(b"+").unwrap_or(text), base)
 }
 
-/// `kstrtouint`: as [`kstrtou64`], `ERANGE` beyond 32 bits.
+/// `kstrtouint`: like [`kstrtou64`], with `ERANGE` beyond 32 bits.
 pub(crate) fn kstrtou32(text: &[u8], base: u32) -> Answer<u32> {
     u32::try_from(kstrtou64(text, base)?).map_err(|_| Errno::RANGE)
 }
@@ -59,14 +58,14 @@ pub(crate) fn kstrtou32(text: &[u8], base: u32) -> Answer<u32> {
 pub(crate) fn kstrtoi32(text: &[u8], base: u32) -> Answer<i32> {
     let text = chomp(text);
     let value = match text.strip_prefix(b"-") {
-        // The sign first and then the prefix of the base: `-0x10` is a number.
+        // The sign comes before the base's prefix: `-0x10` is a number.
         Some(rest) => i64::try_from(digits(rest, base)?).map_err(|_| Errno::RANGE)?.wrapping_neg(),
         None => i64::try_from(kstrtou64(text, base)?).map_err(|_| Errno::RANGE)?,
     };
     i32::try_from(value).map_err(|_| Errno::RANGE)
 }
 
-/// `kstrtobool`: the first characters decide; what follows does not matter.
+/// `kstrtobool`: only the first characters count.
 pub(crate) fn kstrtobool(text: &[u8]) -> Answer<bool> {
     match text {
         [b'y' | b'Y' | b't' | b'T' | b'1', ..] | [b'o' | b'O', b'n' | b'N', ..] => Ok(true),
@@ -75,7 +74,8 @@ pub(crate) fn kstrtobool(text: &[u8]) -> Answer<bool> {
     }
 }
 
-/// `sscanf(text, "%u")`: leading white space skipped, stops where the digits stop, wraps silently.
+/// `sscanf(text, "%u")`: skips leading white space, stops at the first non-digit, and wraps
+/// silently.
 pub(crate) fn scan_unsigned(text: &[u8]) -> Answer<u64> {
     let text = text.trim_ascii_start();
     let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
@@ -88,7 +88,7 @@ pub(crate) fn scan_unsigned(text: &[u8]) -> Answer<u64> {
         .fold(0, |value: u64, byte| value.wrapping_mul(10).wrapping_add(u64::from(byte - b'0'))))
 }
 
-/// `sscanf(text, "%d")`: as [`scan_unsigned`], with a sign.
+/// `sscanf(text, "%d")`: like [`scan_unsigned`], with a sign.
 pub(crate) fn scan_signed(text: &[u8]) -> Answer<i64> {
     let text = text.trim_ascii_start();
     match text.strip_prefix(b"-") {
@@ -100,25 +100,25 @@ pub(crate) fn scan_signed(text: &[u8]) -> Answer<i64> {
     }
 }
 
-/// `sscanf(text, "%Ns")`: the first word, cut at `longest` characters; empty is `EINVAL`.
+/// `sscanf(text, "%Ns")`: the first word, cut at `longest` characters; `EINVAL` if empty.
 pub(crate) fn scan_word(text: &[u8], longest: usize) -> Answer<&[u8]> {
     let text = text.trim_ascii_start();
     let end = text.iter().position(u8::is_ascii_whitespace).unwrap_or(text.len()).min(longest);
     if end == 0 { Err(Errno::INVAL) } else { Ok(&text[..end]) }
 }
 
-/// `sysfs_streq`: equal but for one trailing newline.
+/// `sysfs_streq`: equal, except for one trailing newline.
 pub(crate) fn streq(text: &[u8], word: &str) -> bool {
     chomp(text) == word.as_bytes()
 }
 
-/// A value and a newline.
+/// Appends a value and a newline.
 pub(crate) fn line(out: &mut Vec<u8>, value: impl std::fmt::Display) -> Answer {
     use std::io::Write as _;
     writeln!(out, "{value}").map_err(|_| Errno::NOMEM)
 }
 
-/// The list form (`0-3,7`) of CPU numbers in ascending order.
+/// Formats ascending CPU numbers as a list (`0-3,7`).
 pub(crate) fn cpu_list(cpus: impl IntoIterator<Item = u32>) -> String {
     let mut text = String::new();
     let mut cpus = cpus.into_iter().peekable();
@@ -137,14 +137,14 @@ pub(crate) fn cpu_list(cpus: impl IntoIterator<Item = u32>) -> String {
     text
 }
 
-/// Reads the list form; the empty text is the empty list. `None` if the text is not a list or names
-/// a CPU above 8191.
+/// Parses a CPU list; the empty text is the empty list. `None` if the text is not a list or
+/// contains a CPU above 8191.
 pub(crate) fn read_cpu_list(text: &str) -> Option<Vec<u32>> {
     let mut cpus = Vec::new();
     for part in text.split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        // Bounded before the range is expanded: the text may come from a damaged recording.
+        // Check before expanding the range: the text may come from a damaged recording.
         if first > last || last > 8191 {
             return None;
         }
@@ -153,7 +153,7 @@ pub(crate) fn read_cpu_list(text: &str) -> Option<Vec<u32>> {
     Some(cpus)
 }
 
-/// The mask form (`ff` or `1,00000000`) over `possible` CPU numbers, as `%*pb` prints it.
+/// Formats CPUs as a mask (`ff` or `1,00000000`) for `possible` CPU numbers, like `%*pb`.
 pub(crate) fn cpu_mask(cpus: impl IntoIterator<Item = u32>, possible: u32) -> String {
     let words = possible.max(1).div_ceil(32) as usize;
     let mut mask = vec![0u32; words];
@@ -164,7 +164,7 @@ pub(crate) fn cpu_mask(cpus: impl IntoIterator<Item = u32>, possible: u32) -> St
     }
     let mut text = String::new();
     for (index, word) in mask.iter().enumerate().rev() {
-        // Only the first word is as narrow as the highest possible CPU needs (bitmap_string() in
+        // The first word is only as wide as the highest possible CPU needs (bitmap_string() in
         // lib/vsprintf.c).
         if index + 1 == words {
             let width = ((possible.max(1) - 1) % 32 / 4 + 1) as usize;

@@ -1,10 +1,10 @@
-//! Tracing: the records of the kernel's tracepoints while drivers, governors and idle loops work,
-//! in ring buffers that are read as ftrace text or as pages.
+//! Tracing: the records of the kernel's tracepoints in drivers, governors and idle loops, in ring
+//! buffers that are read as ftrace text or as pages.
 //!
-//! `event` knows the tracepoints and their records, `format` the layout that each kernel version
-//! gives them, `ring` the buffer of a CPU, `line` the text, and `filter` what is kept; the files
-//! are in `tree/tracefs`. Drivers call [`Tracer::emit`] where the kernel's sources have their
-//! `trace_...()`; while nothing is enabled, that is one test of a bit mask.
+//! `event` has the tracepoints and their records, `format` their layout in each kernel version,
+//! `ring` a CPU's buffer, `line` the text, and `filter` the filters; the files are in
+//! `tree/tracefs`. Drivers call [`Tracer::emit`] where the kernel's sources have their
+//! `trace_...()`. While nothing is enabled, a call only tests a bit mask.
 
 mod event;
 mod filter;
@@ -23,7 +23,7 @@ use flyball_silicon::msr::{APERF, MPERF, TSC};
 
 use crate::{chip::Chip, kernel::Kernel};
 
-/// The task on a CPU when a tracepoint was passed.
+/// The task that runs on a CPU when it hits a tracepoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Context {
     /// A program that wrote to a file.
@@ -32,7 +32,7 @@ pub(crate) enum Context {
     Worker,
     /// schedutil's thread, for drivers that may sleep.
     Sugov,
-    /// The scheduler's tick, in whatever runs on that CPU.
+    /// The scheduler's tick, during whatever runs on that CPU.
     Tick,
     /// The idle loop.
     Idle,
@@ -42,37 +42,35 @@ pub(crate) enum Context {
 const IRQS_OFF: u8 = 0x01;
 const HARD_IRQ: u8 = 0x08;
 
-/// The process number of the program that writes to files: the machine does not know which one
-/// really does.
+/// Process number of programs that write to files: the machine does not know the real one.
 const WRITER: i32 = 900;
 /// Kernel threads are numbered from here, two per CPU.
 const THREADS: i32 = 1000;
-/// Tasks of a workload, one per CPU.
+/// Tasks of a workload are numbered from here, one per CPU.
 const TASKS: i32 = 20_000;
 
 /// The clock of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TraceClock {
-    /// All clocks in nanoseconds are one here, by index into [`TraceClock::NAMES`].
+    /// A clock in nanoseconds, by index into [`TraceClock::NAMES`]. All of them show one time here.
     Nanoseconds(u8),
-    /// One more with each record.
+    /// Advances by one with each record.
     Counter,
-    /// Ticks of the kernel.
+    /// The kernel's ticks.
     Uptime,
     /// The processor's time stamp counter.
     Tsc,
 }
 
 impl TraceClock {
-    /// In the order of the file trace_clock.
+    /// The clocks' names in the order of the file trace_clock.
     pub(crate) const NAMES: [&str; 10] =
         ["local", "global", "counter", "uptime", "perf", "mono", "mono_raw", "boot", "tai", "x86-tsc"];
 
     pub(crate) fn named(name: &str) -> Option<TraceClock> {
         let index = TraceClock::NAMES.iter().position(|known| *known == name)?;
         Some(match index {
-            // By their place in NAMES: all others count nanoseconds, which on this machine are the
-            // same ones.
+            // By index in NAMES. All other clocks count nanoseconds, and are equal on this machine.
             2 => TraceClock::Counter,
             3 => TraceClock::Uptime,
             9 => TraceClock::Tsc,
@@ -95,7 +93,7 @@ impl TraceClock {
     }
 }
 
-/// Options that some program looks for; only `overwrite` and `irq-info` change anything here.
+/// Options that some program looks for; only `overwrite` and `irq-info` have an effect here.
 pub(crate) const OPTIONS: [&str; 12] = [
     "annotate",
     "context-info",
@@ -116,24 +114,24 @@ const OVERWRITE: usize = 6;
 /// trace_printk.
 const OPTIONS_AT_BOOT: u32 = 0b1001_0110_1011;
 
-/// One set of buffers with its switches.
+/// A set of buffers with its switches.
 #[derive(Debug)]
 pub(crate) struct Instance {
     pub(crate) name: String,
     pub(crate) on: bool,
-    /// Enabled events, by bit of [`Kind::bit`].
+    /// Enabled events as a mask of [`Kind::bit`].
     pub(crate) enabled: u32,
     pub(crate) clock: TraceClock,
     count: u64,
-    /// KiB of each CPU's buffer.
+    /// Size of each CPU's buffer in KiB.
     pub(crate) size_kib: u64,
-    /// The buffers have been used or sized.
+    /// True once the buffers have been used or resized.
     pub(crate) expanded: bool,
     pub(crate) options: u32,
     pub(crate) percent: u32,
     /// CPUs that do not record.
     pub(crate) masked: Vec<bool>,
-    /// Filters of the records that are kept, by event.
+    /// Filters by event: only matching records are kept.
     pub(crate) filters: BTreeMap<u8, Filter>,
     pub(crate) rings: Vec<Ring>,
 }
@@ -150,8 +148,8 @@ impl Instance {
             clock: TraceClock::Nanoseconds(0),
             count: 0,
             size_kib: DEFAULT_KIB,
-            // Instances get full buffers when they are made; tracefs itself gets them when it is
-            // used (tracing_update_buffers()).
+            // A new instance has full buffers. tracefs itself gets them at its first use
+            // (tracing_update_buffers()).
             expanded: !name.is_empty(),
             options: OPTIONS_AT_BOOT,
             percent: 50,
@@ -169,13 +167,13 @@ impl Instance {
         self.options = self.options & !(1 << index) | u32::from(on) << index;
     }
 
-    /// Switches events on or off.
+    /// Enables or disables events.
     pub(crate) fn enable(&mut self, kinds: impl Iterator<Item = Kind>, on: bool) {
         let bits = kinds.fold(0, |bits, kind| bits | kind.bit());
         if on { self.enabled |= bits } else { self.enabled &= !bits }
     }
 
-    /// A time on this instance's clock.
+    /// Converts a time to this instance's clock.
     fn stamp(&mut self, now: u64, tick_us: u64, tsc_khz: u32) -> u64 {
         match self.clock {
             TraceClock::Nanoseconds(_) => now,
@@ -185,7 +183,7 @@ impl Instance {
             }
             // trace_clock_jiffies().
             TraceClock::Uptime => now / (tick_us.max(1) * 1000),
-            // 128 bits: after days nanoseconds times kHz exceed 64.
+            // 128 bits: after days, nanoseconds times kHz overflow 64 bits.
             TraceClock::Tsc => (u128::from(now) * u128::from(tsc_khz) / 1_000_000) as u64,
         }
     }
@@ -209,28 +207,28 @@ impl Instance {
 #[derive(Debug)]
 pub(crate) struct Tracer {
     pub(crate) kernel: Kernel,
-    /// Index 0 is tracefs itself; the others are directories in instances/. A removed one leaves a
-    /// gap.
+    /// Index 0 is tracefs itself; the others are directories in instances/. A removed instance
+    /// leaves a gap.
     pub(crate) instances: Vec<Option<Instance>>,
-    /// Events that some instance has enabled.
+    /// Events that at least one instance has enabled.
     enabled: u32,
-    /// The context that passes tracepoints now.
+    /// The context that currently hits tracepoints.
     pub(crate) context: Context,
-    /// True for CPUs that the workload has kept busy in the last step.
+    /// True for CPUs that the workload kept busy in the last step.
     pub(crate) running: Vec<bool>,
     /// Name of the workload's tasks.
     task: String,
-    /// Names of processes that are in some buffer.
+    /// Names of processes with records in a buffer.
     pub(crate) names: BTreeMap<i32, String>,
     /// Counters at the last sample: MPERF, APERF, TSC.
     seen: Vec<[u64; 3]>,
-    /// Each CPU was in its idle loop at the end of the last step, in this state.
+    /// Idle state of each CPU at the end of the last step, if it was in its idle loop.
     idling: Vec<Option<u32>>,
     tick_us: u64,
     tsc_khz: u32,
 }
 
-/// CPU time of one record, which keeps stamps distinct: 250 ns (measured on a real kernel).
+/// CPU time of a record, 250 ns (measured on a real kernel). It keeps timestamps distinct.
 const RECORD_NS: u64 = 250;
 
 impl Tracer {
@@ -263,17 +261,16 @@ impl Tracer {
 
     /// Sets the name of the current workload's tasks.
     pub(crate) fn set_task(&mut self, name: &str) {
-        // TASK_COMM_LEN with its zero.
+        // TASK_COMM_LEN minus the final zero.
         self.task = name.chars().take(15).collect();
     }
 
-    /// After switches of instances were changed.
+    /// Updates the common state after switches of instances have changed.
     pub(crate) fn review(&mut self, chip: &Chip) {
         let before = self.enabled;
         self.enabled = 0;
         for instance in self.instances.iter_mut().flatten() {
-            // Enabling an event is what makes the kernel allocate full buffers
-            // (tracing_update_buffers).
+            // Enabling an event makes the kernel allocate full buffers (tracing_update_buffers).
             if instance.enabled != 0 {
                 instance.expanded = true;
             }
@@ -282,13 +279,12 @@ impl Tracer {
             }
         }
         if self.enabled & !before & Kind::PstateSample.bit() != 0 {
-            // intel_pstate has sampled all along.
+            // intel_pstate samples even without tracing, so start from the current counters.
             for cpu in 0..self.seen.len() {
                 self.seen[cpu] = counters(chip, cpu as u32);
             }
         }
-        // Nothing watches idle states now: the next reader must not get an exit whose entry was not
-        // recorded.
+        // Nothing watches idle states now: the next reader must not see an exit without its entry.
         if self.enabled & Kind::CpuIdle.bit() == 0 {
             self.idling.fill(None);
         }
@@ -312,7 +308,8 @@ impl Tracer {
             Context::Tick => (0, IRQS_OFF | HARD_IRQ, 1),
             Context::Idle => (0, IRQS_OFF, 1),
         };
-        // As tracing_record_cmdline() does: the name is looked up by number when the trace is read.
+        // As in tracing_record_cmdline(): names are looked up by process number when the trace is
+        // read.
         if pid != 0 && !self.names.contains_key(&pid) {
             let name = match context {
                 Context::Worker => format!("kworker/{cpu}:1"),
@@ -326,11 +323,11 @@ impl Tracer {
         let bit = event.kind().bit();
         for instance in self.instances.iter_mut().flatten() {
             let masked = instance.masked.get(cpu as usize).copied().unwrap_or(true);
-            // What is written to a marker is not an event that can be switched off.
+            // Writes to a marker are not an event that can be disabled.
             if !instance.on || masked || (instance.enabled & bit == 0 && bit != Kind::Print.bit()) {
                 continue;
             }
-            // The stamp comes last: a record that the filter drops must not advance the counter
+            // The stamp comes last: a record dropped by the filter must not advance the counter
             // clock.
             let mut fresh = Record { stamp: 0, pid, flags, preempt, event: event.clone() };
             if let Some(filter) = instance.filters.get(&(event.kind() as u8)) {
@@ -341,7 +338,7 @@ impl Tracer {
             }
             let stamp = instance.stamp(now, tick_us, tsc_khz);
             let overwrite = instance.option(OVERWRITE);
-            // Only clocks in nanoseconds can be shifted by a record's time.
+            // Only clocks in nanoseconds can be shifted by a record's duration.
             let step = if instance.clock.is_time() { RECORD_NS } else { 0 };
             if let Some(ring) = instance.rings.get_mut(cpu as usize) {
                 fresh.stamp = ring.after(stamp, step);
@@ -351,7 +348,7 @@ impl Tracer {
         }
     }
 
-    /// The counters' way since the last sample: MPERF, APERF, TSC; none if MPERF or TSC have not
+    /// Increments of MPERF, APERF and TSC since the last sample; `None` if MPERF or TSC has not
     /// moved.
     pub(crate) fn sample(&mut self, chip: &Chip, cpu: u32) -> Option<[u64; 3]> {
         let now = counters(chip, cpu);
@@ -364,13 +361,13 @@ impl Tracer {
         Some([0, 1, 2].map(|n| now[n].wrapping_sub(before[n])))
     }
 
-    /// The frequency that a sample stands for, kHz.
+    /// The frequency of a sample, kHz.
     pub(crate) fn khz(&self, [mperf, aperf, _]: [u64; 3]) -> u64 {
         (u128::from(aperf) * u128::from(self.tsc_khz) / u128::from(mperf.max(1))) as u64
     }
 
-    /// The idle loop's entries and exits in a step that ended at `now`: `busy` nanoseconds of work
-    /// after `wakes` wake-ups out of `state`, with gaps of the same length between them.
+    /// Records the idle loop's entries and exits in a step that ended at `now`: `busy` nanoseconds
+    /// of work after `wakes` wakeups from `state`, at equal intervals.
     pub(crate) fn idle_step(&mut self, now: u64, span: u64, cpu: u32, state: u32, busy: u64, wakes: u16) {
         const EXIT: u32 = u32::MAX;
         if !self.is_enabled(Kind::CpuIdle) {
@@ -383,7 +380,7 @@ impl Tracer {
             self.record(at, cpu, Context::Idle, Event::CpuIdle { state, cpu });
         };
         self.idling[number] = if busy == 0 {
-            // Only a new choice of a state is news.
+            // Only a change of state produces an event.
             if was != Some(state) {
                 if was.is_some() {
                     go(start, EXIT);
@@ -397,8 +394,8 @@ impl Tracer {
             }
             None
         } else {
-            // How the work lies in the step is not known beyond its sum and the number of wake-ups:
-            // equal turns.
+            // Only the total work and the number of wakeups in the step are known, so assume equal
+            // turns.
             let turns = u64::from(wakes.max(1));
             let (each, work) = (span / turns, (busy / turns).max(1));
             for turn in 0..turns {

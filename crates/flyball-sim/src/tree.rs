@@ -1,9 +1,9 @@
-//! The files of a simulated machine: its directories, their contents, and the walk along a path.
+//! The files of a simulated machine: its directories, their contents, and path lookup.
 //!
-//! Like in the kernel, an attribute is a name, a mode, a show and a store function. The kernel's
+//! As in the kernel, an attribute has a name, a mode, a show and a store function. The kernel
 //! version, the driver in use and the hardware decide which attributes a directory has. Nothing is
-//! built in advance: a path is resolved step by step when it is used, so that a machine of 512 CPUs
-//! starts at once.
+//! built in advance: paths are resolved when they are used, so that a machine of 512 CPUs starts at
+//! once.
 
 mod cpu;
 mod cpufreq;
@@ -20,7 +20,7 @@ use crate::{
 };
 use tracefs::{Folder, TraceFile};
 
-/// A directory, with the numbers of its instance.
+/// A directory, with the indexes of its instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Dir {
     /// A directory that only holds others, by its path.
@@ -71,7 +71,7 @@ pub(crate) enum Dir {
 }
 
 impl Dir {
-    /// The CPU or policy number, or other first index.
+    /// The CPU or policy number, or another first index.
     pub(crate) fn index(self) -> u32 {
         match self {
             Dir::Cpu(n)
@@ -121,7 +121,7 @@ pub(crate) struct Attribute {
     pub(crate) show: Option<Show>,
     pub(crate) store: Option<Store>,
     present: Present,
-    /// True if the value follows the processors, which must be brought up to date before it is
+    /// True if the value depends on the processors, which must be simulated up to now before it is
     /// shown.
     pub(crate) live: bool,
 }
@@ -137,18 +137,18 @@ pub(crate) const fn ro(name: &'static str, show: Show) -> Attribute {
     Attribute { name, mode: 0o444, show: Some(show), store: None, present: |_, _| true, live: false }
 }
 
-/// An attribute that is read and written (0644).
+/// An attribute that can be read and written (0644).
 pub(crate) const fn rw(name: &'static str, show: Show, store: Store) -> Attribute {
     Attribute { name, mode: 0o644, show: Some(show), store: Some(store), present: |_, _| true, live: false }
 }
 
-/// An attribute that is only written (0200).
+/// A write-only attribute (0200).
 pub(crate) const fn wo(name: &'static str, store: Store) -> Attribute {
     Attribute { name, mode: 0o200, show: None, store: Some(store), present: |_, _| true, live: false }
 }
 
 impl Attribute {
-    /// Only there when this holds.
+    /// Makes the attribute exist only if `present` returns true.
     pub(crate) const fn when(mut self, present: Present) -> Attribute {
         self.present = present;
         self
@@ -159,14 +159,14 @@ impl Attribute {
         self
     }
 
-    /// Follows the processors.
+    /// Marks the value as dependent on the processors.
     pub(crate) const fn live(mut self) -> Attribute {
         self.live = true;
         self
     }
 }
 
-/// The target of a name.
+/// What a path names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Node {
     Dir(Dir),
@@ -185,7 +185,7 @@ pub(crate) enum Node {
     Trace(TraceFile),
 }
 
-/// Where directories are, in the order of their paths. Those above them only hold others.
+/// Directories by path, in order. Directories above them only hold others.
 const PLACES: &[(&str, Dir)] = &[
     ("/dev/cpu", Dir::DevCpus),
     ("/proc", Dir::Proc),
@@ -209,7 +209,7 @@ const PLACES: &[(&str, Dir)] = &[
     ("/sys/module/intel_idle/parameters", Dir::Plain("/sys/module/intel_idle/parameters")),
 ];
 
-/// Names and directories of [`PLACES`] right below one; a name may come several times.
+/// Names and directories of [`PLACES`] directly below one; a name may occur several times.
 fn below(dir: Dir) -> impl Iterator<Item = (&'static str, Dir)> {
     let above = match dir {
         Dir::Plain(path) => Some(path),
@@ -226,10 +226,10 @@ fn below(dir: Dir) -> impl Iterator<Item = (&'static str, Dir)> {
     })
 }
 
-/// `prefixN` as N, without leading zeros.
+/// Returns N of `prefixN`, without leading zeros.
 pub(crate) fn numbered(name: &str, prefix: &str) -> Option<u32> {
     let digits = name.strip_prefix(prefix)?;
-    // As the kernel names them: `cpu01` does not exist.
+    // The kernel has no leading zeros: `cpu01` does not exist.
     if digits.is_empty()
         || digits.len() > 1 && digits.starts_with('0')
         || !digits.bytes().all(|b| b.is_ascii_digit())
@@ -239,7 +239,7 @@ pub(crate) fn numbered(name: &str, prefix: &str) -> Option<u32> {
     digits.parse().ok()
 }
 
-/// The attributes that a directory can have.
+/// All attributes that a directory can have.
 pub(crate) fn attributes(dir: Dir) -> &'static [Attribute] {
     match dir {
         Dir::Cpus => cpu::CPUS,
@@ -282,7 +282,7 @@ pub(crate) fn attributes(dir: Dir) -> &'static [Attribute] {
     }
 }
 
-/// The attribute of this name in a directory, if it is there now.
+/// A directory's attribute by name, if it currently exists.
 pub(crate) fn attribute(world: &World, dir: Dir, name: &str) -> Option<&'static Attribute> {
     attributes(dir).iter().find(|attribute| attribute.name == name && (attribute.present)(world, dir))
 }
@@ -327,8 +327,8 @@ fn child(world: &World, dir: Dir, name: &str) -> Option<Node> {
         }
         Dir::Hwmon(n) => hwmon::sensor(world, n, name).map(Node::Sensor),
         Dir::ProfileDevices => profile_device(world, name).map(|n| Node::Dir(Dir::ProfileDevice(n))),
-        // msr_device_create() and msr_device_destroy() are hotplug callbacks: offline CPUs have no
-        // node.
+        // Hotplug callbacks (msr_device_create() and msr_device_destroy()) remove the node of an
+        // offline CPU.
         Dir::DevCpus => numbered(name, "").filter(|&n| world.is_online(n)).map(|n| Node::Dir(Dir::DevCpu(n))),
         Dir::DevCpu(n) => (name == "msr").then_some(Node::Msr(n)),
         Dir::Trace(instance, folder) => tracefs::child(world, instance, folder, name),
@@ -336,7 +336,7 @@ fn child(world: &World, dir: Dir, name: &str) -> Option<Node> {
     }
 }
 
-/// The number of `platform-profile-N`, if there is such a device.
+/// Returns N of `platform-profile-N`, if that device exists.
 fn profile_device(world: &World, name: &str) -> Option<u32> {
     numbered(name, "platform-profile-").filter(|n| platform::numbers(world).contains(n))
 }
@@ -351,11 +351,11 @@ fn ports(world: &World) -> impl Iterator<Item = (String, Dir)> + use<> {
     (0..count).map(|socket| (format!("AMDI0097:{socket:02X}"), Dir::Port(socket)))
 }
 
-/// Returns whether this machine has a directory that a plain one names.
+/// Returns whether this machine has a plain directory.
 fn exists(world: &World, dir: Dir) -> bool {
     match dir {
         Dir::Powercap => powercap::packages(world) > 0,
-        // /sys/module/intel_idle comes with the driver that binds.
+        // /sys/module/intel_idle exists if its driver binds.
         Dir::Plain("/sys/module/intel_idle") => world.platform.board.idle_driver == "intel_idle",
         Dir::Plain("/sys/devices/cpu_core" | "/sys/devices/cpu_atom") => system::is_hybrid(world),
         Dir::Acpi => attributes(dir).iter().any(|attribute| (attribute.present)(world, dir)),
@@ -412,7 +412,7 @@ pub(crate) fn list(world: &World, dir: Dir) -> Vec<String> {
     names
 }
 
-/// The node at an absolute path. With `follow`, a link at the end is followed too.
+/// The node at an absolute path. With `follow`, a link at the end is also followed.
 pub(crate) fn resolve(world: &World, path: &str, follow: bool) -> Answer<Node> {
     resolve_at(world, path, follow, 0)
 }
@@ -431,8 +431,8 @@ fn resolve_at(world: &World, path: &str, follow: bool, depth: u32) -> Answer<Nod
     let mut walked = 0;
     while let Some(part) = parts.next() {
         let last = parts.peek().is_none();
-        // Paths come whole from programs inside the process or from FUSE, which resolves `..`
-        // itself; links are joined below.
+        // Paths without `..` come from programs inside the process or from FUSE, which resolves
+        // `..` itself; links are joined below.
         if part == ".." {
             return Err(Errno::INVAL);
         }
@@ -440,7 +440,7 @@ fn resolve_at(world: &World, path: &str, follow: bool, depth: u32) -> Answer<Nod
         let node = child(world, dir, part).ok_or(Errno::NOENT)?;
         match node {
             Node::Dir(inner) => dir = inner,
-            // The rest of the path is resolved from the link's target on.
+            // Continue from the link's target.
             Node::Link(target) if !last || follow => {
                 let here = &path[..walked - part.len()];
                 let mut joined = join(here, &target);
@@ -455,10 +455,10 @@ fn resolve_at(world: &World, path: &str, follow: bool, depth: u32) -> Answer<Nod
     Ok(Node::Dir(dir))
 }
 
-/// A link's target seen from the directory that holds it.
+/// Resolves a link's target relative to the link's directory.
 fn join(directory: &str, target: &str) -> String {
     if target.starts_with('/') {
-        // An absolute target forgets where the link was.
+        // An absolute target does not depend on the link's location.
         return target.to_owned();
     }
     let mut parts: Vec<&str> = directory.split('/').filter(|part| !part.is_empty()).collect();

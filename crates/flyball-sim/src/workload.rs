@@ -1,8 +1,7 @@
 //! Workloads as models: what a piece of work costs in cycles, in time that no clock speeds up, and
 //! in idle gaps, and how it spreads over CPUs. A [`Workload`] is read from TOML (model.rs); an
-//! [`Engine`] runs it on a simulated machine as a [`Load`](crate::Load) (engine.rs). The models
-//! that come with the crate are the files under workloads/; each number there says where it comes
-//! from.
+//! [`Engine`] runs it on a simulated machine as a [`Load`](crate::Load) (engine.rs). The built-in
+//! models are the files under workloads/; each number there names its source.
 
 mod engine;
 mod model;

@@ -1,4 +1,4 @@
-//! The simulated kernel's whole state: processors, drivers, CPUs, and what hangs off them.
+//! The simulated kernel's whole state: processors, drivers, CPUs, and everything attached to them.
 
 use flyball_silicon::{Activity, MachineSpec, Silicon, SpecError, msr};
 
@@ -23,15 +23,15 @@ use crate::{
 /// Boot options that change what a machine offers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Boot {
-    /// Words of the kernel command line. Those that are not in [`Boot::FOLLOWED`] are only shown.
+    /// Words of the kernel command line. Those outside [`Boot::FOLLOWED`] are only shown.
     pub options: Vec<String>,
-    /// Governors other than performance and schedutil are modules, which the first use loads, as in
-    /// Debian's kernels.
+    /// True if governors other than performance and schedutil are modules that the first use loads,
+    /// as in Debian's kernels.
     pub modular_governors: bool,
 }
 
 impl Boot {
-    /// Options that the models follow.
+    /// Options that the models implement.
     pub const FOLLOWED: [&str; 8] = [
         "acpi_cpufreq",
         "amd_prefcore",
@@ -54,7 +54,7 @@ impl Boot {
         self.options.iter().any(|option| option == word)
     }
 
-    /// The last value of an option that is one of these words.
+    /// The last value of an option that is one of `words`.
     fn mode<'a>(&'a self, key: &str, words: &[&str]) -> Option<&'a str> {
         let values =
             self.options.iter().rev().filter_map(|option| option.strip_prefix(key)?.strip_prefix('='));
@@ -74,21 +74,23 @@ pub(crate) struct World {
     pub(crate) platform: Platform,
     pub(crate) cpufreq: Cpufreq,
     pub(crate) cpus: Vec<Cpu>,
-    /// Threads beyond the first of a core are held offline by /sys/devices/system/cpu/smt/control.
+    /// State of /sys/devices/system/cpu/smt/control, which can hold second threads of cores
+    /// offline.
     pub(crate) smt: Smt,
-    /// Requests on /dev/cpu_dma_latency, by open file: microseconds.
+    /// Requests on /dev/cpu_dma_latency: (open file, microseconds).
     pub(crate) dma_latency: Vec<(u64, i32)>,
-    /// Platform profiles and the preferred die, as they were last written.
+    /// Platform profiles and the preferred die, as last written.
     pub(crate) firmware: Firmware,
-    /// The ratios last written to each package's uncore entry, highest and lowest; 0 if none was.
+    /// Highest and lowest ratio last written to each package's uncore entry; 0 if none.
     pub(crate) uncore_bounds: Vec<[u64; 2]>,
     /// The drivers behind /dev/isst_interface.
     pub(crate) isst: IsstDrivers,
     pub(crate) online_count: u32,
-    /// Time throttled by heat, by package: total, longest stretch, present stretch, in nanoseconds.
+    /// Time throttled by heat, by package: total, longest stretch, current stretch, in nanoseconds.
     throttle: Vec<[u64; 3]>,
     activity: Vec<Activity>,
-    /// The governor of idle states, and whether the kernel has teo, which Debian's do not.
+    /// The idle governor. The next field tells whether the kernel has teo, which Debian's kernels
+    /// lack.
     pub(crate) idle_governor: IdleGovernor,
     pub(crate) has_teo: bool,
     idle_states: States,
@@ -96,15 +98,14 @@ pub(crate) struct World {
     /// Idle state of each CPU in the last step.
     states: Vec<u8>,
     work: Vec<CpuWork>,
-    /// The frequencies that the kernel scales utilisation by.
+    /// The full speed by which the kernel scales utilisation.
     full_speed: Option<FullSpeed>,
-    /// Busy time that accesses to a CPU's registers cost it and that the next step takes into
-    /// account, ns.
+    /// Busy time that register accesses cost each CPU, which the next step adds, ns.
     disturbed: Vec<u32>,
-    /// True if any of them is not 0.
+    /// True if any entry of `disturbed` is not 0.
     is_disturbed: bool,
     decays: Decays,
-    /// The processors' own time, which trails `platform.now` by less than a step.
+    /// Simulated time of the processors, less than a step behind `platform.now`.
     simulated: u64,
 }
 
@@ -126,7 +127,7 @@ impl World {
         Ok(World::assemble(name, title, board, Chip::new(silicon), kernel, boot))
     }
 
-    /// Boots a machine from a board and a chip that belong together.
+    /// Boots a machine from a board and its chip.
     pub(crate) fn assemble(
         name: String,
         title: String,
@@ -184,11 +185,11 @@ impl World {
             simulated: 0,
         };
         if world.boot.modular_governors {
-            // Debian builds these two in; the first write of another one's name loads its module
+            // Debian builds these two in; writing another governor's name loads its module
             // (cpufreq_parse_governor()).
             world.cpufreq.governors = vec!["performance", "schedutil"];
         }
-        // It came with 5.1.
+        // teo came with 5.1.
         world.has_teo = kernel >= Kernel::V5_10 && world.boot.value("cpuidle.governor") == Some("teo");
         if world.has_teo {
             world.set_idle_governor(IdleGovernor::Teo);
@@ -197,27 +198,27 @@ impl World {
             // schedutil came with 4.7.
             world.cpufreq.governors.retain(|name| *name != "schedutil");
         }
-        // Last: drivers read registers and the board, and the Speed Select drivers look at what
-        // they left.
+        // Last, because drivers read registers and the board, and the Speed Select drivers check
+        // what the others left.
         world.load_drivers();
         world.isst = IsstDrivers::for_platform(&world.platform);
-        // The kernel starts each sibling once and takes it offline again (cpu_bootable()).
+        // The kernel starts each sibling once, and takes it offline again (cpu_bootable()).
         let smt = match (world.boot.has("nosmt"), world.boot.has("nosmt=force")) {
             (_, true) => Smt::ForceOff,
             (true, false) => Smt::Off,
             (false, false) => Smt::On,
         };
         if smt != Smt::On && world.smt == Smt::On {
-            // No rule of a simulated machine keeps a sibling online at boot.
+            // Nothing in a simulated machine keeps a sibling online at boot.
             let _ = world.set_smt(smt);
         }
         world
     }
 
-    /// The initcalls that decide which cpufreq driver binds.
+    /// Runs the initcalls that decide which cpufreq driver binds.
     fn load_drivers(&mut self) {
-        // The order of the initcalls: intel_pstate and amd-pstate are device_initcall, acpi-cpufreq
-        // late_initcall, which gives up if a driver is registered.
+        // In the order of initcalls: intel_pstate and amd-pstate are device_initcall. acpi-cpufreq
+        // is late_initcall, and gives up if a driver is registered.
         self.normalise_epb();
         match self.platform.board.vendor {
             Vendor::Intel => self.load_intel_pstate(),
@@ -230,23 +231,22 @@ impl World {
         if cpufreq.driver.is_none() && !platform.board.pss.is_empty() && !boot.has("acpi_cpufreq=disable") {
             let _ = cpufreq.register(platform, cpus, &crate::cpufreq::acpi::AcpiCpufreq);
         }
-        // As after the seconds that a kernel takes to boot: frequencies, heat and power of an idle
-        // machine.
+        // Settle frequencies, heat and power to those of an idle machine, as after the seconds of a
+        // boot.
         platform.chip.silicon_mut().settle();
     }
 
-    /// arch/x86/kernel/cpu/intel_epb.c: a value that firmware left at 0 becomes normal.
+    /// arch/x86/kernel/cpu/intel_epb.c: changes a 0 from firmware to normal.
     fn normalise_epb(&mut self) {
         let platform = &mut self.platform;
         for cpu in 0..platform.board.cpus() {
-            // Before its first time online saved_epb is empty, and intel_epb_restore() makes a 0
-            // normal.
+            // Before a CPU is first online, saved_epb is empty, and intel_epb_restore() changes 0
+            // to normal.
             platform.intel.cpus[cpu as usize].epb = 6;
             if platform.board.epb {
                 match platform.chip.read(cpu, msr::ENERGY_PERF_BIAS) {
                     Ok(value) if value as u8 & 0xf == 0 => {
-                        // ENERGY_PERF_BIAS_NORMAL; that the register can be written is clear, since
-                        // it was read.
+                        // ENERGY_PERF_BIAS_NORMAL. The register was read, so it can be written.
                         let _ = platform.chip.write(cpu, msr::ENERGY_PERF_BIAS, value | 6);
                     }
                     Ok(value) => platform.intel.cpus[cpu as usize].epb = (value & 0xf) as u8,
@@ -259,18 +259,17 @@ impl World {
     fn load_intel_pstate(&mut self) {
         let World { platform, cpufreq, cpus, boot, .. } = self;
         let forced = intel::firmware_enabled_hwp(platform);
-        // Once HWP is on it cannot be switched off, and the kernel ignores the option
+        // HWP cannot be disabled once enabled, so the kernel ignores the option
         // (intel_pstate_init).
         if !forced && boot.has("intel_pstate=disable") {
             return;
         }
-        // Some descriptions have none: intel_pstate_msrs_not_valid().
+        // Some descriptions lack these registers: intel_pstate_msrs_not_valid().
         let registers = platform.chip.read(0, msr::PLATFORM_INFO).is_ok();
         platform.intel.forced = forced;
-        // Without a preference HWP is left off unless firmware has switched it on
-        // (intel_pstate_init()).
+        // Without EPP, HWP stays off unless firmware has enabled it (intel_pstate_init()).
         let wanted = platform.board.has("hwp_epp") && !boot.has("intel_pstate=no_hwp");
-        // Up to 5.8 passive mode does without HWP, and `active` is not a word
+        // Up to 5.8 passive mode does not use HWP, and `active` is not a valid word
         // (intel_pstate_setup()).
         let old = platform.before(Kernel::V5_10);
         let passive = boot.mode("intel_pstate", &["passive", "active"]) == Some("passive");
@@ -285,7 +284,8 @@ impl World {
         };
         if registers && intel::register(cpufreq, platform, cpus, mode).is_ok() {
             platform.intel.present = true;
-            // On by default only if ACPI's preferred profile is a server's; RHEL 7 has none.
+            // On by default only if ACPI's preferred profile is that of a server; RHEL 7 does not
+            // have it.
             platform.intel.dynamic_boost =
                 platform.intel.hwp && platform.board.server && platform.since(Kernel::V4_19);
         }
@@ -293,12 +293,12 @@ impl World {
 
     fn load_amd_pstate(&mut self) {
         let World { platform, cpufreq, cpus, boot, .. } = self;
-        // The driver came with 5.17.
+        // amd-pstate came with 5.17.
         if platform.before(Kernel::V6_1) {
             return;
         }
-        // amd_pstate_init(): 6.1 loads only if asked to; 6.12 leaves all servers to acpi-cpufreq,
-        // kernels from 6.13 on those before family 1Ah. The mode is
+        // amd_pstate_init(): 6.1 loads only on request. 6.12 leaves all servers to acpi-cpufreq,
+        // kernels from 6.13 on only those before family 1Ah. The mode is
         // CONFIG_X86_AMD_PSTATE_DEFAULT_MODE, 3 in Debian's kernels.
         let server =
             platform.board.server && (platform.board.family < 0x1a || platform.before(Kernel::V6_18));
@@ -306,15 +306,15 @@ impl World {
         let mode = match boot.value("amd_pstate") {
             Some("disable") => None,
             Some("passive") => Some(amd::Mode::Passive),
-            // 6.1 knows passive alone; other words leave it unloaded (amd_pstate_param()).
+            // 6.1 accepts only passive; other words leave it unloaded (amd_pstate_param()).
             Some("active") if platform.since(Kernel::V6_12) => Some(amd::Mode::Active),
             Some("guided") if platform.since(Kernel::V6_12) => Some(amd::Mode::Guided),
             _ if by_default => Some(amd::Mode::Active),
             _ => None,
         };
         let cppc = &platform.board.cppc;
-        // amd_detect_prefcore() in arch/x86/kernel/acpi/cppc.c: two different highest levels on the
-        // machine make a ranking.
+        // amd_detect_prefcore() in arch/x86/kernel/acpi/cppc.c: cores are ranked if their highest
+        // levels differ.
         let ranked = cppc.windows(2).any(|pair| pair[0].highest != pair[1].highest);
         platform.amd.ranked = ranked;
         platform.amd.prefcore =
@@ -327,7 +327,7 @@ impl World {
         }
     }
 
-    /// The CPUs that are online, ascending.
+    /// Online CPUs in ascending order.
     pub(crate) fn online(&self) -> impl Iterator<Item = u32> + '_ {
         self.cpus.iter().enumerate().filter(|(_, cpu)| cpu.online).map(|(number, _)| number as u32)
     }
@@ -337,38 +337,38 @@ impl World {
         self.cpus.get(cpu as usize).is_some_and(|cpu| cpu.online)
     }
 
-    /// An access to a CPU's registers wakes it: the kernel reads them on that CPU
+    /// Charges a CPU for an access to its registers. The kernel reads them on that CPU and wakes it
     /// (arch/x86/lib/msr-smp.c), so an observer changes what it observes.
     pub(crate) fn disturb(&mut self, cpu: u32) {
-        // An estimate of the wake-up and the function call (smp_call_function_single()).
+        // Estimated cost of the wakeup and the function call (smp_call_function_single()).
         const COST_NS: u32 = 2_000;
         if let Some(cost) = self.disturbed.get_mut(cpu as usize) {
-            // At most half a step, so that a program that reads without a pause leaves the CPU some
+            // At most half a step, so that a program that reads continuously leaves the CPU some
             // time.
             *cost = cost.saturating_add(COST_NS).min(STEP_NS as u32 / 2);
             self.is_disturbed = true;
         }
     }
 
-    /// Takes a CPU offline or back.
+    /// Takes a CPU offline or online.
     pub(crate) fn set_online(&mut self, cpu: u32, online: bool) -> Answer {
         if self.cpus[cpu as usize].online == online {
             return Ok(());
         }
         if online {
             let siblings = &self.platform.board.places[cpu as usize].siblings;
-            // cpu_smt_allowed() in kernel/cpu.c: a second thread stays off.
+            // cpu_smt_allowed() in kernel/cpu.c: second threads stay offline.
             if matches!(self.smt, Smt::Off | Smt::ForceOff) && siblings.first() != Some(&cpu) {
                 return Err(Errno::PERM);
             }
             self.cpus[cpu as usize].online = true;
             self.online_count += 1;
             self.platform.chip.silicon_mut().set_online(cpu as usize, true);
-            // Online first: the hotplug callback of cpufreq runs on the CPU that has come up
+            // The CPU is online first, because cpufreq's hotplug callback runs on it
             // (cpuhp_cpufreq_online).
             self.cpufreq.online(&mut self.platform, &self.cpus, cpu);
             if self.platform.board.epb {
-                // intel_epb_online(): a reset of the core may have lost the bias.
+                // intel_epb_online(): a core reset may have lost the bias.
                 let epb = u64::from(self.platform.intel.cpus[cpu as usize].epb);
                 let _ = self.platform.chip.write(cpu, msr::ENERGY_PERF_BIAS, epb);
             }
@@ -377,7 +377,7 @@ impl World {
             if self.online_count == 1 {
                 return Err(Errno::BUSY);
             }
-            // In the reverse order of coming up: the driver still reaches the CPU's registers.
+            // In reverse order of coming online: the driver still needs the CPU's registers.
             self.cpufreq.offline(&mut self.platform, cpu);
             self.cpus[cpu as usize].online = false;
             self.online_count -= 1;
@@ -386,18 +386,18 @@ impl World {
         Ok(())
     }
 
-    /// Takes second threads offline and holds them there, or brings all back (kernel/cpu.c,
+    /// Takes second threads offline and keeps them there, or brings all back (kernel/cpu.c,
     /// cpuhp_smt_*).
     pub(crate) fn set_smt(&mut self, wanted: Smt) -> Answer {
         let threads: Vec<u32> = (0..self.platform.board.cpus())
             .filter(|&cpu| self.platform.board.places[cpu as usize].siblings.first() != Some(&cpu))
             .collect();
-        // The state first: set_online() reads it, as cpu_smt_allowed() does.
+        // Set the state first: set_online() reads it, like cpu_smt_allowed().
         if wanted == Smt::On {
             self.smt = Smt::On;
         }
         for cpu in threads {
-            // The first refusal ends it (cpuhp_smt_disable()).
+            // Stop at the first error (cpuhp_smt_disable()).
             self.set_online(cpu, wanted == Smt::On)?;
         }
         self.smt = wanted;
@@ -411,31 +411,31 @@ impl World {
         }
     }
 
-    /// Milliseconds that a package was throttled by heat: in all, and at the longest stretch.
+    /// Total time that heat throttled a package, and its longest stretch, in milliseconds.
     pub(crate) fn throttle_ms(&self, package: u32) -> (u64, u64) {
         let [total, longest, _] = self.throttle.get(package as usize).copied().unwrap_or_default();
         (total / 1_000_000, longest / 1_000_000)
     }
 
-    /// The latency that all requests together leave, in microseconds.
+    /// The strictest latency of all requests, in microseconds.
     pub(crate) fn latency_limit(&self) -> i32 {
         // PM_QOS_CPU_LATENCY_DEFAULT_VALUE: 2000 seconds.
         self.dma_latency.iter().map(|(_, us)| *us).min().unwrap_or(2_000_000_000)
     }
 
-    /// Lets time pass to `until`, in steps; work items run when they are due.
+    /// Simulates steps up to `until`, and runs work items when they are due.
     pub(crate) fn run_until(&mut self, until: u64, load: &mut Option<Box<dyn Load>>) {
         loop {
             let next_step = self.simulated + STEP_NS;
             let next_work = self.cpufreq.next_work();
             let next = next_step.min(next_work);
-            // A step is never cut: what lies beyond the last whole step is simulated with the next
-            // call.
+            // Never split a step: the next call simulates time beyond the last whole step.
             if next > until {
                 break;
             }
             self.platform.now = self.platform.now.max(next);
-            // A work item that is due with a step comes first: the step then runs under its limits.
+            // A work item that is due during a step runs first, so that its limits apply to the
+            // step.
             if next_work <= next {
                 self.cpufreq.work(&mut self.platform);
             }
@@ -443,30 +443,29 @@ impl World {
                 self.step(load);
             }
         }
-        // Reads between two steps see the clock move, and the processors as the last step left
-        // them.
+        // Reads between two steps see the clock advance, and the processors in the state after the
+        // last step.
         self.platform.now = self.platform.now.max(until);
     }
 
-    /// Records the tracepoints of the last step: who ran, and who went idle.
+    /// Records the tracepoints of the last step: which CPUs ran, and which went idle.
     fn trace_step(&mut self, now: u64) {
         let trace = &mut self.platform.trace;
         let first_idle = self.platform.board.first_idle as u32;
         let cpus = self.activity.iter().zip(&self.cpus).zip(&self.work);
         for (number, ((activity, cpu), work)) in cpus.enumerate() {
             let busy = u64::from(activity.busy_ns).min(STEP_NS);
-            // Also for CPUs that are offline: a stale flag would give their next record a task.
+            // Update offline CPUs too: a stale flag would attribute their next record to a task.
             trace.running[number] = cpu.online && busy > 0 && !work.kernel;
             if cpu.online {
-                // cpuidle's numbers: POLL is 0 on x86, the silicon's first state is 1.
+                // In cpuidle's numbers: on x86 POLL is 0, and the silicon's first state is 1.
                 let state = u32::from(activity.idle) + first_idle;
                 trace.idle_step(now, STEP_NS, number as u32, state, busy, activity.wakes);
             }
         }
     }
 
-    /// The idle state of each CPU in this step, from the work that the load left it, and its
-    /// counts.
+    /// Chooses each CPU's idle state in this step from the load's work, and counts it.
     fn choose_idle_states(&mut self) {
         let limit = self.latency_limit();
         let time = (self.simulated, STEP_NS);
@@ -481,7 +480,7 @@ impl World {
                 let sleeper = &mut self.sleepers[number];
                 sleeper.limit(&self.idle_states, limits);
                 if !cpu.online {
-                    // An offline CPU has no counters of cpuidle: it rests in play_dead().
+                    // An offline CPU has no cpuidle counters: it idles in play_dead().
                     *state = sleeper.deepest();
                     *activity = Activity::idle(*state);
                     continue;
@@ -496,11 +495,11 @@ impl World {
         }
     }
 
-    /// Time of packages above their temperature limit.
+    /// Counts the time of packages above their temperature limit.
     fn count_throttling(&mut self) {
         for (package, [total, longest, present]) in self.throttle.iter_mut().enumerate() {
-            // therm_throt.c counts from the interrupt to the one that ends it; a step is as fine as
-            // it gets here.
+            // therm_throt.c counts from an interrupt to the one that ends the event; the model's
+            // resolution is a step.
             if self.platform.chip.silicon().throttled(package) {
                 *total += STEP_NS;
                 *present += STEP_NS;
@@ -511,14 +510,14 @@ impl World {
         }
     }
 
-    /// Runs one step of the processors, the scheduler and the governors.
+    /// Simulates one step of processors, scheduler and governors.
     fn step(&mut self, load: &mut Option<Box<dyn Load>>) {
         self.simulated += STEP_NS;
         let now = self.simulated;
-        // Offline and unmentioned CPUs are idle.
+        // CPUs that are offline, or that the load does not set, are idle.
         self.work.fill(CpuWork::default());
         if let Some(load) = load {
-            // What the governors wrote since the last step acts in this one.
+            // Apply what the governors wrote since the last step.
             self.platform.chip.silicon_mut().settle();
             let silicon = self.platform.chip.silicon();
             let step = Step { now_ns: now, span_ns: STEP_NS, silicon, idle: &self.states };
@@ -526,7 +525,7 @@ impl World {
         }
         if std::mem::take(&mut self.is_disturbed) {
             for (work, cost) in self.work.iter_mut().zip(&mut self.disturbed) {
-                // After the load's own work: accesses to registers come on top of it.
+                // After the load's own work, to which register accesses are added.
                 if *cost > 0 {
                     let activity = &mut work.activity;
                     work.kernel |= activity.busy_ns == 0;
@@ -565,13 +564,13 @@ impl World {
             }
             let full = full_speed.unwrap_or_else(|| match self.cpufreq.highest[number] {
                 0 => khz,
-                // No invariance: the kernel takes the policy's maximum for full speed.
+                // Without invariance the kernel uses the policy's maximum as full speed.
                 highest => highest,
             });
             cpu.woke_from_io |= work.io;
             if work.fork {
                 cpu.load.fork();
-                // The estimate was that of the process that has gone.
+                // The estimate belonged to the process that has ended.
                 cpu.estimate = 0;
             }
             cpu.step(step, &mut self.decays, busy, work, Speed { khz, full });

@@ -8,16 +8,16 @@ use crate::workload::Workload;
 const GOVERNORS: [&str; 3] = ["schedutil", "ondemand", "performance"];
 const DRIVERS: [&str; 2] = ["acpi-cpufreq", "amd-pstate"];
 
-/// One workload's table: governor by governor, driver by driver: (performance, energy).
+/// One workload's table: for each governor and driver, (performance, energy).
 struct Table {
     name: &'static str,
     workload: &'static str,
     quantity: &'static str,
     unit: &'static str,
     published: [[(f64, f64); 2]; 3],
-    /// Rows that were used: (governor, driver).
+    /// Rows that set constants: (governor, driver).
     used: &'static [(usize, usize)],
-    /// The published run is so many times as long as the model's.
+    /// Ratio of the published run's length to the model's.
     times: f64,
 }
 
@@ -63,11 +63,11 @@ const TABLES: [Table; 3] = [
     },
 ];
 
-/// Length of each of Speedometer's runs, s.
+/// Lengths of Speedometer's runs in seconds.
 const SPEEDOMETER_S: [[f64; 2]; 3] = [[69.0, 68.0], [75.0, 81.0], [68.0, 68.0]];
 
-/// Score times length of a run of Speedometer: its work is the same each time. Set from performance
-/// with acpi-cpufreq.
+/// Score times length of a Speedometer run, constant because each run does equal work. Set from
+/// performance with acpi-cpufreq.
 const SPEEDOMETER_WORK: f64 = 195.193_477_4 * 68.0;
 
 /// Performance per watt as printed, and amd-pstate's change in percent.
@@ -86,7 +86,8 @@ const PER_WATT: [[([f64; 2], f64); 3]; 3] = [
 ];
 
 impl Table {
-    /// Performance per watt of (performance, energy) in a run of Speedometer of so many seconds.
+    /// Performance per watt, from performance and energy; `speedometer_s` is the length of a
+    /// Speedometer run.
     fn per_watt(&self, (performance, joules): (f64, f64), speedometer_s: f64) -> f64 {
         match self.quantity {
             "time" => 1.0 / joules,
@@ -118,8 +119,7 @@ impl Table {
         let name = format!("{governor}: amd-pstate against acpi-cpufreq");
         let row = Row::new("amd-slides", self.name, name, ("perf/watt", "%"), printed_change);
         let row = row.simulated(change(here), false);
-        // What performance and energy may each be off, by the model and by chance, adds up in their
-        // quotient.
+        // The quotient combines the errors of performance and energy, both the model's and chance.
         let spread = document::spread(governor)
             .filter(|_| self.workload == "tbench")
             .map(|both| chance(both.0, 1.0).hypot(chance(both.1, 1.0)));
@@ -135,7 +135,7 @@ impl Table {
     }
 }
 
-/// One arm: performance, energy, both scaled to the published length.
+/// Runs one arm and returns performance and energy, scaled to the published length.
 fn arm(table: &Table, governor: &str, driver: &str, published_s: f64) -> Result<(f64, f64), CheckError> {
     let options: &[&str] =
         if driver == "amd-pstate" { &["amd_pstate=passive"] } else { &["amd_pstate=disable"] };
@@ -169,8 +169,8 @@ pub(super) fn check(report: &mut Report) -> Result<(), CheckError> {
                 }
             }
             let published = table.published[g];
-            // The slides show one run an arm. How far runs of tbench scatter on such a machine, the
-            // document's rounds say.
+            // The slides show one run per arm. Take the spread of tbench from the kernel document's
+            // rounds.
             let spread = document::spread(governor)
                 .filter(|_| table.workload == "tbench")
                 .map(|both| (chance(both.0, 1.0), chance(both.1, 1.0)));

@@ -1,5 +1,5 @@
-//! A simulated machine in an experiment: settings through its files, a workload, and what turbostat
-//! and powercap would show.
+//! A simulated machine in an experiment: settings through its files, a workload, and the values
+//! that turbostat and powercap would show.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::CheckError;
 use crate::workload::{Engine, Progress, Shared, Workload};
 use crate::{Boot, Kernel, SimMachine};
 
-/// APERF and MPERF of each CPU, energy of all packages, time.
+/// A snapshot: APERF and MPERF of each CPU, energy of all packages, time.
 #[derive(Debug, Clone)]
 pub(super) struct Mark {
     counters: Vec<(u64, u64)>,
@@ -26,9 +26,9 @@ pub(super) struct Span {
     pub(super) joules: f64,
     pub(super) seconds: f64,
     pub(super) wall_watts: f64,
-    /// Time not idle, over CPUs and time, percent.
+    /// Busy share of all CPUs' time, in percent.
     pub(super) load: f64,
-    /// Mean level asked for (AMD).
+    /// Mean requested performance level (AMD).
     pub(super) des_perf: Option<f64>,
 }
 
@@ -39,12 +39,12 @@ impl Span {
     }
 }
 
-/// A machine and what runs on it.
+/// A machine and its running workload.
 pub(super) struct Bench {
     pub(super) machine: SimMachine,
     wall: f64,
     mhz: f64,
-    /// Levels asked for: their sum and how many were read.
+    /// Requested levels: their sum and their number.
     asked: (f64, u64),
 }
 
@@ -84,7 +84,6 @@ impl Bench {
         Ok(())
     }
 
-    /// Lets seconds pass.
     pub(super) fn wait(&mut self, seconds: f64) {
         let mut left = (seconds * 1000.0) as u64;
         while left > 0 {
@@ -96,7 +95,7 @@ impl Bench {
         }
     }
 
-    /// Desired performance of each CPU, as amd-pstate has it in the request register (bits 23:16).
+    /// Reads each CPU's desired performance from amd-pstate's request register (bits 23:16).
     fn read_requests(&mut self) {
         let silicon = self.machine.silicon();
         for cpu in 0..silicon.cpus() {
@@ -110,7 +109,7 @@ impl Bench {
         }
     }
 
-    /// Starts a workload on some CPUs (none: all).
+    /// Starts a workload on some CPUs, or on all if `cpus` is empty.
     pub(super) fn start(&mut self, workload: &Workload, cpus: &[u32]) -> Shared {
         let engine = Engine::new(workload.clone(), cpus.to_vec(), 1);
         let shared = engine.shared();
@@ -118,7 +117,7 @@ impl Bench {
         shared
     }
 
-    /// Runs a workload to its end, and returns its progress and the measurements meanwhile.
+    /// Runs a workload to its end. Returns its progress and the measurements over the run.
     pub(super) fn run(&mut self, workload: &Workload, cpus: &[u32]) -> (Progress, Span) {
         let shared = self.start(workload, cpus);
         let from = self.mark();

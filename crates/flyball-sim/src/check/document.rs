@@ -1,11 +1,10 @@
-//! The kernel's amd-pstate document: its selftest's tbench and gitsource tables, every cell of
-//! them.
+//! The kernel's amd-pstate document: every cell of the selftest's tbench and gitsource tables.
 //!
-//! The document does not name its machine. It says: levels as on the Ryzen 7 5750G, all CPUs at 1.5
-//! GHz under full load with the highest level asked for, 14 W: a part with a low power limit. The
-//! model is that machine's file with the limit of the second and third rounds. Its gitsource runs
-//! make with two jobs per CPU and gives user time, so that all CPUs are busy; the model of it is
-//! one of this file.
+//! The document does not name its machine. It shows the levels of the Ryzen 7 5750G, all CPUs at
+//! 1.5 GHz under full load with the highest level requested, and 14 W, so the part has a low power
+//! limit. The model is that machine's file with the limit of the second and third rounds. The
+//! document's gitsource runs make with two jobs per CPU and reports user time, so all CPUs are
+//! busy; this file has its own workload for it.
 
 use flyball_silicon::MachineSpec;
 
@@ -80,15 +79,15 @@ const PAIRS: [(usize, usize); 4] = [(0, 1), (2, 3), (0, 2), (1, 3)];
 
 /// Package power limit, W; set from the energy of acpi-cpufreq with schedutil, 1374.27 J in 100 s.
 const LIMIT_W: f64 = 13.7;
-/// Throughput against that of the model's own scale; set from the same row.
+/// Throughput relative to the model's own scale; set from the same row as `LIMIT_W`.
 const SCALE: f64 = 2.12;
 /// Switching activity of tbench on this part; set from 1.478 GHz of amd-pstate with schedutil in
 /// round 3.
 const INTENSITY: f64 = 0.75;
-/// Processes of gitsource; set from the energy of acpi-cpufreq with schedutil, 835.6 J, which is a
-/// minute at the limit.
+/// Processes of gitsource; set from the energy of acpi-cpufreq with schedutil, 835.6 J, which a
+/// minute at the limit takes.
 const PROCESSES: u64 = 459_600;
-/// Share of the busy time that is user time; set from 465.5 s of the same row.
+/// User share of the busy time; set from 465.5 s in the same row as `PROCESSES`.
 const USER: f64 = 0.511;
 
 pub(super) fn check(report: &mut Report) -> Result<(), CheckError> {
@@ -99,7 +98,7 @@ pub(super) fn check(report: &mut Report) -> Result<(), CheckError> {
     run(report, &GITSOURCE, &parallel_make()?, |progress| progress.busy_ns * 1e-9 * USER)
 }
 
-/// `make -j` with two jobs per CPU: always a process for each CPU.
+/// `make -j` with two jobs per CPU, so that every CPU always has a process.
 fn parallel_make() -> Result<Workload, CheckError> {
     let mut workload = Workload::builtin("gitsource")?;
     let group = &mut workload.task[0];
@@ -148,7 +147,7 @@ fn run(
             both[1].push(simulated);
         }
         let means = both.map(|rounds| test.mean(&rounds));
-        // The constants of either table are of this row.
+        // This row set the constants of both tables.
         let used: &[usize] =
             if (driver, governor) == ("acpi-cpufreq", "schedutil") { &[PERFORMANCE, ENERGY] } else { &[] };
         test.rows(report, &format!("{governor}, {driver}, average"), means[0], means[1], used);
@@ -172,8 +171,8 @@ fn cells(span: &Span, performance: f64, amd: bool) -> Cells {
 }
 
 impl Test {
-    /// With performance per watt, as the script makes it of the other cells: 99 s x MB/s / J, or 1
-    /// / J.
+    /// Adds performance per watt, which the script computes from the other cells: 99 s x MB/s / J,
+    /// or 1 / J.
     fn complete(&self, mut cells: Cells) -> Cells {
         cells[PER_WATT] = cells[PERFORMANCE].zip(cells[ENERGY]).map(|(value, joules)| match self.per_watt {
             "1/J" => 1.0 / joules,
@@ -221,7 +220,7 @@ impl Test {
             let (Some(published), Some(simulated)) = (change(0), change(1)) else { continue };
             let spread = |column| chance([self.deviation(base, column), self.deviation(other, column)], 3.0);
             let spread = match column {
-                // What performance and energy may each be off by chance adds up in their quotient.
+                // The quotient combines the errors of performance and energy.
                 PER_WATT => spread(PERFORMANCE).hypot(spread(ENERGY)),
                 column => spread(column),
             };
@@ -233,15 +232,15 @@ impl Test {
         }
     }
 
-    /// How an arm's published rounds scatter.
+    /// Relative standard deviation of an arm's published rounds.
     fn deviation(&self, arm: usize, column: usize) -> f64 {
         let values = self.arms[arm].2.map(|(value, joules)| if column == ENERGY { joules } else { value });
         deviation(&values)
     }
 }
 
-/// How throughput and energy of tbench scatter in the document's three rounds under a governor,
-/// driver by driver.
+/// Relative standard deviations of tbench's throughput and energy over the document's three rounds
+/// under a governor, by driver.
 pub(super) fn spread(governor: &str) -> Option<([f64; 2], [f64; 2])> {
     let find = |driver: &str| TBENCH.arms.iter().position(|arm| arm.0 == driver && arm.1 == governor);
     let (acpi, amd) = (find("acpi-cpufreq")?, find("amd-pstate")?);

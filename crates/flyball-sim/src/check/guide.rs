@@ -6,7 +6,7 @@ use crate::workload::Workload;
 use crate::{Caller, Kernel};
 
 const SOURCE: &str = "sst-guide";
-/// The BIOS of the guide's machine leaves C6 to the system; the guide says nothing of it.
+/// The BIOS of the guide's machine leaves C6 to the OS; the guide does not mention it.
 const KERNEL: Kernel = Kernel::V6_1;
 
 fn mhz(report: &mut Report, table: &'static str, row: String, published: f64, simulated: f64, used: bool) {
@@ -32,8 +32,8 @@ fn pipe(report: &mut Report, row: &str, published: f64, simulated: f64, used: bo
     report.rows.push(row.simulated(simulated, used).aim(Aim::Percent(3.0)));
 }
 
-/// Reports operations per second, which the guide prints too, and the change by a feature: absolute
-/// values can be near while the change is half.
+/// Reports operations per second, as the guide does, and the change that a feature makes. Absolute
+/// values can agree while the change is off by half.
 fn rates_and_change(report: &mut Report, feature: &str, published: [(f64, f64); 2], simulated: [f64; 2]) {
     let table = "perf bench sched pipe";
     for ((when, (_, rate)), us) in ["before", "after"].iter().zip(published).zip(simulated) {
@@ -45,11 +45,11 @@ fn rates_and_change(report: &mut Report, feature: &str, published: [(f64, f64); 
     report.rows.push(row.simulated(change(simulated), false).aim(Aim::Sign(1.0)));
 }
 
-/// Runs sched-pipe on two CPUs, with a busy loop on others, and watches for a few seconds of it.
+/// Runs sched-pipe on two CPUs with a busy loop on others, and measures a few seconds of the run.
 fn run_pipe(bench: &mut Bench, cpus: [u32; 2], busy: &[u32]) -> Result<(f64, Span), CheckError> {
     let mut workload = Workload::builtin("sched-pipe")?;
     for group in &mut workload.task {
-        // A tenth of the published length: a turn takes as long in it.
+        // A tenth of the published length suffices: a turn takes equally long.
         group.turns /= 10;
     }
     bench.wait(0.2);
@@ -63,7 +63,7 @@ pub(super) fn check(report: &mut Report) -> Result<(), CheckError> {
     turbo_freq(report)
 }
 
-/// A call of /dev/isst_interface, as the guide's tool makes it.
+/// Makes a call of /dev/isst_interface as the guide's tool does.
 fn ioctl(bench: &mut Bench, number: u32, argument: &mut [u8]) -> Result<(), CheckError> {
     let answer = bench.machine.isst(number, argument, Caller::Root);
     answer.map(|_| ()).map_err(|errno| CheckError::Ioctl { number, argument: argument.to_vec(), errno })
@@ -96,7 +96,7 @@ fn associate(bench: &mut Bench, cpu: u32, core: u32, class: u32) -> Result<(), C
 /// A CPU of each package.
 const LEADERS: [u32; 2] = [0, 14];
 
-/// Cores of a package that level 4 leaves out.
+/// Cores of a package that level 4 excludes.
 const NOT_OF_LEVEL_4: [u32; 4] = [4, 6, 12, 13];
 
 fn levels(report: &mut Report) -> Result<(), CheckError> {
@@ -122,8 +122,8 @@ fn levels(report: &mut Report) -> Result<(), CheckError> {
     let from = bench.mark();
     bench.wait(1.0);
     let before = bench.since(&from);
-    // perf-profile set-config-level -l 4 -o: the level, then CPUs, then limits that stood at the
-    // old base frequency.
+    // perf-profile set-config-level -l 4 -o: set the level, then take CPUs offline, then move
+    // limits that were at the old base frequency.
     for cpu in LEADERS {
         mailbox(&mut bench, cpu, (0x7f, 0x08), 0, 4)?;
         for core in NOT_OF_LEVEL_4 {
@@ -159,7 +159,8 @@ fn base_freq(report: &mut Report) -> Result<(), CheckError> {
     let first = us;
     pipe(report, "before base-freq, CPUs 3 and 4", 6.102_445, us, true);
     each_mhz(report, "turbostat before base-freq", before, &span, |cpu| cpu == 0);
-    // base-freq enable -a: classes of service, the feature, then each CPU's minimum to its maximum.
+    // base-freq enable -a: define classes of service, enable the feature, raise each CPU's minimum
+    // to its maximum.
     for cpu in LEADERS {
         class(&mut bench, cpu, 0, 30 << 8 | 0xff << 16)?;
         for number in 1..4 {
@@ -179,7 +180,7 @@ fn base_freq(report: &mut Report) -> Result<(), CheckError> {
     pipe(report, "after base-freq, CPUs 5 and 6", 5.627_922, us, false);
     let published = [(6.102_445, 163_868.0), (5.627_922, 177_685.0)];
     rates_and_change(report, "base-freq", published, [first, us]);
-    // The length of the housekeeping wake-ups was set from one CPU of either kind.
+    // One CPU of either kind set the length of the housekeeping wakeups.
     each_mhz(report, "turbostat after base-freq", after, &span, |cpu| cpu == 1 || cpu == 8);
     Ok(())
 }

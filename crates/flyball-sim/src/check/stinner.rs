@@ -18,13 +18,13 @@ impl Rows<'_> {
         self.report.rows.push(row.simulated(simulated, used).aim(aim));
     }
 
-    /// The package's temperature now, within 5 degrees.
+    /// Reports the package's current temperature; the aim is 5 degrees.
     fn temperature(&mut self, row: &str, bench: &Bench, published: f64, used: bool) {
         let celsius = bench.machine.silicon().temperature(0).0;
         self.add(row, ("temperature", "C"), published, celsius, Aim::Absolute(5.0), used);
     }
 
-    /// The first CPU's frequency now, within 2 %.
+    /// Reports the first CPU's current frequency; the aim is 2 %.
     fn frequency(&mut self, row: &str, bench: &Bench, published: f64) {
         let mhz = f64::from(bench.machine.silicon().frequency(0).mhz());
         self.add(row, ("frequency", "MHz"), published, mhz, Aim::Percent(2.0), false);
@@ -38,7 +38,7 @@ pub(super) fn check(report: &mut Report) -> Result<(), CheckError> {
     laptop_heat(report)
 }
 
-/// The benchmark's median on one CPU while other cores are busy or not.
+/// The benchmark's median on one CPU while the CPUs in `busy` run a busy loop.
 fn call_simple(bench: &mut Bench, cpu: u32, busy: &[u32], cycles: f64) -> Result<(f64, f64), CheckError> {
     let mut workload = Workload::builtin("call-simple")?;
     workload.seconds = 2.0;
@@ -66,8 +66,8 @@ fn turbo(report: &mut Report) -> Result<(), CheckError> {
     Ok(())
 }
 
-/// Cycles of the benchmark on the desktop's older cores against the laptop's; set from 12.9 ms at
-/// 3.4 GHz.
+/// Cycles of the benchmark on the desktop's older cores relative to the laptop's; set from 12.9 ms
+/// at 3.4 GHz.
 const SANDY_BRIDGE: f64 = 43.86 / 42.34;
 
 fn frequency(report: &mut Report) -> Result<(), CheckError> {
@@ -95,7 +95,7 @@ fn desktop_heat(report: &mut Report) -> Result<(), CheckError> {
     to.frequency("fan free", &bench, 3400.0);
     bench.machine.silicon_mut().set_obstruction(0, BLOCKED);
     bench.wait(60.0);
-    // It goes on until nothing changes any more: the blog gives the lowest frequency that was seen.
+    // Wait until nothing changes any more: the blog gives the lowest frequency that it saw.
     to.temperature("blocked for a minute", &bench, 97.0, false);
     bench.wait(60.0);
     let from = bench.mark();
@@ -112,7 +112,7 @@ fn desktop_heat(report: &mut Report) -> Result<(), CheckError> {
     Ok(())
 }
 
-/// Obstruction from a tissue in the laptop's outlet, set so that the laptop reaches 101 C at all.
+/// Resistance of a tissue in the laptop's air outlet, set so that the laptop reaches 101 C.
 const STUFFED: f64 = 1.5;
 
 fn laptop_heat(report: &mut Report) -> Result<(), CheckError> {

@@ -7,10 +7,10 @@ use crate::workload::Workload;
 
 pub(super) fn check(report: &mut Report) -> Result<(), CheckError> {
     for (row, new, latency_us, watts) in [("old", false, 60.0, 150.0), ("new", true, 67.0, 100.0)] {
-        // Old: P-states by the system (firmware keeps HWP off), governor performance, bias 0. New:
-        // HWP, governor powersave, bias 15. The firmware's autonomous C-states are the third
-        // change: without them the storage layer's CPUs stay in C1, as the page's authors set them
-        // up elsewhere; with them idle CPUs reach C6. That is an assumption.
+        // Old: P-states chosen by the OS (firmware keeps HWP off), governor performance, bias 0.
+        // New: HWP, governor powersave, bias 15. The third change is the firmware's autonomous
+        // C-states. We assume that without them the storage layer's CPUs stay in C1, as the page's
+        // authors configured them elsewhere, and that with them idle CPUs reach C6.
         let mut bench =
             Bench::boot("gold-6138", Kernel::V6_1, if new { &[] } else { &["intel_pstate=no_hwp"] })?;
         let cpus = bench.machine.silicon().cpus();
@@ -23,8 +23,8 @@ pub(super) fn check(report: &mut Report) -> Result<(), CheckError> {
         }
         bench.set_all("scaling_governor", if new { "powersave" } else { "performance" })?;
         if new {
-            // A bias of 15 is taken for the preference that goes with it. The kernel of the page
-            // (3.10) knew no dynamic boost.
+            // We use the preference that corresponds to a bias of 15. The page's kernel (3.10) had
+            // no dynamic boost.
             bench.set_all("energy_performance_preference", "power")?;
             bench.set("intel_pstate/hwp_dynamic_boost", "0")?;
         }
@@ -32,7 +32,8 @@ pub(super) fn check(report: &mut Report) -> Result<(), CheckError> {
         reads.seconds = 5.0;
         bench.wait(1.0);
         let (progress, span) = bench.run(&reads, &[2]);
-        // Latencies set the drive's time and what the preference does; powers are predicted.
+        // The latencies set the drive's time and the effect of the preference; powers are
+        // predictions.
         let mut add = |quantity, published, simulated, aim, used| {
             let row = Row::new("storpool", "latency and power", row, quantity, published);
             report.rows.push(row.simulated(simulated, used).aim(aim));

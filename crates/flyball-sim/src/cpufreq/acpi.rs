@@ -12,20 +12,20 @@ use crate::{board::Vendor, errno::Answer, governor::Relation, kernel::Kernel};
 pub(crate) struct AcpiCpufreq;
 
 impl AcpiCpufreq {
-    /// get_max_boost_ratio(): how far CPPC says that boost reaches above the table, in kHz.
+    /// get_max_boost_ratio(): boost's highest frequency according to CPPC, in kHz.
     fn boosted(platform: &Platform, policy: &Policy) -> Option<u32> {
         let cppc = platform.board.cppc.get(policy.number as usize)?;
         if cppc.nominal == 0 || cppc.highest <= cppc.nominal {
             return None;
         }
-        // Since 5.11, and 5.10.13 (acpi_cpufreq_cpu_init()).
+        // Since 5.11 and 5.10.13 (acpi_cpufreq_cpu_init()).
         if platform.before(Kernel::V5_10) {
             return None;
         }
         // SCHED_CAPACITY_SHIFT: the kernel keeps ten binary places and truncates twice.
         let ratio = (u64::from(cppc.highest) << 10) / u64::from(cppc.nominal);
-        // The ratio is to CPPC's nominal frequency if firmware gives one, otherwise to the table's
-        // highest.
+        // The ratio applies to CPPC's nominal frequency if firmware gives one, otherwise to the
+        // table's highest frequency.
         let nominal = match cppc.nominal_mhz {
             0 => *policy.table.first()?,
             mhz => mhz * 1000,
@@ -49,16 +49,16 @@ impl Driver for AcpiCpufreq {
             return Err(crate::errno::Errno::NODEV);
         };
         policy.table.clone_from(table);
-        // ACPI lists P-states from the highest down; acpi_cpufreq_cpu_init() skips those that are
-        // not.
+        // ACPI lists P-states in descending order; acpi_cpufreq_cpu_init() skips entries out of
+        // order.
         policy.lowest = last;
-        // The driver sets it above the table, which cpufreq_frequency_table_cpuinfo() then leaves
-        // as it is.
+        // The driver sets the maximum above the table, and cpufreq_frequency_table_cpuinfo() does
+        // not change it.
         policy.highest = Self::boosted(platform, policy).unwrap_or(first);
         policy.latency_ns = platform.board.pss_latency_us * 1000;
         if !platform.board.pss_ports {
-            // "P-state transition latency capped at 20 uS": what firmware says of registers is not
-            // believed.
+            // "P-state transition latency capped at 20 uS": the driver does not trust firmware's
+            // latency of registers.
             policy.latency_ns = policy.latency_ns.min(20_000);
         }
         // perf->state starts at 0; the first target writes the register in any case (data->resume).
@@ -68,7 +68,7 @@ impl Driver for AcpiCpufreq {
 
     fn verify(&self, platform: &Platform, policy: &Policy, limits: &mut Limits) {
         limits.clip(policy.lowest, policy.highest);
-        // Up to 6.1 a range without a table entry grows to the next higher entry
+        // Up to 6.1, a range without a table entry is extended to the next higher entry
         // (cpufreq_frequency_table_verify).
         if platform.before(Kernel::V6_12)
             && !policy.table.iter().any(|khz| (limits.min..=limits.max).contains(khz))
@@ -83,14 +83,14 @@ impl Driver for AcpiCpufreq {
         // The core passes only entries of the table.
         let index = policy.table.iter().position(|&entry| entry == khz).unwrap_or(0);
         for &cpu in &policy.online {
-            // A register that refuses leaves the CPU as it was, as on hardware.
+            // If the register rejects the write, the CPU stays as it was, as on hardware.
             let _ = match platform.board.vendor {
-                // AMD's register takes the number of the state, Intel's the ratio.
+                // AMD's register takes the P-state's number, Intel's the ratio.
                 Vendor::Amd | Vendor::Arm => platform.chip.write(cpu, AMD_PERF_CTL, index as u64),
                 Vendor::Intel => {
                     let scaling = platform.board.places[cpu as usize].scaling_khz.max(1);
-                    // Intel's _PSS marks turbo by a first entry 1 MHz above the second; the
-                    // register takes the highest ratio for it.
+                    // Intel's _PSS marks turbo with a first entry 1 MHz above the second; for it,
+                    // the register takes the highest ratio.
                     let is_turbo = index == 0 && policy.table.get(1).is_some_and(|&next| next + 1000 == khz);
                     let ratio = if is_turbo {
                         let limit = platform.chip.read(cpu, TURBO_RATIO_LIMIT).unwrap_or(0) & 0xff;
@@ -129,8 +129,8 @@ impl Driver for AcpiCpufreq {
     }
 
     fn current(&self, platform: &Platform, policy: &Policy) -> Option<u32> {
-        // get_cur_freq_on_cpu() is set only if a register can be read back, and finds the entry
-        // that it stands for.
+        // get_cur_freq_on_cpu() is set only if a register can be read back; it returns the table
+        // entry for the register's value.
         (!platform.board.pss_ports).then(|| policy.resolve(policy.current, Relation::Close))
     }
 }

@@ -1,5 +1,5 @@
 //! amd-pstate (drivers/cpufreq/amd-pstate.c): CPPC performance requests, in registers or in shared
-//! memory; what its modes share.
+//! memory. This file holds what the modes share.
 
 mod active;
 mod caps;
@@ -30,7 +30,7 @@ use crate::{
     trace::{Event, Kind},
 };
 
-/// Modes in amd_pstate/status.
+/// Mode in amd_pstate/status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub(crate) enum Mode {
@@ -60,7 +60,7 @@ pub(crate) struct PerfRequest {
 impl PerfRequest {
     fn unpack(value: u64) -> PerfRequest {
         PerfRequest {
-            // AMD_CPPC_MAX_PERF and its neighbours (asm/msr-index.h): the maximum is the lowest
+            // AMD_CPPC_MAX_PERF and related macros (asm/msr-index.h): the maximum is the lowest
             // byte.
             max: value as u8,
             min: (value >> 8) as u8,
@@ -80,16 +80,16 @@ impl PerfRequest {
 /// `struct amd_cpudata`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct AmdCpu {
-    /// The driver has seen this CPU before: firmware's preference below is kept.
+    /// True once the driver has seen this CPU: it then keeps `bios_min`.
     known: bool,
-    /// The minimum that firmware had asked for; 0 none.
+    /// Minimum that firmware requested; 0 if none.
     bios_min: u8,
-    /// The value last sent; nothing is sent twice.
+    /// The request last sent. An equal request is not sent again.
     cached: PerfRequest,
     default_epp: u8,
-    /// The last EPP was written as a number and reads back as one (7.2).
+    /// True if the last EPP was written as a number, so that it reads back as a number (7.2).
     raw: bool,
-    /// A platform profile decides the EPP of the policy that this CPU is the first of.
+    /// Set if a platform profile decides the EPP of the policy whose first CPU this is.
     dynamic: Option<dynamic::Dynamic>,
     /// The CPU's performance levels, once the driver has read them.
     caps: Option<Caps>,
@@ -99,12 +99,13 @@ pub(crate) struct AmdCpu {
 #[expect(clippy::struct_excessive_bools, reason = "the driver's global switches")]
 #[derive(Debug)]
 pub(crate) struct Amd {
-    /// The driver registered at boot, so that its files exist.
+    /// True if the driver registered at boot, so that its files exist.
     pub(crate) present: bool,
     pub(crate) mode: Mode,
-    /// The cores' highest levels differ (amd_detect_prefcore()), whatever amd_prefcore= says.
+    /// True if the cores' highest levels differ (amd_detect_prefcore()), regardless of
+    /// amd_prefcore=.
     pub(crate) ranked: bool,
-    /// Preferred cores are used: `amd_pstate/prefcore`.
+    /// True if preferred cores are used: `amd_pstate/prefcore`.
     pub(crate) prefcore: bool,
     pub(crate) dynamic_epp: bool,
     cpus: Vec<AmdCpu>,
@@ -123,9 +124,9 @@ impl Amd {
     }
 }
 
-/// The tracepoint of a request: since 6.13 in the functions that write it.
+/// Traces a request. Since 6.13 the tracepoint is in the functions that write the request.
 fn trace_request(platform: &mut Platform, cpu: u32, boost: bool, request: PerfRequest, changed: bool) {
-    // Asked first: the levels are worked out only for a reader.
+    // Check first: the levels are needed only if someone reads the trace.
     if platform.trace.is_enabled(Kind::AmdEpp)
         && let Ok(caps) = Caps::for_cpu(platform, cpu)
     {
@@ -140,19 +141,19 @@ fn send(platform: &mut Platform, cpu: u32, boost: bool, request: PerfRequest) {
     let changed = platform.amd.cpus[cpu as usize].cached != request;
     trace_request(platform, cpu, boost, request, changed);
     let state = &mut platform.amd.cpus[cpu as usize];
-    // Nothing is written twice: with shared memory each write is a mailbox command.
+    // Skip unchanged requests: with shared memory each write is a mailbox command.
     if !changed {
         return;
     }
     state.cached = request;
     match platform.board.access {
         CppcAccess::Msr => {
-            // wrmsrl_on_cpu()'s result is not looked at by the kernel either.
+            // The kernel ignores the result of wrmsrl_on_cpu() too.
             let _ = platform.chip.write(cpu, CPPC_REQ, request.pack());
         }
         CppcAccess::SharedMemory => {
-            // cppc_init_perf() and the changes of mode keep auto_sel like this; writing it with
-            // each request has the same effect.
+            // cppc_init_perf() and mode changes set auto_sel to this value; writing it with each
+            // request has the same effect.
             let autonomous = platform.amd.mode != Mode::Passive;
             platform.chip.write_shared(
                 cpu,
@@ -167,8 +168,8 @@ fn send(platform: &mut Platform, cpu: u32, boost: bool, request: PerfRequest) {
     }
 }
 
-/// Enables the driver, caches the values that firmware left and finds the hardware's limits: the
-/// part that both kinds of init share.
+/// The common part of both kinds of init: enables the driver, caches firmware's values and reads
+/// the hardware's limits.
 fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Caps> {
     let cpu = policy.number;
     let caps = Caps::read(platform, cpu)?;
@@ -179,7 +180,7 @@ fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Caps> {
         return Err(Errno::INVAL);
     }
     let request = if platform.board.access == CppcAccess::Msr {
-        // Per package on hardware (pstate_enable() skips CPUs of packages that it has seen);
+        // On hardware this is per package (pstate_enable() skips packages that it has seen);
         // writing it again changes nothing.
         let _ = platform.chip.write(cpu, CPPC_ENABLE, 1);
         PerfRequest::unpack(platform.chip.read(cpu, CPPC_REQ)?)
@@ -188,27 +189,26 @@ fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Caps> {
         let (min, max, desired, epp) = platform.chip.read_shared(cpu);
         PerfRequest { min, max, desired, epp }
     };
-    // amd_perf_ctl_reset(): P0, or the old interface would cap the new one.
-    // Machines without P-state registers refuse it, which does not matter to CPPC.
+    // amd_perf_ctl_reset(): select P0, or the old interface would cap the new one. Machines without
+    // P-state registers reject the write, which does not affect CPPC.
     let _ = platform.chip.write(cpu, PERF_CTL, 0);
     let new = platform.since(Kernel::V6_18);
     let state = &mut platform.amd.cpus[cpu as usize];
     state.cached = request;
     // A driver that registers again allocates a new struct amd_cpudata.
     state.raw = false;
-    // msr_init_perf(): a minimum alone is firmware's, since the driver leaves nothing else behind.
-    // Kernels before 6.13 have no notion of it, and to 7.3 any minimum is firmware's.
+    // msr_init_perf(): a minimum alone comes from firmware, since the driver leaves nothing else
+    // behind. Kernels before 6.13 do not distinguish it, and from 7.3 any minimum is firmware's.
     let alone = request.max == 0 && request.desired == 0 && request.epp == 0;
     let firmwares = platform.kernel >= Kernel::V7_3 || new && alone;
     state.bios_min = if firmwares && platform.board.access == CppcAccess::Msr { request.min } else { 0 };
     if !std::mem::replace(&mut state.known, true) || !new {
-        // Up to 6.12 the default is what stands in the register whenever the driver comes.
+        // Up to 6.12 the default is whatever the register holds when the driver registers.
         state.default_epp = request.epp;
     }
     if !new && platform.amd.mode != Mode::Active && platform.board.access == CppcAccess::Msr {
-        // Up to 6.12 the driver without preferences does not look what the register holds: its
-        // first request there takes the preference away (amd_pstate_cpu_init leaves cppc_req_cached
-        // at 0).
+        // Up to 6.12 the driver without preferences does not read the register: its first request
+        // clears the preference (amd_pstate_cpu_init leaves cppc_req_cached at 0).
         state.cached = PerfRequest::unpack(0);
     }
     policy.current = policy.lowest;
@@ -220,7 +220,7 @@ fn verify(platform: &Platform, policy: &Policy, limits: &mut Limits) {
         && limits.min == 0
         && let Ok(caps) = Caps::for_cpu(platform, policy.number)
     {
-        // No minimum was requested: firmware's, else the lowest nonlinear frequency.
+        // No minimum was requested: use firmware's, or else the lowest nonlinear frequency.
         let bios = platform.amd.cpus[policy.number as usize].bios_min;
         limits.min = caps.khz(if bios > 0 { bios } else { caps.lowest_nonlinear });
     }
@@ -233,8 +233,8 @@ fn set_boost(platform: &mut Platform, policy: &mut Policy, on: bool) -> Answer {
     }
     let caps = Caps::for_cpu(platform, policy.number)?;
     policy.highest = if on { caps.highest_khz() } else { caps.khz(caps.nominal) };
-    // A request of the driver's own (req[1]): what was asked for before stays asked for. The switch
-    // in HWCR is left alone; without boost no level above nominal is requested.
+    // The driver's own request (req[1]) caps the maximum without replacing the user's request. The
+    // switch in HWCR stays as it is; without boost the driver requests no level above nominal.
     policy.driver_request.1 = policy.highest as i32;
     Ok(())
 }
@@ -243,16 +243,16 @@ fn limit_levels(platform: &Platform, caps: &Caps, policy: &Policy) -> (u8, u8) {
     if platform.since(Kernel::V6_18) {
         return (caps.perf(policy.min), caps.perf(policy.max));
     }
-    // amd_pstate_update_min_max_limit(): of cpuinfo_max_freq, which boost changes, and truncated.
-    // Without the CPU flag cpb boost is not supported, and the scale is the whole one
-    // (amd_pstate_init_boost_support()).
+    // amd_pstate_update_min_max_limit(): levels are truncated and relative to cpuinfo_max_freq,
+    // which boost changes. Without the CPU flag cpb, boost is not supported and the scale is the
+    // full one (amd_pstate_init_boost_support()).
     let top = if platform.board.boost && !policy.boost { caps.nominal } else { caps.highest };
     let level = |khz: u32| (u64::from(khz) * u64::from(top) / u64::from(policy.highest.max(1))) as u8;
     let max = level(policy.max).clamp(caps.lowest, top);
     (level(policy.min).max(caps.lowest).min(max), max)
 }
 
-/// The boost switch at start: from 6.12 on only with the CPU flag cpb.
+/// State of the boost switch at start: from 6.12 on it needs the CPU flag cpb.
 fn boost_at_start(platform: &Platform) -> bool {
     if platform.before(Kernel::V6_12) {
         platform.board.cppc.first().is_some_and(|cppc| cppc.highest > cppc.nominal)
@@ -261,14 +261,14 @@ fn boost_at_start(platform: &Platform) -> bool {
     }
 }
 
-/// amd_pstate_cpu_offline() since 6.13: firmware's minimum, and the rest as it was.
+/// amd_pstate_cpu_offline() since 6.13: restores firmware's minimum and keeps the other fields.
 fn go_offline(platform: &mut Platform, cpu: u32) {
     let state = platform.amd.cpus[cpu as usize];
     send(platform, cpu, platform.boost, PerfRequest { min: state.bios_min, ..state.cached });
 }
 
-/// amd_pstate_epp_cpu_exit() and amd_pstate_cpu_exit() since 6.13: nothing but firmware's minimum
-/// is left behind.
+/// amd_pstate_epp_cpu_exit() and amd_pstate_cpu_exit() since 6.13: leave only firmware's minimum in
+/// the request.
 fn release(platform: &mut Platform, cpu: u32) {
     dynamic::end(platform, cpu);
     let min = platform.amd.cpus[cpu as usize].bios_min;

@@ -1,5 +1,5 @@
-//! cppc_cpufreq (drivers/cpufreq/cppc_cpufreq.c, drivers/acpi/cppc_acpi.c): CPPC of ACPI on Arm
-//! servers, read from 7.3.
+//! cppc_cpufreq (drivers/cpufreq/cppc_cpufreq.c, drivers/acpi/cppc_acpi.c): ACPI's CPPC on Arm
+//! servers, after the source of 7.3.
 
 use flyball_silicon::SharedCppc;
 
@@ -15,18 +15,18 @@ use crate::{
     text::{kstrtobool, kstrtou32, kstrtou64, line},
 };
 
-/// Registers of a CPU beside those that the silicon has.
+/// Registers of a CPU that the silicon does not model.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Registers {
     /// Autonomous activity window: mantissa in bits 6:0, decimal exponent in 9:7.
     window: u64,
-    /// Performance limited: bit 0 below the desired, bit 1 below the minimum.
+    /// Performance limited: bit 0 if below the desired level, bit 1 if below the minimum.
     limited: u64,
 }
 
 pub(crate) struct CppcCpufreq;
 
-/// cppc_perf_to_khz(): linear through the lowest and the nominal level.
+/// cppc_perf_to_khz(): linear through the lowest and nominal levels.
 pub(super) fn khz(levels: &Cppc, level: u16) -> u32 {
     let rise = i64::from(levels.nominal_mhz - levels.lowest_mhz) * 1000;
     let run = i64::from(levels.nominal - levels.lowest).max(1);
@@ -46,7 +46,7 @@ fn levels(platform: &Platform, policy: &Policy) -> Answer<Cppc> {
     platform.board.cppc.get(policy.number as usize).copied().ok_or(Errno::NODEV)
 }
 
-/// cppc_cpufreq_update_perf_limits(): minimum and maximum go with each request since 7.2.
+/// cppc_cpufreq_update_perf_limits(): since 7.2 each request carries minimum and maximum.
 fn limited(platform: &Platform, policy: &Policy, shared: SharedCppc) -> SharedCppc {
     let Ok(levels) = levels(platform, policy) else { return shared };
     let bounds = (u32::from(levels.lowest), u32::from(levels.highest));
@@ -69,11 +69,11 @@ impl Driver for CppcCpufreq {
         let can_boost = self.can_boost(platform, policy);
         policy.boost &= can_boost;
         policy.highest = khz(&levels, if policy.boost { levels.highest } else { levels.nominal });
-        // The driver's first minimum is a request since 7.3.
+        // Since 7.3 the driver's initial minimum is a request.
         if platform.since(Kernel::V7_3) && policy.request.0 == 0 {
             policy.request.0 = khz(&levels, levels.lowest_nonlinear) as i32;
         }
-        // A mailbox has a rate; registers have none, and the core's default stands.
+        // Only a mailbox has a latency; with registers, the core's default applies.
         policy.delay_us = Some(platform.board.cppc_latency_ns / 1000).filter(|us| *us > 0);
         policy.current = khz(&levels, levels.highest);
         for &cpu in &policy.online {
@@ -109,7 +109,7 @@ impl Driver for CppcCpufreq {
     }
 
     fn has_boost(&self, _platform: &Platform) -> Option<bool> {
-        // The file is there with the driver's set_boost, whatever the processor can.
+        // The file exists because the driver has set_boost, even if the processor has no boost.
         Some(false)
     }
 
@@ -128,7 +128,8 @@ impl Driver for CppcCpufreq {
     }
 
     fn leave(&self, platform: &mut Platform, cpu: u32) {
-        // cppc_cpufreq_cpu_exit(): there is no `offline`. Firmware forgets the rest with the CPU.
+        // cppc_cpufreq_cpu_exit(): there is no `offline`. Firmware resets the other registers with
+        // the CPU.
         let lowest = platform.board.cppc[cpu as usize].lowest.into();
         let epp = platform.chip.silicon().spec().firmware.epp.into();
         let shared = SharedCppc { desired: lowest, auto_select: 0, epp, ..platform.chip.shared(cpu) };
@@ -137,21 +138,21 @@ impl Driver for CppcCpufreq {
     }
 
     fn enter(&self, platform: &mut Platform, policy: &mut Policy, _cpu: u32) {
-        // It succeeded when the policy began, so it succeeds again.
+        // init succeeded when the policy was created, so it succeeds again.
         let _ = self.init(platform, policy);
     }
 
     fn current(&self, platform: &Platform, policy: &Policy) -> Option<u32> {
-        // From two readings of the counters.
+        // The driver computes it from two readings of the counters.
         Some(platform.chip.khz(policy.leader()))
     }
 }
 
-/// Sets the bits of perf_limited if a busy CPU runs below what was asked of it.
+/// Sets the bits of perf_limited if a busy CPU runs below its desired or minimum level.
 pub(crate) fn report(platform: &mut Platform, cpu: u32, khz: u32) {
     let shared = platform.chip.shared(cpu);
     let silicon = platform.chip.silicon();
-    // Frequencies are multiples of a step.
+    // Frequencies are multiples of a step, so allow one step of difference.
     let least = khz + silicon.spec().firmware.step_khz;
     let misses = |level: u32| least <= silicon.level_khz(cpu as usize, level);
     let desired = shared.auto_select == 0 && misses(shared.desired.min(shared.max));
@@ -189,7 +190,7 @@ pub(crate) fn store(platform: &mut Platform, policy: &Policy, name: &str, text: 
         "auto_select" => {
             let on = kstrtobool(text)?;
             check(platform)?;
-            // Firmware chooses between the limits of the policy.
+            // Firmware chooses within the policy's limits.
             let shared = if on { limited(platform, policy, shared) } else { shared };
             platform.chip.set_shared(cpu, SharedCppc { auto_select: u32::from(on), ..shared });
         }

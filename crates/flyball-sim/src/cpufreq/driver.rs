@@ -36,7 +36,7 @@ pub(crate) trait Driver: Sync {
     /// Corrects limits before they are used.
     fn verify(&self, platform: &Platform, policy: &Policy, limits: &mut Limits);
 
-    /// New limits or a new policy word (setpolicy drivers); new limits (others).
+    /// Applies new limits; for setpolicy drivers also a new policy word.
     fn set_policy(&self, _platform: &mut Platform, _policy: &mut Policy) {}
 
     /// Asks the hardware for a resolved frequency and returns the resulting one, kHz.
@@ -55,7 +55,7 @@ pub(crate) trait Driver: Sync {
     ) {
     }
 
-    /// The state at start of the switch for frequencies above nominal, if the driver has one.
+    /// Returns the initial state of the boost switch, if the driver has one.
     fn has_boost(&self, _platform: &Platform) -> Option<bool> {
         None
     }
@@ -82,15 +82,15 @@ pub(crate) trait Driver: Sync {
         false
     }
 
-    /// A CPU of the policy goes offline.
+    /// Called when a CPU of the policy goes offline.
     fn leave(&self, _platform: &mut Platform, _cpu: u32) {}
 
-    /// The driver goes away.
+    /// Called when the driver is unregistered.
     fn exit(&self, platform: &mut Platform, cpu: u32) {
         self.leave(platform, cpu);
     }
 
-    /// A CPU of the policy comes back.
+    /// Called when a CPU of the policy comes back online.
     fn enter(&self, _platform: &mut Platform, _policy: &mut Policy, _cpu: u32) {}
 
     /// Returns cpuinfo_cur_freq in kHz, if the driver can ask the hardware.
@@ -98,11 +98,11 @@ pub(crate) trait Driver: Sync {
         None
     }
 
-    /// Returns whether an algorithm of the driver's own follows the load now.
+    /// Returns whether the driver's own algorithm currently follows the load.
     fn samples(&self, _platform: &Platform) -> bool {
         false
     }
 
-    /// The driver's own algorithm (intel_pstate without HWP).
+    /// Runs the driver's own algorithm (intel_pstate without HWP).
     fn sample(&self, _platform: &mut Platform, _policy: &mut Policy, _cpus: &[Cpu]) {}
 }

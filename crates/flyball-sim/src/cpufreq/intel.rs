@@ -1,4 +1,4 @@
-//! intel_pstate (drivers/cpufreq/intel_pstate.c): what its modes share.
+//! intel_pstate (drivers/cpufreq/intel_pstate.c): the parts that its modes share.
 
 mod active;
 mod files;
@@ -32,7 +32,7 @@ use crate::{
 /// One step of a ratio, kHz.
 const RATIO_KHZ: u32 = 100_000;
 
-/// Modes in intel_pstate/status.
+/// Mode in intel_pstate/status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub(crate) enum Mode {
@@ -52,7 +52,7 @@ impl Mode {
 pub(crate) struct IntelCpu {
     /// EPP at boot.
     default_epp: Option<u8>,
-    /// EPP before the performance policy forced 0.
+    /// EPP before the performance policy forced it to 0.
     saved_epp: Option<u8>,
     /// EPB while the CPU is offline.
     pub(crate) epb: u8,
@@ -64,9 +64,9 @@ pub(crate) struct IntelCpu {
 struct HwpBoost {
     /// `hwp_boost_min`: the raised minimum, 0 without boost.
     min: u32,
-    /// When the last wake-up from IO was, ns.
+    /// Time of the last wakeup from IO, ns.
     last_io: u64,
-    /// When the scheduler last called without one, or the minimum was raised, ns.
+    /// Time when the scheduler last called without a wakeup from IO, or the minimum was raised, ns.
     last_update: u64,
 }
 
@@ -74,11 +74,11 @@ struct HwpBoost {
 #[expect(clippy::struct_excessive_bools, reason = "the driver's global switches")]
 #[derive(Debug)]
 pub(crate) struct Intel {
-    /// The driver registered at boot, so that its files exist.
+    /// True if the driver registered at boot, so that its files exist.
     pub(crate) present: bool,
     pub(crate) mode: Mode,
     pub(crate) hwp: bool,
-    /// Firmware had switched HWP on before the kernel came (`hwp_forced`).
+    /// True if firmware had enabled HWP before the kernel started (`hwp_forced`).
     pub(crate) forced: bool,
     pub(crate) no_turbo: bool,
     pub(crate) max_pct: u32,
@@ -102,7 +102,7 @@ impl Intel {
             max_pct: 100,
             min_pct: 0,
             dynamic_boost: false,
-            // HWP_EPP_PERFORMANCE and its neighbours in msr-index.h; 192 where AMD has 191.
+            // HWP_EPP_PERFORMANCE and related macros in msr-index.h; 192 corresponds to AMD's 191.
             epp_table: [0, 128, 192, 255],
             cpus: vec![IntelCpu::default(); cpus as usize],
         }
@@ -110,7 +110,7 @@ impl Intel {
 
     /// The words' values by model (intel_epp_default in intel_pstate.c).
     fn choose_epp_table(&mut self, kernel: Kernel, model: u32) {
-        // From the defaults each time: 0x9a changes one of them alone.
+        // Start from the defaults each time, because 0x9a changes only one of them.
         self.epp_table = [0, 128, 192, 255];
         match model {
             // intel_epp_balance_perf[] came after 5.15.
@@ -123,9 +123,9 @@ impl Intel {
     }
 }
 
-/// Returns whether the driver takes turbo for off. Up to 5.15 update_turbo_state() looks at the
-/// register each time; later kernels do so when they register and when no_turbo is written (6.1.158
-/// does so too).
+/// Returns whether the driver regards turbo as off. Up to 5.15 update_turbo_state() reads the
+/// register each time; later kernels read it only at registration and when no_turbo is written
+/// (6.1.158 also does so).
 pub(crate) fn is_turbo_off(platform: &Platform) -> bool {
     platform.intel.no_turbo || platform.before(Kernel::V6_1) && firmware_disables_turbo(platform)
 }
@@ -135,24 +135,24 @@ pub(crate) fn firmware_disables_turbo(platform: &Platform) -> bool {
     platform.chip.read(0, MISC_ENABLE).is_ok_and(|value| value >> 38 & 1 == 1)
 }
 
-/// The global percentages as P-states: rounded up, of the turbo P-state.
+/// The global percentages of the turbo P-state, rounded up to P-states.
 fn global_limits(platform: &Platform, pstates: &Pstates) -> (u32, u32) {
-    // DIV_ROUND_UP of the turbo P-state, whatever turbo is switched to: 50 % does not move when
-    // no_turbo is written.
+    // DIV_ROUND_UP of the turbo P-state even if turbo is off: writing no_turbo does not move 50 %.
     let of = |pct: u32| (pstates.turbo * pct).div_ceil(100).clamp(pstates.min, pstates.turbo);
     (of(platform.intel.min_pct), of(platform.intel.max_pct))
 }
 
-/// intel_pstate_update_perf_limits(): the range of P-states that policy and percentages leave.
+/// intel_pstate_update_perf_limits(): the range of P-states that the policy and the percentages
+/// allow.
 fn perf_limits(platform: &Platform, policy: &Policy, pstates: &Pstates) -> (u32, u32) {
     let top = pstates.top(platform);
     let (min, max) = (pstates.limit_level(policy.min), pstates.limit_level(policy.max));
     let (global_min, global_max) = global_limits(platform, pstates);
-    // The order is the kernel's: a minimum is raised by the percentages, but never above the
-    // policy's own maximum.
+    // The order is the kernel's: the percentages raise a minimum, but never above the policy's
+    // maximum.
     let low = min.max(global_min).min(max).min(top);
     let high = max.min(global_max).max(low).min(top);
-    // As intel_pstate_prepare_request() does it for requests.
+    // Like intel_pstate_prepare_request().
     (low.clamp(pstates.min, top), high.clamp(pstates.min, top))
 }
 
@@ -164,8 +164,8 @@ fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Pstates> {
     }
     let pstates = Pstates::for_cpu(platform, cpu)?;
     policy.lowest = pstates.lowest_khz;
-    // cpuinfo_max_freq: of the state at registration, and since 6.12 also after a change of
-    // no_turbo.
+    // cpuinfo_max_freq depends on no_turbo at registration, and since 6.12 also follows later
+    // changes of no_turbo.
     let top = if platform.intel.no_turbo { pstates.max } else { pstates.turbo };
     policy.highest = pstates.khz(top);
     policy.current = policy.lowest;
@@ -175,9 +175,9 @@ fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Pstates> {
         let state = &mut platform.intel.cpus[cpu as usize];
         if state.default_epp.is_none() {
             state.default_epp = Some(epp);
-            // intel_pstate_update_epp_defaults(): what firmware chose becomes the meaning of
-            // balance_performance; if firmware left HWP to the kernel, the model's own default
-            // replaces what the register had.
+            // intel_pstate_update_epp_defaults(): firmware's choice becomes the value of
+            // balance_performance. If firmware left HWP to the kernel, the model's default replaces
+            // the register's value.
             if platform.intel.forced && (1..=128).contains(&epp) {
                 platform.intel.epp_table[1] = epp;
             } else if table[1] != 128 {
@@ -191,28 +191,28 @@ fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Pstates> {
 
 fn verify(platform: &Platform, policy: &Policy, limits: &mut Limits) {
     let Ok(pstates) = Pstates::for_cpu(platform, policy.number) else { return };
-    // Of the present levels: they may have changed since the policy was made.
+    // Use the current levels: they may have changed since the policy was created.
     limits.clip(policy.lowest, policy.highest.min(pstates.khz(pstates.top(platform))));
 }
 
 /// Changes the range and preference of HWP_REQUEST.
 fn write_hwp(platform: &mut Platform, cpu: u32, min: u32, max: u32, desired: u32, epp: Option<u8>) {
-    // intel_pstate_hwp_set() reads the register too, so that the fields of others stay; passive
-    // mode keeps a copy (hwp_req_cached).
+    // intel_pstate_hwp_set() reads the register too, to preserve the other fields; passive mode
+    // keeps a copy (hwp_req_cached).
     let Ok(old) = platform.chip.read(cpu, HWP_REQUEST) else { return };
     // The other fields, activity window and package control, stay as firmware left them.
     let epp = epp.map_or(old >> 24 & 0xff, u64::from);
     let low =
         u64::from(min & 0xff) | u64::from(max & 0xff) << 8 | u64::from(desired & 0xff) << 16 | epp << 24;
     let value = old & !0xffff_ffff | low;
-    // Unchanged requests are not written: wrmsr costs more than the comparison.
+    // Skip unchanged requests: wrmsr costs more than the comparison.
     if value != old {
         let _ = platform.chip.write(cpu, HWP_REQUEST, value);
     }
 }
 
 fn set_epp(platform: &mut Platform, cpu: u32, epp: u8) {
-    // The preference alone: intel_pstate_set_epp() leaves the limits as they are.
+    // Only the preference: intel_pstate_set_epp() does not change the limits.
     if let Ok(old) = platform.chip.read(cpu, HWP_REQUEST) {
         let _ = platform.chip.write(cpu, HWP_REQUEST, old & !(0xff << 24) | u64::from(epp) << 24);
     }
@@ -228,8 +228,8 @@ fn write_perf_ctl(platform: &mut Platform, cpu: u32, pstate: u32) {
     let _ = platform.chip.write(cpu, PERF_CTL, value);
 }
 
-/// The tracepoint of a sample. In passive mode the fields about load say how the request came: 10
-/// through a governor's thread, 90 right out of the scheduler.
+/// Traces a sample. In passive mode the load fields hold the source of the request: 10 for a
+/// governor's thread, 90 for the scheduler's fast path.
 fn trace_sample(
     platform: &mut Platform,
     policy: &Policy,
@@ -243,33 +243,33 @@ fn trace_sample(
     }
     let Some(counters) = platform.trace.sample(&platform.chip, cpu) else { return };
     let [mperf, aperf, _] = counters;
-    // get_avg_frequency() multiplies APERF/MPERF by cpu_khz, the TSC's frequency, which is that of
-    // the guaranteed P-state.
+    // get_avg_frequency() multiplies APERF/MPERF by cpu_khz, the TSC's frequency, which equals the
+    // guaranteed P-state's.
     let top = Pstates::for_cpu(platform, cpu).map_or(0, |pstates| pstates.max);
-    // 128 bits: counters of a long interval times a frequency in kHz exceed 64.
+    // 128 bits: over a long interval, counters times a frequency in kHz overflow 64 bits.
     let khz = u128::from(top) * u128::from(scaling) * u128::from(aperf) / u128::from(mperf.max(1));
     let (busy, scaled) = match load {
         Some(scaled) => ((u128::from(aperf) * 100 / u128::from(mperf.max(1))) as u32, scaled),
         None if platform.trace.context == Context::Tick => (90, 0),
         None => (10, 0),
     };
-    // The tracepoint has percent.
+    // The tracepoint reports percent.
     let io_boost = policy.io_boost * 100 / 1024;
     let event = Event::PstateSample { busy, scaled, from, to, counters, khz: khz as u32, io_boost };
     platform.trace_event(cpu, event);
 }
 
-/// A CPU goes offline: the lowest level, so that it does not hold its siblings up.
+/// Takes a CPU offline: requests the lowest level so that the CPU does not hold up its siblings.
 fn leave(platform: &mut Platform, cpu: u32) {
     if platform.intel.hwp {
         if let Ok(caps) = platform.chip.read(cpu, HWP_CAPABILITIES) {
             let lowest = (caps >> 24 & 0xff) as u32;
             let saved = platform.chip.read(cpu, HWP_REQUEST).map_or(128, |value| (value >> 24) as u8);
             let state = &mut platform.intel.cpus[cpu as usize];
-            // intel_pstate_hwp_offline(): the preference is kept for intel_pstate_hwp_reenable().
+            // intel_pstate_hwp_offline(): saves the preference for intel_pstate_hwp_reenable().
             if state.saved_epp.is_none() {
-                // The first to save wins: the performance policy's 0 must not replace what the user
-                // chose before it.
+                // Keep the first saved value: the performance policy's 0 must not replace the
+                // user's earlier choice.
                 state.saved_epp = Some(saved);
             }
             // Lowest performance and EPP 255, so that the core's other thread alone decides.
@@ -280,10 +280,10 @@ fn leave(platform: &mut Platform, cpu: u32) {
     }
 }
 
-/// Takes back the preference that going offline or the performance policy replaced.
+/// Restores the preference that going offline or the performance policy replaced.
 fn restore_epp(platform: &mut Platform, cpu: u32) -> Option<u8> {
     let now = platform.chip.read(cpu, HWP_REQUEST).map_or(0, |value| (value >> 24) as u8);
     let saved = platform.intel.cpus[cpu as usize].saved_epp.take()?;
-    // Another program may have written the register in the meantime: then its value stays.
+    // Another program may have written the register in the meantime; then keep its value.
     (now == 0 || now == 255).then_some(saved)
 }

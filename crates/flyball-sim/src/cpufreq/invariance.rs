@@ -1,5 +1,6 @@
-//! The frequency that the kernel takes for a CPU's full speed when it scales utilisation: neither
-//! the highest nor the nominal one (arch/x86/kernel/cpu/aperfmperf.c, arch/x86/kernel/acpi/cppc.c).
+//! The frequency that the kernel regards as a CPU's full speed when it scales utilisation. It is
+//! neither the highest nor the nominal frequency (arch/x86/kernel/cpu/aperfmperf.c,
+//! arch/x86/kernel/acpi/cppc.c).
 
 use super::Platform;
 use flyball_silicon::msr;
@@ -9,22 +10,22 @@ use crate::{
     kernel::Kernel,
 };
 
-// Full speed is a ratio to the base frequency, and both are ratios to this clock.
+// Full speed is a ratio to the base frequency; both are multiples of this clock.
 const BUS_KHZ: u64 = 100_000;
-/// A ratio of one.
+/// Fixed-point representation of 1.
 const ONE: u64 = 1024;
 
 /// Frequencies at which a CPU's utilisation grows as fast as time passes, kHz.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct FullSpeed {
-    /// While there is turbo.
+    /// With turbo on.
     pub(crate) turbo: u32,
-    /// While intel_pstate keeps turbo off.
+    /// With turbo off in intel_pstate.
     pub(crate) base: u32,
 }
 
-/// Returns the full speed of all CPUs, as the first one's registers and tables give it. Nothing if
-/// the kernel would not know, and on machines with cores of several kinds, whose scales differ.
+/// Returns the full speed of all CPUs, from the first CPU's registers and tables. `None` if the
+/// kernel would not know it, and on hybrid machines, whose scales differ by core.
 pub(crate) fn full_speed(platform: &Platform) -> Option<FullSpeed> {
     // Hybrid processors get capacities by core from HWP's levels
     // (arch_enable_hybrid_capacity_scale()).
@@ -38,7 +39,7 @@ pub(crate) fn full_speed(platform: &Platform) -> Option<FullSpeed> {
             let levels = platform.board.cppc.first()?;
             (super::cppc::khz(levels, levels.highest).into(), ONE)
         }
-        // Since 5.7 on Intel's and since 5.11 on AMD's processors (arch/x86/kernel/smpboot.c,
+        // Since 5.7 on Intel and since 5.11 on AMD (arch/x86/kernel/smpboot.c,
         // init_freq_invariance()).
         Vendor::Intel if platform.since(Kernel::V5_10) => intel(platform)?,
         Vendor::Amd if platform.since(Kernel::V5_15) => amd(platform)?,
@@ -48,14 +49,14 @@ pub(crate) fn full_speed(platform: &Platform) -> Option<FullSpeed> {
     Some(FullSpeed { turbo, base: base as u32 })
 }
 
-/// `intel_set_max_freq_ratio`: the turbo frequency with four busy cores, of one core if there
+/// `intel_set_max_freq_ratio`: the turbo frequency with four busy cores, or with one core if there
 /// are fewer.
 fn intel(platform: &Platform) -> Option<(u64, u64)> {
     let read = |register| platform.chip.read(0, register).ok();
     // Bits 15:8, the highest ratio without turbo (core_set_max_freq_ratio()).
     let base = read(msr::PLATFORM_INFO)? >> 8 & 0xff;
     let turbo = msr::turbo_ratio_of_four(platform.board.model, read)?;
-    // The kernel then leaves invariance off.
+    // The kernel leaves invariance off in this case.
     if base == 0 || turbo == 0 {
         return None;
     }

@@ -1,8 +1,8 @@
-//! A cpufreq policy: the CPUs that change frequency together, their limits, and who decides.
+//! A cpufreq policy: the CPUs that change frequency together, their limits, and their governor.
 
 use crate::governor::{Bounds, Conservative, Ondemand, Relation, Schedutil};
 
-/// The decider of a policy's frequency.
+/// What decides a policy's frequency.
 #[derive(Debug, Clone, Default, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub(crate) enum Governor {
@@ -13,11 +13,11 @@ pub(crate) enum Governor {
     Powersave,
     /// The frequency that was written to scaling_setspeed, kHz.
     Userspace(u32),
-    /// Load above a threshold.
+    /// Full speed above a load threshold.
     Ondemand(Ondemand),
-    /// Load in steps.
+    /// Steps up or down with load.
     Conservative(Conservative),
-    /// The scheduler's utilisation.
+    /// Follows the scheduler's utilisation.
     Schedutil(Schedutil),
 }
 
@@ -26,14 +26,14 @@ impl Governor {
         self.into()
     }
 
-    /// CPUFREQ_GOV_DYNAMIC_SWITCHING: asks for other frequencies by itself.
+    /// CPUFREQ_GOV_DYNAMIC_SWITCHING: the governor changes the frequency by itself.
     pub(crate) fn is_dynamic(&self) -> bool {
         // The flag is in CPUFREQ_DBS_GOVERNOR_INITIALIZER and in schedutil_gov.
         matches!(self, Governor::Ondemand(_) | Governor::Conservative(_) | Governor::Schedutil(_))
     }
 }
 
-/// Effective limits while they are worked out.
+/// Limits while they are being computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limits {
     pub(crate) min: u32,
@@ -43,8 +43,7 @@ pub(crate) struct Limits {
 impl Limits {
     /// cpufreq_verify_within_limits().
     pub(crate) fn clip(&mut self, low: u32, high: u32) {
-        // clamp() twice and then min below max: in this order a minimum above the maximum gives
-        // way.
+        // clamp() of both, then min below max: in this order a minimum above the maximum gives way.
         self.min = self.min.max(low).min(high);
         self.max = self.max.max(low).min(high);
         self.min = self.min.min(self.max);
@@ -68,12 +67,12 @@ pub(crate) struct Policy {
     pub(crate) number: u32,
     /// The CPUs of the policy, online or not.
     pub(crate) cpus: Vec<u32>,
-    /// The CPUs of it that are online.
+    /// The policy's online CPUs.
     pub(crate) online: Vec<u32>,
     pub(crate) lowest: u32,
     pub(crate) highest: u32,
     pub(crate) latency_ns: u32,
-    /// Set by a driver, instead of what follows from the latency.
+    /// Transition delay set by the driver; otherwise it follows from the latency.
     pub(crate) delay_us: Option<u32>,
     /// Limits written to scaling_min_freq and scaling_max_freq, kHz.
     pub(crate) request: (i32, i32),
@@ -86,21 +85,21 @@ pub(crate) struct Policy {
     pub(crate) bios_limit: Option<u32>,
     pub(crate) min: u32,
     pub(crate) max: u32,
-    /// The frequency that the driver was last asked for.
+    /// The frequency last requested from the driver.
     pub(crate) current: u32,
     pub(crate) governor: Governor,
     /// The driver's table, descending; empty without one.
     pub(crate) table: Vec<u32>,
     pub(crate) boost: bool,
-    /// When the work item that applies changed requests runs, in nanoseconds.
+    /// Time when the work item that applies changed requests runs, in nanoseconds.
     pub(crate) settles: Option<u64>,
     pub(crate) stats: Option<Stats>,
     /// The governor to return to when the last CPU comes online again.
     pub(crate) remembered: Option<&'static str>,
-    /// intel_pstate without HWP: when the P-state was last chosen, and its own IO boost.
+    /// intel_pstate without HWP: time of the last P-state decision, and the driver's own IO boost.
     pub(crate) sampled: u64,
     pub(crate) io_boost: u32,
-    /// The CPU's busy time at the last choice, ns.
+    /// The CPU's busy time at the last decision, ns.
     pub(crate) seen_busy: u64,
 }
 
@@ -141,14 +140,14 @@ impl Policy {
     pub(crate) fn requested(&self) -> Limits {
         let bios = self.bios_limit.map_or(i32::MAX, |khz| khz as i32);
         Limits {
-            // Requests are signed in the kernel, but no request below 0 is accepted: the cast loses
+            // Requests are signed in the kernel, but it accepts none below 0, so the cast loses
             // nothing.
             min: self.request.0.max(self.driver_request.0).max(0) as u32,
             max: self.request.1.min(self.driver_request.1).min(self.cooling_request).min(bios).max(0) as u32,
         }
     }
 
-    /// A target within the limits, resolved to the table if there is one
+    /// Clamps a target to the limits, and resolves it to a table entry if there is a table
     /// (cpufreq_frequency_table_target).
     pub(crate) fn resolve(&self, target: u32, relation: Relation) -> u32 {
         let max = self.max;
@@ -166,7 +165,7 @@ impl Policy {
         let below = self.table.iter().copied().find(|&khz| khz <= target);
         let above = self.table.iter().rev().copied().find(|&khz| khz >= target);
         match relation {
-            // Beyond the table's ends the nearest entry is taken rather than none.
+            // Beyond the table's ends, use the nearest entry.
             Relation::Low => above.unwrap_or(first),
             Relation::High => below.unwrap_or(last),
             Relation::Close => match (below, above) {
@@ -189,13 +188,13 @@ impl Policy {
         let latency = self.latency_ns / 1000;
         match (latency, old) {
             (0, _) => 1000,
-            // Up to 6.1 LATENCY_MULTIPLIER, at most 10 ms; later one and a half times the latency.
+            // Up to 6.1 LATENCY_MULTIPLIER, at most 10 ms; later 1.5 times the latency.
             (latency, true) => latency.saturating_mul(1000).min(10_000),
             (latency, false) => latency + latency / 2,
         }
     }
 
-    /// Counts the time at the present table entry, and a change of entry.
+    /// Accounts the time at the current table entry, and a change of entry.
     pub(crate) fn account(&mut self, now: u64, to: u32) {
         // A frequency that is not in the table is not counted (cpufreq_stats_record_transition()).
         let Some(index) = self.table.iter().position(|&khz| khz == to) else { return };

@@ -1,5 +1,5 @@
-//! The governors' tunables. They are shared by all policies of a governor, as they are for every
-//! x86 driver, and live in /sys/devices/system/cpu/cpufreq/GOVERNOR while a policy uses it.
+//! The governors' tunables. All policies of a governor share them, as with every x86 driver, and
+//! they exist in /sys/devices/system/cpu/cpufreq/GOVERNOR while a policy uses the governor.
 
 use super::Platform;
 use crate::{
@@ -18,9 +18,9 @@ pub(crate) struct Tunables {
     pub(crate) conservative: Option<ConservativeTunables>,
 }
 
-/// `sscanf(buf, "%u")`, as the older governors parse.
+/// `sscanf(buf, "%u")`, which the older governors use.
 fn number(text: &[u8]) -> Answer<u32> {
-    // %u keeps the low 32 bits of a larger number.
+    // %u truncates larger numbers to 32 bits.
     Ok(scan_unsigned(text)? as u32)
 }
 
@@ -70,7 +70,7 @@ impl Tunables {
         // CPUFREQ_DBS_MIN_SAMPLING_INTERVAL: two ticks.
         let least_rate = 2 * platform.board.tick_us;
         match governor {
-            // rate_limit_us_store() is the only one that uses kstrtouint, and it takes 0.
+            // Only rate_limit_us_store() uses kstrtouint; it accepts 0.
             "schedutil" => *self.rate_limit_us.as_mut().ok_or(Errno::NOENT)? = kstrtou32(text, 10)?,
             "ondemand" => {
                 let tunables = self.ondemand.as_mut().ok_or(Errno::NOENT)?;
@@ -83,8 +83,8 @@ impl Tunables {
                     }
                     "up_threshold" if (1..=100).contains(&value) => tunables.up_threshold = value,
                     "sampling_down_factor" if (1..=100_000).contains(&value) => {
-                        // A period that is stretched now ends: sampling_down_factor_store() sets
-                        // rate_mult back to 1 for all policies.
+                        // Ends a stretched period now: sampling_down_factor_store() resets
+                        // rate_mult to 1 for all policies.
                         tunables.sampling_down_factor = value;
                         for policy in policies {
                             if let Governor::Ondemand(governor) = &mut policy.governor {
@@ -98,8 +98,7 @@ impl Tunables {
                         tunables.io_is_busy = value > 0;
                         rebase(platform, policies, cpus);
                     }
-                    // A value out of range: that the file exists was found out when its path was
-                    // resolved.
+                    // The value is out of range: the path was resolved, so the file exists.
                     _ => return Err(Errno::INVAL),
                 }
             }
@@ -112,7 +111,7 @@ impl Tunables {
                         tunables.sampling_rate = u64::from(value);
                         sample_soon(policies);
                     }
-                    // The two thresholds must not meet: one load would ask for a step up and a step
+                    // The thresholds must not meet, or one load would require a step up and a step
                     // down.
                     "up_threshold" if value <= 100 && value > tunables.down_threshold => {
                         tunables.up_threshold = value;
@@ -134,7 +133,7 @@ impl Tunables {
     }
 }
 
-/// sampling_rate_store(): a new rate takes effect with the next update, not at the end of the old
+/// sampling_rate_store(): a new rate takes effect at the next update, not at the end of the old
 /// period.
 fn sample_soon(policies: &mut [Policy]) {
     for policy in policies {
@@ -146,7 +145,7 @@ fn sample_soon(policies: &mut [Policy]) {
     }
 }
 
-/// gov_update_cpu_data(): what counts as idle changed, so sampling starts again.
+/// gov_update_cpu_data(): the definition of idle changed, so sampling restarts.
 fn rebase(platform: &Platform, policies: &mut [Policy], cpus: &[Cpu]) {
     for policy in policies {
         let times = policy.online.iter().map(|&cpu| cpus[cpu as usize].times.dbs());

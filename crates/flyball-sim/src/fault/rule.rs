@@ -5,7 +5,7 @@ use std::str::FromStr;
 use super::{BLOCKED, Effect, Fault, Op, When};
 use crate::errno::Errno;
 
-/// Times of rules are below this, 31 years, so that sums of them cannot overflow.
+/// Times in rules stay below this, 31 years, so that sums cannot overflow.
 const MAX_TIME_NS: u64 = 1_000_000_000_000_000_000;
 
 /// The forms of a rule, for help and for messages.
@@ -20,10 +20,10 @@ fan blocked|FACTOR [after TIME] [for TIME]  the cooler's thermal resistance time
 air CELSIUS [after TIME] [for TIME]         the air's temperature
 glitch CPUS MHZ [after TIME] [for TIME]     firmware runs CPUs at no more than MHZ";
 
-/// Where paths without a leading slash begin.
+/// Directory of paths without a leading slash.
 const CPU: &str = "/sys/devices/system/cpu/";
 
-/// A rule that cannot be used.
+/// A rule that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("fault '{rule}': {flaw}; a rule is one of\n  {}", FORMS.replace('\n', "\n  "))]
 pub struct RuleError {
@@ -39,16 +39,16 @@ pub enum RuleFlaw {
     /// The rule ends too early.
     #[error("{0} is missing at its end")]
     Missing(&'static str),
-    /// A word that is not part of any form, or not at this place.
+    /// A word that no form has, or not in this position.
     #[error("'{0}' is not understood{1}")]
     Unknown(String, &'static str),
     /// A value that is out of range or of the wrong kind.
     #[error("'{0}' is not {1}")]
     Invalid(String, &'static str),
-    /// Another program's write without a time.
+    /// A write by another program without a time.
     #[error("it does not say when: give 'every 10s' or 'after 10s'")]
     NoTime,
-    /// Another program's write to a pattern.
+    /// A write by another program to a pattern.
     #[error("another program writes to one path, without '*'")]
     Pattern,
 }
@@ -71,7 +71,7 @@ struct Words<'t> {
     at: usize,
 }
 
-/// An error of a word that is not `expected`.
+/// The error for a word that is not `expected`.
 fn invalid(word: &str, expected: &'static str) -> RuleFlaw {
     RuleFlaw::Invalid(word.to_owned(), expected)
 }
@@ -167,10 +167,10 @@ impl<'t> Words<'t> {
             let is_write = matches!(effect, Effect::ForeignWrite(..));
             match word {
                 "after" => due = time,
-                // The first after one period: a write at boot would be the machine's own setting.
+                // Starts after one period: a write at boot would look like the machine's own
+                // setting.
                 "every" if is_write && time > 0 => (due, every) = (time, time),
-                // A write has nothing that could be undone: what was there before belongs to the
-                // program that wrote it.
+                // A write cannot be undone: the old value belongs to the program that wrote it.
                 "for" if !is_write && time > 0 => lasts = time,
                 _ => return Err(RuleFlaw::Unknown(word.to_owned(), " here")),
             }
@@ -185,9 +185,9 @@ impl<'t> Words<'t> {
     }
 }
 
-/// A write of another program's, PATH=TEXT.
+/// Parses a write by another program, PATH=TEXT.
 fn foreign_write(word: &str) -> Result<Effect, RuleFlaw> {
-    // No path of a machine holds an equals sign.
+    // No path of a simulated machine contains an equals sign.
     let (target, text) = word.split_once('=').ok_or_else(|| invalid(word, "PATH=TEXT"))?;
     if target.contains('*') {
         return Err(RuleFlaw::Pattern);
@@ -200,7 +200,7 @@ fn number(word: &str, low: f64, high: f64, expected: &'static str) -> Result<f64
     number.ok_or_else(|| invalid(word, expected))
 }
 
-/// The whole path: without a leading slash it begins at the CPUs' directory.
+/// The whole path: without a leading slash it is relative to the CPUs' directory.
 fn path(text: &str) -> String {
     if text.starts_with('/') { text.to_owned() } else { format!("{CPU}{text}") }
 }

@@ -7,9 +7,9 @@ use super::{Bounds, CpuTimes, DbsCommon, Relation, Request};
 pub struct ConservativeTunables {
     /// Microseconds between samples.
     pub sampling_rate: u64,
-    /// Percent of load above which a step up is taken.
+    /// Load in percent above which the governor steps up.
     pub up_threshold: u32,
-    /// Percent of load below which a step down is taken.
+    /// Load in percent below which the governor steps down.
     pub down_threshold: u32,
     /// Samples between steps down.
     pub sampling_down_factor: u32,
@@ -43,12 +43,12 @@ pub struct Conservative {
     pub common: DbsCommon,
     requested: u32,
     skipped: u32,
-    /// 6.1 takes steps down for idle periods whatever the load was since.
+    /// 6.1 steps down for idle periods regardless of later load.
     unconditional: bool,
 }
 
 impl Conservative {
-    /// Starts the governor at the policy's present frequency.
+    /// Starts the governor at the policy's current frequency.
     pub fn start(
         now: u64,
         current: u32,
@@ -58,12 +58,12 @@ impl Conservative {
         Conservative { common: DbsCommon::start(now, times), requested: current, skipped: 0, unconditional }
     }
 
-    /// The policy's limits changed: stepping starts again from the present frequency.
+    /// Called when the policy's limits change: stepping restarts from the current frequency.
     pub fn limits_changed(&mut self, current: u32) {
         self.requested = current;
     }
 
-    /// Looks at the clock: takes a sample if one is due.
+    /// Takes a sample if one is due.
     pub fn update(
         &mut self,
         now: u64,
@@ -75,20 +75,20 @@ impl Conservative {
             return None;
         }
         let load = self.common.sample(now, tunables.sampling_rate, false, tunables.ignore_nice_load, times);
-        // The sample was taken: the next one must not cover this period too.
+        // Only after the sample, so that the next one does not cover this period too.
         if tunables.freq_step == 0 {
             return None;
         }
         if self.requested > bounds.max || self.requested < bounds.min {
-            // cs_dbs_update(): limits have changed under a request of its own.
+            // cs_dbs_update(): new limits made the governor's last request invalid.
             self.requested = bounds.current;
         }
-        // A whole division: the step does not become 0 below 100 kHz.
+        // Divide last, so that the step is not 0 below 100 kHz.
         let step = match (u64::from(tunables.freq_step) * u64::from(bounds.max) / 100) as u32 {
             0 => 5,
             step => step,
         };
-        // Steps for time asleep are forgotten again if the load asks for neither up nor down.
+        // If the load requires no step, the decrease for time asleep is dropped again.
         let mut request = self.requested;
         if let Some(periods) = self.common.idle_periods
             && (self.unconditional || self.common.measured < tunables.down_threshold)
@@ -100,7 +100,7 @@ impl Conservative {
             self.requested = request.saturating_add(step).min(bounds.max);
             return Some(Request::Frequency(self.requested, Relation::High));
         }
-        // sampling_down_factor delays steps down only; each step up starts the count again.
+        // sampling_down_factor delays only steps down; each step up restarts the count.
         self.skipped += 1;
         if self.skipped < tunables.sampling_down_factor {
             return None;
@@ -114,7 +114,7 @@ impl Conservative {
     }
 }
 
-/// A step down, to the least at most.
+/// Steps down, but not below `least`.
 fn down(khz: u32, step: u32, least: u32) -> u32 {
     if khz > least.saturating_add(step) { khz - step } else { least }
 }

@@ -4,11 +4,11 @@
 /// A CPU's accounted time since boot, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CpuTimes {
-    /// Idle, waiting for IO included.
+    /// Idle time, including waiting for IO.
     pub idle: u64,
-    /// Idle while a task waited for IO.
+    /// Idle time while a task waited for IO.
     pub iowait: u64,
-    /// Running tasks of positive niceness.
+    /// Time of tasks with positive niceness.
     pub nice: u64,
 }
 
@@ -24,17 +24,18 @@ struct PerCpu {
 pub struct DbsCommon {
     cpus: Vec<PerCpu>,
     sampled: u64,
-    /// The next update samples whatever time has passed.
+    /// The next update samples even if no sample is due.
     soon: bool,
-    /// The highest load of the last sample as it was measured, without what a sleeper keeps from
-    /// before, percent.
+    /// The highest load in the last sample as measured, in percent: without the old load that a CPU
+    /// keeps once after a long sleep.
     pub measured: u32,
-    /// Periods that the CPUs were idle beyond one; `None` if they were not.
+    /// Sampling periods in the shortest idle time of CPUs that were idle for more than two; `None`
+    /// if no CPU was.
     pub idle_periods: Option<u32>,
 }
 
 impl DbsCommon {
-    /// Starts sampling at `now` with the times that the CPUs have then.
+    /// Starts sampling at `now`; `times` are the CPUs' times at that moment.
     pub fn start(now: u64, times: impl Iterator<Item = CpuTimes>) -> DbsCommon {
         let cpus = times.map(|seen| PerCpu { seen, at: now, load: 0 }).collect();
         DbsCommon { cpus, sampled: now, soon: false, measured: 0, idle_periods: None }
@@ -56,7 +57,7 @@ impl DbsCommon {
         self.soon
     }
 
-    /// Forgets what CPUs did before `now` (a tunable changed what counts as idle).
+    /// Discards what CPUs did before `now`, because a tunable changed the definition of idle.
     pub fn rebase(&mut self, now: u64, times: impl Iterator<Item = CpuTimes>) {
         for (cpu, seen) in self.cpus.iter_mut().zip(times) {
             cpu.seen = seen;
@@ -64,7 +65,7 @@ impl DbsCommon {
         }
     }
 
-    /// Takes a sample: the highest load of the CPUs in percent.
+    /// Takes a sample and returns the highest load of the CPUs in percent.
     pub fn sample(
         &mut self,
         now: u64,
@@ -84,21 +85,21 @@ impl DbsCommon {
             if io_is_busy {
                 idle = idle.saturating_sub(times.iowait.saturating_sub(cpu.seen.iowait));
             }
-            // Time of tasks with low priority counts as idle, so that they do not raise the
-            // frequency.
+            // Time of low-priority tasks counts as idle, so that they do not raise the frequency.
             if ignore_nice {
                 idle += times.nice.saturating_sub(cpu.seen.nice);
             }
             cpu.at = now;
             cpu.seen = times;
             let busy = 100 * elapsed.saturating_sub(idle);
-            // Two samples at one time have no load between them: the last one stands (dbs_update).
+            // Two samples at one time have no load between them, so the last load stands
+            // (dbs_update).
             let measured = busy.checked_div(elapsed).map_or(cpu.load, |load| load as u32);
             self.measured = self.measured.max(measured);
             let load = if elapsed == 0 {
                 cpu.load
             } else if idle > 2 * period && cpu.load > 0 {
-                // The CPU slept through its samples: what it did before counts once more, then no
+                // The CPU slept through its samples: its earlier load counts once more, and then no
                 // longer.
                 std::mem::take(&mut cpu.load)
             } else {

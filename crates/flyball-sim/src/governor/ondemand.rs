@@ -8,15 +8,15 @@ use super::{Bounds, CpuTimes, DbsCommon, Relation, Request};
 pub struct OndemandTunables {
     /// Microseconds between samples.
     pub sampling_rate: u64,
-    /// Percent of load above which full speed is asked for.
+    /// Load in percent above which the governor requests full speed.
     pub up_threshold: u32,
-    /// Samples at full speed before looking again.
+    /// Number of sampling periods that full speed lasts.
     pub sampling_down_factor: u32,
     /// Count the time of nice tasks as idle.
     pub ignore_nice_load: bool,
-    /// Per mille taken off every request.
+    /// Per mille subtracted from every request.
     pub powersave_bias: u32,
-    /// Count waiting for IO as busy.
+    /// Count time waiting for IO as busy.
     pub io_is_busy: bool,
 }
 
@@ -44,7 +44,7 @@ pub struct Ondemand {
     /// The sampling state.
     pub common: DbsCommon,
     multiplier: u32,
-    /// The lower frequency of a split period, and when to go there.
+    /// The lower frequency of a split period, and when to switch to it.
     low: Option<(u32, u64)>,
 }
 
@@ -54,13 +54,13 @@ impl Ondemand {
         Ondemand { common: DbsCommon::start(now, times), multiplier: 1, low: None }
     }
 
-    /// `sampling_down_factor` was written: the stretched period ends.
+    /// Called when `sampling_down_factor` was written: ends the stretched period.
     pub fn reset_multiplier(&mut self) {
         self.multiplier = 1;
     }
 
-    /// Looks at the clock: takes a sample if one is due. `table` holds the driver's frequencies,
-    /// the highest first, or is empty if the driver has no table.
+    /// Takes a sample if one is due. `table` holds the driver's frequencies, highest first, or is
+    /// empty if the driver has no table.
     pub fn update(
         &mut self,
         now: u64,
@@ -69,7 +69,7 @@ impl Ondemand {
         table: &[u32],
         times: impl Iterator<Item = CpuTimes>,
     ) -> Option<Request> {
-        // od_dbs_update(): a delay that was set to 0 in the meantime makes it a sample, not the
+        // od_dbs_update(): if the delay was set to 0 in the meantime, take a sample instead of the
         // period's second part.
         if let Some((low, at)) = self.low
             && now >= at
@@ -93,14 +93,14 @@ impl Ondemand {
         }
         self.multiplier = 1;
         let span = u64::from(bounds.highest.saturating_sub(bounds.lowest));
-        // od_update(): in proportion between the hardware's ends, not the policy's limits, which
-        // clip it afterwards.
+        // od_update(): in proportion between the hardware's limits; the policy's limits clip the
+        // result later.
         let target = bounds.lowest + (u64::from(load) * span / 100) as u32;
         Some(self.biased(now, tunables, bounds, table, target, Relation::Close))
     }
 
-    /// `generic_powersave_bias_target`: below the request by the bias, between two table entries by
-    /// time.
+    /// `generic_powersave_bias_target`: lowers the request by the bias, by alternating between two
+    /// table entries.
     fn biased(
         &mut self,
         now: u64,
@@ -110,8 +110,7 @@ impl Ondemand {
         target: u32,
         relation: Relation,
     ) -> Request {
-        // powersave_bias_target needs a table: without one there are no two frequencies to
-        // alternate between.
+        // powersave_bias_target needs a table of frequencies to alternate between.
         if tunables.powersave_bias == 0 || table.is_empty() {
             return Request::Frequency(target, relation);
         }
@@ -124,8 +123,8 @@ impl Ondemand {
             return Request::Frequency(above, Relation::Low);
         }
         let gap = u64::from(above - below);
-        // Time at the upper frequency, so that the average over the period is the biased request,
-        // rounded to the nearest.
+        // Time at the upper frequency, rounded to nearest, so that the period's average is the
+        // biased request.
         let high_us = (u64::from(average - below) * tunables.sampling_rate + gap / 2) / gap;
         self.low = Some((below, now + high_us * 1000));
         Request::Frequency(above, Relation::Low)

@@ -1,26 +1,27 @@
 //! Per-entity load tracking (kernel/sched/pelt.c): a geometric series over periods of 1024
-//! microseconds in which what happened 32 periods ago counts half.
+//! microseconds, in which the load of 32 periods ago counts half.
 
 /// Length of a period in nanoseconds.
 const PERIOD: f64 = 1024.0 * 1024.0;
 
-/// Decays that were computed lately, by their span: CPUs of one speed ask for the same one, and a
-/// power of two is what costs most in a step.
+/// A cache of decays by span. CPUs of one speed use equal spans, and powers of two are the most
+/// expensive part of a step.
 #[derive(Debug, Clone)]
 pub struct Decays([(u64, f64); DECAYS]);
 
-/// A power of two: the place of a span is the upper bits of its hash.
+/// A power of two, because the upper bits of a span's hash are its index.
 const DECAYS: usize = 256;
 
 impl Default for Decays {
     fn default() -> Decays {
-        // A span of nothing keeps everything.
+        // A span of 0 keeps everything.
         Decays([(0.0_f64.to_bits(), 1.0); DECAYS])
     }
 }
 
 impl Decays {
-    /// What is left after `span` nanoseconds: `y^(span / 1024 us)` with `y^32 = 0.5`.
+    /// Returns the share that remains after `span` nanoseconds: `y^(span / 1024 us)` with `y^32 =
+    /// 0.5`.
     fn keep(&mut self, span: f64) -> f64 {
         let bits = span.to_bits();
         // Fibonacci hashing: a factor of 2^64 divided by the golden ratio.
@@ -36,7 +37,7 @@ impl Decays {
 /// The decay over a span of time.
 #[derive(Debug, Clone, Copy)]
 pub struct Decay {
-    /// In whole nanoseconds.
+    /// Whole nanoseconds.
     span: f64,
     keep: f64,
 }
@@ -47,14 +48,14 @@ impl Decay {
         Decay { span: span as f64, keep: known.keep(span as f64) }
     }
 
-    /// The decay over a part of the span, or over more than it.
+    /// The decay over `share` of the span; `share` may exceed 1.
     #[must_use]
     pub fn part(self, share: f64, known: &mut Decays) -> Decay {
         if share == 1.0 {
             return self;
         }
         let span = self.span * share;
-        // Through i64, which a processor converts in one instruction.
+        // Through i64, because processors convert it in one instruction.
         Decay { span: span as i64 as f64, keep: known.keep(span) }
     }
 
@@ -64,26 +65,26 @@ impl Decay {
     }
 }
 
-/// Utilisation from which the kernel counts the extra time of a slower CPU as lost, since it cannot
-/// know how long the work would have taken (update_idle_rq_clock_pelt; the series' limits are 47742
-/// and 1024).
+/// Utilisation above which the kernel counts the extra time on a slower CPU as lost, since it
+/// cannot know how long the work would have taken (update_idle_rq_clock_pelt; the series' limits
+/// are 47742 and 1024).
 const FULL: f64 = 1024.0 * (47742.0 - 1024.0 - 47.0) / (47742.0 - 512.0);
 
 /// A utilisation average on the capacity scale of 0 to 1024.
 ///
-/// A CPU that runs below full capacity lets the average's time pass more slowly, so that the
-/// average reaches 1024 on a CPU that never rests whatever its speed; what time it is behind it
-/// makes up for as soon as it rests (kernel/sched/pelt.h, update_rq_clock_pelt).
+/// On a CPU below full capacity the average's clock runs more slowly, so that the average reaches
+/// 1024 on a CPU that never idles, whatever its speed. The clock catches up as soon as the CPU
+/// idles (kernel/sched/pelt.h, update_rq_clock_pelt).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Pelt {
     value: f64,
-    /// How far the average's time is behind, ns.
+    /// Time by which the average's clock lags, ns.
     behind: f64,
 }
 
 impl Pelt {
-    /// The CPU runs for `decay`'s span with `speed` (0 to 1) of full capacity: frequency and core
-    /// type together, as frequency invariance scales it.
+    /// The CPU runs for `decay`'s span at `speed` (0 to 1) of full capacity, which combines
+    /// frequency and core type, as in frequency invariance.
     pub fn run(&mut self, decay: Decay, speed: f64, known: &mut Decays) {
         let speed = speed.clamp(0.0, 1.0);
         self.behind += decay.span * (1.0 - speed);
@@ -91,7 +92,7 @@ impl Pelt {
         self.value = 1024.0 + (self.value - 1024.0) * keep;
     }
 
-    /// The CPU rests for `decay`'s span.
+    /// The CPU idles for `decay`'s span.
     pub fn rest(&mut self, decay: Decay, known: &mut Decays) {
         let keep = if self.behind == 0.0 || self.value >= FULL {
             decay.keep
@@ -100,14 +101,13 @@ impl Pelt {
         };
         self.behind = 0.0;
         let value = self.value * keep;
-        // What is left of it in the end is nothing, and must not become numbers that processors are
-        // slow with.
+        // Round a vanishing remainder to 0: denormal numbers are slow.
         self.value = if value < 1e-9 { 0.0 } else { value };
     }
 
-    /// A new process of unknown size joins, and the one before it has gone with what it had: half
-    /// of the capacity (kernel/sched/fair.c, post_init_entity_util_avg), and a sixth of the rest
-    /// for the parent that waits (estimated).
+    /// A new process of unknown size replaces the last one. It adds half of the capacity
+    /// (kernel/sched/fair.c, post_init_entity_util_avg), and the waiting parent adds a sixth of the
+    /// remainder (estimated).
     pub fn fork(&mut self) {
         let begun = 512.0 + 512.0 / 6.0;
         self.value = self.value.max(begun);
@@ -120,7 +120,7 @@ impl Pelt {
 
     /// The utilisation, 0 to 1024, truncated as the kernel's integers are.
     pub fn utilisation(self) -> u32 {
-        // A hair above, so that the limit of the series counts as reached.
+        // Add a little, so that the limit of the series counts as reached.
         (self.value + 1e-6) as u32
     }
 }
@@ -159,7 +159,7 @@ mod tests {
         let mut busy = Pelt::default();
         busy.run(Decay::over(2_000_000_000, known), 0.25, known);
         assert_eq!(busy.utilisation(), 1023);
-        // Half busy at half speed: a quarter of the capacity, in the mean of a period.
+        // Half busy at half speed is a quarter of the capacity, averaged over a period.
         let mut half = Pelt::default();
         let mut sum = 0;
         for step in 0..4000 {

@@ -1,13 +1,11 @@
 //! schedutil (kernel/sched/cpufreq_schedutil.c): the frequency follows the scheduler's utilisation
-//! with a quarter of headroom, so that a CPU which is 80 % busy at its present speed asks for full
-//! speed.
+//! with a quarter of headroom. A CPU that is 80 % busy at full speed thus requests full speed.
 
 use super::{Bounds, Relation, Request};
 
 const CAPACITY: u32 = 1024;
-/// The boost that the first wake-up from IO gives.
-// SCHED_CAPACITY_SCALE / 8: a task that waits for IO once in a while must not raise the frequency
-// to the top.
+/// Boost of the first wakeup from IO.
+// SCHED_CAPACITY_SCALE / 8: an occasional wait for IO must not raise the frequency to the maximum.
 const IOWAIT_MIN: u32 = CAPACITY / 8;
 
 /// The demand of one CPU of a policy.
@@ -17,17 +15,17 @@ pub struct Demand {
     pub util: u32,
     /// The CPU's capacity; 1024 except for smaller cores.
     pub capacity: u32,
-    /// The CPU went idle at least once since the last update.
+    /// True if the CPU went idle at least once since the last update.
     pub idled: bool,
-    /// A task woke up from waiting for IO since the last update.
+    /// True if a task woke from waiting for IO since the last update.
     pub woke_from_io: bool,
-    /// Lower bound: an RT task without uclamp asks for the whole capacity.
+    /// Lower bound: an RT task without uclamp requests the whole capacity.
     pub floor: u32,
     /// Upper bound (uclamp).
     pub ceiling: u32,
 }
 
-/// The kind of request that the driver takes.
+/// The kind of request that the driver accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SchedutilMode {
     /// `cpufreq_driver_fast_switch` or a work item: a frequency for the policy.
@@ -41,7 +39,8 @@ struct Boost {
     value: u32,
     pending: bool,
     updated: u64,
-    /// The CPU went idle since the last update that the rate limit let through (sugov_hold_freq).
+    /// True if the CPU went idle since the last update that the rate limit let through
+    /// (sugov_hold_freq).
     idled: bool,
 }
 
@@ -74,14 +73,14 @@ impl Schedutil {
         self.limits_changed
     }
 
-    /// The policy's limits changed: the next update goes through whatever the rate limit says.
+    /// Called when the policy's limits change: the next update ignores the rate limit.
     pub fn limits_changed(&mut self) {
         self.limits_changed = true;
     }
 
-    /// A scheduler update at `now` nanoseconds with the CPUs' demands. `tick` is the scheduler
-    /// tick's length in nanoseconds. Returns the request, or nothing if the rate limit or an
-    /// unchanged answer says so.
+    /// A scheduler update at `now` nanoseconds with the CPUs' demands. `tick` is the length of the
+    /// scheduler tick in nanoseconds. Returns the request, or `None` if the rate limit forbids one
+    /// or nothing changed.
     pub fn update(
         &mut self,
         now: u64,
@@ -98,7 +97,7 @@ impl Schedutil {
         let mut best = (0u64, 0, CAPACITY, 0);
         let mut busy_single = self.boosts.len() == 1;
         for (boost, demand) in self.boosts.iter_mut().zip(demands) {
-            // Also within the rate limit: the boost counts wake-ups, not updates
+            // Even within the rate limit: the boost counts wakeups, not updates
             // (sugov_update_shared).
             boost.wake(now, tick, demand.woke_from_io);
             boost.idled |= demand.idled;
@@ -108,7 +107,7 @@ impl Schedutil {
             let boosted = boost.apply(now, tick, demand.capacity);
             let capacity = demand.capacity.max(1);
             let util = demand.util.max(boosted).min(capacity);
-            // map_util_perf(): a quarter on top, so that 80 % busy asks for full speed.
+            // map_util_perf(): adds a quarter, so that 80 % busy requests full speed.
             let wanted = (util + (util >> 2)).min(demand.ceiling).max(demand.floor);
             busy_single &= !std::mem::take(&mut boost.idled) && demand.ceiling >= CAPACITY;
             let share = u64::from(wanted) * 1024 / u64::from(capacity);
@@ -122,8 +121,8 @@ impl Schedutil {
         let forced = std::mem::take(&mut self.limits_changed);
         let (_, wanted, capacity, floor) = best;
         if self.mode == SchedutilMode::AdjustPerf {
-            // A CPU that has not been idle may only look less loaded, so it does not go down
-            // (sugov_hold_freq).
+            // A CPU that has not been idle may only seem less loaded, so the frequency does not
+            // fall (sugov_hold_freq).
             let held = busy_single && !forced && wanted < self.raw;
             if !held {
                 self.raw = wanted;
@@ -131,11 +130,11 @@ impl Schedutil {
             self.changed = Some(now);
             return Some(Request::Performance { min: floor, target: self.raw, capacity });
         }
-        // get_next_freq(): of the highest frequency, since utilisation is frequency-invariant on
-        // x86.
+        // get_next_freq(): relative to the highest frequency, since utilisation is
+        // frequency-invariant on x86.
         let frequency = (u64::from(bounds.highest) * u64::from(wanted) / u64::from(capacity)) as u32;
-        // cached_raw_freq: compared before it is clamped, so that a request above the limit is not
-        // sent at each update.
+        // cached_raw_freq: compared before clamping, so that a request above the limit is not sent
+        // at each update.
         if frequency == self.raw && !forced {
             return None;
         }
@@ -143,7 +142,7 @@ impl Schedutil {
         if held {
             return None;
         }
-        // The raw request is remembered only if it was sent: a held one must be compared again at
+        // Remember the raw request only if it was sent: a held request must be compared again at
         // the next update.
         self.raw = frequency;
         self.next = frequency.clamp(bounds.min, bounds.max.max(bounds.min));
@@ -153,7 +152,7 @@ impl Schedutil {
 }
 
 impl Boost {
-    /// `sugov_iowait_boost`: doubles with each wake-up from IO, forgotten after an idle gap of more
+    /// `sugov_iowait_boost`: doubles with each wakeup from IO, and resets after an idle gap of more
     /// than a tick.
     fn wake(&mut self, now: u64, tick: u64, from_io: bool) {
         if self.value > 0 && now.saturating_sub(self.updated) > tick {
@@ -168,7 +167,8 @@ impl Boost {
         }
     }
 
-    /// `sugov_iowait_apply`: the boost as utilisation; halves at an update without a request.
+    /// `sugov_iowait_apply`: returns the boost as utilisation; halves it at an update without a
+    /// wakeup from IO.
     fn apply(&mut self, now: u64, tick: u64, capacity: u32) -> u32 {
         if self.value == 0 {
             return 0;
@@ -179,7 +179,7 @@ impl Boost {
                 self.value = 0;
                 return 0;
             }
-            // A CPU that still decays has been updated: the idle gap counts from here.
+            // A CPU that still decays has been updated, so the idle gap starts here.
             self.updated = self.updated.max(now.saturating_sub(tick));
         }
         self.pending = false;
@@ -238,7 +238,8 @@ mod tests {
         let mut governor = Schedutil::new(SchedutilMode::Frequency, 1);
         let io = Demand { woke_from_io: true, ..demand(0) };
         let asked: Vec<_> = (0..5).map(|n| ask(&mut governor, n * 2_000_000, io)).collect();
-        // 128, 256, 512 and 1024 of 1024, with headroom, at most full; the fifth is the same again.
+        // 128, 256, 512 and 1024 of 1024, plus headroom, clamped to full; the fifth request equals
+        // the fourth.
         assert_eq!(asked, [Some(800_000), Some(1_250_000), Some(2_500_000), Some(4_000_000), None]);
         assert_eq!(ask(&mut governor, 10_000_000, demand(0)), Some(2_500_000));
     }

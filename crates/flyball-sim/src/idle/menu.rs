@@ -1,25 +1,24 @@
-//! menu: the next sleep is as long as the typical one of the last eight, but no longer than the
-//! share of the time to the next timer that sleeps with such a timer have lasted.
+//! menu: predicts the typical length of the last eight sleeps. It caps this by the time to the next
+//! timer, times the share of that time that earlier sleeps with a similar timer lasted.
 
 use super::{SHORT_US, Sleep};
 
 const INTERVALS: usize = 8;
-/// A factor of one.
+/// Fixed-point representation of a factor of 1.
 const UNITY: u32 = 1024 * FORGET;
-/// A factor's part that each sleep replaces: one in so many.
+/// Each sleep replaces one part in this many of a factor.
 const FORGET: u32 = 8;
-/// Longer sleeps count as predicted right, us.
+/// Sleeps that are longer count as correctly predicted, us.
 const LONG_US: u32 = 50_000;
 
 #[derive(Debug, Clone)]
 pub(super) struct Menu {
-    /// The last sleeps, us, in a ring.
+    /// Ring buffer of the last sleeps, us.
     intervals: [u32; INTERVALS],
     next: u8,
-    /// How much of the time to the next timer sleeps have lasted, by the timer's order of
-    /// magnitude.
+    /// Share of the time to the next timer that sleeps lasted, by the timer's order of magnitude.
     factors: [u32; 6],
-    /// The timer that the last guess knew of, us; `None` if it did not look.
+    /// The timer that the last prediction used, us; `None` if it ignored timers.
     timer_us: Option<u32>,
 }
 
@@ -29,7 +28,7 @@ impl Default for Menu {
     }
 }
 
-/// The factor for a timer so far ahead.
+/// Index of the factor for a timer `timer_us` ahead.
 fn bucket(timer_us: Option<u32>) -> usize {
     let bounds = [10, 100, 1000, 10_000, 100_000];
     timer_us.map_or(5, |us| bounds.iter().filter(|bound| us >= **bound).count())
@@ -38,7 +37,8 @@ fn bucket(timer_us: Option<u32>) -> usize {
 impl Menu {
     pub(super) fn learn(&mut self, sleep: Sleep) {
         let known = self.timer_us.map(|_| sleep.timer_us);
-        // A tick says that the guess was too short, not how long the sleep would have been.
+        // The tick shows that the prediction was too short, but not how long the sleep would have
+        // been.
         let us = if sleep.by_tick { LONG_US / 10 * 9 } else { sleep.us };
         let us = us.min(known.unwrap_or(u32::MAX));
         let factor = &mut self.factors[bucket(known)];
@@ -47,14 +47,15 @@ impl Menu {
             _ if us >= LONG_US => UNITY / FORGET,
             Some(0) => UNITY / FORGET,
             Some(timer) => (u64::from(UNITY / FORGET) * u64::from(us) / u64::from(timer)) as u32,
-            // It did not look: the timer may be anywhere, so the sleep was a small part.
+            // The prediction ignored timers: the timer may be far away, so the sleep was a small
+            // share.
             None => 0,
         };
         self.intervals[usize::from(self.next)] = us;
         self.next = (self.next + 1) % INTERVALS as u8;
     }
 
-    /// The expected length of the next sleep, us.
+    /// Predicts the length of the next sleep, us.
     pub(super) fn predict(&mut self, timer_us: u32) -> u32 {
         let typical = typical(&self.intervals).unwrap_or(u32::MAX);
         self.timer_us = (typical > SHORT_US).then_some(timer_us);
@@ -68,8 +69,8 @@ impl Menu {
     }
 }
 
-/// The mean of the sleeps if they are alike, without the outliers at one end, which may be two of
-/// the eight or, if the others are as good as equal, more.
+/// The mean of the sleeps if they are alike. Ignores up to two outliers at either end, or more if
+/// the other sleeps are almost equal.
 fn typical(intervals: &[u32; INTERVALS]) -> Option<u32> {
     let (mut low, mut high) = (None, u32::MAX);
     loop {
@@ -85,7 +86,7 @@ fn typical(intervals: &[u32; INTERVALS]) -> Option<u32> {
         }
         let mean = sum / count;
         let variance = (squares / count).saturating_sub(mean * mean);
-        // A deviation of a sixth of the mean, or of 20 us.
+        // Standard deviation within a sixth of the mean, or 20 us.
         let is_most = count as usize * 4 >= INTERVALS * 3;
         if variance <= 400 || (is_most && mean * mean > variance.saturating_mul(36)) {
             return Some(mean as u32);
@@ -112,7 +113,7 @@ mod tests {
         // Outliers above and below.
         assert_eq!(typical(&[700, 700, 700, 9000, 700, 700, 700, 700]), Some(700));
         assert_eq!(typical(&[700, 700, 700, 20, 700, 700, 700, 700]), Some(700));
-        // Long pauses among short ones: the short ones, which are alike.
+        // Long and short sleeps: the short ones are alike.
         assert_eq!(typical(&[20, 700, 20, 700, 20, 700, 20, 700]), Some(20));
         // Nothing is typical.
         assert_eq!(typical(&[10, 100, 300, 900, 2700, 8000, 20_000, 60_000]), None);
@@ -125,7 +126,7 @@ mod tests {
             assert!(menu.predict(5000) >= 5000);
             menu.learn(Sleep { us: 5000, timer_us: 5000, by_tick: false });
         }
-        // Sleeps that end at a tenth of the way to the timer.
+        // Sleeps that last a tenth of the time to the timer.
         for _ in 0..100 {
             menu.predict(50_000);
             menu.learn(Sleep { us: 5000, timer_us: 50_000, by_tick: false });

@@ -1,5 +1,5 @@
-//! teo: a sleep lasts until the next timer, unless most of the recent ones that could have been
-//! so long were cut short by something else.
+//! teo: predicts that a sleep lasts until the next timer, unless something else cut most of the
+//! recent long sleeps short.
 
 use super::{Choice, MAX_STATES, SHORT_US, Sleep, States};
 
@@ -8,9 +8,9 @@ const PULSE: u32 = 1024;
 /// Sleeps whose length falls between the residency of a state and that of the next one.
 #[derive(Debug, Clone, Copy, Default)]
 struct Bin {
-    /// They ended with the timer that was known.
+    /// Sleeps that ended with the known timer.
     hits: u32,
-    /// They ended before it.
+    /// Sleeps that ended before the known timer.
     intercepts: u32,
 }
 
@@ -66,7 +66,7 @@ impl Teo {
         let hits: u32 = lighter.iter().map(|bin| bin.hits).sum();
         let intercepts: u32 = lighter.iter().map(|bin| bin.intercepts).sum();
         if 2 * intercepts > self.total.saturating_sub(hits) {
-            // Of equal bins the deepest.
+            // If bins are equal, use the deepest.
             let most = (0..chosen).max_by_key(|&index| lighter[index].intercepts).unwrap_or(0);
             let mut sum = 0;
             for index in (first..chosen).rev() {

@@ -14,12 +14,11 @@ use crate::{
 const DATA: u32 = 0xa0;
 const INTERFACE: u32 = 0xa4;
 const BUSY: u32 = 1 << 31;
-/// Average duration of a command, ns (OS_MAILBOX_TIMEOUT_AVG_US), and the longest time that a
-/// driver waits.
+/// Average duration of a command, ns (OS_MAILBOX_TIMEOUT_AVG_US), and the driver's timeout.
 const TAKES_NS: u64 = 40_000;
 const WAITS_NS: u64 = 1_000_000;
 
-/// Commands and parts that isst_if_mbox_cmd_invalid() lets through.
+/// Commands and sub-commands that isst_if_mbox_cmd_invalid() allows.
 fn allowed(command: u16, sub: u16) -> bool {
     match command {
         0xd0 => sub <= 3,
@@ -29,7 +28,7 @@ fn allowed(command: u16, sub: u16) -> bool {
     }
 }
 
-/// Returns whether isst_if_mbox_set_req() takes a command for a change, which needs privilege.
+/// Returns whether isst_if_mbox_set_req() regards a command as a change, which needs privilege.
 /// (intel-speed-select sends other parameters, which are not on this list.)
 fn is_set(command: u16, sub: u16, parameter: u32) -> bool {
     match (command, sub) {
@@ -40,8 +39,8 @@ fn is_set(command: u16, sub: u16, parameter: u32) -> bool {
     }
 }
 
-/// A command: CPU (0), parameter (4), request (8), response (12), command (16), part (18), reserved
-/// (20).
+/// Runs a command: CPU (0), parameter (4), request (8), response (12), command (16), part (18),
+/// reserved (20).
 pub(super) fn command(world: &mut World, element: &mut [u8], backend: Backend, caller: Caller) -> Answer {
     let (cpu, parameter, data) = (u32_at(element, 0), u32_at(element, 4), u32_at(element, 8));
     let (command, sub) = (u16_at(element, 16), u16_at(element, 18));
@@ -57,21 +56,22 @@ pub(super) fn command(world: &mut World, element: &mut [u8], backend: Backend, c
         Backend::MailboxMsr => by_msr(world, cpu, word, data)?,
         _ => by_pci(world, cpu, word, data)?,
     };
-    // The firmware has acted when the driver reads its answer: what it changed holds before the
-    // next step.
+    // The firmware has acted when the driver reads its answer, so the change is effective before
+    // the next step.
     world.platform.chip.silicon_mut().settle();
     put(element, 12, &answer.to_le_bytes());
     Ok(())
 }
 
-/// isst_if_mbox_cmd(): wait for the mailbox, data, command, wait again, completion code, data.
+/// isst_if_mbox_cmd(): wait for the mailbox, write data and command, wait again, check the
+/// completion code, read data.
 fn by_pci(world: &mut World, cpu: u32, word: u32, data: u32) -> Answer<u32> {
     let package = world.package_of(cpu)?;
     let silicon = world.platform.chip.silicon_mut();
-    // No function of that kind on the CPU's bus: no device.
+    // The CPU's bus has no such function, so there is no device.
     let status = silicon.mailbox_config_read(package, INTERFACE).ok_or(Errno::INVAL)?;
     if status & BUSY != 0 {
-        // The driver polls for as long and then gives up (OS_MAILBOX_TIMEOUT_MAX_US).
+        // The driver polls for this long and then gives up (OS_MAILBOX_TIMEOUT_MAX_US).
         world.platform.now += WAITS_NS;
         return Err(Errno::BUSY);
     }
@@ -83,7 +83,7 @@ fn by_pci(world: &mut World, cpu: u32, word: u32, data: u32) -> Answer<u32> {
     finish(status, answer)
 }
 
-/// isst_if_send_mbox_cmd() of Skylake, on the CPU itself.
+/// isst_if_send_mbox_cmd() of Skylake, which runs on the CPU itself.
 fn by_msr(world: &mut World, cpu: u32, word: u32, data: u32) -> Answer<u32> {
     if !world.is_online(cpu) {
         return Err(Errno::NXIO);
@@ -103,14 +103,14 @@ fn by_msr(world: &mut World, cpu: u32, word: u32, data: u32) -> Answer<u32> {
 fn finish(status: u32, answer: u32) -> Answer<u32> {
     match status {
         _ if status & BUSY != 0 => Err(Errno::BUSY),
-        // A completion code other than 0, whichever: the driver has one errno for all.
+        // The driver has one errno for all completion codes other than 0.
         _ if status & 0xff != 0 => Err(Errno::NXIO),
         _ => Ok(answer),
     }
 }
 
-/// A register of the PUNIT's memory: read or write (0), CPU (4), register (8), value (12). `last`
-/// is the last one mapped.
+/// Accesses a register in the PUNIT's memory: read or write (0), CPU (4), register (8), value (12).
+/// `last` is the last mapped register.
 pub(super) fn mmio(world: &mut World, element: &mut [u8], last: u32, caller: Caller) -> Answer {
     let (write, cpu, register) = (u32_at(element, 0) != 0, u32_at(element, 4), u32_at(element, 8));
     if !register.is_multiple_of(4) {
@@ -119,8 +119,8 @@ pub(super) fn mmio(world: &mut World, element: &mut [u8], last: u32, caller: Cal
     if write && caller != Caller::Root {
         return Err(Errno::PERM);
     }
-    // From the first range's beginning to the second's end: what lies between is let through
-    // (isst_if_mmio_rd_wr).
+    // The driver allows everything from the first range's start to the second's end, including the
+    // gap (isst_if_mmio_rd_wr).
     if !(4..=last).contains(&register) {
         return Err(Errno::INVAL);
     }

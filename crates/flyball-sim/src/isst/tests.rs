@@ -1,5 +1,5 @@
-//! Calls as the drivers answered them on real kernels; the whole recorded lists are replayed in
-//! tests/simulator/isst.rs.
+//! Calls as the drivers on real kernels answered them. tests/simulator/isst.rs replays complete
+//! recordings.
 
 use flyball_silicon::MachineSpec;
 
@@ -91,7 +91,7 @@ fn a_stalled_mailbox_is_ebusy() {
 
 #[test]
 fn the_two_calls_that_take_kernels_down() {
-    // 6.12: the core mask of a level far above the highest.
+    // 6.12: the core mask of a nonexistent level far above the highest.
     let mask = |level: u8| {
         let mut bytes = vec![0; 24];
         (bytes[2], bytes[3]) = (level, 1);
@@ -106,7 +106,7 @@ fn the_two_calls_that_take_kernels_down() {
     let mut machine = boot("tpmi-small", Kernel::V7_2);
     assert_eq!(ask(&mut machine, 13, mask(7), Caller::Root), Err(Errno::NOTTY));
     assert!(machine.kernel_fault().is_none());
-    // 7.2: the class of a core in a domain that has no registers.
+    // 7.2: the class of a core in a domain without registers.
     let class = |domain: u8| vec![1, 0, 0, 0, 1, 0, 0, domain, 0, 0, 0, 0];
     let mut spec = MachineSpec::builtin("tpmi-small").unwrap();
     spec.sst.as_mut().unwrap().io_registers = false;

@@ -1,9 +1,9 @@
 //! isst_tpmi_core.c: packages and power domains, on the 64-bit registers of each domain.
 //!
-//! Kernel 6.12 up to 6.12.107 looks at next to none of its arguments: a value too large for its
-//! field spills into the next one, an index too large names another register, and two of them take
-//! the kernel down. That is modelled, because what runs on top must not rely on the checks of later
-//! kernels (6.12.117 has most of them).
+//! Kernel 6.12 up to 6.12.107 checks almost none of its arguments. A value that is too large for
+//! its field spills into the next field, and an index that is too large names another register. Two
+//! such arguments crash the kernel. The model reproduces this, because programs must not rely on
+//! the checks of later kernels (6.12.117 has most of them).
 
 use flyball_silicon::msr;
 
@@ -24,7 +24,7 @@ const PP_FEATURES: u32 = 8;
 const PP_LEVELS: u32 = 16;
 const PP_CONTROL: u32 = 24;
 const PP_STATUS: u32 = 32;
-/// Levels that a block has places for.
+/// Number of levels in a block.
 const LEVELS: u32 = 5;
 
 /// A field's first bit and width.
@@ -37,7 +37,7 @@ const CLOS_MAX: Field = (16, 8);
 const LEVEL: Field = (0, 3);
 const FEATURES: Field = (8, 8);
 
-/// Times of PERF_SET_LEVEL: it looks every 5 ms, and waits as long once more.
+/// PERF_SET_LEVEL polls every 5 ms, and then waits for as long again.
 const SETTLES_NS: u64 = 5_000_000;
 const POLLS: u32 = 4;
 
@@ -45,7 +45,7 @@ fn extract(value: u64, (from, width): Field) -> u64 {
     value >> from & ((1 << width) - 1)
 }
 
-/// Replaces a field by a value; a value that is too large spills, as in the driver.
+/// Replaces a field by a value. A value that is too large spills over, as in the driver.
 fn with(register: u64, (from, width): Field, value: u64) -> u64 {
     register & !(((1 << width) - 1) << from) | value << from
 }
@@ -66,8 +66,8 @@ struct Domain<'a> {
 
 impl Domain<'_> {
     fn read(&self, offset: u32) -> u64 {
-        // Beyond the block there is the next one's memory or nothing; nothing is what a simulated
-        // one has.
+        // Beyond the block, real hardware has the next block's memory or nothing; a simulated one
+        // has nothing.
         self.world.platform.chip.silicon().tpmi_read(self.package, self.number, offset).unwrap_or(0)
     }
 
@@ -86,7 +86,7 @@ impl Domain<'_> {
         self.read(self.pp)
     }
 
-    /// Bit i: level i is there.
+    /// Mask of existing levels.
     fn enabled(&self) -> u64 {
         extract(self.header(), (12, 8))
     }
@@ -95,14 +95,15 @@ impl Domain<'_> {
         u64::from((self.enabled() | 1).ilog2())
     }
 
-    /// A level's block; the place of what (0 its own registers, 1 base-freq, 2 turbo-freq) in it.
+    /// Offset of a part of a level's block (`what`: 0 its own registers, 1 base-freq, 2
+    /// turbo-freq).
     fn block(&self, level: u32, what: u32) -> u32 {
         let start = extract(self.read(self.pp + PP_LEVELS), (8 * level.min(7), 8)) as u32;
         let feature = extract(self.read(self.pp + PP_FEATURES), (8 * what, 8)) as u32;
         self.pp + 8 * start + 8 * feature
     }
 
-    /// Bit i: level i has base-freq (1) or turbo-freq (2).
+    /// Mask of the levels with base-freq (1) or turbo-freq (2).
     fn support(&self, what: u32) -> u8 {
         (0..LEVELS)
             .filter(|level| self.enabled() >> level & 1 == 1)
@@ -110,13 +111,13 @@ impl Domain<'_> {
             .fold(0, |mask, level| mask | 1 << level)
     }
 
-    /// Refuses a level that the domain has not; the kernels since 6.12 do.
+    /// Rejects a level that the domain does not have, as kernels since 6.12 do.
     fn check_level(&self, level: u64) -> Answer {
         if level > self.highest() || self.enabled() >> level & 1 == 0 { Err(Errno::INVAL) } else { Ok(()) }
     }
 }
 
-/// How many domains of a package the driver knows, and which of them have registers.
+/// Number of a package's domains that the driver knows, and the mask of those with registers.
 fn instances(world: &World, package: usize) -> Answer<(u8, u16)> {
     let silicon = world.platform.chip.silicon();
     if package >= silicon.topology().packages() {
@@ -125,8 +126,7 @@ fn instances(world: &World, package: usize) -> Answer<(u8, u16)> {
     let count = silicon.tpmi_domains();
     let usable = |&domain: &usize| {
         let header = silicon.tpmi_read(package, domain, 0).unwrap_or(u64::MAX);
-        // 0xff is a domain that is not there; of the version only the major part, bits 7:5, must be
-        // 0.
+        // 0xff marks a missing domain. Only the version's major part, bits 7:5, must be 0.
         header & 0xff != 0xff && extract(header, (5, 3)) == 0
     };
     let mask = (0..count.min(16)).filter(usable).fold(0, |mask, domain| mask | 1u16 << domain);
@@ -150,33 +150,34 @@ fn checks(world: &World) -> bool {
     world.platform.since(Kernel::V7_2)
 }
 
-/// Fails if the domain's firmware or the caller's lack of privilege forbids a change.
+/// Fails if the domain's firmware forbids changes or the caller lacks privilege.
 fn may_write(world: &World, caller: Caller) -> Answer {
     let silicon = world.platform.chip.silicon();
     let blocked = silicon.spec().sst.as_ref().is_some_and(|sst| sst.write_blocked);
     if blocked || checks(world) && caller != Caller::Root { Err(Errno::PERM) } else { Ok(()) }
 }
 
-/// The drivers change nothing while the firmware does not steer frequencies (HWP off).
+/// Fails if HWP is off: the drivers change nothing while the firmware does not control frequencies.
 fn hwp(world: &World) -> Answer {
     let on = world.platform.board.has("hwp")
         && world.platform.chip.read(0, msr::PM_ENABLE).is_ok_and(|v| v & 1 == 1);
     if on { Ok(()) } else { Err(Errno::FAULT) }
 }
 
-/// The driver walked off its mapping: the process is killed, its locks stay taken.
+/// The driver accessed memory outside its mapping: the kernel kills the process, whose locks stay
+/// taken.
 fn oops(world: &mut World, what: &str) -> Errno {
     world.isst.fault = Some(format!("BUG: unable to handle page fault in isst_if_def_ioctl ({what})"));
     Errno::IO
 }
 
-/// Answers call `nr`, 5 or above, with the errno that the driver means; the common driver makes
-/// `ENOTTY` of it.
+/// Answers call `nr`, 5 or above, with the driver's own errno, which the common driver replaces
+/// with `ENOTTY`.
 pub(super) fn call(world: &mut World, nr: u32, argument: &mut [u8], caller: Caller) -> Answer<i32> {
     match nr {
         5 => {
             let (count, mask) = instances(world, usize::from(argument[0]))?;
-            // Without one usable domain there is none to count (isst_if_get_tpmi_instance_count).
+            // If no domain is usable, the count is 0 (isst_if_get_tpmi_instance_count).
             argument[1] = if mask == 0 { 0 } else { count };
             put(argument, 2, &mask.to_le_bytes());
             Ok(0)
@@ -213,8 +214,8 @@ fn core_power(world: &mut World, argument: &mut [u8], caller: Caller) -> Answer<
         d.set(d.cp + CP_CONTROL, PRIORITY_TYPE, argument[5].into());
         return Ok(0);
     }
-    // The switch in force, which firmware may not have followed yet; control holds what was asked
-    // for.
+    // The status register has the current state. The control register has the request, which
+    // firmware may not have followed yet.
     let status = d.read(d.cp + CP_STATUS);
     argument[3] = extract(status, ENABLE) as u8;
     argument[4] = (d.read(0) >> 8 & 1) as u8;
@@ -227,7 +228,8 @@ fn clos(world: &mut World, argument: &mut [u8], caller: Caller) -> Answer<i32> {
     if strict && argument[3] > 3 {
         return Err(Errno::INVAL);
     }
-    // Asked here, because the domain borrows the world; refused where the driver asks.
+    // Computed here, because the domain borrows the world. The driver rejects the call further
+    // down.
     let allowed = may_write(world, caller);
     let mut d = domain(world, argument[1], argument[2])?;
     let register = d.cp + CLOS + 8 * u32::from(argument[3]);
@@ -249,8 +251,8 @@ fn clos(world: &mut World, argument: &mut [u8], caller: Caller) -> Answer<i32> {
     Ok(0)
 }
 
-/// Count (0), set (2), whose numbers the cores have (4); elements from 6: package, domain, core
-/// (2), class (4).
+/// Reads or sets classes of cores: count (0), set (2), numbering of the cores (4); elements from 6:
+/// package, domain, core (2), class (4).
 fn associate(world: &mut World, argument: &mut [u8], caller: Caller) -> Answer<i32> {
     let (count, set, punit) = (u16_at(argument, 0), u16_at(argument, 2) != 0, u16_at(argument, 4) != 0);
     if count == 0 || count > 64 {
@@ -269,7 +271,7 @@ fn associate(world: &mut World, argument: &mut [u8], caller: Caller) -> Answer<i
             return Err(Errno::OPNOTSUPP);
         }
         if u16::from(element[1]) < u16::from(count) && mask >> element[1] & 1 == 0 && strict {
-            // 7.2 looks at the domain's number, not at whether it has registers.
+            // 7.2 checks the domain's number, but not whether the domain has registers.
             return Err(oops(world, "association with a power domain without registers"));
         }
         if set {
@@ -298,7 +300,7 @@ fn levels(world: &mut World, argument: &mut [u8]) -> Answer<i32> {
         extract(status, LEVEL) as u8,
         extract(status, FEATURES) as u8,
         (status >> 3 & 1) as u8,
-        // Perf-profile is there: the capability's second bit.
+        // Support of perf-profile: the capability's second bit.
         (d.read(0) >> 9 & 1) as u8,
         d.support(2),
         d.support(1),
@@ -317,7 +319,7 @@ fn set_level(world: &mut World, argument: &mut [u8], caller: Caller) -> Answer<i
     }
     allowed?;
     let current = extract(d.read(d.pp + PP_STATUS), LEVEL);
-    // allowed_level_mask; the level that is in force is refused too.
+    // Reject a level outside allowed_level_mask, and also the current level.
     if extract(d.header(), (20, 8)) >> level & 1 == 0 || current == level {
         return Err(Errno::INVAL);
     }
@@ -326,7 +328,7 @@ fn set_level(world: &mut World, argument: &mut [u8], caller: Caller) -> Answer<i
     for look in 1..=POLLS {
         d.world.platform.now += SETTLES_NS;
         if extract(d.read(d.pp + PP_STATUS), LEVEL) == level {
-            // What the old level had is off.
+            // A new level starts with all features off.
             d.set(control, FEATURES, 0);
             d.world.platform.now += SETTLES_NS;
             return Ok(0);
@@ -351,14 +353,14 @@ fn set_features(world: &mut World, argument: &mut [u8], caller: Caller) -> Answe
     Ok(0)
 }
 
-/// Eight ratios of a register as frequencies, at an offset of the structure.
+/// Writes a register's eight ratios as frequencies at an offset of the structure.
 fn ratios(argument: &mut [u8], at: usize, register: u64) {
     for (index, ratio) in register.to_le_bytes().into_iter().enumerate() {
         put(argument, at + 2 * index, &mhz(ratio.into()).to_le_bytes());
     }
 }
 
-/// Eight numbers of a register.
+/// Writes a register's eight bytes at an offset of the structure.
 fn numbers(argument: &mut [u8], at: usize, register: u64) {
     for (index, number) in register.to_le_bytes().into_iter().enumerate() {
         put(argument, at + 2 * index, &u16::from(number).to_le_bytes());
@@ -389,7 +391,7 @@ fn level_info(world: &mut World, argument: &mut [u8]) -> Answer<i32> {
         mhz(extract(range, (24, 8))),
         mhz(extract(range, (32, 8))),
         mhz(extract(range, (40, 8))),
-        // pn_fabric_freq_mhz is never filled.
+        // The driver never fills pn_fabric_freq_mhz.
         0,
         mhz(extract(range, (48, 8))),
     ];
@@ -419,7 +421,7 @@ fn core_mask(world: &mut World, nr: u32, argument: &mut [u8]) -> Answer<i32> {
     }
     let register = if nr == 13 { d.block(level, 0) + 16 } else { d.block(level, 1) + 8 };
     if u64::from(level) > d.highest() {
-        // 6.12 takes the block's place from beyond its table: sooner or later that is out of the
+        // 6.12 takes the block's offset from beyond its table, which sooner or later leaves the
         // mapping.
         return Err(oops(world, "core mask of a level that there is not"));
     }
@@ -457,7 +459,7 @@ fn turbo_freq(world: &mut World, argument: &mut [u8]) -> Answer<i32> {
         put(argument, 10 + 2 * index as usize, &clip.to_le_bytes());
     }
     numbers(argument, 22, info[1]);
-    // From revision 2 on modules are counted instead, if there are any.
+    // From revision 2 on, modules are counted instead of cores, if there are any.
     if extract(info[0], (4, 8)) >= 2 && info[8] & 0xffff_ffff_ffff != 0 {
         for bucket in 0..3 {
             put(

@@ -1,8 +1,8 @@
 //! A simulated machine's files as a FUSE file system.
 //!
-//! Files are opened for direct IO, so that every read(2) and write(2) of a program arrives here as
-//! it was made and its errno goes back at once. As in sysfs, a read at offset 0 reads the value
-//! again and reads further on continue in the same text. The machine's clock follows the real one.
+//! Files are opened for direct IO, so that each read(2) and write(2) of a program arrives unchanged
+//! and its errno is returned at once. As in sysfs, a read at offset 0 reads the value again, and
+//! later offsets continue in that text. The machine's clock follows the real one.
 
 use std::{
     collections::HashMap,
@@ -28,8 +28,8 @@ use crate::{
     workload::Several,
 };
 
-/// Time for which the kernel may cache the meaning of a directory's name. Files and links are asked
-/// for each time, because a driver may go and take them along.
+/// Time for which the kernel may cache directory entries. Files and links are looked up each time,
+/// because they disappear with their driver.
 const KEEP: Duration = Duration::from_millis(200);
 
 /// The file system: the machine's whole tree.
@@ -59,7 +59,7 @@ impl Files {
     }
 
     fn path(&self, ino: INodeNo) -> Answer<Arc<str>> {
-        // Inodes count from 1, the root's.
+        // Inodes count from 1, which is the root.
         let index = usize::try_from(ino.0).ok().and_then(|ino| ino.checked_sub(1)).ok_or(Errno::NOENT)?;
         lock(&self.state).paths.get(index).cloned().ok_or(Errno::NOENT)
     }
@@ -70,8 +70,8 @@ impl Files {
             return ino;
         }
         let path: Arc<str> = Arc::from(path);
-        // Never taken away: an inode stays a path's for good, also where a driver takes the file
-        // away and brings it back.
+        // Never removed: a path keeps its inode, even if a driver removes the file and adds it
+        // again.
         state.paths.push(path.clone());
         let ino = state.paths.len() as u64;
         state.inodes.insert(path, ino);
@@ -81,7 +81,7 @@ impl Files {
     fn attributes(&self, ino: u64, kind: &Kind) -> FileAttr {
         let (file_type, perm, size) = match kind {
             Kind::Directory => (FileType::Directory, 0o755, 0),
-            // sysfs says one page for every attribute; programs that look at the size then read far
+            // sysfs reports one page for every attribute, so that programs that use the size read
             // enough.
             Kind::File(mode) => (FileType::RegularFile, *mode, 4096),
             Kind::Stream(mode) => (FileType::RegularFile, *mode, 0),
@@ -111,8 +111,8 @@ impl Files {
         StandIns::kind(path).map_or_else(|| lock(&self.machine).machine().kind(path), Ok)
     }
 
-    /// Starts the workload that was written, besides those that run on other CPUs; EBUSY if one may
-    /// use the same CPUs.
+    /// Starts the workload that was written, in addition to those on other CPUs. Fails with EBUSY
+    /// if a running one may use the same CPUs.
     fn start(&self, handle: u64, text: &[u8]) -> Answer {
         let text = std::str::from_utf8(text).map_err(|_| Errno::INVAL)?;
         let mut words = text.split_whitespace();
@@ -123,12 +123,12 @@ impl Files {
             model.set_length(amount);
         }
         let pins = crate::text::read_cpu_list(words.next().unwrap_or("")).ok_or(Errno::INVAL)?;
-        // The state before the machine, as everywhere: the other order could deadlock with the
+        // Always lock the state before the machine: the other order could deadlock with the
         // waiters' thread (take()).
         let mut state = lock(&self.state);
         let mut paced = lock(&self.machine);
         let machine = paced.machine();
-        // Real time passes here: no run is like another.
+        // Real time passes here, so no two runs are equal.
         let engine = crate::workload::Engine::varied(model, pins.clone(), machine.now().as_nanos() as u64);
         let shared = engine.shared();
         if !state.running.add(&pins, Box::new(engine), shared.clone()) {
@@ -150,13 +150,13 @@ impl Files {
         })
     }
 
-    /// How far the workload is.
+    /// Returns the workload's progress.
     fn progress(&self, work: Option<&crate::workload::Shared>) -> Vec<u8> {
         lock(&self.machine).machine();
         let progress = work.map(|work| lock(work).clone()).unwrap_or_default();
         let mut paced = lock(&self.machine);
         if progress.done && paced.machine().is_idle() {
-            // Its processes have ended.
+            // The workload's processes have ended.
             paced.machine().run(None);
         }
         let word = if progress.done || work.is_none() { "done" } else { "running" };
@@ -175,7 +175,7 @@ impl Files {
         let writes = flags.acc_mode() as i32 != libc::O_RDONLY;
         let reads = flags.acc_mode() as i32 != libc::O_WRONLY;
         if let Kind::File(mode) | Kind::Stream(mode) = kind {
-            // kernfs refuses what the mode does not have to root too (fs/kernfs/file.c,
+            // kernfs refuses access outside the mode even to root (fs/kernfs/file.c,
             // kernfs_fop_open).
             if writes && mode & 0o222 == 0 || reads && mode & 0o444 == 0 {
                 return Err(Errno::ACCES);
@@ -214,7 +214,7 @@ impl Files {
         let mut paced = lock(&self.machine);
         let machine = paced.machine();
         if let Ok(Kind::Msr(cpu)) = machine.kind(&open.path) {
-            // Whole registers only, as in arch/x86/kernel/msr.c; each eight bytes read the same
+            // Whole registers only, as in arch/x86/kernel/msr.c; every eight bytes read the
             // register again.
             if !size.is_multiple_of(8) {
                 return Err(Errno::INVAL);
@@ -245,14 +245,14 @@ impl Files {
         }
         let mut paced = lock(&self.machine);
         if path == SETTINGS {
-            // The one command that the file takes; everything else in it is for reading.
+            // The only command of this file; everything else in it is read-only.
             if data.trim_ascii() != b"reset" {
                 return Err(Errno::INVAL);
             }
             paced.reboot();
             let cpus = paced.machine().silicon().cpus() as u32;
             drop(paced);
-            // A machine that has booted has its own files as they were too.
+            // A reboot also resets the served machine's own files.
             lock(&self.state).own = StandIns::booted(cpus);
             return Ok(());
         }
@@ -261,7 +261,7 @@ impl Files {
             if !data.len().is_multiple_of(8) {
                 return Err(Errno::INVAL);
             }
-            // All to the same register, as msr_write() does.
+            // All values go to one register, as in msr_write().
             for value in data.chunks_exact(8) {
                 let value = value.try_into().map(u64::from_le_bytes).map_err(|_| Errno::INVAL)?;
                 machine.write_msr(cpu, offset as u32, value)?;
@@ -276,8 +276,8 @@ impl Files {
     }
 }
 
-/// Parses the latency that is written to cpu_dma_latency: four bytes are a binary number, anything
-/// else is text in base 16.
+/// Parses the latency written to cpu_dma_latency: four bytes are a binary number, anything else is
+/// hexadecimal text.
 fn latency(data: &[u8]) -> Answer<i32> {
     match <[u8; 4]>::try_from(data) {
         Ok(bytes) => Ok(i32::from_le_bytes(bytes)),
@@ -323,13 +323,12 @@ impl Filesystem for Files {
         _flags: Option<fuser::BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        // `echo x > file` truncates first; sysfs lets that pass and changes nothing, tracefs may
-        // forget.
+        // `echo x > file` truncates first. sysfs ignores that; tracefs may clear the file.
         if size == Some(0)
             && let Ok(path) = self.path(ino)
             && path.starts_with("/sys/kernel/tracing")
         {
-            // What cannot be cut off is refused at its write.
+            // A file that cannot be truncated fails at the write.
             let _ = lock(&self.machine).machine().truncate(&path);
         }
         self.getattr(request, ino, handle, reply);
@@ -473,7 +472,7 @@ impl Filesystem for Files {
     ) {
         let mut state = lock(&self.state);
         let open = state.open.remove(&handle.0);
-        // The program that started it has ended, and its processes with it.
+        // The program that started the workload has ended, and its processes with it.
         if let Some(work) = open.as_ref().and_then(|open| open.work.as_ref()) {
             state.running.end(work);
         }
@@ -504,8 +503,8 @@ impl Filesystem for Files {
             Err(errno) => return reply.error(error(errno)),
         };
         let fixed = [".", ".."].map(str::to_owned);
-        // The offset is the number of the entry to go on with: a list that changes meanwhile may
-        // skip or repeat a name.
+        // The offset is the number of the next entry: a list that changes meanwhile may skip or
+        // repeat a name.
         for (index, name) in fixed.into_iter().chain(names).enumerate().skip(offset as usize) {
             let kind = if name == "." || name == ".." {
                 FileType::Directory
@@ -517,8 +516,7 @@ impl Filesystem for Files {
                     _ => FileType::RegularFile,
                 }
             };
-            // The numbers in a listing are not used by any program; the real ones come with a
-            // look-up.
+            // No program uses the inode numbers of a listing; lookups return the real ones.
             if reply.add(INodeNo(u64::MAX - 1), index as u64 + 1, kind, &name) {
                 break;
             }

@@ -1,8 +1,8 @@
-//! The inside of a served machine: a mount namespace in which the machine's files lie over the real
+//! The inside of a served machine: a mount namespace in which the machine's files cover the real
 //! ones.
 //!
-//! This runs in a process of its own, which becomes the served program. Nothing that is mounted
-//! here is seen outside, and all of it goes with the last process inside.
+//! This runs in its own process, which becomes the served program. Mounts made here are invisible
+//! outside, and disappear with the last process inside.
 
 use std::{
     fs, io,
@@ -22,7 +22,7 @@ use rustix::{
 
 use super::own;
 
-/// A failure while a machine was put in place.
+/// A failure to set up the namespace.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {what}: {error}")]
 pub struct SetupError {
@@ -32,8 +32,8 @@ pub struct SetupError {
     pub error: io::Error,
 }
 
-/// Settings that keep ordinary users from namespaces of their own, their value in that case, and
-/// the setting that allows it.
+/// Settings that forbid user namespaces to ordinary users, their value in that case, and the
+/// command that allows them.
 const LOCKS: [(&str, &str, &str); 3] = [
     ("/proc/sys/kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
     (
@@ -45,7 +45,7 @@ const LOCKS: [(&str, &str, &str); 3] = [
 ];
 
 impl SetupError {
-    /// Returns what to do if this environment lacks something that serving needs; none for other
+    /// Returns advice if the environment lacks something that serving needs, and `None` for other
     /// failures.
     pub fn remedy(&self) -> Option<String> {
         let root = rustix::process::geteuid().is_root();
@@ -86,8 +86,7 @@ fn attempt<T, E: Into<io::Error>>(what: impl Into<String>, result: Result<T, E>)
     result.map_err(|error| SetupError { what: what.into(), error: error.into() })
 }
 
-/// Directories that are replaced as a whole, and files that are laid over the real ones: by the
-/// machine's at the same path.
+/// Directories and files that the machine's replace at the same paths.
 const OVER: [&str; 10] = [
     "/sys/devices/system/cpu",
     "/sys/devices/system/node",
@@ -101,49 +100,48 @@ const OVER: [&str; 10] = [
     "/sys/kernel/tracing",
 ];
 
-/// Files laid over by ones that only a served machine has: those that flyball writes outside of the
-/// processors' files, and the boot id that tells journals of different boots apart.
+/// Files replaced by ones that only a served machine has: files that flyball writes outside the
+/// processors' files, and the boot id by which journals distinguish boots.
 const OWN_OVER: [(&str, &str); 3] = [
     ("/proc/sys/kernel/random/boot_id", own::BOOT_ID),
     ("/proc/sys/kernel/perf_event_max_sample_rate", own::SAMPLE_RATE),
     ("/proc/irq", own::INTERRUPTS),
 ];
 
-/// A directory in which some names are not the real ones.
+/// A directory with some names replaced.
 struct Overlay {
     path: &'static str,
-    /// Names that are the machine's, or hidden if it does not have them.
+    /// Names that come from the machine, or are hidden if it does not have them.
     machine: &'static [&'static str],
-    /// Names that are empty directories of the namespace's own, for its root only.
+    /// Names that are new empty directories, accessible to the namespace's root only.
     fresh: &'static [&'static str],
 }
 
 /// The overlays.
 ///
-/// The machine has no control groups of its own, and a program must not put its CPUs' numbers into
-/// the real ones. The topology that intel-speed-select keeps in /run is the machine's too.
-/// flyball's journal in /run/flyball is about the real machine: a restore in here must neither
-/// replay nor remove it, and what is changed in here must not get into it.
+/// The machine has no control groups, and programs must not put its CPU numbers into the real ones.
+/// The topology that intel-speed-select keeps in /run belongs to the machine too. flyball's journal
+/// in /run/flyball is about the real machine: a restore in the namespace must neither replay nor
+/// remove it, and changes in the namespace must not get into it.
 const OVERLAYS: [Overlay; 7] = [
     Overlay { path: "/sys/class", machine: &["powercap", "hwmon"], fresh: &[] },
     Overlay { path: "/sys/devices/virtual", machine: &["powercap"], fresh: &[] },
     Overlay { path: "/sys/devices/platform", machine: &["hwmon"], fresh: &[] },
     Overlay { path: "/sys/bus", machine: &["cpu"], fresh: &[] },
-    // The real kernel's log is hidden: without /dev/kmsg, programs ask by syslog(2), which is
-    // answered.
+    // Hide the real kernel's log: without /dev/kmsg programs use syslog(2), which the supervisor
+    // answers.
     Overlay { path: "/dev", machine: &["cpu", "cpu_dma_latency", "isst_interface", "kmsg"], fresh: &[] },
     Overlay { path: "/sys/fs", machine: &["cgroup"], fresh: &[] },
     Overlay { path: "/run", machine: &["isst_cpu_topology.dat"], fresh: &["flyball"] },
 ];
 
-/// Makes the namespace, mounts the machine below `stage`, hands the FUSE device to the server over
-/// `socket`, and lays the machine's files over the real ones. `stage` is an empty directory of the
-/// caller's.
+/// Creates the namespace, mounts the machine below `stage`, an empty directory of the caller, hands
+/// the FUSE device to the server over `socket`, and covers the real files with the machine's.
 ///
 /// # Errors
-/// Returns the kernel's error: without root, user namespaces may be switched off.
+/// Returns the kernel's error: user namespaces may be disabled for users other than root.
 pub fn enter(stage: &Path, socket: &OwnedFd) -> Result<(), SetupError> {
-    // Before unshare(2): in the new user namespace they are 65534 until the maps are written.
+    // Before unshare(2): in the new user namespace both are 65534 until the maps are written.
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     let root = rustix::process::geteuid().is_root();
     if root {
@@ -155,7 +153,7 @@ pub fn enter(stage: &Path, socket: &OwnedFd) -> Result<(), SetupError> {
         attempt("write /proc/self/uid_map", fs::write("/proc/self/uid_map", format!("0 {uid} 1")))?;
         attempt("write /proc/self/gid_map", fs::write("/proc/self/gid_map", format!("0 {gid} 1")))?;
     }
-    // Or what is mounted here would appear outside.
+    // Otherwise mounts made here would appear outside.
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     attempt("make mounts private", mount_change("/", private))?;
     let fuse = stage.join("machine");
@@ -163,7 +161,7 @@ pub fn enter(stage: &Path, socket: &OwnedFd) -> Result<(), SetupError> {
     for folder in [&fuse, &spare] {
         attempt(format!("make {}", folder.display()), fs::create_dir(folder))?;
     }
-    // Opened in the namespace that mounts: the kernel takes the device of no other.
+    // Opened in the namespace that mounts: the kernel accepts no other namespace's device.
     let device = attempt(FUSE, fs::File::options().read(true).write(true).open("/dev/fuse"))?;
     let options = format!(
         "fd={},rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions",
@@ -173,26 +171,26 @@ pub fn enter(stage: &Path, socket: &OwnedFd) -> Result<(), SetupError> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     attempt("mount the simulated machine", mount("flyball-sim", &fuse, "fuse", flags, options.as_c_str()))?;
     attempt("hand the machine to its server", super::send(socket, device.as_fd()))?;
-    // The server has it now. The file system ends when the last descriptor is closed, so none may
-    // stay behind here.
+    // The server has its copy. The file system ends when the last descriptor is closed, so close
+    // this one.
     drop(device);
     if root {
-        // The real machine's tracing is not the program's to switch: what it looks for among the
-        // mounts must be ours.
+        // Programs find tracefs among the mounts. They must find the machine's, and not control the
+        // real machine's tracing.
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-        // The last first: one may lie over or inside another.
+        // In reverse order: a mount may cover or contain an earlier one.
         for mount in mounts.lines().rev() {
             let mut words = mount.split(' ').skip(1);
             if let (Some(path), Some("tracefs" | "debugfs")) = (words.next(), words.next()) {
                 attempt(format!("hide {path}"), unmount(path, UnmountFlags::DETACH))?;
             }
         }
-        // Programs look for tracefs among the mounts; the machine's own then lies over it. Where it
-        // cannot be mounted, they ask for the path.
+        // Mount a tracefs for programs that look among the mounts; the machine's then covers it. If
+        // this fails, programs use the path.
         let _ =
             mount("nodev", "/sys/kernel/tracing", "tracefs", MountFlags::empty(), None::<&std::ffi::CStr>);
     }
-    // The overlays are put together here, and it goes with the namespace.
+    // A place to assemble the overlays, which disappears with the namespace.
     attempt("mount a tmpfs", mount("flyball-sim", &spare, "tmpfs", flags, c"mode=0755"))?;
     let same = OVER.iter().map(|path| (*path, *path));
     for (path, source) in same.chain(OWN_OVER) {
@@ -206,8 +204,8 @@ pub fn enter(stage: &Path, socket: &OwnedFd) -> Result<(), SetupError> {
             overlay(&fuse, &spare.join(number.to_string()), wanted)?;
         }
     }
-    // The overlays are mounted where they belong. Below the stage they would be a second way to the
-    // real files, which a process that cleans up the stage must not find.
+    // The overlays are in place. Below the stage they would be a second path to the real files,
+    // which a process that cleans up the stage must not find.
     attempt("unmount the tmpfs", unmount(&spare, UnmountFlags::DETACH))?;
     Ok(())
 }
@@ -223,7 +221,7 @@ fn under(root: &Path, path: &str) -> PathBuf {
     root.join(path.trim_start_matches('/'))
 }
 
-/// Builds a directory at `scratch` that holds everything of the real one but some names, and lays
+/// Builds a directory at `scratch` with all entries of the real one except some names, and mounts
 /// it over the real one.
 fn overlay(machine: &Path, scratch: &Path, wanted: &Overlay) -> Result<(), SetupError> {
     let target = Path::new(wanted.path);
@@ -234,8 +232,8 @@ fn overlay(machine: &Path, scratch: &Path, wanted: &Overlay) -> Result<(), Setup
         if wanted.machine.iter().chain(wanted.fresh).any(|own| name == *own) {
             continue;
         }
-        // Something that vanishes in the meantime, or that may not be bound, is not what a program
-        // about processors came for: it is left out.
+        // Skip entries that vanish meanwhile or cannot be bound: programs about processors do not
+        // need them.
         let _ = copy_entry(&entry.path(), &scratch.join(&name));
     }
     for name in wanted.machine {

@@ -1,4 +1,4 @@
-//! The machine that is served, on the real clock, and the files that programs have open on it.
+//! The served machine on the real clock, and the files that programs have open on it.
 
 use std::{
     collections::HashMap,
@@ -22,17 +22,17 @@ pub struct Paced {
 }
 
 impl Paced {
-    /// Lets the machine's time pass as real time does from now on.
+    /// Starts the machine's clock in step with the real one.
     pub fn new(machine: SimMachine) -> Paced {
         let offset = machine.now();
         Paced { machine, started: Instant::now(), offset }
     }
 
-    /// The machine, brought up to the present.
+    /// The machine, after its clock has caught up.
     pub fn machine(&mut self) -> &mut SimMachine {
         let now = self.offset + self.started.elapsed();
-        // Accesses move the machine's clock ahead of the real one by a little: then nothing is to
-        // be caught up.
+        // Accesses put the machine's clock slightly ahead of the real one; then there is nothing to
+        // catch up.
         let behind = now.saturating_sub(self.machine.now());
         self.machine.advance(behind);
         &mut self.machine
@@ -50,9 +50,9 @@ impl Paced {
 pub(super) struct OpenFile {
     pub(super) path: String,
     pub(super) text: Vec<u8>,
-    /// The errno of the read at offset 0, repeated until the next.
+    /// True until the file is first read.
     pub(super) fresh: bool,
-    /// How far the workload is that was written to it.
+    /// Progress of the workload that was written to the file.
     pub(super) work: Option<crate::workload::Shared>,
 }
 
@@ -62,16 +62,15 @@ pub(super) struct State {
     pub(super) inodes: HashMap<Arc<str>, u64>,
     pub(super) open: HashMap<u64, OpenFile>,
     pub(super) next: u64,
-    /// How far the workload is that was started last.
+    /// Progress of the workload started last.
     pub(super) work: Option<crate::workload::Shared>,
-    /// The loads that run.
+    /// The running loads.
     pub(super) running: Several,
     /// The settings of the served kernel.
     pub(super) own: StandIns,
 }
 
-/// Takes at most `size` bytes from a stream; bytes beyond them wait in the open file for the next
-/// read.
+/// Takes at most `size` bytes from a stream; more bytes wait in the open file for the next read.
 pub(super) fn take(
     machine: &Mutex<Paced>,
     state: &Mutex<State>,
@@ -83,13 +82,13 @@ pub(super) fn take(
     if open.text.is_empty() {
         open.text = lock(machine).machine().take(&open.path, size)?;
     }
-    // A page that is larger than the read is handed out in parts.
+    // A page larger than the read is returned in parts.
     let rest = open.text.split_off(size.min(open.text.len()));
     Ok(std::mem::replace(&mut open.text, rest))
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic in another thread leaves a machine that still answers.
+    // A panic in another thread leaves a machine that can still answer.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,7 +1,6 @@
-//! Files of a served machine that a machine in the process does not have, in a folder of the served
-//! tree that is not laid over real files: the files that `flyball sim work` and tests use, and the
-//! settings of the kernel that must not be the real machine's (see `namespace.rs` for where each is
-//! laid).
+//! Files that only a served machine has: those that `flyball sim work` and tests use, and kernel
+//! settings that must not be the real machine's. They are in their own folder of the served tree;
+//! `namespace.rs` lists where each is mounted.
 
 use crate::{
     errno::{Answer, Errno},
@@ -13,15 +12,15 @@ const FOLDER: &str = "/flyball";
 /// `flyball sim work` starts a workload here: written `NAME AMOUNT CPUS`, read
 /// `done|running TURNS NANOSECONDS`.
 pub(super) const WORK: &str = "/flyball/work";
-/// Read: everything that is set on the machine ([`crate::SimMachine::settings`]). Written `reset`:
-/// the machine boots again.
+/// Reading returns all settings of the machine ([`crate::SimMachine::settings`]). Writing `reset`
+/// reboots the machine.
 pub(super) const SETTINGS: &str = "/flyball/settings";
-/// /proc/sys/kernel/random/boot_id: journals tell boots by it, and each start of a served machine
-/// is one.
+/// /proc/sys/kernel/random/boot_id, by which journals distinguish boots. Each start of a served
+/// machine is a boot.
 pub(super) const BOOT_ID: &str = "/flyball/boot_id";
 /// /proc/sys/kernel/perf_event_max_sample_rate.
 pub(super) const SAMPLE_RATE: &str = "/flyball/perf_event_max_sample_rate";
-/// /proc/irq. The machine has no devices, so it has no interrupts with numbers.
+/// /proc/irq. The machine has no devices, so it has no numbered interrupts.
 pub(super) const INTERRUPTS: &str = "/flyball/irq";
 const DEFAULT_AFFINITY: &str = "/flyball/irq/default_smp_affinity";
 
@@ -29,7 +28,7 @@ const DEFAULT_AFFINITY: &str = "/flyball/irq/default_smp_affinity";
 const FILES: [(&str, u16); 5] =
     [(WORK, 0o644), (SETTINGS, 0o644), (BOOT_ID, 0o444), (SAMPLE_RATE, 0o644), (DEFAULT_AFFINITY, 0o644)];
 
-/// Values of the files that stand for kernel settings.
+/// Values of the files that replace kernel settings.
 #[derive(Debug)]
 pub(super) struct StandIns {
     boot_id: String,
@@ -38,7 +37,7 @@ pub(super) struct StandIns {
 }
 
 impl StandIns {
-    /// The settings of a kernel that has just booted.
+    /// The settings of a freshly booted kernel.
     pub(super) fn booted(cpus: u32) -> StandIns {
         StandIns {
             boot_id: fresh_id(),
@@ -48,7 +47,7 @@ impl StandIns {
         }
     }
 
-    /// Returns the kind of file at a path of the folder; none outside of it.
+    /// Returns the kind of a file in the folder, and `None` for other paths.
     pub(super) fn kind(path: &str) -> Option<Kind> {
         if path == FOLDER || path == INTERRUPTS {
             return Some(Kind::Directory);
@@ -56,7 +55,7 @@ impl StandIns {
         FILES.iter().find(|(file, _)| *file == path).map(|(_, mode)| Kind::File(*mode))
     }
 
-    /// The names in a directory of the folder; none outside of it.
+    /// The names in a directory of the folder; `None` for other paths.
     pub(super) fn list(path: &str) -> Option<Vec<String>> {
         if StandIns::kind(path)? != Kind::Directory {
             return None;
@@ -66,7 +65,7 @@ impl StandIns {
         Some(inside.filter(|name| !name.contains('/')).map(str::to_owned).collect())
     }
 
-    /// The text of a file that holds a kernel setting; none for other paths.
+    /// The text of a kernel setting; `None` for other paths.
     pub(super) fn read(&self, path: &str) -> Option<String> {
         Some(match path {
             BOOT_ID => format!("{}\n", self.boot_id),
@@ -76,7 +75,7 @@ impl StandIns {
         })
     }
 
-    /// Writes a kernel setting; none for other paths.
+    /// Writes a kernel setting; `None` for other paths.
     pub(super) fn write(&mut self, path: &str, text: &[u8]) -> Option<Answer> {
         match path {
             // proc_dointvec_minmax() with a minimum of 1 (perf_event_max_sample_rate_handler).
@@ -90,8 +89,8 @@ impl StandIns {
             DEFAULT_AFFINITY => {
                 let text = String::from_utf8_lossy(text.trim_ascii()).into_owned();
                 let hexadecimal = |c: char| c.is_ascii_hexdigit() || c == ',';
-                // default_affinity_write() parses a mask and shows it in its own form; here it is
-                // shown as it was written.
+                // default_affinity_write() parses a mask and shows it in its own format; here it
+                // reads back as written.
                 Some(if text.is_empty() || text.len() > 4096 || !text.chars().all(hexadecimal) {
                     Err(Errno::INVAL)
                 } else {
@@ -104,13 +103,12 @@ impl StandIns {
     }
 }
 
-/// Another id at each boot, as the kernel's are. The server runs on the real machine, whose kernel
-/// makes them.
+/// A new id for each boot, as in the kernel. It comes from the real machine's kernel.
 fn fresh_id() -> String {
     if let Ok(id) = std::fs::read_to_string("/proc/sys/kernel/random/uuid") {
         return id.trim().to_owned();
     }
-    // Without /proc: process and time tell boots apart as well.
+    // Without /proc, make the id unique by process and time.
     let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     format!("{:08x}-0000-4000-8000-{:012x}", std::process::id(), time.as_nanos() & 0xffff_ffff_ffff)
 }

@@ -1,13 +1,13 @@
-//! A thin supervisor for what files cannot fake: it traces the processes on a served machine by
+//! A thin supervisor for what files cannot fake: it traces the processes on a served machine with
 //! ptrace(2).
 //!
-//! Programs that look at processors also ask them: the CPUID and RDTSC instructions, affinity to
-//! CPUs that are not there, limits that a real machine of that size would allow, and the calls of
-//! /dev/isst_interface, whose numbers encode a pointer's size, so that FUSE cannot carry their
-//! structures. The supervisor answers the few system calls in question for the simulated machine,
-//! and the two instructions in programs that are known to identify or time processors by them:
-//! there each is replaced, in this process's memory only, by one that traps. (CPUID faulting would
-//! do so for every program, but many processors cannot.) Everything else runs untouched.
+//! Programs that look at processors also use the CPUID and RDTSC instructions, set affinity to CPUs
+//! that the real machine lacks, raise limits that a real machine of that size would allow, and make
+//! calls on /dev/isst_interface. FUSE cannot carry the structures of those calls, because their
+//! numbers encode a pointer's size. The supervisor answers these few system calls for the simulated
+//! machine. In programs that are known to identify or time processors by the two instructions, it
+//! replaces each of them, in the process's memory only, with one that traps. (CPUID faulting would
+//! work for every program, but many processors lack it.) Everything else runs unchanged.
 
 #![allow(unsafe_code, reason = "no safe wrapper for ptrace(2)")]
 
@@ -27,10 +27,10 @@ const USES_CPUID: [&str; 5] =
 
 const CPUID: [u8; 2] = [0x0f, 0xa2];
 const RDTSC: [u8; 2] = [0x0f, 0x31];
-/// ud2: the trap that stands in for them.
+/// ud2: the trap that replaces both instructions.
 const TRAP: [u8; 2] = [0x0f, 0x0b];
 
-/// System calls that are answered here.
+/// System calls that the supervisor answers.
 const CALLS: [libc::c_long; 8] = [
     libc::SYS_sched_setaffinity,
     libc::SYS_sched_getaffinity,
@@ -42,8 +42,8 @@ const CALLS: [libc::c_long; 8] = [
     libc::SYS_syslog,
 ];
 
-/// Puts the calling process under its parent's supervision and stops until the parent goes on. To
-/// be called right before exec by a process with one thread.
+/// Puts the calling process under its parent's supervision, and stops until the parent continues
+/// it. Call it right before exec, in a process with one thread.
 pub fn submit() -> io::Result<()> {
     // SAFETY: PTRACE_TRACEME takes no pointers.
     if unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) } != 0 {
@@ -54,10 +54,10 @@ pub fn submit() -> io::Result<()> {
     filter()
 }
 
-/// ioctl(2) is answered here too, for requests of this type alone (bits 15:8 of the number).
+/// The supervisor also answers ioctl(2), but only requests of this type (bits 15:8 of the number).
 const IOCTL_TYPE: u32 = 0xfe00;
 
-/// A seccomp filter that hands the system calls in question to the supervisor.
+/// Installs a seccomp filter that passes these system calls to the supervisor.
 fn filter() -> io::Result<()> {
     let load =
         libc::sock_filter { code: (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, jt: 0, jf: 0, k: 0 };
@@ -70,13 +70,13 @@ fn filter() -> io::Result<()> {
     };
     let mut program = vec![load];
     for (index, call) in CALLS.iter().enumerate() {
-        // To the last instruction if it is this call: over the other calls, and over the five after
-        // them.
+        // On a match jump to the last instruction: past the remaining comparisons and the five
+        // instructions after them.
         let distance = (CALLS.len() - index - 1 + 5) as u8;
         program.push(equal(*call as u32, distance, 0));
     }
     program.push(equal(libc::SYS_ioctl as u32, 0, 3));
-    // The lower half of the second argument, the request; its type.
+    // The lower half of the second argument is the request, which contains the type.
     program.push(libc::sock_filter { k: 24, ..load });
     program.push(libc::sock_filter {
         code: (libc::BPF_ALU | libc::BPF_AND | libc::BPF_K) as u16,
@@ -107,18 +107,18 @@ fn filter() -> io::Result<()> {
     })
 }
 
-/// Supervises a child that called [`submit`], and all that come from it, until the child ends. Must
-/// be called by the thread that started the child.
+/// Supervises a child that called [`submit`], and all its descendants, until the child ends. The
+/// thread that started the child must call it.
 #[derive(Debug)]
 pub struct Supervisor {
     machine: Arc<Mutex<Paced>>,
     cpus: u32,
-    /// Where an instruction was replaced, and which. Programs at the same address differ in it.
+    /// Replaced instructions by address. Programs can have different ones at one address.
     traps: HashMap<u64, [u8; 2]>,
-    /// Affinity that threads asked for.
+    /// Affinity that threads requested.
     affinity: HashMap<i32, Vec<u8>>,
     known: HashSet<i32>,
-    /// Priorities that threads asked for and could not have.
+    /// Priorities that threads requested but were denied.
     priority: HashMap<i32, i32>,
 }
 
@@ -164,8 +164,8 @@ impl Supervisor {
         }
     }
 
-    /// Runs until the child ends; its exit code, 128 and the signal's number for one that a signal
-    /// ended.
+    /// Runs until the child ends. Returns its exit code, or 128 plus the number of the signal that
+    /// ended it.
     pub fn run(mut self, child: i32) -> io::Result<i32> {
         loop {
             let mut status = 0;
@@ -194,13 +194,13 @@ impl Supervisor {
             if !libc::WIFSTOPPED(status) {
                 continue;
             }
-            // A thread can be killed while it is stopped: then there is nothing more to do for it.
+            // A stopped thread can be killed; then there is nothing left to do for it.
             let signal = self.stopped(pid, status).unwrap_or(0);
             let _ = request(libc::PTRACE_CONT, pid, signal as usize);
         }
     }
 
-    /// Looks at why a thread stopped; the signal to go on with.
+    /// Handles a thread's stop. Returns the signal to continue with.
     fn stopped(&mut self, pid: i32, status: i32) -> io::Result<i32> {
         let signal = libc::WSTOPSIG(status);
         if self.known.insert(pid) {
@@ -233,7 +233,7 @@ impl Supervisor {
         Ok(signal)
     }
 
-    /// Replaces CPUID and RDTSC in a program that identifies and times processors by them.
+    /// Replaces CPUID and RDTSC in a program that identifies and times processors with them.
     fn replace_instructions(&mut self, pid: i32) -> io::Result<()> {
         let program = std::fs::read_link(format!("/proc/{pid}/exe"))?;
         let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -262,7 +262,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Emulates an instruction that was replaced, and steps over it.
+    /// Emulates a replaced instruction and steps over it.
     fn answer_instruction(&mut self, pid: i32) -> io::Result<bool> {
         let mut registers = registers(pid)?;
         let Some(&instruction) = self.traps.get(&registers.rip) else { return Ok(false) };
@@ -334,13 +334,13 @@ impl Supervisor {
             libc::SYS_setpriority if registers.rdi == libc::PRIO_PROCESS as u64 => {
                 let (thread, wanted) = (target(registers.rsi), registers.rdx as i32);
                 if !prioritise(thread, wanted) {
-                    // turbostat raises its priority, which an ordinary user may not; on the machine
-                    // it is root.
+                    // turbostat raises its priority. It runs as root on the machine, but the real
+                    // user may lack the privilege.
                     self.priority.insert(thread, wanted);
                 }
                 Some(0)
             }
-            // The call itself answers 1 to 40, never a negative number.
+            // The raw call returns 1 to 40, never a negative number.
             libc::SYS_getpriority if registers.rdi == libc::PRIO_PROCESS as u64 => {
                 self.priority.get(&target(registers.rsi)).map(|nice| i64::from(20 - nice))
             }
@@ -354,7 +354,7 @@ impl Supervisor {
             _ => None,
         };
         if let Some(result) = result {
-            // No such call: the kernel skips it and leaves the answer that is put in place.
+            // An invalid number: the kernel skips the call and keeps this result.
             registers.orig_rax = u64::MAX;
             registers.rax = result as u64;
             set_registers(pid, &registers)?;
@@ -362,8 +362,8 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Makes a call of /dev/isst_interface through the caller's memory; `None` for another file's
-    /// call.
+    /// Makes a call on /dev/isst_interface with the structure in the caller's memory; `None` for
+    /// calls on other files.
     fn speed_select(&self, pid: i32, registers: &libc::user_regs_struct) -> io::Result<Option<i64>> {
         let file = std::fs::read_link(format!("/proc/{pid}/fd/{}", registers.rdi as i32));
         if !file.is_ok_and(|path| path.ends_with("isst_interface")) {
@@ -426,8 +426,8 @@ impl Supervisor {
         })
     }
 
-    /// Answers syslog(2): the log has what [`crate::SimMachine::kernel_log`] says, and nothing
-    /// clears it or is added to it.
+    /// Answers syslog(2): the log is [`crate::SimMachine::kernel_log`], and nothing clears or
+    /// extends it.
     fn syslog(&self, pid: i32, registers: &libc::user_regs_struct) -> io::Result<i64> {
         // SYSLOG_ACTION_READ_ALL, READ_CLEAR and SIZE_BUFFER (syslog(2)).
         const READ_ALL: u64 = 3;
@@ -436,7 +436,7 @@ impl Supervisor {
         let log = self.machine.lock().unwrap_or_else(PoisonError::into_inner).machine().kernel_log();
         Ok(match registers.rdi {
             READ_ALL | READ_CLEAR => {
-                // The last part, if the buffer is smaller.
+                // If the buffer is smaller, it gets the end of the log.
                 let part = &log.as_bytes()[log.len().saturating_sub(registers.rdx as usize)..];
                 match memory(pid)?.write_all_at(part, registers.rsi) {
                     Ok(()) => part.len() as i64,
@@ -469,35 +469,35 @@ fn is_privileged(pid: i32) -> bool {
         .is_some_and(|mask| mask >> SYS_ADMIN & 1 == 1)
 }
 
-/// Gives a thread a priority, if that is allowed.
+/// Sets a thread's priority. Returns whether that was allowed.
 fn prioritise(thread: i32, nice: i32) -> bool {
     // SAFETY: setpriority(2) takes numbers, no pointers.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, thread as libc::id_t, nice) == 0 }
 }
 
-/// Where in a program's text CPUID and RDTSC stand: as instructions, not as bytes that others
-/// happen to hold side by side.
+/// Finds CPUID and RDTSC in a program's text, but only as whole instructions, not as bytes inside
+/// others.
 fn cpuid_and_rdtsc(text: &[u8]) -> Vec<(u64, [u8; 2])> {
     use iced_x86::{Code, Decoder, DecoderOptions};
-    // Compilers leave no data among instructions; if something cannot be decoded, a few bytes on
-    // it goes on as it was.
+    // Compilers put no data among instructions. If something cannot be decoded, the decoder
+    // recovers a few bytes later.
     let decoder = Decoder::with_ip(64, text, 0, DecoderOptions::NONE);
     let asks = decoder.into_iter().filter_map(|instruction| match instruction.code() {
         Code::Cpuid => Some((instruction.ip(), CPUID)),
         Code::Rdtsc => Some((instruction.ip(), RDTSC)),
         _ => None,
     });
-    // A prefix before it would stay in front of the trap: none stands there in compilers' code.
+    // A prefix would remain in front of the trap, but compilers emit none.
     asks.filter(|(at, bytes)| text.get(*at as usize..*at as usize + 2) == Some(bytes)).collect()
 }
 
-/// The lowest CPU of a mask.
+/// The lowest CPU in a mask.
 fn first(mask: &[u8]) -> Option<u32> {
     mask.iter().position(|&byte| byte != 0).map(|at| at as u32 * 8 + mask[at].trailing_zeros())
 }
 
-/// Raises the limit of open files to the number that a program asks for, but not above the real
-/// machine's; never an error.
+/// Raises the limit of open files to the program's request, but not above the real machine's limit.
+/// Never fails.
 fn raise_files(pid: i32, address: u64, caller: i32) -> io::Result<()> {
     let mut wanted = [0; 16];
     memory(caller)?.read_exact_at(&mut wanted, address)?;
@@ -519,8 +519,8 @@ mod tests {
 
     #[test]
     fn only_instructions_are_replaced() {
-        // jne +15; xor eax, eax; cpuid; rdtsc; mov eax, 0xa20f; ret: the bytes of RDTSC and CPUID
-        // stand in others too.
+        // jne +15; xor eax, eax; cpuid; rdtsc; mov eax, 0xa20f; ret: other instructions contain the
+        // bytes of RDTSC and CPUID too.
         let text = [0x75, 0x0f, 0x31, 0xc0, 0x0f, 0xa2, 0x0f, 0x31, 0xb8, 0x0f, 0xa2, 0x00, 0x00, 0xc3];
         assert_eq!(cpuid_and_rdtsc(&text), [(4, CPUID), (6, RDTSC)]);
     }

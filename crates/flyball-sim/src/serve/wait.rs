@@ -1,8 +1,8 @@
-//! Programs that wait for a stream of a served machine: reads that block, and polls.
+//! Programs that wait for a stream of a served machine, in blocking reads or polls.
 //!
-//! A machine does not report that its trace grows, so a thread checks a hundred times per second
-//! while a program waits. A reader that is killed must not hang in its read: the thread looks at
-//! its pending signals too.
+//! A machine does not report new trace records, so a thread checks a hundred times per second while
+//! a program waits. The thread also checks for pending signals, so that a killed reader does not
+//! hang in its read.
 
 use std::{
     fs,
@@ -17,19 +17,19 @@ use crate::errno::Errno;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A request that waits.
+/// A waiting request.
 #[derive(Debug)]
 pub(super) enum Waiting {
     Read { handle: u64, size: usize, thread: u32, reply: ReplyData },
     Poll { path: String, notifier: PollNotifier },
 }
 
-/// The requests that wait, and the thread that answers them. It ends with the file system.
+/// The waiting requests. The thread that answers them ends with the file system.
 #[derive(Debug, Default)]
 pub(super) struct Waiters(Arc<Mutex<Vec<Waiting>>>);
 
 impl Waiters {
-    /// Starts the thread.
+    /// Starts the thread that answers requests.
     pub(super) fn start(machine: &Arc<Mutex<Paced>>, state: &Arc<Mutex<State>>) -> Waiters {
         let waiters = Waiters::default();
         let (list, machine, state) =
@@ -48,11 +48,11 @@ fn poll_once(
     machine: &Weak<Mutex<Paced>>,
     state: &Weak<Mutex<State>>,
 ) -> Option<()> {
-    // Before the upgrades: between two rounds nothing is held, and the thread ends when the file
-    // system is gone.
+    // Before the upgrades: between rounds the thread holds nothing, so it ends once the file system
+    // is gone.
     std::thread::sleep(POLL_INTERVAL);
     let (list, machine, state) = (list.upgrade()?, machine.upgrade()?, state.upgrade()?);
-    // Taken out: a request that comes while these are looked at must not wait for the lock.
+    // Take the list, so that new requests need not wait for the lock.
     let waiting = std::mem::take(&mut *lock(&list));
     let mut still = Vec::new();
     for one in waiting {
@@ -67,7 +67,7 @@ fn poll_once(
             },
             Waiting::Poll { path, notifier } => {
                 if lock(&machine).machine().is_ready(&path) {
-                    // A file that has been closed in the meantime needs no notification.
+                    // A file that was closed in the meantime needs no notification.
                     let _ = notifier.notify();
                 } else {
                     still.push(Waiting::Poll { path, notifier });
@@ -81,7 +81,7 @@ fn poll_once(
 
 /// Returns whether a thread has pending signals that it does not block, or is gone.
 fn has_signal(thread: u32) -> bool {
-    // FUSE's request names a thread, not a process: signals pend for either.
+    // FUSE's request names a thread. Signals may be pending for the thread or its process.
     let Ok(text) = fs::read_to_string(format!("/proc/{thread}/status")) else { return true };
     let mask = |key: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(key));

@@ -1,4 +1,4 @@
-//! The tracepoints that are modelled, and their records.
+//! The modelled tracepoints and their records.
 
 use strum::VariantArray as _;
 
@@ -15,8 +15,8 @@ pub(crate) enum Kind {
     AmdPerf,
     #[strum(serialize = "amd_pstate_epp_perf")]
     AmdEpp,
-    /// A floor of performance was requested; only processors with priorities (CPPC_PERF_PRIO) have
-    /// that register.
+    /// A performance floor was requested. Only processors with priorities (CPPC_PERF_PRIO) have its
+    /// register.
     #[strum(serialize = "amd_pstate_cppc_req2")]
     AmdReq2,
     Print,
@@ -29,7 +29,7 @@ impl Kind {
         1 << self as u32
     }
 
-    /// The directory in events/.
+    /// The event's directory in events/.
     pub(crate) fn group(self) -> &'static str {
         match self {
             Kind::AmdPerf | Kind::AmdEpp | Kind::AmdReq2 => "amd_cpu",
@@ -42,7 +42,7 @@ impl Kind {
         self.into()
     }
 
-    /// Returns whether a kernel has the event. Debian's kernels have the others on every machine.
+    /// Returns whether a kernel has the event. Debian's kernels have all others on every machine.
     pub(crate) fn is_in(self, kernel: Kernel) -> bool {
         match self {
             // amd-pstate came with 5.17.
@@ -53,15 +53,14 @@ impl Kind {
         }
     }
 
-    /// The number of its records: those of Debian's kernels if they were seen, their neighbours'
-    /// otherwise.
+    /// The event's id: Debian's if it was recorded, otherwise interpolated.
     pub(crate) fn id(self, kernel: Kernel) -> u16 {
         let base = match kernel {
             Kernel::V6_12 => 534,
-            // Not seen: between its neighbours.
+            // Not recorded: interpolated.
             Kernel::V6_18 => 530,
             Kernel::V7_2 => 527,
-            // 6.1's; those of older kernels were not seen.
+            // 6.1's id; those of older kernels were not recorded.
             _ => 468,
         };
         let amd = match kernel {
@@ -96,7 +95,7 @@ pub(crate) enum Event {
         max: u32,
         cpu: u32,
     },
-    /// A state of cpuidle; `u32::MAX` is an exit.
+    /// A cpuidle state; `u32::MAX` is an exit.
     CpuIdle {
         state: u32,
         cpu: u32,
@@ -147,7 +146,7 @@ impl Event {
         }
     }
 
-    /// Bytes of a record, its eight common ones included.
+    /// Size of a record in bytes, including the eight common bytes.
     pub(crate) fn size(&self, kernel: Kernel) -> usize {
         match self {
             Event::CpuFrequency { .. } | Event::CpuIdle { .. } => 16,
@@ -155,12 +154,12 @@ impl Event {
             Event::PstateSample { .. } => 56,
             Event::AmdPerf { .. } if kernel >= Kernel::V6_18 => 56,
             Event::AmdPerf { .. } => 72,
-            // With the zero at the text's end.
+            // Including the zero at the end of the text.
             Event::Print(text) => (16 + text.len() + 1).next_multiple_of(4),
         }
     }
 
-    /// Appends the fields after the common ones, as `format` describes them.
+    /// Appends the fields after the common ones, in the layout of `format`.
     pub(crate) fn encode(&self, kernel: Kernel, to: &mut Vec<u8>) {
         let start = to.len();
         let words = |to: &mut Vec<u8>, words: &[u32]| {
@@ -180,7 +179,7 @@ impl Event {
             }
             Event::AmdPerf { min, desired, max, khz, counters, cpu, changed, fast } => {
                 if kernel >= Kernel::V6_18 {
-                    // Three bytes, and five of padding up to the next 64-bit field.
+                    // Three bytes, and five bytes of padding before the next 64-bit field.
                     to.extend_from_slice(&[*min, *desired, *max, 0, 0, 0, 0, 0]);
                 } else {
                     longs(to, &[u64::from(*min), u64::from(*desired), u64::from(*max)]);
@@ -198,12 +197,12 @@ impl Event {
                 to.extend_from_slice(&[*highest, *epp, *min, *max, u8::from(*boost), u8::from(*changed)]);
             }
             Event::Print(text) => {
-                // `ip`, the caller in the kernel, which no address stands for here.
+                // `ip`, the caller in the kernel. No address corresponds to it here.
                 longs(to, &[0]);
                 to.extend_from_slice(text);
             }
         }
-        // Up to the size that the format file implies: compilers pad structures.
+        // Pad to the size that the format file implies, because compilers pad structures.
         to.resize(start + self.size(kernel) - 8, 0);
     }
 

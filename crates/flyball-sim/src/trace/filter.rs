@@ -1,10 +1,10 @@
-//! Event filters (kernel/trace/trace_events_filter.c): `cpu_id == 0 && freq > 2000000`, over the
-//! fields that an event's format names, the common ones, `cpu`, and `comm`.
+//! Event filters (kernel/trace/trace_events_filter.c): `cpu_id == 0 && freq > 2000000`, over an
+//! event's own fields, the common fields, `cpu`, and `comm`.
 
 use super::{Kind, format, ring::Record};
 use crate::kernel::Kernel;
 
-/// A filter as it was written, with its parsed condition.
+/// A filter as written, with its parsed condition.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Filter {
     pub(crate) text: String,
@@ -17,14 +17,14 @@ enum Condition {
     Any(Vec<Condition>),
     Not(Box<Condition>),
     Number(Operand, Op, i128),
-    /// The task's name: equal to a text, or like a pattern.
+    /// The task's name: equal to a text, or matching a pattern.
     Comm(bool, String),
 }
 
-/// Where a number is.
+/// Source of a number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Operand {
-    /// In the record: offset, size, signed.
+    /// A field of the record: offset, size, signed.
     Field(u32, u32, bool),
     Pid,
     Cpu,
@@ -44,7 +44,7 @@ enum Op {
 const OPS: [(&str, Op); 7] = [
     ("==", Op::Equal),
     ("!=", Op::Unequal),
-    // Before their first characters: the first token that fits is taken.
+    // Before their one-character prefixes: the first matching token wins.
     ("<=", Op::AtMost),
     (">=", Op::AtLeast),
     ("<", Op::Less),
@@ -52,11 +52,11 @@ const OPS: [(&str, Op); 7] = [
     ("&", Op::Bits),
 ];
 
-/// Depth of brackets: no program's filter comes near, and a hostile one stops here.
+/// Maximum depth of brackets. No program's filter comes near it, and a hostile one fails here.
 const DEEPEST: usize = 32;
 
 impl Filter {
-    /// Reads a filter for an event; none if the kernel would refuse it.
+    /// Parses a filter for an event; `None` if the kernel would reject it.
     pub(crate) fn parse(text: &str, kind: Kind, kernel: Kernel) -> Option<Filter> {
         let mut parser = Parser { rest: text, kind, kernel, depth: 0 };
         let condition = parser.any()?;
@@ -64,9 +64,9 @@ impl Filter {
         parser.rest.is_empty().then(|| Filter { text: text.trim().to_owned(), condition })
     }
 
-    /// Returns whether a record of this task on this CPU passes.
+    /// Returns whether a record of this task on this CPU matches.
     pub(crate) fn passes(&self, record: &Record, cpu: u32, comm: &str, kernel: Kernel) -> bool {
-        // The eight common bytes first, so that offsets are those of the format file.
+        // Start with the eight common bytes, so that offsets are those of the format file.
         let mut bytes = vec![0; 8];
         record.event.encode(kernel, &mut bytes);
         bytes[..2].copy_from_slice(&record.event.kind().id(kernel).to_le_bytes());
@@ -111,7 +111,7 @@ impl Condition {
     }
 }
 
-/// Returns whether a text matches a pattern, in which `*` stands for anything.
+/// Returns whether a text matches a pattern, in which `*` matches any text.
 fn is_like(pattern: &str, text: &str) -> bool {
     let Some((head, tail)) = pattern.split_once('*') else { return pattern == text };
     let Some(rest) = text.strip_prefix(head) else { return false };
@@ -122,7 +122,7 @@ fn is_like(pattern: &str, text: &str) -> bool {
 fn number(bytes: &[u8], offset: u32, size: u32, signed: bool) -> i128 {
     let field = bytes.iter().skip(offset as usize).take((size as usize).min(8));
     let value = field.enumerate().fold(0u64, |value, (at, byte)| value | u64::from(*byte) << (8 * at));
-    // Shifted up and down again to extend the sign.
+    // Shift up and down again to extend the sign.
     let spare = 64 - 8 * size.clamp(1, 8);
     if signed { i128::from((value << spare) as i64 >> spare) } else { i128::from(value) }
 }
@@ -195,7 +195,7 @@ impl Parser<'_> {
                 () => return None,
             };
             let text = self.string()?;
-            // An exact name has no star that means anything; task names have none.
+            // In an exact name a star has no meaning, and no task name has one.
             return (like || !text.contains('*')).then_some(Condition::Comm(equal, text));
         }
         let place = match name.as_str() {
@@ -223,7 +223,7 @@ impl Parser<'_> {
         let Some(quote) = quote else { return Some(self.word()).filter(|word| !word.is_empty()) };
         let (text, rest) = self.rest[1..].split_once(quote)?;
         let mut text = text.to_owned();
-        // Two stars mean what one does, and each further one would multiply the ways to match.
+        // Two stars match the same as one, and each more would multiply the possible matches.
         while text.contains("**") {
             text = text.replace("**", "*");
         }

@@ -1,4 +1,4 @@
-//! The format files: how each kernel version lays out its records, as recorded on Debian's kernels.
+//! The format files: the layout of each kernel version's records, as recorded on Debian's kernels.
 
 use std::fmt::Write as _;
 
@@ -64,7 +64,7 @@ fn fields(kind: Kind, kernel: Kernel) -> &'static [Field] {
             ("bool", "boost", 16, 1, 0),
             ("bool", "changed", 17, 1, 0),
         ],
-        // Not recorded: what its text needs (linux 7.3, amd-pstate-trace.h).
+        // Not recorded: derived from the source of its text (linux 7.3, amd-pstate-trace.h).
         Kind::AmdReq2 => &[
             ("unsigned int", "cpu_id", 8, 4, 0),
             ("u8", "floor_perf", 12, 1, 0),
@@ -78,7 +78,7 @@ fn fields(kind: Kind, kernel: Kernel) -> &'static [Field] {
 /// Offset, size and sign of a field, common ones included.
 pub(crate) fn field(kind: Kind, kernel: Kernel, name: &str) -> Option<(u32, u32, bool)> {
     let mut all = COMMON.iter().chain(fields(kind, kernel));
-    // An array of no fixed size (`buf[]`) is not a number.
+    // An array of variable size (`buf[]`) is not a number.
     let (.., offset, size, signed) = all.find(|field| field.1 == name && field.3 > 0)?;
     Some((*offset, *size, *signed == 1))
 }
@@ -142,7 +142,7 @@ pub(crate) fn text(kind: Kind, kernel: Kernel) -> String {
     COMMON.into_iter().for_each(&mut line);
     text.push('\n');
     let mut line = |(of, name, offset, size, signed): Field| {
-        // Up to 6.1 plain char counts as signed.
+        // Up to 6.1 plain char is signed.
         let signed = if of == "char" && kernel < Kernel::V6_12 { 1 } else { signed };
         let _ = writeln!(text, "\tfield:{of} {name};\toffset:{offset};\tsize:{size};\tsigned:{signed};");
     };

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::{IRQ_INFO, Instance, Tracer, ring::Record};
 
 /// Five characters: irqs, need-resched, hard and soft interrupts, preemption depth, migration
-/// switched off.
+/// disabled.
 fn flags(record: &Record) -> [char; 5] {
     let off = if record.flags & 0x01 != 0 { 'd' } else { '.' };
     let hard = if record.flags & 0x08 != 0 { 'h' } else { '.' };
@@ -33,14 +33,14 @@ pub(crate) fn line(tracer: &Tracer, instance: &Instance, cpu: usize, record: &Re
         write!(text, " {:>12}", record.stamp)
     };
     let name = match &record.event {
-        // trace_print_print() writes the function in place of a name.
+        // trace_print_print() writes the function instead of a name.
         super::Event::Print(_) => String::new(),
         event => format!("{}: ", event.kind().name()),
     };
     let _ = writeln!(text, ": {name}{}", record.event.text(tracer.kernel));
 }
 
-/// Seconds and microseconds, the latter cut off.
+/// Seconds and microseconds, truncated.
 pub(crate) fn seconds(ns: u64) -> String {
     let us = ns / 1000;
     format!("{:>5}.{:06}", us / 1_000_000, us % 1_000_000)

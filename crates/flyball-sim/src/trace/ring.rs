@@ -1,8 +1,8 @@
-//! The ring buffer of one CPU (kernel/trace/ring_buffer.c): pages of records, the oldest of which
-//! are overwritten.
+//! The ring buffer of one CPU (kernel/trace/ring_buffer.c): pages of records, of which the oldest
+//! is overwritten.
 //!
-//! Records are kept as they are meant and laid out when a page is read; how much of a page each
-//! takes is known before, so that pages fill up, are overwritten and are counted as the kernel's.
+//! Records are stored as values and laid out when a page is read. Their size in a page is known in
+//! advance, so that pages fill up, are overwritten and are counted as in the kernel.
 
 use std::collections::VecDeque;
 
@@ -14,9 +14,9 @@ pub(crate) const PAGE: usize = 4096;
 // Time stamp and commit word (struct buffer_data_page).
 const HEADER: usize = 16;
 const DATA: usize = PAGE - HEADER;
-/// Longest time between two records that fits into the first one's 27 bits.
+/// Longest time between two records that fits into 27 bits of the record header.
 const LONGEST: u64 = 1 << 27;
-/// Commit word: records were lost before this page; their number follows the data.
+/// Flag in the commit word: records were lost before this page, and their number follows the data.
 const MISSED: u64 = 1 << 31;
 const MISSED_STORED: u64 = 1 << 30;
 
@@ -43,7 +43,7 @@ pub(crate) struct Counts {
     pub(crate) overrun: u64,
     /// Bytes in the buffer.
     pub(crate) bytes: u64,
-    /// Records refused because nothing may be overwritten.
+    /// Records rejected because nothing may be overwritten.
     pub(crate) dropped: u64,
     /// Records taken by readers.
     pub(crate) read: u64,
@@ -56,14 +56,13 @@ pub(crate) struct Ring {
     capacity: usize,
     counts: Counts,
     last: u64,
-    /// Overwritten since a reader last took a page.
+    /// Records overwritten since a reader last took a page.
     missed: u64,
 }
 
-/// Pages that hold so many KiB.
+/// Number of pages for a size in KiB.
 fn pages(kib: u64) -> usize {
-    // At least two, as ring_buffer_resize() has it; at most 4 GiB for a CPU, of which memory is
-    // taken only when used.
+    // At least two, as in ring_buffer_resize(); at most 4 GiB per CPU, allocated only when used.
     (kib.saturating_mul(1024).div_ceil(DATA as u64) as usize).clamp(2, 1 << 20)
 }
 
@@ -80,7 +79,7 @@ impl Ring {
         self.counts.entries == 0
     }
 
-    /// How many pages hold something, of how many.
+    /// Number of pages with records, and number of all pages.
     pub(crate) fn fill(&self) -> (usize, usize) {
         (self.pages.len(), self.capacity)
     }
@@ -108,7 +107,7 @@ impl Ring {
         }
     }
 
-    /// The stamp for a record that is made now: never before the one before.
+    /// The stamp of a new record: at least `step` after the newest record's.
     pub(crate) fn after(&self, stamp: u64, step: u64) -> u64 {
         if self.last == 0 { stamp } else { stamp.max(self.last.saturating_add(step)) }
     }
@@ -126,7 +125,7 @@ impl Ring {
     /// Adds a record whose payload has `size` bytes.
     pub(crate) fn push(&mut self, record: Record, size: usize, overwrite: bool) {
         let mut need = event_size(size);
-        // Larger than a page can hold: ring_buffer_lock_reserve() fails.
+        // The record exceeds a page: ring_buffer_lock_reserve() fails.
         if need > DATA {
             self.counts.dropped += 1;
             return;
@@ -136,7 +135,7 @@ impl Ring {
             None => 0,
         };
         if delta >= LONGEST {
-            // A time extension: a record of two words in front of this one.
+            // Needs a time extension, a record of two words before this one.
             need += 8;
         }
         if self.pages.back().is_none_or(|page| page.used + need > DATA) {
@@ -147,9 +146,9 @@ impl Ring {
                 }
                 self.overwrite();
             }
-            // A page's first record has the page's own time.
+            // A page's first record has the page's timestamp.
             self.pages.push_back(Page::default());
-            // Without the time extension: the page's own stamp has replaced the difference.
+            // No time extension is needed: the page's timestamp replaces the difference.
             need = event_size(size);
         }
         self.last = record.stamp;
@@ -161,7 +160,7 @@ impl Ring {
         }
     }
 
-    /// Takes the oldest record.
+    /// Removes the oldest record.
     pub(crate) fn pop(&mut self) -> Option<Record> {
         let page = self.pages.front_mut()?;
         // Linear, but a page holds some two hundred records.
@@ -175,14 +174,14 @@ impl Ring {
         Some(record)
     }
 
-    /// Takes the oldest page as a reader of trace_pipe_raw gets it.
+    /// Removes the oldest page, in the layout of trace_pipe_raw.
     pub(crate) fn take_page(&mut self, kernel: Kernel) -> Option<Vec<u8>> {
         let page = self.pages.pop_front()?;
         let count = page.records.len() as u64;
         self.counts.entries -= count;
         self.counts.read += count;
         self.counts.bytes -= page.used as u64;
-        // What was lost before this page is said in it, once.
+        // The page reports, once, how many records were lost before it.
         let missed = std::mem::take(&mut self.missed);
         Some(lay_out(&page.records, kernel, missed))
     }
@@ -191,7 +190,7 @@ impl Ring {
 /// Returns the size of a record of `size` bytes with its header.
 fn event_size(size: usize) -> usize {
     let size = size.next_multiple_of(4);
-    // RINGBUF_TYPE_DATA_TYPE_LEN_MAX: longer records carry their length in a word of their own.
+    // RINGBUF_TYPE_DATA_TYPE_LEN_MAX: longer records carry their length in a separate word.
     if size / 4 <= 28 { 4 + size } else { 8 + size }
 }
 
@@ -206,7 +205,7 @@ fn lay_out(records: &[Record], kernel: Kernel, missed: u64) -> Vec<u8> {
         before = record.stamp;
         if delta >= LONGEST {
             let low = (delta & (LONGEST - 1)) as u32;
-            // RINGBUF_TYPE_TIME_EXTEND: 27 bits in this word, the rest in the next.
+            // RINGBUF_TYPE_TIME_EXTEND: 27 bits in this word, the others in the next.
             page.extend_from_slice(&(30 | low << 5).to_le_bytes());
             page.extend_from_slice(&((delta >> 27) as u32).to_le_bytes());
             delta = 0;
@@ -216,7 +215,7 @@ fn lay_out(records: &[Record], kernel: Kernel, missed: u64) -> Vec<u8> {
             page.extend_from_slice(&((size / 4) as u32 | (delta as u32) << 5).to_le_bytes());
         } else {
             page.extend_from_slice(&((delta as u32) << 5).to_le_bytes());
-            // Type 0: the length is in a word of its own, which counts itself.
+            // Type 0: the length is in a separate word, which it includes.
             page.extend_from_slice(&(size as u32 + 4).to_le_bytes());
         }
         let end = page.len() + size;
@@ -232,8 +231,7 @@ fn lay_out(records: &[Record], kernel: Kernel, missed: u64) -> Vec<u8> {
     let mut commit = used as u64;
     if missed > 0 {
         commit |= MISSED;
-        // ring_buffer_read_page(): the number stands behind the data if it fits; the flags say
-        // whether.
+        // ring_buffer_read_page(): the number follows the data if it fits, which a flag tells.
         if used + 8 <= DATA {
             commit |= MISSED_STORED;
             page.extend_from_slice(&missed.to_le_bytes());
@@ -263,7 +261,7 @@ mod tests {
         assert!(counts.overrun > 0 && counts.bytes <= 3 * DATA as u64);
         let page = ring.take_page(Kernel::V6_12).unwrap();
         assert_eq!(page.len(), PAGE);
-        // 204 records of 20 bytes fill a page to the last; what was lost before it is flagged.
+        // 204 records of 20 bytes fill a page exactly; earlier losses are flagged.
         let commit = u64::from_le_bytes(page[8..16].try_into().unwrap());
         assert_eq!((commit & 0xf_ffff, commit & MISSED != 0), (4080, true));
         ring.push(record(6_000_000), 16, true);

@@ -16,13 +16,13 @@ fn place(world: &World, dir: Dir) -> Answer<&CpuPlace> {
     world.platform.board.places.get(dir.index() as usize).ok_or(Errno::NODEV)
 }
 
-/// CPUs online whose place satisfies a condition.
+/// Online CPUs whose position satisfies a condition.
 fn online_where<'a>(
     world: &'a World,
     keep: impl Fn(&CpuPlace) -> bool + 'a,
 ) -> impl Iterator<Item = u32> + 'a {
-    // Masks of topology and nodes hold online CPUs alone; the kernel removes a CPU from them when
-    // it goes offline.
+    // Masks of topology and nodes hold only online CPUs; the kernel removes a CPU that goes
+    // offline.
     world.online().filter(move |&cpu| keep(&world.platform.board.places[cpu as usize]))
 }
 
@@ -30,8 +30,7 @@ fn all(world: &World) -> String {
     cpu_list(0..world.platform.board.cpus())
 }
 
-/// The CPUs of a list on the kernel's command line; flags may come before it
-/// (`isolcpus=domain,3-5`).
+/// The CPUs in a list on the kernel's command line; flags may precede it (`isolcpus=domain,3-5`).
 fn asked_for(world: &World, name: &str) -> Vec<u32> {
     let text = world.boot.value(name).unwrap_or_default();
     let lists = text.split(',').filter(|part| part.starts_with(|c: char| c.is_ascii_digit()));
@@ -51,7 +50,7 @@ pub(super) static CPUS: &[Attribute] = &[
     ro("isolated", |world, _, out| line(out, cpu_list(asked_for(world, "isolcpus")))),
     ro("nohz_full", |world, _, out| {
         let cpus = asked_for(world, "nohz_full");
-        // Without nohz_full= the mask was never allocated, and older kernels print the null pointer
+        // Without nohz_full= the mask is not allocated, and older kernels print the null pointer
         // with %*pbl.
         if cpus.is_empty() && !world.platform.since(Kernel::V6_18) {
             return line(out, "(null)");
@@ -84,7 +83,7 @@ pub(super) static CPU: &[Attribute] = &[
     )
     // cpu0 cannot go offline on x86 (BOOTPARAM_HOTPLUG_CPU0, off by default, was removed in 6.5).
     .when(|world, dir| dir.index() != 0 || world.platform.board.vendor == Vendor::Arm),
-    // DEVICE_ATTR_ADMIN_RO: 0400, as `ppin` below.
+    // DEVICE_ATTR_ADMIN_RO: 0400, like `ppin` below.
     ro("crash_notes_size", |_, _, out| line(out, 384)).mode(0o400),
     rw(
         "uevent",
@@ -123,7 +122,7 @@ fn same_cache(world: &World, place: &CpuPlace) -> Vec<u32> {
     online_where(world, |other| other.llc == llc).collect()
 }
 
-/// arm64 has none (TOPOLOGY_DIE_SYSFS).
+/// arm64 has no dies (TOPOLOGY_DIE_SYSFS).
 fn has_dies(world: &World, _: Dir) -> bool {
     world.platform.since(Kernel::V5_10) && world.platform.board.vendor != Vendor::Arm
 }
@@ -153,7 +152,7 @@ pub(super) static TOPOLOGY: &[Attribute] = &[
         Vendor::Amd => line(out, 65535),
     })
     .when(has_clusters),
-    // The protected inventory number: none is readable here (arch/x86/kernel/cpu/common.c,
+    // The protected inventory number, which cannot be read here (arch/x86/kernel/cpu/common.c,
     // ppin_init()).
     ro("ppin", |_, _, out| line(out, "0x0")).mode(0o400).when(has_ppin),
     ro("thread_siblings", |world, dir, out| mask(world, dir, out, same_core)),
@@ -179,7 +178,7 @@ pub(super) static CPPC: &[Attribute] = &[
         let silicon = world.platform.chip.silicon();
         let cpu = dir.index();
         let delivered = silicon.cycles(cpu as usize);
-        // MPERF counts at the reference performance, as CPPC's reference counter does.
+        // MPERF counts at the reference performance, like CPPC's reference counter.
         let reference = world.platform.chip.read(cpu, 0xe7).unwrap_or(0);
         line(out, format_args!("ref:{reference} del:{delivered}"))
     })
@@ -195,29 +194,29 @@ pub(super) static CPPC: &[Attribute] = &[
     ro("nominal_freq", |world, dir, out| line(out, cppc(world, dir)?.nominal_mhz))
         .when(|world, _| world.platform.since(Kernel::V4_19)),
     ro("nominal_perf", |world, dir, out| line(out, cppc(world, dir)?.nominal)),
-    // Where firmware gives no register the kernel uses nominal (cppc_get_perf_ctrs()).
+    // Without a register from firmware, the kernel uses nominal (cppc_get_perf_ctrs()).
     ro("reference_perf", |world, dir, out| line(out, cppc(world, dir)?.reference)),
-    // Firmware says nothing: cppc_get_perf_ctrs() assumes that the counters never wrap.
+    // Without information from firmware, cppc_get_perf_ctrs() assumes that the counters never wrap.
     ro("wraparound_time", |_, _, out| line(out, u64::MAX)),
 ];
 
-/// Events of the CPU's package: the silicon counts events by package.
+/// Shows the events of the CPU's package: the silicon counts by package.
 fn throttles(world: &World, dir: Dir, out: &mut Vec<u8>) -> Answer {
     let place = place(world, dir)?;
     line(out, world.platform.chip.silicon().throttle_events(place.package as usize))
 }
 
-/// The longest event, ms.
+/// Shows the longest event, ms.
 fn longest_throttle(world: &World, dir: Dir, out: &mut Vec<u8>) -> Answer {
     line(out, world.throttle_ms(place(world, dir)?.package).1)
 }
 
-/// The time of all events, ms.
+/// Shows the total time of all events, ms.
 fn throttle_time(world: &World, dir: Dir, out: &mut Vec<u8>) -> Answer {
     line(out, world.throttle_ms(place(world, dir)?.package).0)
 }
 
-/// Times next to counts came with 5.6 (arch/x86/kernel/cpu/mce/therm_throt.c).
+/// Times in addition to counts came with 5.6 (arch/x86/kernel/cpu/mce/therm_throt.c).
 fn has_times(world: &World, _: Dir) -> bool {
     world.platform.since(Kernel::V5_10)
 }
@@ -253,7 +252,7 @@ pub(super) static POWER: &[Attribute] = &[
         |world, dir, out| line(out, world.platform.chip.read(dir.index(), 0x1b0)? & 0xf),
         |world, dir, text| intel::store_epb(&mut world.platform, dir.index(), text),
     )
-    // Since 5.2 (arch/x86/kernel/cpu/intel_epb.c); before that only the register holds it.
+    // Since 5.2 (arch/x86/kernel/cpu/intel_epb.c); before, only the register has it.
     // intel_epb_offline removes the file.
     .when(|world, dir| {
         world.platform.board.epb && world.platform.since(Kernel::V5_10) && world.is_online(dir.index())
@@ -261,8 +260,8 @@ pub(super) static POWER: &[Attribute] = &[
     rw(
         "pm_qos_resume_latency_us",
         |world, dir, out| match world.cpus[dir.index() as usize].resume_latency_us {
-            // The kernel keeps `n/a` as 0 and 0 as no constraint, the other way around; what is
-            // read back is the same.
+            // The kernel stores `n/a` as 0 and `0` as no constraint; both read back as they do
+            // here.
             -1 => line(out, "n/a"),
             latency => line(out, latency),
         },
@@ -295,7 +294,7 @@ fn cache(world: &World, dir: Dir) -> Answer<crate::board::Cache> {
     Ok(crate::board::Cache { kib, ..cache })
 }
 
-/// How many caches a CPU has: a low-power core may lack the last one.
+/// Number of a CPU's caches: a low-power core may lack the last one.
 fn caches(world: &World, cpu: u32) -> usize {
     let board = &world.platform.board;
     board.caches.iter().filter(|cache| cache.level < 3 || board.places[cpu as usize].llc_kib > 0).count()
@@ -322,7 +321,7 @@ pub(super) static CACHE: &[Attribute] = &[
     }),
 ];
 
-/// The idle state behind stateN: `None` for one that polls.
+/// The idle state of stateN, or `None` if it is POLL.
 fn idle_state(world: &World, dir: Dir) -> Option<&crate::board::IdleState> {
     let board = &world.platform.board;
     board.idle.get(usize::from(dir.minor()).checked_sub(board.first_idle)?)
@@ -340,7 +339,7 @@ fn has_newer_counts(world: &World, _: Dir) -> bool {
     world.platform.since(Kernel::V5_10)
 }
 
-/// Up to 5.7 the governor is fixed, without `cpuidle_sysfs_switch` on the command line
+/// Up to 5.7 the governor cannot be changed without `cpuidle_sysfs_switch` on the command line
 /// (drivers/cpuidle/sysfs.c).
 fn switches_governors(world: &World, _: Dir) -> bool {
     world.platform.since(Kernel::V5_10)
@@ -356,7 +355,7 @@ pub(super) static IDLE_STATE: &[Attribute] = &[
         line(out, idle_state(world, dir).map_or(0, |state| state.residency_us))
     })
     .when(|world, _| world.platform.since(Kernel::V4_19)),
-    // POLL's power_usage is -1 and printed as unsigned; other states leave it at 0
+    // POLL's power_usage is -1, printed as unsigned; other states leave it at 0
     // (drivers/cpuidle/poll_state.c).
     ro("power", |world, dir, out| line(out, if idle_state(world, dir).is_none() { u32::MAX } else { 0 })),
     ro("usage", |world, dir, out| line(out, idle_count(world, dir)?.usage)).live(),
@@ -368,7 +367,7 @@ pub(super) static IDLE_STATE: &[Attribute] = &[
     ro("time", |world, dir, out| line(out, idle_count(world, dir)?.time_ns / 1000)).live(),
     ro("above", |world, dir, out| line(out, idle_count(world, dir)?.above)).when(has_newer_counts).live(),
     ro("below", |world, dir, out| line(out, idle_count(world, dir)?.below)).when(has_newer_counts).live(),
-    // CPUIDLE_FLAG_OFF is on none of the states that are modelled.
+    // No modelled state has CPUIDLE_FLAG_OFF.
     ro("default_status", |_, _, out| line(out, "enabled")).when(has_newer_counts),
     rw(
         "disable",
@@ -377,7 +376,7 @@ pub(super) static IDLE_STATE: &[Attribute] = &[
             line(out, world.cpus[dir.index() as usize].disabled >> dir.minor() & 1)
         },
         |world, dir, text| {
-            // store_state_ull() answers EINVAL to everything that kstrtoull refuses.
+            // store_state_ull() returns EINVAL for everything that kstrtoull rejects.
             let disabled = crate::text::kstrtou64(text, 0).map_err(|_| Errno::INVAL)? != 0;
             idle_count(world, dir)?;
             let (states, bit) = (&mut world.cpus[dir.index() as usize].disabled, 1 << dir.minor());
@@ -389,7 +388,7 @@ pub(super) static IDLE_STATE: &[Attribute] = &[
 
 pub(super) static IDLE_GLOBAL: &[Attribute] = &[
     ro("current_driver", |world, _, out| line(out, world.platform.board.idle_driver)),
-    // A space behind each name (show_available_governors() in drivers/cpuidle/sysfs.c).
+    // A space follows each name (show_available_governors() in drivers/cpuidle/sysfs.c).
     ro("available_governors", |world, _, out| line(out, if world.has_teo { "menu teo " } else { "menu " }))
         .when(switches_governors),
     rw(
@@ -435,7 +434,7 @@ pub(super) static SMT: &[Attribute] = &[
             } else if streq(text, "forceoff") {
                 Smt::ForceOff
             } else {
-                // From 6.6 on a number of threads is taken too.
+                // From 6.6 on, a number of threads is also accepted.
                 match (kstrtou32(text, 10), world.platform.since(Kernel::V6_12)) {
                     (Ok(1), true) => Smt::Off,
                     (Ok(2), true) => Smt::On,
@@ -470,8 +469,8 @@ pub(super) static NODE: &[Attribute] = &[
     }),
     ro("distance", |world, dir, out| {
         let row: Vec<String> = (0..nodes(world))
-            // ACPI's SLIT: 10 is local by definition, 32 between packages is common on servers of
-            // AMD.
+            // ACPI's SLIT: 10 is local by definition, and 32 between packages is common on AMD
+            // servers.
             .map(|other| if other == dir.index() { "10" } else { "32" }.to_owned())
             .collect();
         line(out, row.join(" "))
@@ -482,12 +481,12 @@ pub(super) fn nodes(world: &World) -> u32 {
     world.platform.board.places.iter().map(|place| place.node + 1).max().unwrap_or(1)
 }
 
-/// The folders of a CPU, with whether each is there.
+/// A CPU's folders, and whether each exists.
 fn folders(world: &World, cpu: u32) -> [(&'static str, Dir, bool); 6] {
     let board = &world.platform.board;
     let online = world.is_online(cpu);
     [
-        // Removed with the CPU by their hotplug callbacks, as cache and thermal_throttle are.
+        // Hotplug callbacks remove it with the CPU, like cache and thermal_throttle.
         ("topology", Dir::Topology(cpu), online),
         ("acpi_cppc", Dir::Cppc(cpu), !board.cppc.is_empty()),
         ("thermal_throttle", Dir::Throttle(cpu), online && board.vendor == Vendor::Intel),
@@ -497,7 +496,7 @@ fn folders(world: &World, cpu: u32) -> [(&'static str, Dir, bool); 6] {
     ]
 }
 
-/// The folders of /sys/devices/system/cpu, with whether each is there.
+/// The folders of /sys/devices/system/cpu, and whether each exists.
 fn global_folders(world: &World) -> [(&'static str, Dir, bool); 6] {
     [
         ("cpufreq", Dir::Cpufreq, true),
@@ -518,7 +517,7 @@ pub(super) fn child(world: &World, dir: Dir, name: &str) -> Option<Node> {
             None => find(&global_folders(world), name),
         },
         Dir::Cpu(cpu) => match name {
-            // Up to 4.2 the policy is a directory of its own below its CPU (cpufreq_add_dev()).
+            // Up to 4.2 the policy is a directory below its CPU (cpufreq_add_dev()).
             "cpufreq" if world.platform.before(Kernel::V4_19) => {
                 world.cpufreq.policy_of(cpu).map(|policy| Node::Dir(Dir::Policy(policy.number)))
             }

@@ -15,8 +15,8 @@ use crate::{
     world::World,
 };
 
-/// The policy behind a directory; every access to one without online CPUs is refused (cpufreq.c,
-/// show and store).
+/// The policy of a directory. Access to a policy without online CPUs fails (cpufreq.c, show and
+/// store).
 fn policy(world: &World, dir: Dir) -> Answer<&Policy> {
     let index = world.cpufreq.index_of_policy(dir.index()).ok_or(Errno::NOENT)?;
     let policy = &world.cpufreq.policies[index];
@@ -32,7 +32,7 @@ fn words(cpus: &[u32]) -> String {
     cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// Numbers of at least this width, each with a blank behind it.
+/// Numbers padded to this width, each followed by a space.
 fn spaced(numbers: &[u32], width: usize) -> String {
     use std::fmt::Write as _;
     numbers.iter().fold(String::new(), |mut text, number| {
@@ -77,13 +77,13 @@ fn caps(world: &World, dir: Dir) -> Answer<Caps> {
     Caps::for_cpu(&world.platform, policy(world, dir)?.number)
 }
 
-/// A write to a limit. Since 5.3 it is a request, which a work item applies; before, the write
-/// applies it, and is refused if minimum and maximum cross (store_one() and cpufreq_set_policy() of
+/// Writes to a limit. Since 5.3 the write is a request that a work item applies. Before, it takes
+/// effect at once, and fails if minimum and maximum cross (store_one() and cpufreq_set_policy() of
 /// 4.19).
 fn store_limit(world: &mut World, dir: Dir, text: &[u8], is_max: bool) -> Answer {
     let index = index(world, dir)?;
     let mut request = world.cpufreq.policies[index].request;
-    // Not limited by what the processor can: the request is kept, verify() clips what comes of it.
+    // The request may exceed the processor's range: verify() clips the result.
     if is_max {
         request.1 = limit(world, text, i32::MAX)?;
     } else {
@@ -103,8 +103,8 @@ fn store_limit(world: &mut World, dir: Dir, text: &[u8], is_max: bool) -> Answer
     Ok(())
 }
 
-/// A write to a limit: up to 6.1 by sscanf, later by kstrtoul; kept as a signed 32-bit request. -1
-/// (all bits set) takes the request back (freq_qos_value_invalid() in include/linux/pm_qos.h,
+/// Parses a limit: up to 6.1 with sscanf, later with kstrtoul; stored as a signed 32-bit request.
+/// -1 (all bits set) removes the request (freq_qos_value_invalid() in include/linux/pm_qos.h,
 /// PM_QOS_DEFAULT_VALUE).
 fn limit(world: &World, text: &[u8], default: i32) -> Answer<i32> {
     let value = if world.platform.before(Kernel::V6_12) { scan_unsigned(text)? } else { kstrtou64(text, 0)? };
@@ -115,11 +115,12 @@ fn limit(world: &World, text: &[u8], default: i32) -> Answer<i32> {
     }
 }
 
-/// The frequency that APERF and MPERF give, unless the CPU has been idle for more than 20 ms
+/// The frequency from APERF and MPERF, unless the CPU has been idle for more than 20 ms
 /// (aperfmperf.c).
 fn measured(world: &World, policy: &Policy) -> u32 {
     if is_cppc(world) {
-        // CONFIG_CPUFREQ_ARCH_CUR_FREQ is x86's: elsewhere the last request is shown.
+        // CONFIG_CPUFREQ_ARCH_CUR_FREQ exists only on x86; elsewhere the file shows the last
+        // request.
         return policy.current;
     }
     let cpu = &world.cpus[policy.leader() as usize];
@@ -149,7 +150,7 @@ pub(super) static POLICY: &[Attribute] = &[
     ro("cpuinfo_max_freq", |world, dir, out| line(out, policy(world, dir)?.highest)),
     ro("cpuinfo_transition_latency", |world, dir, out| line(out, policy(world, dir)?.latency_ns)),
     ro("cpuinfo_avg_freq", |world, dir, out| line(out, measured(world, policy(world, dir)?)))
-        // On arm64 by the processor's activity monitors, which are not modelled.
+        // On arm64 it needs the processor's activity monitors, which are not modelled.
         .when(|world, _| world.platform.since(Kernel::V6_18) && !is_cppc(world))
         .live(),
     ro("cpuinfo_cur_freq", |world, dir, out| {
@@ -178,8 +179,8 @@ pub(super) static POLICY: &[Attribute] = &[
             let index = index(world, dir)?;
             let word = String::from_utf8_lossy(scan_word(text, 15)?).to_ascii_lowercase();
             let setpolicy = world.cpufreq.driver.is_some_and(|driver| driver.style() == Style::SetPolicy);
-            // setpolicy drivers compare only the length of the word, others the whole word; both
-            // without case.
+            // setpolicy drivers compare only as many characters as the name has, others the whole
+            // word; both ignore case.
             let name = GOVERNORS
                 .into_iter()
                 .find(|name| if setpolicy { word.starts_with(name) } else { word == *name })
@@ -203,7 +204,7 @@ pub(super) static POLICY: &[Attribute] = &[
         |world, dir, out| {
             let policy = policy(world, dir)?;
             match policy.governor {
-                // From 7.2 on the request, before that what came of it.
+                // Kernels from 7.2 on show the request, earlier ones the resulting frequency.
                 Governor::Userspace(speed) if world.platform.since(Kernel::V6_18) => line(out, speed),
                 Governor::Userspace(_) => line(out, policy.current),
                 _ => line(out, "<unsupported>"),
@@ -220,7 +221,7 @@ pub(super) static POLICY: &[Attribute] = &[
             } else {
                 kstrtou32(text, 0)?
             };
-            // Kept before it is bounded: cpufreq_set() stores what was asked for.
+            // Stored before clamping: cpufreq_set() stores the request.
             world.cpufreq.policies[index].governor = Governor::Userspace(speed);
             let World { cpufreq, platform, .. } = world;
             cpufreq.target(platform, index, speed, crate::governor::Relation::Low);
@@ -251,7 +252,7 @@ pub(super) static POLICY: &[Attribute] = &[
     // acpi-cpufreq
     ro("scaling_available_frequencies", |world, dir, out| {
         let table = &policy(world, dir)?.table;
-        // show_available_freqs() leaves a blank behind the last one.
+        // show_available_freqs() leaves a space after the last entry.
         line(out, spaced(table, 0))
     })
     .when(|world, _| is_acpi(world)),
@@ -259,7 +260,7 @@ pub(super) static POLICY: &[Attribute] = &[
     ro("scaling_boost_frequencies", |world, dir, out| policy(world, dir).and_then(|_| line(out, ""))).when(
         |world, _| is_acpi(world) && world.platform.since(Kernel::V6_18) && boost_initial(world).is_some(),
     ),
-    // The P-state that _PPC allows (acpi_processor_get_bios_limit()).
+    // The highest P-state that _PPC allows (acpi_processor_get_bios_limit()).
     ro("bios_limit", |world, dir, out| {
         let policy = policy(world, dir)?;
         line(out, policy.bios_limit.or(policy.table.first().copied()).unwrap_or(0))
@@ -283,7 +284,7 @@ pub(super) static POLICY: &[Attribute] = &[
             if value > 1 {
                 return Err(Errno::INVAL);
             }
-            // The register changes; what the file shows is the global switch (store_cpb, show_cpb).
+            // The register changes, but the file shows the global switch (store_cpb, show_cpb).
             let driver = world.cpufreq.driver.ok_or(Errno::NODEV)?;
             let World { cpufreq, platform, .. } = world;
             driver.set_boost(platform, &mut cpufreq.policies[index], value == 1)
@@ -350,7 +351,7 @@ pub(super) static POLICY: &[Attribute] = &[
     ro("base_frequency", |world, dir, out| {
         line(out, intel::base_frequency(&world.platform, policy(world, dir)?.number)?)
     })
-    // Since 4.20, and in RHEL 7.
+    // Since 4.20 and in RHEL 7.
     .when(|world, _| {
         matches!(driver_name(world), "intel_pstate" | "intel_cpufreq")
             && world.platform.intel.hwp
@@ -370,7 +371,7 @@ pub(super) static GLOBAL: &[Attribute] = &[rw(
     |world, _, text| {
         let on = if world.platform.before(Kernel::V6_12) {
             match scan_signed(text)? {
-                // sscanf("%d") and 0 or 1 alone (store_boost()).
+                // sscanf("%d"), and only 0 or 1 (store_boost()).
                 0 => false,
                 1 => true,
                 _ => return Err(Errno::INVAL),
@@ -379,7 +380,7 @@ pub(super) static GLOBAL: &[Attribute] = &[rw(
             kstrtobool(text)?
         };
         let World { cpufreq, platform, .. } = world;
-        // Whatever the driver answered (store_boost()).
+        // store_boost() returns EINVAL for every error of the driver.
         cpufreq.set_boost(platform, on).map_err(|_| Errno::INVAL)
     },
 )
@@ -396,8 +397,8 @@ pub(super) static STATS: &[Attribute] = &[
         let stats = policy.stats.as_ref().ok_or(Errno::NOENT)?;
         for (index, khz) in policy.table.iter().enumerate() {
             let mut time = stats.time.get(index).copied().unwrap_or(0);
-            // The running entry's time is added when the frequency changes: up to now it is only in
-            // `last`.
+            // The time at the current entry is added at the next change of frequency; until then
+            // compute it from `last`.
             if index == stats.index {
                 time += world.platform.now.saturating_sub(stats.last);
             }
@@ -434,7 +435,7 @@ pub(super) static STATS: &[Attribute] = &[
     .when(|world, _| world.platform.since(Kernel::V4_19)),
 ];
 
-/// Directories of tunables by their number.
+/// Directories of tunables, by index.
 const TUNABLES: [&str; 3] = ["schedutil", "ondemand", "conservative"];
 
 macro_rules! tunables {
@@ -565,7 +566,7 @@ pub(super) static AMD_PSTATE: &[Attribute] = &[
     .when(|world, _| world.platform.kernel == Kernel::V7_2),
 ];
 
-/// Returns whether the tunables of governor number `index` of [`TUNABLES`] exist.
+/// Returns whether the tunables of `TUNABLES[index]` exist.
 fn in_use(world: &World, index: usize) -> bool {
     let tunables = &world.cpufreq.tunables;
     match index {
@@ -582,7 +583,7 @@ fn has_stats(world: &World, number: u32) -> bool {
 pub(super) fn child(world: &World, dir: Dir, name: &str) -> Option<Node> {
     match dir {
         Dir::Cpufreq => match numbered(name, "policy") {
-            // Directories of policies came with 4.3; before, each is below its CPU.
+            // Directories of policies came with 4.3; before, each was below its CPU.
             Some(_) if world.platform.before(Kernel::V4_19) => None,
             Some(number) => world.cpufreq.index_of_policy(number).map(|_| Node::Dir(Dir::Policy(number))),
             None => TUNABLES

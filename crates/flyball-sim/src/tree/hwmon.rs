@@ -11,8 +11,8 @@ use crate::{
     world::World,
 };
 
-/// One device per package, and another for each management port; none on Arm, whose sensors have
-/// drivers of the board's maker.
+/// One device per package, plus one per management port; none on Arm, whose sensors have the board
+/// maker's drivers.
 pub(super) fn count(world: &World) -> u32 {
     if world.platform.board.vendor == Vendor::Arm {
         return 0;
@@ -54,7 +54,7 @@ pub(super) static COMMON: &[Attribute] = &[
         "power1_cap",
         |world, dir, out| line(out, socket_power(world, dir)? * 1000),
         |world, dir, text| {
-            // The driver checks nothing but the sign, and drops what is below a milliwatt.
+            // The driver checks only the sign, and truncates to milliwatts.
             let milliwatts = kstrtou64(text, 10).map_err(|_| Errno::INVAL)? / 1000;
             let socket = socket(world, dir).ok_or(Errno::NODEV)?;
             let power = world.firmware.socket_power_mw.get_mut(socket).ok_or(Errno::NODEV)?;
@@ -88,7 +88,7 @@ pub(super) static PORT: &[Attribute] = &[
     ro("prochot_status", |_, _, out| line(out, 0)),
 ];
 
-/// The kernel's names of what limits a socket (acpi.c).
+/// The kernel's names of the causes that limit a socket (acpi.c).
 fn limits(world: &World, dir: Dir) -> Vec<&'static str> {
     let (silicon, socket) = (world.platform.chip.silicon(), dir.index() as usize);
     let mut names = Vec::new();
@@ -119,7 +119,7 @@ fn files(world: &World) -> &'static [&'static str] {
     }
 }
 
-/// The CPU behind tempN of a package: N is 1 for the package, core id + 2 for a core.
+/// The CPU of a package's tempN: N is 1 for the package, core id + 2 for a core.
 fn cpu_of(world: &World, hwmon: u32, index: u32) -> Option<u32> {
     // BASE_SYSFS_ATTR_NO: coretemp numbers cores from 2, the package has 1.
     let core = index.checked_sub(2);
@@ -178,7 +178,7 @@ pub(crate) fn show(world: &World, sensor: Sensor, out: &mut Vec<u8>) -> Answer {
             line(out, (silicon.temperature(hwmon as usize).0 * 8.0) as i64 * 125)
         }
         ("input", _, _) => {
-            // Whole degrees below the limit, as the register counts.
+            // Whole degrees below the limit, the register's unit.
             let degrees = match index {
                 1 => silicon.temperature(hwmon as usize),
                 _ => silicon.core_temperature(cpu as usize),
@@ -186,8 +186,8 @@ pub(crate) fn show(world: &World, sensor: Sensor, out: &mut Vec<u8>) -> Answer {
             let below = (f64::from(limit / 1000) - degrees.0).clamp(0.0, 127.0) as u32;
             line(out, limit - below * 1000)
         }
-        // coretemp's ttarget: less the offset in bits 15:8 of TEMPERATURE_TARGET, for which 10 is
-        // an estimate.
+        // coretemp's ttarget subtracts the offset in bits 15:8 of TEMPERATURE_TARGET; 10 is an
+        // estimate.
         ("max", ..) => line(out, limit.saturating_sub(10_000)),
         ("crit", ..) => line(out, limit),
         _ => line(out, 0),

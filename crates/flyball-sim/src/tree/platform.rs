@@ -15,16 +15,16 @@ use crate::{
 /// The words that the kernel knows (`profile_names`), in its order.
 const WORDS: [&str; 8] = flyball_silicon::spec::PROFILE_WORDS;
 
-/// A device of the class. Before 6.14 there was only the first that registered
-/// (`platform_profile_register` answered EEXIST to others), without a class.
+/// A device of the class. Before 6.14 there is no class, and only the first device registers
+/// (`platform_profile_register` returns EEXIST to others).
 struct Device<'a> {
     number: u32,
     name: Cow<'a, str>,
     choices: &'a [usize],
-    /// Words that it takes and does not list.
+    /// Words that it accepts but does not list.
     hidden: &'a [usize],
     profile: usize,
-    /// The first CPU of the policy of amd-pstate that registered it.
+    /// First CPU of the amd-pstate policy that registered it.
     policy: Option<u32>,
 }
 
@@ -54,7 +54,7 @@ fn devices(world: &World) -> Vec<Device<'_>> {
     firmwares.chain(policies).collect()
 }
 
-/// The numbers of the class directory's devices.
+/// Numbers of the devices in the class directory.
 pub(super) fn numbers(world: &World) -> Vec<u32> {
     if has_class(world) { devices(world).iter().map(|device| device.number).collect() } else { Vec::new() }
 }
@@ -74,7 +74,7 @@ pub(super) fn has_x3d(world: &World) -> bool {
     world.platform.board.x3d && world.platform.since(Kernel::V6_18)
 }
 
-/// The words that all devices take. Hidden ones count only if there are several devices.
+/// The words that all devices accept. Hidden ones count only if there are several devices.
 fn common(devices: &[Device<'_>]) -> Vec<usize> {
     let takes = |device: &Device<'_>, word| {
         device.choices.contains(&word) || devices.len() > 1 && device.hidden.contains(&word)
@@ -86,7 +86,7 @@ fn show_words(out: &mut Vec<u8>, words: &[usize]) -> Answer {
     line(out, words.iter().map(|word| WORDS[*word]).collect::<Vec<_>>().join(" "))
 }
 
-/// `sysfs_match_string`: a whole word, with or without its newline.
+/// `sysfs_match_string`: compares the whole word, with or without its newline.
 fn word(text: &[u8]) -> Answer<usize> {
     WORDS.iter().position(|word| streq(text, word)).ok_or(Errno::INVAL)
 }

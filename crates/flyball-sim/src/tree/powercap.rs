@@ -12,14 +12,14 @@ use crate::{
     world::World,
 };
 
-/// The energy counter's register of a package.
+/// Register of a package's energy counter.
 fn package_counter(world: &World) -> u32 {
     if world.platform.board.vendor == Vendor::Intel { 0x611 } else { 0xc001_029b }
 }
 
-/// Zones with a package's counters: none if the register is missing.
+/// Number of package zones; 0 if the counter's register is missing.
 pub(super) fn packages(world: &World) -> u32 {
-    // intel_rapl knows AMD's processors since 5.11.
+    // intel_rapl supports AMD since 5.11.
     if world.platform.board.vendor == Vendor::Amd && world.platform.before(Kernel::V5_15) {
         return 0;
     }
@@ -45,7 +45,8 @@ fn subzones(world: &World) -> Vec<(&'static str, u32)> {
         .collect()
 }
 
-/// Returns whether a zone of the whole machine is next to the packages': if its register exists.
+/// Returns whether a zone of the whole machine exists besides the packages' zones, that is, whether
+/// its register exists.
 fn has_platform(world: &World) -> bool {
     world.platform.board.vendor == Vendor::Intel && world.platform.chip.read(0, 0x64d).is_ok()
 }
@@ -61,12 +62,12 @@ fn is_platform(world: &World, dir: Dir) -> bool {
     dir.index() >= packages(world)
 }
 
-/// The CPU through which a zone's registers are reached: the package's first that is online.
+/// The CPU that accesses a zone's registers: the package's first online CPU.
 fn leader(world: &World, dir: Dir) -> Answer<u32> {
     let package = if is_platform(world, dir) { 0 } else { dir.index() };
     world
         .online()
-        // rapl_package's lead_cpu. Without one the package's zones are gone (rapl_cpu_down_prep).
+        // rapl_package's lead_cpu. Without it the package's zones disappear (rapl_cpu_down_prep).
         .find(|&cpu| world.platform.board.places[cpu as usize].package == package)
         .ok_or(Errno::NODEV)
 }
@@ -78,8 +79,8 @@ fn units(world: &World, cpu: u32) -> Answer<u64> {
     world.platform.chip.read(cpu, register)
 }
 
-/// The energy unit in nanojoules, truncated as the driver's integer division does; DRAM of some
-/// servers and psys of some others have fixed units.
+/// The energy unit in nanojoules, truncated like the driver's integer division. DRAM on some
+/// servers and psys on others have fixed units.
 fn energy_unit(world: &World, cpu: u32, register: u32) -> Answer<u64> {
     let model = world.platform.board.model;
     // Haswell-X, Broadwell-X, Skylake-X and Ice Lake-X/D (rapl_defaults_hsw_server in
@@ -113,18 +114,19 @@ fn energy(world: &World, dir: Dir, out: &mut Vec<u8>) -> Answer {
 
 fn range(world: &World, dir: Dir, out: &mut Vec<u8>) -> Answer {
     let (cpu, register) = (leader(world, dir)?, register(world, dir)?);
-    // What a reader must add when the counter has wrapped; in microjoules, from nanojoules.
+    // What a reader must add when the counter has wrapped, in microjoules, computed from
+    // nanojoules.
     line(out, 0xffff_ffff * energy_unit(world, cpu, register)? / 1000)
 }
 
-/// Constraints exist if the package's limit register is there.
+/// Returns whether constraints exist, which need the package's limit register.
 fn limited(world: &World, dir: Dir) -> bool {
     !is_platform(world, dir)
         && world.platform.board.vendor == Vendor::Intel
         && world.platform.chip.read(0, PKG_POWER_LIMIT).is_ok()
 }
 
-/// The limit register, and the unit of power in microwatts as a fraction: value x 1e6 / divisor.
+/// The limit register, and the power unit in microwatts as a fraction: value x 1e6 / divisor.
 fn limit(world: &World, dir: Dir) -> Answer<(u32, u64, u64)> {
     let cpu = leader(world, dir)?;
     Ok((cpu, world.platform.chip.read(cpu, PKG_POWER_LIMIT)?, 1 << (units(world, cpu)? & 0xf)))
@@ -138,21 +140,21 @@ fn show_power<const SHIFT: u32>(world: &World, dir: Dir, out: &mut Vec<u8>) -> A
 
 fn write_limit(world: &mut World, dir: Dir, mask: u64, bits: u64) -> Answer {
     let (cpu, value, _) = limit(world, dir)?;
-    // The lock bit: rapl_write_pl_data() refuses, and powercap_sys.c turns every failure of `set`
-    // into ENODATA.
+    // The lock bit is set: rapl_write_pl_data() fails, and powercap_sys.c turns every failure of
+    // `set` into ENODATA.
     if value >> 63 == 1 {
         return Err(Errno::NODATA);
     }
-    // One read-modify-write of the register, which holds both limits with their windows.
+    // A single read-modify-write of the register, which holds both limits with their windows.
     world.platform.chip.write(cpu, PKG_POWER_LIMIT, value & !mask | bits & mask).map_err(|_| Errno::NODATA)
 }
 
 fn store_power<const SHIFT: u32>(world: &mut World, dir: Dir, text: &[u8]) -> Answer {
-    // powercap_sys.c answers EINVAL to every text that kstrtou64 refuses, ERANGE included.
+    // powercap_sys.c returns EINVAL for everything that kstrtou64 rejects, including ERANGE.
     let microwatts = kstrtou64(text, 10).map_err(|_| Errno::INVAL)?;
     let (_, _, divisor) = limit(world, dir)?;
-    // rapl_write_data_raw() cuts what exceeds the field (`bits &= rpi->mask`): 4,096 W in eighths
-    // of a watt become 0.
+    // rapl_write_data_raw() truncates to the field (`bits &= rpi->mask`): 4,096 W in eighths of a
+    // watt become 0.
     let raw = (u128::from(microwatts) * u128::from(divisor) / 1_000_000) as u64 & 0x7fff;
     write_limit(world, dir, 0x7fff << SHIFT, raw << SHIFT)
 }
@@ -170,11 +172,11 @@ fn store_window<const SHIFT: u32>(world: &mut World, dir: Dir, text: &[u8]) -> A
     let micros = kstrtou64(text, 10).map_err(|_| Errno::INVAL)?;
     let (cpu, _, _) = limit(world, dir)?;
     let unit: u64 = 1_000_000 >> (units(world, cpu)? >> 16 & 0xf);
-    // rapl_compute_time_window_core(), with its truncations: reading back gives what the driver
-    // would show.
+    // rapl_compute_time_window_core(), including its truncations, so that it reads back as on the
+    // driver.
     let ticks = micros / unit.max(1);
     if ticks == 0 {
-        // Less than a unit is not refused: the field becomes 0, which is one unit.
+        // Less than a unit is accepted: the field becomes 0, which is one unit.
         return write_limit(world, dir, 0x7f << SHIFT, 0);
     }
     // Five bits of exponent.
@@ -191,8 +193,8 @@ fn info(world: &World, dir: Dir, shift: u32) -> Answer<u64> {
 }
 
 pub(super) static CONTROL: &[Attribute] = &[
-    // intel_rapl_msr.c registers its control type without operations: enabled_store() has nothing
-    // to call.
+    // intel_rapl_msr.c registers its control type without operations, so enabled_store() has
+    // nothing to call.
     rw("enabled", |_, _, out| line(out, 1), |_, _, text| kstrtobool(text).and(Err(Errno::NOSYS))),
     rw("uevent", |_, _, _| Ok(()), |_, _, _| Ok(())),
 ];
@@ -221,8 +223,8 @@ pub(super) static ZONE: &[Attribute] = &[
             if !limited(world, dir) {
                 return Err(Errno::NOSYS);
             }
-            // set_domain_enable() writes PL1's enable bit and set_floor_freq_default() PL2's; the
-            // clamp bit, which that writes too, has no effect here.
+            // set_domain_enable() writes PL1's enable bit, set_floor_freq_default() PL2's. The
+            // latter also writes the clamp bit, which has no effect here.
             let mask = 1 << 15 | 1 << 47;
             write_limit(world, dir, mask, if on { mask } else { 0 }).map_err(|_| Errno::NOSYS)
         },
@@ -246,7 +248,7 @@ pub(super) static SUBZONE: &[Attribute] = &[
     ro("name", |world, dir, out| {
         line(out, subzones(world).get(usize::from(dir.minor())).ok_or(Errno::NODEV)?.0)
     }),
-    // A subzone of this register has no limits, so there is nothing that could be enabled.
+    // A subzone with this register has no limits, so nothing can be enabled.
     rw("enabled", |_, _, out| line(out, 0), |_, _, text| kstrtobool(text).and(Err(Errno::NOSYS))),
     ro("energy_uj", energy).mode(0o400).when(|world, _| world.platform.since(Kernel::V5_10)).live(),
     ro("energy_uj", energy).when(|world, _| world.platform.before(Kernel::V5_10)).live(),
@@ -254,7 +256,7 @@ pub(super) static SUBZONE: &[Attribute] = &[
     rw("uevent", |_, _, _| Ok(()), |_, _, _| Ok(())),
 ];
 
-/// `intel-rapl:P` or `intel-rapl:P:I`.
+/// Parses `intel-rapl:P` or `intel-rapl:P:I`.
 fn zone_of(world: &World, name: &str) -> Option<Dir> {
     let rest = name.strip_prefix("intel-rapl:")?;
     match rest.split_once(':') {

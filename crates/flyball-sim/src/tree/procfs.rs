@@ -8,9 +8,9 @@ use crate::{
     world::World,
 };
 
-/// Nanoseconds to the 100ths of a second in which /proc/stat counts.
+/// Converts nanoseconds to hundredths of a second, the unit of /proc/stat.
 fn ticks(ns: u64) -> u64 {
-    // USER_HZ is 100 whatever the kernel's tick is.
+    // USER_HZ is 100, independent of the kernel's tick.
     ns / 10_000_000
 }
 
@@ -40,7 +40,7 @@ fn stat(world: &World, out: &mut Vec<u8>) -> Answer {
     line(out, "softirq 0 0 0 0 0 0 0 0 0 0 0")
 }
 
-/// Only the local timer ticks, while a CPU is busy.
+/// Only the local timer ticks, and only while a CPU is busy.
 fn interrupts(world: &World, out: &mut Vec<u8>) -> Answer {
     use std::fmt::Write as _;
     let mut head = String::from("     ");
@@ -66,7 +66,7 @@ fn cpuinfo(world: &World, out: &mut Vec<u8>) -> Answer {
         let siblings = online(&|other| other.package == place.package);
         let threads = place.siblings.iter().filter(|&&cpu| world.is_online(cpu)).count().max(1);
         let cpu = &world.cpus[number as usize];
-        // arch_freq_get_on_cpu(), as for scaling_cur_freq.
+        // arch_freq_get_on_cpu(), as in scaling_cur_freq.
         let khz = if world.platform.now.saturating_sub(cpu.measured.1) <= 20_000_000 && cpu.measured.0 > 0 {
             cpu.measured.0
         } else {
@@ -114,7 +114,7 @@ fn cpuinfo(world: &World, out: &mut Vec<u8>) -> Answer {
 /// A CPU's block on arm64 (arch/arm64/kernel/cpuinfo.c).
 fn arm_cpuinfo(board: &Board, number: u32, flags: &str, out: &mut Vec<u8>) -> Answer {
     let (variant, revision) = (board.stepping >> 4, board.stepping & 15);
-    // BogoMIPS follow from the architected counter: loops_per_jiffy in time_init().
+    // BogoMIPS follows from the architected counter: loops_per_jiffy in time_init().
     let bogo = board.tsc_khz / 500;
     line(
         out,
@@ -172,7 +172,7 @@ pub(super) static KERNEL: &[Attribute] = &[
     ro("osrelease", |world, _, out| line(out, world.platform.kernel.release())),
     ro("hostname", |world, _, out| line(out, format_args!("sim-{}", world.name))),
     ro("ostype", |_, _, out| line(out, "Linux")),
-    // There is no function tracer that it could stop.
+    // There is no function tracer to stop.
     rw("ftrace_enabled", |_, _, out| line(out, 1), |_, _, _| Ok(())),
     ro("nmi_watchdog", |_, _, out| line(out, 0)),
     ro("perf_event_paranoid", |_, _, out| line(out, 2)),

@@ -1,4 +1,4 @@
-//! Uncore frequency, DMI identity, and module parameters that tools look at.
+//! Uncore frequency, DMI identity, and module parameters that tools read.
 
 use super::{Attribute, Dir, Node, numbered, ro, rw};
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 const UNCORE_LIMIT: u32 = 0x620;
 const UNCORE_STATUS: u32 = 0x621;
 
-/// The uncore's clock can be set: through an MSR, or through TPMI clusters.
+/// Returns whether the uncore's clock can be set, through an MSR or TPMI clusters.
 pub(super) fn has_uncore(world: &World) -> bool {
     // intel-uncore-frequency came with 5.6.
     world.platform.board.vendor == Vendor::Intel
@@ -20,8 +20,8 @@ pub(super) fn has_uncore(world: &World) -> bool {
         && (world.platform.chip.read(0, UNCORE_LIMIT).is_ok() || clusters(world) > 0)
 }
 
-/// How many TPMI clusters a package has, one a power domain (uncore-frequency-tpmi.c, which 6.1 has
-/// not).
+/// Number of TPMI clusters in a package, one per power domain (uncore-frequency-tpmi.c, which 6.1
+/// lacks).
 fn clusters(world: &World) -> u32 {
     let silicon = world.platform.chip.silicon();
     let there = silicon.spec().uncore.as_ref().is_some_and(|uncore| uncore.clusters > 0);
@@ -32,7 +32,7 @@ fn clusters(world: &World) -> u32 {
 const CONTROL: u32 = 0x18;
 const STATUS: u32 = 0x10;
 
-/// The clusters of a directory, as package and domain: its own, or all of its package.
+/// The clusters of a directory, as package and domain: a single cluster, or all of its package.
 fn members(world: &World, dir: Dir) -> Vec<(usize, usize)> {
     let each = clusters(world) as usize;
     let index = dir.index() as usize;
@@ -48,7 +48,7 @@ fn cluster_ratios(world: &World, dir: Dir, register: u32, shift: u32) -> Vec<u64
     members(world, dir).into_iter().map(read).collect()
 }
 
-/// The CPU through which a die's registers are reached.
+/// The CPU that accesses a die's registers.
 fn leader(world: &World, dir: Dir) -> Answer<u32> {
     let package = dir.index();
     world
@@ -69,10 +69,10 @@ fn show_ratio(world: &World, dir: Dir, shift: u32, out: &mut Vec<u8>) -> Answer 
 }
 
 fn store_ratio(world: &mut World, dir: Dir, shift: u32, text: &[u8]) -> Answer {
-    // store_attr() answers EINVAL to everything that kstrtouint refuses.
+    // store_attr() returns EINVAL for everything that kstrtouint rejects.
     let khz = kstrtou32(text, 10).map_err(|_| Errno::INVAL)?;
     let ratio = u64::from(khz / 100_000);
-    // Seven bits; no order between minimum and maximum is checked (uncore_write_control_freq()).
+    // Seven bits; uncore_write_control_freq() does not check that minimum is below maximum.
     if ratio == 0 || ratio > 127 {
         return Err(Errno::INVAL);
     }
@@ -117,7 +117,7 @@ pub(super) static UNCORE: &[Attribute] = &[
         line(out, (world.platform.chip.read(cpu, UNCORE_STATUS)? & 0x7f) * 100_000)
     })
     .mode(0o400)
-    // Not in 5.15 and before (drivers/platform/x86/intel/uncore-frequency.c).
+    // Only after 5.15 (drivers/platform/x86/intel/uncore-frequency.c).
     .when(|world, _| world.platform.since(Kernel::V6_1) && world.platform.chip.read(0, UNCORE_STATUS).is_ok())
     .live(),
 ];
@@ -140,7 +140,7 @@ pub(super) static CLUSTER: &[Attribute] = &[
 ];
 
 pub(super) fn uncore_child(world: &World, name: &str) -> Option<Node> {
-    // uncore%02d counts over all packages, package_%02d_die_%02d is a package's own.
+    // uncore%02d counts over all packages, package_%02d_die_%02d within a package.
     if let Some(number) = name.strip_prefix("uncore").filter(|number| number.len() >= 2) {
         let all = clusters(world) * world.platform.board.packages();
         let index = numbered(number.strip_prefix('0').unwrap_or(number), "")?;
@@ -171,8 +171,8 @@ pub(super) static DMI: &[Attribute] = &[
 pub(super) static INTEL_IDLE: &[Attribute] =
     &[ro("max_cstate", |_, _, out| line(out, 9)), ro("states_off", |_, _, out| line(out, 0))];
 
-/// Returns whether the machine has cores of both kinds. Only then does the perf PMU have a device
-/// per kind (arch/x86/events/intel/core.c, `intel_pmu_init_hybrid`); otherwise it is one device,
+/// Returns whether the machine has cores of both kinds. Only then has the perf PMU a device per
+/// kind (arch/x86/events/intel/core.c, `intel_pmu_init_hybrid`); otherwise there is one device,
 /// `cpu`.
 pub(super) fn is_hybrid(world: &World) -> bool {
     if world.platform.board.vendor != Vendor::Intel {
@@ -212,7 +212,7 @@ mod tests {
             |path: &str| String::from_utf8(machine.read(&format!("{UNCORE}/{path}")).unwrap()).unwrap();
         assert_eq!((read("uncore07/package_id"), read("uncore07/domain_id")), ("1\n".into(), "2\n".into()));
         assert_eq!(read("package_01_die_00/max_freq_khz"), "2500000\n");
-        // A cluster's own limit, then the package's, which is all of its clusters'.
+        // First a cluster's own limit, then the package's, which applies to all of its clusters.
         machine.write(&format!("{UNCORE}/uncore07/max_freq_khz"), b"1500000").unwrap();
         let mut read =
             |path: &str| String::from_utf8(machine.read(&format!("{UNCORE}/{path}")).unwrap()).unwrap();
@@ -228,7 +228,7 @@ mod tests {
             (read("uncore07/max_freq_khz"), read("uncore00/max_freq_khz")),
             ("1000000\n".into(), "2200000\n".into())
         );
-        // From now on it is a bound for them, and not for those of the other package.
+        // The package's limit now bounds its clusters, but not those of the other package.
         assert_eq!(machine.write(&format!("{UNCORE}/uncore07/max_freq_khz"), b"1500000"), Err(Errno::INVAL));
         assert_eq!(machine.write(&format!("{UNCORE}/uncore07/max_freq_khz"), b"900000"), Ok(()));
         assert_eq!(machine.write(&format!("{UNCORE}/uncore00/max_freq_khz"), b"1500000"), Ok(()));

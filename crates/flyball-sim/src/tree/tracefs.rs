@@ -1,8 +1,8 @@
 //! tracefs: its directories and files, the streams, and the instances. `read` has the content of
 //! the files, `write` the effects of writes.
 //!
-//! Function tracers and triggers are not modelled, and their files do not exist: a program that
-//! looks for them gets ENOENT, as on a kernel that was built without them.
+//! Function tracers and triggers are not modelled. Their files do not exist, as on a kernel built
+//! without them.
 
 mod read;
 mod write;
@@ -51,11 +51,11 @@ enum What {
 }
 
 const GROUPS: [&str; 3] = ["amd_cpu", "ftrace", "power"];
-// The kernel has no such bound but memory; a program that forgets to remove its instances must not
-// take all of ours.
+// The kernel's only bound is memory. Here a program that never removes its instances must not use
+// up ours.
 const MAX_INSTANCES: usize = 64;
 
-/// Name and mode of what every instance has at its top.
+/// Name and mode of the top-level files of every instance.
 const TOP: [(&str, u16); 17] = [
     ("available_tracers", 0o444),
     ("buffer_percent", 0o640),
@@ -75,7 +75,7 @@ const TOP: [(&str, u16); 17] = [
     ("tracing_on", 0o640),
     ("buffer_subbuf_size_kb", 0o640),
 ];
-/// Files that only tracefs itself has, not its instances.
+/// Files of tracefs itself that instances do not have.
 const ONCE: [(&str, u16); 5] = [
     ("available_events", 0o440),
     ("printk_formats", 0o440),
@@ -115,7 +115,7 @@ fn instance_mut(world: &mut World, number: u8) -> Answer<&mut Instance> {
     instances.get_mut(number as usize).and_then(Option::as_mut).ok_or(Errno::NODEV)
 }
 
-/// Files that this kernel has: the size of sub-buffers can be seen since 6.8.
+/// Files of this kernel: the size of sub-buffers is visible since 6.8.
 fn top(kernel: Kernel) -> &'static [(&'static str, u16)] {
     if kernel < Kernel::V6_12 { &TOP[..TOP.len() - 1] } else { &TOP }
 }
@@ -145,7 +145,7 @@ pub(crate) fn child(world: &World, number: u8, folder: Folder, name: &str) -> Op
         Folder::Group(group) => {
             match in_group(kernel, group).find(|kind| kind.name() == name) {
                 Some(kind) => dir(Folder::Event(kind as u8)),
-                // The group of tracers' own records cannot be switched.
+                // The group of tracers' own records cannot be enabled or disabled.
                 None if GROUPS[group as usize] == "ftrace" => None,
                 None => file(What::Group(group, find(&GROUP, name)?)),
             }
@@ -157,7 +157,7 @@ pub(crate) fn child(world: &World, number: u8, folder: Folder, name: &str) -> Op
             if own && name != "format" && name != "id" { None } else { file(What::Event(kind, name)) }
         }
         Folder::PerCpus => {
-            // Buffers of offline CPUs stay, with what was recorded.
+            // Offline CPUs keep their buffers and records.
             let cpu = numbered(name, "cpu").filter(|&cpu| cpu < world.platform.board.cpus())?;
             dir(Folder::PerCpu(cpu))
         }
@@ -236,7 +236,7 @@ pub(crate) fn is_stream(file: TraceFile) -> bool {
 pub(crate) fn is_ready(world: &World, file: TraceFile) -> bool {
     let Some(instance) = instance(world, file.instance) else { return true };
     match file.what {
-        // Readers of pages are woken when enough of them are full.
+        // The kernel wakes readers of pages when enough pages are full.
         What::Cpu(cpu, "trace_pipe_raw") => instance.rings.get(cpu as usize).is_none_or(|ring| {
             let (full, of) = ring.fill();
             !ring.is_empty() && full * 100 >= of * instance.percent as usize
@@ -246,15 +246,15 @@ pub(crate) fn is_ready(world: &World, file: TraceFile) -> bool {
     }
 }
 
-/// Takes at most `limit` bytes of a stream; `EAGAIN` if there is nothing.
+/// Takes at most `limit` bytes of a stream; `EAGAIN` if it is empty.
 pub(crate) fn take(world: &mut World, file: TraceFile, limit: usize) -> Answer<Vec<u8>> {
     let kernel = world.platform.kernel;
     if let What::Cpu(cpu, "trace_pipe_raw") = file.what {
         let instance = instance_mut(world, file.instance)?;
         let ring = instance.rings.get_mut(cpu as usize).ok_or(Errno::NODEV)?;
         let mut pages = Vec::new();
-        // At least one page, however short the read: tracing_buffers_read() gives out what does not
-        // fit with the next one.
+        // At least one page, however short the read: tracing_buffers_read() returns the remainder
+        // with the next read.
         while pages.len() + PAGE <= limit.max(PAGE) {
             match ring.take_page(kernel) {
                 Some(page) => pages.extend(page),
@@ -268,7 +268,7 @@ pub(crate) fn take(world: &mut World, file: TraceFile, limit: usize) -> Answer<V
     loop {
         let Some(instance) = instance(world, file.instance) else { return Err(Errno::NODEV) };
         let rings = instance.rings.iter().enumerate();
-        // Merged by time while reading, as trace_find_next_entry() does.
+        // Records are merged by time while reading, as in trace_find_next_entry().
         let oldest = rings
             .filter(|(cpu, _)| only.is_none_or(|only| only == *cpu))
             .filter_map(|(cpu, ring)| Some((ring.oldest()?, cpu)))
@@ -278,7 +278,7 @@ pub(crate) fn take(world: &mut World, file: TraceFile, limit: usize) -> Answer<V
         if let Some(record) = instance.rings[cpu].records().next() {
             line::line(&world.platform.trace, instance, cpu, record, &mut text);
         }
-        // Whole lines only: the record stays in the buffer for the next read.
+        // Only whole lines: this record stays in the buffer for the next read.
         if before > 0 && text.len() > limit {
             text.truncate(before);
             break;
@@ -311,7 +311,7 @@ pub(crate) fn make(world: &mut World, name: &str) -> Answer {
 /// rmdir in instances/.
 pub(crate) fn remove(world: &mut World, number: u8) -> Answer {
     let slot = world.platform.trace.instances.get_mut(number as usize).filter(|_| number > 0);
-    // The others keep their numbers: programs have files of theirs open.
+    // Keep the other instances' numbers: programs have their files open.
     *slot.ok_or(Errno::PERM)? = None;
     let platform = &mut world.platform;
     platform.trace.review(&platform.chip);

@@ -1,9 +1,9 @@
-//! Runs a workload on a simulated machine, step by step. A task's turn goes on across steps; turns
-//! that are much shorter than a step are done in bulk. Tasks that share a CPU get equal shares of
-//! its time, and the two threads of a core take from each other what the machine's file says.
+//! Runs a workload on a simulated machine, step by step. A task's turn can span several steps;
+//! turns much shorter than a step are run in bulk. Tasks on one CPU get equal shares of its time.
+//! The two threads of a core slow each other down by the share in the machine's file.
 //!
-//! The engine does not model caches, memory bandwidth, wake-up latencies other than the idle
-//! states', or the order in which a run queue runs its tasks.
+//! The engine does not model caches, memory bandwidth, wakeup latencies other than those of idle
+//! states, or the order in which a run queue runs its tasks.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,26 +12,26 @@ use flyball_silicon::{Activity, License, Silicon};
 use super::{Group, Noise, Placement, Workload};
 use crate::load::{CpuWork, Load, Step};
 
-/// Kernel housekeeping of each CPU: wake-ups per second and cycles per wake-up. The cycles are set
-/// from the Speed Select guide's idle CPUs with base-freq on: 20 us at the slow frequency after a
-/// wake-up out of C6 are a sixth of the whole.
+/// Kernel housekeeping of each CPU: wakeups per second and cycles per wakeup. The cycles are set
+/// from the Speed Select guide's idle CPUs with base-freq on: the 20 us at the slow frequency after
+/// a wakeup from C6 are a sixth of the total.
 const HOUSEKEEPING_HZ: u64 = 10;
 const HOUSEKEEPING_CYCLES: f64 = 290_000.0;
-/// Activity of a core that waits for memory, against one that executes.
+/// Activity of a core that waits for memory, relative to one that executes.
 const STALLED: f64 = 0.45;
 
 /// The progress of a workload.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Progress {
-    /// Turns that count.
+    /// Turns of the groups that count.
     pub turns: u64,
-    /// When the last of them was done, or now, in nanoseconds since the start.
+    /// Time when the last counted turn ended, or the current time, in nanoseconds since the start.
     pub ns: u64,
     /// True if the workload has nothing more to do.
     pub done: bool,
-    /// Sum over all turns of how long each took, idle gap included, in nanoseconds.
+    /// Sum of the lengths of all turns, including idle gaps, in nanoseconds.
     pub turn_ns: f64,
-    /// Sum over all turns of the busy part.
+    /// Sum of the busy time of all turns.
     pub busy_ns: f64,
 }
 
@@ -41,51 +41,51 @@ impl Progress {
         self.turn_ns / self.turns.max(1) as f64 * 1e-9
     }
 
-    /// Turns a second.
+    /// Turns per second.
     pub fn rate(&self) -> f64 {
         self.turns as f64 / (self.ns.max(1) as f64 * 1e-9)
     }
 }
 
-/// A view of an engine's progress that stays when the machine has taken the engine.
+/// An engine's progress, which remains accessible after the machine has taken the engine.
 pub type Shared = Arc<Mutex<Progress>>;
 
 #[derive(Debug, Clone, Default)]
 struct Task {
     group: usize,
-    /// Where it is, and for a pair where the other one is.
+    /// The task's CPU; for a pair, both CPUs.
     cpus: [usize; 2],
-    /// Work left in the turn.
+    /// Remaining work of the turn.
     cycles: f64,
     memory: f64,
     gap: f64,
-    /// The whole gap of the turn.
+    /// Whole length of the turn's gap.
     pause: f64,
-    /// When the turn began, ns since the start.
+    /// Start of the turn, ns since the start of the workload.
     began: f64,
     /// Busy time of the turn so far.
     busy: f64,
     over: bool,
-    /// A process that has just begun.
+    /// True if a new process has just begun.
     fresh: bool,
-    /// Turns that it has begun.
+    /// Number of turns begun.
     begun: u64,
-    /// For a pair: how much of the turn each CPU is busy.
+    /// For a pair: busy share of each CPU in the turn.
     share: f64,
     /// [`Group::is_steady`] of its group.
     steady: bool,
 }
 
-/// The length of one turn of a task where it is, in ns, and its parts. It stays the same in a step
-/// as long as the task stays where it is.
+/// Length of a task's turn on its current CPU, in ns, and its parts. It is constant within a step
+/// until the task moves.
 #[derive(Clone, Copy)]
 struct Turn {
     whole: f64,
     /// Tasks that share the CPU.
     tasks_on: f64,
-    /// Time of the wake-ups out of idle states within it.
+    /// Time of wakeups from idle states within the turn.
     wake: f64,
-    /// ns per cycle of work.
+    /// Nanoseconds per cycle of work.
     slow: f64,
 }
 
@@ -93,20 +93,20 @@ struct Turn {
 #[derive(Debug)]
 pub struct Engine {
     workload: Workload,
-    /// CPUs that the tasks may use; empty: all that are there.
+    /// CPUs that the tasks may use; empty for all.
     allowed: Vec<usize>,
     tasks: Vec<Task>,
     /// Turns left to begin, by group.
     left: Vec<u64>,
     noise: Noise,
     clock: f64,
-    /// The progress so far, which `shared` gets at the end of each step in which it has changed.
+    /// Current progress, copied to `shared` at the end of each step that changed it.
     progress: Progress,
-    /// When the last turn that counts was done, ns.
+    /// End of the last counted turn, ns.
     counted_at: f64,
     shared: Shared,
-    /// The other thread of each CPU's core (the CPU itself if there is none), and the share of the
-    /// work that it leaves.
+    /// For each CPU, the other thread of its core (the CPU itself if there is none), and the share
+    /// of work that remains when both threads are busy.
     beside: Vec<(usize, f64)>,
     /// Tasks on each CPU in this step.
     tasks_on: Vec<u16>,
@@ -115,15 +115,14 @@ pub struct Engine {
     intensity: Vec<f64>,
     rotor: usize,
     started: bool,
-    /// True if no task ever rests or moves, and none has ended since `tasks_on` was counted.
+    /// True if no task ever pauses or moves, and none has ended since `tasks_on` was counted.
     is_counted: bool,
-    /// The kernel's own work: how much more of it there is in this run, and when it begins, in
-    /// steps.
+    /// The kernel's own work: its factor in this run, and its start, in steps.
     kernel: (f64, u64),
 }
 
 impl Engine {
-    /// A run of a workload on some CPUs (none named: all).
+    /// Creates a run of a workload on some CPUs, or on all if `allowed` is empty.
     pub fn new(workload: Workload, allowed: Vec<u32>, seed: u64) -> Engine {
         let left = workload.task.iter().map(|g| if g.turns == 0 { u64::MAX } else { g.turns }).collect();
         Engine {
@@ -148,8 +147,8 @@ impl Engine {
         }
     }
 
-    /// A run like [`Engine::new`]'s, varied by the amounts in the workload's description. The same
-    /// seed makes the same run.
+    /// Like [`Engine::new`], but varied by the amounts in the workload's description. Equal seeds
+    /// give equal runs.
     pub fn varied(mut workload: Workload, allowed: Vec<u32>, seed: u64) -> Engine {
         let mut noise = Noise::new(seed ^ 0x7661_7269_6174_696f);
         let v = workload.variation.clone();
@@ -159,7 +158,7 @@ impl Engine {
             group.cycles *= cycles;
             group.long = group.long.map(|(share, long)| (share, long * cycles));
             group.memory_ns *= memory;
-            // Devices take what they take, but not always the same.
+            // The time of devices does not depend on the clock, but varies too.
             if group.io {
                 group.gap_ns *= memory;
             }
@@ -168,7 +167,7 @@ impl Engine {
         Engine { kernel: (kernel, begins), ..Engine::new(workload, allowed, seed) }
     }
 
-    /// A handle to its progress.
+    /// A handle to the engine's progress.
     pub fn shared(&self) -> Shared {
         Arc::clone(&self.shared)
     }
@@ -191,7 +190,7 @@ impl Engine {
         if self.allowed.is_empty() {
             self.allowed = (0..cpus).collect();
         }
-        // Groups with CPUs of their own take them one after the other.
+        // Groups with their own CPUs take them in order.
         let mut first = 0;
         let groups = std::mem::take(&mut self.workload.task);
         for (group, g) in groups.iter().enumerate() {
@@ -214,7 +213,7 @@ impl Engine {
         self.workload.task = groups;
     }
 
-    /// The next turn of a task.
+    /// Begins a task's next turn, if turns are left.
     #[inline]
     fn begin(&mut self, task: &mut Task, g: &Group, now: f64) {
         if self.left[task.group] == 0 {
@@ -228,7 +227,7 @@ impl Engine {
         (task.cycles, task.memory, task.gap, task.pause) = (g.cycles, g.memory_ns, g.gap_ns, g.gap_ns);
         (task.began, task.busy, task.fresh) = (now, 0.0, g.fork);
         if task.steady {
-            // None of the rest concerns it.
+            // Steady groups use none of the following.
             return;
         }
         if let Some((share, long)) = g.long
@@ -258,8 +257,8 @@ impl Engine {
         }
     }
 
-    /// An idle CPU: on a core whose other thread is idle too, if there is one, else any; the search
-    /// goes round.
+    /// Finds an idle CPU, preferably on an idle core, in round-robin order. If all are busy,
+    /// returns the one with the fewest tasks.
     fn find(&mut self, last: usize, over: usize) -> usize {
         let n = if over == 0 { self.allowed.len() } else { self.allowed.len().min(over) };
         self.rotor = (self.rotor + 1) % n;
@@ -279,7 +278,8 @@ impl Engine {
         best.1
     }
 
-    /// GHz (cycles a nanosecond) that a task gets done on a CPU, its neighbour's share taken off.
+    /// A task's speed on a CPU in GHz (cycles per nanosecond), reduced if the core's other thread
+    /// is busy.
     fn speed(&self, silicon: &Silicon, cpu: usize) -> f64 {
         let ghz = f64::from(silicon.frequency(cpu).0) * 1e-6;
         let (other, share) = self.beside[cpu];
@@ -301,7 +301,7 @@ impl Engine {
                 task.gap -= d;
                 t += d;
                 if task.gap <= 0.0 {
-                    // Of the CPU where the next turn begins.
+                    // Read it before `finish`, which starts the next turn.
                     let pause = task.pause;
                     self.finish(task, g, t);
                     known = known.filter(|_| !moves);
@@ -329,7 +329,7 @@ impl Engine {
                     continue;
                 }
             }
-            // Memory first, then cycles, then the wake-up's share of the gap: only sums matter.
+            // The order of memory, cycles and the wakeup does not matter: only the sums do.
             let need = (task.cycles * slow + task.memory) * tasks_on;
             let d = need.min(span - t);
             let share = if d < need { d / need } else { 1.0 };
@@ -352,8 +352,8 @@ impl Engine {
         }
     }
 
-    /// One step of a task of a steady group: what [`run`](Self::run) does, without the questions
-    /// that have one answer there.
+    /// One step of a task of a steady group: a faster version of [`run`](Self::run) without checks
+    /// that are constant there.
     fn run_steady(&mut self, task: &mut Task, g: &Group, step: &Step<'_>, work: &mut [CpuWork]) {
         if task.over || (task.cycles <= 0.0 && task.memory <= 0.0) {
             return self.run(task, g, step, work);
@@ -369,7 +369,8 @@ impl Engine {
         while t < span && !task.over {
             let mut count = 0;
             if in_bulk && task.cycles >= g.cycles {
-                // 32 bits: a turn is a cycle or a nanosecond at least, a step a millisecond.
+                // 32 bits suffice: a turn is at least a cycle or a nanosecond, a step is a
+                // millisecond.
                 let fit = u64::from(((span - t) / whole) as u32);
                 count = fit.min(self.left[task.group].saturating_add(1));
             }
@@ -406,7 +407,7 @@ impl Engine {
         }
     }
 
-    /// Counts the tasks on each CPU that do not wait for the whole step.
+    /// Counts the tasks on each CPU, except those that wait during the whole step.
     fn count_tasks(&mut self, span: f64) {
         self.tasks_on.fill(0);
         for task in &self.tasks {
@@ -420,7 +421,7 @@ impl Engine {
         self.is_counted = self.workload.task.iter().all(Group::is_steady);
     }
 
-    /// The length of a turn of a task on the CPUs where it is.
+    /// Computes a turn of a task on its current CPUs.
     #[inline]
     fn turn(&self, task: &Task, g: &Group, step: &Step<'_>) -> Turn {
         let cpu = task.cpus[0];
@@ -442,7 +443,7 @@ impl Engine {
         Turn { whole, tasks_on, wake, slow }
     }
 
-    /// A turn is over; the next begins.
+    /// Ends a turn and begins the next.
     #[inline]
     fn finish(&mut self, task: &mut Task, g: &Group, t: f64) {
         let now = self.clock + t;
@@ -456,8 +457,8 @@ impl Engine {
         self.begin(task, g, now);
     }
 
-    /// Runs as many whole turns as fit into what is left of a step, `from` to `to`, at once, and
-    /// returns how long they took.
+    /// Runs as many whole turns as fit between `from` and `to` at once. Returns the time that they
+    /// took.
     fn whole_turns(
         &mut self,
         task: &mut Task,
@@ -467,7 +468,7 @@ impl Engine {
         work: &mut [CpuWork],
     ) -> f64 {
         let fit = ((to - from) / turn.whole) as u64;
-        // The turn that has begun is no longer among those that are left.
+        // One more than `left`, which excludes the current turn.
         let count = fit.min(self.left[task.group].saturating_add(1));
         if count == 0 {
             return 0.0;
@@ -477,8 +478,7 @@ impl Engine {
         self.end_turns(task, g, (count, turns), turn.slow, (from, turns * turn.whole))
     }
 
-    /// Some whole turns are over, which took `passed` from `from` on; the next begins. Returns the
-    /// time that passed.
+    /// Ends whole turns, which took `passed` from `from` on, and begins the next. Returns `passed`.
     #[inline]
     fn end_turns(
         &mut self,
@@ -545,7 +545,7 @@ impl Engine {
         self.account_on(second, task.share, (task, g), (executing, memory), work);
     }
 
-    /// Counts what a task does on one CPU, which is busy for a part of it.
+    /// Accounts a task's work to a CPU, which is busy for the share `part` of it.
     #[inline]
     fn account_on(
         &mut self,
@@ -558,7 +558,7 @@ impl Engine {
         self.busy[cpu] += (executing + memory) * part;
         self.stalled[cpu] += memory * part;
         self.intensity[cpu] = g.intensity;
-        // What ended in this step is known better.
+        // A sleep that ended in this step has set the exact gap.
         let has_slept = work[cpu].activity.wakes > 0 && g.place != Placement::Pair;
         let gap = &mut work[cpu].gap_us;
         if has_slept && *gap != u32::MAX {
@@ -575,14 +575,13 @@ impl Engine {
 }
 
 impl Group {
-    /// Returns whether all of its turns have the same length.
+    /// Returns whether all turns of the group have equal length.
     #[inline]
     fn has_equal_turns(&self) -> bool {
         self.spread == 0.0 && self.long.is_none() && self.long_gap.is_none()
     }
 
-    /// Returns whether its tasks all stay where they are and have one turn like the other without
-    /// a pause.
+    /// Returns whether the group's tasks never move or pause, and all their turns are equal.
     #[inline]
     fn is_steady(&self) -> bool {
         self.place == Placement::Fixed
@@ -604,7 +603,7 @@ impl Load for Engine {
         if !self.is_counted {
             self.count_tasks(span);
         }
-        // Taken out while they run: a turn changes its task and the engine.
+        // Moved out while they run, because a turn changes both its task and the engine.
         let (mut tasks, groups) = (std::mem::take(&mut self.tasks), std::mem::take(&mut self.workload.task));
         let before = self.progress.clone();
         for task in &mut tasks {
@@ -615,19 +614,20 @@ impl Load for Engine {
         self.clock += span;
         let beat = step.now_ns / step.span_ns.max(1) + self.kernel.1;
         let period = (1_000_000_000 / HOUSEKEEPING_HZ / step.span_ns.max(1)).max(1);
-        // The remainder of `beat + 7 * cpu`, without a division for each CPU.
+        // `beat + 7 * cpu` modulo `period`, without a division for each CPU.
         let (mut rest, more) = (beat % period, 7 % period);
         for (cpu, w) in work.iter_mut().enumerate() {
             let is_due = rest == 0;
             rest += more;
             rest -= if rest >= period { period } else { 0 };
             if is_due && self.busy[cpu] < span * 0.5 {
-                // The first of it is slower than the frequency says; the silicon counts that.
+                // The start of the work is slower than the frequency suggests; the silicon has that
+                // loss.
                 let ghz = f64::from(step.silicon.frequency(cpu).0) * 1e-6;
                 let slow = step.silicon.wake_loss_ns(cpu, step.idle.get(cpu).copied().unwrap_or(0));
                 w.kernel = self.busy[cpu] == 0.0;
                 if w.activity.wakes == 0 {
-                    // The kernel's own timer ends a sleep whose length no task says.
+                    // The kernel's own timer ends a sleep for which no task gives a length.
                     (w.timer, w.other) = (true, (u32::MAX, 1));
                 }
                 self.busy[cpu] += HOUSEKEEPING_CYCLES * self.kernel.0 / ghz + slow;

@@ -2,44 +2,43 @@
 
 use serde::Deserialize;
 
-/// A workload: groups of tasks, and when it is done.
+/// A workload: groups of tasks, and when it ends.
 #[derive(Debug, Clone, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
     pub name: String,
-    /// One line for lists.
+    /// One-line description for lists.
     pub title: String,
-    /// The situation that the workload stands for, and the source of its numbers.
+    /// The situation that the workload models, and the source of its numbers.
     pub about: String,
     /// Name of a turn in results, in the plural: "ops", "requests".
     #[serde(default = "turns")]
     pub unit: String,
-    /// Ends after this time, s; 0: when all turns are done.
+    /// Ends after this time, s; 0: when all turns have ended.
     #[serde(default)]
     pub seconds: f64,
-    /// The length of the real program is given in seconds, not in turns.
+    /// The real program's length is given in seconds, not in turns.
     #[serde(default)]
     pub timed: bool,
     /// The unit of a result, if it is not turns per second.
     #[serde(default)]
     pub result: Option<String>,
-    /// A result is turns per second times this.
+    /// A result is turns per second times this factor.
     #[serde(default = "one")]
     pub scale: f64,
-    /// The variation from one run to the next.
+    /// The variation between runs.
     #[serde(default)]
     pub variation: Variation,
-    /// Tasks of one kind.
+    /// Groups of tasks.
     #[serde(default)]
     pub task: Vec<Group>,
 }
 
-/// The variation from one run to the next, as standard deviations in shares of the whole; 0 for
-/// none.
+/// The variation between runs, as relative standard deviations; 0 for none.
 #[derive(Debug, Clone, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Variation {
-    /// Variation of all cycles: where code and data come to lie in caches.
+    /// Variation of all cycles, which depends on the placement of code and data in caches.
     #[serde(default)]
     pub cycles: f64,
     /// Variation of all time that no clock speeds up.
@@ -50,18 +49,18 @@ pub struct Variation {
     pub kernel: f64,
 }
 
-/// Where the tasks of a group run.
+/// Where a group's tasks run.
 #[derive(Debug, Clone, Copy, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Placement {
-    /// Task n on the n-th allowed CPU, for good.
+    /// Task n stays on the n-th allowed CPU.
     Fixed,
-    /// Each turn on an idle CPU that the scheduler finds.
+    /// Each turn runs on an idle CPU that the scheduler finds.
     #[default]
     Roam,
-    /// Where it was before, unless that is busy.
+    /// A task stays on its CPU unless that is busy.
     Stay,
-    /// Two CPUs that take turns within each turn: a pair of tasks that wake each other.
+    /// Two CPUs alternate within each turn: a pair of tasks that wake each other.
     Pair,
 }
 
@@ -70,53 +69,54 @@ pub enum Placement {
 #[derive(Debug, Clone, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
-    /// How many; 0: one for each allowed CPU.
+    /// Number of tasks; 0: one for each allowed CPU.
     #[serde(default = "one_task")]
     pub count: u32,
     /// Where they run.
     #[serde(default)]
     pub place: Placement,
-    /// A roaming task goes round over so many CPUs only, the first of those allowed: the scheduler
-    /// likes caches that are warm. 0: all.
+    /// Roaming tasks use only this many of the allowed CPUs, the first ones, because the scheduler
+    /// prefers warm caches. 0: all.
     #[serde(default)]
     pub over: u32,
-    /// Cycles a turn.
+    /// Cycles per turn.
     #[serde(default)]
     pub cycles: f64,
-    /// Turns of a second size: (share of the turns, cycles). Empty: all equal.
+    /// Turns of a second size: (share of the turns, cycles). Without it all are equal.
     #[serde(default)]
     pub long: Option<(f64, f64)>,
-    /// How much cycles vary from turn to turn: 0 not at all, 1 between nothing and twice as many.
+    /// Variation of cycles between turns: 0 for none, 1 for between zero and twice as many.
     #[serde(default)]
     pub spread: f64,
-    /// Busy time a turn that no clock speeds up (memory, devices that are polled), ns.
+    /// Busy time per turn that no clock speeds up (memory, polled devices), ns.
     #[serde(default)]
     pub memory_ns: f64,
-    /// Idle time a turn (a device, a timer, a person), ns.
+    /// Idle time per turn (a device, a timer, a person), ns.
     #[serde(default)]
     pub gap_ns: f64,
-    /// Gaps of a second size: (share of the turns, ns). Empty: all equal.
+    /// Gaps of a second size: (share of the turns, ns). Without it all are equal.
     #[serde(default)]
     pub long_gap: Option<(f64, f64)>,
-    /// The gap ends by a timer, so that the idle governor can know its length.
+    /// A timer ends the gap, so that the idle governor can know its length.
     #[serde(default)]
     pub timer: bool,
     /// The gap waits for a device: the scheduler counts it as iowait.
     #[serde(default)]
     pub io: bool,
-    /// Each turn is a new process: the scheduler has no history of it and assumes half a CPU.
+    /// Each turn is a new process: the scheduler has no history and assumes half a CPU.
     #[serde(default)]
     pub fork: bool,
-    /// Turns in all, shared by the group's tasks; 0: without end.
+    /// Total turns of the group's tasks; 0: unlimited.
     #[serde(default)]
     pub turns: u64,
-    /// Switching activity while executing, 1 dense integer code.
+    /// Switching activity while executing; 1 is dense integer code.
     #[serde(default = "one")]
     pub intensity: f64,
-    /// How much of a turn each of a pair's CPUs is busy.
+    /// Busy share of each of a pair's CPUs in a turn.
     #[serde(default = "half")]
     pub busy_share: f64,
-    /// Stretches of another share: (share of the turns in them, busy share, turns a stretch).
+    /// Stretches of turns with another busy share: (share of the turns in stretches, busy share,
+    /// turns per stretch).
     #[serde(default)]
     pub stretches: Option<(f64, f64, u64)>,
     /// True if the result counts the group's turns.
@@ -143,15 +143,15 @@ fn yes() -> bool {
 /// A mistake in a workload's description.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WorkloadError {
-    /// No workload of the crate has this name.
+    /// No built-in workload has this name.
     #[error("workload: '{name}' is not known; there are {}", Workload::names().collect::<Vec<_>>().join(", "))]
     Unknown { name: String },
     #[error("workload: {}", .0.to_string().trim_end())]
     Toml(#[from] toml::de::Error),
-    /// A value of the whole that cannot be.
+    /// An invalid value of the workload.
     #[error("workload: {name}: {fault}")]
     Whole { name: String, fault: &'static str },
-    /// A value of a task that cannot be.
+    /// An invalid value of a task.
     #[error("workload: {name}: task[{task}]: {fault}")]
     Task { name: String, task: usize, fault: &'static str },
 }
@@ -173,20 +173,20 @@ const FILES: &[(&str, &str)] = &[
 ];
 
 impl Workload {
-    /// Names of the workloads that come with the crate.
+    /// Names of the built-in workloads.
     pub fn names() -> impl Iterator<Item = &'static str> {
         FILES.iter().map(|file| file.0)
     }
 
-    /// The text of a workload that comes with the crate.
+    /// The text of a built-in workload.
     pub fn builtin_text(name: &str) -> Option<&'static str> {
         FILES.iter().find(|file| file.0 == name).map(|file| file.1)
     }
 
-    /// A workload that comes with the crate.
+    /// A built-in workload.
     ///
     /// # Errors
-    /// There is none of that name; the message lists the names.
+    /// No workload has this name; the message lists the names.
     pub fn builtin(name: &str) -> Result<Workload, WorkloadError> {
         let Some(text) = Workload::builtin_text(name) else {
             return Err(WorkloadError::Unknown { name: name.to_owned() });
@@ -194,27 +194,28 @@ impl Workload {
         Workload::from_toml(text)
     }
 
-    /// Reads a description.
+    /// Parses a description.
     ///
     /// # Errors
-    /// Not TOML, unknown or missing keys, or values that cannot be; the message names the key.
+    /// The text is not TOML, a key is unknown or missing, or a value is invalid; the message names
+    /// the key.
     pub fn from_toml(text: &str) -> Result<Workload, WorkloadError> {
         let workload: Workload = toml::from_str(text)?;
         workload.check()?;
         Ok(workload)
     }
 
-    /// Sets its length, in what the real program counts: turns of all its tasks, or seconds.
+    /// Sets the length in the real program's unit: turns of all tasks, or seconds.
     pub fn set_length(&mut self, amount: u64) {
         if self.timed {
             self.seconds = amount as f64;
             return;
         }
         if self.seconds > 0.0 {
-            // Its result is still a rate.
+            // The result is still a rate.
             self.seconds = f64::INFINITY;
         }
-        // Groups without turns among others with turns are background load.
+        // If some groups have turns, groups without turns are background load.
         let has_turns = self.task.iter().any(|group| group.turns > 0);
         for group in self.task.iter_mut().filter(|group| group.turns > 0 || !has_turns && group.counts) {
             group.turns = amount;

@@ -1,4 +1,4 @@
-//! Random numbers that are the same everywhere: splitmix64.
+//! Reproducible random numbers: splitmix64.
 
 #[derive(Debug, Clone)]
 pub struct Noise(u64);
@@ -22,7 +22,7 @@ impl Noise {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Around 0, with a standard deviation of 1, never beyond 6: the sum of twelve shares.
+    /// A number around 0 with a standard deviation of 1, never beyond 6: the sum of twelve shares.
     pub fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.share()).sum::<f64>() - 6.0
     }

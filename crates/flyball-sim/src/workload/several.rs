@@ -1,4 +1,5 @@
-//! Several loads at once, each on CPUs of its own: a benchmark and what keeps the other CPUs busy.
+//! Several loads at once, each on its own CPUs: for example a benchmark, and busy loops on other
+//! CPUs.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,13 +8,13 @@ use crate::load::{CpuWork, Load, Step};
 
 /// A running load.
 struct Running {
-    /// CPUs that it may use; empty for all.
+    /// CPUs that the load may use; empty for all.
     cpus: Vec<u32>,
     load: Box<dyn Load>,
     shared: Shared,
 }
 
-/// Loads that run at the same time. Clones share the list.
+/// Concurrent loads. Clones share the list.
 #[derive(Clone, Default)]
 pub struct Several {
     name: String,
@@ -32,13 +33,14 @@ impl Several {
         look(&mut self.list.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Adds a load on some CPUs (none: all). `false`, and nothing is added, if one of them has a
-    /// load already: a model has its CPUs to itself, and two on one would both run at full speed.
+    /// Adds a load on some CPUs, or on all if `cpus` is empty. Returns `false` and adds nothing if
+    /// one of the CPUs has a load already: each model assumes that its CPUs are its own, so two on
+    /// one CPU would both run at full speed.
     #[must_use]
     pub fn add(&mut self, cpus: &[u32], load: Box<dyn Load>, shared: Shared) -> bool {
         let name = load.name().to_owned();
         let added = self.each(|list| {
-            // A load that has ended gives its CPUs back.
+            // A load that has ended releases its CPUs.
             list.retain(|running| !running.load.is_done());
             let meets = |other: &Running| {
                 cpus.is_empty() || other.cpus.is_empty() || other.cpus.iter().any(|cpu| cpus.contains(cpu))
@@ -55,12 +57,12 @@ impl Several {
         added
     }
 
-    /// Returns whether none of the added loads is left.
+    /// Returns whether no load is left.
     pub fn is_empty(&self) -> bool {
         self.each(|list| list.is_empty())
     }
 
-    /// Ends the load with this progress.
+    /// Ends the load with this progress handle.
     pub fn end(&self, shared: &Shared) {
         self.each(|list| list.retain(|running| !Arc::ptr_eq(&running.shared, shared)));
     }
@@ -70,7 +72,7 @@ impl Load for Several {
     fn step(&mut self, step: &Step<'_>, work: &mut [CpuWork]) {
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         for (index, running) in list.iter_mut().enumerate() {
-            // The first writes straight into the result, so that one load alone costs nothing
+            // The first load writes directly into the result, so that a single load costs nothing
             // extra.
             if index == 0 {
                 running.load.step(step, work);
@@ -80,7 +82,7 @@ impl Load for Several {
             self.scratch.resize(work.len(), CpuWork::default());
             running.load.step(step, &mut self.scratch);
             for (have, more) in work.iter_mut().zip(&self.scratch) {
-                // Every model adds the kernel's own work to all CPUs: that of the first is enough.
+                // Every model adds the kernel's own work to all CPUs; count only the first model's.
                 let tasks = more.activity.busy_ns > 0 || more.activity.wakes > 0 || more.gap_us != u32::MAX;
                 if tasks && !more.kernel {
                     *have = *more;

@@ -1,6 +1,6 @@
-//! amd-pstate beyond the recorded answers: what a guest with Linux 6.12.107 had in the request
-//! register and in its files on cores of different rank (ryzen-preferred, four CPUs), and which
-//! driver servers get.
+//! amd-pstate beyond the replayed recordings: the request register and files of a guest with Linux
+//! 6.12.107 on cores of different rank (ryzen-preferred, four CPUs), and the driver that servers
+//! get.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ fn a_guest_of_6_12_has_these_requests_in_active_mode() {
     guest.write("cpufreq/boost", "1");
     guest.write("cpufreq/policy2/energy_performance_preference", "power");
     assert_eq!(guest.requests([2]), [0xff00_0f42]);
-    // The preference of a CPU that was offline is 191, whatever it was before.
+    // After a CPU was offline, its preference is 191.
     guest.write("cpu2/online", "0");
     guest.write("cpu2/online", "1");
     assert_eq!(guest.read("cpufreq/policy2/energy_performance_preference"), "balance_power");
@@ -80,7 +80,7 @@ fn a_guest_of_6_12_has_these_requests_in_passive_mode() {
         guest.write(&format!("cpufreq/policy{cpu}/scaling_governor"), "performance");
     }
     assert_eq!(guest.requests([1, 2]), [0x75_0f75, 0x6e_0f75]);
-    // A CPU that comes online again brings boost back with it, and the global switch's value.
+    // A CPU that comes online restores its own boost and the global switch.
     guest.write("cpu1/online", "0");
     guest.write("cpu1/online", "1");
     let shown = [

@@ -3,7 +3,7 @@
 use flyball_sim::{Recording, describe, silicon::MachineSpec};
 use flyball_testing::{Archive, Host as _};
 
-/// A recorded machine of the repository.
+/// A recorded machine in this repository.
 pub(crate) struct Recorded<'a> {
     pub name: &'a str,
     pub machine: &'a Archive,
@@ -29,7 +29,7 @@ impl Recording for Recorded<'_> {
     }
 }
 
-/// A recorded machine of the repository, described.
+/// The description of a recorded machine in this repository.
 pub(crate) fn described(name: &str) -> MachineSpec {
     let machine = flyball_testing::machine(name);
     describe(&Recorded { name, machine: &machine }).unwrap_or_else(|error| panic!("{error}"))

@@ -1,5 +1,5 @@
-//! cppc_cpufreq on Arm servers, as the source of 7.3 has it (no guest runs it): the values that its
-//! files take and refuse, and reports of limits.
+//! cppc_cpufreq on Arm servers, after the source of 7.3 (no guest runs it): values that its files
+//! accept and reject, and reports of limits.
 
 use std::time::Duration;
 
@@ -49,16 +49,16 @@ fn registers_take_and_refuse_what_the_driver_does() {
         ("energy_performance_preference_val", "power", Err(Errno::INVAL), "255"),
         ("perf_limited", "0", Ok(()), "0"),
         ("perf_limited", "4", Err(Errno::INVAL), "0"),
-        // The nominal level is the highest: there is no boost.
+        // The nominal level is the highest, so there is no boost.
         ("boost", "1", Err(Errno::INVAL), "0"),
     ] {
         assert_eq!(grace.write(&format!("{POLICY}/{name}"), text), wrote, "{name}={text}");
         assert_eq!(grace.policy([name]), [read], "{name}={text}");
     }
-    // The switch of the machine says nothing of what it switches.
+    // The global switch can be set even without boost; the policy's cannot.
     assert_eq!(grace.write("cpufreq/boost", "1"), Ok(()));
     assert_eq!(grace.write(&format!("{POLICY}/boost"), "1"), Err(Errno::INVAL));
-    // A CPU that was offline has forgotten.
+    // A CPU loses the setting when it goes offline.
     assert_eq!(grace.write(&format!("{POLICY}/auto_select"), "1"), Ok(()));
     for online in ["0", "1"] {
         assert_eq!(grace.write("cpu1/online", online), Ok(()));
@@ -84,7 +84,7 @@ fn levels_limits_and_boost() {
     let levels = ["highest", "nominal", "lowest_nonlinear", "lowest", "reference"];
     let shown = levels.map(|level| altra.read(&format!("cpu1/acpi_cppc/{level}_perf")));
     assert_eq!(shown, ["300", "280", "200", "100", "100"]);
-    // The first minimum is no request before 7.3, and the files of registers came with 6.16.
+    // Before 7.3 the initial minimum is not a request; the register files came with 6.16.
     let mut old = Server::boot("altra", Kernel::V6_12);
     assert_eq!(old.policy(limits), ["1000000", "2800000", "1000000", "2800000"]);
     assert!(!old.0.exists(&format!("{CPU}/{POLICY}/auto_select")));
@@ -93,7 +93,7 @@ fn levels_limits_and_boost() {
     assert_eq!(grace.policy(limits), ["81000", "3510000", "81000", "3510000"]);
 }
 
-/// Performance is the reference performance times delivered by reference counts.
+/// Performance is reference performance times delivered counts divided by reference counts.
 #[test]
 fn counters_tell_the_speed_and_a_report_stays() {
     for (name, mhz) in [("altra", 2800.0), ("grace", 3510.0)] {
@@ -117,7 +117,7 @@ fn counters_tell_the_speed_and_a_report_stays() {
         assert_eq!(server.policy(["perf_limited"]), ["0"]);
         server.0.inject("glitch 1 1500".parse().unwrap());
         assert!((speed(&mut server, &mut sample) - 1500.0).abs() < 30.0, "{name}");
-        // Less than desired; the minimum of the limits is kept.
+        // Below desired, but not below the minimum.
         assert_eq!(server.policy(["perf_limited"]), ["1"]);
         assert_eq!(server.write(&format!("{POLICY}/perf_limited"), "3"), Ok(()));
         assert_eq!(server.policy(["perf_limited"]), ["1"], "the limit still acts");

@@ -1,8 +1,8 @@
-//! What the idle governors choose, and how often they are wrong, for sleeps that are known.
+//! Choices and errors of the idle governors for known sleeps.
 
 use flyball_sim::{Boot, CpuWork, Kernel, Load, SimMachine, Step, silicon::MachineSpec};
 
-/// The sleeps of CPU 0, a list of them in each step, again and again: microseconds.
+/// The sleeps of CPU 0 in microseconds, a list per step, repeated.
 struct Planned {
     steps: Vec<Vec<u32>>,
     timer: bool,
@@ -24,8 +24,8 @@ impl Load for Planned {
     }
 }
 
-/// Exits of CPU 0 in a second by state of tpmi-small: C1, C1E (pays from 4 us on), C6 (650) and C6P
-/// (1000), each with `above` and `below`.
+/// Exits of CPU 0 in a second, for each state of tpmi-small: C1, C1E (pays off from 4 us), C6 (650)
+/// and C6P (1000), each with `above` and `below`.
 fn exits(governor: &str, timer: bool, steps: &[&[u32]]) -> [[u64; 3]; 4] {
     let spec = MachineSpec::builtin("tpmi-small").unwrap();
     let boot = Boot { options: vec!["cpuidle.governor=teo".to_owned()], ..Boot::default() };
@@ -46,7 +46,7 @@ fn exits(governor: &str, timer: bool, steps: &[&[u32]]) -> [[u64; 3]; 4] {
     };
     let steps = steps.iter().map(|step| step.to_vec()).collect();
     machine.run(Some(Box::new(Planned { steps, timer, step: 0 })));
-    // Until the governor knows the load.
+    // Let the governor learn the load.
     machine.advance(std::time::Duration::from_secs(1));
     let before = read(&mut machine);
     machine.advance(std::time::Duration::from_secs(1));
@@ -68,9 +68,9 @@ fn equal_sleeps_are_guessed_right() {
     }
 }
 
-/// menu takes the short sleeps for typical, so that every long one is too light
-/// (get_typical_interval() finds the long ones to be outliers). teo expects what most of its sleeps
-/// were, the last one counting most: each time the other kind.
+/// menu takes the short sleeps as typical, so every long one gets too light a state
+/// (get_typical_interval() discards the long ones as outliers). teo predicts what most sleeps were,
+/// weighting the last one most, and so always predicts the other kind.
 #[test]
 fn sleeps_that_alternate_mislead_both_governors() {
     let [c1, c1e, c6, c6p] = exits("menu", false, &[&[20, 700]]);
@@ -79,16 +79,16 @@ fn sleeps_that_alternate_mislead_both_governors() {
     assert_eq!([c1, c1e, c6, c6p], [NONE, [1000, 0, 1000], [1000, 1000, 0], NONE]);
 }
 
-/// Timers that are known: teo looks at the next one, unless most sleeps are cut short. menu's
-/// typical sleep hides the long ones (tools that wake by timers make it choose light states).
+/// With known timers teo follows the next timer, unless most sleeps are cut short. menu's typical
+/// sleep hides the long ones, so tools that wake by timers make it choose light states.
 #[test]
 fn teo_believes_timers_where_menu_believes_the_past() {
     assert_eq!(exits("teo", true, &[&[20, 700]]), [NONE, [1000, 0, 0], [1000, 0, 0], NONE]);
     assert_eq!(exits("menu", true, &[&[20, 700]]), [NONE, [2000, 0, 1000], NONE, NONE]);
 }
 
-/// A governor needs some sleeps to see that the load has changed: too deep after long ones, too
-/// light after short ones.
+/// A governor needs some sleeps to notice a change of load: too deep a state after long sleeps, too
+/// light a state after short ones.
 #[test]
 fn bursts_cost_both_errors() {
     for governor in ["menu", "teo"] {
@@ -97,14 +97,14 @@ fn bursts_cost_both_errors() {
         let (above, below) = (deep[1], light[2]);
         // 25 changes in each direction, in a second of 1,000 sleeps.
         assert!((25..=150).contains(&above), "{governor}: {light:?} {deep:?}");
-        // menu's factor for far timers forgets the short sleeps slowly.
+        // menu's factor for distant timers adapts slowly after short sleeps.
         assert!((25..=300).contains(&below), "{governor}: {light:?} {deep:?}");
         assert_eq!(light[1] + deep[2], 0, "{governor}");
         assert_eq!(light[0] + deep[0], 1000, "{governor}");
     }
 }
 
-/// A short sleep among seven long ones is an outlier: too deep.
+/// A short sleep among seven long ones is an outlier, and its state is too deep.
 #[test]
 fn a_rare_interrupt_finds_the_cpu_too_deep() {
     let steps: Vec<&[u32]> = (0..8).map(|step| if step == 0 { &[20][..] } else { &[900] }).collect();
@@ -114,7 +114,7 @@ fn a_rare_interrupt_finds_the_cpu_too_deep() {
     }
 }
 
-/// A light state that was chosen for a short sleep is left at the tick, until a deep one is chosen.
+/// The tick ends a light state that was chosen for a short sleep, until a deep one is chosen.
 #[test]
 fn no_cpu_stays_in_a_light_state() {
     let mut steps: Vec<&[u32]> = vec![&[20; 30]; 100];

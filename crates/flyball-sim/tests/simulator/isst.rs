@@ -1,10 +1,10 @@
-//! Recorded answers of the real Speed Select drivers, call by call, asked of the simulator.
+//! Replays recorded answers of the real Speed Select drivers, call by call, on the simulator.
 //!
-//! The recordings are text files that a probe wrote in guests with real kernels over played
+//! The recordings are text files that a probe wrote in guests with real kernels and simulated
 //! firmware: a call's name, its return value or errno, and the first 160 bytes of its argument
-//! afterwards. They are looked for in `$FLYBALL_SHARED/lab/results/sst` (else `../shared` next to
-//! the workspace); without them the tests skip and say so. The TPMI guests had the registers of the
-//! recorded Granite Rapids of this repository.
+//! afterwards. They are in `$FLYBALL_SHARED/lab/results/sst` (else `../shared` next to the
+//! workspace); without them the tests skip and say so. The TPMI guests had the registers of this
+//! repository's recorded Granite Rapids.
 
 mod calls;
 pub(crate) mod machines;
@@ -14,7 +14,7 @@ use flyball_sim::{Boot, SimMachine};
 use flyball_testing::skip;
 use machines::{folder, machine};
 
-/// Differences that are known: (file, call, reason). Each must occur.
+/// Known differences: (file, call, reason). Each must occur.
 const KNOWN: &[(&str, &str, &str)] = &[
     ("clx", "msr read 0x1af", EMULATOR),
     ("clx", "msr read 0x54", EMULATOR),
@@ -67,7 +67,7 @@ fn calls_are_answered_as_by_the_real_drivers() {
         let recorded = std::fs::read_to_string(folder.join(format!("{name}.txt"))).unwrap();
         let highest = if name.contains("levels3") { 2 } else { 0 };
         let cpus = if tpmi { 6 } else { 4 };
-        // Lines of calls, in order: name in 58 columns, then the answer.
+        // Calls in order: the name in 58 columns, then the answer.
         let mut lines = recorded.lines().filter(|line| {
             !["modprobe", "node", "--", "open:", "rmmod", "    "].iter().any(|word| line.starts_with(word))
         });

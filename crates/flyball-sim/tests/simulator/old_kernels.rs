@@ -1,5 +1,5 @@
-//! Answers of kernels before 6.1, as read from their source: which files there are, which driver
-//! binds, and how writes differ.
+//! Answers of kernels before 6.1, as read from their source: existing files, the driver that binds,
+//! and differences in writes.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn write(machine: &mut SimMachine, path: &str, text: &str) -> Result<(), Errno> 
     machine.write(&format!("{CPU}/{path}"), text.as_bytes())
 }
 
-/// Files and the first kernel of [`Kernel::ALL`] that has them.
+/// Files, and the first kernel in [`Kernel::ALL`] that has them.
 #[test]
 fn files_come_with_their_kernels() {
     let files = [
@@ -76,11 +76,11 @@ fn drivers_that_bind() {
     let intel = |driver: &str, governor: &str, mode: &str| {
         (driver.to_owned(), governor.to_owned(), Some(mode.to_owned()))
     };
-    // Without HWP: active until 5.8.
+    // Without HWP the default is active until 5.8.
     assert_eq!(driver("i7-2600", Kernel::V4_19, &[]), intel("intel_pstate", "powersave", "active"));
     assert_eq!(driver("i7-2600", Kernel::V5_10, &[]), intel("intel_cpufreq", "schedutil", "passive"));
     assert_eq!(driver("i7-2600", Kernel::V3_10, &[]), intel("intel_pstate", "powersave", "active"));
-    // Passive mode does without HWP until 5.9, and HWP cannot be left.
+    // Until 5.9 passive mode does not use HWP, and HWP cannot be disabled.
     let passive = ["intel_pstate=passive"];
     let mut old = boot("gold-6138", Kernel::V4_19, &passive);
     assert!(!old.exists(&format!("{CPU}/cpufreq/policy0/energy_performance_preference")));

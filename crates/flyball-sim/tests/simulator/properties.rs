@@ -1,5 +1,5 @@
-//! Whatever is written to a simulated machine, it still answers, within its physical limits; and
-//! the same calls give the same bytes.
+//! Whatever is written to a simulated machine, it keeps answering within its physical limits, and
+//! equal calls give equal bytes.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ fn machine(name: &str, kernel: Kernel) -> SimMachine {
     SimMachine::boot(MachineSpec::builtin(name).unwrap(), kernel, Boot::default(), 0).unwrap()
 }
 
-/// Every file below a directory, links not followed.
+/// Collects every file below a directory without following links.
 fn files(machine: &mut SimMachine, path: &str, found: &mut Vec<(String, u16)>) {
     for name in machine.list(path).unwrap_or_default() {
         let child = if path == "/" { format!("/{name}") } else { format!("{path}/{name}") };
@@ -20,7 +20,7 @@ fn files(machine: &mut SimMachine, path: &str, found: &mut Vec<(String, u16)>) {
             Ok(Kind::Directory) => files(machine, &child, found),
             Ok(Kind::File(mode)) => found.push((child, mode)),
             Ok(Kind::Link(_)) => {
-                // What a link names must be there, or a tool that follows it stumbles.
+                // A link must not dangle, or tools that follow it fail.
                 assert!(machine.exists(&child), "{child} leads nowhere");
             }
             Ok(Kind::Msr(_) | Kind::Stream(_)) => {}
@@ -133,7 +133,7 @@ proptest! {
         let mut found = Vec::new();
         files(&mut machine, "/sys", &mut found);
         found.retain(|(_, mode)| mode & 0o222 != 0);
-        // The files that matter are few beside those of every CPU: half of the writes go to them.
+        // Few files matter compared to those of every CPU, so half of the writes go to them.
         let first: Vec<(String, u16)> =
             found.iter().filter(|(path, _)| !path.contains("/cpuidle/state") && !path.contains("cpu1")).cloned().collect();
         for (number, (index, text, bytes, gap)) in writes.iter().enumerate() {
@@ -163,7 +163,7 @@ proptest! {
     }
 }
 
-/// Everything that a machine says after a given life.
+/// Everything that a machine shows after a sequence of writes from `seed`.
 fn life(seed: u64) -> Vec<u8> {
     let spec = MachineSpec::builtin("ryzen-5750g").unwrap();
     let boot = Boot { options: vec!["amd_pstate=passive".to_owned()], ..Boot::default() };
@@ -222,7 +222,7 @@ fn faults_come_when_they_were_ordered() {
     let results: Vec<_> = (0..4).map(|cpu| machine.write(&limit(cpu), b"2000000")).collect();
     assert_eq!(results, [Ok(()), Ok(()), Err(Errno::IO), Ok(())]);
 
-    // Another daemon takes the governor back just before it is read.
+    // Another daemon resets the governor just before it is read.
     let governor = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor";
     machine.write(governor, b"performance").unwrap();
     machine.inject(Fault::foreign_write(governor, Op::Read, governor, "powersave"));
@@ -244,7 +244,7 @@ fn a_limit_settles_later() {
     assert_eq!(machine.read(path).unwrap(), b"2000000\n");
 }
 
-/// Turbo that a register has switched off since the driver registered.
+/// A register disables turbo after the driver has registered.
 #[test]
 fn turbo_that_firmware_switches_off_stays_off() {
     const MISC_ENABLE: u32 = 0x1a0;
@@ -257,8 +257,7 @@ fn turbo_that_firmware_switches_off_stays_off() {
     assert_eq!(machine.read(path).unwrap(), b"1\n");
 }
 
-/// Minimum and maximum of HWP's request as the kernel writes them on the machine that was recorded
-/// (adl0).
+/// Minimum and maximum of HWP's request, as the kernel wrote them on the recorded machine (adl0).
 #[test]
 fn levels_of_hybrid_processors_are_the_recorded_ones() {
     let mut machine = machine("hybrid-laptop", Kernel::V6_12);
@@ -268,7 +267,7 @@ fn levels_of_hybrid_processors_are_the_recorded_ones() {
     let max = "/sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq";
     machine.write(max, b"2050000").unwrap();
     machine.advance(Duration::from_millis(1));
-    // 2.0 GHz in levels of 78,741 kHz, rounded up.
+    // 2.0 GHz in steps of 78,741 kHz, rounded up.
     assert_eq!(machine.read_msr(0, 0x774).unwrap() >> 8 & 0xff, 26);
 }
 
@@ -294,11 +293,11 @@ fn tunables_go_with_the_last_cpu_of_their_governor() {
     machine.write("/sys/devices/system/cpu/cpu15/online", b"0").unwrap();
     assert!(!machine.exists(&tunable), "nobody is left that uses it");
     machine.write("/sys/devices/system/cpu/cpu15/online", b"1").unwrap();
-    // As 6.12 and 7.2 answered in a guest.
+    // As 6.12 and 7.2 answer in a guest.
     assert_eq!(machine.read(&tunable).unwrap(), b"1000\n", "its user came back, and all is new");
 }
 
-/// A text with the number at `place` (of all that it holds) replaced.
+/// `text` with its number at index `place` replaced.
 fn with_number(text: &str, place: usize, number: &str) -> String {
     let starts: Vec<usize> = text
         .char_indices()
@@ -315,7 +314,7 @@ fn with_number(text: &str, place: usize, number: &str) -> String {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// A machine file with absurd numbers is refused, or is a machine whose files answer.
+    /// A machine file with absurd numbers is rejected, or gives a machine whose files answer.
     #[test]
     fn no_machine_file_makes_the_simulator_panic(
         machine in 0..10usize,

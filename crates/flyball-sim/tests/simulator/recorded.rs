@@ -1,4 +1,4 @@
-//! Machines made of the recorded ones of this repository: each boots, and shows what was recorded.
+//! Machines made from this repository's recordings: each boots and shows the recorded values.
 
 use flyball_sim::{Boot, Kernel, SimMachine, describe};
 
@@ -20,7 +20,7 @@ fn recorded_machines_become_simulated_ones() {
             machine.read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned())
         };
         let mut paths = vec!["/sys/devices/system/cpu/present"];
-        // Intel's levels are taken from HWP's register, which need not agree with ACPI's table.
+        // Intel's levels come from HWP's register, which may differ from ACPI's table.
         if recorded("/proc/cpuinfo").unwrap().contains("AuthenticAMD") {
             paths.push("/sys/devices/system/cpu/cpu0/acpi_cppc/nominal_perf");
         }

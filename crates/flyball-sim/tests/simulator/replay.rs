@@ -1,11 +1,10 @@
-//! Recorded answers of real kernels, replayed: the same reads and writes on the simulator,
-//! attribute lists, values and errnos compared.
+//! Replays recordings of real kernels: makes the recorded reads and writes on the simulator, and
+//! compares attribute lists, values and errnos.
 //!
 //! The recordings are text files that a probe wrote in a guest with a real kernel: `[directory]`
-//! and its attributes with mode and value, and lines
-//! `path <- 'text' RESULT now 'value' other=value`. They are looked for in
-//! `$FLYBALL_SHARED/lab/results` (else `../shared` next to the workspace); without them the tests
-//! skip and say so.
+//! and its attributes with mode and value, and lines `path <- 'text' RESULT now 'value'
+//! other=value`. They are in `$FLYBALL_SHARED/lab/results` (else `../shared` next to the
+//! workspace); without them the tests skip and say so.
 
 use std::{collections::BTreeSet, fmt::Write as _, path::Path, time::Duration};
 
@@ -14,8 +13,7 @@ use flyball_testing::{shared, skip};
 
 const CPU: &str = "/sys/devices/system/cpu";
 
-/// Differences that are known, with the reason: (file, text in the difference, reason). Each must
-/// occur.
+/// Known differences: (file, text in the difference, reason). Each must occur.
 const KNOWN: &[(&str, &str, &str)] = &[
     ("acpi-cpufreq-7.2.txt", "cpuinfo_cur_freq", PORTS),
     ("acpi-cpufreq-6.12.txt", "cpuinfo_cur_freq", PORTS),
@@ -30,7 +28,7 @@ const LATE: &str = "in the recording the work item ran only after the next write
 const PORTS: &str =
     "the guest's P-states are requested through I/O ports, which the simulator's processors do not have";
 
-/// Values that depend on what the machine did before and are not compared; that they exist is.
+/// Values that depend on earlier events: only their existence is compared.
 const VOLATILE: &[&str] = &["scaling_cur_freq", "cpuinfo_avg_freq", "cpuinfo_cur_freq", "feedback_ctrs"];
 
 fn amd(interface: &str, turbo: bool, ranking: &str) -> MachineSpec {
@@ -55,7 +53,7 @@ fn errno_name(errno: Errno) -> String {
     errno.name().map_or_else(|| format!("{errno:?}"), str::to_owned)
 }
 
-/// A file's text as the probe prints it.
+/// A file's text in the probe's format.
 fn read(machine: &mut SimMachine, path: &str) -> String {
     match machine.read(path) {
         Ok(bytes) => String::from_utf8(bytes).unwrap().trim_end_matches('\n').to_owned(),
@@ -63,7 +61,7 @@ fn read(machine: &mut SimMachine, path: &str) -> String {
     }
 }
 
-/// Undoes Python's repr of a string; answers it and what follows.
+/// Undoes Python's repr of a string. Returns the string and the text after it.
 fn unquote(text: &str) -> Option<(String, &str)> {
     let quote = text.chars().next().filter(|c| *c == '\'' || *c == '"')?;
     let mut value = String::new();
@@ -82,7 +80,7 @@ fn unquote(text: &str) -> Option<(String, &str)> {
     None
 }
 
-/// Splits ` a=1 b=x y` into pairs: a value reaches to the next ` word=`.
+/// Splits ` a=1 b=x y` into pairs: a value extends to the next ` word=`.
 fn pairs(text: &str) -> Vec<(&str, &str)> {
     let mut starts = Vec::new();
     for (at, _) in text.match_indices('=') {
@@ -101,7 +99,7 @@ fn pairs(text: &str) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// Where the probe read a value that it shows by its last name.
+/// Path of a value that the probe shows by its last name.
 fn place(name: &str, seen_boost: &mut bool) -> String {
     match name {
         "boost" if !std::mem::replace(seen_boost, true) => format!("{CPU}/cpufreq/boost"),
@@ -123,7 +121,7 @@ impl Replay {
         self.differences.push(format!("{}:{line}: {what}", self.file));
     }
 
-    /// Compares one value; right after a write the recording may show the old value or the new one.
+    /// Compares one value. Right after a write the recording may show the old or the new value.
     fn value(&mut self, line: usize, path: &str, recorded: &str, early: Option<&str>) {
         let name = path.rsplit('/').next().unwrap_or_default();
         self.compared += 1;
@@ -162,7 +160,7 @@ impl Replay {
         let path = format!("{CPU}/{path}");
         let bytes = if newline { format!("{text}\n") } else { text.clone() };
         let simulated = match self.machine.kind(&path) {
-            // The probe opens for writing: a file without that mode refuses there.
+            // The probe opens files for writing, which fails here without write permission.
             Ok(flyball_sim::Kind::File(mode)) if mode & 0o200 == 0 => "EACCES".to_owned(),
             _ => match self.machine.write(&path, bytes.as_bytes()) {
                 Ok(()) => "ok".to_owned(),
@@ -224,7 +222,7 @@ impl Replay {
     }
 }
 
-/// Replays a recording and answers how many values were compared and the unknown differences.
+/// Replays a recording. Returns the number of compared values, and the unknown differences.
 fn replay(folder: &Path, file: &'static str, machine: SimMachine) -> (usize, Vec<String>) {
     let text = std::fs::read_to_string(folder.join(file)).unwrap();
     let mut replay = Replay { file, machine, compared: 0, differences: Vec::new() };

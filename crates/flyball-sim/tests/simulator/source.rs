@@ -1,4 +1,4 @@
-//! Answers that follow from kernel source alone: where numbers are cut, rounded or refused.
+//! Answers derived from kernel source alone: truncated, rounded and rejected numbers.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ fn a_power_limit_beyond_its_field_wraps() {
     assert_eq!(machine.read_msr(0, 0x610).unwrap() & 0x7fff, 3);
 }
 
-/// intel_cpufreq_target() answers the P-state that it has set, rounded up for userspace.
+/// intel_cpufreq_target() returns the P-state that it sets, rounded up for userspace.
 #[test]
 fn a_target_between_two_p_states_is_the_upper_one() {
     let mut machine = named("i7-2600", Kernel::V6_12, &["intel_pstate=passive"]);
@@ -51,7 +51,7 @@ fn a_target_between_two_p_states_is_the_upper_one() {
     assert_eq!(machine.read_msr(0, 0x199).unwrap() >> 8 & 0xff, 21);
 }
 
-/// amd_pstate_init_freq(): since 6.9 the driver refuses a lowest frequency of 0.
+/// amd_pstate_init_freq(): since 6.9 the driver rejects a lowest frequency of 0.
 #[test]
 fn firmware_zeros_keep_amd_pstate_away() {
     let zero = || amd("cppc-msr", "0");
@@ -77,8 +77,8 @@ fn performance_keeps_its_minimum_with_shared_memory_on_6_12() {
     assert!(minimum(Kernel::V6_12) < minimum(Kernel::V6_18));
 }
 
-/// tracing_mark_write(): TRACE_BUF_SIZE in 6.1, TRACE_MARKER_MAX_SIZE and the room of a sub-buffer
-/// later.
+/// tracing_mark_write(): the limit is TRACE_BUF_SIZE in 6.1, later TRACE_MARKER_MAX_SIZE and the
+/// space in a sub-buffer.
 #[test]
 fn a_long_marker_is_cut() {
     for (kernel, most) in [(Kernel::V6_1, 1024), (Kernel::V6_12, 4054)] {

@@ -1,12 +1,10 @@
-//! Recorded traces of real kernels, and the same experiment on the simulator: the formats of the
-//! events, which events fire under which governor of which driver, and what is traced when limits
-//! are written.
+//! Compares recorded traces of real kernels with the simulator: the formats of events, which events
+//! fire under each governor of each driver, and what is traced when limits are written.
 //!
-//! The recordings are text files that a probe wrote in a guest: format files,
-//! `== GOVERNOR: N cpu_frequency, ...` with the counts of a second of load on one CPU, and
-//! `== writes` with the first lines after three writes. They are looked for in
-//! `$FLYBALL_SHARED/lab/results` (else `../shared` next to the workspace); without them the test
-//! skips and says so.
+//! The recordings are text files that a probe wrote in a guest: format files, `== GOVERNOR: N
+//! cpu_frequency, ...` with the counts of a second of load on one CPU, and `== writes` with the
+//! first lines after three writes. They are in `$FLYBALL_SHARED/lab/results` (else `../shared` next
+//! to the workspace); without them the test skips and says so.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -23,11 +21,11 @@ const EVENTS: [(&str, &str); 3] =
 struct Recorded {
     kernel: String,
     driver: String,
-    /// Format files by the event's name.
+    /// Format files by event name.
     formats: BTreeMap<String, String>,
-    /// Governor, and how often the events of [`EVENTS`] fired.
+    /// Governor, and counts of the [`EVENTS`].
     counts: Vec<(String, [u64; 3])>,
-    /// Limits that were traced in the writes: minimum and maximum of CPU 0.
+    /// Traced limits of CPU 0 during the writes: minimum and maximum.
     limits: Vec<(u32, u32)>,
 }
 
@@ -75,7 +73,7 @@ fn parse(text: &str) -> Vec<Recorded> {
 fn machine(file: &str, recorded: &Recorded) -> Option<SimMachine> {
     let kernel = Kernel::ALL.iter().copied().find(|kernel| kernel.to_string() == recorded.kernel)?;
     let amd = |interface: &str, option: &'static str| {
-        // Up to 6.12 the emulator's processors had no flag for boost if the mailbox was used.
+        // Up to 6.12 the emulator's processors lacked the boost flag if the mailbox was used.
         let turbo = interface == "cppc-msr" || kernel != Kernel::V6_12;
         let text = include_str!("../machines/amd.toml")
             .replace("INTERFACE", interface)
@@ -96,7 +94,7 @@ fn machine(file: &str, recorded: &Recorded) -> Option<SimMachine> {
         }
         _ => return None,
     };
-    // The emulator's processor had no HWP, which AMD's do not mind.
+    // The emulator's processor had no HWP. On AMD the option has no effect.
     let options = vec!["intel_pstate=no_hwp".to_owned(), option.to_owned()];
     let boot = Boot { options, ..Boot::default() };
     let machine = SimMachine::boot(spec, kernel, boot, 0).unwrap();
@@ -111,7 +109,7 @@ fn text(machine: &mut SimMachine, path: &str) -> String {
     String::from_utf8(machine.read(path).unwrap_or_default()).unwrap()
 }
 
-/// How often each event of [`EVENTS`] fires while CPU 0 is busy for a second and then idle.
+/// Counts the [`EVENTS`] while CPU 0 is busy for a second and then idle.
 fn load(machine: &mut SimMachine) -> [u64; 3] {
     machine.truncate(&format!("{TRACING}/trace")).unwrap();
     machine.run(Some(Box::new(Steady { cpus: vec![(0, 1.0), (1, 0.03)] })));
@@ -157,8 +155,8 @@ fn compare(file: &str, recorded: &Recorded, wrong: &mut Vec<String>) -> usize {
         machine.advance(Duration::from_millis(50));
         let simulated = load(&mut machine);
         for ((_, event), (recorded, simulated)) in EVENTS.iter().zip(counts.iter().zip(simulated)) {
-            // The emulator's processors had neither APERF nor MPERF there: without a sample there
-            // is no event.
+            // The emulator's processors had neither APERF nor MPERF there, and without a sample
+            // there is no event.
             if (*event, file) == ("amd_pstate_perf", "trace-amd-pstate.txt")
                 || recorded_driver == "intel_pstate"
             {
@@ -172,7 +170,7 @@ fn compare(file: &str, recorded: &Recorded, wrong: &mut Vec<String>) -> usize {
             }
         }
     }
-    // The probe's writes: half the maximum and the maximum again.
+    // The probe's writes: half the maximum, then the maximum.
     machine.truncate(&format!("{TRACING}/trace")).unwrap();
     let highest: u32 =
         text(&mut machine, &format!("{CPUFREQ}/policy0/cpuinfo_max_freq")).trim().parse().unwrap();

@@ -28,15 +28,15 @@ impl Driver for AmdPstateEpp {
 
     fn init(&self, platform: &mut Platform, policy: &mut Policy) -> Answer {
         let caps = init(platform, policy)?;
-        // amd_pstate_epp_cpu_init() sets no latency: nothing asks for frequencies.
+        // amd_pstate_epp_cpu_init() sets no latency, since nothing requests frequencies.
         policy.latency_ns = 0;
-        // policy->policy of amd_pstate_epp_cpu_init(): a fallback if the kernel's default
-        // governor is neither word.
+        // policy->policy in amd_pstate_epp_cpu_init(): a fallback for a default governor that is
+        // neither performance nor powersave.
         policy.governor = if platform.board.server { Governor::Performance } else { Governor::Powersave };
         if platform.since(Kernel::V6_18) {
             policy.current = caps.khz(caps.lowest_nonlinear);
             if !platform.board.server {
-                // A client starts balanced: the default on battery is what is written at init.
+                // A client starts balanced: init writes the default for battery.
                 let epp = epp_values(platform, policy.number)[1];
                 let state = &mut platform.amd.cpus[policy.number as usize];
                 state.default_epp = epp;
@@ -62,25 +62,25 @@ impl Driver for AmdPstateEpp {
         if performance && platform.since(Kernel::V7_3) {
             dynamic::end(platform, policy.leader());
         }
-        // amd_pstate_epp_update_limit() of 6.12 puts this minimum into the register's value alone:
-        // with shared memory amd_pstate_set_epp() sends min_limit_perf, the policy's.
+        // amd_pstate_epp_update_limit() of 6.12 puts this minimum only into the register's value.
+        // With shared memory amd_pstate_set_epp() sends min_limit_perf, the policy's minimum.
         let kept = !platform.since(Kernel::V6_18) && platform.board.access == CppcAccess::SharedMemory;
         if performance && !kept {
             let bios = platform.amd.cpus[policy.number as usize].bios_min;
-            // Performance asks for nominal at least, since 7.0 for firmware's minimum if there
-            // is one.
+            // The performance policy requests at least the nominal level, since 7.0 firmware's
+            // minimum if there is one.
             let floor = if platform.since(Kernel::V7_2) && bios > 0 { bios } else { caps.nominal };
             min = floor.min(max);
         }
         // Cloned: the driver's state is borrowed in the loop.
         for cpu in policy.online.clone() {
             let mut epp = platform.amd.cpus[cpu as usize].cached.epp;
-            // The performance policy forces EPP 0 and keeps it after the policy changes
+            // The performance policy forces EPP 0, which remains after the policy changes
             // (amd_pstate_epp_set_policy).
             if performance {
                 epp = 0;
             }
-            // The preference goes first, on its own.
+            // The preference is written first, separately.
             let cached = platform.amd.cpus[cpu as usize].cached;
             let changed = epp != cached.epp;
             trace_request(platform, cpu, policy.boost, PerfRequest { epp, ..cached }, changed);
@@ -101,9 +101,9 @@ impl Driver for AmdPstateEpp {
             go_offline(platform, cpu);
             return;
         }
-        // amd_pstate_epp_cpu_offline() of 6.12 asks for the lowest level and EPP 191, but
-        // pstate_update_perf(), which writes the register, ignores its arguments for the cached
-        // request: the limits stay as they are (seen on 6.12.107). The preference stays 191 when
+        // amd_pstate_epp_cpu_offline() of 6.12 requests the lowest level and EPP 191, but
+        // pstate_update_perf(), which writes the register, uses the cached request instead of its
+        // arguments: the limits do not change (seen on 6.12.107). The preference is still 191 when
         // the CPU comes back: amd_pstate_epp_reenable() writes epp_cached.
         let state = &mut platform.amd.cpus[cpu as usize];
         state.raw = false;

@@ -1,4 +1,4 @@
-//! A CPU's performance levels as amd-pstate reads them, and the frequencies that they stand for.
+//! A CPU's performance levels as amd-pstate reads them, and their frequencies.
 
 use super::CPPC_CAP1;
 use crate::{
@@ -13,9 +13,9 @@ use crate::{
 pub(crate) struct Caps {
     /// The CPU's own highest level: its preferred-core ranking.
     pub(crate) own: u8,
-    /// The level that the driver takes for the highest: `amd_pstate_highest_perf`.
+    /// The level that the driver uses as the highest: `amd_pstate_highest_perf`.
     pub(crate) highest: u8,
-    /// The level that the highest frequency belongs to.
+    /// The level of the highest frequency.
     numerator: u8,
     pub(crate) nominal: u8,
     pub(crate) lowest_nonlinear: u8,
@@ -41,11 +41,11 @@ impl Caps {
         let cpc = platform.board.cppc.get(cpu as usize).ok_or(Errno::NODEV)?;
         let (own, nominal, lowest_nonlinear, lowest) = match platform.board.access {
             CppcAccess::Msr => {
-                // CAP1 has the levels in the order of the fields of _CPC, highest at the top.
+                // CAP1 has the levels in the order of _CPC's fields, highest in the top byte.
                 let value = platform.chip.read(cpu, CPPC_CAP1)?;
                 ((value >> 24) as u8, (value >> 16) as u8, (value >> 8) as u8, value as u8)
             }
-            // Bytes: the description of a machine of AMD has no more.
+            // AMD machines have no levels above 255, so bytes suffice.
             _ => (cpc.highest as u8, cpc.nominal as u8, cpc.lowest_nonlinear as u8, cpc.lowest as u8),
         };
         // The kernel divides by the nominal level.
@@ -54,13 +54,13 @@ impl Caps {
         }
         let board = &platform.board;
         let numerator = if platform.before(Kernel::V6_12) {
-            // pstate_init_perf() and cppc_init_perf() of 6.1: whichever is less.
+            // pstate_init_perf() and cppc_init_perf() of 6.1 use the lower value.
             own.min(highest_by_model(board))
         } else if platform.amd.ranked {
-            // With preferred cores the register differs from core to core, the frequency that it
-            // stands for does not (amd_get_boost_ratio_numerator(), which does not look at
-            // amd_prefcore=): 196 on Zen 4 models 0x70 to 0x7f, 166 elsewhere. If the kinds of
-            // cores differ: 196 on performance cores, its own level on another.
+            // With preferred cores, the register differs from core to core but its frequency does
+            // not (amd_get_boost_ratio_numerator(), which ignores amd_prefcore=): 196 on Zen 4
+            // models 0x70 to 0x7f, 166 elsewhere. If the kinds of cores differ, it is 196 on
+            // performance cores and the core's own level on others.
             let place = &board.places[cpu as usize];
             if platform.since(Kernel::V6_18) && board.places.iter().any(|place| place.efficient) {
                 if place.efficient { own } else { 196 }
@@ -72,8 +72,8 @@ impl Caps {
         } else {
             own
         };
-        // 6.12.107 computes levels on the scale of each core's own (seen there); 6.12.117 has the
-        // numerator, as 6.18.
+        // 6.12.107 computes levels on each core's own scale (seen there); 6.12.117 uses the
+        // numerator, like 6.18.
         let highest = if platform.kernel == Kernel::V6_12 { own } else { numerator };
         let caps = Caps {
             own,
@@ -86,8 +86,8 @@ impl Caps {
             lowest_mhz: cpc.lowest_mhz,
             new: platform.since(Kernel::V6_18),
         };
-        // amd_pstate_init_freq(): from 6.9 on firmware's zeros and a nonlinear frequency out of
-        // order keep the driver away.
+        // amd_pstate_init_freq(): from 6.9 on, the driver does not bind if firmware leaves zeros or
+        // a nonlinear frequency out of order.
         let (least, nonlinear) = (cpc.lowest_mhz * 1000, caps.khz(lowest_nonlinear));
         if !platform.before(Kernel::V6_12)
             && (least == 0 || nonlinear <= least || nonlinear > cpc.nominal_mhz * 1000)
@@ -97,8 +97,8 @@ impl Caps {
         Ok(caps)
     }
 
-    /// The frequency of a performance level in kHz. Up to 6.12 a ratio with ten binary places is
-    /// truncated twice.
+    /// The frequency of a performance level in kHz. Up to 6.12 it comes from a ratio with ten
+    /// binary places, truncated twice.
     pub(crate) fn khz(&self, perf: u8) -> u32 {
         let nominal_khz = u64::from(self.nominal_mhz) * 1000;
         if self.new {
@@ -106,8 +106,8 @@ impl Caps {
         } else if perf == self.nominal {
             nominal_khz as u32
         } else {
-            // SCHED_CAPACITY_SHIFT: amd_pstate_init_freq() keeps ten binary places, and whole MHz
-            // in the end.
+            // SCHED_CAPACITY_SHIFT: amd_pstate_init_freq() keeps ten binary places, and truncates
+            // to whole MHz.
             let ratio = (u64::from(perf) << 10) / u64::from(self.nominal);
             (((u64::from(self.nominal_mhz) * ratio) >> 10) * 1000) as u32
         }
@@ -119,8 +119,7 @@ impl Caps {
     }
 
     pub(crate) fn lowest_khz(&self) -> u32 {
-        // Up to 6.12 _CPC's lowest frequency, which 6.1 takes as it is if firmware has left it at
-        // 0.
+        // Up to 6.12 this is _CPC's lowest frequency; 6.1 accepts it even if firmware left it at 0.
         if self.new { self.khz(self.lowest) } else { self.lowest_mhz * 1000 }
     }
 
@@ -132,8 +131,8 @@ impl Caps {
     }
 }
 
-/// amd_get_highest_perf() of kernels before 6.9 (arch/x86/kernel/cpu/amd.c): the end of the scale
-/// of two families' models.
+/// amd_get_highest_perf() of kernels before 6.9 (arch/x86/kernel/cpu/amd.c): the highest level on
+/// models of two families.
 pub(in crate::cpufreq) fn highest_by_model(board: &Board) -> u8 {
     match (board.family, board.model) {
         (0x17, 0x30..0x40 | 0x70..0x80) | (0x19, 0x20..0x30 | 0x40..0x70) => 166,

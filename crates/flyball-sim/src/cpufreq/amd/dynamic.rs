@@ -1,37 +1,37 @@
 //! Preferences that follow a platform profile (amd_pstate_set_dynamic_epp in amd-pstate.c): each
-//! such policy registers a device with profiles of its own.
+//! policy with one registers its own platform-profile device.
 
 use flyball_silicon::spec::PROFILE_WORDS;
 
 use super::{PerfRequest, preference::epp_values, send};
 use crate::cpufreq::Platform;
 
-/// Words of these devices, by their number in [`PROFILE_WORDS`].
+/// Profiles of these devices, as indexes of [`PROFILE_WORDS`].
 pub(crate) const CHOICES: [usize; 3] = [LOW_POWER, BALANCED, PERFORMANCE];
 pub(crate) const LOW_POWER: usize = 0;
 pub(crate) const BALANCED: usize = 3;
 pub(crate) const PERFORMANCE: usize = 5;
 const _: () = assert!(PROFILE_WORDS.len() > PERFORMANCE);
 
-/// The device of a policy.
+/// A policy's platform-profile device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Dynamic {
     /// N of platform-profile-N.
     pub(crate) device: u32,
-    /// The profile's number in [`PROFILE_WORDS`].
+    /// The profile as an index of [`PROFILE_WORDS`].
     pub(crate) profile: usize,
 }
 
-/// The policies that have a device, by their first CPU.
+/// The policies that have a device, by first CPU.
 pub(crate) fn devices(platform: &Platform) -> impl Iterator<Item = (u32, Dynamic)> {
     (0..).zip(&platform.amd.cpus).filter_map(|(cpu, state)| Some((cpu, state.dynamic?)))
 }
 
-/// Registers the device of a CPU's policy, which gets the lowest number that is free.
+/// Registers the device of a CPU's policy under the lowest free number.
 pub(super) fn start(platform: &mut Platform, cpu: u32, profile: usize) {
     let taken = devices(platform).map(|(_, dynamic)| dynamic.device).collect::<Vec<_>>();
     let first = platform.board.profile_devices.len() as u32;
-    // One of them is free.
+    // The range has one more number than are taken, so one is free.
     let mut numbers = first..=first + taken.len() as u32;
     let device = numbers.find(|number| !taken.contains(number)).unwrap_or(first);
     platform.amd.cpus[cpu as usize].dynamic = Some(Dynamic { device, profile });
@@ -51,8 +51,9 @@ pub(crate) fn set_profile(platform: &mut Platform, cpu: u32, profile: usize) {
     dynamic.profile = profile;
     let epp = match profile {
         LOW_POWER => words[3],
-        // A server's firmware chose one for everything. Others get 0 on mains, and a machine
-        // without a power supply device counts as on mains (power_supply_is_system_supplied).
+        // A server's firmware chose one default for everything. Other machines get 0 on mains; a
+        // machine without a power supply device counts as on mains
+        // (power_supply_is_system_supplied).
         BALANCED if platform.board.server => state.default_epp,
         _ => words[0],
     };

@@ -19,8 +19,8 @@ const EPP_WORDS: [&str; 4] = ["performance", "balance_performance", "balance_pow
 /// energy_performance_preference of a CPU.
 pub(crate) fn show_epp(platform: &Platform, cpu: u32) -> Answer<String> {
     let state = &platform.amd.cpus[cpu as usize];
-    // Up to 6.12 amd_pstate_get_epp() reads the register, so that what another program wrote there
-    // shows.
+    // Up to 6.12 amd_pstate_get_epp() reads the register, so it shows what another program wrote
+    // there.
     let epp = match platform.board.access {
         CppcAccess::Msr if !platform.since(Kernel::V6_18) => {
             PerfRequest::unpack(platform.chip.read(cpu, CPPC_REQ)?).epp
@@ -31,7 +31,7 @@ pub(crate) fn show_epp(platform: &Platform, cpu: u32) -> Answer<String> {
     if state.raw && !dynamic {
         return Ok(epp.to_string());
     }
-    // The first word of several that have this value.
+    // Several words can have one value; take the first.
     let word = EPP_WORDS.iter().zip(epp_values(platform, cpu)).find(|(_, value)| *value == epp);
     let word = match word {
         Some((word, _)) => (*word).to_owned(),
@@ -66,8 +66,8 @@ pub(crate) fn store_epp(platform: &mut Platform, policy: &Policy, text: &[u8]) -
     let (epp, raw) = if let Some(number) = number {
         (u8::try_from(number).map_err(|_| Errno::INVAL)?, true)
     } else {
-        // sysfs_match_string() takes whole words. Before it sscanf("%20s") ignored what follows the
-        // first word.
+        // sysfs_match_string() compares the whole text. Older kernels use sscanf("%20s"), which
+        // ignores what follows the first word.
         let word = if new { text.strip_suffix(b"\n").unwrap_or(text) } else { scan_word(text, 20)? };
         if word == b"dynamic" && platform.since(Kernel::V7_3) {
             if matches!(policy.governor, Governor::Performance) {
@@ -86,12 +86,12 @@ pub(crate) fn store_epp(platform: &mut Platform, policy: &Policy, text: &[u8]) -
         };
         (epp, false)
     };
-    // EBUSY for anything but performance.
+    // The performance governor allows only performance: EBUSY.
     if epp > 0 && epp != epp_values(platform, cpu)[0] && matches!(policy.governor, Governor::Performance) {
         return Err(Errno::BUSY);
     }
     dynamic::end(platform, cpu);
-    // Only once the write is accepted: a refused number must not change how the old value reads.
+    // Only after the write is accepted: a rejected number must not change how the old value reads.
     platform.amd.cpus[cpu as usize].raw = raw;
     let request = PerfRequest { epp, ..state.cached };
     send(platform, cpu, policy.boost, request);
@@ -112,7 +112,8 @@ pub(crate) fn register(cpufreq: &mut Cpufreq, platform: &mut Platform, cpus: &[C
     result
 }
 
-/// Writes amd_pstate/status. The text is compared over its own length, which must be 6 or 7.
+/// Writes amd_pstate/status. The kernel compares as many bytes as were written, which must be 6 or
+/// 7.
 pub(crate) fn store_status(
     cpufreq: &mut Cpufreq,
     platform: &mut Platform,
@@ -123,8 +124,8 @@ pub(crate) fn store_status(
     if !(6..=7).contains(&text.len()) {
         return Err(Errno::INVAL);
     }
-    // get_mode_idx_from_str() compares the first characters alone, with `undefined` first, to which
-    // nothing leads.
+    // get_mode_idx_from_str() compares only the first characters, and compares with `undefined`
+    // first. No transition leads to that mode.
     if b"undefined".starts_with(text) {
         return Ok(());
     }
@@ -137,7 +138,7 @@ pub(crate) fn store_status(
     }
     // mode_state_machine[][]: all other changes unregister the driver.
     let keeps = |mode| matches!(mode, Mode::Passive | Mode::Guided);
-    // The same driver: only autonomous selection changes
+    // The driver stays; only autonomous selection changes
     // (amd_pstate_change_mode_without_dvr_change).
     if keeps(old) && keeps(mode) {
         platform.amd.mode = mode;
@@ -166,14 +167,14 @@ pub(crate) fn store_dynamic_epp(
     } else {
         kstrtobool(text)?
     };
-    // dynamic_epp_store() of 7.2.
+    // dynamic_epp_store() in 7.2.
     if platform.amd.mode != Mode::Active {
         return Err(Errno::INVAL);
     }
     if on == platform.amd.dynamic_epp {
         return Ok(());
     }
-    // Everything of the policies starts again.
+    // All policies start from scratch.
     cpufreq.unregister(platform);
     platform.amd.dynamic_epp = on;
     let mode = platform.amd.mode;

@@ -23,19 +23,19 @@ pub(crate) struct AmdPstate;
 impl AmdPstate {
     /// amd_pstate_update().
     fn request(platform: &mut Platform, policy: &mut Policy, caps: &Caps, min: u8, desired: u8, max: u8) {
-        // "limit the max perf when core performance boost feature is disabled": of the register's
-        // maximum alone up to 6.12, of the desired level too since.
+        // "limit the max perf when core performance boost feature is disabled": up to 6.12 this
+        // caps only the register's maximum, later also the desired level.
         let top = if platform.board.boost || platform.before(Kernel::V6_12) { u8::MAX } else { caps.nominal };
         let within = if platform.since(Kernel::V6_18) { max.min(top) } else { max };
-        // Governors that set one frequency get it in guided mode too.
+        // Guided mode does not affect governors that set a fixed frequency.
         let guided = platform.amd.mode == Mode::Guided && policy.governor.is_dynamic();
         for &cpu in &policy.online {
-            // Without EPP files the driver still has to write the field: it writes back what it has
-            // cached.
+            // Without EPP files the driver still has to write the field, so it writes its cached
+            // value.
             let epp = platform.amd.cpus[cpu as usize].cached.epp;
             let desired = desired.clamp(min.min(within), within);
             let (min, max) = (min.min(max), max.min(top));
-            // Guided: firmware chooses between a floor and the maximum, so the target becomes the
+            // Guided: firmware chooses between a floor and the maximum, and the target becomes the
             // floor (amd_pstate_update).
             let request = if guided {
                 PerfRequest { min: desired, max, desired: 0, epp }
@@ -43,7 +43,7 @@ impl AmdPstate {
                 PerfRequest { min, max, desired, epp }
             };
             if platform.trace.is_enabled(Kind::AmdPerf)
-                // No event without a sample: amd_pstate_sample() is false if MPERF or TSC has
+                // No event without a sample: amd_pstate_sample() returns false if MPERF or TSC has
                 // not moved.
                 && let Some(counters) = platform.trace.sample(&platform.chip, cpu)
             {
@@ -74,15 +74,15 @@ impl Driver for AmdPstate {
     }
 
     fn adjusts_performance(&self, platform: &Platform) -> bool {
-        // A mailbox may sleep, which the scheduler's hook may not: fast_switch_possible is set for
-        // MSRs only, and schedutil uses adjust_perf only with it.
+        // A mailbox may sleep, which the scheduler's hook must not. fast_switch_possible is
+        // therefore set only for MSRs, and schedutil uses adjust_perf only with it.
         platform.board.access == CppcAccess::Msr
     }
 
     fn init(&self, platform: &mut Platform, policy: &mut Policy) -> Answer {
         init(platform, policy)?;
         let cppc = platform.board.cppc_latency_ns;
-        // 6.1 has the two constants of amd-pstate.c alone.
+        // 6.1 uses two constants in amd-pstate.c.
         if platform.since(Kernel::V6_12) && cppc > 0 {
             policy.latency_ns = cppc;
             policy.delay_us = Some(cppc / 1000);
@@ -97,8 +97,8 @@ impl Driver for AmdPstate {
         if platform.since(Kernel::V6_18) {
             return;
         }
-        // The driver of 6.12 and before has no `online`: cpufreq_online() calls `init` again, which
-        // brings boost back, also the global switch's value (amd_pstate_init_boost_support()).
+        // The driver has no `online` up to 6.12. cpufreq_online() calls `init` again, which resets
+        // boost, including the global switch (amd_pstate_init_boost_support()).
         if self.init(platform, policy).is_ok() {
             platform.boost = boost_at_start(platform);
             policy.boost = platform.boost;
@@ -114,14 +114,14 @@ impl Driver for AmdPstate {
         let Ok(caps) = Caps::for_cpu(platform, policy.number) else { return khz };
         let (mut min, mut max) = limit_levels(platform, &caps, policy);
         if platform.before(Kernel::V6_12) {
-            // The whole range: the limits act on the frequency that is asked for alone.
+            // Use the whole range: the limits apply only to the requested frequency.
             (min, max) = (caps.lowest, caps.highest);
         }
         let desired = if platform.since(Kernel::V6_18) {
             caps.perf(khz)
         } else {
-            // amd_pstate_update_freq(): on the scale of the highest frequency that there is,
-            // whether boost is on or not.
+            // amd_pstate_update_freq(): levels are relative to the highest frequency, whether boost
+            // is on or off.
             let highest = u64::from(caps.highest_khz().max(1));
             ((u64::from(khz) * u64::from(caps.highest) + highest / 2) / highest) as u8
         };
@@ -133,16 +133,16 @@ impl Driver for AmdPstate {
         let Ok(caps) = Caps::for_cpu(platform, policy.number) else { return };
         let (mut floor, mut max) = limit_levels(platform, &caps, policy);
         if platform.before(Kernel::V6_12) {
-            // The limits do not act on what schedutil asks for.
+            // The limits do not apply to schedutil's request.
             (floor, max) = (caps.lowest, caps.highest);
         }
         if !platform.since(Kernel::V6_18) {
-            // amd_pstate_adjust_perf(): below the lowest nonlinear level work costs more energy,
+            // amd_pstate_adjust_perf(): below the lowest nonlinear level, work costs more energy,
             // not less.
             floor = floor.max(caps.lowest_nonlinear);
         }
-        // cap_perf is the highest level also while boost is off: utilisation is on the scale of the
-        // whole processor, and the limit cuts off what is above nominal.
+        // cap_perf is the highest level even while boost is off: utilisation is relative to the
+        // whole processor, and the limit cuts off everything above nominal.
         let scale = |value: u32| {
             if value >= capacity {
                 caps.highest
@@ -151,13 +151,13 @@ impl Driver for AmdPstate {
             }
         };
         let desired = scale(target);
-        // Up to 6.12 a minimum of the whole capacity is none: amd_pstate_adjust_perf() starts from
-        // the lowest level.
+        // Up to 6.12 a minimum equal to the capacity is ignored: amd_pstate_adjust_perf() starts
+        // from the lowest level.
         let least = if min >= capacity && !platform.since(Kernel::V6_18) { caps.lowest } else { scale(min) };
         let min = least.max(floor).min(max);
         Self::request(platform, policy, &caps, min, desired, max);
-        // As amd_pstate_update() does: with adjust_perf no frequency passes the core. Up to 6.12 in
-        // proportion to the limit.
+        // amd_pstate_update() sets it too: with adjust_perf no frequency passes through the core.
+        // Up to 6.12 it is in proportion to the limit.
         let level = desired.clamp(min, max.max(min));
         policy.current = if platform.since(Kernel::V6_18) {
             caps.khz(level)
@@ -184,8 +184,8 @@ impl Driver for AmdPstate {
     }
 
     fn leave(&self, platform: &mut Platform, cpu: u32) {
-        // Up to 6.12 the register stays as it is: there is no `offline`, and amd_pstate_cpu_exit()
-        // only frees.
+        // Up to 6.12 the register does not change: there is no `offline`, and amd_pstate_cpu_exit()
+        // only frees memory.
         if platform.since(Kernel::V6_18) {
             go_offline(platform, cpu);
         }

@@ -29,7 +29,8 @@ impl Driver for IntelPstate {
 
     fn init(&self, platform: &mut Platform, policy: &mut Policy) -> Answer {
         init(platform, policy)?;
-        // intel_pstate_cpu_init(): the fallback for a default governor that is neither word.
+        // intel_pstate_cpu_init(): a fallback for a default governor that is neither performance
+        // nor powersave.
         policy.governor = Governor::Powersave;
         Ok(())
     }
@@ -56,7 +57,7 @@ impl Driver for IntelPstate {
                 } else {
                     restore_epp(platform, cpu)
                 };
-                // Desired 0: between minimum and maximum the processor chooses by itself.
+                // Desired 0: the processor chooses between minimum and maximum by itself.
                 write_hwp(platform, cpu, if performance { max } else { min }, max, 0, epp);
             } else if performance {
                 // intel_pstate_set_pstate() traces before it writes.
@@ -64,8 +65,8 @@ impl Driver for IntelPstate {
                 write_perf_ctl(platform, cpu, max);
                 policy.current = max * pstates.scaling;
             } else {
-                // Without HWP powersave follows load (see `sample`): limits only move what is set
-                // now into the new range.
+                // Without HWP, powersave follows load (see `sample`): limits only clamp the current
+                // P-state to the new range.
                 let current = (policy.current / pstates.scaling).clamp(min, max);
                 write_perf_ctl(platform, cpu, current);
                 policy.current = current * pstates.scaling;
@@ -86,20 +87,20 @@ impl Driver for IntelPstate {
     }
 
     fn samples(&self, platform: &Platform) -> bool {
-        // intel_pstate_set_update_util_hook() does nothing under HWP without hwp_boost: the
+        // Under HWP without hwp_boost, intel_pstate_set_update_util_hook() does nothing: the
         // processor follows the load itself.
         !platform.intel.hwp || platform.intel.dynamic_boost
     }
 
-    /// Without HWP, powersave: every 10 ms a P-state in proportion to load
-    /// (intel_pstate_update_util). With HWP: the minimum is raised for tasks that wait for IO, if
-    /// hwp_dynamic_boost says so.
+    /// Without HWP, powersave sets a P-state in proportion to load every 10 ms
+    /// (intel_pstate_update_util). With HWP, hwp_dynamic_boost raises the minimum for tasks that
+    /// wait for IO.
     fn sample(&self, platform: &mut Platform, policy: &mut Policy, cpus: &[Cpu]) {
         let cpu = policy.leader();
         let Some(state) = cpus.get(cpu as usize) else { return };
         if platform.intel.hwp {
-            // Set from the performance policy too, which clears its hook
-            // (intel_pstate_set_policy()).
+            // intel_pstate_set_policy() clears the performance policy's hook, so only powersave
+            // gets here.
             if platform.intel.dynamic_boost && matches!(policy.governor, Governor::Powersave) {
                 dynamic_boost(platform, policy, cpu, state.woke_from_io);
             }
@@ -109,32 +110,33 @@ impl Driver for IntelPstate {
         if matches!(policy.governor, Governor::Performance) || platform.now < policy.sampled + 10_000_000 {
             return;
         }
-        // Before it is set to now: what load is measured over.
+        // Before `sampled` is updated: the period over which load is measured.
         let gap = platform.now - policy.sampled;
         policy.sampled = platform.now;
         let Ok(pstates) = Pstates::for_cpu(platform, cpu) else { return };
         let (min, max) = perf_limits(platform, policy, &pstates);
-        // intel_pstate_update_util(): an eighth for a task that waited for IO, doubled for each
-        // further one; halved without, and forgotten after more than a tick without a call.
+        // intel_pstate_update_util(): a wakeup from IO sets the boost to an eighth, and each
+        // further one doubles it. An update without one halves it. More than a tick without a call
+        // resets it.
         policy.io_boost = match (state.woke_from_io, policy.io_boost) {
             (true, 0) => 128,
             (true, boost) => (boost * 2).min(1024),
-            // TICK_NSEC in the kernel, since the last call of the hook; here since the last sample,
-            // which is 10 ms at least.
+            // The kernel resets after TICK_NSEC since the hook's last call; here it is since the
+            // last sample, which is at least 10 ms ago.
             (false, _) if gap > 20_000_000 => 0,
             (false, boost) => boost / 2,
         };
-        // busy is in 1024ths: MPERF against TSC.
-        // MPERF counts while the CPU is in C0, which is when it runs something.
+        // busy is in 1024ths: MPERF relative to TSC. MPERF counts while the CPU is in C0, that is
+        // while it runs.
         let ran = state.times.user + state.times.system;
         let busy = (ran.saturating_sub(policy.seen_busy) * 1024 / gap.max(1)) as u32;
         policy.seen_busy = ran;
         let busy = busy.max(policy.io_boost).min(1024);
         let ceiling = if platform.intel.no_turbo { pstates.max } else { pstates.turbo };
-        // get_target_pstate(): a quarter of headroom, then half the distance when it falls, so that
-        // it falls slowly.
+        // get_target_pstate(): add a quarter of headroom; when the target falls, go only half the
+        // distance.
         let mut target = (u64::from(ceiling) * 5 * u64::from(busy) / 4 / 1024) as u32;
-        // The processor's lowest level, not the policy's: limits act on the result alone
+        // Clamp to the processor's lowest level, not the policy's: limits apply only to the result
         // (intel_pstate_prepare_request()).
         target = target.max(pstates.min);
         // get_avg_pstate(): from APERF and MPERF over the last period.
@@ -145,15 +147,15 @@ impl Driver for IntelPstate {
         let target = target.clamp(min, max);
         let from = policy.current / pstates.scaling;
         policy.current = target * pstates.scaling;
-        // Also if nothing changes: intel_pstate_adjust_pstate() traces each decision.
+        // Even if nothing changes: intel_pstate_adjust_pstate() traces each decision.
         platform.trace_event(cpu, Event::CpuFrequency { khz: policy.current, cpu });
         write_perf_ctl(platform, cpu, target);
         trace_sample(platform, policy, cpu, pstates.scaling, (from, target), Some(busy * 100 / 1024));
     }
 }
 
-/// intel_pstate_update_util_hwp_local(): the minimum is raised halfway to guaranteed, to
-/// guaranteed, to the maximum; it falls back when the scheduler has not called for 3 ms.
+/// intel_pstate_update_util_hwp_local(): raises the minimum first halfway to guaranteed, then to
+/// guaranteed, then to the maximum. It falls back if the scheduler has not called for 3 ms.
 fn dynamic_boost(platform: &mut Platform, policy: &Policy, cpu: u32, io: bool) {
     // hwp_boost_hold_time_ns.
     const HOLD_NS: u64 = 3_000_000;
@@ -162,7 +164,7 @@ fn dynamic_boost(platform: &mut Platform, policy: &Policy, cpu: u32, io: bool) {
     let (now, tick) = (platform.now, platform.board.tick_us * 1000);
     let boost = &mut platform.intel.cpus[cpu as usize].boost;
     let raised = if io {
-        // A single wake-up proves nothing: two within two ticks (TICK_NSEC) count.
+        // A single wakeup does not count: boost needs two within two ticks (TICK_NSEC).
         let again = now < boost.last_io + 2 * tick;
         boost.last_io = now;
         if !again || max == min || boost.min >= max {
@@ -183,7 +185,7 @@ fn dynamic_boost(platform: &mut Platform, policy: &Policy, cpu: u32, io: bool) {
         boost.last_update = now;
         boost.min
     } else {
-        // intel_pstate_hwp_boost_down(): each call without IO puts the end off.
+        // intel_pstate_hwp_boost_down(): each call without IO postpones the end.
         let expired = boost.min > 0 && now > boost.last_update + HOLD_NS;
         boost.last_update = now;
         if !expired {
@@ -192,7 +194,7 @@ fn dynamic_boost(platform: &mut Platform, policy: &Policy, cpu: u32, io: bool) {
         boost.min = 0;
         min
     };
-    // Only the register: the cached request keeps the minimum to go back to, which is worked out
-    // again here.
+    // Write only the register: the kernel's cached request keeps the old minimum, which is
+    // recomputed here.
     write_hwp(platform, cpu, raised, max, 0, None);
 }

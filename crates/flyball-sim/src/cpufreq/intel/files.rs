@@ -21,13 +21,11 @@ pub(crate) fn floor_pct(platform: &Platform) -> u32 {
 
 /// Registers the driver of a mode.
 pub(crate) fn register(cpufreq: &mut Cpufreq, platform: &mut Platform, cpus: &[Cpu], mode: Mode) -> Answer {
-    // intel_pstate_register_driver() clears `global`.
     platform.intel.max_pct = 100;
-    // As after a boot: intel_pstate_register_driver() clears the global state, also what was
-    // switched off by hand.
+    // intel_pstate_register_driver() clears `global`, which also resets no_turbo.
     platform.intel.no_turbo = firmware_disables_turbo(platform);
     if !platform.intel.present {
-        // At boot only (intel_pstate_init()): what firmware made of the words outlives a change of
+        // Only at boot (intel_pstate_init()): firmware's values of the words survive a change of
         // mode.
         platform.intel.choose_epp_table(platform.kernel, platform.board.model);
     }
@@ -44,8 +42,8 @@ pub(crate) fn register(cpufreq: &mut Cpufreq, platform: &mut Platform, cpus: &[C
     result
 }
 
-/// Returns whether firmware enabled HWP before the kernel started. If so, the driver uses HWP
-/// whatever was asked for (intel_pstate_hwp_is_enabled()).
+/// Returns whether firmware enabled HWP before the kernel started. If so, the driver uses HWP even
+/// with intel_pstate=no_hwp (intel_pstate_hwp_is_enabled()).
 pub(crate) fn firmware_enabled_hwp(platform: &Platform) -> bool {
     platform.board.hwp && platform.chip.read(0, PM_ENABLE).is_ok_and(|value| value & 1 != 0)
 }
@@ -63,7 +61,7 @@ pub(crate) fn store_status(
     let held = platform.intel.hwp && platform.before(Kernel::V5_10);
     let mode = if streq(text, "off") {
         if old == Mode::Off {
-            // Newer kernels take a second `off` for done, older ones for an invalid word.
+            // Newer kernels accept a second `off`, older ones reject it.
             return if platform.since(Kernel::V7_2) { Ok(()) } else { Err(Errno::INVAL) };
         }
         if platform.intel.hwp {
@@ -83,14 +81,14 @@ pub(crate) fn store_status(
     if held {
         return Err(Errno::BUSY);
     }
-    // The old driver goes before the new one comes: two cannot be registered (EEXIST).
+    // Unregister the old driver first: two cannot be registered (EEXIST).
     if old != Mode::Off {
         cpufreq.unregister(platform);
     }
     register(cpufreq, platform, cpus, mode)
 }
 
-/// Refreshes every policy, with the requests that the percentages stand for in passive mode.
+/// Refreshes every policy; in passive mode, also the requests that the percentages stand for.
 fn refresh_all(cpufreq: &mut Cpufreq, platform: &mut Platform) {
     for index in 0..cpufreq.policies.len() {
         let number = cpufreq.policies[index].number;
@@ -100,7 +98,7 @@ fn refresh_all(cpufreq: &mut Cpufreq, platform: &mut Platform) {
             cpufreq.policies[index].driver_request = percent_requests(platform, &pstates);
         }
         // cpufreq_update_policy() for all; in passive mode the kernel's work item does this when
-        // the requests change.
+        // requests change.
         cpufreq.refresh(platform, index);
     }
 }
@@ -112,26 +110,26 @@ pub(crate) fn store_no_turbo(cpufreq: &mut Cpufreq, platform: &mut Platform, tex
     if platform.intel.mode == Mode::Off {
         return Err(Errno::AGAIN);
     }
-    // Turbo that firmware has switched off cannot be switched on here; up to 5.15 no value can be
-    // written then, later the attempt sets no_turbo.
+    // Turbo that firmware has disabled cannot be enabled here. Up to 5.15 every write then fails;
+    // later the attempt sets no_turbo.
     let old = platform.before(Kernel::V6_1);
     let refused = firmware_disables_turbo(platform) && (old || !value);
     if refused && (platform.intel.no_turbo || old) {
         return Err(Errno::PERM);
     }
     let value = value || refused;
-    // store_no_turbo() ends here: nothing is refreshed for the value that is set already.
+    // store_no_turbo() returns here if the value does not change, and refreshes nothing.
     if value == platform.intel.no_turbo {
         return Ok(());
     }
     platform.intel.no_turbo = value;
     if value && let Ok(pstates) = Pstates::for_cpu(platform, 0) {
-        // store_no_turbo(): the minimum is squashed into what is left without turbo.
+        // store_no_turbo(): clamps the minimum to the range without turbo.
         let most = pstates.max * 100 / pstates.turbo.max(1);
         platform.intel.min_pct = platform.intel.min_pct.min(most);
     }
     if platform.since(Kernel::V6_12) {
-        // intel_pstate_update_limits_for_all(); before 6.12 cpuinfo_max_freq stays what it was at
+        // intel_pstate_update_limits_for_all(). Before 6.12 cpuinfo_max_freq keeps its value from
         // registration.
         for policy in &mut cpufreq.policies {
             if let Ok(pstates) = Pstates::for_cpu(platform, policy.number) {
@@ -150,7 +148,7 @@ pub(crate) fn store_pct(cpufreq: &mut Cpufreq, platform: &mut Platform, is_max: 
         return Err(Errno::AGAIN);
     }
     if is_max {
-        // clamp_t with the other bound: a value out of range is not an error.
+        // clamp_t with the other bound: an out-of-range value is not an error.
         platform.intel.max_pct = value.min(100).max(platform.intel.min_pct);
     } else {
         platform.intel.min_pct = value.max(floor_pct(platform)).min(platform.intel.max_pct);
@@ -165,14 +163,15 @@ pub(crate) fn show_epp(platform: &Platform, cpu: u32) -> Answer<String> {
     let epp = (platform.chip.read(cpu, HWP_REQUEST)? >> 24) as u8;
     let table = platform.intel.epp_table;
     if platform.before(Kernel::V5_10) {
-        // Ranges until 5.9 let numbers be written and read (HWP_EPP_*).
+        // Until 5.9 each word stood for a range of values (HWP_EPP_*); since then numbers can be
+        // written and read.
         let index = table.iter().position(|&value| epp <= value).unwrap_or(3);
         return Ok(EPP_WORDS[index + 1].to_owned());
     }
     Ok(match table.iter().position(|&value| value == epp) {
         Some(index) => EPP_WORDS[index + 1].to_owned(),
-        // intel_pstate_get_energy_pref_index(): 0 has no word of its own on models whose
-        // `performance` is another number.
+        // intel_pstate_get_energy_pref_index(): on models where `performance` has another value, 0
+        // has no word.
         None if epp == 0 => "default".to_owned(),
         None => epp.to_string(),
     })
@@ -185,19 +184,19 @@ pub(crate) fn store_epp(cpufreq: &mut Cpufreq, platform: &mut Platform, index: u
     let word = scan_word(text, 20)?;
     let table = platform.intel.epp_table;
     let epp = match EPP_WORDS.iter().position(|name| name.as_bytes() == word) {
-        // 128 is the value at reset; a CPU with a policy has its own by now.
+        // 128 is the reset value; a CPU with a policy has its own default by now.
         Some(0) => platform.intel.cpus[cpu as usize].default_epp.unwrap_or(128),
         Some(index) => table[index - 1],
         None if platform.before(Kernel::V5_10) => return Err(Errno::INVAL),
-        // The whole text, not its first word: `128 x` is not a number.
+        // The whole text must be a number: `128 x` is rejected.
         None => u8::try_from(kstrtou32(text, 10)?).map_err(|_| Errno::INVAL)?,
     };
-    // After parsing: the kernel answers EINVAL for a bad word, whether there is a driver or not.
+    // After parsing: a bad word gives EINVAL even without a driver.
     if platform.intel.mode == Mode::Off {
         return Err(Errno::AGAIN);
     }
-    // intel_pstate_set_energy_pref_index(): only 0, as a number or by its word. 4.19 takes what the
-    // next change of the policy overwrites.
+    // intel_pstate_set_energy_pref_index(): under performance only 0 is allowed, as a number or
+    // word. 4.19 accepts any value, which the next policy change overwrites.
     if platform.intel.mode == Mode::Active
         && matches!(policy.governor, Governor::Performance)
         && epp > 0
@@ -221,7 +220,7 @@ const EPB_WORDS: [(&str, u8); 5] =
 
 /// Writes energy_perf_bias (arch/x86/kernel/cpu/intel_epb.c).
 pub(crate) fn store_epb(platform: &mut Platform, cpu: u32, text: &[u8]) -> Answer {
-    // intel_epb_normal: 7 on Alder Lake L, Gracemont and Raptor Lake P.
+    // intel_epb_normal is 7 on Alder Lake L, Gracemont and Raptor Lake P.
     let normal = if matches!(platform.board.model, 0x9a | 0xbe | 0xba) { 7 } else { 6 };
     // Words first, then a number in any base (__sysfs_match_string, kstrtou64 with base 0).
     let value = match EPB_WORDS.iter().find(|(word, _)| streq(text, word)) {
@@ -229,7 +228,7 @@ pub(crate) fn store_epb(platform: &mut Platform, cpu: u32, text: &[u8]) -> Answe
         Some((_, value)) => *value,
         None => kstrtou32(text, 0).ok().filter(|&value| value <= 15).ok_or(Errno::INVAL)? as u8,
     };
-    // Kept while the CPU is offline: intel_epb_online() writes it when the CPU is back.
+    // Keep it for an offline CPU: intel_epb_online() writes it when the CPU comes back.
     platform.intel.cpus[cpu as usize].epb = value;
     let old = platform.chip.read(cpu, ENERGY_PERF_BIAS)?;
     platform.chip.write(cpu, ENERGY_PERF_BIAS, old & !0xf | u64::from(value))

@@ -1,4 +1,4 @@
-//! intel_cpufreq, the driver's passive mode: a governor's frequency or utilisation becomes a
+//! intel_cpufreq, the driver's passive mode: turns a governor's frequency or utilisation into a
 //! request.
 
 use super::{
@@ -60,7 +60,7 @@ impl Driver for IntelCpufreq {
             let Ok(pstates) = Pstates::for_cpu(platform, cpu) else { continue };
             let (min, max) = perf_limits(platform, policy, &pstates);
             let target = pstates.level(khz, relation).clamp(min, max);
-            // What intel_cpufreq_target() and intel_cpufreq_fast_switch() answer.
+            // intel_cpufreq_target() and intel_cpufreq_fast_switch() return this value.
             set = target * pstates.scaling;
             if platform.intel.hwp {
                 // CPUFREQ_GOV_STRICT_TARGET: these governors cap the maximum too, or HWP would run
@@ -69,7 +69,7 @@ impl Driver for IntelCpufreq {
                     policy.governor,
                     Governor::Userspace(_) | Governor::Powersave | Governor::Performance
                 );
-                // intel_cpufreq_adjust_hwp() of 5.10 leaves the desired level alone.
+                // intel_cpufreq_adjust_hwp() of 5.10 does not set the desired level.
                 let desired = if platform.since(Kernel::V5_15) { target } else { 0 };
                 write_hwp(platform, cpu, target, if strict { target } else { max }, desired, None);
             } else {
@@ -93,8 +93,8 @@ impl Driver for IntelCpufreq {
         let cpu = policy.leader();
         let Ok(pstates) = Pstates::for_cpu(platform, cpu) else { return };
         let (low, high) = perf_limits(platform, policy, &pstates);
-        // intel_cpufreq_adjust_perf() scales to HWP's range without turbo if turbo is off,
-        // rounded up. Up to 6.1 only if firmware has switched it off (global.turbo_disabled).
+        // intel_cpufreq_adjust_perf() scales to HWP's range without turbo, rounded up, if turbo is
+        // off. Up to 6.1 it does so only if firmware has disabled turbo (global.turbo_disabled).
         let off = if platform.before(Kernel::V6_12) {
             firmware_disables_turbo(platform)
         } else {
@@ -120,9 +120,9 @@ impl Driver for IntelCpufreq {
     }
 }
 
-/// The percentages as requests on frequency (passive mode).
+/// The percentages as frequency requests (passive mode).
 pub(super) fn percent_requests(platform: &Platform, pstates: &Pstates) -> (i32, i32) {
-    // update_qos_request(): of turbo_freq, whatever no_turbo says, rounded up.
+    // update_qos_request(): percentages of turbo_freq, rounded up, even with no_turbo.
     let of = |pct: u32| (u64::from(pstates.khz(pstates.turbo)) * u64::from(pct)).div_ceil(100) as i32;
     (of(platform.intel.min_pct), of(platform.intel.max_pct))
 }

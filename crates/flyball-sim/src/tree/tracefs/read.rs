@@ -19,7 +19,7 @@ fn switch_digit(on: bool) -> char {
     if on { '1' } else { '0' }
 }
 
-/// `0`, `1` or `X` for a mixture.
+/// `0`, `1`, or `X` if the events differ.
 fn switch(instance: &Instance, kinds: impl Iterator<Item = Kind>) -> char {
     let (mut on, mut off) = (false, false);
     for kind in kinds.filter(|kind| *kind != Kind::Print) {
@@ -33,7 +33,7 @@ fn switch(instance: &Instance, kinds: impl Iterator<Item = Kind>) -> char {
     }
 }
 
-/// Reads a whole file. Streams are read with [`super::take`] instead.
+/// Reads a whole file. For streams use [`super::take`].
 pub(crate) fn read(world: &World, file: TraceFile, out: &mut Vec<u8>) -> Answer {
     let instance = super::instance(world, file.instance).ok_or(Errno::NODEV)?;
     let kernel = world.platform.kernel;
@@ -74,7 +74,7 @@ fn top(world: &World, instance: &Instance, name: &str, out: &mut Vec<u8>) -> Ans
         "available_tracers" | "current_tracer" => push(out, "nop"),
         "buffer_percent" => push(out, instance.percent),
         "buffer_size_kb" => push(out, size(instance, 1)),
-        // Of all CPUs together; buffer_size_kb is of each.
+        // The sum over all CPUs; buffer_size_kb is per CPU.
         "buffer_total_size_kb" => push(out, size(instance, cpus as u64)),
         "buffer_subbuf_size_kb" => push(out, PAGE / 1024),
         // SAVED_CMDLINES_DEFAULT (kernel/trace/trace_sched_switch.c).
@@ -95,8 +95,8 @@ fn top(world: &World, instance: &Instance, name: &str, out: &mut Vec<u8>) -> Ans
                 .collect();
             push(out, words.join(" "));
         }
-        // t_next() in kernel/trace/trace_events.c lists what can be registered, which ftrace's own
-        // `print` cannot.
+        // t_next() in kernel/trace/trace_events.c lists events that can be registered, which
+        // excludes ftrace's own `print`.
         "available_events" => {
             for kind in kinds(kernel).filter(|kind| *kind != Kind::Print) {
                 push(out, format!("{}:{}", kind.group(), kind.name()));
@@ -135,15 +135,15 @@ fn per_cpu(world: &World, instance: &Instance, cpu: usize, name: &str, out: &mut
     Ok(())
 }
 
-/// The size of `buffers` buffers. Until a buffer is used, the kernel keeps a minimal one and shows
-/// both sizes (kernel/trace/trace.c, tracing_entries_read).
+/// The size of `buffers` buffers. An unused buffer is minimal in the kernel, which then shows both
+/// sizes (kernel/trace/trace.c, tracing_entries_read).
 fn size(instance: &Instance, buffers: u64) -> String {
     const UNUSED_KIB: u64 = 7;
     let full = instance.size_kib * buffers;
     if instance.expanded { full.to_string() } else { format!("{} (expanded: {full})", UNUSED_KIB * buffers) }
 }
 
-/// The text of `trace`: the head, and all records in the order of their time.
+/// The text of `trace`: the header, and all records in chronological order.
 fn lines(world: &World, instance: &Instance, only: Option<usize>, out: &mut Vec<u8>) {
     let mut text = line::head(instance, instance.rings.len());
     let mut records: Vec<(u64, usize, &Record)> = Vec::new();
@@ -152,7 +152,7 @@ fn lines(world: &World, instance: &Instance, only: Option<usize>, out: &mut Vec<
     {
         records.extend(ring.records().map(|record| (record.stamp, cpu, record)));
     }
-    // Stable, and by CPU if stamps are equal: the same trace gives the same text.
+    // A stable sort, and by CPU if timestamps are equal, so that one trace always gives one text.
     records.sort_by_key(|(stamp, cpu, _)| (*stamp, *cpu));
     for (_, cpu, record) in records {
         line::line(&world.platform.trace, instance, cpu, record, &mut text);

@@ -20,14 +20,14 @@ fn boolean(text: &[u8]) -> Answer<bool> {
 /// Writes to a file in one write(2).
 pub(crate) fn write(world: &mut World, file: TraceFile, text: &[u8]) -> Answer {
     let kernel = world.platform.kernel;
-    // What is not text matches no word, and is refused as any unknown one.
+    // Text that is not UTF-8 matches no word and is rejected like any unknown one.
     let words = std::str::from_utf8(text).unwrap_or("").trim();
     match file.what {
         What::Top("trace") | What::Cpu(_, "trace") => return truncate(world, file),
         What::Top("trace_marker") => {
-            // tracing_mark_write() cuts a long text and ends it with a newline: at TRACE_BUF_SIZE,
-            // later at TRACE_MARKER_MAX_SIZE, less if an event of the ring buffer
-            // (BUF_MAX_DATA_SIZE) has no room for it.
+            // tracing_mark_write() truncates a long text and ends it with a newline: at
+            // TRACE_BUF_SIZE, later at TRACE_MARKER_MAX_SIZE, or earlier if an event of the ring
+            // buffer (BUF_MAX_DATA_SIZE) has less room.
             let most = if kernel < Kernel::V6_12 { 1024 } else { PAGE - 16 - 8 - 18 };
             let mut text: Vec<u8> = text.iter().copied().take(most).collect();
             if text.last() != Some(&b'\n') {
@@ -42,10 +42,10 @@ pub(crate) fn write(world: &mut World, file: TraceFile, text: &[u8]) -> Answer {
     let own = instance_mut(world, file.instance)?;
     match file.what {
         What::Top("buffer_size_kb") | What::Cpu(_, "buffer_size_kb") => {
-            // All buffers have one size here: a write to one CPU's sizes them all.
+            // All buffers have one size here: a write to one CPU's file resizes all.
             match kstrtou64(text, 10)? {
                 0 => return Err(Errno::INVAL),
-                // A TiB for each CPU: no machine has the pages.
+                // A TiB per CPU: no machine has that much memory.
                 kib if kib > 1 << 30 => return Err(Errno::NOMEM),
                 kib => own.resize(kib),
             }
@@ -81,7 +81,7 @@ fn top(own: &mut Instance, name: &str, text: &[u8], words: &str, kernel: Kernel)
         "current_tracer" | "error_log" | "free_buffer" | "saved_cmdlines_size" => {}
         "trace_clock" => {
             own.clock = TraceClock::named(words).ok_or(Errno::INVAL)?;
-            // Stamps of two clocks cannot be compared (tracing_set_clock() resets the buffers).
+            // Timestamps of two clocks cannot be compared (tracing_set_clock() resets the buffers).
             own.clear();
         }
         "buffer_percent" => match kstrtou32(text, 10)? {
@@ -109,8 +109,8 @@ fn top(own: &mut Instance, name: &str, text: &[u8], words: &str, kernel: Kernel)
     Ok(())
 }
 
-/// A word of `set_event`: GROUP:EVENT, GROUP:, :EVENT, or either name alone; a '!' in front
-/// switches off (kernel/trace/trace_events.c, ftrace_set_clr_event).
+/// Applies a word of `set_event`: GROUP:EVENT, GROUP:, :EVENT, or either name alone; a leading '!'
+/// disables (kernel/trace/trace_events.c, ftrace_set_clr_event).
 fn set_event(own: &mut Instance, word: &str, kernel: Kernel) -> Answer {
     let (word, on) = word.strip_prefix('!').map_or((word, true), |word| (word, false));
     let (group, name) = word.split_once(':').unwrap_or(("*", word));
@@ -126,7 +126,7 @@ fn set_event(own: &mut Instance, word: &str, kernel: Kernel) -> Answer {
     Ok(())
 }
 
-/// Sets a filter for those of some events that have its fields; `0` takes all away.
+/// Sets a filter on those events that have its fields; `0` removes all filters.
 fn filter(own: &mut Instance, kinds: impl Iterator<Item = Kind>, words: &str, kernel: Kernel) -> Answer {
     let mut fits = false;
     for kind in kinds {
@@ -143,7 +143,7 @@ fn filter(own: &mut Instance, kinds: impl Iterator<Item = Kind>, words: &str, ke
 
 fn mask(own: &mut Instance, words: &str) -> Answer {
     let mut open = vec![false; own.masked.len()];
-    // Groups of 32 CPUs, the highest first.
+    // Groups of 32 CPUs, highest first.
     for (group, word) in words.rsplit(',').enumerate() {
         let bits = u32::from_str_radix(word, 16).map_err(|_| Errno::INVAL)?;
         for bit in (0..32).filter(|bit| bits >> bit & 1 == 1) {
@@ -154,7 +154,7 @@ fn mask(own: &mut Instance, words: &str) -> Answer {
     Ok(())
 }
 
-/// Truncates a file that is opened with O_TRUNC.
+/// Truncates a file opened with O_TRUNC.
 pub(crate) fn truncate(world: &mut World, file: TraceFile) -> Answer {
     let own = instance_mut(world, file.instance)?;
     match file.what {

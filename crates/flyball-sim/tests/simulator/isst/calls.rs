@@ -1,9 +1,9 @@
-//! The calls of the recorded answers: every ioctl of Speed Select's device node, with good
-//! arguments and bad, in the order in which the recordings have them.
+//! The recorded calls: every ioctl of Speed Select's device node, with valid and invalid arguments,
+//! in the recordings' order.
 
 use flyball_sim::Caller;
 
-/// A call as the probe makes it.
+/// A call of the probe.
 pub(super) struct Call {
     /// The call's name in the recordings.
     pub name: String,
@@ -69,7 +69,8 @@ fn clos(set: u8, class: u8, min: u16, max: u16, priority: u8) -> Vec<u8> {
     bytes
 }
 
-/// Count, set, whose numbers, then package, domain, core and class of each.
+/// An association call: count, set, numbering, then package, domain, core and class of each
+/// element.
 fn associations(header: [u16; 3], elements: &[(u8, u16, u16)]) -> Vec<u8> {
     let mut bytes: Vec<u8> = header.iter().flat_map(|word| word.to_le_bytes()).collect();
     for (domain, core, class) in elements {
@@ -81,7 +82,7 @@ fn associations(header: [u16; 3], elements: &[(u8, u16, u16)]) -> Vec<u8> {
 }
 
 #[expect(clippy::too_many_lines, reason = "a script: the order of the calls is that of the recordings")]
-/// The probe's calls in its order. `highest` is the highest level of the first domain.
+/// The probe's calls in order. `highest` is the highest level of the first domain.
 pub(super) fn script(cpus: u32, highest: u8) -> Vec<Call> {
     let mut s = Script { calls: Vec::new(), caller: Caller::Root };
     s.add("platform info", 0, R, [0; 8]);

@@ -1,4 +1,4 @@
-//! The machines that the recorded answers were given on, in flyball's terms.
+//! Descriptions of the machines on which the answers were recorded.
 
 #[path = "../archives.rs"]
 pub(crate) mod archives;
@@ -7,13 +7,13 @@ use std::path::PathBuf;
 
 use flyball_sim::{Kernel, silicon::MachineSpec};
 
-/// Where the recordings are.
+/// Folder of the recordings.
 pub(crate) fn folder() -> Option<PathBuf> {
     flyball_testing::shared("lab/results/sst")
 }
 
-/// A recorded machine with a guest's CPUs: so many packages, and in each of their power domains the
-/// cores with these numbers, one thread each.
+/// A recorded machine reduced to a guest's CPUs: `packages` packages, with these cores in each of
+/// their power domains, one thread each.
 fn recorded(name: &'static str, packages: u32, domains: &[&[u32]]) -> Option<MachineSpec> {
     let mut spec = archives::described(name);
     let topology = &mut spec.topology;
@@ -28,7 +28,7 @@ fn recorded(name: &'static str, packages: u32, domains: &[&[u32]]) -> Option<Mac
     Some(spec)
 }
 
-/// The Granite Rapids: two CPUs in each of three domains.
+/// The Granite Rapids with two CPUs in each of three domains.
 fn granite_rapids(packages: u32) -> Option<MachineSpec> {
     recorded("gnr0", packages, &[&[0, 42], &[0, 38], &[0, 2]])
 }
@@ -43,7 +43,7 @@ pub(crate) fn machine(name: &str) -> Option<(MachineSpec, Kernel)> {
         let text = text
             .replace("model = 85", &format!("model = {model}"))
             .replace("CLASS", class)
-            // Later ones code frequencies of memory otherwise, and say none.
+            // Later models encode memory frequencies differently and report none.
             .replace("memory_mhz = 3200", if model > 106 { "memory_mhz = 0" } else { "memory_mhz = 3200" })
             .replace("cores = [1, 2, 3, 4]\nsse_mhz = [4600, 4500, 4300, 4200]",
                 "cores = [1, 2, 3, 4, 5, 6, 7, 8]\nsse_mhz = [4600, 4500, 4300, 4200, 4200, 4200, 4200, 4200]\ncounts_register = true");
@@ -56,7 +56,7 @@ pub(crate) fn machine(name: &str) -> Option<(MachineSpec, Kernel)> {
         "isst-emr" => mailbox(207, "mailbox-pci"),
         "isst-gnr-2pkg" => granite_rapids(2)?,
         "isst-srf" => {
-            // Its registers of Speed Select alone were the recorded Sierra Forest's.
+            // Only its Speed Select registers were the recorded Sierra Forest's.
             let mut spec = recorded("srf8", 1, &[&[0, 1, 2, 3, 4, 5]])?;
             let frequencies = granite_rapids(1)?;
             (spec.core, spec.turbo) = (frequencies.core, frequencies.turbo);
@@ -82,9 +82,8 @@ pub(crate) fn machine(name: &str) -> Option<(MachineSpec, Kernel)> {
     Some((spec, kernel))
 }
 
-/// Three levels out of one, as the laboratory's firmware makes them: each 200 MHz, 20 W and 2
-/// degrees lower than the one before and without its highest cores; the last without base-freq and
-/// turbo-freq.
+/// Makes three levels out of one, like the lab's firmware: each is 200 MHz, 20 W and 2 degrees
+/// lower than the one before and lacks its highest cores. The last has no base-freq or turbo-freq.
 fn three_levels(levels: &mut Vec<flyball_sim::silicon::spec::SstLevelSpec>) {
     for number in 1..3 {
         let mut level = levels[0].clone();
