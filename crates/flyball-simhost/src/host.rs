@@ -1,5 +1,5 @@
-//! The machine as a [`Host`]. Every call that changes it is noted in the state file, if there is
-//! one.
+//! The machine as a [`Host`]. If there is a state file, every call that changes the machine is
+//! recorded in it.
 
 mod program;
 mod tracing;
@@ -26,7 +26,7 @@ use crate::{
     state::{self, hex},
 };
 
-/// A simulated machine. Clones are the same machine.
+/// A simulated machine. Clones share it.
 #[derive(Debug, Clone)]
 pub struct SimHost {
     label: String,
@@ -37,34 +37,34 @@ pub struct SimHost {
 #[derive(Debug)]
 struct Inner {
     machine: SimMachine,
-    /// Time on the clock before the machine was last booted.
+    /// Time on the host's clock before the machine's last boot.
     before: Duration,
     journal: Option<File>,
-    /// Something was written to the machine, or time was let pass.
+    /// True once the machine was written to or time has passed.
     was_led_on: bool,
-    /// Faults watch reads: the state file holds them too.
+    /// True if faults watch reads, so that the state file must record reads too.
     notes_reads: bool,
-    /// The state file could not be written; this is reported once.
+    /// True if the state file could not be written, which is reported once.
     failed: bool,
-    /// The number of the run, if runs are to differ by chance.
+    /// Number of the run, if runs are to vary.
     run: Option<u64>,
-    /// The models that run.
+    /// The running models.
     running: Several,
 }
 
 impl SimHost {
-    /// Boots the machine that was chosen and leads it to its state.
+    /// Boots the chosen machine and restores its state.
     pub fn open(setup: &SimSetup) -> Result<SimHost, SimError> {
         let mut machine = setup.boot()?;
-        // Before the state is replayed, which may have taken CPUs and their files away.
+        // Before the state is replayed, which may have removed CPUs and their files.
         setup.warn_of_idle_faults(&mut machine);
         let journal = match &setup.state {
             Some(path) => Some(state::resume(setup, path, &mut machine)?),
             None => None,
         };
         let label = format!("sim:{}", machine.name());
-        // Reads change nothing but the clock and the counts of rules: they are only kept if a rule
-        // counts them.
+        // Reads change only the clock and the rules' counts, so record them only if a rule counts
+        // them.
         let notes_reads = setup.state.is_some() && setup.watches_reads();
         let inner = Inner {
             machine,
@@ -79,7 +79,7 @@ impl SimHost {
         Ok(SimHost { label, setup: setup.clone(), inner: Arc::new(Mutex::new(inner)) })
     }
 
-    /// The seed that the machine was chosen with.
+    /// The seed chosen for the machine.
     pub fn seed(&self) -> u64 {
         self.setup.seed
     }
@@ -89,8 +89,8 @@ impl SimHost {
         work(&mut self.lock().machine)
     }
 
-    /// Runs a load on some CPUs (none: all), in addition to those on other CPUs. `false` if one
-    /// of them is taken.
+    /// Runs a load on some CPUs, or on all if `cpus` is empty, in addition to loads on other CPUs.
+    /// Returns `false` if one of the CPUs is taken.
     fn begin(&self, cpus: &[u32], load: Engine) -> bool {
         let mut inner = self.lock();
         let shared = load.shared();
@@ -100,7 +100,7 @@ impl SimHost {
         free
     }
 
-    /// Ends the load with this progress.
+    /// Ends the load with this progress handle.
     fn finish(&self, load: &Shared) {
         let mut inner = self.lock();
         inner.running.end(load);
@@ -110,7 +110,7 @@ impl SimHost {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A panic in another thread leaves a machine that still answers.
+        // A panic in another thread leaves a machine that can still answer.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -119,7 +119,7 @@ impl Inner {
     fn note(&mut self, line: &str) {
         self.was_led_on = true;
         if let Some(file) = &mut self.journal
-            // In one write, so that lines of commands at the same time stay whole.
+            // In one write, so that lines of concurrent commands stay whole.
             && let Err(error) = file.write_all(format!("{line}\n").as_bytes())
             && !std::mem::replace(&mut self.failed, true)
         {
@@ -132,9 +132,9 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Time passes without calls too (sleeps, workloads): the next process must begin at the
-        // same moment. That of a command that only read is left out: looking at a machine does not
-        // change its file.
+        // Time passes without calls too (sleeps, workloads), and the next process must start at
+        // that time. A command that only reads does not record its time: looking at a machine does
+        // not change its file.
         if self.was_led_on {
             let now = self.machine.now().as_nanos();
             self.note(&format!("until {now}"));
@@ -151,13 +151,13 @@ impl Software for SimHost {
         let mut inner = self.lock();
         let mut setup = self.setup.clone();
         setup.boot.extend(words.iter().cloned());
-        // Each round of a comparison differs from the others, and each repeats with the same seed.
+        // Each round of a comparison differs from the others, but repeats with equal seeds.
         setup.seed ^= inner.run.unwrap_or(0);
         let mut machine = setup.boot().map_err(program::invalid)?;
         machine.vary(setup.seed);
         let ran = inner.machine.now();
-        // The clock of the host goes on over a reboot, as a wall clock does; the machine's own
-        // begins at 0.
+        // The host's clock continues over a reboot, like a wall clock; the machine's clock starts
+        // at 0.
         inner.before += ran;
         inner.machine = machine;
         inner.running = Several::default();
@@ -218,8 +218,8 @@ impl Host for SimHost {
         let mut inner = self.lock();
         let at = inner.machine.now().as_nanos();
         let result = inner.machine.write(path, bytes).map_err(|errno| error(Op::Write, path, errno));
-        // Also a write that failed: it took time, a fault rule may have counted it, and drivers may
-        // have acted before the error.
+        // Record failed writes too: they took time, a fault rule may have counted them, and drivers
+        // may have acted before the error.
         inner.note(&format!("write {at} {path} {}", hex(bytes)));
         result
     }
@@ -260,14 +260,14 @@ impl Host for SimHost {
     fn isst(&self, number: u32, argument: &mut [u8]) -> Result<i32, HostError> {
         let mut inner = self.lock();
         let at = inner.machine.now().as_nanos();
-        // Before the call, which writes its answer over it.
+        // Before the call, which overwrites the argument.
         let asked = hex(argument);
-        // The user who runs flyball is this machine's root.
+        // The user who runs flyball is root on this machine.
         let result = inner.machine.isst(number, argument, Caller::Root);
         inner.note(&format!("isst {at} {number} {asked}"));
         result.map_err(|errno| match errno {
             flyball_sim::Errno::NOENT => error(Op::Isst, flyball_host::isst::NODE, errno),
-            // The lowest eight bits of an ioctl number are its index; the rest is size and
+            // The lowest eight bits of an ioctl number are its index; the others are size and
             // direction.
             _ => error(Op::Isst, &format!("call {} of {}", number & 0xff, flyball_host::isst::NODE), errno),
         })

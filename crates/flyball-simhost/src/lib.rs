@@ -1,9 +1,9 @@
-//! Simulated machines behind flyball's host interface: the adapter of flyball-sim, which uses none
-//! of the other crates, to [`flyball_host::Host`].
+//! Simulated machines behind flyball's host interface: the adapter from flyball-sim, which does not
+//! depend on flyball's other crates, to [`flyball_host::Host`].
 //!
-//! [`SimSetup`] says which machine it is and how it is booted, [`SimHost`] is the machine, and a
-//! state file keeps it from one process to the next. The binary opens them for `-M sim:NAME`;
-//! libraries use them in their tests.
+//! [`SimSetup`] describes the machine and its boot, [`SimHost`] is the machine, and a state file
+//! keeps its state between processes. The binary opens them for `-M sim:NAME`; libraries use them
+//! in their tests.
 
 mod host;
 mod setup;
@@ -23,7 +23,7 @@ pub enum SimError {
     /// The setup names something that does not exist, or that this machine does not have.
     #[error("{0}")]
     Setup(String),
-    /// The state file is not one of this machine, or is damaged. It was left as it is.
+    /// The state file is damaged or belongs to another machine. It was not changed.
     #[error("state file {}: {fault}", path.display())]
     NotItsState { path: PathBuf, fault: StateFault },
     /// The state file cannot be read or written.

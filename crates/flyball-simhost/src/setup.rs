@@ -1,4 +1,4 @@
-//! Which simulated machine, and how it is booted:
+//! Selects a simulated machine and its boot:
 //! `NAME[,kernel=V][,boot=OPTION][,interface=WORD][,seed=N][,state=FILE][,fault=RULE]`.
 
 use std::{
@@ -24,26 +24,26 @@ use rustix::fs::OFlags;
 
 use crate::SimError;
 
-/// A simulated machine and how it is booted: what follows `sim:`.
+/// A simulated machine and its boot: the text after `sim:`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SimSetup {
     /// A built-in machine's name, or the path of a machine file or of a recorded machine.
     pub name: String,
-    /// The kernel version that it models.
+    /// The modelled kernel version.
     pub kernel: Kernel,
     /// Kernel command line.
     pub boot: Vec<String>,
     pub seed: u64,
     /// The file that keeps the machine's state between processes.
     pub state: Option<PathBuf>,
-    /// Faults that are injected.
+    /// Faults to inject.
     pub faults: Vec<FaultRule>,
-    /// The interface that its firmware offers, if not that of the machine file: HWP may be switched
-    /// off, for example.
+    /// The interface of its firmware, if it differs from the machine file: HWP may be off, for
+    /// example.
     pub interface: Option<&'static str>,
 }
 
-/// Names of firmware interfaces, as for guests, with their meaning for Intel and for AMD.
+/// Names of firmware interfaces, as for guests, and their meaning on Intel and on AMD.
 const INTERFACES: &[(&str, Option<Interface>, Option<Interface>)] = &[
     ("p-states", Some(Interface::PerfCtl), Some(Interface::AmdPstate)),
     ("hwp", Some(Interface::Hwp), None),
@@ -82,7 +82,7 @@ impl FromStr for FaultRule {
     type Err = SetupError;
 
     fn from_str(text: &str) -> Result<FaultRule, SetupError> {
-        // In the text of a machine ';' stands for the ',' of a rule.
+        // In a machine's text, ';' stands for a rule's ','.
         if text.contains(';') {
             return Err(SetupError::Semicolon { text: text.to_owned() });
         }
@@ -102,7 +102,7 @@ impl fmt::Display for SimSetup {
         if let Some(word) = self.interface {
             write!(f, ",interface={word}")?;
         }
-        // Defaults are left out, so that the text is what a user would have typed.
+        // Omit defaults, so that the text is what a user would have typed.
         if self.seed != 0 {
             write!(f, ",seed={}", self.seed)?;
         }
@@ -139,7 +139,7 @@ impl Recording for HostRecording<'_> {
     }
 }
 
-/// The description of a recorded machine.
+/// Describes a recorded machine.
 fn described(path: &Path, host: &dyn Host) -> Result<MachineSpec, SimError> {
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let name = name.strip_suffix(".tar").unwrap_or(&name).to_owned();
@@ -150,10 +150,10 @@ fn described(path: &Path, host: &dyn Host) -> Result<MachineSpec, SimError> {
 const KERNEL: Kernel = Kernel::V6_12;
 
 impl SimSetup {
-    /// Reads what follows `sim:`.
+    /// Parses the text after `sim:`.
     ///
     /// # Errors
-    /// An option that does not exist, or a value that it does not take.
+    /// An unknown option, or an invalid value.
     pub fn parse(text: &str) -> Result<SimSetup, SetupError> {
         let mut parts = text.split(',');
         let name = parts.next().unwrap_or_default().to_owned();
@@ -182,7 +182,7 @@ impl SimSetup {
                         Some(known.ok_or_else(|| SetupError::Interface { text: value.to_owned() })?);
                 }
                 Some(("fault", value)) => choice.faults.push(value.replace(';', ",").parse()?),
-                // A list on the kernel's command line: boot=nohz_full=3,7.
+                // Part of a list on the kernel's command line: boot=nohz_full=3,7.
                 _ if part.starts_with(|c: char| c.is_ascii_digit()) && !choice.boot.is_empty() => {
                     let mut words = part.split_whitespace();
                     if let (Some(last), Some(more)) = (choice.boot.last_mut(), words.next()) {
@@ -198,26 +198,26 @@ impl SimSetup {
         Ok(choice)
     }
 
-    /// Where the journal of changes to the machine is: next to its state file. `None` for a machine
-    /// that ends with the process.
+    /// Path of the journal of changes to the machine, next to its state file. `None` if the machine
+    /// ends with the process.
     pub fn journal(&self) -> Option<PathBuf> {
         let mut path = self.state.clone()?.into_os_string();
         path.push(".journal");
         Some(path.into())
     }
 
-    /// The description of the machine.
+    /// Returns the description of the machine.
     ///
     /// # Errors
-    /// There is no machine of that name, or its file cannot be used.
+    /// No machine has this name, or its file cannot be used.
     pub fn spec(&self) -> Result<MachineSpec, SimError> {
-        // Built-in names first: a file of the same name in the current directory must not change
-        // what a command means.
+        // Built-in names first: a file in the current directory must not change what a command
+        // means.
         if MachineSpec::builtin_text(&self.name).is_some() {
             return MachineSpec::builtin(&self.name).map_err(|error| SimError::Setup(error.to_string()));
         }
         let path = Path::new(&self.name);
-        // `record` writes no other ends, and a machine file is text.
+        // Files from `record` have only these extensions; machine files are text.
         if path.is_file() && path.extension().is_none_or(|end| end == "zst" || end == "tzst") {
             let recorded = Archive::open(&self.name).map_err(|error| SimError::Setup(error.to_string()))?;
             return described(path, &recorded);
@@ -243,11 +243,11 @@ impl SimSetup {
         )))
     }
 
-    /// Boots the machine, without its state.
+    /// Boots the machine without its saved state.
     ///
     /// # Errors
-    /// Fails like [`SimSetup::spec`], and if the machine does not have the interface or cannot be
-    /// booted like this.
+    /// Fails like [`SimSetup::spec`], and if the machine does not have the interface or cannot boot
+    /// like this.
     pub fn boot(&self) -> Result<SimMachine, SimError> {
         let boot = Boot { options: self.boot.clone(), ..Boot::default() };
         if let Some(option) = boot.ignored() {
@@ -258,7 +258,7 @@ impl SimSetup {
         }
         let mut spec = self.spec()?;
         if let Some(word) = self.interface {
-            // The same word is a different interface on each vendor's processors (`p-states`).
+            // A word can name different interfaces on Intel and AMD (`p-states`).
             let intel = spec.identity.vendor == Vendor::Intel;
             let meant = INTERFACES.iter().find(|(known, ..)| *known == word);
             let meant = meant.and_then(|(_, of_intel, of_amd)| if intel { *of_intel } else { *of_amd });
@@ -279,7 +279,7 @@ impl SimSetup {
         self.faults.iter().any(|rule| rule.fault.watches_reads())
     }
 
-    /// Prints a warning for faults of files or devices that the machine does not have.
+    /// Prints a warning for faults on files or devices that the machine does not have.
     pub fn warn_of_idle_faults(&self, machine: &mut SimMachine) {
         for rule in &self.faults {
             if let Some(what) = machine.lacks(&rule.fault) {
@@ -305,10 +305,10 @@ impl SimSetup {
     }
 }
 
-/// Reads a machine or workload file: a regular one, of at most [`MAX_TEXT`] bytes.
+/// Reads a machine or workload file, which must be a regular file of at most [`MAX_TEXT`] bytes.
 ///
 /// # Errors
-/// If the file cannot be read, is not a regular file, or is longer.
+/// The file cannot be read, is not a regular file, or is longer.
 pub fn read_file(path: &Path) -> std::io::Result<String> {
     let refuse = |what: &str| std::io::Error::new(std::io::ErrorKind::InvalidInput, what);
     // Not blocking: opening a FIFO would wait for its writer.
@@ -317,8 +317,8 @@ pub fn read_file(path: &Path) -> std::io::Result<String> {
         return Err(refuse("not a regular file"));
     }
     let mut text = String::new();
-    // One byte more than allowed, to see that it is longer; the length that the file system states
-    // may be 0 (/proc).
+    // Read one byte more than allowed, to detect a longer file; the reported length may be 0
+    // (/proc).
     file.take(MAX_TEXT as u64 + 1).read_to_string(&mut text)?;
     if text.len() > MAX_TEXT {
         return Err(refuse("longer than 1 MiB"));
@@ -326,10 +326,10 @@ pub fn read_file(path: &Path) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// The model of a workload: a built-in one, or a file's.
+/// Returns the model of a workload, built-in or from a file.
 ///
 /// # Errors
-/// There is no such model, or its file cannot be used.
+/// No such model exists, or its file cannot be used.
 pub fn workload_model(name: &str, amount: Option<u64>) -> Result<Workload, SimError> {
     let mut model = if Workload::builtin_text(name).is_some() {
         Workload::builtin(name).map_err(|error| SimError::Setup(error.to_string()))?
@@ -349,7 +349,7 @@ pub fn workload_model(name: &str, amount: Option<u64>) -> Result<Workload, SimEr
     Ok(model)
 }
 
-/// The name that was probably meant: at most a third of its letters differ.
+/// Returns the name that was probably meant: at most a third of its letters differ.
 fn nearest<'n>(wanted: &str, names: &[&'n str]) -> Option<&'n str> {
     let near = names.iter().map(|name| (strsim::levenshtein(wanted, name), *name)).min()?;
     // More distant names are guesses that mislead.

@@ -1,9 +1,8 @@
-//! State files: what was done to a simulated machine, so that the next process can do it again and
-//! go on from there.
+//! State files: the history of a simulated machine, so that the next process can repeat it and
+//! continue.
 //!
-//! The first line names the format and the machine; each further line is one call, with the
-//! machine's time in nanoseconds. The machine is deterministic, so replaying the calls leads to the
-//! same state.
+//! The first line names the format and the machine. Each further line is a call, with the machine's
+//! time in nanoseconds. The machine is deterministic, so replaying the calls restores its state.
 
 use std::{
     fs::File,
@@ -17,18 +16,17 @@ use flyball_sim::{Caller, SimMachine};
 
 use crate::{SimError, SimSetup};
 
-/// Start of the first line of every state file; the number behind it is its version.
+/// Start of the first line of every state file, before the version.
 const FORMAT: &str = "flyball-sim ";
 const VERSION: &str = "flyball-sim 1 ";
 
-/// Bytes and lines of a state file that are read, the longest time that one may lead to, and how
-/// long replaying it may take.
+/// Limits of state files: bytes, lines, simulated time, and duration of the replay.
 const MAX_BYTES: u64 = 64 << 20;
 const MAX_LINES: usize = 1_000_000;
 const MAX_TIME: Duration = Duration::from_secs(24 * 3600);
 const MAX_REPLAY: Duration = Duration::from_secs(300);
 
-/// Why a state file is not one of a machine.
+/// Why a state file cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StateFault {
     #[error("not a regular file")]
@@ -51,8 +49,8 @@ pub enum StateFault {
     Slow { limit: Duration },
 }
 
-/// Reads a state file and replays it on the machine; opens it for what follows. A file that is not
-/// this machine's is left as it is.
+/// Replays a state file on the machine, and opens the file for new calls. A file of another machine
+/// is not changed.
 pub(crate) fn resume(setup: &SimSetup, path: &Path, machine: &mut SimMachine) -> Result<File, SimError> {
     let fail = |error: std::io::Error| SimError::State { path: path.to_owned(), error };
     let not_its = |fault| SimError::NotItsState { path: path.to_owned(), fault };
@@ -62,7 +60,7 @@ pub(crate) fn resume(setup: &SimSetup, path: &Path, machine: &mut SimMachine) ->
         }
         opened => opened.map_err(fail)?,
     };
-    // Before reading: what is read must be what the machine continues from.
+    // Lock before reading: no other process may change the file in between.
     hold(&file, path)?;
     let mut bytes = Vec::new();
     (&file).take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(fail)?;
@@ -71,23 +69,22 @@ pub(crate) fn resume(setup: &SimSetup, path: &Path, machine: &mut SimMachine) ->
     }
     let heading = format!("{}\n", setup.heading());
     if bytes.is_empty() || heading.as_bytes().starts_with(&bytes) && heading.len() > bytes.len() {
-        // New, or a crash cut its first line short.
+        // The file is new, or a crash cut its first line short.
         let begun = file.set_len(0).and_then(|()| file.write_all(heading.as_bytes()));
         return begun.map(|()| file).map_err(fail);
     }
     let (calls, whole) = read_calls(&heading, &bytes).map_err(not_its)?;
     if whole < bytes.len() {
-        // Otherwise the next call would be appended to the torn line.
+        // Otherwise the next call would be appended to the incomplete line.
         file.set_len(whole as u64).map_err(fail)?;
     }
-    // The lock is held meanwhile, so that another command does not lead the machine on from the
-    // same state.
+    // Hold the lock during the replay, so that no other command continues from the old state.
     replay(machine, &calls, MAX_REPLAY).map_err(not_its)?;
     Ok(file)
 }
 
-/// The calls that a state file's bytes hold, and how many of the bytes are whole lines. Every line
-/// is read before the first is replayed: a damaged file is refused at once, not after hours of
+/// Parses the calls of a state file. Also returns the number of bytes in whole lines. Every line is
+/// parsed before the first is replayed, so that a damaged file fails at once and not after hours of
 /// simulated time.
 fn read_calls<'b>(heading: &str, bytes: &'b [u8]) -> Result<(Vec<Call<'b>>, usize), StateFault> {
     if !bytes.starts_with(FORMAT.as_bytes()) {
@@ -101,7 +98,7 @@ fn read_calls<'b>(heading: &str, bytes: &'b [u8]) -> Result<(Vec<Call<'b>>, usiz
     if !bytes.starts_with(heading.as_bytes()) {
         return Err(StateFault::Machine { first, wanted: heading.trim_end().to_owned() });
     }
-    // A crash may have cut the last line short; the truncated record is ignored.
+    // A crash may have cut the last line short; ignore the incomplete line.
     let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
     let mut calls = Vec::new();
     for (number, line) in bytes[heading.len()..whole].split(|byte| *byte == b'\n').enumerate() {
@@ -123,13 +120,13 @@ fn read_calls<'b>(heading: &str, bytes: &'b [u8]) -> Result<(Vec<Call<'b>>, usiz
     Ok((calls, whole))
 }
 
-/// Makes the calls again, each at its time.
+/// Repeats the calls, each at its time.
 fn replay(machine: &mut SimMachine, calls: &[Call<'_>], limit: Duration) -> Result<(), StateFault> {
     const SLICE: Duration = Duration::from_secs(1);
     let began = Instant::now();
     for call in calls {
         let until = Duration::from_nanos(call.at);
-        // In slices of the machine's time, so that the limit is seen in the middle of a long one.
+        // In slices of machine time, to notice the limit during a long gap.
         while let Some(gap) = until.checked_sub(machine.now()).filter(|gap| !gap.is_zero()) {
             if began.elapsed() > limit {
                 return Err(StateFault::Slow { limit });
@@ -141,8 +138,8 @@ fn replay(machine: &mut SimMachine, calls: &[Call<'_>], limit: Duration) -> Resu
     Ok(())
 }
 
-/// Reads a state file of a machine, and replays it for at most so long. For fuzzing: no bytes may
-/// make it panic, or take much longer.
+/// Parses a machine's state file and replays it for at most `limit`. For fuzzing: no bytes may make
+/// it panic, or take much longer.
 pub fn try_state_file(machine: &mut SimMachine, bytes: &[u8], limit: Duration) -> Result<(), StateFault> {
     let end = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |end| end + 1);
     let heading = String::from_utf8_lossy(&bytes[..end]).into_owned();
@@ -150,18 +147,18 @@ pub fn try_state_file(machine: &mut SimMachine, bytes: &[u8], limit: Duration) -
     replay(machine, &calls, limit)
 }
 
-/// Set for a process that acts for the one that holds the state file.
+/// Set for a process that acts on behalf of the holder of the state file.
 pub const STATE_HELD: &str = "FLYBALL_SIM_STATE_HELD";
 
-/// How long a command waits for another one that has the machine.
+/// How long a command waits for another one that uses the machine.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// One command at a time leads the machine on: two that start from the same state would write two
-/// histories into one file. The second waits, names the holder, and is refused after a while. The
-/// kernel releases the lock with the process.
+/// Locks the state file, because two commands that continue from one state would write two
+/// histories into one file. The second command waits, names the holder, and fails after a timeout.
+/// The kernel releases the lock with the process.
 fn hold(file: &File, path: &Path) -> Result<(), SimError> {
-    // The guardian of a `set` restores while its parent holds the lock; waiting for it would be a
-    // deadlock.
+    // The guardian of a `set` restores settings while its parent holds the lock; waiting for it
+    // would deadlock.
     if std::env::var_os(STATE_HELD).is_some() {
         return Ok(());
     }
@@ -177,7 +174,7 @@ fn hold(file: &File, path: &Path) -> Result<(), SimError> {
         if started.elapsed() > LOCK_TIMEOUT {
             return Err(SimError::Busy { path: path.to_owned(), holder, seconds: LOCK_TIMEOUT.as_secs() });
         }
-        // Most commands end within this time: a message for each would be noise.
+        // Most commands end within this time, so do not report each of them.
         if !reported && started.elapsed() > Duration::from_millis(300) {
             terminal::complain(format_args!(
                 "flyball: waiting for {holder}, which has the machine in {}\n",
@@ -185,12 +182,12 @@ fn hold(file: &File, path: &Path) -> Result<(), SimError> {
             ));
             reported = true;
         }
-        // flock has no time limit of its own, and a signal as alarm would change the process.
+        // flock has no timeout, and using a signal for one would affect the whole process.
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// Names the process that has the file locked.
+/// Describes the process that has locked the file.
 fn holder(file: &File) -> String {
     match flyball_process::lock_holder(file) {
         None => "another process".to_owned(),
@@ -235,8 +232,8 @@ impl<'b> Call<'b> {
         Some(Call { at, kind })
     }
 
-    /// Makes it again. What it answered does not matter: the machine is deterministic, so it
-    /// answers the same.
+    /// Repeats the call. Its result does not matter: the machine is deterministic, so the result is
+    /// always equal.
     fn make(&self, machine: &mut SimMachine) {
         match &self.kind {
             CallKind::Until => {}
@@ -256,7 +253,7 @@ impl<'b> Call<'b> {
     }
 }
 
-/// Bytes in hexadecimal, none as a dash: a word that a line can hold.
+/// Formats bytes as a hexadecimal word, or as a dash if there are none.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     if bytes.is_empty() {
         return "-".to_owned();
@@ -323,7 +320,7 @@ mod tests {
         let error = try_state_file(&mut machine, later.as_bytes(), MAX_REPLAY).unwrap_err();
         assert!(matches!(error, StateFault::Late { .. }), "{error}");
         assert!(machine.now() < Duration::from_secs(1) && began.elapsed() < Duration::from_secs(10));
-        // A file that is in order but takes too long.
+        // A valid file that takes too long.
         let long = format!("{heading}until 80000000000000\n");
         let error = try_state_file(&mut machine, long.as_bytes(), Duration::from_millis(100)).unwrap_err();
         assert!(matches!(error, StateFault::Slow { .. }), "{error}");
@@ -341,7 +338,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
 
-        /// Lines as flyball writes them, damaged anywhere.
+        /// Valid lines, damaged at random.
         #[test]
         fn no_bytes_make_a_state_file_panic(
             lines in prop::collection::vec((0..6usize, 0..2_000_000_000u64, any::<u32>(), any::<u64>()), 0..20),

@@ -1,6 +1,6 @@
 //! Changes of Speed Select on simulated machines, with one call or write failing at each possible
-//! place. Afterwards the machine is as it was, CPUs that were to go offline included; if the call
-//! is made again, the machine is as it was meant to be.
+//! point. Afterwards the machine is in its old state, including CPUs that were to go offline; if
+//! the call is retried, the machine is in the new state.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
@@ -30,11 +30,11 @@ struct Outcome {
     result: Result<(), String>,
     before: String,
     after: String,
-    /// Accesses of the kind that the fault watches.
+    /// Number of accesses that the fault watched.
     seen: u32,
 }
 
-/// Applies settings on a machine that has just booted, with one fault.
+/// Applies settings on a freshly booted machine with one fault.
 fn apply(machine: &str, wanted: Settings, fault: Fault) -> Outcome {
     let simulated = SimHost::open(&SimSetup::parse(machine).unwrap()).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -58,9 +58,9 @@ fn apply(machine: &str, wanted: Settings, fault: Fault) -> Outcome {
     })
 }
 
-/// Lets each access of a kind fail in turn, or a few of them that lie evenly between the first and
-/// the last (all with `FLYBALL_ALL_FAULTS` set); how many times the change then failed, and was as
-/// it was meant all the same.
+/// Makes each access of a kind fail in turn, or an evenly spaced selection (all with
+/// `FLYBALL_ALL_FAULTS` set). Returns how often the change failed, and how often it succeeded
+/// nevertheless.
 fn everywhere(machine: &str, wanted: Settings, pattern: &str, op: Op, errno: Errno) -> (u32, u32) {
     let clean = apply(machine, wanted, Fault::errno(pattern, op, errno).at(u32::MAX));
     assert_eq!(clean.result, Ok(()), "{machine} {wanted:?}");
@@ -87,7 +87,7 @@ const BASE_FREQ: Settings = &[("sst-bf=on", None)];
 const TURBO_FREQ: Settings = &[("sst-tf=on", None), ("clos=3", None), ("clos=0", Some("1,2"))];
 const CLASSES: Settings =
     &[("sst-cp=on", None), ("clos-1-min=1GHz", None), ("clos-1-max=2GHz", None), ("clos=1", Some("3"))];
-/// Levels with the CPUs that they leave out.
+/// Levels with the CPUs that they exclude.
 const GUIDE_LEVEL: Settings = &[("sst-level=4", None), ("online=off", Some("4,6,12,13,32,34,40,41"))];
 const SMALL_LEVEL: Settings = &[("sst-level=3", None), ("online=off", Some("1,3,5,7,17,19,21,23"))];
 
@@ -99,7 +99,7 @@ fn any_call_that_fails_leaves_the_machine_as_it_was() {
         ("tpmi-small,kernel=7.2", [BASE_FREQ, TURBO_FREQ, CLASSES, SMALL_LEVEL]),
     ] {
         for wanted in all {
-            // Refused for good, and so that a mailbox command is tried again.
+            // One permanent error, and one after which a mailbox command is retried.
             for errno in [Errno::PERM, Errno::BUSY] {
                 let (failed, done) = everywhere(machine, wanted, NODE, Op::Ioctl, errno);
                 assert!(failed + done >= 3, "{machine}: {failed} failed, {done} done");

@@ -1,4 +1,4 @@
-//! Programs of a simulated machine: models of workloads, which take the machine's own time.
+//! Programs of a simulated machine: workload models, which take the machine's time.
 
 use std::{io, os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration};
 
@@ -8,12 +8,10 @@ use flyball_sim::workload::{Engine, Progress, Shared, Workload};
 use super::SimHost;
 use crate::{SimError, workload_model};
 
-/// The word in front of a model's name in the records of a comparison, which no program has as its
-/// name.
+/// Word before a model's name in a comparison's records. No real program has this name.
 pub const PROGRAM: &str = "sim:workload";
 
-/// A model that does not end would run for ever: all that end do so within this much of the
-/// machine's time.
+/// Time limit for models that never end: all others end within this much machine time.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// The command as words: `[sim:workload] NAME [AMOUNT] [--amount N] [--pin CPUS] [--endless]`.
@@ -22,14 +20,14 @@ struct Request {
     name: String,
     amount: Option<u64>,
     pins: Vec<u32>,
-    /// True for a background load, which has no end of its own.
+    /// True for a background load, which does not end by itself.
     endless: bool,
 }
 
 impl Request {
     fn parse(words: &[String]) -> Result<Request, SimError> {
         let mut request = Request { name: String::new(), amount: None, pins: Vec::new(), endless: false };
-        // Words of a record may be given back as a command.
+        // Words from a record may be passed as a command.
         let mut words = words.iter().filter(|word| *word != PROGRAM);
         while let Some(word) = words.next() {
             let mut value =
@@ -77,7 +75,7 @@ pub(crate) fn model(words: &[String]) -> Result<flyball_host::Model, SimError> {
     Ok(flyball_host::Model { name: model.name, rate_unit })
 }
 
-/// A model that runs.
+/// A running model.
 #[derive(Debug)]
 pub(crate) struct Program {
     host: SimHost,
@@ -88,8 +86,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Puts the model that `launch` names to work. `run` is the number of the run, if runs are to
-    /// differ.
+    /// Starts the model that `launch` names. `run` is the number of the run, if runs are to vary.
     pub(crate) fn start(host: SimHost, launch: Launch, run: Option<u64>) -> Result<Program, SimError> {
         let request = Request::parse(&launch.words())?;
         let mut model = workload_model(&request.name, request.amount)?;
@@ -97,8 +94,8 @@ impl Program {
             model.seconds = 0.0;
             model.task.iter_mut().for_each(|group| group.turns = 0);
         }
-        // What the caller pins has precedence over --pin among the model's words, as taskset around
-        // a program.
+        // The caller's pinning takes precedence over --pin in the model's words, like taskset
+        // around a program.
         let pins = launch.cpus().map_or(request.pins, |cpus| cpus.iter().collect());
         must_be_present(&host, &pins.iter().copied().collect())
             .map_err(|absent| SimError::Setup(format!("--pin: {absent}")))?;
@@ -128,14 +125,15 @@ impl Program {
         self.host.finish(&self.progress);
         let progress = self.progress();
         let seconds = progress.ns as f64 * 1e-9;
-        // Where a program's output would go, so that callers that read it find a result.
+        // Print it where a program's output would go, so that callers that read output find a
+        // result.
         self.launch.print(
             &self.model.name,
             &format!("{} {} in {seconds:.6} s, simulated\n", progress.turns, self.model.unit),
         );
         Ended {
             status: ExitStatus::from_raw(0),
-            // A model has no process that a kernel would account for.
+            // A model has no process for which the kernel would account usage.
             usage: None,
             wall: Duration::from_nanos(progress.ns),
             rate: (self.model.seconds > 0.0).then(|| progress.rate() * self.model.scale),
@@ -144,18 +142,18 @@ impl Program {
 }
 
 impl Drop for Program {
-    /// A program that was not waited for leaves its CPUs to the next.
+    /// A program that nobody waited for releases its CPUs.
     fn drop(&mut self) {
         self.host.finish(&self.progress);
     }
 }
 
 impl Process for Program {
-    /// Lets the machine's time pass in slices, so that the end is noticed soon and other programs
-    /// have their turn. Only looks if `limit` is zero.
+    /// Lets the machine's time pass in slices, to notice the end early and let other programs run.
+    /// Only checks if `limit` is zero.
     fn wait(&mut self, limit: Duration) -> io::Result<Option<Ended>> {
         let began = self.host.now();
-        // 10 ms: short against the time in which power and heat change, long against the cost of a
+        // 10 ms is short compared to changes of power and heat, and long compared to the cost of a
         // step.
         let slice = limit.clamp(Duration::from_millis(1), Duration::from_millis(10));
         loop {
@@ -169,7 +167,7 @@ impl Process for Program {
                 return Ok(None);
             }
             self.host.sleep(slice);
-            // The caller's turn comes before the end is noticed, so that meters are read at every
+            // Return to the caller before noticing the end, so that meters are read at every
             // multiple of its interval.
             if self.host.now().saturating_sub(began) >= limit {
                 return Ok(None);

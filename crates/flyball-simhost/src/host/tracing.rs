@@ -39,7 +39,7 @@ impl TraceFiles for SimTracing {
 
     fn directories(&self, path: &str) -> Result<Vec<String>, HostError> {
         let mut names = self.0.list(&full(path))?;
-        // tracefs does not say what an entry is: what can be listed is a directory.
+        // tracefs does not tell the type of an entry, but only directories can be listed.
         names.retain(|name| self.0.list(&full(&format!("{path}/{name}"))).is_ok());
         Ok(names)
     }
@@ -65,7 +65,7 @@ impl TraceFiles for SimTracing {
     }
 
     fn open_to_write(&self, path: &str) -> Result<std::fs::File, HostError> {
-        // A file descriptor of this process cannot lead into the simulated machine.
+        // A file descriptor of this process cannot refer to the simulated machine.
         Err(HostError::new(Op::Write, full(path), Errno::NOSYS))
     }
 
@@ -86,13 +86,13 @@ impl Pages for SimPages {
         match self.host.with(|machine| machine.take(&full(&self.path), page.len())) {
             Ok(bytes) => {
                 let (start, rest) = page.split_at_mut(bytes.len().min(page.len()));
-                // A reader expects whole pages; the kernel's are filled with zeros behind the last
+                // A reader expects whole pages; the kernel pads them with zeros after the last
                 // record.
                 start.copy_from_slice(&bytes[..start.len()]);
                 rest.fill(0);
                 Ok(true)
             }
-            // Empty, or of a CPU that is offline.
+            // The buffer is empty, or its CPU is offline.
             Err(flyball_sim::Errno::AGAIN | flyball_sim::Errno::NODEV) => Ok(false),
             Err(errno) => Err(failed(Op::Read, &self.path, errno)),
         }
