@@ -1,6 +1,7 @@
-//! One form for both interfaces: mailboxes (API 1) and power-domain registers (TPMI, API 2 and 3).
+//! A common form of both interfaces: mailboxes (API 1) and power-domain registers (TPMI, API 2 and
+//! 3).
 //!
-//! A request names a [`DomainAddress`]. Mailboxes are reached through a CPU of the package; TPMI
+//! A request names a [`DomainAddress`]. Mailboxes are reached through a CPU of the package, TPMI
 //! through package and domain. Frequencies are in MHz on both, whatever the registers hold.
 
 pub mod commands;
@@ -23,7 +24,7 @@ pub use tpmi::Tpmi;
 /// Opens the interface that the drivers offer.
 ///
 /// # Errors
-/// `EOPNOTSUPP` for an interface version that is not known.
+/// `EOPNOTSUPP` for an unknown interface version.
 pub fn open<'h>(
     host: &'h dyn Host,
     platform: &isst::Platform,
@@ -31,8 +32,8 @@ pub fn open<'h>(
 ) -> Result<Box<dyn Access + 'h>, HostError> {
     match platform.api_version {
         1 => Ok(Box::new(Mailbox::new(host, model))),
-        // A later version may have other structures: refused, because the driver would read and
-        // write past ours.
+        // Reject later versions: their structures may be larger, and the driver would access memory
+        // beyond ours.
         2 | 3 => Ok(Box::new(Tpmi::new(host, platform.api_version))),
         version => {
             let what = format!("interface version {version} of {}", isst::NODE);

@@ -1,4 +1,4 @@
-//! Notes for a plan about the gains and costs of a level or a feature.
+//! Notes in a plan about the gains and costs of a level or a feature.
 
 use flyball_host::{CpuList, MegaHertz};
 
@@ -17,12 +17,12 @@ fn base_of_level(access: &dyn Access, domain: &Domain, level: u8) -> Option<Mega
     }
 }
 
-/// The CPUs that a level lets run.
+/// The CPUs that a level keeps online.
 pub fn cpus_of_level(layout: &Layout, access: &dyn Access, domain: &Domain, level: u8) -> Option<CpuList> {
     let cores = access.level_cores(&domain.place, level).ok()?;
     let cpus = layout.of_cores(domain, cores);
-    // A mask without any CPU cannot be meant: the power unit's core numbers of these CPUs are then
-    // not known.
+    // An empty mask cannot be intended: the power unit's core numbers of these CPUs must be
+    // unknown.
     (!cpus.is_empty() || domain.cpus.is_empty()).then_some(cpus)
 }
 
@@ -36,7 +36,7 @@ pub fn base_freq(layout: &Layout, access: &dyn Access, domain: &Domain, level: u
     if domain.cpus.is_empty() {
         return None;
     }
-    // The mask of high-priority cores may hold cores that the level does not run.
+    // The mask of high-priority cores may contain cores that are offline at this level.
     let running = cpus_of_level(layout, access, domain, level)?;
     let high = layout.of_cores(domain, base.cores).intersection(&running);
     let rest = running.len() - high.len();
@@ -51,7 +51,7 @@ pub fn turbo_freq(access: &dyn Access, domain: &Domain, level: u8) -> Option<Str
     let limits = access.turbo_limits(&domain.place, level).ok();
     let mut parts = Vec::new();
     for (bucket, &cores) in turbo.bucket_cores.iter().enumerate() {
-        // SSE, the row of ordinary code.
+        // The row of ordinary code (SSE).
         let limit = turbo.limits[0][bucket];
         if cores == 0 || limit.0 == 0 {
             break;
@@ -61,7 +61,7 @@ pub fn turbo_freq(access: &dyn Access, domain: &Domain, level: u8) -> Option<Str
     if parts.is_empty() {
         return None;
     }
-    // The last bucket that is given: the limit with the most cores active.
+    // The last valid bucket: the limit with the most cores active.
     let full = limits.and_then(|limits| limits[0].iter().rev().copied().find(|limit| limit.0 != 0));
     let was = full.map_or(String::new(), |full| format!(" instead of {full} with every core busy"));
     Some(format!("high-priority cores: {}; all others no more than {}{was}", parts.join(", "), turbo.clip[0]))

@@ -1,9 +1,9 @@
-//! Following a performance level that another agent changes: a management controller, or another
+//! Follows changes of the performance level by other agents: a management controller, or another
 //! program.
 //!
-//! When the level of a domain has changed, the CPUs of the new level are brought online and all
-//! others offline, or into a cgroup v2 partition. The first look counts as a change, so that a
-//! service that was not running when the level changed catches up.
+//! When a domain's level has changed, the new level's CPUs are brought online, and all others go
+//! offline or into a cgroup v2 partition. The first look counts as a change, so that a service that
+//! did not run when the level changed catches up.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::{
     partition::Partition,
 };
 
-/// How CPUs that the level excludes are kept from work.
+/// How to keep CPUs that the level excludes from running tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exclusion {
     /// Offline, by hotplug.
@@ -47,7 +47,7 @@ pub enum Event {
     /// CPUs were taken offline.
     #[display("offline: {_0}")]
     Offline(CpuList),
-    /// These CPUs are in the partition; none: the partition was removed.
+    /// The CPUs in the partition; if empty, the partition was removed.
     #[display(
         "{}",
         if _0.is_empty() {
@@ -60,7 +60,7 @@ pub enum Event {
     Refused(Refusal),
 }
 
-/// Why the level was not followed, or not with every CPU.
+/// Why the level was not followed, or not with all CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
 pub enum Refusal {
     #[display("the level's CPUs cannot be read: nothing done")]
@@ -72,7 +72,7 @@ pub enum Refusal {
     Host(HostError),
 }
 
-/// The levels as they were last seen.
+/// The last seen levels.
 #[derive(Debug)]
 pub struct Follower {
     means: Exclusion,
@@ -85,8 +85,8 @@ impl Follower {
         Follower { means, seen: BTreeMap::new() }
     }
 
-    /// Looks at every domain with CPUs, and follows those whose level changed. A locked level
-    /// cannot change and is passed over, so that CPUs that the user switched stay as they are.
+    /// Checks every domain with CPUs, and follows those whose level changed. A locked level cannot
+    /// change, so its domain is skipped, and CPUs that the user switched stay as they are.
     ///
     /// # Errors
     /// The levels cannot be read.
@@ -95,8 +95,8 @@ impl Follower {
         let access = layout.access(host);
         for domain in layout.domains.iter().filter(|domain| !domain.cpus.is_empty()) {
             let mut at = domain.clone();
-            // Its CPU may have gone offline since.
-            // With none online the next read fails with the driver's own errno.
+            // The domain's CPU may have gone offline. If none is online, the next read fails with
+            // the driver's own errno.
             at.place.cpu = domain.cpus.iter().find(|&cpu| is_online(host, cpu)).or(domain.place.cpu);
             let levels = access.levels(&at.place)?;
             let key = (at.place.package, at.die, at.place.domain);
@@ -104,7 +104,8 @@ impl Follower {
             if levels.locked || from == Some(levels.current) {
                 continue;
             }
-            // Before it is followed: a CPU that refuses is reported once, not at every look.
+            // Before following it, so that a CPU that cannot be switched is reported once, not at
+            // every look.
             self.seen.insert(key, levels.current);
             events.push(Event::Level { place: at.place, from, to: levels.current });
             match cost::cpus_of_level(layout, access.as_ref(), &at, levels.current) {
@@ -120,7 +121,7 @@ impl Follower {
     fn apply(&self, host: &dyn Host, domain: &Domain, inside: &CpuList, events: &mut Vec<Event>) {
         let outside = domain.cpus.difference(inside);
         if self.means == Exclusion::Cgroup {
-            // Ready, not None: the next level may need cpusets again.
+            // `Ready` instead of `None`, because the next level may need cpusets again.
             let target = if outside.is_empty() { Partition::Ready } else { Partition::Cpus(outside.clone()) };
             match target.write(host, domain.place.package, domain.place.domain) {
                 Ok(()) => events.push(Event::Isolated(outside)),
@@ -128,12 +129,12 @@ impl Follower {
             }
             return;
         }
-        // Online first: there are never fewer CPUs online than both levels have in common.
+        // Online first, so that the CPUs that both levels have in common are always online.
         for (cpus, on) in [(inside, true), (&outside, false)] {
             let mut done = CpuList::new();
             for cpu in cpus.iter().filter(|&cpu| is_online(host, cpu) != on) {
                 let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");
-                // CPU 0 on most kernels: the level is followed with the others.
+                // CPU 0 on most kernels: follow the level with the others.
                 if !on && !host.exists(&path) {
                     events.push(Event::Refused(Refusal::KeptOnline { cpu }));
                     continue;

@@ -1,5 +1,4 @@
-//! Where Speed Select is on a machine: its drivers, its power domains, and which CPUs belong to
-//! them.
+//! A machine's Speed Select: its drivers, its power domains, and the CPUs of each domain.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -11,34 +10,34 @@ use crate::{
     setting::{Field, Setting, Via},
 };
 
-/// A power domain with its CPUs, offline ones included.
+/// A power domain with its CPUs, including offline ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Domain {
-    /// The domain's address. Its CPU is the domain's lowest online one.
+    /// The domain's address, with its lowest online CPU.
     pub place: DomainAddress,
-    /// The die, as sysfs numbers it.
+    /// The die's number in sysfs.
     pub die: u32,
     pub cpus: CpuList,
 }
 
-/// Where Speed Select is on a machine.
+/// A machine's Speed Select drivers and power domains.
 #[derive(Debug, Clone)]
 pub struct Layout {
     pub platform: isst::Platform,
     pub model: CpuModel,
     pub via: Via,
     pub map: CpuMap,
-    /// The power domains that have registers.
+    /// The power domains with registers.
     pub domains: Vec<Domain>,
-    /// The registers as debugfs showed them, if there is no driver.
+    /// The registers from debugfs, if there is no driver.
     dump: Option<Arc<Dump>>,
 }
 
 impl Layout {
-    /// Detects it.
+    /// Detects Speed Select.
     ///
     /// # Errors
-    /// The errno of the driver; `EOPNOTSUPP` for an interface version that is not known.
+    /// The driver's errno; `EOPNOTSUPP` for an unknown interface version.
     pub fn read(host: &dyn Host) -> Result<Layout, HostError> {
         let (platform, dump) = match isst::Platform::read(host) {
             Ok(platform) => (platform, None),
@@ -46,8 +45,8 @@ impl Layout {
             Err(error) if error.is_absent() => {
                 let Ok(dump) = Dump::read(host) else { return Err(error) };
                 let platform = isst::Platform {
-                    // The dump does not say which version its driver would have: the newest
-                    // describes all fields that it shows.
+                    // The dump does not tell its driver's version: the newest version describes all
+                    // fields in it.
                     api_version: isst::HIGHEST_API,
                     driver_version: 0,
                     max_commands: 0,
@@ -58,23 +57,24 @@ impl Layout {
             }
             Err(error) => return Err(error),
         };
-        // Only now: most machines have no Speed Select, and /proc/cpuinfo is long on a large one.
+        // Only now: most machines have no Speed Select, and /proc/cpuinfo is long on a large
+        // machine.
         let info = CpuInfo::read(host).unwrap_or_default();
         let model = CpuModel::new(&info);
         let dumped = dump.is_some();
         let opened = if dumped { None } else { Some(access::open(host, &platform, &model)?) };
         let via = match platform.api_version {
             _ if dumped => Via::Dump,
-            // Part of every setting's text in a journal, so that a restore knows where the classes
-            // are.
+            // This is part of every setting's text in a journal, so that a restore knows where the
+            // classes are.
             1 if model.is_skylake_based() => Via::MailboxAlone,
             1 => Via::Mailbox,
             version => Via::Tpmi(version),
         };
         let topology = CpuTopology::read(host, &info).unwrap_or_default();
         let map = CpuMap::read(host, topology, platform.is_tpmi());
-        // Without the power unit's numbers every core would look like the first. A dump is only
-        // read, so that does no harm.
+        // Without the power unit's numbers every core would look like the first. This does no harm
+        // to a dump, which is read-only.
         if let Some(error) = map.failure.as_ref().filter(|_| !dumped) {
             return Err(error.clone());
         }
@@ -88,16 +88,17 @@ impl Layout {
 
     pub fn access<'h>(&self, host: &'h dyn Host) -> Box<dyn Access + 'h> {
         match self.via {
-            // It was there when the layout was read; a dump that is gone since reads as one without
-            // registers.
+            // The dump existed when the layout was read; a dump that has disappeared reads as one
+            // without registers.
             Via::Dump => Box::new(Dump::read(host).unwrap_or_default()),
             Via::Tpmi(api) => Box::new(Tpmi::new(host, api)),
             Via::Mailbox | Via::MailboxAlone => Box::new(Mailbox::new(host, &self.model)),
         }
     }
 
-    /// Reads a setting. Without a driver it is what the registers held when the layout was read:
-    /// parsing the dump again for each setting takes longer than all other files of a snapshot.
+    /// Reads a setting. Without a driver it returns the registers' content when the layout was
+    /// read: parsing the dump again for each setting takes longer than all other files of a
+    /// snapshot.
     pub fn read_setting(&self, host: &dyn Host, setting: &Setting) -> Result<String, HostError> {
         match &self.dump {
             Some(dump) if setting.via == Via::Dump => setting.read_through(host, Some(dump.as_ref())),
@@ -124,23 +125,22 @@ impl Layout {
         domain
             .cpus
             .iter()
-            // Core masks have 64 bits on both interfaces; a shift by more would be an overflow.
+            // Core masks have 64 bits on both interfaces, and a longer shift would overflow.
             .filter(|&cpu| self.map.get(cpu).is_some_and(|cpu| cpu.core < 64 && cores >> cpu.core & 1 != 0))
             .collect()
     }
 }
 
-/// The power domains that have registers: those of CPUs, and those without CPUs that the interface
+/// Finds the power domains with registers: those of CPUs, and those without CPUs that the interface
 /// lists.
 fn domains(host: &dyn Host, access: &dyn Access, map: &CpuMap) -> Vec<Domain> {
     let online = online_cpus(host).unwrap_or_default();
     let mut domains = Vec::new();
     let packages: BTreeSet<u32> = map.iter().map(|cpu| cpu.package).collect();
     for package in packages {
-        // The calls of the drivers have eight bits for the package (include/uapi/linux/isst_if.h).
+        // The drivers' calls have eight bits for the package (include/uapi/linux/isst_if.h).
         let Ok(number) = u8::try_from(package) else { continue };
-        // On mailbox parts with several dies, dies share the domain number 0 and are domains of
-        // their own.
+        // On mailbox parts with several dies, each die is a domain, and all have the number 0.
         let dies: BTreeSet<(u32, u8)> =
             map.iter().filter(|cpu| cpu.package == package).map(|cpu| (cpu.die, cpu.domain)).collect();
         let has_cpus = |domain: u8| dies.iter().any(|&(_, of)| of == domain);
@@ -151,7 +151,8 @@ fn domains(host: &dyn Host, access: &dyn Access, map: &CpuMap) -> Vec<Domain> {
                 .filter(|cpu| (cpu.package, cpu.die, cpu.domain) == (package, die, domain))
                 .map(|cpu| cpu.number)
                 .collect();
-            // Mailboxes are reached through a CPU that must be online: the driver runs there.
+            // The driver runs on the CPU through which a mailbox is reached, so that CPU must be
+            // online.
             let place = DomainAddress { cpu: cpus.intersection(&online).first(), package: number, domain };
             if access.has(&place) {
                 domains.push(Domain { place, die, cpus });

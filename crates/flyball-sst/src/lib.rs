@@ -1,11 +1,11 @@
-//! Intel Speed Select Technology: reading what a machine offers, setting it, following it.
+//! Intel Speed Select Technology: reads what a machine offers, sets it, and follows changes.
 //!
-//! [`access`] gives both kernel interfaces one form; [`cpus`] knows which CPU belongs to which
-//! power domain and core; [`layout`] where Speed Select is on a machine; [`setting`] is one setting
-//! that can be written, remembered and restored; [`partition`] keeps CPUs from ordinary work in a
-//! cgroup partition; [`model`] reads a whole machine; [`cost`] says what a setting gives and takes;
-//! [`recommend`] finds the level and feature that serve given CPUs; [`follow`] keeps CPUs online as
-//! the current level has them.
+//! [`access`] is a common form of both kernel interfaces; [`cpus`] maps CPUs to power domains and
+//! cores; [`layout`] describes Speed Select on a machine; [`setting`] is a setting that can be
+//! written, remembered and restored; [`partition`] keeps ordinary tasks off CPUs with a cgroup
+//! partition; [`model`] reads a whole machine; [`cost`] describes gains and costs of a setting;
+//! [`recommend`] finds the best level and feature for given CPUs; [`follow`] keeps the CPUs of the
+//! current level online.
 
 pub mod access;
 pub mod cost;

@@ -1,6 +1,6 @@
 //! A machine's Speed Select as data: its levels, features and classes.
 //!
-//! `flyball sst` prints text and JSON from the same data, so that the two cannot differ.
+//! `flyball sst` prints text and JSON from this data, so that the two cannot differ.
 
 use flyball_host::{CpuList, Host, HostError, MegaHertz};
 use serde::Serialize;
@@ -63,13 +63,13 @@ pub struct Level {
     pub tdp_w: u32,
     /// Highest temperature in degrees Celsius.
     pub tjunction_c: u32,
-    /// Mesh: highest, base, lowest; 0 is not given.
+    /// Mesh: highest, base, lowest; 0 if unknown.
     pub uncore_mhz: [MegaHertz; 3],
     /// Second mesh; 0 is not given.
     pub second_uncore_mhz: [MegaHertz; 3],
     /// Memory speed; 0 is not given.
     pub memory_mhz: MegaHertz,
-    /// The firmware's code for the cooling needed.
+    /// The firmware's code for the required cooling.
     pub cooling_type: u32,
     pub turbo: Vec<Turbo>,
     /// `None` if the level has no SST-BF.
@@ -97,7 +97,7 @@ pub struct DomainModel {
     pub die: u32,
     /// Number in the package.
     pub domain: u8,
-    /// None on an IO die.
+    /// CPUs of the domain; empty for an IO die.
     pub cpus: CpuList,
     pub levels: Levels,
     pub core_power: PmConfig,
@@ -114,7 +114,7 @@ fn turbo(
     let row = |(kind, row): (&&'static str, &[MegaHertz; 8])| {
         let pairs = row.iter().zip(cores);
         let buckets: Vec<Bucket> = pairs
-            // Of turbo-freq a bucket without cores ends the list. Ordinary limits are shown even if
+            // In turbo-freq a bucket without cores ends the list. Ordinary limits are shown even if
             // the counts could not be read.
             .take_while(|(_, cores)| !ends_at_zero || **cores != 0)
             .filter(|(mhz, _)| mhz.0 != 0)
@@ -160,7 +160,7 @@ pub fn level(layout: &Layout, access: &dyn Access, domain: &Domain, number: u8) 
     if base_mhz[0].0 == 0 {
         base_mhz[0] = MegaHertz(tdp_ratio * 100);
     }
-    // The counts are in an MSR, which may be unreadable; the limits are still worth showing.
+    // The counts are in an MSR, which may be unreadable; the limits are useful without them.
     let cores = access.bucket_cores(at, number).unwrap_or_default();
     let base_freq = if features.base_freq {
         let BaseFreq { high, low, cores, tjunction_c, tdp_w } = access.base_freq(at, number)?;
@@ -193,7 +193,7 @@ pub fn level(layout: &Layout, access: &dyn Access, domain: &Domain, number: u8) 
     })
 }
 
-/// The numbers of the levels that a domain has: firmware may leave out some below the highest.
+/// The numbers of a domain's levels: firmware may omit some below the highest.
 pub fn level_numbers(access: &dyn Access, domain: &Domain) -> Result<Vec<u8>, HostError> {
     let highest = access.levels(&domain.place)?.highest;
     Ok((0..=highest).filter(|&level| access.features(&domain.place, level).is_ok()).collect())
@@ -210,8 +210,8 @@ pub fn class(access: &dyn Access, domain: &Domain, number: u8) -> Result<ClassOf
     })
 }
 
-/// The class of each CPU's core, in ascending order of CPUs. CPUs whose domain is unknown are left
-/// out.
+/// The class of each CPU's core, in ascending order of CPUs. CPUs with an unknown domain are
+/// skipped.
 pub fn classes_of(layout: &Layout, host: &dyn Host, cpus: &CpuList) -> Result<Vec<(u32, u8)>, HostError> {
     let access = layout.access(host);
     let mut found = Vec::new();

@@ -1,8 +1,9 @@
-//! CPUs kept from ordinary work by an isolated cgroup v2 partition, instead of taken offline.
+//! Keeps ordinary tasks off CPUs with an isolated cgroup v2 partition, instead of taking the CPUs
+//! offline.
 //!
-//! There is one partition per power domain, in a group of flyball's below the root. What was there
-//! before is one of three states, so that undoing also removes what only flyball needed: the cpuset
-//! controller of the root's groups.
+//! Each power domain has one partition, in flyball's group below the root. The state before is one
+//! of three, so that undoing also removes what only flyball needed: the cpuset controller of the
+//! root's groups.
 
 use flyball_host::{
     CpuList, Errno, Host, HostError, Op,
@@ -17,11 +18,11 @@ fn group(package: u8, domain: u8) -> Group {
 /// The state of a power domain's partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Partition {
-    /// There is none, and the root does not give cpusets to its groups.
+    /// No partition, and the root has not enabled cpusets for its groups.
     None,
-    /// There is none, but the root gives cpusets to its groups.
+    /// No partition, but the root has enabled cpusets for its groups.
     Ready,
-    /// These CPUs are in it.
+    /// A partition with these CPUs.
     Cpus(CpuList),
 }
 
@@ -38,7 +39,7 @@ impl Partition {
             let cpus: CpuList = list.parse().map_err(|_| {
                 HostError::new(Op::Read, format!("CPUs of the partition, '{list}'"), Errno::INVAL)
             })?;
-            // A partition without CPUs keeps nothing from work: the same as none.
+            // A partition without CPUs has no effect, so it counts as none.
             return Ok(if cpus.is_empty() { Partition::Ready } else { Partition::Cpus(cpus) });
         }
         Ok(if gives { Partition::Ready } else { Partition::None })
@@ -47,15 +48,15 @@ impl Partition {
     /// Brings the power domain into this state.
     ///
     /// # Errors
-    /// Returns the kernel's error; `EINVAL`, with the kernel's reason, for CPUs that it makes no
-    /// partition of.
+    /// Returns the kernel's error; `EINVAL`, with the kernel's reason, if the kernel rejects the
+    /// CPUs for a partition.
     pub fn write(&self, host: &dyn Host, package: u8, domain: u8) -> Result<(), HostError> {
         let group = group(package, domain);
         let Partition::Cpus(cpus) = self else {
             dissolve(host, &group)?;
-            // Another program may have come to use cpusets since: then they stay.
+            // Keep cpusets enabled if another program uses them by now.
             if *self == Partition::None && gives_cpusets(host)? && !cpusets_in_use(host) {
-                // EBUSY if a group hands cpusets on to its own groups: they are then in use.
+                // EBUSY if a group has enabled cpusets for its own groups: they are then in use.
                 let _ = set_gives_cpusets(host, false);
             }
             return Ok(());
@@ -63,16 +64,15 @@ impl Partition {
         if !gives_cpusets(host)? {
             set_gives_cpusets(host, true)?;
         }
-        // Cpusets must be enabled in the root first: the group gets its cpuset files when the
-        // controller is handed down.
+        // The root must enable cpusets first, because that creates the group's cpuset files.
         group.create(host)?;
         // The CPUs of a partition can only change while it is an ordinary group.
         group.set_kind(host, Kind::Member)?;
         group.set_cpus(host, &cpus.to_string())?;
-        // Older kernels know only `root`; others accept a kind and then print that it is invalid,
-        // and why.
+        // Older kernels support only `root`. Others accept a kind, and then report that it is
+        // invalid, and why.
         let mut reason = String::new();
-        // Isolated first: it also takes the CPUs out of load balancing, which `root` leaves on
+        // Try isolated first: it also excludes the CPUs from load balancing, which `root` leaves on
         // within the partition.
         for kind in [Kind::Isolated, Kind::Root] {
             match group.set_kind(host, kind).and_then(|()| group.kind(host)) {
@@ -81,7 +81,7 @@ impl Partition {
                 Err(error) => reason = error.to_string(),
             }
         }
-        // Nothing of a partition that the kernel does not make is left behind.
+        // The kernel rejected the partition: leave nothing behind.
         dissolve(host, &group)?;
         Err(HostError::new(Op::Write, format!("partition of CPUs {cpus} ({reason})"), Errno::INVAL))
     }
@@ -94,7 +94,7 @@ fn dissolve(host: &dyn Host, group: &Group) -> Result<(), HostError> {
     if group.has_cpuset(host) {
         group.set_kind(host, Kind::Member)?;
     }
-    // A group that another program has put tasks into stays, as an ordinary one.
+    // A group with another program's tasks stays, as an ordinary group.
     let _ = group.remove(host);
     Ok(())
 }

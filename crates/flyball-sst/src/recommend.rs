@@ -1,9 +1,9 @@
-//! Which level and feature serve given CPUs best.
+//! Finds the best level and feature for given CPUs.
 //!
 //! A candidate is a level alone, with base-freq, or with turbo-freq and the CPUs as high-priority
-//! ones. It is ranked by the frequency that the slowest of the CPUs is guaranteed (base), or may
-//! reach while every core is busy (turbo), and by what it costs the other CPUs. All numbers are the
-//! processor's own; what a workload gains only a measurement shows.
+//! ones. It is ranked by the frequency that the slowest of the CPUs is guaranteed (base) or may
+//! reach while every core is busy (turbo), and by its cost to the other CPUs. All numbers are the
+//! processor's own; only a measurement shows the gain for a workload.
 
 use std::{cmp::Reverse, collections::BTreeSet, fmt};
 
@@ -65,7 +65,7 @@ pub struct Candidate {
     pub others_guaranteed_mhz: MegaHertz,
     /// Highest frequency of the other CPUs while every core is busy.
     pub others_turbo_mhz: MegaHertz,
-    /// CPUs of the domain that have to be offline.
+    /// CPUs of the domain that must be offline.
     pub offline: CpuList,
     pub settings: Vec<KnobSetting>,
 }
@@ -75,7 +75,7 @@ pub struct Candidate {
 pub enum Goal {
     /// A frequency that holds under any load.
     Guaranteed,
-    /// The highest that may be reached with all cores busy.
+    /// The highest frequency that may be reached with all cores busy.
     Turbo,
 }
 
@@ -85,8 +85,8 @@ fn full_turbo(level: &Level) -> MegaHertz {
     level.turbo.first().and_then(|turbo| turbo.buckets.last()).map_or(level.base_mhz[0], |bucket| bucket.mhz)
 }
 
-/// The candidates of a domain for those of `cpus` that are in it, best first. Levels that would
-/// take one of the CPUs offline are left out.
+/// The candidates for those of `cpus` that are in the domain, best first. Levels that would take
+/// one of the CPUs offline are skipped.
 pub fn candidates(
     layout: &Layout,
     host: &dyn Host,
@@ -99,7 +99,7 @@ pub fn candidates(
     let mut found = Vec::new();
     let levels = access.levels(&domain.place)?;
     for number in model::level_numbers(access.as_ref(), domain)? {
-        // A locked level cannot be changed, so only what is in effect can be recommended.
+        // A locked level cannot be changed, so only the current level is a candidate.
         if levels.locked && number != levels.current {
             continue;
         }
@@ -113,7 +113,8 @@ pub fn candidates(
             Goal::Guaranteed => candidate.guaranteed_mhz,
             Goal::Turbo => candidate.turbo_mhz,
         };
-        // Of equals, the one that costs the other CPUs least, and changes least.
+        // On a tie, prefer the candidate that costs the other CPUs least, and then the one that
+        // changes least.
         (
             Reverse(first),
             candidate.offline.len(),
@@ -125,7 +126,7 @@ pub fn candidates(
     Ok(found)
 }
 
-/// A level alone, with base-freq and with turbo-freq, if it has them.
+/// A level alone, with base-freq and with turbo-freq, as far as the level has them.
 fn level_candidates(layout: &Layout, domain: &Domain, level: &Level, served: &CpuList) -> Vec<Candidate> {
     let change = (!level.current).then(|| KnobSetting { knob: "sst-level", value: level.level.to_string() });
     let settings = |extra: &[(&'static str, &str)]| -> Vec<KnobSetting> {
@@ -146,8 +147,8 @@ fn level_candidates(layout: &Layout, domain: &Domain, level: &Level, served: &Cp
         settings: settings(&[]),
     };
     let base_freq = level.base_freq.as_ref().map(|offer| {
-        // The slowest of the CPUs decides: one ordinary CPU among them has only the low base
-        // frequency.
+        // The slowest CPU decides: with one ordinary CPU among them, only the low base frequency is
+        // guaranteed.
         let all_high = served.is_subset(&offer.high_cpus);
         Candidate {
             feature: Feature::BaseFreq,
@@ -162,14 +163,13 @@ fn level_candidates(layout: &Layout, domain: &Domain, level: &Level, served: &Cp
             // Cores, not CPUs: buckets count cores, and both threads of a core share its class.
             served.iter().filter_map(|cpu| layout.map.get(cpu)).map(|cpu| cpu.core).collect();
         let buckets = offer.high.first().map(|turbo| turbo.buckets.as_slice()).unwrap_or_default();
-        // The smallest bucket that holds all of the cores has their turbo frequency.
+        // The turbo frequency is that of the smallest bucket with room for all cores.
         let bucket = buckets.iter().find(|bucket| cores.len() <= bucket.cores as usize)?;
         Some(Candidate {
             feature: Feature::TurboFreq,
             turbo_mhz: bucket.mhz,
             others_turbo_mhz: offer.clip.first().map_or(turbo, |(_, clip)| *clip),
-            // Without limits of their own the turbo ratio limits would still cap the high-priority
-            // cores.
+            // Otherwise the turbo ratio limits would still cap the high-priority cores.
             settings: settings(&[("sst-tf", "on"), ("trl", "0xffffffffffffffff")]),
             ..plain.clone()
         })
@@ -197,7 +197,7 @@ pub fn profile(layout: &Layout, found: &[Candidate], cpus: &CpuList, is_turbo_of
         }
     };
     for best in found {
-        // Candidates are sorted within their domain: the first is the best.
+        // Candidates are sorted within their domain, so the first is the best.
         if !done.insert((best.package, best.domain)) {
             continue;
         }
@@ -210,7 +210,7 @@ pub fn profile(layout: &Layout, found: &[Candidate], cpus: &CpuList, is_turbo_of
             best.settings.iter().map(|setting| (setting.knob.to_owned(), setting.value.clone())).collect();
         section(&domain.cpus, pairs);
         // While turbo was off the limit followed the ordinary base frequency, and kernels before
-        // 6.12 leave it there.
+        // 6.12 do not reset it.
         if best.feature == Feature::BaseFreq && is_turbo_off {
             section(&domain.cpus, vec![("max-freq".to_owned(), "max".to_owned())]);
         }
@@ -218,8 +218,8 @@ pub fn profile(layout: &Layout, found: &[Candidate], cpus: &CpuList, is_turbo_of
         if best.feature == Feature::TurboFreq {
             let wanted = cpus.intersection(&domain.cpus);
             let clos = |class: &str| vec![("clos".to_owned(), class.to_owned())];
-            // Class 3 for the others and 0 for the chosen ones, as `turbo-freq enable -a` of the
-            // kernel's tool assigns them.
+            // Class 3 for the others and class 0 for the chosen CPUs, like `turbo-freq enable -a`
+            // of the kernel's tool.
             section(&domain.cpus.difference(&wanted).difference(&best.offline), clos("3"));
             section(&wanted, clos("0"));
         }
@@ -259,7 +259,8 @@ mod tests {
         let found = best(&[0, 1], Goal::Guaranteed);
         assert_eq!((found.feature, found.level, found.guaranteed_mhz.0), (Feature::None, 4, 2800));
         assert_eq!(found.offline.to_string(), "4,6,12,13,32,34,40,41");
-        // CPU 4 is offline at level 4; of the levels that keep it, 2 has the highest base.
+        // CPU 4 is offline at level 4; among the levels that keep it online, 2 has the highest
+        // base.
         let found = best(&[0, 4], Goal::Guaranteed);
         assert_eq!((found.level, found.guaranteed_mhz.0), (2, 2700));
     }

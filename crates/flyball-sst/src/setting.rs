@@ -1,9 +1,8 @@
-//! One setting of Speed Select that can be read, written, remembered and restored.
+//! A setting of Speed Select that can be read, written, remembered and restored.
 //!
-//! A [`Setting`] has a text form of its own (`sst:tpmi3:0.1:level`), so that a journal can name it
-//! after the process that changed it is gone, and its content is text: a number, `1` or `0`, a
-//! frequency in MHz. It carries how the firmware is reached, so that restoring it needs no
-//! detection first.
+//! A [`Setting`] has its own text form (`sst:tpmi3:0.1:level`), so that a journal can name it after
+//! the process that changed it has ended. Its content is text: a number, `1` or `0`, a frequency in
+//! MHz. It includes the way to reach the firmware, so that restoring it needs no detection first.
 
 use std::{fmt, str::FromStr};
 
@@ -16,7 +15,7 @@ use crate::{
     partition::Partition,
 };
 
-/// How the firmware is reached.
+/// How to reach the firmware.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Via {
     /// Registers of power domains, with the version of the interface.
@@ -25,14 +24,14 @@ pub enum Via {
     Mailbox,
     /// Mailbox for everything (Skylake servers).
     MailboxAlone,
-    /// No driver: registers as debugfs shows them, read-only.
+    /// No driver: registers from debugfs, read-only.
     Dump,
 }
 
 impl Via {
     fn access(self, host: &dyn Host) -> Result<Box<dyn Access + '_>, HostError> {
-        // A journal does not name the processor model. Of what a setting reads and writes, only the
-        // place of the classes differs between mailbox parts, so one model stands for each kind.
+        // A journal does not name the processor model. For settings, mailbox parts differ only in
+        // the location of the classes, so one model represents each kind.
         let mailbox = |model| Mailbox::new(host, &CpuModel { model, ..CpuModel::default() });
         Ok(match self {
             Via::Tpmi(api) => Box::new(Tpmi::new(host, api)),
@@ -43,7 +42,7 @@ impl Via {
     }
 }
 
-/// A field that can be set, or only read.
+/// A field that can be read and possibly set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Field {
     /// SST-PP: the performance level.
@@ -68,8 +67,8 @@ pub enum Field {
     Class(u16),
     /// Turbo ratio limits: eight bytes in hexadecimal.
     TurboLimits,
-    /// The CPUs of a cgroup v2 partition: a list, `none`, or `ready` (none, but groups are given
-    /// cpusets).
+    /// The CPUs of a cgroup v2 partition: a list, `none`, or `ready` (no partition, but cpusets are
+    /// enabled for groups).
     Partition,
     /// The highest level; read-only.
     Highest,
@@ -78,7 +77,7 @@ pub enum Field {
 }
 
 impl Field {
-    /// Returns whether it is of a whole domain, not of a class or a core.
+    /// Returns whether the field belongs to a whole domain, not to a class or a core.
     pub fn is_of_domain(self) -> bool {
         !matches!(
             self,
@@ -210,13 +209,13 @@ impl Setting {
         self.read_through(host, None)
     }
 
-    /// Reads the content through `access`, or else through one of its own.
+    /// Reads the content through `access`, or through its own access.
     pub(crate) fn read_through(
         &self,
         host: &dyn Host,
         access: Option<&dyn Access>,
     ) -> Result<String, HostError> {
-        // A partition is files; everything else asks the driver.
+        // A partition is in files; everything else needs the driver.
         if self.field == Field::Partition {
             return Ok(match Partition::read(host, self.place.package, self.place.domain)? {
                 Partition::None => "none".to_owned(),
@@ -237,11 +236,11 @@ impl Setting {
         access: &dyn Access,
         at: &DomainAddress,
     ) -> Result<String, HostError> {
-        // Without the domain's number: absences of the same reason are told once.
+        // Without the domain's number, so that equal errors are reported once.
         let lacks = |name: &str| {
             HostError::new(Op::Isst, format!("{name}, which the power domain lacks"), Errno::OPNOTSUPP)
         };
-        // A feature that no level has is not off.
+        // A feature that no level has is missing, not off.
         let feature = |name: &str, is_on: fn(&Features) -> bool, offered: fn(&Features) -> bool| {
             let levels = access.levels(at)?;
             let is_on = is_on(&access.features(at, levels.current)?);
@@ -256,7 +255,7 @@ impl Setting {
             Field::Level => access.levels(at)?.current.to_string(),
             Field::Highest => access.levels(at)?.highest.to_string(),
             Field::Locked => switch(access.levels(at)?.locked),
-            // `read` has answered this one.
+            // `read` has handled this field.
             Field::Partition => String::new(),
             Field::BaseFreq => feature("base-freq", |level| level.base_freq_on, |level| level.base_freq)?,
             Field::TurboFreq => feature("turbo-freq", |level| level.turbo_freq_on, |level| level.turbo_freq)?,
@@ -266,7 +265,8 @@ impl Setting {
                 match (power, qos) {
                     (true, false) => "pm-only".to_owned(),
                     (false, true) => "qos-only".to_owned(),
-                    // The classes' switch counts if both agree, and on TPMI, where there is one.
+                    // The classes' switch decides if both agree, and on TPMI, where it is the only
+                    // one.
                     (_, on) => switch(on),
                 }
             }
@@ -285,7 +285,7 @@ impl Setting {
         })
     }
 
-    /// Writes a content in the form that [`Setting::read`] gives.
+    /// Writes a content in the form of [`Setting::read`].
     ///
     /// # Errors
     /// Returns the driver's error; `EINVAL` for a content of another form.
@@ -308,7 +308,7 @@ impl Setting {
         self.write_field(host, access.as_ref(), &self.reachable(host), content)
     }
 
-    /// One arm per field. Each reads what shares a register with the field and writes it back
+    /// Writes one field. Each arm reads the other fields of the register and writes them back
     /// unchanged.
     fn write_field(
         &self,
@@ -320,10 +320,11 @@ impl Setting {
         match self.field {
             Field::Level => {
                 let level = self.number(content)?;
-                // Drivers refuse the level that is already in effect.
+                // Drivers reject the level that is already set.
                 if access.levels(at)?.current == level { Ok(()) } else { access.set_level(at, level) }
             }
-            // One register field holds both switches: each is written with the other as it is now.
+            // One register field holds both switches, so each is written with the other's current
+            // value.
             Field::BaseFreq => {
                 let on = self.on_or_off(content)?;
                 let now = access.features(at, access.levels(at)?.current)?;
@@ -341,7 +342,7 @@ impl Setting {
                     _ => self.on_or_off(content).map(|on| (on, on))?,
                 };
                 let ordered = access.qos(at)?.ordered;
-                // SST-CP before the classes, as the tool does; on TPMI the first call does nothing.
+                // SST-CP before the classes, like the tool; on TPMI the first call does nothing.
                 access.set_pm_config(at, power)?;
                 access.set_qos(at, Qos { enabled, ordered })
             }
@@ -372,11 +373,11 @@ impl Setting {
             Field::TurboLimits => {
                 let digits = content.trim_start_matches("0x");
                 let limits = u64::from_str_radix(digits, 16).map_err(|_| self.bad(content))?;
-                // Through the Speed Select driver, which writes it again after a resume;
+                // Through the Speed Select driver, which repeats the write after a resume;
                 // /dev/cpu/N/msr does not.
                 legacy::write_msr(host, self.cpu(at)?, MSR_TURBO_RATIO_LIMIT, limits)
             }
-            // Read-only; `write` has done the partition.
+            // Read-only; `write` has handled the partition.
             Field::Highest | Field::Locked | Field::Partition => {
                 Err(HostError::new(Op::Isst, self.to_string(), Errno::ACCES))
             }
@@ -399,12 +400,11 @@ impl Setting {
         content.parse().map_err(|_| self.bad(content))
     }
 
-    /// The place through a CPU that is online: the one that the setting was made with may have gone
-    /// offline since.
+    /// The address with an online CPU: the original one may have gone offline.
     fn reachable(&self, host: &dyn Host) -> DomainAddress {
         let mut place = self.place;
         let online = |cpu: u32| crate::cpus::is_online(host, cpu);
-        // TPMI needs no CPU, but the turbo ratio limits are an MSR on every part.
+        // TPMI needs no CPU, but the turbo ratio limits are an MSR on all parts.
         let through_cpu =
             matches!(self.via, Via::Mailbox | Via::MailboxAlone) || self.field == Field::TurboLimits;
         if let Some(cpu) = place.cpu.filter(|_| through_cpu) {
@@ -414,7 +414,7 @@ impl Setting {
                     let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id");
                     host.read(&path).ok().and_then(|text| text.parse::<u8>().ok())
                 };
-                // Any CPU of the package reaches its mailbox; without one online the old number
+                // Any CPU of the package reaches its mailbox. If none is online, the old number
                 // gives the driver's own error.
                 place.cpu = all.iter().find(|&cpu| package(cpu) == Some(place.package)).or(place.cpu);
             }

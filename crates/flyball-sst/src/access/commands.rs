@@ -1,6 +1,6 @@
 //! Numbers of mailbox commands, their sub-commands and the class registers in MMIO space.
 //!
-//! Names are those of tools/power/x86/intel-speed-select/isst.h; the drivers pass exactly these
+//! The names are those in tools/power/x86/intel-speed-select/isst.h; the drivers pass exactly these
 //! (`isst_if_mbox_cmd_invalid` in drivers/platform/x86/intel/speed_select_if/isst_if_common.c).
 
 pub const CONFIG_TDP: u16 = 0x7f;
@@ -28,7 +28,8 @@ pub const CONFIG_CLOS: u16 = 0xd0;
 pub const CLOS_PQR_ASSOC: u16 = 0x00;
 pub const CLOS_PM_CLOS: u16 = 0x01;
 pub const CLOS_PM_QOS_CONFIG: u16 = 0x02;
-/// In the parameter of a class command: write instead of read. isst.h has the bit's number, 8.
+/// Bit of a class command's parameter that selects write instead of read. isst.h has the bit's
+/// number, 8.
 pub const MBOX_CMD_WRITE_BIT: u32 = 1 << 8;
 
 pub const READ_PM_CONFIG: u16 = 0x94;

@@ -1,8 +1,8 @@
-//! The processor model, which decides what the mailbox holds and how its answers are coded.
+//! The processor model, which determines the mailbox's commands and the encoding of its answers.
 
 use flyball_host::CpuInfo;
 
-// Numbers and names of arch/x86/include/asm/intel-family.h.
+// Numbers and names from arch/x86/include/asm/intel-family.h.
 pub const SKYLAKE_X: u32 = 0x55;
 pub const ICELAKE_X: u32 = 0x6a;
 pub(super) const ICELAKE_D: u32 = 0x6c;
@@ -13,9 +13,9 @@ pub(super) const EMERALDRAPIDS_X: u32 = 0xcf;
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct CpuModel {
     pub vendor: String,
-    /// Extended family included.
+    /// Family, including the extended family.
     pub family: u32,
-    /// Extended model included.
+    /// Model, including the extended model.
     pub model: u32,
     pub stepping: u32,
     /// The brand string.
@@ -40,9 +40,9 @@ impl CpuModel {
         self.model == SKYLAKE_X
     }
 
-    /// Cascade Lake, of which only the N parts have Speed Select: base frequencies set in the BIOS,
-    /// visible in cpufreq (`update_cpu_model` in isst-config.c distinguishes them from Skylake and
-    /// Cooper Lake by the stepping).
+    /// Cascade Lake. Only its N parts have Speed Select: base frequencies set in the BIOS, visible
+    /// in cpufreq (`update_cpu_model` in isst-config.c distinguishes them from Skylake and Cooper
+    /// Lake by the stepping).
     pub fn is_cascade_lake(&self) -> bool {
         self.model == SKYLAKE_X && matches!(self.stepping, 6 | 7)
     }

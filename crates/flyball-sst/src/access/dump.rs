@@ -1,7 +1,7 @@
-//! Reading without a driver: the TPMI register blocks as debugfs shows them
-//! (`tpmi-BDF/tpmi-id-05/mem_dump`), laid out as in isst_tpmi_core.c.
+//! Access without a driver: the TPMI register blocks in debugfs (`tpmi-BDF/tpmi-id-05/mem_dump`),
+//! with the layout of isst_tpmi_core.c.
 //!
-//! For machines whose Speed Select driver is not loaded, and for recorded ones. It is read-only.
+//! For machines without a loaded Speed Select driver, and for recorded ones. Read-only.
 
 use flyball_host::{Errno, Host, HostError, MegaHertz, Op, isst::memdump};
 
@@ -15,13 +15,13 @@ use super::{
 
 const DEBUGFS: &str = "/sys/kernel/debug";
 
-/// Header of a domain that has no registers, which reads as all ones.
+/// Header of a domain without registers, which reads as all ones.
 const INVALID: u64 = 0xff;
 
 /// Number of levels that a block has room for.
 const LEVELS: u8 = 5;
 
-/// Registers of a power domain from one of them on. Offsets are in registers of eight bytes, as in
+/// A power domain's registers from one of them on. Offsets count registers of eight bytes, as in
 /// the registers themselves; the kernel multiplies them (isst_tpmi_core.c: SST_REG_SIZE).
 #[derive(Clone, Copy)]
 struct Part<'a> {
@@ -34,7 +34,7 @@ impl<'a> Part<'a> {
         Part { at: self.at + offset as usize, ..self }
     }
 
-    /// A dump may be shorter than the offsets in it say. Missing registers read as 0.
+    /// Reads a register. A dump may be shorter than its offsets imply; missing registers read as 0.
     fn register(self, index: usize) -> u64 {
         self.block.get(self.at + index).copied().unwrap_or(0)
     }
@@ -49,18 +49,18 @@ impl<'a> Part<'a> {
         std::array::from_fn(|place| self.field(index, shift + 8 * place as u32, 8))
     }
 
-    /// Reads bytes that are ratios of 100 MHz, as in all TPMI blocks.
+    /// Reads bytes as ratios of 100 MHz, the unit in all TPMI blocks.
     fn ratios<const N: usize>(self, index: usize, shift: u32) -> [MegaHertz; N] {
         self.bytes(index, shift).map(|ratio| MegaHertz(ratio * 100))
     }
 
-    /// Reads turbo ratios from register `index` on: a register for each instruction class.
+    /// Reads turbo ratios from register `index` on, one register per instruction class.
     fn limits(self, index: usize) -> TurboLimits {
         std::array::from_fn(|kind| self.ratios(index + kind, 0))
     }
 }
 
-/// The parts of a level: of its own, of SST-BF and of SST-TF.
+/// The parts of a level's registers: its own, SST-BF's and SST-TF's.
 struct Level<'a> {
     own: Part<'a>,
     base_freq: Part<'a>,
@@ -74,18 +74,18 @@ pub struct Dump {
     packages: Vec<Vec<Option<Vec<u64>>>>,
 }
 
-/// A domain's registers; `None` for a domain that has none, or whose interface has an unknown major
-/// version.
+/// A domain's registers; `None` for a domain without registers, or with an unknown major version of
+/// the interface.
 fn block(instance: &memdump::Instance) -> Option<Vec<u64>> {
     let registers = instance.registers();
     let header = *registers.first()?;
-    // sst_main() accepts major version 0 only; another one may have another layout.
+    // sst_main() accepts only major version 0; others may have another layout.
     (header & 0xff != INVALID && header >> 5 & 7 == 0).then_some(registers)
 }
 
 impl Dump {
-    /// Reads the dumps in debugfs. A device is a package; debugfs does not show its number, so
-    /// devices are taken in the order of their PCI addresses.
+    /// Reads the dumps in debugfs. A device is a package. debugfs does not show its number, so
+    /// devices are ordered by their PCI addresses.
     ///
     /// # Errors
     /// `ENOENT` without any dump.
@@ -100,11 +100,11 @@ impl Dump {
                 match host.read_into(&format!("{DEBUGFS}/{device}/tpmi-id-05/mem_dump"), &mut bytes) {
                     // A damaged dump is a package without domains.
                     Ok(()) => memdump::parse(&bytes).unwrap_or_default(),
-                    // A device without Speed Select.
+                    // The device has no Speed Select.
                     Err(error) if error.errno == Errno::NOENT => continue,
                     Err(_) => Vec::new(),
                 };
-            // A package whose dump cannot be read keeps its place, or those after it would get its
+            // A package whose dump cannot be read keeps its index, or later packages would get its
             // number.
             packages.push(instances.iter().map(block).collect());
         }
@@ -127,14 +127,14 @@ impl Dump {
         Ok(Part { block, at: 0 })
     }
 
-    /// SST-CP. In the header's capability, bit 0 is SST-CP and bit 1 SST-PP; without its bit a part
-    /// has no registers.
+    /// The SST-CP block. In the header's capability, bit 0 is SST-CP and bit 1 SST-PP; without its
+    /// bit a part has no registers.
     fn power(&self, at: &DomainAddress) -> Result<Option<Part<'_>>, HostError> {
         let header = self.block(at)?;
         Ok((header.field(0, 8, 1) != 0).then(|| header.part(header.field(0, 16, 8))))
     }
 
-    /// SST-PP.
+    /// The SST-PP block.
     fn profile(&self, at: &DomainAddress) -> Result<Part<'_>, HostError> {
         let header = self.block(at)?;
         if header.field(0, 9, 1) == 0 {
@@ -150,7 +150,7 @@ impl Dump {
             return Err(HostError::new(Op::Read, format!("level {number}"), Errno::INVAL));
         }
         let start = profile.part(profile.field(2, 8 * u32::from(number), 8));
-        // The offsets within a level are given once for all levels (struct feature_offset).
+        // The offsets within a level are the same for all levels (struct feature_offset).
         let [own, base_freq, turbo_freq] = profile.bytes(1, 0).map(|offset| start.part(offset));
         Ok(Level { own, base_freq, turbo_freq })
     }
@@ -210,8 +210,8 @@ impl Access for Dump {
             highest: (profile.field(0, 12, 8) | 1).ilog2() as u8,
             current: profile.field(4, 0, 3) as u8,
             locked: profile.field(4, 3, 1) != 0,
-            // A block has this part only if the header's capability has SST-PP, which is what
-            // the driver reports here.
+            // A block exists only if the header's capability has SST-PP, which is what the driver
+            // reports here.
             enabled: true,
         })
     }
@@ -290,7 +290,8 @@ impl Access for Dump {
     fn turbo_freq(&self, at: &DomainAddress, level: u8) -> Result<TurboFreq, HostError> {
         let turbo = self.level(at, level)?.turbo_freq;
         let mut bucket_cores = turbo.bytes(1, 0);
-        // Revision 2 counts the modules of buckets 0 to 2; the kernel takes them if one is not 0.
+        // Revision 2 counts the modules of buckets 0 to 2; the kernel uses these counts if any is
+        // not 0.
         let modules = [0, 16, 32].map(|shift| turbo.field(8, shift, 16));
         if turbo.field(0, 4, 8) >= 2 && modules != [0; 3] {
             bucket_cores[..3].copy_from_slice(&modules);

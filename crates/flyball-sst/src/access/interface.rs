@@ -1,4 +1,4 @@
-//! The requests that every kind of interface answers, and their data.
+//! The requests that every interface answers, and their data.
 
 use flyball_host::{HostError, MegaHertz};
 use serde::Serialize;
@@ -21,13 +21,13 @@ pub struct Levels {
     pub version: u8,
     pub highest: u8,
     pub current: u8,
-    /// The firmware refuses to change the level.
+    /// True if the firmware rejects changes of the level.
     pub locked: bool,
     /// True if SST-PP is enabled.
     pub enabled: bool,
 }
 
-/// Whether a level has SST-BF and SST-TF, and which of them are on.
+/// Whether a level has SST-BF and SST-TF, and which of the two are on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 #[expect(clippy::struct_excessive_bools, reason = "two features, each there or not and on or off")]
 pub struct Features {
@@ -37,18 +37,18 @@ pub struct Features {
     pub turbo_freq_on: bool,
 }
 
-/// SST-CP as the power unit reports it.
+/// SST-CP as reported by the power unit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct PmConfig {
     pub supported: bool,
     pub enabled: bool,
 }
 
-/// How classes of service take effect.
+/// State of the classes of service.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct Qos {
     pub enabled: bool,
-    /// Ordered priority instead of proportional.
+    /// True for ordered priority, false for proportional.
     pub ordered: bool,
 }
 
@@ -68,7 +68,7 @@ pub struct LevelData {
     /// Second mesh: highest, base, lowest.
     pub second_uncore: [MegaHertz; 3],
     pub memory: MegaHertz,
-    /// The firmware's code for the cooling needed (TPMI).
+    /// The firmware's code for the required cooling (TPMI).
     pub cooling: u32,
 }
 
@@ -105,7 +105,7 @@ pub struct TurboFreq {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Clos {
     pub min: MegaHertz,
-    /// [`Clos::NO_LIMIT`] if there is no limit.
+    /// Highest frequency; [`Clos::NO_LIMIT`] if there is no limit.
     pub max: MegaHertz,
     /// Energy preference, 0 (performance) to 15; TPMI has none.
     pub epp: u8,
@@ -120,11 +120,11 @@ impl Clos {
     pub const NO_LIMIT: MegaHertz = MegaHertz(25_500);
 }
 
-/// One kind of interface.
+/// A kind of interface.
 ///
 /// # Errors
-/// All calls: the errno of the driver, with a description of the request. `ENOTTY` is TPMI's answer
-/// to everything that it refuses, and the mailbox's if its driver is not loaded.
+/// All calls return the driver's errno with a description of the request. TPMI returns `ENOTTY` for
+/// every rejected call, and the mailbox if its driver is not loaded.
 #[allow(clippy::missing_errors_doc)]
 pub trait Access {
     /// Returns whether domains are addressed by package and number (TPMI) rather than through a
@@ -132,22 +132,22 @@ pub trait Access {
     fn is_tpmi(&self) -> bool;
     /// Names of the instruction classes that have turbo frequencies.
     fn turbo_kinds(&self) -> &'static [&'static str];
-    /// Returns whether the place has registers.
+    /// Returns whether the power domain has registers.
     fn has(&self, place: &DomainAddress) -> bool;
-    /// The domains of a package that have registers.
+    /// The domains of a package with registers.
     fn domains(&self, package: u8) -> Vec<u8>;
 
     fn pm_config(&self, at: &DomainAddress) -> Result<PmConfig, HostError>;
-    /// Switches SST-CP itself (mailbox; a part of [`Access::set_qos`] on TPMI, where this does
-    /// nothing).
+    /// Switches SST-CP itself (mailbox). Does nothing on TPMI, where it is a part of
+    /// [`Access::set_qos`].
     fn set_pm_config(&self, at: &DomainAddress, enabled: bool) -> Result<(), HostError>;
     fn qos(&self, at: &DomainAddress) -> Result<Qos, HostError>;
     fn set_qos(&self, at: &DomainAddress, qos: Qos) -> Result<(), HostError>;
 
     fn levels(&self, at: &DomainAddress) -> Result<Levels, HostError>;
-    /// `EINVAL` for a level that does not exist.
+    /// Returns a level's features, or `EINVAL` for a level that does not exist.
     fn features(&self, at: &DomainAddress, level: u8) -> Result<Features, HostError>;
-    /// Switches SST-BF and SST-TF: one register field holds both, so both are written together.
+    /// Switches SST-BF and SST-TF, which share a register field and are therefore written together.
     fn set_features(&self, at: &DomainAddress, base_freq: bool, turbo_freq: bool) -> Result<(), HostError>;
     fn set_level(&self, at: &DomainAddress, level: u8) -> Result<(), HostError>;
 

@@ -1,6 +1,7 @@
 //! API 1: mailbox commands, and MMIO registers for the classes of service.
 //!
-//! Fields of the answers: isst-core-mbox.c and isst-core.c of tools/power/x86/intel-speed-select.
+//! The fields of answers follow isst-core-mbox.c and isst-core.c in
+//! tools/power/x86/intel-speed-select.
 
 use std::time::Duration;
 
@@ -39,13 +40,13 @@ const QOS_ORDERED: u32 = 1 << 2;
 /// SST-CP is on, in READ_PM_CONFIG and WRITE_PM_CONFIG.
 const CORE_POWER_ON: u32 = 1 << 16;
 
-/// In the data of a core mask, of turbo limits and of bucket counts: the second half.
+/// Selects the second half, in the data of commands for core masks, turbo limits and bucket counts.
 const SECOND_HALF: u32 = 1 << 8;
 
-/// In the data of CONFIG_TDP_GET_RATIO_INFO: the mesh.
+/// Selects the mesh, in the data of CONFIG_TDP_GET_RATIO_INFO.
 const RATIO_OF_MESH: u32 = 1 << 16;
 
-/// How the memory frequency is coded.
+/// Encoding of the memory frequency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MemoryCode {
     /// Sapphire and Emerald Rapids: 200 MHz steps.
@@ -58,9 +59,9 @@ enum MemoryCode {
 /// The mailbox interface of a machine.
 pub struct Mailbox<'h> {
     host: &'h dyn Host,
-    /// How often a command is sent before its error is returned.
+    /// How often to try a command.
     pub tries: u32,
-    /// Wait before each command.
+    /// Pause before each command.
     pub pause: Duration,
     classes_by_command: bool,
     memory: MemoryCode,
@@ -68,7 +69,7 @@ pub struct Mailbox<'h> {
 }
 
 impl<'h> Mailbox<'h> {
-    /// The interface of a CPU model.
+    /// The interface on a CPU model.
     pub fn new(host: &'h dyn Host, model: &CpuModel) -> Mailbox<'h> {
         Mailbox {
             host,
@@ -108,14 +109,13 @@ impl<'h> Mailbox<'h> {
         if !self.pause.is_zero() {
             self.host.sleep(self.pause);
         }
-        // The mailbox is shared with the firmware and other agents and may be busy; the tool tries
-        // three times too.
+        // The firmware and other agents share the mailbox, so it may be busy; the tool tries three
+        // times too.
         let mut left = self.tries.max(1);
         loop {
             left -= 1;
             match request.send(self.host) {
-                // A missing driver, a wrong request and a missing privilege are the same the next
-                // time.
+                // Do not retry a missing driver, a wrong request or a missing privilege.
                 Err(error)
                     if left > 0 && !matches!(error.errno, Errno::NOTTY | Errno::INVAL | Errno::PERM) => {}
                 answer => return answer,
@@ -182,9 +182,9 @@ impl Access for Mailbox<'_> {
 
     fn set_pm_config(&self, at: &DomainAddress, enabled: bool) -> Result<(), HostError> {
         let data = if enabled { CORE_POWER_ON } else { 0 };
-        // Parameter 0, as the tool sends it. The driver takes only parameter 3 for a set request
-        // (isst_cmd_set_reqs), so this one is neither checked for CAP_SYS_ADMIN nor repeated after
-        // a resume.
+        // Parameter 0, like the tool. The driver regards only parameter 3 as a set request
+        // (isst_cmd_set_reqs), so it neither checks CAP_SYS_ADMIN nor repeats this command after a
+        // resume.
         self.send(at, WRITE_PM_CONFIG, PM_FEATURE, 0, data).map(|_| ())
     }
 
@@ -194,7 +194,7 @@ impl Access for Mailbox<'_> {
     }
 
     fn set_qos(&self, at: &DomainAddress, qos: Qos) -> Result<(), HostError> {
-        // The word has fields that nothing names; they keep what is there.
+        // The word has undocumented fields, which keep their values.
         let mut word = self.send(at, CONFIG_CLOS, CLOS_PM_QOS_CONFIG, 0, 0)? & !(QOS_ENABLED | QOS_ORDERED);
         if qos.enabled {
             word |= QOS_ENABLED;
@@ -227,7 +227,7 @@ impl Access for Mailbox<'_> {
     }
 
     fn set_features(&self, at: &DomainAddress, base_freq: bool, turbo_freq: bool) -> Result<(), HostError> {
-        // The command sets both features at once: what is not in the data is switched off.
+        // The command sets both features: a feature that is not in the data is switched off.
         let mut data = 0;
         if turbo_freq {
             data |= TURBO_FREQ_ON;
@@ -254,7 +254,7 @@ impl Access for Mailbox<'_> {
             uncore: self.uncore(at, level)?,
             ..LevelData::default()
         };
-        // Older firmware does not know these two; the values are then not given.
+        // Older firmware lacks these two commands; the values are then unknown.
         if let Ok(base) = self.tdp(at, CONFIG_TDP_GET_P1_INFO, request) {
             data.base = [0, 1, 2, 3].map(|index| ratio(base, index));
         }
@@ -266,8 +266,8 @@ impl Access for Mailbox<'_> {
 
     fn uncore(&self, at: &DomainAddress, level: u8) -> Result<[MegaHertz; 3], HostError> {
         let missing = |error: &HostError| error.errno == Errno::NOTTY || error.path == isst::NODE;
-        // CONFIG_TDP_GET_RATIO_INFO also has the lowest ratio; firmware without it still knows the
-        // older command. Only a missing driver is an error (`mbox_get_uncore_p0_p1_info`).
+        // CONFIG_TDP_GET_RATIO_INFO also has the lowest ratio. Firmware without it has the older
+        // command. Only a missing driver is an error (`mbox_get_uncore_p0_p1_info`).
         match self.tdp(at, CONFIG_TDP_GET_RATIO_INFO, RATIO_OF_MESH | u32::from(level)) {
             Ok(answer) => return Ok([ratio(answer, 0), ratio(answer, 1), ratio(answer, 3)]),
             Err(error) if missing(&error) => return Err(error),
@@ -304,15 +304,15 @@ impl Access for Mailbox<'_> {
     fn bucket_cores(&self, at: &DomainAddress, _level: u8) -> Result<[u32; 8], HostError> {
         let counts =
             legacy::read_msr(self.host, Mailbox::cpu(at)?, flyball_host::msr::MSR_TURBO_RATIO_LIMIT1)?;
-        // Bucket 0 is the lowest byte. The counts are in MSR 0x1AE for the current level; the
-        // mailbox has none by level.
+        // Bucket 0 is the lowest byte. MSR 0x1AE has the counts for the current level; the mailbox
+        // has no counts per level.
         Ok(counts.to_le_bytes().map(u32::from))
     }
 
     fn base_freq(&self, at: &DomainAddress, level: u8) -> Result<BaseFreq, HostError> {
         let request = u32::from(level);
-        // The tool asks for the second half only on parts with more than 32 cores; others may
-        // refuse it.
+        // The tool reads the second half only on parts with more than 32 cores; others may reject
+        // it.
         let low = self.tdp(at, CONFIG_TDP_PBF_GET_CORE_MASK_INFO, request).unwrap_or(0);
         let high = self.tdp(at, CONFIG_TDP_PBF_GET_CORE_MASK_INFO, SECOND_HALF | request).unwrap_or(0);
         let ratios = self.tdp(at, CONFIG_TDP_PBF_GET_P1HI_P1LO_INFO, request)?;
@@ -331,7 +331,7 @@ impl Access for Mailbox<'_> {
         let request = u32::from(level);
         let mut turbo = TurboFreq::default();
         let clip = self.tdp(at, CONFIG_TDP_GET_FACT_LP_CLIPPING_RATIO, request)?;
-        // SSE, AVX2 and AVX-512; the fourth byte is not used.
+        // SSE, AVX2 and AVX-512; the fourth byte is unused.
         for index in 0..3 {
             turbo.clip[index as usize] = ratio(clip, index);
         }
@@ -358,7 +358,7 @@ impl Access for Mailbox<'_> {
     }
 
     fn clos(&self, at: &DomainAddress, class: u8) -> Result<Clos, HostError> {
-        // Four classes; a larger number would be read from the registers behind them.
+        // Four classes: a larger number would read the registers after them.
         let word = self.class_register(at, CLOS_PM_CLOS, u32::from(class & 3), None)?;
         Ok(Clos {
             epp: (word & 0xf) as u8,
@@ -371,8 +371,8 @@ impl Access for Mailbox<'_> {
 
     fn set_clos(&self, at: &DomainAddress, class: u8, clos: &Clos) -> Result<(), HostError> {
         let fits = |frequency: MegaHertz| frequency.0 / 100 <= 0xff;
-        // Checked here: the mailbox takes any word, and a field that is too large would spill into
-        // the next one.
+        // Checked here, because the mailbox accepts any word, and a value too large for its field
+        // would spill into the next one.
         if class > 3 || clos.epp > 15 || clos.weight > 15 || !fits(clos.min) || !fits(clos.max) {
             let what = format!("class of service {class} as {clos:?}");
             return Err(HostError::new(Op::Isst, what, Errno::INVAL));
@@ -405,7 +405,7 @@ fn memory_speed(coding: MemoryCode, code: u32) -> u32 {
     match coding {
         MemoryCode::Steps => code * 200,
         MemoryCode::Countdown if code < 7 => {
-            // The tool's arithmetic after CONFIG_TDP_GET_MEM_FREQ: cut to MHz, then up by one if
+            // The tool's arithmetic after CONFIG_TDP_GET_MEM_FREQ: truncate to MHz, then add one if
             // the last digit is above 5, so that 3199 becomes 3200.
             let tenths = (f64::from(12 - code) * 133.33 * 2.0 * 10.0) as u32;
             let whole = tenths / 10;

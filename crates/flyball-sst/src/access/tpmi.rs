@@ -1,9 +1,9 @@
 //! API 2 and 3: power domains' registers through the TPMI calls.
 //!
-//! Every refusal comes back as `ENOTTY` (isst_if_common.c drops the back-end's errno). Drivers
-//! check few arguments (6.12.117 compares a level with the highest one, and a class's frequencies
-//! and priority with their fields; the first 6.12 did not), and bits spill into the neighbouring
-//! fields. So every value is checked here. Two arguments make kernels fault:
+//! Every rejected call returns `ENOTTY` (isst_if_common.c drops the back-end's errno). Drivers
+//! check few arguments: 6.12.117 compares a level with the highest one, and a class's frequencies
+//! and priority with their fields; the first 6.12 did not. Values that are too large spill into
+//! neighbouring fields. So every value is checked here. Two arguments make kernels fault:
 //!
 //! * a level above the highest in the core-mask calls (the first 6.12): only [`Tpmi::level`]
 //!   returns a [`Level`];
@@ -28,18 +28,19 @@ const CLOSES: u8 = 4;
 pub struct Tpmi<'h> {
     host: &'h dyn Host,
     api: u16,
-    /// The usable domains of each package, as bits.
+    /// Mask of the usable domains of each package.
     domains: RefCell<BTreeMap<u8, u16>>,
 }
 
-/// A power domain that has registers: the package, as sysfs numbers it, and the number within it.
+/// A power domain with registers: the package's number in sysfs, and the domain's number in the
+/// package.
 #[derive(Clone, Copy)]
 struct DomainIndex {
     package: u8,
     domain: u8,
 }
 
-/// A performance level that its domain has.
+/// An existing performance level of a domain.
 #[derive(Clone, Copy)]
 struct Level {
     place: DomainIndex,
@@ -49,35 +50,35 @@ struct Level {
 /// isst_perf_level_info.
 struct PerfLevels {
     levels: Levels,
-    /// Bit i: level i exists.
+    /// Mask of existing levels.
     mask: u8,
     /// Bit 0: SST-BF is on; bit 1: SST-TF is on.
     features: u8,
-    /// API 3: bit i, level i has SST-TF. API 2: one flag for all.
+    /// API 3: mask of levels with SST-TF. API 2: one flag for all levels.
     turbo_freq: u8,
-    /// Likewise for SST-BF.
+    /// The corresponding value for SST-BF.
     base_freq: u8,
 }
 
-/// How often, and in which intervals, a switch is read back before firmware counts as not following
-/// it: the driver returns before the power unit has acted.
+/// How often, and at which interval, to read back a switch before firmware counts as ignoring it:
+/// the driver returns before the power unit has acted.
 const FOLLOW_TRIES: u32 = 5;
 const FOLLOW_PAUSE: Duration = Duration::from_millis(1);
 
 impl<'h> Tpmi<'h> {
-    /// On these parts the sets of turbo frequencies have numbers instead of names.
+    /// These parts have numbers instead of names for the sets of turbo frequencies.
     pub(super) const KINDS: &'static [&'static str] =
         &["level-0", "level-1", "level-2", "level-3", "level-4", "level-5"];
 
-    /// The interface of version `api`.
+    /// The interface in version `api`.
     pub fn new(host: &'h dyn Host, api: u16) -> Tpmi<'h> {
         Tpmi { host, api, domains: RefCell::default() }
     }
 
-    /// The usable domains of a package, as bits; 0 for a package that does not exist.
+    /// Mask of a package's usable domains; 0 for a package that does not exist.
     fn usable(&self, package: u8) -> Result<u16, HostError> {
-        // Asked once per package: every request looks its domain up first, and domains do not
-        // change while the driver is loaded.
+        // Cached per package: every request needs it, and domains do not change while the driver is
+        // loaded.
         if let Some(&known) = self.domains.borrow().get(&package) {
             return Ok(known);
         }
@@ -102,7 +103,7 @@ impl<'h> Tpmi<'h> {
         Err(HostError::new(Op::Isst, what, Errno::NODEV))
     }
 
-    /// Makes a call about a domain, and returns what the driver made of its argument.
+    /// Makes a call on a domain, and returns the argument as the driver changed it.
     fn call<const SIZE: usize>(
         &self,
         number: u32,
@@ -115,8 +116,8 @@ impl<'h> Tpmi<'h> {
         Ok(argument)
     }
 
-    /// Calls with an argument that begins with the domain and a level. Where the level has 16 bits,
-    /// its high byte is the 0 after it.
+    /// Makes a call whose argument begins with the domain and a level. If the level has 16 bits,
+    /// the 0 after it is its high byte.
     fn call_level<const SIZE: usize>(
         &self,
         number: u32,
@@ -147,7 +148,7 @@ impl<'h> Tpmi<'h> {
     fn level(&self, at: &DomainAddress, number: u8) -> Result<(PerfLevels, Level), HostError> {
         let place = self.domain(at)?;
         let known = self.perf_levels(place)?;
-        // Compared here, because not every kernel does. The mask can have gaps, and drivers have
+        // Compare here, because not every kernel does. The mask can have gaps, and drivers have
         // registers for five levels.
         if number < 5 && number <= known.levels.highest && known.mask >> number & 1 != 0 {
             return Ok((known, Level { place, number }));
@@ -161,10 +162,10 @@ impl<'h> Tpmi<'h> {
         self.call_level(number::GET_PERF_LEVEL_INFO, level, "level's numbers")
     }
 
-    /// Reads isst_perf_level_cpu_mask: cores as bits by the power unit's numbers.
+    /// Reads isst_perf_level_cpu_mask: a mask of cores by the power unit's numbers.
     fn core_mask(&self, number: u32, level: Level, what: &str) -> Result<u64, HostError> {
         let mut argument = [0; 24];
-        // The last byte asks for the power unit's core numbers; the driver knows no others.
+        // The last byte selects the power unit's core numbers; the driver supports no others.
         argument[..4].copy_from_slice(&[level.place.package, level.place.domain, level.number, 1]);
         Ok(wire::u64_at(&self.call(number, level.place, what, argument)?, 8))
     }
@@ -175,8 +176,8 @@ impl<'h> Tpmi<'h> {
         if core > 63 {
             return Err(bad_argument(format_args!("core {core} of power domain {}", at.domain)));
         }
-        // struct isst_if_clos_assoc_cmds with one element: with several, the driver stops at the
-        // first that fails without saying which. It identifies cores only by the power unit's
+        // struct isst_if_clos_assoc_cmds with a single element: with several, the driver stops at
+        // the first that fails without saying which. It identifies cores only by the power unit's
         // numbers, which the third field selects.
         let mut argument =
             [1, 0, u8::from(write.is_some()), 0, 1, 0, place.package, place.domain, 0, 0, 0, 0];
@@ -185,7 +186,7 @@ impl<'h> Tpmi<'h> {
         Ok(self.call(number::CLOS_ASSOC, place, "class of a core", argument)?[10])
     }
 
-    /// Waits until the firmware has followed a switch, which drivers do not.
+    /// Waits until the firmware has followed a switch, because drivers do not wait.
     fn follow(
         &self,
         at: &DomainAddress,
@@ -204,26 +205,26 @@ impl<'h> Tpmi<'h> {
     }
 }
 
-/// Refuses a class that does not exist: the driver answers ENOTTY to everything, so the error in an
+/// Rejects a class that does not exist. The driver returns ENOTTY for everything, so a wrong
 /// argument is described here.
 fn check_class(class: u8) -> Result<(), HostError> {
     if class < CLOSES { Ok(()) } else { Err(bad_argument(format_args!("class of service {class}"))) }
 }
 
-/// The frequencies in MHz of 16-bit fields at `offsets`.
+/// Returns the 16-bit fields at `offsets` as frequencies in MHz.
 fn mhz_at<const N: usize>(argument: &[u8], offsets: [usize; N]) -> [MegaHertz; N] {
     offsets.map(|offset| MegaHertz(wire::u16_at(argument, offset).into()))
 }
 
-/// The first `buckets` of eight counts from `offset` on.
+/// Returns the first `buckets` of eight counts from `offset` on.
 fn counts_at(argument: &[u8], offset: usize, buckets: u16) -> [u32; 8] {
     std::array::from_fn(|bucket| {
         if bucket < buckets.into() { wire::u16_at(argument, offset + 2 * bucket).into() } else { 0 }
     })
 }
 
-/// The first `buckets` of the first `levels` rows of frequencies from `offset` on. The driver
-/// states how many it filled; the arrays of the structures end at these bounds in any case.
+/// Returns the first `buckets` of the first `levels` rows of frequencies from `offset` on. The
+/// driver states how many it filled; the structures' arrays end at these bounds in any case.
 fn limits_at(argument: &[u8], offset: usize, levels: u16, buckets: u16) -> TurboLimits {
     std::array::from_fn(|level| {
         let buckets = if level < levels.into() { buckets } else { 0 };
@@ -254,7 +255,7 @@ impl Access for Tpmi<'_> {
         Ok(PmConfig { supported: state[4] != 0, enabled: state[3] & 1 != 0 })
     }
 
-    // One switch: `set_qos` writes it together with the priority (isst_if_core_power_state).
+    // A single switch: `set_qos` writes it together with the priority (isst_if_core_power_state).
     fn set_pm_config(&self, _at: &DomainAddress, _enabled: bool) -> Result<(), HostError> {
         Ok(())
     }
@@ -268,8 +269,8 @@ impl Access for Tpmi<'_> {
         let place = self.domain(at)?;
         let argument = [1, place.package, place.domain, u8::from(qos.enabled), 0, u8::from(qos.ordered)];
         self.call(number::CORE_POWER_STATE, place, "core-power state", argument)?;
-        // The driver reads the status register, which firmware updates after the control register
-        // was written.
+        // Wait, because the driver reads the status register, which firmware updates some time
+        // after a write to the control register.
         self.follow(at, "core-power state", || Ok(self.qos(at)?.enabled == qos.enabled))
     }
 
@@ -279,7 +280,7 @@ impl Access for Tpmi<'_> {
 
     fn features(&self, at: &DomainAddress, level: u8) -> Result<Features, HostError> {
         let (known, level) = self.level(at, level)?;
-        // Version 2 has one flag for all levels, version 3 a bit for each.
+        // Version 2 has one flag for all levels, version 3 a mask of levels.
         let has = |mask: u8| if self.api > 2 { mask >> level.number & 1 != 0 } else { mask != 0 };
         Ok(Features {
             base_freq: has(known.base_freq),
@@ -294,14 +295,14 @@ impl Access for Tpmi<'_> {
         let features = u8::from(base_freq) | u8::from(turbo_freq) << 1;
         let argument = [place.package, place.domain, features];
         self.call(number::PERF_SET_FEATURE, place, "base-freq and turbo-freq", argument)?;
-        // isst_if_set_perf_feature writes the control register and does not look at the status.
+        // isst_if_set_perf_feature writes the control register without checking the status.
         self.follow(at, "base-freq and turbo-freq", || Ok(self.perf_levels(place)?.features & 3 == features))
     }
 
     fn set_level(&self, at: &DomainAddress, level: u8) -> Result<(), HostError> {
         let (_, level) = self.level(at, level)?;
-        // No wait here: the driver waits for firmware itself, up to 20 ms, and switches SST-BF and
-        // SST-TF off (isst_if_set_perf_level, SST_PP_LEVEL_CHANGE_RETRY_COUNT).
+        // Do not wait here: the driver waits for firmware itself, up to 20 ms, and switches SST-BF
+        // and SST-TF off (isst_if_set_perf_level, SST_PP_LEVEL_CHANGE_RETRY_COUNT).
         self.call_level::<3>(number::PERF_SET_LEVEL, level, "performance level").map(|_| ())
     }
 
@@ -310,8 +311,8 @@ impl Access for Tpmi<'_> {
         let info = self.level_info(level)?;
         let [tdp_ratio, tdp_w, tjunction_c, cooling] =
             [4, 14, 16, 20].map(|offset| u32::from(wire::u16_at(&info, offset)));
-        // isst_perf_level_fabric_info: three arrays of eight from byte 6 on, by mesh; the second
-        // mesh is the second of each. Kernels before 7.x have no such call, and not given is 0.
+        // isst_perf_level_fabric_info: three arrays of eight from byte 6 on, by mesh, each with the
+        // second mesh second. Kernels before 7.x lack the call; 0 means unknown.
         let second_uncore =
             match self.call_level::<54>(number::GET_PERF_LEVEL_FABRIC_INFO, level, "mesh frequencies") {
                 Ok(answer) => mhz_at(&answer, [8, 24, 40]),
@@ -377,7 +378,7 @@ impl Access for Tpmi<'_> {
         let argument = [0, place.package, place.domain, class, 0, 0, 0, 0, 0, 0];
         let answer = self.call(number::CLOS_PARAM, place, "class of service", argument)?;
         let [min, max] = mhz_at(&answer, [4, 6]);
-        // The registers of TPMI have no energy preference.
+        // TPMI's registers have no energy preference.
         Ok(Clos { min, max, weight: answer[8], ..Clos::default() })
     }
 
@@ -385,7 +386,7 @@ impl Access for Tpmi<'_> {
         let place = self.domain(at)?;
         check_class(class)?;
         let (min, max, priority) = (clos.min.0, clos.max.0, clos.weight);
-        // The registers hold eight bits of whole hundreds of MHz; the driver drops the rest.
+        // The registers hold eight bits of 100 MHz; the driver drops higher bits.
         if min / 100 > 0xff || max / 100 > 0xff || priority > 15 {
             return Err(bad_argument(format_args!(
                 "class of service {class} with {min} to {max} MHz and priority {priority}"
@@ -407,7 +408,7 @@ impl Access for Tpmi<'_> {
     }
 }
 
-/// The mesh's frequencies of a level: highest, base, lowest. At 34 is Pn, which the driver does not
+/// A level's mesh frequencies: highest, base, lowest. Offset 34 is Pn, which the driver does not
 /// fill.
 fn fabric(info: &[u8; 154]) -> [MegaHertz; 3] {
     mhz_at(info, [30, 32, 36])

@@ -1,5 +1,5 @@
-//! Writing settings: round trips on every interface, refusals, busy firmware, and values that must
-//! not reach a driver.
+//! Tests writing settings: round trips on every interface, rejected writes, busy firmware, and
+//! values that must not reach a driver.
 
 use flyball_host::Errno;
 use flyball_sst_fake::FakeMachine;
@@ -130,7 +130,7 @@ fn the_two_switches_of_a_mailbox_part_are_kept_apart() {
 #[test]
 fn refused_writes_change_nothing_and_carry_the_errno() {
     for interface in INTERFACES {
-        // The common TPMI driver has one errno for every refusal of the firmware.
+        // The common TPMI driver has one errno for every rejection by firmware.
         let refused = if interface == Interface::Tpmi { Errno::NOTTY } else { Errno::NXIO };
         let machine = machine(interface);
         machine.set(|state| state.locked = true);
@@ -184,7 +184,7 @@ fn a_busy_mailbox_is_asked_three_times() {
     machine.fail_calls(0..3, Errno::BUSY);
     assert_eq!(setting.read(&machine).unwrap_err().errno, Errno::BUSY);
     assert_eq!(machine.calls(), 3);
-    // A driver that is not loaded does not appear between two tries.
+    // A driver that is not loaded does not appear between two attempts.
     machine.fail_calls(0..1, Errno::NOTTY);
     assert_eq!(setting.read(&machine).unwrap_err().errno, Errno::NOTTY);
     assert_eq!(machine.calls(), 1);

@@ -1,4 +1,4 @@
-//! The registers that recorded machines have.
+//! Tests with the registers of recorded machines.
 
 use flyball_host::Archive;
 
@@ -27,7 +27,7 @@ fn recorded_blocks_decode_to_sane_levels() {
 }
 
 fn sane(dump: &Dump, at: &DomainAddress) {
-    // Some have levels alone.
+    // Some have only levels.
     if dump.pm_config(at).unwrap().supported {
         assert!((0..64).all(|core| dump.class_of(at, core).unwrap() < 4));
         let classes = (0..4).map(|class| dump.clos(at, class).unwrap());

@@ -1,4 +1,4 @@
-//! Sizes, offsets and checks of the calls.
+//! Tests sizes, offsets and checks of the calls.
 
 use std::sync::Mutex;
 
@@ -10,7 +10,7 @@ use super::*;
 
 type Answer = Box<dyn Fn(u32, &mut [u8]) -> Result<i32, Errno> + Send + Sync>;
 
-/// A host that answers calls with a function and keeps what was asked.
+/// A host that answers calls with a function, and records them.
 struct Calls {
     files: FakeMachine,
     answer: Answer,
@@ -154,7 +154,7 @@ fn a_level_is_read_from_its_offsets() {
     assert_eq!(tpmi.bucket_cores(&place, 0).unwrap(), [42, 44, 46, 48, 50, 52, 54, 56]);
     let limits = tpmi.turbo_limits(&place, 0).unwrap();
     assert_eq!((limits[0][0].0, limits[1][0].0, limits[5][7].0), (58, 74, 152));
-    // The driver says 4, 6 and 8 of clips, buckets and levels.
+    // The driver reports 4 clips, 6 buckets and 8 levels.
     let turbo = tpmi.turbo_freq(&place, 0).unwrap();
     assert_eq!(turbo.clip.map(|clip| clip.0), [10, 12, 14, 16, 0, 0]);
     assert_eq!(turbo.bucket_cores, [22, 24, 26, 28, 30, 32, 0, 0]);
