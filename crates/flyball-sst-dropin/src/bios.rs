@@ -1,5 +1,4 @@
-//! Cascade Lake N: SST-BF is set in the BIOS, and all there is to see of it is cpufreq's base
-//! frequencies.
+//! Cascade Lake N: SST-BF is set in the BIOS, and only cpufreq's base frequencies show it.
 
 use flyball_host::{CpuList, MegaHertz};
 
@@ -14,12 +13,12 @@ use crate::{
     show,
 };
 
-/// High and low base frequency of a domain's CPUs, and which have the high one.
+/// High and low base frequency of a domain's CPUs, and the CPUs with the high one.
 pub(super) fn base_freq(session: &mut Session<'_>, id: &Id) -> Result<(BaseFreq, CpuList), Ended> {
     let mut found = Vec::new();
     for cpu in session.domain_cpus(id) {
         let path = format!("/sys/devices/system/cpu/cpu{}/cpufreq/base_frequency", cpu.number);
-        // Down to 100 MHz, the unit in which the original compares them.
+        // Rounded down to 100 MHz, the unit in which the original compares them.
         found.push((cpu.number, session.number(true, &path)?.max(0) / 100_000));
     }
     let high = found.iter().map(|&(_, ratio)| ratio).max().unwrap_or(0);
@@ -29,7 +28,7 @@ pub(super) fn base_freq(session: &mut Session<'_>, id: &Id) -> Result<(BaseFreq,
     Ok((BaseFreq { high: mhz(high), low: mhz(low), ..BaseFreq::default() }, cpus))
 }
 
-/// The base ratio that the brand string ends in: `@ 2.30GHz`.
+/// The base ratio at the end of the brand string: `@ 2.30GHz`.
 fn brand_ratio(name: &str) -> u32 {
     let Some((_, rest)) = name.split_once("@ ") else { return 0 };
     let number = rest.split("GHz").next().unwrap_or_default();
@@ -50,8 +49,7 @@ pub(super) fn info(session: &mut Session<'_>, id: &Id, options: &Options) -> Res
     }
     let (base, high) = base_freq(session, id)?;
     let all = session.domain_cpus(id).into_iter().map(|cpu| cpu.number).collect();
-    // There is no register to ask: these three parts have SST-BF only, and it is on
-    // (clx_n_config()).
+    // No register tells: these three parts have only SST-BF, and it is on (clx_n_config()).
     let features = Features { base_freq: true, base_freq_on: true, ..Features::default() };
     let control = Control { features, core_power: false, core_power_on: false };
     let level = LevelInfo::bios_set(control, ratio, all, base, high);
@@ -59,8 +57,8 @@ pub(super) fn info(session: &mut Session<'_>, id: &Id, options: &Options) -> Res
     Ok(())
 }
 
-/// `base-freq enable` and `disable`: cpufreq's limits at the CPUs' base frequencies, or as wide as
-/// they go.
+/// `base-freq enable` and `disable`: sets cpufreq's limits to the CPUs' base frequencies, or to the
+/// whole range.
 pub(super) fn set_limits(session: &mut Session<'_>, id: &Id, on: bool) -> Result<(), Ended> {
     if !on {
         for cpu in session.domain_cpus(id) {

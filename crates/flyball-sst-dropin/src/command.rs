@@ -1,4 +1,4 @@
-//! Runs the command that a feature's word names.
+//! Runs the command of a feature's word.
 
 use crate::{
     features,
@@ -14,7 +14,7 @@ pub(super) fn run(session: &mut Session<'_>, args: &[String], getopt: &mut Getop
     let (Some(feature), Some(word)) = (args.get(getopt.index), args.get(getopt.index + 1)) else {
         return Ok(());
     };
-    // Help for a feature is asked for in the place of its command.
+    // Help for a feature takes the position of its command.
     if matches!(word.as_str(), "-h" | "--help") && help::feature(session, feature) {
         return Ok(());
     }
@@ -34,7 +34,7 @@ pub(super) fn run(session: &mut Session<'_>, args: &[String], getopt: &mut Getop
     if action.writes() {
         session.check_privilege()?;
     }
-    // After the check for root, as in the original: an ordinary user gets no help about commands
+    // After the check for root, like the original: an ordinary user gets no help about commands
     // that write.
     if options.help {
         session.warn(&format!("{feature} {word}: {purpose}\n"));

@@ -1,4 +1,4 @@
-//! `--oob`: follow level changes that a management controller makes.
+//! `--oob`: follows level changes by a management controller.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,9 +8,9 @@ use crate::{
     session::{Ended, Session},
 };
 
-/// The services of the process for a daemon.
+/// Services of the process for the daemon.
 pub trait Daemon {
-    /// Lets signals end the daemon between two looks from now on.
+    /// From now on, signals end the daemon between two looks.
     fn begin(&mut self) {}
     /// Goes into the background.
     ///
@@ -21,7 +21,7 @@ pub trait Daemon {
     /// Returns whether the kernel reports changes of capability (CONFIG_INTEL_HFI_THERMAL).
     fn can_listen(&mut self) -> bool;
     /// Waits at most `time` for CPUs whose capability the firmware changed; `None` if the kernel
-    /// reports no such changes.
+    /// does not report such changes.
     fn changes(&mut self, time: Duration) -> Option<Vec<u32>>;
     /// Returns whether the process was asked to end.
     fn stopped(&self) -> bool;
@@ -35,11 +35,11 @@ pub(super) struct Request {
     pub interval: Option<u64>,
 }
 
-/// A domain is looked at no more often than this, because one level change raises an event for each
+/// Minimum time between two looks at a domain, because one level change raises an event for each
 /// CPU (`process_level_change` in isst-daemon.c).
 const QUIET: Duration = Duration::from_secs(2);
 
-/// Levels as they were last seen, and when, by package, die and domain.
+/// Time of the last look and level seen then, by package, die and domain.
 type Seen = BTreeMap<(i32, i32, i32), (Duration, Option<u8>)>;
 
 pub(super) fn run(
@@ -50,8 +50,8 @@ pub(super) fn run(
     if session.debug {
         session.warn("OOB mode is enabled in debug mode\n");
     }
-    // Before anything is said to be enabled: the original says so first, and its background process
-    // then ends unseen.
+    // Before printing that it is enabled. The original prints that first, and its background
+    // process then ends unnoticed.
     if request.interval.is_none() {
         if !has_events(session) {
             session.warn("CPU Doesn't support HFI\n");
@@ -61,8 +61,8 @@ pub(super) fn run(
             return Err(refused(session));
         }
     }
-    // With a poll interval the original stays in the foreground, although its help says nothing
-    // about it.
+    // With a poll interval the original stays in the foreground, although its help does not mention
+    // it.
     if !request.foreground && request.interval.is_none() && !session.debug {
         session.warn("OOB mode is enabled and will run as daemon\n");
         daemon.detach()?;
@@ -71,7 +71,7 @@ pub(super) fn run(
     let mut seen = Seen::new();
     let Some(interval) = request.interval else {
         while !daemon.stopped() {
-            // A second, so that a signal is noticed even if no event comes.
+            // A second, so that a signal is noticed even without an event.
             let Some(cpus) = daemon.changes(Duration::from_secs(1)) else { return Err(refused(session)) };
             for cpu in cpus {
                 let id = session.id(cpu);
@@ -110,20 +110,20 @@ fn refused(session: &mut Session<'_>) -> Ended {
 /// Switches a domain's CPUs to those of the current level if the level changed. The first look
 /// counts as a change.
 fn follow(session: &mut Session<'_>, id: &Id, seen: &mut Seen) -> Result<(), Ended> {
-    // Beyond the arrays of the original (per_package_levels_info), and CPUs that the driver does
-    // not know.
+    // Outside the original's arrays (per_package_levels_info), or a CPU that the driver does not
+    // know.
     if id.package < 0 || id.die < 0 || id.domain < 0 {
         return Ok(());
     }
     let now = session.host.now();
     let last = seen.entry((id.package, id.die, id.domain)).or_insert((Duration::ZERO, None));
-    // The first look is never skipped: it brings the CPUs in line with the level at start.
+    // Never skip the first look, which matches the CPUs to the level at start.
     if last.1.is_some() && now.saturating_sub(last.0) < QUIET {
         return Ok(());
     }
     last.0 = now;
     let before = last.1;
-    // The original returns here too: the next event asks again.
+    // The original returns here too, and tries again at the next event.
     let Ok(levels) = session.levels(id)? else { return Ok(()) };
     // A locked level cannot have changed, whatever the event was about.
     if levels.locked || before == Some(levels.current) {
@@ -134,7 +134,7 @@ fn follow(session: &mut Session<'_>, id: &Id, seen: &mut Seen) -> Result<(), End
     let Ok(cores) = session.ask(cores)? else { return Ok(()) };
     let cpus = session.of_cores(id, cores);
     if session.cgroup && online::enable_cpusets(session) {
-        // As in process_level_change(), which does not look at the result either.
+        // process_level_change() ignores the result too.
         let _ = online::partition(session, id, &cpus, levels.current);
         return Ok(());
     }

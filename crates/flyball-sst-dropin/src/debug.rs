@@ -1,8 +1,8 @@
-//! `--debug`: a line for every call of the driver and every write of a file.
+//! `--debug`: prints a line for every call of the driver and every write of a file.
 //!
-//! Mailbox, MMIO and MSR commands have the form of the tool's debug output; calls of power domains,
-//! which the tool does not print, show their number and bytes. What the tool prints between those
-//! lines, its reading of the answers, is left out.
+//! Mailbox, MMIO and MSR commands are in the format of the tool's debug output. Calls on power
+//! domains, which the tool does not print, show their number and bytes. The tool's interpretation
+//! of answers, which it prints between those lines, is omitted.
 
 use std::{
     fmt::Write as _,
@@ -14,7 +14,7 @@ use std::{
 
 use flyball_host::{Host, HostError, isst::number};
 
-/// The machine, with a record of its calls once `--debug` was given.
+/// The machine. Once `--debug` was given, it records its calls.
 pub(super) struct DebugHost<'h> {
     host: &'h dyn Host,
     on: AtomicBool,
@@ -26,14 +26,13 @@ impl<'h> DebugHost<'h> {
         DebugHost { host, on: AtomicBool::new(false), lines: Mutex::default() }
     }
 
-    /// Records from now on.
+    /// Starts recording.
     pub(super) fn begin(&self) {
-        // The drop-in has one thread; hosts can be shared between threads (`Host: Sync`), hence the
-        // type.
+        // The drop-in has one thread; the type is needed because hosts must be `Sync`.
         self.on.store(true, Ordering::Relaxed);
     }
 
-    /// Takes the lines recorded since the last time.
+    /// Takes the lines recorded since the last call.
     pub(super) fn take(&self) -> String {
         std::mem::take(&mut *self.lines.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
@@ -50,18 +49,18 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 }
 
 fn bytes(argument: &[u8]) -> String {
-    // Only the start, where address and level are: structures of levels have hundreds of bytes.
+    // Only the start, which has address and level: structures of levels have hundreds of bytes.
     argument.iter().take(32).fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text
     })
 }
 
-/// A call with its structure before and after, as one line.
+/// A call with its structure before and after it, as one line.
 fn describe(call: u32, before: &[u8], after: &[u8], answer: Result<i32, &HostError>) -> String {
     let failed = answer.err().map_or(String::new(), |error| format!(" failed: {}", error.errno.describe()));
     match call {
-        // Offsets behind the count word: struct isst_if_mbox_cmd in include/uapi/linux/isst_if.h.
+        // Offsets include the count word: struct isst_if_mbox_cmd in include/uapi/linux/isst_if.h.
         number::MBOX_COMMAND => format!(
             "mbox_cmd response: cpu:{} command:{:x} sub_command:{:x} parameter:{:x} req_data:{:x} resp:{:x}{failed}",
             word(before, 4),
@@ -80,7 +79,8 @@ fn describe(call: u32, before: &[u8], after: &[u8], answer: Result<i32, &HostErr
             word(after, 16),
         ),
         number::MSR_COMMAND => {
-            // struct isst_if_msr_cmd: its 64-bit fields put four bytes of padding behind the count.
+            // struct isst_if_msr_cmd: its 64-bit fields require four bytes of padding after the
+            // count.
             let value = u64::from(word(after, 24)) | u64::from(word(after, 28)) << 32;
             format!(
                 "msr_cmd response: cpu:{} msr:{:x} rd_write:{:x} resp:{value:x} {value:x}{failed}",

@@ -1,8 +1,8 @@
 //! intel-speed-select's text and JSON: one line per value, containers by indentation or braces.
 //!
-//! Scripts read both, so both equal the tool's to the byte, with the odd blank lines and commas of
-//! its JSON. Where a comma or brace goes depends only on the depth of the line before
-//! (`format_and_print` in isst-display.c).
+//! Scripts parse both, so both equal the tool's byte by byte, including the odd blank lines and
+//! commas in its JSON. The position of a comma or brace depends only on the depth of the previous
+//! line (`format_and_print` in isst-display.c).
 
 /// Longest list or mask that fits the tool's buffers.
 const LONGEST: usize = 1023;
@@ -19,7 +19,7 @@ pub(super) struct Display {
     messages: u32,
 }
 
-/// The CPU or power domain that a record is about. -1 means none.
+/// The CPU or power domain of a record. -1 means none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Id {
     pub cpu: i32,
@@ -29,7 +29,7 @@ pub(super) struct Id {
 }
 
 impl Display {
-    /// `name:value` at a depth, or the head of a container.
+    /// Prints `name:value` at a depth, or the head of a container.
     fn put(&mut self, depth: usize, name: &str, value: Option<&str>) {
         if !self.json {
             // One blank for the first depth and two per depth after it.
@@ -43,8 +43,7 @@ impl Display {
             self.text.push('\n');
             return;
         }
-        // Two entries of one depth: the comma belongs to the line before, which did not know of
-        // this one.
+        // A second entry at this depth: print the comma that the previous line lacks.
         if self.depth_before == depth {
             self.text.push_str(",\n");
         }
@@ -64,7 +63,7 @@ impl Display {
         self.depth_before = depth;
     }
 
-    /// Closes containers that are deeper than `depth`; `more`: another entry of that depth follows.
+    /// Closes containers that are deeper than `depth`. `more`: another entry of that depth follows.
     fn close_down_to(&mut self, depth: usize, more: bool) {
         // The loop over `last_level` in format_and_print().
         for level in (depth..self.depth_before).rev() {
@@ -72,7 +71,7 @@ impl Display {
             let comma = if level == depth && more { "," } else { "" };
             self.text.push_str(&format!("\n{indent}}}{comma}"));
         }
-        // Deeper ends have no line break of their own in the tool.
+        // In the tool, deeper ends have no line break.
         if self.depth_before.abs_diff(depth) < 3 {
             self.text.push('\n');
         }
@@ -109,7 +108,7 @@ impl Display {
         }
     }
 
-    /// The head of a record; the answer is its depth.
+    /// Prints the head of a record. Returns its depth.
     fn head(&mut self, id: &Id) -> usize {
         let Id { cpu, package, die, domain } = *id;
         if self.json {
@@ -135,11 +134,11 @@ impl Display {
         depth
     }
 
-    /// One record: `lines` writes below the head.
+    /// Prints a record; `lines` prints the values below the head.
     pub(super) fn record(&mut self, id: &Id, lines: impl FnOnce(&mut Lines<'_>)) {
         let depth = self.head(id);
         lines(&mut Lines { display: self, depth: depth + 1 });
-        // In text a record ends without a mark; in JSON it closes what it opened.
+        // In text a record has no end mark; in JSON close its containers.
         self.end(1);
     }
 
@@ -148,14 +147,14 @@ impl Display {
         self.end(1);
     }
 
-    /// A message: an error, or information.
+    /// Prints a message: an error, or information.
     pub(super) fn message(&mut self, error: bool, text: &str) {
         if !self.json {
             let kind = if error { "Error" } else { "Information" };
             self.text.push_str(&format!("{kind}: {text}\n"));
             return;
         }
-        // A message outside of a record is a document of its own.
+        // A message outside a record is a separate document.
         if !self.open {
             self.brace("{");
         }
@@ -170,7 +169,7 @@ impl Display {
     }
 }
 
-/// Where lines of a record go.
+/// Receives the lines of a record.
 pub(super) struct Lines<'a> {
     display: &'a mut Display,
     depth: usize,
@@ -181,7 +180,7 @@ impl Lines<'_> {
         self.display.put(self.depth, name, Some(&value.to_string()));
     }
 
-    /// Left out if it is 0.
+    /// Prints the value unless it is 0.
     pub(super) fn value_unless_zero(&mut self, name: &str, value: u32) {
         if value != 0 {
             self.value(name, value);
@@ -194,7 +193,7 @@ impl Lines<'_> {
     }
 }
 
-/// CPUs as plain numbers, cut off where the tool's buffer ends.
+/// CPUs as plain numbers, truncated like in the tool's buffer.
 pub(super) fn list(cpus: &flyball_host::CpuList) -> String {
     if cpus.is_empty() {
         return "none".to_owned();
@@ -211,7 +210,7 @@ pub(super) fn mask(cpus: &flyball_host::CpuList, room: u32) -> String {
         groups[cpu as usize / 32] |= 1 << (cpu % 32);
     }
     let mut text = groups.iter().rev().map(|group| format!("{group:08x}")).collect::<Vec<_>>().join(",");
-    // The buffer of the original ends here, and the list with it.
+    // The original's buffer ends here and truncates the list.
     text.truncate(LONGEST);
     text
 }

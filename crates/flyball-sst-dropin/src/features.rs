@@ -1,4 +1,4 @@
-//! base-freq and turbo-freq.
+//! The commands of base-freq and turbo-freq.
 
 use flyball_host::{MegaHertz, isst::legacy, msr::MSR_TURBO_RATIO_LIMIT};
 
@@ -48,7 +48,7 @@ pub(super) fn set_base(session: &mut Session<'_>, options: &Options, on: bool) -
 }
 
 /// Switches SST-BF of one domain (`set_pbf_for_cpu` in isst-config.c). With `--auto` the classes of
-/// service are set before the feature goes on, and switched off again if that fails.
+/// service are set before the feature is enabled, and disabled again if that fails.
 fn set_base_of(
     session: &mut Session<'_>,
     id: &Id,
@@ -64,7 +64,7 @@ fn set_base_of(
         session.error(&format!("base-freq feature is not present at this level {level}"));
         return Ok(Err(FAILED));
     }
-    // Classes first: base-freq without them would slow the wrong cores for a moment.
+    // Classes first: base-freq without them would briefly slow the wrong cores.
     if options.auto && on {
         answered!(prefer_high_cores(session, id)?);
     }
@@ -72,14 +72,14 @@ fn set_base_of(
     if options.auto {
         match result {
             Err(_) => {
-                // The failure of base-freq is the result; that of this clean-up is not reported.
+                // The result is base-freq's error; an error of this cleanup is not reported.
                 let _ = power::set_qos(session, id, false, 0)?;
             }
             Ok(()) if on => online::raise_min(session, id)?,
             Ok(()) => online::lower_min(session, id)?,
         }
         if !on {
-            // Also after a failure above, and then a second time, as in the original.
+            // Also after an error above, and then a second time, like the original.
             let _ = power::set_qos(session, id, false, 1)?;
         }
     }
@@ -98,16 +98,16 @@ fn current(session: &mut Session<'_>, id: &Id) -> Result<Result<(u8, Control), C
     }
 }
 
-/// Switches one feature and leaves the other as it is.
+/// Switches one feature without changing the other.
 fn set_features(session: &mut Session<'_>, id: &Id, base: bool, on: bool) -> Result<Result<(), Code>, Ended> {
-    // A failure counts as level 0, which every part has.
+    // On an error use level 0, which every part has.
     let level = session.levels(id)?.map_or(0, |levels| levels.current);
     let control = answered!(session.control(id, level)?);
     if !base && on && !control.core_power_on {
         session.display.message(false, "Make sure to execute before: core-power enable");
     }
     let features = control.features;
-    // One command sets both, so the other one is written as it was read.
+    // One command sets both, so write the other one as it was read.
     let (base_freq, turbo_freq) =
         if base { (on, features.turbo_freq_on) } else { (features.base_freq_on, on) };
     let answer = session.at(id, |access, place| access.set_features(place, base_freq, turbo_freq));
@@ -134,7 +134,8 @@ fn prefer_high_cores(session: &mut Session<'_>, id: &Id) -> Result<Result<(), Co
     power::set_qos(session, id, true, 1)
 }
 
-/// Class 0 with one lowest frequency and all favour, classes 1 to 3 with another and none.
+/// Gives class 0 one minimum frequency and the highest priority, classes 1 to 3 another and the
+/// lowest priority.
 fn set_classes(
     session: &mut Session<'_>,
     id: &Id,
@@ -154,7 +155,7 @@ fn set_classes(
 /// `turbo-freq info`.
 pub(super) fn turbo_info(session: &mut Session<'_>, options: &Options) -> Result<(), Ended> {
     let Some(level) = options.level else {
-        // With an empty line after it.
+        // An empty line follows it.
         session.error("Invalid command: specify tdp_level\n");
         return Err(Ended(1));
     };
@@ -181,7 +182,7 @@ pub(super) fn set_turbo(session: &mut Session<'_>, options: &Options, on: bool) 
             failed |= result.is_err();
             session.result(id, "turbo-freq", "enable", result);
         } else {
-            // Enabling changed the turbo limits.
+            // Enabling changed the turbo limits, so restore them.
             restore_turbo_limits(session, id, options.turbo_limits)?;
             session.result(id, "turbo-freq", "disable", result);
         }
@@ -195,9 +196,9 @@ pub(super) fn set_turbo(session: &mut Session<'_>, options: &Options, on: bool) 
     Ok(())
 }
 
-/// Switches SST-TF of one domain (`set_fact_for_cpu` in isst-config.c). SST-TF only acts through
-/// classes of service, so they are switched on first; and the turbo ratio limits must be lifted, or
-/// they would still cap the high-priority cores.
+/// Switches SST-TF of one domain (`set_fact_for_cpu` in isst-config.c). SST-TF needs classes of
+/// service, so they are enabled first. The turbo ratio limits must be raised, or they would still
+/// cap the high-priority cores.
 fn set_turbo_of(
     session: &mut Session<'_>,
     id: &Id,
@@ -219,20 +220,20 @@ fn set_turbo_of(
     }
     let mut result = set_features(session, id, false, on)?;
     if on && result.is_ok() {
-        // The original reads the levels here only for their error.
+        // The original reads the levels here only for a possible error.
         result = session.levels(id)?.map(|_| ());
         if result.is_ok() && id.cpu >= 0 {
             result = turbo::set_limits(session, id, options.turbo_limits)?;
         }
     }
-    // On: only after a failure. Off: always, but a failure is already the reason.
+    // On: clean up only after an error. Off: always, but an error counts as the result.
     if options.auto && (result.is_err() || !on) {
         let _ = power::set_qos(session, id, false, 0)?;
     }
     Ok(result)
 }
 
-/// The turbo limits of the current level, or those that the user gave.
+/// Writes the current level's turbo limits, or those that the user gave.
 fn restore_turbo_limits(session: &mut Session<'_>, id: &Id, given: u64) -> Result<(), Ended> {
     if id.cpu < 0 {
         return Ok(());
@@ -256,7 +257,7 @@ fn restore_turbo_limits(session: &mut Session<'_>, id: &Id, given: u64) -> Resul
 fn prefer_targets(session: &mut Session<'_>) -> Result<(Id, Result<(), Code>), Ended> {
     let mut targets = session.targets.clone().unwrap_or_default().intersection(session.map.present());
     for cpu in targets.clone().iter() {
-        // A class belongs to a core: a sibling left in class 3 would undo what the target got.
+        // A class belongs to a core: a sibling in class 3 would undo the target's class.
         let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
         if let Some(siblings) = session.host.read(&path).ok().and_then(|text| text.parse().ok()) {
             targets = targets.union(&siblings);

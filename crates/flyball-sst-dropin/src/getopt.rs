@@ -1,7 +1,7 @@
-//! Options as glibc's getopt_long and getopt_long_only read them, in the order that stops at the
+//! Parses options like glibc's getopt_long and getopt_long_only, in the order that stops at the
 //! first plain word.
 //!
-//! A script may rely on any of it: abbreviations, `-cpu` with one dash, a value glued to its
+//! A script may rely on any detail: abbreviations, `-cpu` with one dash, a value attached to its
 //! letter, the messages.
 
 #[derive(Debug, Clone, Copy)]
@@ -11,13 +11,13 @@ pub(super) struct LongOption {
     pub letter: char,
 }
 
-/// The state that getopt keeps between calls, and between the two rounds of this tool.
+/// The state that getopt keeps between calls, and between this tool's two lists of options.
 #[derive(Debug)]
 pub(super) struct Getopt<'a> {
     args: &'a [String],
-    /// The next word to look at.
+    /// Index of the next word.
     pub index: usize,
-    /// The rest of a word of short options.
+    /// Rest of a word with short options.
     rest: String,
     first_plain: usize,
     last_plain: usize,
@@ -28,7 +28,7 @@ pub(super) struct Getopt<'a> {
 pub(super) enum ParsedWord {
     /// An option and its value.
     Option(char, Option<String>),
-    /// Something wrong; the message for stderr, without the program's name.
+    /// A mistake, with the message for stderr without the program's name.
     Wrong(String),
     /// No more options.
     End,
@@ -44,11 +44,11 @@ impl<'a> Getopt<'a> {
         self.args.get(self.index).map(String::as_str)
     }
 
-    /// The next option. `only`: long options may have one dash.
+    /// Returns the next option. `only`: long options may have a single dash.
     pub(super) fn next(&mut self, short: &str, long: &[LongOption], only: bool) -> ParsedWord {
         if self.rest.is_empty() {
-            // The caller has moved the index back to read a second list of options, as it may by
-            // getopt(3).
+            // The caller has moved the index back to parse a second list of options, which
+            // getopt(3) allows.
             self.last_plain = self.last_plain.min(self.index);
             self.first_plain = self.first_plain.min(self.index);
             if self.word() == Some("--") {
@@ -77,8 +77,8 @@ impl<'a> Getopt<'a> {
             }
             let letters = &word[1..];
             let first = letters.chars().next().unwrap_or('-');
-            // One dash and one known letter is a short option; everything else is tried as a long
-            // one first.
+            // A single dash and a single known letter is a short option; try everything else as a
+            // long option first.
             if only && (letters.len() > first.len_utf8() || spec(short, first).is_none()) {
                 if let Some(found) = self.long(letters, "-", short, long, only) {
                     return found;
@@ -90,7 +90,7 @@ impl<'a> Getopt<'a> {
     }
 
     fn short(&mut self, short: &str) -> ParsedWord {
-        // Whole characters, where glibc goes by bytes: no option has more than one.
+        // Whole characters, unlike glibc, which uses bytes: no option has more than one.
         let letter = self.rest.remove(0);
         if self.rest.is_empty() {
             self.index += 1;
@@ -114,7 +114,7 @@ impl<'a> Getopt<'a> {
         }
     }
 
-    /// `None`: not a long option, to be tried as short ones.
+    /// Parses a long option. `None` if it is not one and should be tried as short options.
     fn long(
         &mut self,
         text: &str,

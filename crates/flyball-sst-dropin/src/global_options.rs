@@ -1,4 +1,4 @@
-//! The options before the feature word (`main` of isst-config.c reads them with getopt_long_only).
+//! The options before the feature word (`main` in isst-config.c parses them with getopt_long_only).
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ const LONG: &[LongOption] = &[
 ];
 const SHORT: &str = "c:df:hio:vabw:ngu";
 
-/// The options that later steps need; the others act on the session at once.
+/// The options that later steps need; the others take effect on the session at once.
 pub(super) struct GlobalOptions {
     /// `--all-cpus-online`.
     pub all_online: bool,
@@ -53,11 +53,11 @@ pub fn outputs(args: &[String]) -> Option<Vec<String>> {
     Some(files)
 }
 
-/// Reads the options up to the feature word.
+/// Parses the options up to the feature word.
 ///
-/// Options act in the order in which they are given, as in the tool: `--info` and `--version` end
-/// the run at once, with what was set before them (`--format json --info` differs from
-/// `--info --format json`).
+/// Options take effect in the order in which they are given, like in the tool: `--info` and
+/// `--version` end the run at once, with the options before them (`--format json --info` differs
+/// from `--info --format json`).
 pub(super) fn read(
     session: &mut Session<'_>,
     args: &[String],
@@ -86,7 +86,7 @@ pub(super) fn read(
                 session.note("Debug Mode ON\n");
                 session.debug_host.begin();
             }
-            // A prefix is enough, and there is no way back to text: strncmp(optarg, "json", 4).
+            // A prefix is enough, and nothing switches back to text: strncmp(optarg, "json", 4).
             'f' => session.display.json |= value.starts_with("json"),
             'h' => {
                 help::usage(session);
@@ -98,14 +98,14 @@ pub(super) fn read(
             }
             'o' => send_results_to(session, &value)?,
             'p' => match numbers::leading_number(&value) {
-                // Text without a number is 0 for strtol(3), and so refused with it.
+                // strtol(3) returns 0 for text without a number, so both are rejected.
                 0 => session.warn("Invalid pause interval, ignore\n"),
                 ms => options.pause = Duration::from_millis(u64::from(ms.max(0).unsigned_abs())),
             },
             'r' => match numbers::leading_number(&value) {
                 0 => session.warn("Invalid retry count, ignore\n"),
-                // Negative: the original counts down from it (_send_mbox_command()) and would try
-                // without end.
+                // Negative: the original counts down from it (_send_mbox_command()) and would retry
+                // forever.
                 count => options.tries = u32::try_from(count).unwrap_or(1),
             },
             'v' => {
@@ -128,9 +128,9 @@ pub(super) fn read(
     }
 }
 
-/// `--out`: results go into a file.
+/// `--out`: writes results to a file.
 fn send_results_to(session: &mut Session<'_>, path: &str) -> Result<(), Ended> {
-    // As the tool, but not through another user's link.
+    // Like the tool, but not through another user's link.
     match flyball_files::create(path.as_ref()) {
         Ok(file) => {
             session.results = Results::File(Box::new(file));

@@ -1,11 +1,11 @@
-//! Help: the one output that does not equal the tool's to the byte.
+//! Help: the only output that does not equal the tool's byte by byte.
 
 use crate::{
     session::{Ended, Session},
     words::{FEATURES, Feature},
 };
 
-/// The whole usage, on stdout.
+/// Prints the whole usage on stdout.
 pub(super) fn usage(session: &mut Session<'_>) {
     let mut text = String::from(
         "\nUsage:\nintel-speed-select [OPTIONS] FEATURE COMMAND [COMMAND OPTIONS]\n\nFeatures (FEATURE -h and FEATURE \
@@ -37,13 +37,13 @@ pub(super) fn usage(session: &mut Session<'_>) {
     session.note(&text);
 }
 
-/// The usage after a wrong command line; the exit code is 2 with `--strict`.
+/// Prints the usage after a wrong command line; the exit code is 2 with `--strict`.
 pub(super) fn usage_error(session: &mut Session<'_>) -> Ended {
     usage(session);
     Ended(if session.strict { 2 } else { 0 })
 }
 
-/// A feature's help, on stdout; false for an unknown feature.
+/// Prints a feature's help on stdout. Returns false for an unknown feature.
 pub(super) fn feature(session: &mut Session<'_>, name: &str) -> bool {
     let Some(Feature { name, purpose, commands }) = FEATURES.iter().find(|known| known.name == name) else {
         return false;

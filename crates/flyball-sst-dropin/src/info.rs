@@ -1,4 +1,5 @@
-//! `--info`: what platform and drivers can do, asked of the first power domain with CPUs.
+//! `--info`: prints the abilities of platform and drivers, according to the first power domain with
+//! CPUs.
 
 use flyball_host::isst;
 
@@ -7,7 +8,7 @@ use crate::{
     session::{Ended, Session},
 };
 
-/// Prints it; nothing else of the command line counts after it.
+/// Prints the information; the rest of the command line is ignored.
 pub(super) fn show(session: &mut Session<'_>) -> Result<(), Ended> {
     if session.is_bios_set() {
         session.warn("\nThis option in not supported on this platform\n");
@@ -19,7 +20,7 @@ pub(super) fn show(session: &mut Session<'_>) -> Result<(), Ended> {
     session.line(&format!("Platform: Driver version : {driver_version}\n"));
     session.line(&format!("Platform: mbox supported : {}\n", u8::from(mailbox)));
     session.line(&format!("Platform: mmio supported : {}\n", u8::from(mmio)));
-    // IO dies have no levels to ask.
+    // IO dies have no levels.
     let first = session.power_domains()?.into_iter().find(|id| id.cpu >= 0);
     show_profile_features(session, first)?;
     show_core_power(session, first)
@@ -38,8 +39,8 @@ fn show_profile_features(session: &mut Session<'_>, first: Option<Id>) -> Result
             }
         }
     }
-    // A mailbox that refused stands here as level 0, locked: that counts as no answer only if all
-    // of it is zero.
+    // `levels` returns level 0, locked, if the mailbox failed. The tool treats an answer as missing
+    // only if all of it is zero.
     let levels = levels.filter(|levels| levels.enabled || levels.locked || levels.highest > 0);
     if levels.is_some_and(|levels| levels.enabled) {
         session.line("Intel(R) SST-PP (feature perf-profile) is supported\n");

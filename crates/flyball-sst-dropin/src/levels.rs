@@ -1,4 +1,4 @@
-//! Levels and what each offers, read with the checks and messages of the tool.
+//! Reads levels and their features with the checks and messages of the tool.
 
 use flyball_host::{
     CpuList, MegaHertz,
@@ -55,7 +55,7 @@ impl LevelInfo {
     }
 }
 
-/// SST-BF of a level, with the checks and messages that come before.
+/// Reads a level's SST-BF, with the tool's checks and messages.
 pub(super) fn base_freq(
     session: &mut Session<'_>,
     id: &Id,
@@ -66,12 +66,12 @@ pub(super) fn base_freq(
         session.error(&format!("base-freq feature is not present at this level {level}"));
         return Ok(Err(FAILED));
     }
-    // Fits: it is at most the highest level, which is a byte.
+    // The level is at most the highest level, which is a byte.
     let answer = session.at(id, |access, place| access.base_freq(place, level as u8));
     Ok(session.ask(answer)?.map(|base| (base, session.of_cores(id, base.cores))))
 }
 
-/// SST-TF of a level, with the checks and messages that come before.
+/// Reads a level's SST-TF, with the tool's checks and messages.
 pub(super) fn turbo_freq(
     session: &mut Session<'_>,
     id: &Id,
@@ -103,7 +103,8 @@ fn feature_level(session: &mut Session<'_>, id: &Id, level: u32) -> Result<Resul
     session.control(id, level as u8)
 }
 
-/// Returns whether the requested bucket (or any) exists: buckets end at the first without cores.
+/// Returns whether the requested bucket (or any) exists: the first bucket without cores ends the
+/// list.
 pub(super) fn has_bucket(turbo: &TurboFreq, bucket: Option<u32>, needs_cores: bool) -> bool {
     for (index, cores) in turbo.bucket_cores.iter().enumerate() {
         if bucket.is_some_and(|bucket| bucket != index as u32) {
@@ -114,9 +115,9 @@ pub(super) fn has_bucket(turbo: &TurboFreq, bucket: Option<u32>, needs_cores: bo
     false
 }
 
-/// Reads all levels, or one. What may be missing differs by part and by level, and the tool answers
-/// each case with its own message, so the order of the questions is that of `isst_get_process_ctdp`
-/// (isst-core.c). A level without features is passed over; a failure after that fails the command.
+/// Reads all levels, or one. Which data is missing differs by part and by level, and the tool has a
+/// separate message for each case, so the requests are in the order of `isst_get_process_ctdp`
+/// (isst-core.c). A level without features is skipped; a later error fails the command.
 pub(super) fn read_levels(
     session: &mut Session<'_>,
     id: &Id,
@@ -139,8 +140,8 @@ pub(super) fn read_levels(
         let Ok(control) = session.control(id, number)? else { continue };
         let mut level = LevelInfo::new(number, control);
         if control.features.base_freq {
-            // A failure is passed over here and fails the command for turbo-freq below, as in
-            // isst_get_process_ctdp().
+            // Like in isst_get_process_ctdp(), an error is ignored here, but fails the command for
+            // turbo-freq below.
             if let Ok(base) = base_freq(session, id, number.into())? {
                 level.base_freq = base;
             }
@@ -183,7 +184,7 @@ pub(super) fn read_levels(
     Ok(Ok(found))
 }
 
-/// A Skylake part without levels: what cpufreq and the turbo MSRs say.
+/// Fills in a Skylake part without levels from cpufreq and the turbo MSRs.
 fn without_levels(session: &mut Session<'_>, id: &Id, level: &mut LevelInfo) -> Result<(), Ended> {
     let base =
         session.number(false, &format!("/sys/devices/system/cpu/cpu{}/cpufreq/base_frequency", id.cpu))?;

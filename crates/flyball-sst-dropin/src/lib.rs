@@ -1,17 +1,17 @@
 //! The drop-in for intel-speed-select v1.26: its command lines, its text and JSON, its streams and
 //! exit codes.
 //!
-//! Results go to stderr and most failures exit with 0, as scripts expect; with `--strict` before
-//! the feature word results go to stdout, everything else to stderr, and the exit code says what
-//! happened. Where the tool damages something or hides a failure, this crate behaves differently:
-//! docs/dev/speed-select.md lists every place. The tool's source is
-//! tools/power/x86/intel-speed-select in the kernel tree; comments here name its functions where a
-//! detail follows one.
+//! Results go to stderr and most errors exit with 0, as scripts expect. With `--strict` before the
+//! feature word, results go to stdout, everything else to stderr, and the exit code reports errors.
+//! Where the tool does damage or hides an error, this crate behaves differently:
+//! docs/dev/speed-select.md lists every case. The tool's source is
+//! tools/power/x86/intel-speed-select in the kernel tree; comments here name the function that a
+//! detail follows.
 //!
 //! Writes go straight to the host, without flyball's journal: scripts that use the tool undo its
 //! changes themselves.
 
-/// The value of an answer; a failure ends the function, which then returns it.
+/// Returns the value of a result; on an error, returns that error from the function.
 macro_rules! answered {
     ($answer:expr) => {
         match $answer {

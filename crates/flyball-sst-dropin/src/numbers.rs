@@ -1,23 +1,23 @@
-//! Numbers and lists of CPUs as the tool reads them, with strtol(3) and strtoul(3).
+//! Parses numbers and lists of CPUs like the tool, with strtol(3) and strtoul(3).
 
 use crate::session::{Ended, Session};
 
-/// Most CPUs that one command line may name.
+/// Maximum number of CPUs in a command line.
 const MAX_TARGETS: usize = 512;
 
-/// The number that a text starts with, as strtol(3) reads it and the tool's `int` keeps it: the
-/// lower 32 bits.
+/// Parses a number at the start of a text like strtol(3), truncated to 32 bits like the tool's
+/// `int`.
 pub(super) fn leading_number(text: &str) -> i32 {
     let text = text.trim_start();
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
-    // strtol(3) answers LONG_MAX for what does not fit.
+    // strtol(3) returns LONG_MAX on overflow.
     let value = digits[..end].parse::<i64>().unwrap_or(if end == 0 { 0 } else { i64::MAX });
     (if text.starts_with('-') { -value } else { value }) as i32
 }
 
-/// A number at the start of `text`, as strtoul(3) reads it and the tool's `unsigned int` keeps it,
-/// and what follows it.
+/// Parses a number at the start of `text` like strtoul(3), truncated like the tool's `unsigned
+/// int`. Also returns the text after it.
 fn number(text: &str) -> (u32, &str) {
     let start = text.trim_start_matches([' ', '\t', '\n', '\r', '\u{b}', '\u{c}']);
     let digits = start.strip_prefix(['-', '+']).unwrap_or(start);
@@ -28,11 +28,11 @@ fn number(text: &str) -> (u32, &str) {
     (digits[..end].parse::<u64>().unwrap_or(u64::MAX) as u32, &digits[end..])
 }
 
-/// Reads `--cpu`: `1,2,4..6,8-10`.
+/// Parses `--cpu`: `1,2,4..6,8-10`.
 pub(super) fn add_targets(session: &mut Session<'_>, text: &str) -> Result<(), Ended> {
     match targets(text) {
         Some(cpus) => {
-            // Numbers are counted, not CPUs: the tool keeps a row of them.
+            // Count numbers, not distinct CPUs: the tool keeps an array of them.
             if cpus.len() > MAX_TARGETS {
                 session.display.start();
                 session.error(&format!("Too many CPUs in one request: max is {}", MAX_TARGETS - 1));
@@ -52,13 +52,12 @@ pub(super) fn add_targets(session: &mut Session<'_>, text: &str) -> Result<(), E
     }
 }
 
-/// The numbers of a list, or `None` for a malformed one. No more than are needed to see that they
-/// are too many.
+/// The numbers in a list, or `None` if it is malformed. Stops once there are too many.
 fn targets(text: &str) -> Option<Vec<u32>> {
     let mut cpus = Vec::new();
     let mut rest = text;
     while !rest.is_empty() {
-        // strtoul(3) would take it for a huge number.
+        // strtoul(3) would accept it as a huge number.
         if rest.starts_with('-') {
             return None;
         }
@@ -80,7 +79,7 @@ fn targets(text: &str) -> Option<Vec<u32>> {
         if last <= first {
             return None;
         }
-        // `0-4294967295` must not take memory for all of them before it is refused.
+        // `0-4294967295` must not allocate all of its numbers before it is rejected.
         cpus.extend((first..=last).skip(1).take(MAX_TARGETS + 1));
         rest = match after.strip_prefix(',') {
             Some(next) => next,
@@ -103,8 +102,8 @@ mod tests {
         for bad in ["0-x", "3-1", "-1", "1.2", "a", "1-2x", "4-4"] {
             assert_eq!(targets(bad), None, "{bad}");
         }
-        // The tool keeps the lower 32 bits of what strtoul(3) read, which is its greatest number
-        // for what does not fit.
+        // The tool keeps the lower 32 bits of strtoul(3)'s result, which is its maximum on
+        // overflow.
         assert_eq!(targets("4294967296,4294967299"), Some(vec![0, 3]));
         assert_eq!(targets("99999999999999999999"), Some(vec![u32::MAX]));
         assert_eq!(targets("2-4294967300"), Some(vec![2, 3, 4]));

@@ -1,4 +1,4 @@
-//! Follow-up of a level change: CPUs go online and offline or into cgroup partitions, and cpufreq's
+//! Effects of a level change: CPUs go online, offline or into cgroup partitions, and cpufreq's
 //! limits change.
 
 use std::time::Duration;
@@ -14,12 +14,12 @@ use crate::{
     session::{Ended, Session},
 };
 
-/// The tool's buffer for the list of a partition's CPUs.
+/// Size of the tool's buffer for the list of a partition's CPUs.
 const LONGEST_LIST: usize = 511;
 
 const UNCORE: &str = "/sys/devices/system/cpu/intel_uncore_frequency";
 
-/// After a level change: mesh limits, then the CPUs of the level (`set_tdp_level_for_cpu` in
+/// After a level change, sets the mesh limits, then switches the CPUs (`set_tdp_level_for_cpu` in
 /// isst-config.c).
 pub(super) fn follow_level(session: &mut Session<'_>, id: &Id, level: u8) -> Result<(), Ended> {
     session.flush();
@@ -44,7 +44,7 @@ pub(super) fn follow_level(session: &mut Session<'_>, id: &Id, level: u8) -> Res
     set_online(session, id, &cpus, true)
 }
 
-/// Brings the CPUs of a domain online that are in `cpus`, and the others offline.
+/// Brings a domain's CPUs in `cpus` online, and takes its others offline.
 pub(super) fn set_online(
     session: &mut Session<'_>,
     id: &Id,
@@ -71,7 +71,7 @@ pub(super) fn set_online(
     Ok(())
 }
 
-/// Brings one CPU online or takes it offline. CPU 0, which most kernels keep online, is isolated by
+/// Brings one CPU online or takes it offline. CPU 0, which most kernels keep online, goes into a
 /// cgroup instead.
 pub(super) fn switch(session: &mut Session<'_>, cpu: u32, online: bool) -> Result<(), Ended> {
     if session.cgroup_cpu0 && cpu == 0 {
@@ -89,7 +89,7 @@ pub(super) fn switch(session: &mut Session<'_>, cpu: u32, online: bool) -> Resul
         }
         return Err(session.fatal(255, &format!("{path} open failed"), Some(Errno::NOENT)));
     }
-    // open(2) and write(2) fail with different messages in the tool; the host does both, so the
+    // In the tool, open(2) and write(2) fail with different messages. The host does both, so the
     // errno distinguishes them.
     match session.host.write(&path, if online { b"1\n" } else { b"0\n" }) {
         Ok(()) => Ok(()),
@@ -109,20 +109,20 @@ pub(super) fn all_online(session: &mut Session<'_>) -> Result<(), Ended> {
     session.warn("Forcing all CPUs online\n");
     let room = session.map.room;
     for cpu in 0..room {
-        // The tool stops at the first CPU that the kernel has room for and the machine has not.
+        // The tool stops at the first CPU number in the kernel's range that the machine lacks.
         if session.strict && !session.host.exists(&format!("/sys/devices/system/cpu/cpu{cpu}")) {
             continue;
         }
         switch(session, cpu, true)?;
     }
-    // It was stored while CPUs were offline; now sysfs has all of them, and it is stored again.
+    // It was stored while CPUs were offline; now sysfs has all CPUs, so store it again.
     if let Some(file) = TopologyFile::for_host(session.host) {
         file.remove();
     }
     Ok(())
 }
 
-/// Makes the root give cpusets to its groups.
+/// Enables cpusets for the root's groups.
 pub(super) fn enable_cpusets(session: &Session<'_>) -> bool {
     set_gives_cpusets(session.host, true).is_ok()
 }
@@ -135,7 +135,7 @@ fn group(id: &Id) -> Group {
 /// Puts the CPUs of a domain that are not in `cpus` into a partition.
 fn isolate_others(session: &Session<'_>, id: &Id, cpus: &CpuList) -> bool {
     if cpus.is_empty() {
-        // The tool has created the group by then.
+        // The tool has already created the group at this point.
         let _ = group(id).create(session.host);
         return false;
     }
@@ -146,12 +146,11 @@ fn isolate_others(session: &Session<'_>, id: &Id, cpus: &CpuList) -> bool {
 
 fn isolate(session: &Session<'_>, group: &Group, mut list: String) -> Result<(), HostError> {
     group.create(session.host)?;
-    // snprintf(3) into a fixed buffer: a longer list loses its end, in the middle of a number if
-    // need be.
+    // snprintf(3) into a fixed buffer truncates a longer list, possibly inside a number.
     list.truncate(LONGEST_LIST);
     group.set_cpus(session.host, &list)?;
-    // "isolated" also keeps the scheduler from balancing (cgroup-v2.rst, since Linux 5.19); older
-    // kernels know "root" only.
+    // "isolated" also stops load balancing (cgroup-v2.rst, since Linux 5.19); older kernels support
+    // only "root".
     group.set_kind(session.host, Kind::Isolated).or_else(|_| group.set_kind(session.host, Kind::Root))
 }
 
@@ -160,13 +159,13 @@ pub(super) fn partition(session: &Session<'_>, id: &Id, cpus: &CpuList, level: u
     if level == 0 { return_cpus(session, id) } else { isolate_others(session, id, cpus) }
 }
 
-/// Makes the partition of a domain an ordinary group again.
+/// Turns a domain's partition into an ordinary group again.
 fn return_cpus(session: &Session<'_>, id: &Id) -> bool {
     let group = group(id);
     group.create(session.host).and_then(|()| group.set_kind(session.host, Kind::Member)).is_ok()
 }
 
-/// Isolates CPU 0 by cgroup, or returns it if it was isolated so.
+/// Isolates CPU 0 by cgroup, or undoes that.
 fn isolate_cpu0(session: &mut Session<'_>, isolated: bool) {
     let id = Id { cpu: 0, package: 0, die: 0, domain: 0 };
     let group = group(&id);
@@ -217,13 +216,13 @@ pub(super) fn copy_limit(session: &Session<'_>, cpu: u32, from: &str, to: &str) 
     }
 }
 
-/// base-freq on, `--auto`: the lower limit of every online CPU of the domain goes as high as it
-/// may.
+/// base-freq on, `--auto`: raises the lower limit of every online CPU of the domain as far as
+/// possible.
 pub(super) fn raise_min(session: &mut Session<'_>, id: &Id) -> Result<(), Ended> {
     for cpu in online_cpus(session, id) {
         raise_low_max(session, cpu)?;
-        // The tool reads the limit back at once, when kernels still show the old one: so the old
-        // one decides whether the limit ends at the base frequency.
+        // The tool reads the limit back at once, when kernels still show the old value. So the old
+        // value decides whether the limit ends at the base frequency.
         let min = session.number(false, &limit(cpu, "scaling_min_freq"))?;
         copy_limit(session, cpu, "cpuinfo_max_freq", "scaling_min_freq");
         let base = session.number(false, &limit(cpu, "base_frequency"))?;
@@ -234,7 +233,7 @@ pub(super) fn raise_min(session: &mut Session<'_>, id: &Id) -> Result<(), Ended>
     Ok(())
 }
 
-/// base-freq off, `--auto`: the lower limit goes back to the lowest.
+/// base-freq off, `--auto`: resets the lower limit to the minimum.
 pub(super) fn lower_min(session: &mut Session<'_>, id: &Id) -> Result<(), Ended> {
     for cpu in online_cpus(session, id) {
         raise_low_max(session, cpu)?;
@@ -258,10 +257,10 @@ fn online_cpus(session: &Session<'_>, id: &Id) -> Vec<u32> {
 fn set_mesh_limits(session: &mut Session<'_>, id: &Id, level: u8) -> Result<(), Ended> {
     let uncore = session.at(id, |access, place| access.uncore(place, level));
     let Ok([max, _, min]) = session.ask(uncore)? else { return Ok(()) };
-    // Without the uncore driver the level keeps the limits that the firmware gives it.
+    // Without the uncore driver, firmware's limits for the level apply.
     let Some(folder) = mesh_folder(session, id) else { return Ok(()) };
     for (name, MegaHertz(value)) in [("min_freq_khz", min), ("max_freq_khz", max)] {
-        // Firmware leaves 0 if a level has no limit of its own.
+        // Firmware leaves 0 if a level has no limit.
         if value != 0 {
             let _ = session.host.write(&format!("{folder}/{name}"), (value * 1000).to_string().as_bytes());
         }
@@ -269,8 +268,8 @@ fn set_mesh_limits(session: &mut Session<'_>, id: &Id, level: u8) -> Result<(), 
     Ok(())
 }
 
-/// The uncore driver's folder of a domain: named by package and die on mailbox parts, identified by
-/// numbers in files on TPMI parts.
+/// The uncore driver's folder of a domain: on mailbox parts its name has package and die, on TPMI
+/// parts its files have numbers.
 fn mesh_folder(session: &Session<'_>, id: &Id) -> Option<String> {
     if !session.platform.is_tpmi() {
         return Some(format!("{UNCORE}/package_{:02}_die_{:02}", id.package, id.die));

@@ -1,4 +1,4 @@
-//! The options of a command, which follow the feature and command words (`parse_cmd_args` of
+//! The options of a command, which follow the feature and command words (`parse_cmd_args` in
 //! isst-config.c).
 
 use crate::{
@@ -59,8 +59,8 @@ fn decimal(session: &mut Session<'_>, name: &str, text: &str) -> Result<u32, End
     if !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(malformed(session, name, text));
     }
-    // check_optarg() looks at each digit, so that an empty text passes, and atoi() makes 0 of it.
-    // atoi() is strtol(3), which ends at LONG_MAX, cut to 32 bits.
+    // check_optarg() checks each digit, so an empty text passes, and atoi() returns 0 for it.
+    // atoi() is strtol(3), which saturates at LONG_MAX, truncated to 32 bits.
     Ok(if text.is_empty() { 0 } else { text.parse::<i64>().unwrap_or(i64::MAX) as u32 })
 }
 
@@ -68,15 +68,15 @@ fn hexadecimal(session: &mut Session<'_>, name: &str, text: &str) -> Result<u64,
     let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
     match digits {
         Some(digits) if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
-            // The tool reads the number only after a small x; after 0X it is 0.
+            // The tool parses the number only after a lower-case x; after 0X it is 0.
             Ok(if text.starts_with("0x") { u64::from_str_radix(digits, 16).unwrap_or(u64::MAX) } else { 0 })
         }
         _ => Err(malformed(session, name, text)),
     }
 }
 
-/// Reads them. Some options end the run on some processors, in the order in which they stand, as in
-/// the tool; the checks therefore cannot wait until all options are read.
+/// Parses the options. Like in the tool, some end the run on some processors, in their order on the
+/// command line, so the checks cannot wait until all options are parsed.
 pub(super) fn read(
     session: &mut Session<'_>,
     args: &[String],
@@ -95,9 +95,9 @@ pub(super) fn read(
             }
         };
         let skylake = session.model.is_skylake_based();
-        // 255 is the tool's "not given".
+        // 255 is the tool's value for "not given".
         let known = |value: u32| (value != 255).then_some(value);
-        // And -1 is that of the classes' options.
+        // -1 is "not given" for the classes' options.
         let given = |value: u32| (value != u32::MAX).then_some(value);
         match letter {
             'a' => options.auto = true,
@@ -142,7 +142,7 @@ pub(super) fn read(
             }
         }
     }
-    // Only a note, as in the original: the command runs all the same.
+    // Only a note, like in the original: the command runs nevertheless.
     if getopt.index < args.len() {
         session.note("Garbage at the end of command: ignore\n");
     }

@@ -1,4 +1,4 @@
-//! core-power: classes of service, and which core is in which.
+//! The commands of core-power: classes of service, and the class of each core.
 
 use flyball_host::{Errno, HostError, MegaHertz, Op};
 
@@ -13,10 +13,10 @@ use crate::{
     session::{Code, Ended, FAILED, Session, place},
 };
 
-/// `EINVAL`, negative: core-power cannot go off while turbo-freq is on.
+/// `EINVAL`, negative: core-power cannot be disabled while turbo-freq is on.
 const REFUSED: Code = -22;
 
-/// The power domains of a package that a class or its switch is written to: all of them on TPMI.
+/// The power domains of a package to which a class or the switch is written: all of them on TPMI.
 fn places(session: &Session<'_>, id: &Id) -> Vec<DomainAddress> {
     let Some(own) = place(id) else { return Vec::new() };
     if !session.platform.is_tpmi() {
@@ -28,11 +28,11 @@ fn places(session: &Session<'_>, id: &Id) -> Vec<DomainAddress> {
 }
 
 /// Switches classes of service. The priority type is written with the switch, so the old one is
-/// lost, as in the tool.
+/// lost, like in the tool.
 ///
 /// Mailbox parts have two switches, SST-CP's and that of the classes (`mbox_pm_qos_config` in
 /// isst-core-mbox.c). The first may fail on firmware without SST-CP, where the second still works,
-/// so its failure is only reported.
+/// so its error is only reported.
 pub(super) fn set_qos(
     session: &mut Session<'_>,
     id: &Id,
@@ -41,7 +41,7 @@ pub(super) fn set_qos(
 ) -> Result<Result<(), Code>, Ended> {
     let tpmi = session.platform.is_tpmi();
     if !tpmi {
-        // Only mailbox parts check this; TPMI drivers refuse it themselves.
+        // Only mailbox parts need this check; TPMI drivers reject it themselves.
         if !on {
             let level = session.levels(id)?.map_or(0, |levels| levels.current);
             match session.control(id, level)? {
@@ -57,14 +57,14 @@ pub(super) fn set_qos(
         if session.ask(answer)?.is_err() {
             session.display.message(false, "WRITE_PM_CONFIG command failed, ignoring error");
         }
-        // Asked for its error alone: the write below replaces all of it.
+        // Read only for a possible error: the write below replaces everything.
         let answer = session.at(id, |access, place| access.qos(place));
         answered!(session.ask(answer)?, session, "CLOS_PM_QOS_CONFIG command failed");
         if kind > 1 {
             session.error("Invalid priority type: Changing type to ordered");
         }
     } else if kind > 1 {
-        // Older drivers would take it, and the bits would spill into the next field.
+        // Older drivers would accept it, and the bits would spill into the next field.
         return Ok(Err(FAILED));
     }
     let qos = Qos { enabled: on, ordered: kind != 0 };
@@ -78,18 +78,18 @@ pub(super) fn set_qos(
 
 /// `core-power enable` and `disable`.
 pub(super) fn enable(session: &mut Session<'_>, options: &Options, on: bool) -> Result<(), Ended> {
-    // CPU 0 stands for all, as in the original.
+    // CPU 0 represents all, like in the original.
     if on && session.host.exists("/sys/devices/system/cpu/cpu0/cpufreq") {
         session.warn("cpufreq subsystem and core-power enable will interfere with each other!\n");
     }
     session.report(|session, id| {
         let power = session.at(id, |access, place| access.pm_config(place));
-        // A refusal to answer is not "unsupported": then the switch itself is tried.
+        // An error does not mean "unsupported"; then try the switch itself.
         if session.ask(power)?.is_ok_and(|power| !power.supported) {
             session.error("core-power not supported");
             return Ok(());
         }
-        // The original asks these parts for the ordered type whatever the option says.
+        // On these parts the original requests the ordered type regardless of the option.
         let kind = if session.model.is_skylake_based() { 1 } else { options.priority };
         let result = set_qos(session, id, on, kind)?;
         if result.is_err() {
@@ -151,7 +151,7 @@ fn core(session: &Session<'_>, id: &Id) -> u16 {
     u32::try_from(id.cpu).ok().and_then(|cpu| session.map.get(cpu)).map_or(0, |cpu| cpu.core)
 }
 
-/// The class that `--clos` names, if there is such a class.
+/// The class in `--clos`, if it exists.
 fn class(options: &Options) -> Option<u8> {
     options.clos.and_then(|clos| u8::try_from(clos).ok()).filter(|&clos| clos <= 3)
 }
@@ -165,7 +165,7 @@ pub(super) fn config(session: &mut Session<'_>, options: &Options) -> Result<(),
     let skylake = session.model.is_skylake_based();
     let nibble = |session: &mut Session<'_>, value: Option<u32>, name: &str| match value {
         Some(value) if value <= 15 => value as u8,
-        // The -1 of "not given" in four bits (mbox_set_clos() in isst-core-mbox.c).
+        // The -1 of "not given", truncated to four bits (mbox_set_clos() in isst-core-mbox.c).
         _ if skylake => 15,
         _ => {
             session.warn(&format!("{name} is not specified or invalid, default: 0\n"));
@@ -188,7 +188,7 @@ pub(super) fn config(session: &mut Session<'_>, options: &Options) -> Result<(),
     }
     let (min, max) = (scaled(session, min.unwrap_or(0)), scaled(session, max.unwrap_or(0xff)));
     session.report(|session, id| {
-        // An IO die has registers and no cores to put into a class.
+        // An IO die has registers, but no cores for a class.
         if id.cpu < 0 {
             return Ok(());
         }
@@ -208,8 +208,8 @@ pub(super) fn config(session: &mut Session<'_>, options: &Options) -> Result<(),
     })
 }
 
-/// A frequency of the command line in MHz. Like the tool, it takes small numbers for ratios on TPMI
-/// too.
+/// Converts a frequency on the command line to MHz. Like the tool, it treats small numbers as
+/// ratios on TPMI too.
 fn scaled(session: &Session<'_>, value: u32) -> MegaHertz {
     let ratio = !session.platform.is_tpmi() || value <= 0xff;
     MegaHertz(if ratio { value.saturating_mul(100) } else { value })
@@ -249,7 +249,7 @@ pub(super) fn show_config(session: &mut Session<'_>, options: &Options) -> Resul
     })
 }
 
-/// `core-power assoc`. A refusal is reported; the tool ignores it.
+/// `core-power assoc`. Errors are reported; the tool ignores them.
 pub(super) fn assoc(session: &mut Session<'_>, options: &Options) -> Result<(), Ended> {
     let Some(class) = class(options) else {
         session.error("Invalid clos id\n");

@@ -1,4 +1,4 @@
-//! perf-profile: the commands that show levels and change to one.
+//! The commands of perf-profile, which show levels and change the level.
 
 use flyball_host::{isst::legacy, msr::MSR_CONFIG_TDP_CONTROL};
 use flyball_sst::access::Levels;
@@ -24,7 +24,7 @@ pub(super) enum Single {
 }
 
 impl Single {
-    /// The label; the current level's has an underscore.
+    /// The label. Only the current level's has an underscore.
     fn label(self) -> &'static str {
         match self {
             Single::Levels => "get-config-levels",
@@ -51,7 +51,7 @@ pub(super) fn single(session: &mut Session<'_>, what: Single) -> Result<(), Ende
     session.report(|session, id| {
         match session.levels(id)? {
             Ok(levels) => session.display.record(id, |lines| lines.value(what.label(), what.value(&levels))),
-            // The original goes on with the next package here; the commands below end.
+            // The original continues with the next package here; the commands below end.
             Err(_) => session.error("get_tdp_* failed"),
         }
         Ok(())
@@ -93,7 +93,7 @@ fn set_level_of(session: &mut Session<'_>, id: &Id, level: u32, options: &Option
         session.display.finish();
         return Err(Ended(1));
     };
-    // The original passes over it too ("TDP level already set. Skipped").
+    // The original skips it too ("TDP level already set. Skipped").
     if u32::from(levels.current) != level && change(session, id, level)?.is_err() {
         session.error("Set TDP level failed");
         session.display.finish();
@@ -101,14 +101,14 @@ fn set_level_of(session: &mut Session<'_>, id: &Id, level: u32, options: &Option
     }
     session.result(id, "perf-profile", "set_tdp_level", Ok(()));
     if options.online && id.cpu >= 0 {
-        // Fits: the level was set, or is the current one.
+        // The level was set or is the current one, so it fits.
         online::follow_level(session, id, level as u8)?;
     }
     Ok(())
 }
 
 fn change(session: &mut Session<'_>, id: &Id, level: u32) -> Result<Result<(), Code>, Ended> {
-    // A number that does not fit the field would arrive as another.
+    // A number that does not fit the field would arrive truncated.
     let Ok(number) = u8::try_from(level) else {
         if !session.platform.is_tpmi() {
             session.error(&format!("Set TDP level failed for level {level}"));

@@ -1,4 +1,4 @@
-//! One run of the tool: who runs it, on what, then the options and the command.
+//! One run of the tool: checks the user and the machine, then handles the options and the command.
 
 use std::{io::Write, time::Duration};
 
@@ -25,23 +25,22 @@ pub struct Environment<'a> {
     pub root: bool,
     pub out: &'a mut dyn Write,
     pub err: &'a mut dyn Write,
-    /// The services of the process that `--oob` needs.
+    /// Services of the process that `--oob` needs.
     pub daemon: &'a mut dyn Daemon,
 }
 
-/// Runs a command line, `args[0]` being the program's name; the answer is the exit code.
+/// Runs a command line, in which `args[0]` is the program's name. Returns the exit code.
 pub fn run(args: &[String], environment: Environment<'_>) -> u8 {
     let mut args = args.to_vec();
     if args.is_empty() {
         args.push("intel-speed-select".to_owned());
     }
-    // The original would refuse the word, so it is taken out before anything is parsed as the
-    // original does.
+    // The original would reject the word, so remove it before parsing anything like the original.
     let strict = take_strict(&mut args);
     let Environment { host, root, out, err, daemon } = environment;
     let debug_host = DebugHost::new(host);
     let host: &dyn Host = &debug_host;
-    // Without it the family is 0, and the driver decides what can be done.
+    // Without it the family is 0, and the driver decides what is possible.
     let info = CpuInfo::read(host).unwrap_or_default();
     let model = CpuModel::new(&info);
     let mut session = Session {
@@ -52,8 +51,8 @@ pub fn run(args: &[String], environment: Environment<'_>) -> u8 {
         results: if strict { Results::Out } else { Results::Err },
         display: Display::default(),
         program: args[0].clone(),
-        // Until the driver has said which interface it has: the messages before that are those of
-        // the mailbox code.
+        // A placeholder until the interface is known: earlier messages are those of the mailbox
+        // code.
         access: Box::new(Mailbox::new(host, &model)),
         platform: isst::Platform {
             api_version: 1,
@@ -82,7 +81,7 @@ pub fn run(args: &[String], environment: Environment<'_>) -> u8 {
     if strict && code == 0 && session.failed { 1 } else { code }
 }
 
-/// Takes `--strict` out of the options before the feature word.
+/// Removes `--strict` from the options before the feature word.
 fn take_strict(args: &mut Vec<String>) -> bool {
     let options = args.iter().skip(1).take_while(|word| word.starts_with('-')).count();
     let Some(at) = args[..=options].iter().position(|word| word == "--strict") else { return false };
@@ -90,11 +89,10 @@ fn take_strict(args: &mut Vec<String>) -> bool {
     true
 }
 
-/// Checks root, processor and driver and prints the results, before the tool reads its options.
+/// Checks root, processor and driver and prints the results, before the tool's options are parsed.
 fn start(session: &mut Session<'_>, root: bool) -> Result<(), Ended> {
     let platform = isst::Platform::read(session.host);
-    // Asked before the check for root: without the node the original ends with another message than
-    // with it.
+    // Before the check for root: without the node the original ends with a different message.
     let node_missing = platform.as_ref().is_err_and(|error| error.path == isst::NODE);
     if !root {
         if node_missing {
@@ -109,13 +107,13 @@ fn start(session: &mut Session<'_>, root: bool) -> Result<(), Ended> {
         session.read_only = true;
     }
     let CpuModel { family, model, .. } = session.model;
-    // The tool adds the extended model on families 6 and 15 alone.
+    // The tool adds the extended model only on families 6 and 15.
     let shown = if matches!(family, 6 | 15) { model } else { model & 0xf };
     session.model.model = shown;
     if session.is_bios_set()
         && !["6252N", "6230N", "5218N"].iter().any(|part| session.model.name.contains(part))
     {
-        // exit(1) here, where other refusals at start end with 0.
+        // exit(1) here, where other early errors exit with 0.
         session.warn(&format!("Invalid CPU model ({shown})\n"));
         return Err(Ended(1));
     }
@@ -142,7 +140,7 @@ fn start(session: &mut Session<'_>, root: bool) -> Result<(), Ended> {
             Err(Ended(0))
         }
         Ok(platform) if platform.api_version > isst::HIGHEST_API => {
-            // A later interface may have other structures under the same numbers.
+            // A later interface may have other structures with the same numbers.
             session.line(&format!("Version {VERSION}\n"));
             session.note("Incompatible API versions; Upgrade of tool is required\n");
             Err(Ended(1))
@@ -155,14 +153,14 @@ fn start(session: &mut Session<'_>, root: bool) -> Result<(), Ended> {
         Ok(platform) => {
             session.platform = platform;
             session.display.domains = platform.is_tpmi();
-            // The defaults of --retry and --pause; options that are read next may change them.
+            // The defaults of --retry and --pause, before the options are parsed.
             session.set_access(3, Duration::ZERO);
             Ok(())
         }
     }
 }
 
-/// Reads the options, prepares the list of CPUs, and runs the command or the daemon.
+/// Parses the options, prepares the list of CPUs, and runs the command or the daemon.
 fn options_and_command(
     session: &mut Session<'_>,
     args: &[String],
@@ -170,7 +168,7 @@ fn options_and_command(
 ) -> Result<(), Ended> {
     let mut getopt = Getopt::new(args);
     let options = global_options::read(session, args, &mut getopt)?;
-    // A feature and a command word are required, unless it runs as a daemon.
+    // A feature and a command word are required, unless the run is a daemon.
     if getopt.index + 2 > args.len() && !options.out_of_band.requested {
         return Err(help::usage_error(session));
     }
@@ -186,8 +184,8 @@ fn options_and_command(
     if options.all_online {
         online::all_online(session)?;
     }
-    // Before CPUs are read: the commands below may take CPUs offline, and sysfs forgets where those
-    // are.
+    // Before reading CPUs: the commands below may take CPUs offline, which removes their topology
+    // from sysfs.
     keep_topology(session);
     session.read_cpus();
     if options.out_of_band.requested {
@@ -198,7 +196,7 @@ fn options_and_command(
 
 /// Stores the topology for the time when CPUs are offline and sysfs no longer has it.
 fn keep_topology(session: &mut Session<'_>) {
-    // An older file is kept: it may be from a time when more CPUs were online.
+    // Keep an older file, which may be from a time when more CPUs were online.
     let Some(file) = TopologyFile::for_host(session.host).filter(|file| !file.exists()) else { return };
     match file.store(session.host, session.map.room) {
         Ok(()) => session.warn("Caching topology information\n"),

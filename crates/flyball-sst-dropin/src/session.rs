@@ -1,5 +1,5 @@
-//! The common part of all commands: the streams, the machine, the ways to walk it, and questions to
-//! the firmware with the tool's answer to each kind of failure.
+//! The common part of all commands: the streams, the machine, iteration over CPUs and domains, and
+//! requests to the firmware with the tool's reaction to each kind of error.
 
 use std::{io::Write, time::Duration};
 
@@ -15,21 +15,21 @@ use crate::{
     display::{Display, Id},
 };
 
-/// The version of the tool whose behaviour this is.
+/// The version of the imitated tool.
 pub(super) const VERSION: &str = "v1.26";
 
 /// The run is over, with this exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended(pub u8);
 
-/// The tool's arrays end here; packages, dies and domains beyond are not addressed.
+/// Sizes of the tool's arrays; packages, dies and domains beyond them are ignored.
 const PACKAGES: u32 = 32;
 const DIES: u32 = 16;
 const DOMAINS: u32 = 8;
 
-/// Where results go.
+/// Destination of results.
 pub(super) enum Results {
-    /// stderr, as the tool has it.
+    /// stderr, like in the tool.
     Err,
     /// stdout (`--strict`).
     Out,
@@ -48,7 +48,7 @@ pub(super) struct Session<'a> {
     pub err: &'a mut dyn Write,
     pub results: Results,
     pub display: Display,
-    /// The program's name as messages have it, and its last part.
+    /// Path of the program; messages show its last part.
     pub program: String,
     pub access: Box<dyn Access + 'a>,
     pub platform: isst::Platform,
@@ -66,16 +66,16 @@ pub(super) struct Session<'a> {
     pub failed: bool,
 }
 
-/// A failure of the tool's functions, as it shows in `failed(error N)`.
+/// An error code of the tool's functions, as in `failed(error N)`.
 pub(super) type Code = i32;
 
-/// A failure that the tool gives no number.
+/// An error for which the tool has no number.
 pub(super) const FAILED: Code = -1;
 
 impl Session<'_> {
-    /// Opens the interface. A mailbox command is tried `tries` times, each after a `pause`.
+    /// Opens the interface. Mailbox commands are tried `tries` times, each after a `pause`.
     pub(super) fn set_access(&mut self, tries: u32, pause: Duration) {
-        // The driver retries TPMI requests itself; --retry and --pause are about the mailbox.
+        // The driver retries TPMI requests itself; --retry and --pause affect only the mailbox.
         self.access = if self.platform.is_tpmi() {
             Box::new(Tpmi::new(self.host, self.platform.api_version))
         } else {
@@ -86,9 +86,10 @@ impl Session<'_> {
         };
     }
 
-    /// Reads which CPU is where, with the tool's messages about CPUs that the driver does not know.
+    /// Reads the positions of CPUs, with the tool's messages about CPUs that the driver does not
+    /// know.
     pub(super) fn read_cpus(&mut self) {
-        // Without topology there are no CPUs to ask about; every command says so itself.
+        // Without topology there are no CPUs; every command reports that itself.
         let topology = CpuTopology::read(self.host, &self.info).unwrap_or_default();
         self.map = CpuMap::read(self.host, topology, self.platform.is_tpmi());
         for cpu in self.map.unmapped.clone() {
@@ -97,10 +98,10 @@ impl Session<'_> {
         }
     }
 
-    /// Hands finished output to its stream, so that warnings come after it.
+    /// Writes finished output to its stream, so that warnings come after it.
     pub(super) fn flush(&mut self) {
-        // Traces of calls come before the results of those calls, as the original prints them while
-        // it calls.
+        // Traces of calls come before the results of those calls, like in the original, which
+        // prints them during the calls.
         let traced = self.debug_host.take();
         if !traced.is_empty() {
             self.note(&traced);
@@ -120,13 +121,14 @@ impl Session<'_> {
     /// A warning on stderr.
     pub(super) fn warn(&mut self, text: &str) {
         self.flush();
-        // The original redirects stderr itself into nothing with --out: warnings are lost there.
+        // With --out, the original redirects stderr itself to nothing, so warnings are lost.
         if !matches!(self.results, Results::File(_)) || self.strict {
             let _ = self.err.write_all(text.as_bytes());
         }
     }
 
-    /// A note on stdout; on stderr with `--strict`, where stdout is for results alone.
+    /// Prints a note on stdout or, with `--strict`, on stderr, because stdout is then for results
+    /// only.
     pub(super) fn note(&mut self, text: &str) {
         if self.strict {
             let _ = self.err.write_all(text.as_bytes());
@@ -135,12 +137,12 @@ impl Session<'_> {
         }
     }
 
-    /// A line among the results.
+    /// Prints a line among the results.
     pub(super) fn line(&mut self, text: &str) {
         self.display.text.push_str(text);
     }
 
-    /// Prints name, message and errno on stderr like err(3), and returns the end.
+    /// Prints name, message and errno on stderr like err(3), and returns the end of the run.
     pub(super) fn fatal(&mut self, code: u8, message: &str, errno: Option<Errno>) -> Ended {
         let name = self.program.rsplit('/').next().unwrap_or_default().to_owned();
         // err(3) prints strerror(0) if no call failed.
@@ -150,7 +152,7 @@ impl Session<'_> {
         Ended(code)
     }
 
-    /// An error among the results.
+    /// Prints an error among the results.
     pub(super) fn error(&mut self, text: &str) {
         self.failed = true;
         self.display.message(true, text);
@@ -180,8 +182,8 @@ impl Session<'_> {
         self.access.as_ref()
     }
 
-    /// Returns whether this is a Cascade Lake N part. The BIOS sets it up, and only cpufreq shows
-    /// it.
+    /// Returns whether this is a Cascade Lake N part, which the BIOS configures and only cpufreq
+    /// shows.
     pub(super) fn is_bios_set(&self) -> bool {
         self.model.is_cascade_lake()
     }
@@ -191,7 +193,7 @@ impl Session<'_> {
         let Some(known) = self.map.get(cpu) else {
             return Id { cpu: cpu as i32, package: -1, die: 0, domain: -1 };
         };
-        // The original indexes arrays of these sizes and prints -1 for what is beyond them.
+        // The original indexes arrays of these sizes, and prints -1 for larger numbers.
         let within = |value: u32, end: u32| if value < end { value as i32 } else { -1 };
         Id {
             cpu: cpu as i32,
@@ -201,7 +203,7 @@ impl Session<'_> {
         }
     }
 
-    /// CPUs of the same package, die and power domain, present ones alone.
+    /// Present CPUs of the same package, die and power domain.
     pub(super) fn domain_cpus(&self, id: &Id) -> Vec<Cpu> {
         let same = |cpu: &&Cpu| {
             let other = self.id(cpu.number);
@@ -212,28 +214,29 @@ impl Session<'_> {
 
     /// CPUs of a domain's core mask.
     pub(super) fn of_cores(&self, id: &Id, cores: u64) -> CpuList {
-        // A domain without CPUs has no cores that a mask could name.
+        // A domain without CPUs has no cores in a mask.
         if id.cpu < 0 {
             return CpuList::new();
         }
-        // Masks have 64 bits; a core number beyond would shift out of the word.
+        // Masks have 64 bits, so larger core numbers would overflow the shift.
         let has = |cpu: &Cpu| cpu.core < 64 && cores >> cpu.core & 1 != 0;
         self.domain_cpus(id).iter().filter(|cpu| has(cpu)).map(|cpu| cpu.number).collect()
     }
 
-    /// Once for each target CPU, or for each power domain; with `needs_targets`, never for domains.
+    /// Runs once for each target CPU, or for each power domain; with `needs_targets`, never for
+    /// domains.
     pub(super) fn each(
         &mut self,
         mut run: impl FnMut(&mut Self, &Id) -> Result<(), Ended>,
     ) -> Result<(), Ended> {
-        // A copy, because each run borrows the whole session.
+        // Cloned, because each run borrows the whole session.
         let ids = match self.targets.clone() {
             Some(targets) => {
                 let online: Vec<u32> =
                     targets.iter().filter(|&cpu| self.map.present().contains(cpu)).collect();
                 let mut ids = Vec::new();
                 for cpu in online {
-                    // CPU 0 has no such file on most kernels, and is online there.
+                    // On most kernels CPU 0 has no such file, and is online.
                     if cpu == 0
                         || self.number(true, &format!("/sys/devices/system/cpu/cpu{cpu}/online"))? != 0
                     {
@@ -254,7 +257,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// The results of a command: [`Session::each`] between their start and their end.
+    /// Runs [`Session::each`] between the start and the end of the output.
     pub(super) fn report(
         &mut self,
         run: impl FnMut(&mut Self, &Id) -> Result<(), Ended>,
@@ -278,16 +281,16 @@ impl Session<'_> {
             1 + highest(&mut self.map.iter().filter(|cpu| cpu.package == 0).map(|cpu| cpu.die));
         for cpu in self.map.present().iter().collect::<Vec<_>>() {
             let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");
-            // Missing for CPU 0 on most kernels, where it answers -1 and counts as online.
+            // On most kernels CPU 0 lacks the file; the result is then -1, which counts as online.
             if self.number(cpu != 0, &path)? == 0 {
                 continue;
             }
             let id = self.id(cpu);
-            // Beyond the arrays of the original, which skips them too.
+            // Outside the original's arrays; it skips them too.
             if id.package < 0 || id.die < 0 || id.domain < 0 {
                 continue;
             }
-            // Dies are numbered on from package to package.
+            // Die numbers continue from package to package.
             let die = id.die as u32 % dies_of_first;
             dies.insert((id.package as u32, die));
             lowest.entry((id.package as u32, die, id.domain as u32)).or_insert(cpu);
@@ -295,8 +298,8 @@ impl Session<'_> {
         let mut ids = Vec::new();
         for package in 0..PACKAGES {
             if highest_die > highest_package {
-                // More dies than packages: each die is a power domain, and a domain's number is its
-                // die's.
+                // If there are more dies than packages, each die is a power domain, and the
+                // domain's number is the die's.
                 for domain in 0..DOMAINS {
                     let cpu = lowest.get(&(package, domain, domain)).copied();
                     let die = cpu.map_or(-1, |cpu| self.id(cpu).die);
@@ -317,8 +320,8 @@ impl Session<'_> {
         Ok(ids)
     }
 
-    /// Reads a number from a file. A missing file is -1, or the end if `must`; a file without a
-    /// number is the end.
+    /// Reads a number from a file. A missing file gives -1, or ends the run if `must`; a file
+    /// without a number ends the run.
     pub(super) fn number(&mut self, must: bool, path: &str) -> Result<i64, Ended> {
         let text = match self.host.read(path) {
             Ok(text) => text,
@@ -334,7 +337,7 @@ impl Session<'_> {
                 return Err(self.fatal(1, &message, Some(error.errno)));
             }
         };
-        // fscanf(3) with %d: leading white space, one sign, digits, and whatever follows is
+        // fscanf(3) with %d: leading white space, one sign and digits; anything after them is
         // ignored.
         let digits: String = text
             .trim_start()
@@ -348,20 +351,19 @@ impl Session<'_> {
         }
     }
 
-    /// Lets the firmware's answer through; a refusal is [`FAILED`]. Without a driver or node the
-    /// run ends.
+    /// Passes the firmware's answer through; an error becomes [`FAILED`]. Without a driver or node
+    /// the run ends.
     pub(super) fn ask<T>(&mut self, answer: Result<T, HostError>) -> Result<Result<T, Code>, Ended> {
         let error = match answer {
             Ok(value) => return Ok(Ok(value)),
             Err(error) => error,
         };
-        // The errno is all that the original shows; the explanation is for people, who use
-        // --strict.
+        // The original shows only the errno; the explanation is for people, who use --strict.
         if self.strict {
             let why = isst::explain(self.host, &error);
             self.warn(&format!("{why}\n"));
         }
-        // The tool's messages below are those of its mailbox code; its TPMI code prints none.
+        // The messages below are those of the tool's mailbox code; its TPMI code prints none.
         if self.platform.is_tpmi() {
             return Ok(Err(FAILED));
         }
@@ -387,8 +389,8 @@ impl Session<'_> {
         Ok(Err(FAILED))
     }
 
-    /// [`Session::ask`] for a class register, which on most mailbox parts is in MMIO space: a
-    /// refusal there has its own line.
+    /// [`Session::ask`] for a class register, which most mailbox parts have in MMIO space. Errors
+    /// there have a separate message.
     pub(super) fn ask_class<T>(
         &mut self,
         id: &Id,
@@ -425,18 +427,18 @@ impl Session<'_> {
         }
     }
 
-    /// The levels. A mailbox that does not answer stands for a part with level 0 alone, locked.
+    /// Reads the levels. If the mailbox fails, returns a part with only level 0, locked.
     pub(super) fn levels(&mut self, id: &Id) -> Result<Result<Levels, Code>, Ended> {
         let answer = self.at(id, |access, place| access.levels(place));
         let answer = self.ask(answer)?;
-        // Some platforms have other features and no levels: their firmware refuses the question.
+        // Some platforms have other features but no levels, so their firmware rejects the request.
         if answer.is_err() && !self.platform.is_tpmi() {
             return Ok(Ok(Levels { version: 0, highest: 0, current: 0, locked: true, enabled: false }));
         }
         Ok(answer)
     }
 
-    /// Reads which features a level has and which are on, SST-CP included.
+    /// Reads which features a level has, and which are on, including SST-CP.
     pub(super) fn control(&mut self, id: &Id, level: u8) -> Result<Result<Control, Code>, Ended> {
         let features = self.at(id, |access, place| access.features(place, level));
         let features = answered!(self.ask(features)?);
@@ -444,13 +446,13 @@ impl Session<'_> {
         let power = match self.ask(power)? {
             Ok(power) => power,
             Err(code) if self.platform.is_tpmi() => return Ok(Err(code)),
-            // Mailbox firmware without SST-CP refuses the question; it then counts as not there.
+            // Mailbox firmware without SST-CP rejects the request; SST-CP then counts as missing.
             Err(_) => PmConfig::default(),
         };
         Ok(Ok(Control { features, core_power: power.supported, core_power_on: power.enabled }))
     }
 
-    /// Asks the firmware of a place; one outside of the tool's bounds is refused.
+    /// Makes a request to a domain's firmware. A domain outside the tool's bounds is rejected.
     pub(super) fn at<T>(
         &self,
         id: &Id,
@@ -461,7 +463,7 @@ impl Session<'_> {
         question(self.access(), &place(id).ok_or_else(nowhere)?)
     }
 
-    /// CPUs that are online, as the tool sees it: one without the attribute (CPU 0) counts as
+    /// Returns whether the tool regards a CPU as online: without the attribute (CPU 0) it counts as
     /// offline.
     pub(super) fn seems_online(&self, cpu: u32) -> bool {
         let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");
@@ -482,7 +484,7 @@ fn or_none(cpu: Option<u32>) -> i32 {
     cpu.map_or(-1, |cpu| cpu as i32)
 }
 
-/// The place of an [`Id`]; `None` if package or domain are out of the tool's bounds.
+/// The address of an [`Id`]; `None` if package or domain are outside the tool's bounds.
 pub(super) fn place(id: &Id) -> Option<DomainAddress> {
     Some(DomainAddress {
         cpu: u32::try_from(id.cpu).ok(),

@@ -1,4 +1,4 @@
-//! The records of perf-profile, base-freq and turbo-freq: which lines, in which order.
+//! The records of perf-profile, base-freq and turbo-freq: their lines and order.
 
 use flyball_host::CpuList;
 use flyball_sst::access::{BaseFreq, LevelData, TurboFreq};
@@ -10,8 +10,8 @@ use crate::{
     session::{Control, Session},
 };
 
-/// Shows levels in one record. Without any, JSON closes what it did not open; scripts have seen
-/// that too.
+/// Shows levels in one record. Without levels, the JSON closes a container that it did not open;
+/// scripts have come to expect that.
 pub(super) fn show_levels(session: &mut Session<'_>, id: &Id, levels: &[LevelInfo]) {
     if levels.is_empty() {
         session.display.end_record();
@@ -32,14 +32,14 @@ pub(super) fn show_levels(session: &mut Session<'_>, id: &Id, levels: &[LevelInf
     }
 }
 
-/// Returns whether the first turbo kind goes without its name: it was the only one once.
+/// Returns whether the first turbo kind is shown without its name, since it once was the only kind.
 fn plain_first(session: &Session<'_>) -> bool {
     // 0xcf: Emerald Rapids, whose five kinds are all numbered (is_emr_platform(),
     // isst-core-mbox.c).
     !session.platform.is_tpmi() && session.model.model != 0xcf
 }
 
-/// Facts about the machine for the lines of a level.
+/// Facts about the machine that affect the lines of a level.
 struct LevelFacts {
     id: Id,
     cpus: usize,
@@ -59,7 +59,7 @@ fn state(supported: bool, on: bool) -> &'static str {
 }
 
 impl LevelFacts {
-    /// The lines of one level; true if SST-TF has no bucket to show.
+    /// Prints the lines of one level. Returns true if SST-TF has no bucket to show.
     fn level(&self, lines: &mut Lines<'_>, level: &LevelInfo) -> bool {
         if self.id.cpu >= 0 {
             lines.value("cpu-count", self.cpus);
@@ -135,7 +135,7 @@ impl LevelFacts {
         });
     }
 
-    /// The lines of SST-TF; no lines and false if there is no bucket to show.
+    /// Prints the lines of SST-TF. Prints nothing and returns false if there is no bucket to show.
     fn turbo_freq(
         &self,
         lines: &mut Lines<'_>,
@@ -158,7 +158,7 @@ impl LevelFacts {
                 if bucket.is_some_and(|bucket| bucket != index as u32) {
                     continue;
                 }
-                // Buckets are filled from the first one on: an empty one is the end.
+                // Buckets are filled in order, so an empty one ends the list.
                 if cores == 0 {
                     break;
                 }
@@ -207,8 +207,8 @@ pub(super) fn show_turbo_freq(session: &mut Session<'_>, id: &Id, turbo: &TurboF
     let mut good = true;
     session.display.record(id, |lines| good = shown.turbo_freq(lines, turbo, options.bucket, options.kinds));
     if !good {
-        // The tool warns before it ends the record; in text the end prints nothing, so the order is
-        // the same.
+        // The tool warns before it ends the record. In text the end prints nothing, so the order
+        // does not matter.
         session.warn("Invalid bucket\n");
         session.failed = true;
     }

@@ -1,5 +1,5 @@
-//! The drop-in against recorded output of the kernel's tool on a machine like the guide's, and
-//! against hostile words.
+//! Compares the drop-in with recorded output of the kernel's tool on a machine like the guide's,
+//! and tests hostile words.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ fn golden() -> Option<String> {
     std::fs::read_to_string(flyball_testing::shared("facts/sst-golden-outputs.md")?).ok()
 }
 
-/// The machine that a chapter of the record was made on.
+/// The machine on which a chapter of the record was made.
 fn machine_of(part: u32, heading: &str, words: &[&str]) -> FakeMachine {
     let machine = FakeMachine::guide(part == 3);
     match heading {
@@ -346,7 +346,7 @@ proptest! {
             _ => FakeMachine::guide(true).with_dead_domain(),
         };
         let words: Vec<&str> = picks.into_iter().map(|pick| WORDS[pick]).collect();
-        // -o would make files.
+        // -o would create files.
         prop_assume!(!words.contains(&"-o"));
         let got = tool(&machine, &words, true);
         prop_assert!([0, 1, 3, 255].contains(&got.code));
@@ -359,7 +359,7 @@ proptest! {
     }
 }
 
-/// The background process would end unseen: nothing is enabled without the processor's events.
+/// The background process would end unnoticed, so `--oob` must fail without the processor's events.
 #[test]
 fn oob_without_events_is_not_called_enabled() {
     let got = tool(&FakeMachine::guide(false), &["--oob"], true);

@@ -1,4 +1,5 @@
-//! turbo-mode: turbo by cpufreq's upper limit, and the turbo ratio limits of the package.
+//! turbo-mode: switches turbo with cpufreq's upper limit, and sets the package's turbo ratio
+//! limits.
 
 use flyball_host::{isst::legacy, msr::MSR_TURBO_RATIO_LIMIT};
 
@@ -9,14 +10,14 @@ use crate::{
     session::{Code, Ended, Session},
 };
 
-/// `turbo-mode enable` and `disable`, for all online CPUs whatever `--cpu` says.
+/// `turbo-mode enable` and `disable`, for all online CPUs, regardless of `--cpu`.
 pub(super) fn set_mode(session: &mut Session<'_>, on: bool) -> Result<(), Ended> {
     session.display.start();
     let mut lifted = std::collections::BTreeSet::new();
     for cpu in 0..session.map.room {
-        // The tool ends at the first CPU that the kernel has room for and the machine has not.
+        // The tool ends at the first CPU number in the kernel's range that the machine lacks.
         let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");
-        // Holes in the numbers are normal on machines that leave room for hotplug.
+        // Gaps in the numbers are normal on machines that reserve numbers for hotplug.
         if session.strict && !session.map.present().contains(cpu) {
             continue;
         }
@@ -25,7 +26,7 @@ pub(super) fn set_mode(session: &mut Session<'_>, on: bool) -> Result<(), Ended>
         }
         let id = session.id(cpu);
         if on {
-            // Once per domain, since each call goes over all CPUs of it.
+            // Once per domain, since each call covers all of its CPUs.
             if lifted.insert((id.package, id.die, id.domain)) {
                 lift_base_limit(session, &id)?;
             }
@@ -40,7 +41,7 @@ pub(super) fn set_mode(session: &mut Session<'_>, on: bool) -> Result<(), Ended>
     Ok(())
 }
 
-/// Lifts the upper limit of a domain's CPUs if it is at the base frequency, as `disable` leaves it.
+/// Raises the upper limit of a domain's CPUs if it equals the base frequency, as after `disable`.
 /// Another limit, set by the user, stays (the tool overwrites it).
 #[allow(clippy::unnecessary_wraps, reason = "steps share one form")]
 fn lift_base_limit(session: &mut Session<'_>, id: &Id) -> Result<(), Ended> {
@@ -55,9 +56,9 @@ fn lift_base_limit(session: &mut Session<'_>, id: &Id) -> Result<(), Ended> {
     Ok(())
 }
 
-/// Writes the turbo ratio limits; 0 stands for no limit at all.
+/// Writes the turbo ratio limits; 0 removes all limits.
 pub(super) fn set_limits(session: &mut Session<'_>, id: &Id, limits: u64) -> Result<Result<(), Code>, Ended> {
-    // Ratios above what the processor can do leave its own limits in effect, so all ones lift every
+    // For ratios that the processor cannot reach, its own limits apply, so all ones remove every
     // limit.
     let limits = if limits == 0 { u64::MAX } else { limits };
     let register = MSR_TURBO_RATIO_LIMIT;

@@ -1,4 +1,4 @@
-//! The feature and command words: one table of what each does.
+//! The feature and command words: a table of their actions.
 
 use crate::profile::Single;
 
